@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from tempfile import gettempdir
 
@@ -33,11 +33,11 @@ from nbdist.diagnosis.clues import (
 )
 from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
-from nbdist.diagnosis.histories import histories_of, last_calls, of_histories
+from nbdist.diagnosis.histories import History, histories_of, last_calls, of_histories, sent_before
 from nbdist.diagnosis.hooks import is_in_loop_of_library
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
 from nbdist.diagnosis.missing_files import of_ending, of_file, of_missing, of_never, of_writing
-from nbdist.diagnosis.parting import entered_alone, exits_of_rank, is_in_loop, ways_past
+from nbdist.diagnosis.parting import entered_alone, exits_of_rank, is_in_loop, of_parting, ways_past
 from nbdist.diagnosis.places import place_of
 from nbdist.diagnosis.rank_failure import (
     Failure,
@@ -125,6 +125,8 @@ _OF_SHARED_MEMORY = frozenset(
     {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
 )
 OF_DISKS = frozenset({"disk-full", "exit-disk-full"}) | _OF_SHARED_MEMORY
+# of a message that came, and of the one that was expected
+_LENGTHS = re.compile(r"(?P<length>\d+) vs \d+")
 # as Python ends an OSError's message
 _PATH = re.compile(r": '([^']+)'")
 
@@ -166,9 +168,21 @@ def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: Run
     if known == _SIZES:
         found = of_histories(histories, first.sources) or found
     if found is None and known == _SIZES:
-        found = _met_another(sides, first, failures, run, directory)
+        found = _met_earlier(first, histories) or _met_another(sides, first, failures, run, directory)
     # whether it is only slow is not known: the time limit was the program's own
     return found if found is not None and found.signature != _HELD_UP else None
+
+
+def _met_earlier(first: Failure, histories: Mapping[int, History]) -> Hint | None:
+    """Of a rank whose collective met one that another rank, which is in the same line by now, had called
+    before that: the message that came is too long for that line."""
+    met = _LENGTHS.search(first.complaint.root.message) if first.complaint is not None else None
+    if met is None:
+        return None
+    side, others = waiting_side(first), {rank: one for rank, one in histories.items() if rank != first.rank}
+    sent = sent_before(others, side.way, int(met["length"]), first.sources)
+    found = of_parting([side, sent], first.sources) if sent is not None else None
+    return found if found is not None and found.signature in _OF_PARTING else None
 
 
 def _met_another(

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hooks import of_hooks
@@ -34,6 +35,10 @@ _LATEST = 12
 """So many calls of a rank may lie between its mistake and where another one met it."""
 
 _APART = "hang-apart"
+
+_GIVEN = re.compile(r"([a-z]+)(\d*) \(([\d, ]*)\)")
+_ROUNDED = 64
+"""So many bytes may a library add to a message."""
 
 History = Mapping[str, Sequence[Issued]]
 """By process group, what a rank has called, oldest first."""
@@ -77,6 +82,41 @@ def last_calls(histories: Mapping[int, History], sources: Sources) -> Iterator[S
     for rank, history in histories.items():
         for calls in history.values():
             yield from (_own(call, sources).side([rank], sources) for call in reversed(calls[-_LATEST:]))
+
+
+def sent_before(
+    histories: Mapping[int, History], here: Sequence[Call], length: int, sources: Sources
+) -> Side | None:
+    """Of ranks that are in the line ``here`` of another one, which has got a message of this length there:
+    the call from which that came, an earlier one, where what they give in that line is too small for it."""
+    for rank, history in histories.items():
+        for calls in history.values():
+            made = [_own(call, sources) for call in reversed(calls[-_LATEST:])]
+            if not made or made[0].way != tuple(here):
+                continue
+            size = _bytes_of(made[0].call.given)
+            if size is None or length <= 2 * size + _ROUNDED:
+                continue
+            large = (
+                one for one in made if one.way != made[0].way and (_bytes_of(one.call.given) or 0) >= length
+            )
+            if (sent := next(large, None)) is not None:
+                return sent.side([rank], sources)
+    return None
+
+
+def _bytes_of(given: str) -> int | None:
+    """The size of the tensors given to a collective; None where it is not known."""
+    parts = _GIVEN.findall(given)
+    if not parts or len(parts) != len(re.findall(r"\(", given)):
+        return None
+    total = 0
+    for kind, bits, size in parts:
+        width = 1 if kind == "bool" else int(bits or 0) // 8
+        if not width:
+            return None
+        total += width * prod(int(each) for each in size.replace(" ", "").split(",") if each)
+    return total
 
 
 def places(sides: Sequence[Side]) -> Both:

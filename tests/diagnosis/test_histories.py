@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.histories import History, last_calls, of_histories, parting_of
+from nbdist.diagnosis.histories import History, last_calls, of_histories, parting_of, sent_before
 from nbdist.diagnosis.places import Sources
 from nbdist.store.reports import Call, Issued
 from tests.fakes.directories import WrittenRun
@@ -172,3 +172,18 @@ def test_the_last_calls_of_a_rank_come_latest_first(sources: Sources) -> None:
 
     assert [side.ranks for side in sides] == [(1,)] * 12
     assert [side.way[-1].line for side in sides[:2]] == [8, 2]
+
+
+def test_a_message_too_long_for_the_line_it_met_was_sent_by_a_call_before(sources: Sources) -> None:
+    theirs = history(IN_STEP, BARRIER, GATHERS, all_reduce="float32 (6174,)", gather="float32 (1,)")
+    here = theirs["0"][-1].way
+
+    sent = sent_before({0: theirs}, here, 6176, sources)
+
+    assert sent is not None
+    assert (sent.ranks, sent.way[-1].line, sent.call) == ((0,), 2, "all_reduce")
+    # one that may be of that line, and one that is longer than all
+    assert sent_before({0: theirs}, here, 8, sources) is None
+    assert sent_before({0: theirs}, here, 99999, sources) is None
+    assert sent_before({0: history(GATHERS, gather="")}, here, 6176, sources) is None
+    assert sent_before({0: theirs}, theirs["0"][0].way, 6176, sources) is None
