@@ -34,7 +34,7 @@ from nbdist.diagnosis.clues import (
 from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
 from nbdist.diagnosis.histories import History, histories_of, last_calls, of_histories, sent_before
-from nbdist.diagnosis.hooks import is_in_loop_of_library
+from nbdist.diagnosis.hooks import is_in_loop_of_library, reduces_by_hook
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
 from nbdist.diagnosis.missing_files import of_ending, of_file, of_missing, of_never, of_writing
 from nbdist.diagnosis.parting import entered_alone, exits_of_rank, is_in_loop, of_parting, ways_past
@@ -289,8 +289,10 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         at = place_of(calls_of(first)[::-1], first.sources)
         if row.name == _SIZES and at.what in _OF_LISTS:
             return hint("collective-object-lists", call=at.what, line=first.line)
-        if row.name == _SIZES and at.waits and _all_there(first, run, directory):
-            return hint("collective-sizes-here", line=first.line)
+        # where native code has ended the process, its main thread may have slept
+        may_wait = at.waits or at.what.rpartition(".")[2] in ("", "wait")
+        if row.name == _SIZES and may_wait and _all_there(first, run, directory):
+            return _of_sizes(first)
         values = complaint.found.groupdict()
         after = _AFTER_WORDS.get(complaint.signature.name)
         if after is not None and (last := last_line(first.rank, run, directory)).en:
@@ -329,6 +331,15 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
 def _is_nan(first: Failure) -> bool:
     """Whether something in the failing line has nan."""
     return any(one.what.endswith(" nan") for one in first.operands)
+
+
+def _of_sizes(first: Failure) -> Hint:
+    """Of ranks that are in one line of the program: what it waits for may have been begun elsewhere."""
+    place = first.place
+    if waiting_side(first).place.what.rpartition(".")[2] != "wait" or place is None:
+        return hint("collective-sizes-here", line=first.line)
+    by_hook = reduces_by_hook(place.file, first.sources)
+    return hint("collective-sizes-hooked" if by_hook else "collective-sizes-begun", line=first.line)
 
 
 def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
@@ -381,9 +392,12 @@ def _is_in_library(first: Failure, run: Run) -> bool:
 
 def _all_there(first: Failure, run: Run, directory: RunDirectory) -> bool:
     """Whether all ranks were in the line in which one has failed."""
-    lines = {side.place.line for side in last_sides(run, directory)}
-    for rank in (rank for rank in run.ranks if rank.errored is not None):
-        lines.add(failure_of(rank, run, directory).line)
+    failed = {rank.rank for rank in run.ranks if rank.errored is not None}
+    # one that has failed may have been asked while it wrote its report
+    waited = (side for side in last_sides(run, directory) if not failed >= set(side.ranks))
+    lines = {side.place.line for side in waited}
+    for rank in failed:
+        lines.add(failure_of(run.ranks[rank], run, directory).line)
     return lines == {first.line} and first.line is not None
 
 

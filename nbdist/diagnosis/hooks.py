@@ -20,6 +20,7 @@ from nbdist.diagnosis.statements import (
     around,
     calls_of_function,
     exchanges,
+    is_collective,
     is_quiet,
     own_nodes,
     told,
@@ -46,6 +47,8 @@ _ADDS_UP = re.compile(r"/logger_connector/result\.py$")
 # what a library, or the program, exchanges by; not a list or a file of theirs
 _EXCHANGING = re.compile(r"self|(?:.*\.)?(?:trainer|\w*module|model|strategy|accelerator|fabric|engine)")
 _FLAG = re.compile(r"should_\w*(?:stop|evaluate|save)\w*|stop_training")
+
+_GRADIENT_HOOK = re.compile(r"\.register_(?:post_accumulate_grad_)?hook$")
 
 Deciding = ast.If | ast.For | ast.While | ast.Assign
 
@@ -141,6 +144,20 @@ def is_in_loop_of_library(side: Side, sources: Sources) -> bool:
         sources.is_own(call.file) and not sources.is_own(after.file) and _TRAINS.search(after.function)
         for call, after in pairwise(side.calls)
     )
+
+
+def reduces_by_hook(file: str, sources: Sources) -> bool:
+    """Whether a file gives gradients a hook of its own that calls a collective."""
+    nodes = list(ast.walk(parsed(sources.text(file)) or ast.Module([], [])))
+    given = [
+        one.args[0]
+        for one in nodes
+        if isinstance(one, ast.Call) and one.args and _GRADIENT_HOOK.search(ast.unparse(one.func))
+    ]
+    names = {ast.unparse(one.func if isinstance(one, ast.Call) else one).rpartition(".")[2] for one in given}
+    functions = [one for one in nodes if isinstance(one, ast.FunctionDef) and one.name in names]
+    inside = (inner for one in (*functions, *given) for inner in ast.walk(one))
+    return any(isinstance(one, ast.Call) and is_collective(ast.unparse(one.func)) for one in inside)
 
 
 def _entered(calls: Sequence[Call], own: Call, sources: Sources) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -384,3 +385,54 @@ def test_lists_of_objects_that_are_of_another_length_are_told(written: WrittenRu
     assert hint is not None
     assert hint.signature == "collective-object-lists"
     assert "broadcast_object_list at line 1" in hint.cause.en
+
+
+def test_a_rank_that_was_asked_while_it_wrote_its_report_is_where_it_failed(written: WrittenRun) -> None:
+    line = (a_spec().program, 3, "<module>", "dist.all_reduce(p.grad)")
+    sizes = "[enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 1216 vs 448"
+    written.raised(1, "RuntimeError", sizes, time=CREATED + 7, frames=[line])
+    written.raised(0, "RuntimeError", PEER_RESET, time=CREATED + 8, frames=[line])
+    asked = 'Thread 0x07 (most recent call first):\n  File "/lib/nbdist/worker/operands.py", line 9 in walk\n'
+    answer = {"rank": 0, "text": asked, "problem": "", "blocked": False, "collectives": {}, "beats": None}
+    taken = {"format": 1, "time": CREATED + 9, "attempt": 1, "ranks": [answer]}
+    (written.directory.path / "stacks.json").write_text(json.dumps(taken))
+    written.happened(errored(1), errored(0), exited(1, 1), exited(0, 1))
+
+    report = diagnose(written.run, written.directory)
+
+    assert report.hint is not None
+    assert "in the call of line 3 the ranks gave tensors of different sizes" in report.hint.cause.en
+
+
+WAITS = """\
+def ready(p):
+    handles.append(dist.all_reduce(p.grad, async_op=True))
+for p in model.parameters():
+    p.{register}({hook})
+for h in handles:
+    h.wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("register", "hook", "signature"),
+    [
+        pytest.param("register_hook", "ready", "collective-sizes-hooked", id="begun by a gradient's hook"),
+        pytest.param("register_hook", "clip", "collective-sizes-begun", id="a hook that clips"),
+        pytest.param("apply", "ready", "collective-sizes-begun", id="begun elsewhere"),
+    ],
+)
+def test_ranks_that_wait_for_what_they_have_begun_did_not_begin_the_same(
+    register: str, hook: str, signature: str, tmp_path: Path
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=WAITS.format(register=register, hook=hook))
+    line = (a_spec().program, 6, "<module>", "h.wait()")
+    sizes = "[enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 512 vs 256"
+    written.happened(*STARTED).raised(1, "RuntimeError", sizes, time=CREATED + 7, frames=[line])
+    written.raised(0, "RuntimeError", PEER_RESET, time=CREATED + 8, frames=[line])
+    written.happened(errored(1), errored(0), exited(1, 1), exited(0, 1))
+
+    hint = failure_of(written).hint
+
+    assert hint is not None
+    assert hint.signature == signature
