@@ -335,7 +335,7 @@ def _of_more_received(sides: Sequence[Side], sources: Sources) -> Hint | None:
     return hint("hang-received-more", who=who, others=others, line=before[0][1])
 
 
-def _sent_before(side: Side, sources: Sources) -> int | None:
+def _sent_before(side: Side, sources: Sources) -> str | None:
     """The line in which ranks that receive have sent, on the way to where they are; None where they may yet
     send in the same function, or go another way to do so."""
     for call in reversed(side.way):
@@ -352,7 +352,9 @@ def _sent_before(side: Side, sources: Sources) -> int | None:
         for one in reversed(sends):
             ifs = ((id(node), part) for node, part in around(one, sources) if isinstance(node, ast.If))
             if one.line < call.line and all(step in mine for step in ifs):
-                return one.line
+                return (
+                    str(one.line) if sources.is_program(one.file) else f"{sources.name(one.file)}:{one.line}"
+                )
     return None
 
 

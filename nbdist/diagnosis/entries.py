@@ -21,6 +21,7 @@ from nbdist.diagnosis.statements import (
     is_default,
     own_nodes,
     seeded_by_rank,
+    told,
 )
 from nbdist.store.reports import Call
 from nbdist.text import Both, say
@@ -149,6 +150,16 @@ def drawn_rounds(loop: ast.stmt, file: str, sources: Sources) -> ast.Assign | as
     if not is_own and seeded_by_rank(file, sources) is None:
         return None
     return drawn if _DRAWS.search(said) else None
+
+
+def named(ways: Sequence[Way], sides: Sequence[Side], sources: Sources) -> Both:
+    """Conditions with their lines, and with the file of those that are not in the program."""
+    found: dict[int, str] = {}
+    for file in dict.fromkeys(call.file for side in sides for call in side.way):
+        if not sources.is_program(file):
+            nodes = {id(node) for node in ast.walk(parsed(sources.text(file)) or ast.Module([], []))}
+            found |= {id(way): sources.name(file) for way in ways if id(way) in nodes}
+    return told(ways, found)
 
 
 def handlers_of(one: Entry, sources: Sources) -> list[Way]:

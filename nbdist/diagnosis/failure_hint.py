@@ -116,7 +116,7 @@ _WITHOUT_A_WORD = "exit-without-error"
 _AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named"}
 _HELD_UP = "hang-busy"
 _OF_PARTING = frozenset(
-    {"hang-loop", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"}
+    {"hang-loop", "hang-loop-begun", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"}
     | {"hang-hooks", "hang-hooks-of-rank", "hang-in-library", "hang-logged"}
 )
 _EXCHANGES = "/torch/distributed/"

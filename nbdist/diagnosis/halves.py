@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 
 from nbdist.diagnosis.conditions import asks_for_rank, holds_for
-from nbdist.diagnosis.entries import Entry, Way, handlers_of
+from nbdist.diagnosis.entries import Entry, Way, handlers_of, named
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import Step, around, calls_of_function, functions_of, own_nodes, told
+from nbdist.diagnosis.statements import Step, around, calls_of_function, functions_of, own_nodes
 from nbdist.store.reports import Call
 
 _MOST = 3
@@ -68,5 +68,5 @@ def of_half(one: Entry, node: ast.If, call: Call, half: Call, sources: Sources) 
         call=one.inside.call,
         line=call.line,
         half=half.line,
-        tests=told(ways),
+        tests=named(ways, (one.inside, one.outside), sources),
     )

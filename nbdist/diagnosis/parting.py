@@ -14,9 +14,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nbdist.diagnosis.conditions import asks_for_rank, is_of_all, spelt_out
-from nbdist.diagnosis.entries import PLAIN, Entry, Way, decides_alike, differences, drawn_rounds, handlers_of
+from nbdist.diagnosis.entries import (
+    PLAIN,
+    Entry,
+    Way,
+    decides_alike,
+    differences,
+    drawn_rounds,
+    handlers_of,
+    named,
+)
 from nbdist.diagnosis.halves import half_below, of_half
 from nbdist.diagnosis.hooks import of_hooks, of_library
+from nbdist.diagnosis.limits import begun_elsewhere, is_limit, leads_away
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
@@ -39,7 +49,6 @@ from nbdist.diagnosis.statements import (
     rank_decorators,
     returns_before,
     seeded_by_rank,
-    told,
     ways_out,
 )
 from nbdist.store.reports import Call
@@ -239,7 +248,9 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
         asked = other.ifs(sources)
         ways += [node for node, _, call in asked if not decides_alike(node, other, call, sources)]
     ways += caught_in_calls(loop, one.here.file, sources)
-    ways = [way for way in ways if not _counts_alike(way, loop, one, sources)]
+    ways = [
+        way for way in ways if not _counts_alike(way, loop, one, sources) and not is_limit(way, one, sources)
+    ]
     ways = list(dict.fromkeys(_of_rank(way, one.here.file, sources) for way in ways))
     for node, _, call in one.ifs(sources):
         if node not in ways and not decides_alike(node, one, call, sources):
@@ -255,10 +266,13 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
     if not 0 < len(ways) <= _MOST:
         if isinstance(loop, ast.While):
             return hint("hang-while", **values)
+        if (begun := begun_elsewhere(one, sources)) is not None:
+            node, at = begun
+            return hint("hang-loop-begun", **values, test=head(node), at=_line(node, at, sources))
         return hint("hang-loop", **values, batches=_batches(one.here.file, sources))
     if len(ways) == 1 and isinstance(ways[0], ast.ExceptHandler):
         return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
-    return hint("hang-loop-left", **values, tests=told(ways))
+    return hint("hang-loop-left", **values, tests=named(ways, (one.inside, one.outside), sources))
 
 
 def _counts_alike(way: Way, loop: ast.stmt, one: Entry, sources: Sources) -> bool:
@@ -301,10 +315,9 @@ def _batches(file: str, sources: Sources) -> Both:
 def _alone_in(loop: ast.stmt, here: Call, sources: Sources) -> list[ast.If]:
     """The ifs of a loop that call a collective, or in which some ranks do more than to print and to save."""
     ifs = [node for node in own_nodes(loop) if isinstance(node, ast.If) and not is_of_all(node.test)]
+    of_rank = [node for node in ifs if asks_for_rank(node.test, here, sources)]
     return [
-        node
-        for node in ifs
-        if exchanges(node) or (asks_for_rank(node.test, here, sources) and does_more(node))
+        node for node in ifs if exchanges(node) or (node in of_rank and does_more(node, here.file, sources))
     ]
 
 
@@ -331,7 +344,8 @@ def _caught(one: Entry, ways: Sequence[Way], sources: Sources) -> Hint | None:
         return None
     returns = [left for call in one.deeper if one.is_behind for left in returns_before(call, sources)]
     shown = list(dict.fromkeys([*handlers, *ways, *returns]))
-    tests = told(shown if len(shown) <= _MOST else handlers[:_MOST])
+    shown = shown if len(shown) <= _MOST else handlers[:_MOST]
+    tests = named(shown, (one.inside, one.outside), sources)
     ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
     return hint("hang-caught", **ranks, call=one.inside.call, tests=tests)
 
@@ -339,8 +353,10 @@ def _caught(one: Entry, ways: Sequence[Way], sources: Sources) -> Hint | None:
 def _by_round(entries: Sequence[Entry], common: Sequence[ast.stmt], sources: Sources) -> Hint | None:
     """Of ranks that have come round to an earlier line: what let them leave out the rest."""
     for one in (one for one in entries if not one.is_behind):
-        loops = [node for node in common if isinstance(node, LOOPS)][-1:]
-        ways = [way for loop in loops for way in ways_out(loop)] + returns_before(one.here, sources)
+        loops = [node for node in common if isinstance(node, LOOPS)]
+        ways = [way for loop in loops[-1:] for way in ways_out(loop)]
+        ways = [way for way in ways if not leads_away(way, loops, one, sources)]
+        ways += returns_before(one.here, sources)
         ways = [_of_rank(way, one.here.file, sources) for way in ways if way.lineno < one.here.line]
         # those who came round may have left it out in a function, too
         for call in one.deeper:
@@ -351,8 +367,11 @@ def _by_round(entries: Sequence[Entry], common: Sequence[ast.stmt], sources: Sou
         ways += handlers_of(one, sources)
         if 0 < len(ways) <= _MOST:
             ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
-            line, other = one.inside.place.line, one.outside.call
-            return hint("hang-round", **ranks, call=one.inside.call, line=line, other=other, tests=told(ways))
+            file, at = one.inside.place.file, one.inside.place.line
+            line = f"{file}:{at}" if file else at
+            values = {"call": one.inside.call, "line": line, "other": one.outside.call}
+            tests = named(ways, (one.inside, one.outside), sources)
+            return hint("hang-round", **ranks, **values, tests=tests)
     return None
 
 

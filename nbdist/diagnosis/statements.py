@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 from nbdist.diagnosis.conditions import OWN_RANK, asks_for_rank, is_of_all
 from nbdist.diagnosis.places import Sources, parsed
@@ -37,6 +38,7 @@ _INNER = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
 LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 _BLOCKS = ("body", "orelse", "handlers", "finalbody")
 _SHOWN = 60
+_NO_FILES: Mapping[int, str] = MappingProxyType({})
 _EXITS = frozenset(
     f"{name}({code})" for name in ("exit", "quit", "sys.exit", "os._exit") for code in ("", "0")
 )
@@ -176,6 +178,8 @@ def _ends(last: ast.stmt) -> bool:
     """Whether a statement returns, or ends the process as if all were well."""
     if isinstance(last, ast.With):
         return _ends(last.body[-1])
+    if isinstance(last, ast.Try):
+        return _ends((last.orelse or last.body)[-1])
     return isinstance(last, ast.Return) or (isinstance(last, ast.Expr) and ast.unparse(last) in _EXITS)
 
 
@@ -388,9 +392,14 @@ def calls_too(node: ast.If, part: str, name: str) -> bool:
     return any(ast.unparse(inner.func).rpartition(".")[2] == name for inner in calls)
 
 
-def does_more(node: ast.If) -> bool:
-    """Whether the body calls something else than what prints, counts and saves."""
-    return not all(map(_QUIET.fullmatch, _called(node)))
+def does_more(node: ast.If, file: str, sources: Sources) -> bool:
+    """Whether the body calls something else than what prints, counts and saves: a function of the file by
+    what that calls."""
+    names = {name for name in _called(node) if _QUIET.fullmatch(name) is None}
+    nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
+    functions = [one for one in nodes if isinstance(one, _FUNCTIONS) and one.name in names]
+    calls = (one for function in functions for one in ast.walk(function) if isinstance(one, ast.Call))
+    return bool(names - {one.name for one in functions}) or not all(map(is_quiet, calls))
 
 
 def is_quiet(call: ast.Call) -> bool:
@@ -481,12 +490,12 @@ def under(call: Call, sources: Sources) -> Both:
     return both("diagnosis.under", test=head(ifs[-1]), line=ifs[-1].lineno) if ifs else Both("", "")
 
 
-def told(nodes: Sequence[ast.stmt | ast.ExceptHandler]) -> Both:
-    """``line 33  if hard:, line 40  for step in steps:``."""
-    ordered = sorted({node.lineno: node for node in nodes}.items())
+def told(nodes: Sequence[ast.stmt | ast.ExceptHandler], files: Mapping[int, str] = _NO_FILES) -> Both:
+    """``line 33  if hard:, line 40 of steps.py  for step in steps:``; ``files`` is by the nodes' identity."""
+    ordered = sorted({(files.get(id(node), ""), node.lineno): node for node in nodes}.items())
     return Both(
-        ", ".join(f"line {line}  {head(node)}" for line, node in ordered),
-        "，".join(f"第 {line} 行  {head(node)}" for line, node in ordered),
+        ", ".join(f"line {line}{f' of {file}' * bool(file)}  {head(node)}" for (file, line), node in ordered),
+        "，".join(f"{f'{file} ' * bool(file)}第 {line} 行  {head(node)}" for (file, line), node in ordered),
     )
 
 

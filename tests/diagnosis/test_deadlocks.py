@@ -848,10 +848,15 @@ all_reduce(rows)
 
 def test_a_return_within_a_file_that_is_opened_may_have_parted_them(tmp_path: Path) -> None:
     waiting = at((0,), "barrier", (8, "<module>"), (5, "index"))
+    tried = CACHED.replace("        with open(root) as file:\n", "        try:\n").replace(
+        "load(file)\n", "load(root)\n        except ValueError:\n            print('damaged')\n"
+    )
+    later = at((0,), "barrier", (10, "<module>"), (7, "index"))
 
-    hint = reason(a_program(tmp_path, CACHED), waiting, at((1,), "all_reduce", (9, "<module>")))
+    hint = reason(a_program(tmp_path / "opened", CACHED), waiting, at((1,), "all_reduce", (9, "<module>")))
+    also = reason(a_program(tmp_path / "tried", tried), later, at((1,), "all_reduce", (11, "<module>")))
 
-    assert hint.signature == "hang-return"
+    assert hint.signature == also.signature == "hang-return"
     assert "it may have returned at  if exists(root):  (line 2)" in hint.cause.en
 
 
