@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from nbdist.diagnosis.kept import kept
 from nbdist.diagnosis.missing_files import longer_name
 from nbdist.diagnosis.parting import passed_by
 from nbdist.diagnosis.places import Sources, call_on_line, parsed, place_of
@@ -117,7 +118,10 @@ def of_lock_file(side: Side, sources: Sources) -> Hint | None:
         return None
     is_old = sources.begun is not None and made < sources.begun
     name = "hang-lock-file-old" if is_old else "hang-lock-file"
-    return hint(name, who=side.ranks, file=sources.name(there["path"]))
+    found, left = kept(side.way, sources), Both("", "")
+    if found is not None:
+        left = both("diagnosis.left-before", at=found.left.lineno, left=head(found.left), owner=found.owner)
+    return hint(name, who=side.ranks, file=sources.name(there["path"]), left=left)
 
 
 def _tests(loop: ast.stmt) -> list[ast.expr]:
@@ -286,6 +290,9 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return hint("hang-await", who=side.ranks, call=what)
     if call in _OF_ITS_OWN and (found := _of_thread(side, sources)) is not None:
         return found
+    if call == "acquire" and (left := kept(side.way, sources)) is not None:
+        values = {"owner": left.owner, "line": left.line, "at": left.left.lineno, "left": head(left.left)}
+        return hint("hang-kept", who=side.ranks, call=what, **values)
     if call in _OF_ITS_OWN or what.startswith("with "):
         return hint("hang-inside", who=side.ranks, call=what, beside=_beside(side))
     return None

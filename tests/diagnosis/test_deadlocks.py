@@ -1662,6 +1662,49 @@ def test_a_number_of_rounds_that_each_rank_draws_is_named(tmp_path: Path, progra
         assert hint.cause.en.endswith("draws its own number:  steps = random.randint(1, 6)  (line 3)")
 
 
+SLOTS = """\
+def fetch(i):
+    slots.acquire()
+    if i in lost:
+        raise OSError(i)
+    row = read(i)
+    slots.release()
+    return row
+
+for i in range(9):
+    fetch(i)
+barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        pytest.param(SLOTS, "hang-kept", id="an error before it"),
+        pytest.param(SLOTS.replace("raise OSError(i)", "return None"), "hang-kept", id="a return before it"),
+        pytest.param(SLOTS.replace("raise OSError(i)", "log(i)"), "hang-inside", id="none"),
+        pytest.param(
+            SLOTS.replace("if i in lost:", "try:").replace(
+                "    row = read(i)", "    finally:\n        slots.release()\n    row = read(i)"
+            ),
+            "hang-inside",
+            id="a finally",
+        ),
+        pytest.param(SLOTS.replace("acquire()", "acquire(timeout=9)"), "hang-inside", id="with a limit"),
+    ],
+)
+def test_what_leaves_a_function_before_a_release_is_named(tmp_path: Path, program: str, name: str) -> None:
+    end = program.count("\n")
+    side = at((0,), "slots.acquire", (end - 1, "<module>"), (2, "fetch"), waits=False)
+
+    hint = reason(a_program(tmp_path, program), side, a_side((1,), "barrier", end))
+
+    assert hint.signature == name
+    if name == "hang-kept":
+        assert "line 4  r" in hint.cause.en
+        assert hint.cause.en.endswith("before the slots.release() of line 6")
+
+
 def test_a_wait_for_a_signal_is_told(sources: Sources) -> None:
     waits = at((0,), "signal.pause", (7, "<module>"), waits=False)
 
