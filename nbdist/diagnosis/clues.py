@@ -251,7 +251,7 @@ def _hooks(tree: ast.Module) -> Iterator[ast.expr]:
 
 def _given_by(
     hook: ast.expr, functions: Mapping[str, Sequence[ast.FunctionDef]]
-) -> Iterator[tuple[ast.AST, ast.expr]]:
+) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr]]:
     """What a hook gives back, with the place: a function, a lambda, or a function that another one makes."""
     if isinstance(hook, ast.Lambda):
         yield hook, hook.body
@@ -264,7 +264,7 @@ def _given_by(
             yield from _returned(one)
 
 
-def _returned(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, ast.expr]]:
+def _returned(function: ast.FunctionDef) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr]]:
     for node in (node for child in function.body for node in own_nodes(child)):
         if isinstance(node, ast.Return) and node.value is not None:
             yield node, node.value

@@ -128,7 +128,7 @@ def differences(node: ast.If, one: Entry, call: Call, sources: Sources) -> Both:
 
 def drawn_rounds(loop: ast.stmt, file: str, sources: Sources) -> ast.Assign | ast.For | None:
     """The statement that draws at random how many rounds a loop over a range has, where each rank draws its
-    own: by a seed of its rank or, of what frameworks do not begin alike on all of them, by none."""
+    own number."""
     if not isinstance(loop, ast.For) or not ast.unparse(loop.iter).startswith(("range(", "trange(")):
         return None
     names = {node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)}
@@ -146,10 +146,15 @@ def drawn_rounds(loop: ast.stmt, file: str, sources: Sources) -> ast.Assign | as
     ]
     drawn = max(before, key=lambda node: node.lineno, default=loop)
     said = ast.unparse(drawn.value if isinstance(drawn, ast.Assign) else loop.iter)
-    is_own = not _SEEDED.search(ast.unparse(tree)) and not _OF_FRAMEWORKS.search(said)
-    if not is_own and seeded_by_rank(file, sources) is None:
-        return None
-    return drawn if _DRAWS.search(said) else None
+    return drawn if _DRAWS.search(said) and draws_own(said, file, sources) else None
+
+
+def draws_own(said: str, file: str, sources: Sources) -> bool:
+    """Whether random numbers that are drawn so are each rank's own: by a seed of its rank or, of what
+    frameworks do not begin alike on all of them, by none."""
+    if seeded_by_rank(file, sources) is not None:
+        return True
+    return not _SEEDED.search(sources.text(file)) and not _OF_FRAMEWORKS.search(said)
 
 
 def named(ways: Sequence[Way], sides: Sequence[Side], sources: Sources) -> Both:

@@ -290,12 +290,23 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return hint("hang-await", who=side.ranks, call=what)
     if call in _OF_ITS_OWN and (found := _of_thread(side, sources)) is not None:
         return found
+    if call == "result" and (line := _in_one_pool(side, sources)):
+        return hint("hang-pool-in-itself", who=side.ranks, call=what, line=line)
     if call == "acquire" and (left := kept(side.way, sources)) is not None:
         values = {"owner": left.owner, "line": left.line, "at": left.left.lineno, "left": head(left.left)}
         return hint("hang-kept", who=side.ranks, call=what, **values)
     if call in _OF_ITS_OWN or what.startswith("with "):
         return hint("hang-inside", who=side.ranks, call=what, beside=_beside(side))
     return None
+
+
+def _in_one_pool(side: Side, sources: Sources) -> str:
+    """The line in which all the threads that do something wait for a task, as those of a pool that are in
+    tasks: a thread that was free would do it. Empty where one does something else."""
+    lines = {_end(way, sources) for way in side.beside}
+    waits = (call_on_line(sources.text(way[-1].file), way[-1].line) for way in side.beside)
+    is_all = side.place.within == "_base.py" and not side.workers
+    return lines.pop() if is_all and len(lines) == 1 and all(one.endswith(".result") for one in waits) else ""
 
 
 def _of_thread(side: Side, sources: Sources) -> Hint | None:

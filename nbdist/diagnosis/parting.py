@@ -21,6 +21,7 @@ from nbdist.diagnosis.entries import (
     decides_alike,
     differences,
     drawn_rounds,
+    draws_own,
     handlers_of,
     named,
 )
@@ -61,6 +62,9 @@ _ALIKE = re.compile(
     r"^t?range\(|\b(?:\w*parameters|\w*modules|\w*layers|\w*blocks|\w*stages|state_dict|param_groups)\b"
     r"|\b(?:children|buffers)\("
 )
+
+_DRAWN = re.compile(r"\b(?:random|rand|randint|randrange|uniform|bernoulli)\(")
+"""In a condition: a random number."""
 
 _OF_MODEL = re.compile(r"forward|backward|^model\b")
 """Calls of a wrapped model, in which all ranks exchange something."""
@@ -219,6 +223,15 @@ def _has_as_many(loop: ast.stmt, one: Entry) -> bool:
     return plain or not any(isinstance(node, ast.Name | ast.Attribute) for node in asked)
 
 
+def _has_given_rounds(loop: ast.stmt) -> bool:
+    """Whether a loop is over a range whose bounds are no constants, by their kind or by their names."""
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
+        return False
+    asked = [node for given in loop.iter.args for node in ast.walk(given)]
+    names = [node for node in asked if isinstance(node, ast.Name) and not node.id.isupper()]
+    return ast.unparse(loop.iter.func) in ("range", "trange") and bool(names)
+
+
 def _ends_loop(way: Way) -> bool:
     return isinstance(way.body[-1], ast.Break | ast.Return)
 
@@ -267,8 +280,10 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
         if isinstance(loop, ast.While):
             return hint("hang-while", **values)
         if (begun := begun_elsewhere(one, sources)) is not None:
-            node, at = begun
-            return hint("hang-loop-begun", **values, test=head(node), at=_line(node, at, sources))
+            other_loop, at = begun
+            return hint("hang-loop-begun", **values, test=head(other_loop), at=_line(other_loop, at, sources))
+        if _has_given_rounds(loop):
+            return hint("hang-loop-range", **values, loop=head(loop))
         return hint("hang-loop", **values, batches=_batches(one.here.file, sources))
     if len(ways) == 1 and isinstance(ways[0], ast.ExceptHandler):
         return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
@@ -328,7 +343,10 @@ def _by_data(entries: Sequence[Entry], sources: Sources) -> Hint | None:
                 at, values = _line(node, call, sources), differences(node, one, call, sources)
                 if not values.en and (caught := _caught(one, [node], sources)) is not None:
                     return caught
-                return _branch("hang-branch", node, part, one, at, sources, values=values)
+                asked = ast.unparse(node.test)
+                is_drawn = _DRAWN.search(asked) and draws_own(asked, one.here.file, sources)
+                name = "hang-branch-drawn" if is_drawn else "hang-branch"
+                return _branch(name, node, part, one, at, sources, values=values)
         if one.is_behind and (caught := _caught(one, [], sources)) is not None:
             return caught
         for call in one.deeper if one.is_behind else ():

@@ -1642,14 +1642,14 @@ for update in range(9):
     ("program", "name"),
     [
         pytest.param(ROLLOUT, "hang-loop-drawn", id="by the seed of its rank"),
-        pytest.param(ROLLOUT.replace("42 + rank", "42"), "hang-loop", id="by one seed"),
+        pytest.param(ROLLOUT.replace("42 + rank", "42"), "hang-loop-range", id="by one seed"),
         pytest.param(ROLLOUT.replace("set_seed(42 + rank)", "pass"), "hang-loop-drawn", id="by none"),
         pytest.param(
             ROLLOUT.replace("set_seed(42 + rank)", "pass").replace("random.", "torch."),
-            "hang-loop",
+            "hang-loop-range",
             id="by torch, which begins alike",
         ),
-        pytest.param(ROLLOUT.replace("random.randint(1, 6)", "len(mine)"), "hang-loop", id="not drawn"),
+        pytest.param(ROLLOUT.replace("random.randint(1, 6)", "len(mine)"), "hang-loop-range", id="not drawn"),
     ],
 )
 def test_a_number_of_rounds_that_each_rank_draws_is_named(tmp_path: Path, program: str, name: str) -> None:
@@ -1703,6 +1703,46 @@ def test_what_leaves_a_function_before_a_release_is_named(tmp_path: Path, progra
     if name == "hang-kept":
         assert "line 4  r" in hint.cause.en
         assert hint.cause.en.endswith("before the slots.release() of line 6")
+
+
+def test_an_if_that_draws_is_told_to_draw_alike(tmp_path: Path) -> None:
+    text = "for x in loader:\n    if random.random() < 0.5:\n        all_reduce(x)\nbarrier()\n"
+
+    hint = reason(a_program(tmp_path, text), a_side((0,), "all_reduce", 3), a_side((1,), "all_gather", 1))
+
+    assert hint.signature == "hang-branch-drawn"
+    alike = a_program(tmp_path / "b", f"{text}random.seed(0)\n")
+    assert (
+        reason(alike, a_side((0,), "all_reduce", 3), a_side((1,), "all_gather", 1)).signature == "hang-branch"
+    )
+
+
+IN_ONE_POOL = """\
+def save(state):
+    parts = [pool.submit(write, part) for part in state]
+    return [part.result() for part in parts]
+
+pending = pool.submit(save, state)
+pending.result()
+backward(loss)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        pytest.param(3, "hang-pool-in-itself", id="waits"),
+        pytest.param(2, "hang-inside", id="does something"),
+    ],
+)
+def test_a_task_that_waits_for_another_of_its_pool_is_named(tmp_path: Path, line: int, name: str) -> None:
+    side = a_side((0,), "pending.result", 6, waits=False)
+    task = Call(file=a_spec().program, line=line, function="save")
+    side = replace(side, place=replace(side.place, within="_base.py"), beside=((task,),))
+
+    hint = reason(a_program(tmp_path, IN_ONE_POOL), side, a_side((1,), "backward", 7))
+
+    assert hint.signature == name
 
 
 def test_a_wait_for_a_signal_is_told(sources: Sources) -> None:

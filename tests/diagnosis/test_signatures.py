@@ -246,3 +246,15 @@ def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str
 )
 def test_a_situation_is_told_by_the_program(known: str, program: str, said: str) -> None:
     assert variant(signatures()[known], program).name == said
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        pytest.param('os.environ.get("SLURM_PROCID", 0)', "send-to-itself-by-launcher", id="of Slurm"),
+        pytest.param("os.environ['OMPI_COMM_WORLD_RANK']", "send-to-itself-by-launcher", id="of MPI"),
+        pytest.param("os.environ['RANK']", "send-to-itself", id="its own"),
+    ],
+)
+def test_a_rank_that_is_read_from_another_launcher_is_named(program: str, name: str) -> None:
+    assert variant(signatures()["send-to-itself"], program).name == name
