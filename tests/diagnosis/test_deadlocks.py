@@ -272,7 +272,7 @@ def test_ranks_that_have_begun_to_send_do_not_wait_for_one_to_begin(tmp_path: Pa
 
 PIPE = """\
 def run(parts):
-    for part in parts:
+    with no_grad():
         send(part, 1)
     for part in parts:
         recv(grad, 1)
@@ -1028,7 +1028,7 @@ def test_a_rank_that_ends_a_with_is_not_kept_out_of_it(tmp_path: Path) -> None:
     assert found is None or found.signature not in ("hang-join-answers", "hang-locked-by-rank")
 
 
-PIPE = """\
+PIPELINE = """\
 def first(x):
     for part in chunk(x, 8):
         send(net(part), 1)
@@ -1051,7 +1051,7 @@ swap()
 
 
 def test_a_loop_that_waits_for_more_messages_than_were_sent_is_named(tmp_path: Path) -> None:
-    sources = a_program(tmp_path, PIPE)
+    sources = a_program(tmp_path, PIPELINE)
     sender = at((0,), "recv", (15, "<module>"), (5, "first"))
     receiver = at((1, 2), "recv", (17, "<module>"), (8, "last"))
 
@@ -2163,16 +2163,16 @@ barrier()
 def test_what_is_alike_by_its_name_alone_is_told_apart(
     call: str, file: str, line: int, name: str, tmp_path: Path
 ) -> None:
-    pipes = {1: "stdin=PIPE", 2: "stdout=PIPE", 3: ""}[line]
+    pipes = {1: "stdin=PIPELINE", 2: "stdout=PIPELINE", 3: ""}[line]
     sources = a_program(tmp_path, f"process = Popen(command, {pipes})\n{call}()\nbarrier()\n")
     held = within(a_side((1,), call, 2, waits=False), file)
 
     assert reason(sources, held, a_side((0,), "barrier", 3)).signature == name
 
 
-@pytest.mark.parametrize("start", ["helper = Popen(run, stdin=PIPE)", "with Popen(run) as helper: pass"])
+@pytest.mark.parametrize("start", ["helper = Popen(run, stdin=PIPELINE)", "with Popen(run) as helper: pass"])
 def test_another_program_s_pipe_is_not_the_one_that_is_full(start: str, tmp_path: Path) -> None:
-    text = f"commit = Popen(git, stdout=PIPE).communicate()\n{start}\nhelper.wait()\nbarrier()\n"
+    text = f"commit = Popen(git, stdout=PIPELINE).communicate()\n{start}\nhelper.wait()\nbarrier()\n"
     held = within(a_side((1,), "helper.wait", 3, waits=False), "subprocess.py")
 
     assert reason(a_program(tmp_path, text), held, a_side((0,), "barrier", 4)).signature == "hang-program"

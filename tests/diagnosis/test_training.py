@@ -338,7 +338,7 @@ LOADER = "/v/lib/python3.11/site-packages/torch/utils/data"
             "",
             "stack expects each tensor to be equal size, but got [4, 32, 32] at entry 0 and [3, 32, 32] at "
             "entry 5",
-            "pictures of other channels cannot become one batch: [4, 32, 32] and, as number 5 of it, [3, 32,",
+            "pictures of other channels in one batch: [4, 32, 32] and, as number 5 of it, [3, 32,",
             id="as the error says",
         ),
     ],
