@@ -49,7 +49,7 @@ from nbdist.diagnosis.rank_failure import (
     waiting_side,
 )
 from nbdist.diagnosis.samples import of_shapes
-from nbdist.diagnosis.shapes import of_rows, of_state
+from nbdist.diagnosis.shapes import of_folded, of_rows, of_unlike
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Source, match, match_in, named, suits, variant
 from nbdist.diagnosis.stacks import last_sides
@@ -88,6 +88,7 @@ _OF_ROWS = {
     "paddle-backward-twice": of_twice,
     "scaler-no-gradients": of_replaced,
     "optimizer-empty": of_used_up,
+    "shapes-differ": of_unlike,
     "number-is-text": of_text,
     "one-dimension-less": of_squeezed,
     "dimension-missing": of_squeezed,
@@ -119,6 +120,7 @@ _OF_PARTING = frozenset(
     {"hang-loop", "hang-loop-begun", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"}
     | {"hang-hooks", "hang-hooks-of-rank", "hang-in-library", "hang-logged"}
 )
+_OTHER_SIZES = frozenset({"hang-sizes", "hang-sizes-left-out", "hang-dtypes"})
 _EXCHANGES = "/torch/distributed/"
 _NONE, _NONE_OF_CALL = "none-on-other-ranks", "none-of-collective"
 _OF_SHARED_MEMORY = frozenset(
@@ -221,6 +223,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             complaint is not None and complaint.signature is not None and complaint.signature.name == _MEETING
         ):
             known = "left-before-all-met"
+        elif (apart := _of_sizes(first, run, directory)) is not None:
+            return apart
         elif not is_in_loop(waiting_side(first), first.sources) and not _is_in_library(first, run):
             return _left_before(first, run)
         elif left := exits_of_rank(waiting_side(first), first.sources):
@@ -234,7 +238,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         return Hint.of(named(known), ranks, ranks_zh)
     if complaint is not None and (removed := removed_name(complaint.root.text)) is not None:
         return Hint.of(named("removed-name"), removed)
-    shaped = of_sample(first) or of_broadcast(first) or of_rows(first) or of_state(first)
+    shaped = of_sample(first) or of_broadcast(first) or of_rows(first) or of_folded(first)
     if (clue := shaped or of_hook(first)) is not None:
         return clue
     if complaint is not None and complaint.signature is not None and complaint.found is not None:
@@ -292,7 +296,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         # where native code has ended the process, its main thread may have slept
         may_wait = at.waits or at.what.rpartition(".")[2] in ("", "wait")
         if row.name == _SIZES and may_wait and _all_there(first, run, directory):
-            return _of_sizes(first)
+            return _of_waited(first)
         values = complaint.found.groupdict()
         after = _AFTER_WORDS.get(complaint.signature.name)
         if after is not None and (last := last_line(first.rank, run, directory)).en:
@@ -333,13 +337,20 @@ def _is_nan(first: Failure) -> bool:
     return any(one.what.endswith(" nan") for one in first.operands)
 
 
-def _of_sizes(first: Failure) -> Hint:
+def _of_waited(first: Failure) -> Hint:
     """Of ranks that are in one line of the program: what it waits for may have been begun elsewhere."""
     place = first.place
     if waiting_side(first).place.what.rpartition(".")[2] != "wait" or place is None:
         return hint("collective-sizes-here", line=first.line)
     by_hook = reduces_by_hook(place.file, first.sources)
     return hint("collective-sizes-hooked" if by_hook else "collective-sizes-begun", line=first.line)
+
+
+def _of_sizes(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+    """Of a rank whose peer is gone: where both gave other sizes to one collective, of which gloo tells the
+    smaller one nothing, so that this one goes on to its end."""
+    found = of_histories(histories_of(run, directory), first.sources)
+    return found if found is not None and found.signature in _OTHER_SIZES else None
 
 
 def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:

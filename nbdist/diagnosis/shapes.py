@@ -1,5 +1,4 @@
-"""What the program tells of tensors that do not fit: one that was made for another number of rows, the state
-of a recurrent layer that flatten() made one row of."""
+"""Two arrays that do not fit in one operation: what their shapes, and the lines that made them, tell."""
 
 from __future__ import annotations
 
@@ -12,9 +11,14 @@ from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import functions_of, node_at, own_nodes
+from nbdist.diagnosis.statements import node_at
 from nbdist.store.reports import Call
 
+_SAID = re.compile(
+    r"size of tensor a \((?P<a>\d+)\) must match the size of tensor b \((?P<b>\d+)\) at non-singleton "
+    r"dimension (?P<dim>\d+)"
+)
+_ARRAY = re.compile(r"(?P<kind>Tensor|Parameter|ndarray) \((?P<shape>[\d, ]+)\)")
 _ROWS = re.compile(
     r"Received \[(?P<a>\d+)\] in X is not equal to \[(?P<b>\d+)\] in Y at i:0\b"
     r"|The size of tensor a \((?P<c>\d+)\) must match the size of tensor b \((?P<d>\d+)\)"
@@ -28,10 +32,44 @@ _FEATURES = re.compile(
     r"mat1 and mat2 shapes cannot be multiplied \(\d+x(?P<a>\d+) and (?P<b>\d+)x\d+\)"
     r"|dimension of Input\(X\) is \[(?P<c>\d+)\], and the \[\d+\] dimension of Input\(Y\) is \[(?P<d>\d+)\]"
 )
-_RECURRENT = frozenset({"LSTM", "GRU", "RNN", "SimpleRNN"})
-_FLAT = re.compile(r"flat(?:ten)?$", re.IGNORECASE)
-_OF_ALL_LAYERS = re.compile(r"\b(?:start_axis=|start_dim=)?0, ")
-"""Of ``flatten(0, 1)``, which leaves the features as they are."""
+_RECURRENT = re.compile(r"\b(LSTM|GRU|RNN|SimpleRNN)\(")
+_OF_POSITIONS, _AT = 3, 1
+"""Dimensions of a table of positions that is added to a batch, and that of the positions in it."""
+
+
+def of_unlike(failure: Failure) -> Hint | None:
+    """Of two tensors of other sizes: labels beside one-hot labels or scores, one that is turned, a table of
+    positions that was made for another length."""
+    said = _SAID.search(failure.complaint.root.text) if failure.complaint is not None else None
+    arrays = [(one.name, found) for one in failure.operands if (found := _ARRAY.match(one.what)) is not None]
+    if said is None:
+        return None
+    sizes = {int(said["a"]), int(said["b"])}
+    shapes = {name: tuple(map(int, re.findall(r"\d+", found["shape"]))) for name, found in arrays}
+    if len(shapes) == len(arrays) == len(("a", "b")):
+        (one, mine), (other, theirs) = sorted(shapes.items(), key=lambda item: len(item[1]))
+        if len(mine) == 1 and mine == theirs[:-1] and {mine[0], theirs[-1]} == sizes:
+            row = "shapes-one-hot" if _compares(failure) else "shapes-per-row"
+            return hint(row, numbers=one, rows=other, count=theirs[-1])
+        if len(mine) == len(("rows", "columns")) and mine == theirs[::-1] and set(mine) == sizes:
+            return hint("shapes-turned", one=one, mine=list(mine), other=other, theirs=list(theirs))
+    for name, found in arrays:
+        shape = shapes[name]
+        is_table = found["kind"] == "Parameter" and len(shape) == _OF_POSITIONS and shape[0] == 1
+        if is_table and int(said["dim"]) == _AT and shape[_AT] in sizes and len(sizes) > 1:
+            (length,) = sizes - {shape[_AT]}
+            return hint("shapes-of-positions", name=name, places=shape[_AT], length=length)
+    return None
+
+
+def _compares(failure: Failure) -> bool:
+    """Whether the failing statement asks if two values are equal, as what counts the right ones does."""
+    place = failure.place
+    statement = (
+        node_at(Call(file=place.file, line=place.line, function=""), failure.sources) if place else None
+    )
+    asked = (node for node in ast.walk(statement or ast.Pass()) if isinstance(node, ast.Compare))
+    return any(isinstance(one, ast.Eq | ast.NotEq) for node in asked for one in node.ops)
 
 
 def of_rows(failure: Failure) -> Hint | None:
@@ -69,70 +107,20 @@ def _is_fixed(at: Origin, failure: Failure) -> bool:
     return not any(_OF_ANOTHER.search(ast.unparse(node.value)) for node in sets)
 
 
-def of_state(failure: Failure) -> Hint | None:
-    """Of features that are too many since the last state of a recurrent layer was flattened: the layers are
-    its first axis, and the batch its second."""
-    at = failure.place
+def of_folded(failure: Failure) -> Hint | None:
+    """Of one row that has as many features as a whole batch, in a file with a recurrent layer: the last state
+    of that has the layers first, and flatten() makes one row of the rest."""
     said = _FEATURES.search(failure.complaint.root.text) if failure.complaint is not None else None
-    if at is None or said is None:
+    if said is None or failure.place is None:
         return None
     got, wanted = (int(number) for number in said.groups() if number is not None)
+    is_one_row = any(found[1] == "1" for one in failure.operands if (found := _SHAPE.search(one.what)))
     # of a batch of one, nothing is folded
-    if got == wanted or got % wanted:
+    if got == wanted or got % wanted or not (is_one_row or "(1x" in said[0]):
         return None
-    here = Call(file=at.file, line=at.line, function=at.function)
-    tree, failed = parsed(failure.sources.text(at.file)), node_at(here, failure.sources)
-    layers = set(_recurrent(tree)) if tree is not None else set()
-    if not layers or failed is None:
-        return None
-    for function in functions_of(here, failure.sources):
-        flat: dict[str, tuple[str, int]] = {}
-        states: dict[str, tuple[str, int]] = {}
-        nodes = [node for child in function.body for node in own_nodes(child) if isinstance(node, ast.Assign)]
-        for node in sorted(nodes, key=lambda one: one.lineno):
-            if node.lineno < at.line:
-                _follow(node, layers, states, flat)
-        # what is flattened in the failing line itself
-        found = _flattened(failed, states) or next(
-            (flat[name] for name in _names(failed) if name in flat), None
-        )
-        if found is not None:
-            return hint("state-flattened", layer=found[0], line=found[1])
-    return None
-
-
-def _follow(
-    node: ast.Assign, layers: set[str], states: dict[str, tuple[str, int]], flat: dict[str, tuple[str, int]]
-) -> None:
-    """What a statement sets: the state of a recurrent layer, such a one flattened, or something else."""
-    value, target = node.value, node.targets[0]
-    called = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
-    state: set[str] = set()
-    if called in layers and isinstance(target, ast.Tuple) and len(target.elts) == 2:
-        inner = target.elts[1]
-        # of an LSTM's (h, c), both are of the same shape
-        state = {one.id for one in ast.walk(inner) if isinstance(one, ast.Name)}
-    folded = _flattened(value, states)
-    for name in _set(node):
-        states.pop(name, None)
-        flat.pop(name, None)
-        if name in state:
-            states[name] = (called, node.lineno)
-        elif folded is not None:
-            flat[name] = folded
-
-
-def _flattened(node: ast.AST, states: dict[str, tuple[str, int]]) -> tuple[str, int] | None:
-    """The layer and the line of a state that is flattened here as a whole."""
-    for call in ast.walk(node):
-        if not isinstance(call, ast.Call) or _OF_ALL_LAYERS.search(ast.unparse(call)):
-            continue
-        method = call.func.value if isinstance(call.func, ast.Attribute) else None
-        of = [*call.args[:1], *([method] if method is not None else [])]
-        name = next((one.id for one in of if isinstance(one, ast.Name) and one.id in states), None)
-        if name is not None and _FLAT.search(ast.unparse(call.func)):
-            return states[name]
-    return None
+    layer = _RECURRENT.search(failure.sources.text(failure.place.file))
+    values = {"got": got, "rows": got // wanted, "wanted": wanted}
+    return hint("state-flattened", layer=layer[1], **values) if layer is not None else None
 
 
 def _set(node: ast.Assign) -> Iterator[str]:
@@ -141,11 +129,3 @@ def _set(node: ast.Assign) -> Iterator[str]:
 
 def _names(node: ast.AST) -> Iterator[str]:
     return (one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
-
-
-def _recurrent(tree: ast.Module) -> Iterator[str]:
-    """What a file makes recurrent layers of: ``self.lstm``."""
-    for node in (one for one in ast.walk(tree) if isinstance(one, ast.Assign)):
-        called = node.value.func if isinstance(node.value, ast.Call) else None
-        if called is not None and ast.unparse(called).rpartition(".")[2] in _RECURRENT:
-            yield from map(ast.unparse, node.targets)

@@ -64,66 +64,22 @@ def test_rows_that_the_program_fixes_are_told_by_their_line(
     assert not told or cause.endswith("and x has 22")
 
 
-def net(*lines: str, layer: str = "nn.LSTM(2, 64)") -> str:
-    body = "".join(f"        {line}\n" for line in lines)
-    return (
-        f"class Net(nn.Module):\n    def __init__(self):\n        self.lstm = {layer}\n"
-        f"    def forward(self, x):\n{body}"
-    )
-
-
-@pytest.mark.parametrize("message", [TORCH_FEATURES, PADDLE_FEATURES])
-@pytest.mark.parametrize(
-    "cell",
-    [
-        pytest.param(
-            net("_, (x, _) = self.lstm(x)", "x = self.flatten(x)", "return self.fc(x)"), id="by a layer"
-        ),
-        pytest.param(net("out, h = self.lstm(x)", "", "return self.fc(h.flatten(1))"), id="in the line"),
-    ],
-)
-def test_a_state_that_was_flattened_is_told_by_its_layer(tmp_path: Path, cell: str, message: str) -> None:
-    cause = cause_of(tmp_path, cell, message, (7, "forward"))
-
-    assert cause.startswith("the last state of self.lstm (line 5) is (layers, batch, hidden)")
+LSTM = "self.lstm = nn.LSTM(2, 64)\n_, (h, _) = self.lstm(x)\nself.fc(h.flatten(1))\n"
 
 
 @pytest.mark.parametrize(
-    ("cell", "message"),
+    ("cell", "message", "shape", "told"),
     [
-        pytest.param(
-            net("out, (h, _) = self.lstm(x)", "x = self.flatten(out)", "return self.fc(x)"),
-            TORCH_FEATURES,
-            id="the outputs",
-        ),
-        pytest.param(
-            net("_, (h, _) = self.lstm(x)", "x = self.flatten(h[-1])", "return self.fc(x)"),
-            TORCH_FEATURES,
-            id="of the last layer",
-        ),
-        pytest.param(
-            net("_, (h, _) = self.lstm(x)", "x = h.flatten(0, 1)", "return self.fc(x)"),
-            TORCH_FEATURES,
-            id="layers and batch",
-        ),
-        pytest.param(
-            net("_, (h, _) = self.lstm(x)", "h = h.transpose(0, 1)", "return self.fc(self.flatten(h))"),
-            TORCH_FEATURES,
-            id="turned first",
-        ),
-        pytest.param(
-            net("_, (h, _) = self.lstm(x)", "x = self.flatten(h)", "return self.fc(x)", layer="Encoder()"),
-            TORCH_FEATURES,
-            id="another layer",
-        ),
-        pytest.param(
-            net("_, (h, _) = self.lstm(x)", "x = self.flatten(h)", "return self.fc(x)"),
-            TORCH_FEATURES.replace("1024", "100"),
-            id="no multiple",
-        ),
+        pytest.param(LSTM, TORCH_FEATURES, "(1, 1024)", True, id="torch"),
+        pytest.param(LSTM, PADDLE_FEATURES, "(1, 1024)", True, id="paddle"),
+        pytest.param(LSTM, PADDLE_FEATURES, "(16, 1024)", False, id="several rows"),
+        pytest.param(LSTM.replace("LSTM", "Linear"), TORCH_FEATURES, "(1, 1024)", False, id="another layer"),
+        pytest.param(LSTM, TORCH_FEATURES.replace("1024", "100"), "(1, 100)", False, id="no multiple"),
     ],
 )
-def test_other_features_than_a_flattened_state_have_no_such_cause(
-    tmp_path: Path, cell: str, message: str
+def test_a_state_with_its_batch_among_the_features_is_told(
+    tmp_path: Path, cell: str, message: str, shape: str, told: bool
 ) -> None:
-    assert "(layers, batch, hidden)" not in cause_of(tmp_path, cell, message, (7, "forward"))
+    cause = cause_of(tmp_path, cell, message, (3, "forward"), ("x", f"Tensor {shape} float32"))
+
+    assert cause.startswith("1024 is 16 x 64: the batch is among the features") is told

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis import diagnose
+from nbdist.diagnosis import diagnose, failure_hint
+from nbdist.store.reports import Call, Issued
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, finished
 
@@ -392,3 +393,84 @@ def test_parameters_that_were_gone_through_before_are_told(
     cause = cause_of(tmp_path, "ValueError", message, cell, [(3, "<module>")], ("trained", what))
 
     assert cause.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "values", "said"),
+    [
+        pytest.param(
+            (32, 10, 1),
+            {"guess": "Tensor (32,) int64, 0 to 9", "labels": "Tensor (32, 10) float32"},
+            "guess has one number for a sample, and labels has 10 of them",
+            id="one-hot",
+        ),
+        pytest.param(
+            (5, 7, 1),
+            {"x": "Tensor (7, 5) float32", "y": "Tensor (5, 7) float32"},
+            "x is [7, 5] and y is [5, 7]: one of them is turned",
+            id="turned",
+        ),
+        pytest.param(
+            (50, 64, 1),
+            {"ids": "Tensor (4, 50) int64", "self.pos": "Parameter (1, 64, 32) float32"},
+            "self.pos was made for a length of 64, and what it is added to has 50",
+            id="positions",
+        ),
+        pytest.param(
+            (50, 64, 1),
+            {"ids": "Tensor (4, 50) int64", "pos": "Tensor (1, 64, 32) float32"},
+            "two tensors of different lengths (50 and 64) meet",
+            id="any tensor",
+        ),
+        pytest.param(
+            (32, 8, 0),
+            {"x": "Tensor (32, 4) float32", "y": "Tensor (8, 4) float32"},
+            "two tensors of different lengths (32 and 8) meet",
+            id="another batch",
+        ),
+    ],
+)
+def test_two_tensors_of_other_sizes_are_told_by_their_shapes(
+    tmp_path: Path, sizes: tuple[int, int, int], values: dict[str, str], said: str
+) -> None:
+    a, b, dim = sizes
+    message = (
+        f"The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension {dim}"
+    )
+
+    cause = cause_of(tmp_path, "RuntimeError", message, "a + b\n", [(1, "<module>")], *values.items())
+
+    assert cause.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        pytest.param(
+            "float32 (3,)", "the ranks gave tensors of different sizes to collective number 1", id="other"
+        ),
+        pytest.param("float32 (6,)", "rank 0 ended while rank 1 still had a step to do", id="the same"),
+    ],
+)
+def test_a_rank_that_gave_less_and_ended_is_told_by_the_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, said: str
+) -> None:
+    cell = "for name in sums:\n    all_reduce(sums[name])\n"
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    way = (Call(file=a_spec().program, line=2, function="<module>"),)
+    histories = {
+        rank: {"0": [Issued(number=1, name="gloo:all_reduce", given=what, way=way)]}
+        for rank, what in enumerate((given, "float32 (6,)"))
+    }
+    monkeypatch.setattr(failure_hint, "histories_of", lambda run, directory: histories)
+    message = "[gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:17799"
+    frames = [(a_spec().program, 2, "<module>", "")]
+    written.raised(1, "RuntimeError", message, frames=frames, time=CREATED + 9)
+    written.happened(finished(0, time=CREATED + 7), exited(0, 0, time=CREATED + 7.5))
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)
