@@ -405,6 +405,12 @@ def test_parameters_that_were_gone_through_before_are_told(
             id="one-hot",
         ),
         pytest.param(
+            (32, 10, 1),
+            {"weights": "Tensor (32,) float32", "x": "Tensor (32, 10) float32"},
+            "weights has one number for each row of x, and is matched with the 10 columns",
+            id="a number for each row",
+        ),
+        pytest.param(
             (5, 7, 1),
             {"x": "Tensor (7, 5) float32", "y": "Tensor (5, 7) float32"},
             "x is [7, 5] and y is [5, 7]: one of them is turned",
@@ -413,7 +419,7 @@ def test_parameters_that_were_gone_through_before_are_told(
         pytest.param(
             (50, 64, 1),
             {"ids": "Tensor (4, 50) int64", "self.pos": "Parameter (1, 64, 32) float32"},
-            "self.pos was made for a length of 64, and what it is added to has 50",
+            "self.pos was made for a length of 64, and what it meets has 50",
             id="positions",
         ),
         pytest.param(
@@ -438,7 +444,8 @@ def test_two_tensors_of_other_sizes_are_told_by_their_shapes(
         f"The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension {dim}"
     )
 
-    cause = cause_of(tmp_path, "RuntimeError", message, "a + b\n", [(1, "<module>")], *values.items())
+    cell = "right = guess == labels\n" if "guess" in values else "a + b\n"
+    cause = cause_of(tmp_path, "RuntimeError", message, cell, [(1, "<module>")], *values.items())
 
     assert cause.startswith(said)
 
