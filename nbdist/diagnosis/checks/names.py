@@ -358,26 +358,3 @@ def _public_names(module: str, path: Sequence[str]) -> set[str] | None:
     stars = any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in inner.tree.body)
     names = {name for name, _ in bound_names(inner.tree.body)}
     return None if stars else {name for name in names if not name.startswith("_")}
-
-
-def own_modules(program: Program, path: Sequence[str]) -> Iterable[str]:
-    """The texts of the user's modules that the program imports: those beside it, not what is installed."""
-    places = [
-        place for place in path if "site-packages" not in place and not place.startswith(sys.base_prefix)
-    ]
-    for name in sorted({name for name, _ in program.imports()}):
-        parts = name.split(".")
-        for place in places:
-            for end in range(1, len(parts) + 1):
-                base = os.path.join(place, *parts[:end])
-                for file in (f"{base}.py", os.path.join(base, "__init__.py")):
-                    yield from _text_of(file)
-
-
-def _text_of(file: str) -> Iterable[str]:
-    try:
-        if os.path.getsize(file) <= _BIG:
-            with open(file, encoding="utf-8", errors="replace") as handle:
-                yield handle.read()
-    except OSError:
-        return

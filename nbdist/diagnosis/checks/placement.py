@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from nbdist.diagnosis.checks.finding import Finding, Situation, found, words
-from nbdist.diagnosis.checks.names import own_modules
+from nbdist.diagnosis.checks.modules import modules_of_own_modules, own_modules
 from nbdist.diagnosis.checks.program import Call, Place, Program
 
 _HERE = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", ""})
@@ -21,7 +21,8 @@ _NUMBERS = {"RANK": "rank", "WORLD_SIZE": "world_size", "LOCAL_RANK": "rank", "P
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 # functions and classes of libraries that may give each rank its device
 _SETS_UP = re.compile(
-    r"(?!\w*(?:log|seed|weight))(?:init|setup|set_up|launch)|\w*(?:Trainer|Runner|Strategy|Plugin|Engine|CLI)$"
+    r"(?!\w*(?:log|seed|weight))(?:init|setup|set_up|launch|\w*(?:ddp|dist)\w*init)"
+    r"|\w*(?:Trainer|Runner|Strategy|Plugin|Engine|CLI)$"
 )
 _MISSPELT = re.compile(r"\bCUDA_VIS(?!IBLE_DEVICES\b)\w*DEV\w*")
 
@@ -30,6 +31,8 @@ def check_environment(program: Program, situation: Situation) -> Iterator[Findin
     spawns = any(call.name in words("spawns") for call in program.calls)
     for key, value, node, place in assignments(program):
         line = node.lineno
+        if program.switched_off(place, situation.args):
+            continue
         if key == _VISIBLE and place.plain and not _keeps(node, key, program):
             if value not in ("", "-1") or situation.gpus:
                 shown = value if value and re.fullmatch(r"[\d,]+", value) else "0,1"
@@ -104,30 +107,51 @@ def check_placement(program: Program, situation: Situation, path: Sequence[str] 
         *_local_rank(program, situation),
     ]
     if not program.mentions(*words("asks_for_devices")):
-        chosen = bool(situation.gpus) and _chosen_elsewhere(program, path)
-        findings += _on_gpus(program, situation, chosen) if situation.gpus else _on_cpu(program, situation)
+        findings += _on_gpus(program, situation, path) if situation.gpus else _on_cpu(program, situation)
     return findings
 
 
 def _chosen_elsewhere(program: Program, path: Sequence[str]) -> bool:
     """Whether a module of the user's that the program imports may choose the device of each rank, or a
     function or class that sets the ranks up does."""
-    imported = {name.partition(".")[0] for name, _ in program.imports()}
-    foreign = imported - sys.stdlib_module_names - {*words("known_libraries"), *words("trackers")}
+    foreign = _foreign(program)
     for call in program.calls:
         if "init_dist" in call.method.lower() or "setup_dist" in call.method.lower():
             return True
         if call.name.partition(".")[0] in foreign and _SETS_UP.match(call.method):
             return True
     chooses = re.compile(r"\b(?:" + "|".join(words("chooses_a_device")) + r")\b")
-    return any(chooses.search(text) for text in own_modules(program, path))
+    if any(chooses.search(text) for text in own_modules(program, path)):
+        return True
+    return any("set_device(" in text for text in modules_of_own_modules(program, path))
+
+
+def _foreign(program: Program) -> set[str]:
+    """The modules that the program imports, but for those that choose no device."""
+    imported = {name.partition(".")[0] for name, _ in program.imports()}
+    return imported - sys.stdlib_module_names - {*words("known_libraries"), *words("trackers")}
+
+
+def _called_by_libraries(program: Program) -> set[ast.AST]:
+    """What stands in classes derived from a library's, as a LightningModule: it calls them, and may have
+    chosen the device before."""
+    foreign = _foreign(program)
+    return {
+        inner
+        for node in program.places
+        if isinstance(node, ast.ClassDef)
+        and any(program.dotted(base).partition(".")[0] in foreign for base in node.bases)
+        for inner in ast.walk(node)
+    }
 
 
 def _on_cpu(program: Program, situation: Situation) -> Iterator[Finding]:
     """What needs a GPU, for ranks on the CPU: the first such line."""
     uses_torch, uses_paddle = program.uses("torch"), program.uses("paddle")
     for call in program.calls:
-        if (uses_torch or uses_paddle) and call.place.plain and _needs_gpu(call, program):
+        if not (uses_torch or uses_paddle) or not call.place.plain or not _needs_gpu(call, program):
+            continue
+        if not program.switched_off(call.place, situation.args):
             fix, fix_zh = _gpu_fix(situation, paddle=uses_paddle and not uses_torch)
             yield found("cuda-on-cpu-ranks", call.line, fix=fix, fix_zh=fix_zh)
             return
@@ -180,7 +204,7 @@ def _text(node: ast.expr | None, program: Program) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _on_gpus(program: Program, situation: Situation, chosen: bool) -> Iterator[Finding]:
+def _on_gpus(program: Program, situation: Situation, path: Sequence[str]) -> Iterator[Finding]:
     """GPUs that every rank would take alike, or that the run does not have."""
     count = len(situation.gpus)
     for call in program.calls:
@@ -188,13 +212,16 @@ def _on_gpus(program: Program, situation: Situation, chosen: bool) -> Iterator[F
         if index is not None and index >= count and call.place.plain:
             yield found("gpu-beyond", call.line, index=index, last=count - 1)
             return
-    if count < 2 or chosen or program.mentions(*words("chooses_a_device")):
+    if count < 2 or program.mentions(*words("chooses_a_device")):
         return
     if any(call.name in words("spawns") for call in program.calls):
         return  # its own processes would have to choose; the warning about those comes first
+    elsewhere = _called_by_libraries(program)
     for call in program.calls:
         index, what = _fixed_gpu(call, program)
-        if what and call.place.plain:
+        if not what or not call.place.plain or (index is None and call.node in elsewhere):
+            continue
+        if not program.switched_off(call.place, situation.args) and not _chosen_elsewhere(program, path):
             fix = (
                 "model.to(local_rank)"
                 if call.method in ("cuda", "to")
@@ -240,6 +267,9 @@ def _groups(program: Program, situation: Situation) -> Iterator[Finding]:
 def _group(call: Call, program: Program, situation: Situation) -> Iterator[Finding]:
     count, spawns = situation.world_size, any(c.name in words("spawns") for c in program.calls)
     backend = program.value(call.argument("backend", 0))
+    # torch's "fake" stands for several processes in one
+    if backend == "fake" or program.switched_off(call.place, situation.args):
+        return
     if backend == "nccl" and not situation.gpus and call.place.plain and not _asked_before(program, call):
         yield found("nccl-on-cpu-ranks", call.line)
     if spawns:
@@ -324,7 +354,9 @@ def _launches(program: Program, situation: Situation) -> Iterator[Finding]:
             function = call.argument("function", 0)
             what, instead = call.name.rpartition(".")[2], program.dotted(function) if function else ""
             instead = f"{instead or 'the function'}(*args)"
-        elif call.name == "ignite.distributed.Parallel" and call.argument("nproc_per_node") is not None:
+        elif call.name == "ignite.distributed.Parallel" and _is_given(
+            call.argument("nproc_per_node"), program
+        ):
             what, instead = "idist.Parallel(nproc_per_node=…)", "idist.Parallel(backend=…)"
         elif str(program.value(call.argument("strategy"))) in words("notebook_strategies"):
             what, instead = f'strategy="{program.value(call.argument("strategy"))}"', 'strategy="ddp"'
@@ -334,15 +366,36 @@ def _launches(program: Program, situation: Situation) -> Iterator[Finding]:
             )
 
 
+def _is_given(node: ast.expr | None, program: Program) -> bool:
+    """Whether something is passed that nothing in the program makes None."""
+    if not isinstance(node, ast.Name):
+        return node is not None and not (isinstance(node, ast.Constant) and node.value is None)
+    given: list[ast.expr | None] = []
+    for one in program.places:
+        match one:
+            case ast.Assign(targets=targets, value=value) if node.id in map(ast.unparse, targets):
+                given.append(value)
+            case ast.arguments(args=names, defaults=defaults, kwonlyargs=more, kw_defaults=others):
+                by_name = [
+                    *zip(reversed(names), reversed(defaults), strict=False),
+                    *zip(more, others, strict=True),
+                ]
+                given += [value for name, value in by_name if name.arg == node.id]
+    return not any(isinstance(value, ast.Constant) and value.value is None for value in given)
+
+
 def _chosen_by_rank(place: Place) -> bool:
     text = " ".join(ast.unparse(test) for test in place.conditions).lower()
     return "rank" in text or "world_size" in text
 
 
-def _if_several(place: Place, program: Program, situation: Situation) -> bool:
+def _if_several(
+    place: Place, program: Program, situation: Situation, seen: frozenset[str] = frozenset()
+) -> bool:
     """Whether it stands under ``if count > 1``, and the count is not that of the GPUs, which is known: an
-    option of the program's decides, and is mostly 1 where ranks come from elsewhere."""
-    for test in place.conditions:
+    option of the program's decides, and is mostly 1 where ranks come from elsewhere. So does a function that
+    is only called there."""
+    for test in place.demands:
         match test:
             case ast.UnaryOp(op=ast.Not(), operand=ast.Compare() as compared) | (ast.Compare() as compared):
                 pass
@@ -352,7 +405,9 @@ def _if_several(place: Place, program: Program, situation: Situation) -> bool:
         number = program.value(compared.comparators[0])
         if type(number) is int and number in (0, 1, 2) and not of_gpus:
             return True
-    return False
+    callers = program.callers(place.function) if place.function and place.function not in seen else []
+    seen |= {place.function}
+    return bool(callers) and all(_if_several(caller, program, situation, seen) for caller in callers)
 
 
 def _is_number_of_gpus(node: ast.expr, program: Program) -> bool:
@@ -362,11 +417,16 @@ def _is_number_of_gpus(node: ast.expr, program: Program) -> bool:
     text = ast.unparse(node)
     return any(
         isinstance(one, ast.Assign)
-        and place.plain
+        and not place.attempted
+        and all(_asks_for_gpus(test, program) for test in place.demands)
         and text in map(ast.unparse, one.targets)
         and any(_counts_gpus(part, program) for part in ast.walk(one.value))
         for one, place in program.places.items()
     )
+
+
+def _asks_for_gpus(test: ast.expr, program: Program) -> bool:
+    return isinstance(test, ast.Call) and program.dotted(test.func) == "torch.cuda.is_available"
 
 
 def _local_rank(program: Program, situation: Situation) -> Iterator[Finding]:
@@ -398,14 +458,21 @@ def _replaced(program: Program) -> bool:
 
 
 def _set_up_elsewhere(program: Program) -> bool:
-    """Whether a function sets the ranks up that gets all arguments, and may overwrite one."""
+    """Whether a function sets the ranks up that gets all arguments, and may overwrite one; or gets this one,
+    and may look elsewhere where it was not passed."""
     holders = {
         node.value.id
         for node in program.places
         if isinstance(node, ast.Attribute) and node.attr == "local_rank" and isinstance(node.value, ast.Name)
     }
+    sets_up = [call for call in program.calls if re.search("init|setup", call.method, re.IGNORECASE)]
+    if any(
+        isinstance(given, ast.Name) and given.id in holders for call in sets_up for given in call.node.args
+    ):
+        return True
     return any(
-        "init" in call.method.lower() or "setup" in call.method.lower()
-        for call in program.calls
-        if any(isinstance(given, ast.Name) and given.id in holders for given in call.node.args)
+        isinstance(given, ast.Attribute) and given.attr == "local_rank"
+        for call in sets_up
+        if not re.search("log|seed", call.method) and not call.name.startswith(("torch.", "paddle."))
+        for given in (*call.node.args, *(keyword.value for keyword in call.node.keywords))
     )

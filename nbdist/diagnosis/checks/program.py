@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from nbdist.diagnosis.checks.finding import words
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -24,6 +26,12 @@ class Place:
     attempted: bool = False
     expected: bool = False
     function: str = ""
+
+    @property
+    def demands(self) -> list[ast.expr]:
+        """What must hold, one by one: ``a`` and ``b`` for ``if a and b:``, ``not a`` and ``not b`` for the
+        other side of ``if a or b:``."""
+        return [part for test in self.conditions for part in _demands(test)]
 
     @property
     def plain(self) -> bool:
@@ -72,6 +80,8 @@ class Program:
     """Every identifier, attribute and keyword."""
 
     strings: set[str] = field(default_factory=set)
+    loads: dict[str, int] = field(default_factory=dict)
+    """How often each name is read."""
 
     @classmethod
     def of(cls, source: str | ast.Module) -> Program:
@@ -124,21 +134,56 @@ class Program:
         """The names that a call of ``add_argument`` gives an argument: ``--local-rank``, ``-n``."""
         return {value for node in call.node.args if isinstance(value := self.value(node), str)}
 
+    def callers(self, function: str) -> list[Place]:
+        """Where a function is called; nothing where anything else may call it, too."""
+        found = [call.place for call in self.calls if call.name == function]
+        return found if self.loads.get(function, 0) <= len(found) else []
+
     def switched_off(self, place: Place, args: Sequence[str], seen: frozenset[str] = frozenset()) -> bool:
-        """Whether it stands under an option that is off unless it is passed, and is not among ``args``; or in
-        a function that is only called there."""
-        needed = {test.attr for test in place.conditions if isinstance(test, ast.Attribute)}
+        """Whether it stands under an option that is off unless it is passed, and is not among ``args``, or
+        under a condition that holds with another launcher; or in a function that is called nowhere else."""
+        tests = place.demands
+        needed = {test.attr for test in tests if isinstance(test, ast.Attribute)}
         for call in self.calls if needed else ():
             if call.method == "add_argument" and self.value(call.argument("action")) == "store_true":
                 flags = self.flags(call)
                 names = {flag.lstrip("-").replace("-", "_") for flag in flags}
                 if needed & {*names, self.value(call.argument("dest"))} and not flags & set(args):
                     return True
+        if any(map(self._asks_for_another_launcher, tests)):
+            return True
         if not place.function or place.function in seen:
             return False
         seen |= {place.function}
-        callers = [call.place for call in self.calls if call.name == place.function]
-        return bool(callers) and all(self.switched_off(caller, args, seen) for caller in callers)
+        callers = self.callers(place.function)
+        if not callers:
+            return self._is_never_called(place.function)
+        return all(self.switched_off(caller, args, seen) for caller in callers)
+
+    def _asks_for_another_launcher(self, test: ast.expr) -> bool:
+        """Whether it is ``"OMPI_COMM_WORLD_RANK" in os.environ``, or the like."""
+        match test:
+            case (
+                ast.Compare(left=key, ops=[ast.In()], comparators=[table])
+                | ast.UnaryOp(
+                    op=ast.Not(), operand=ast.Compare(left=key, ops=[ast.NotIn()], comparators=[table])
+                )
+            ):
+                said = self.value(key)
+                foreign = isinstance(said, str) and said.startswith(words("of_other_launchers"))
+                return foreign and self.dotted(table) == "os.environ"
+        return False
+
+    def _is_never_called(self, function: str) -> bool:
+        """Whether it is a function of a script's, and nothing in the script names it."""
+        by_name = words("calls_by_name")
+        if self.mentions(function, "modules", "Fire") or any(call.name in by_name for call in self.calls):
+            return False
+        own = (ast.FunctionDef, ast.AsyncFunctionDef)
+        plain = any(
+            isinstance(s, own) and s.name == function and not s.decorator_list for s in self.tree.body
+        )
+        return plain and any(isinstance(s, ast.If) and is_main(s.test) for s in self.tree.body)
 
     def _import(self, name: str, whole: str) -> None:
         if self.aliases.get(name, whole) != whole:
@@ -160,8 +205,8 @@ class Program:
                         self._import(alias.asname or alias.name, f"{module}.{alias.name}")
                 case ast.Name():
                     self.words.add(node.id)
-                    if not isinstance(node.ctx, ast.Load):
-                        assigned[node.id] = assigned.get(node.id, 0) + 1
+                    counted = self.loads if isinstance(node.ctx, ast.Load) else assigned
+                    counted[node.id] = counted.get(node.id, 0) + 1
                 case ast.Attribute():
                     self.words.add(node.attr)
                 case ast.keyword(arg=str(name)):
@@ -221,7 +266,10 @@ class Walk:
         surely = [self._functions[name] for name in done]
         for function in functions:
             if function not in surely:
-                self._body(function, Place(function=getattr(function, "name", "lambda"), always=False))
+                # it is there only where its definition runs
+                around = self._program.places.get(function, Place()).conditions
+                name = getattr(function, "name", "lambda")
+                self._body(function, Place(function=name, always=False, conditions=around))
 
     def _generates(self, name: str) -> bool:
         return any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(self._functions[name]))
@@ -275,7 +323,7 @@ class Walk:
                     self._visit(child, place)
             case ast.If(test=test, body=body, orelse=orelse):
                 self._visit(test, place)
-                inside = place if _is_main(test) else _if(place, test)
+                inside = place if is_main(test) else _if(place, test)
                 self._block(body, inside)
                 self._block(orelse, _if(place, _not(test)))
             case ast.IfExp(test=test, body=value, orelse=other):
@@ -346,7 +394,19 @@ def _not(test: ast.expr) -> ast.expr:
     return ast.copy_location(ast.UnaryOp(op=ast.Not(), operand=test), test)
 
 
-def _is_main(test: ast.expr) -> bool:
+def _demands(test: ast.expr) -> Iterator[ast.expr]:
+    match test:
+        case ast.BoolOp(op=ast.And(), values=values):
+            yield from (part for value in values for part in _demands(value))
+        case ast.UnaryOp(op=ast.Not(), operand=ast.BoolOp(op=ast.Or(), values=values)):
+            yield from (part for value in values for part in _demands(_not(value)))
+        case ast.UnaryOp(op=ast.Not(), operand=ast.UnaryOp(op=ast.Not(), operand=inner)):
+            yield from _demands(inner)
+        case _:
+            yield test
+
+
+def is_main(test: ast.expr) -> bool:
     """``if __name__ == "__main__":`` holds in every rank."""
     match test:
         case ast.Compare(left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant()]):

@@ -116,7 +116,9 @@ def _no_group(program: Program, situation: Situation) -> Iterator[Finding]:
         )
         paddle_needs = call.name.startswith("paddle.distributed.") and call.method in words("collectives")
         parallel = call.name == "paddle.DataParallel" and situation.world_size > 1
-        if (torch_needs or paddle_needs or parallel) and not call.place.attempted and call.place.plain:
+        if not (torch_needs or paddle_needs or parallel) or not call.place.plain:
+            continue
+        if not program.switched_off(call.place, situation.args):
             fix = "dist.init_process_group()" if torch_needs else "paddle.distributed.init_parallel_env()"
             values = {"said": call.method, "fix": fix}
             yield found("no-group", call.line, **values)
