@@ -118,6 +118,7 @@ _AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named
 _HELD_UP = "hang-busy"
 _OF_PARTING = frozenset(
     {"hang-loop", "hang-loop-begun", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"}
+    | {"hang-loop-drawn", "hang-loop-range", "hang-branch-drawn", "hang-hooks-early"}
     | {"hang-hooks", "hang-hooks-of-rank", "hang-in-library", "hang-logged"}
 )
 _OTHER_SIZES = frozenset({"hang-sizes", "hang-sizes-left-out", "hang-dtypes"})

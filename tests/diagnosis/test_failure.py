@@ -436,3 +436,25 @@ def test_ranks_that_wait_for_what_they_have_begun_did_not_begin_the_same(
 
     assert hint is not None
     assert hint.signature == signature
+
+
+RESUMES = """\
+for epoch in range(start, 9):
+    loss.backward()
+dist.all_reduce(total)
+"""
+
+
+def test_a_rank_that_met_another_collective_is_told_of_the_rounds_of_the_others(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path / "home", cell=RESUMES).happened(*STARTED)
+    reduces = ("/v/site-packages/torch/distributed/distributed_c10d.py", 3252, "all_reduce", "")
+    backward = ("/v/site-packages/torch/autograd/graph.py", 979, "_engine_run_backward", "")
+    for rank, line, said, call in ((0, 3, OTHER_SIZE, reduces), (1, 2, PEER_RESET, backward)):
+        own = (written.spec.program, line, "<module>", "")
+        written.raised(rank, "RuntimeError", said, time=CREATED + rank, frames=(own, call))
+    written.happened(errored(0), errored(1), exited(0, 1), exited(1, 1))
+
+    hint = failure_of(written).hint
+
+    assert hint is not None
+    assert "rank 0 left  for epoch in range(start, 9):  (line 1), rank 1 did not; or tensors" in hint.cause.en
