@@ -180,6 +180,10 @@ _PERIOD, _SPREAD = 90, 71
 repeat soon. Looks at one distance would meet the steps of a program always at the same place."""
 
 _IDLE = 1000  # the same, of a program that waits for no other rank
+_CHECKS = 8
+"""One of so many looks sees to the handler, too: about once a second."""
+
+_LONGEST_STATUS = 16_384
 _DISTRIBUTED = ("torch.distributed", "paddle.distributed")
 _FORKED = "multiprocessing.popen_fork"
 _DEPTH = 60
@@ -219,6 +223,24 @@ def listen(directory: str) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _keep_handler(file: int) -> None:
+    """Take the signal again where it was given back: lightning restores after each fit() what Python knows of
+    the handlers, and not of this one, which native code has set. One of the program's own is left alone."""
+    try:
+        status = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            lines = os.read(status, _LONGEST_STATUS).splitlines()
+        finally:
+            os.close(status)
+        masks = [int(line.split()[1], 16) for line in lines if line.startswith((b"SigIgn:", b"SigCgt:"))]
+        if len(masks) == 2 and not (masks[0] | masks[1]) & 1 << (SIGNAL - 1):
+            # it believes that it is registered
+            faulthandler.unregister(SIGNAL)
+            faulthandler.register(SIGNAL, file=file, all_threads=True, chain=False)
+    except (OSError, ValueError, RuntimeError):
+        return
+
+
 def _introduce(file: int, thread: int) -> None:
     """A line at the begin of the file: the handler is in place, and this thread takes the signal (0: any).
     The last such line counts."""
@@ -249,7 +271,7 @@ class _Listener:
         self._main_stat = f"/proc/self/task/{_thread.get_native_id()}/stat"
         # its number may be given to another file when the program closes it
         self._socket = os.fstat(CHANNEL).st_ino
-        self._looks = self._waited = self._under_way = 0
+        self._looks = self._waited = self._under_way = self._rounds = 0
         self._codes: dict[CodeType, int] = {}
         self._freeing: Freeing | None = None
 
@@ -281,9 +303,13 @@ class _Listener:
                     return
             elif self._freeing is not None and owes:
                 self._freeing.remind()
-            elif not alone:
-                rests = False
-                self._look()
+            else:
+                self._rounds += 1
+                if idle or self._rounds % _CHECKS == 0:
+                    _keep_handler(self._file)
+                if not alone:
+                    rests = False
+                    self._look()
 
     def _obey(self, asked: bytes) -> bool:
         """Interrupt the program, or get it back from its wait; whether that could be tried."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nbdist import processes
-from nbdist.launch.stalls.stack_taker import RankContact, StackTaker
+from nbdist.launch.stalls.stack_taker import RankContact, StackTaker, find
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.worker.order import COLLECTIVES
 
@@ -28,11 +28,11 @@ print("ready", flush=True); time.sleep(600)
 class Rank:
     """A process that can be asked. What is said to it reaches it where it ``hears``."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, program: str = RANK) -> None:
         self.files = RankDirectory(path)
         path.mkdir()
         self._ours, theirs = socket.socketpair()
-        command = [sys.executable, "-c", RANK, str(theirs.fileno()), str(path)]
+        command = [sys.executable, "-c", program, str(theirs.fileno()), str(path)]
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdout=subprocess.PIPE)
         theirs.close()
         assert self._process.stdout is not None
@@ -79,6 +79,26 @@ def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline, "it did not come to that"
+
+
+RESTORES = """
+import signal
+for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    if (before := signal.getsignal(each)) is not None:
+        signal.signal(each, before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what handlers there are is told by /proc")
+def test_a_rank_whose_handlers_a_library_has_restored_can_be_asked_again(tmp_path: Path) -> None:
+    ready = 'print("ready"'
+    rank = Rank(tmp_path / "rank-0", RANK.replace(ready, f"{RESTORES}{ready}"))
+    process = rank.asked.process
+
+    try:
+        until(lambda: not find(process, rank.files).problem)
+    finally:
+        rank.close()
 
 
 def test_a_rank_answers_by_its_thread(rank: Rank, taker: StackTaker) -> None:
