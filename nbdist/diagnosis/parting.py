@@ -74,7 +74,9 @@ _MOST = 3
 
 
 def of_parting(sides: Sequence[Side], sources: Sources) -> Hint | None:
-    """Of ranks that all wait for others."""
+    """Of ranks that all wait for others; None where none could be asked."""
+    if not sides:
+        return None
     ordered = sorted(sides, key=lambda side: (len(side.ranks), side.ranks))
     for at, side in enumerate(ordered):
         for other in ordered[at + 1 :]:

@@ -217,6 +217,10 @@ def test_what_a_library_calls_back_on_one_rank_alone_is_named_by_its_decorator(t
     assert "outside of that function" in hint.fix.en
 
 
+def test_of_ranks_that_cannot_be_asked_nothing_is_said(tmp_path: Path) -> None:
+    assert of_parting([], a_program(tmp_path, "trainer.fit()\n")) is None
+
+
 ENGINE = """\
 def step(engine, batch):
     loss.backward()
