@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
@@ -18,6 +19,18 @@ _OF_CALL = re.compile(r"^TypeError: (?P<kind>\w+)(?:\.__init__)?\(\) (?:takes |g
 _CONSTRUCTOR = "__init__"
 # without its underscores, as it is written by mistake
 _NEARLY = re.compile(r"i(?:ni?t|nti|tin|nii?t|nitt)", re.IGNORECASE)
+_SPECIAL = {
+    "__len__": re.compile(r"^TypeError: object of type '(?P<kind>\w+)' has no len\(\)"),
+    "forward": re.compile(
+        r'^NotImplementedError: Module \[(?P<kind>\w+)\] is missing the required "forward"'
+    ),
+    "__getitem__": re.compile(r"^TypeError: '(?P<kind>\w+)' object is not subscriptable"),
+    "__iter__": re.compile(r"^TypeError: '(?P<kind>\w+)' object is not iterable"),
+}
+"""What an error misses in a class."""
+
+_OTHERS = frozenset({"__setitem__", "__delitem__"})
+_ALIKE = 0.75
 _REGISTERS = frozenset({"register_buffer", "register_parameter", "add_module", "register_module"})
 
 
@@ -65,6 +78,33 @@ def of_constructor(failure: Failure) -> Hint | None:
         return None
     line = _line(file, method.lineno, failure)
     return hint("constructor-misspelt", kind=node.name, method=method.name, line=line)
+
+
+def of_special(failure: Failure) -> Hint | None:
+    """Of a method that a class is asked for: one of nearly that name, or one that is within another."""
+    for special, pattern in _SPECIAL.items():
+        found = pattern.match(_said(failure))
+        file, node = _classes(failure).get(found["kind"], ("", None)) if found is not None else ("", None)
+        if node is None:
+            continue
+        values = {"kind": node.name, "special": special}
+        for method in _methods(node):
+            inner = (one for one in ast.walk(method) if isinstance(one, _Method) and one is not method)
+            within = next((one for one in inner if one.name == special), None)
+            if within is not None:
+                line = _line(file, within.lineno, failure)
+                return hint("method-within-method", **values, method=method.name, line=line)
+            if method.name != special and _is_nearly(method.name, special):
+                line = _line(file, method.lineno, failure)
+                return hint("special-misspelt", **values, method=method.name, line=line)
+    return None
+
+
+def _is_nearly(name: str, special: str) -> bool:
+    if name in _OTHERS:
+        return False
+    one, other = name.replace("_", "").lower(), special.strip("_")
+    return bool(get_close_matches(one, [other], cutoff=_ALIKE)) or (one, other) == ("length", "len")
 
 
 def _said(failure: Failure) -> str:

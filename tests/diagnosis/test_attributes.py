@@ -112,3 +112,58 @@ def test_what_sets_a_missing_attribute_is_told(
     told = failure.hint.cause.en if failure.hint is not None else ""
     assert told.startswith(cause)
     assert bool(told) is bool(cause)
+
+
+ROWS = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        def {forward}(self, x):
+            return x
+
+class Rows(Dataset):
+    def {length}(self):
+        return 8
+
+DistributedSampler(Rows())
+Net()(x)
+"""
+LENGTH = "TypeError: object of type 'Rows' has no len()"
+FORWARD = 'NotImplementedError: Module [Net] is missing the required "forward" function'
+
+
+@pytest.mark.parametrize(
+    ("said", "names", "cause"),
+    [
+        pytest.param(
+            LENGTH,
+            ("f", "_len_"),
+            "line 8 defines _len_() in Rows, and what is looked for is __len__",
+            id="len",
+        ),
+        pytest.param(LENGTH, ("f", "length"), "line 8 defines length() in Rows", id="length"),
+        pytest.param(LENGTH, ("f", "size"), "", id="another one"),
+        pytest.param(FORWARD, ("foward", "f"), "", id="within, of another name"),
+        pytest.param(
+            FORWARD,
+            ("forward", "f"),
+            "line 4 defines forward() within __init__() of Net, so the class itself has none",
+            id="within",
+        ),
+    ],
+)
+def test_a_method_that_is_missing_is_told_by_what_was_meant(
+    tmp_path: Path, said: str, names: tuple[str, str], cause: str
+) -> None:
+    cell = ROWS.replace("{forward}", names[0]).replace("{length}", names[1])
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    kind, _, message = said.partition(": ")
+    written.raised(1, kind, message, frames=[(a_spec().program, 11, "<module>", "")])
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    told = failure.hint.cause.en if failure.hint is not None else ""
+    assert told.startswith(cause)
+    assert cause or "line" not in told
