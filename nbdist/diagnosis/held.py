@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from nbdist.diagnosis.endless import endless
 from nbdist.diagnosis.kept import kept
 from nbdist.diagnosis.missing_files import longer_name
 from nbdist.diagnosis.parting import passed_by
@@ -331,6 +332,8 @@ def _reads_pipe(side: Side, sources: Sources) -> bool:
 
 
 def _going_on(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
+    if (found := endless(side, waiting, sources)) is not None:
+        return found
     loop = _loop_of(side, waiting, sources, (ast.While,))
     # what counts to its end is slow
     if loop is not None and waiting and not counts_to_its_end(loop):

@@ -36,6 +36,7 @@ from nbdist.store.reports import (
     TakenStacks,
     ThreadStack,
     calls_of_worker,
+    read_error,
     read_stacks,
 )
 from nbdist.text import Both, both, say
@@ -123,13 +124,25 @@ def last_sides(run: Run, directory: RunDirectory) -> tuple[Side, ...]:
     taken = read_stacks(directory)
     if taken is None or taken.attempt != run.attempt:
         return ()
-    return sides_of(taken, Sources.of(run, directory))
+    return sides_of(_completed(taken, directory), Sources.of(run, directory))
+
+
+def _completed(taken: TakenStacks, directory: RunDirectory) -> TakenStacks:
+    """With what the loops asked for of a rank that ran on when it was asked, and was then interrupted: the
+    traceback of that has come through the same loops."""
+    answers = []
+    for answer in taken.ranks:
+        error = read_error(directory.rank(answer.rank, taken.attempt).error) if not answer.values else None
+        interrupted = error is not None and error.type == "KeyboardInterrupt" and error.time >= taken.time
+        answers.append(replace(answer, values=error.values) if error is not None and interrupted else answer)
+    return replace(taken, ranks=tuple(answers))
 
 
 def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> StackReport:
     sources, live = Sources.of(run, directory), not run.state.terminal
     if taken is None:
         return StackReport(label=run.label, script=sources.script, live=live, problem="none")
+    taken = _completed(taken, directory)
     groups = groups_of(taken, sources)
     histories = histories_of(run, directory) if run.stalled is not None or run.timed_out else {}
     # a run that goes on waits here and there, and means nothing by it; unlike calls never meet

@@ -159,6 +159,28 @@ def test_what_the_line_works_with_that_holds_a_rank_is_said(tmp_path: Path) -> N
     assert behind_text(report, "zh").startswith("进程 1 第 4 行的值：delay: 120\n")
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        pytest.param("KeyboardInterrupt", "line 4 on rank 1 has delay: 120\ncause: ", id="interrupted"),
+        pytest.param("ValueError", "cause: ", id="another error"),
+    ],
+)
+def test_a_rank_that_ran_on_has_told_its_values_when_it_was_interrupted(
+    tmp_path: Path, kind: str, said: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=CELL).happened(*STARTED, stalled())
+    taken(written, at(written, 0, ALL_REDUCE), at(written, 1, SLEEP))
+    program = written.spec.program
+    values = [(program, 4, "delay", "120")]
+    written.raised(1, kind, "", frames=[(program, 4, "<module>", "")], values=values, time=CREATED + 999)
+
+    report = last_stacks(written.run, written.directory)
+
+    assert report is not None
+    assert behind_text(report).startswith(said)
+
+
 def begun(name: str, number: int) -> dict[str, Collective]:
     return {"0": Collective(name=name, number=number, over=False, begun=1.0)}
 
