@@ -32,6 +32,7 @@ from nbdist.diagnosis.clues import (
     of_value,
 )
 from nbdist.diagnosis.deadlocks import all_joining, why
+from nbdist.diagnosis.entries import alone_in_loop
 from nbdist.diagnosis.exits import exit_kind, rank_names
 from nbdist.diagnosis.histories import History, histories_of, last_calls, of_histories, sent_before
 from nbdist.diagnosis.hooks import is_in_loop_of_library, reduces_by_hook
@@ -53,7 +54,7 @@ from nbdist.diagnosis.shapes import of_folded, of_rows, of_unlike
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Source, match, match_in, named, suits, variant
 from nbdist.diagnosis.stacks import last_sides
-from nbdist.diagnosis.statements import exits, told
+from nbdist.diagnosis.statements import exits, head, told
 from nbdist.diagnosis.training import of_replaced, of_squeezed, of_twice, of_used_up
 from nbdist.diagnosis.unset import of_unset
 from nbdist.model import RankState, Run
@@ -292,6 +293,10 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         if of_row is not None and (told_more := of_row(first)) is not None:
             return told_more
         at = place_of(calls_of(first)[::-1], first.sources)
+        lone = aalone_in_loop(waiting_side(first), first.sources) if row.name == _SIZES else None
+        if lone is not None:
+            test = {"test": head(lone[0]), "at": lone[0].lineno}
+            return hint("collective-alone-in-loop", line=first.line, call=lone[1], **test)
         if row.name == _SIZES and at.what in _OF_LISTS:
             return hint("collective-object-lists", call=at.what, line=first.line)
         # where native code has ended the process, its main thread may have slept

@@ -19,6 +19,7 @@ from nbdist.diagnosis.deadlocks import (
     unlike,
     why,
 )
+from nbdist.diagnosis.entries import alone_in_loop
 from nbdist.diagnosis.parting import entered_alone, ways_past
 from nbdist.diagnosis.places import CodeLocation, Sources, place_of
 from nbdist.diagnosis.sides import Side
@@ -1099,6 +1100,73 @@ def test_a_function_that_tells_of_the_rank_is_an_if_for_some_ranks(
 
     assert (hint.signature == "hang-rank-branch") is alone
     assert (entered_alone(saver, sources) is not None) is alone
+
+
+@pytest.mark.parametrize(
+    ("line", "functions", "what"),
+    [
+        pytest.param(
+            "norm = get_total_norm([p.grad for p in model.parameters()])",
+            ("_no_grad_wrapper", "_get_total_norm", "_dispatch_slow_path"),
+            "get_total_norm",
+            id="as the line has it",
+        ),
+        pytest.param(
+            "loss = entropy(model(x), randn(3))",
+            ("_wrapped_call_impl", "forward", "_pre_forward"),
+            "forward",
+            id="not a library's own business",
+        ),
+    ],
+)
+def test_a_collective_within_a_library_has_a_name_that_a_program_knows(
+    tmp_path: Path, line: str, functions: tuple[str, ...], what: str
+) -> None:
+    site = "/v/lib/python3.11/site-packages/torch"
+    library = [Call(file=f"{site}/nn/m.py", line=1, function=function) for function in functions[:-1]]
+    inner = Call(file=f"{site}/distributed/tensor/_dispatch.py", line=1, function=functions[-1])
+    own = Call(file=a_spec().program, line=1, function="<module>")
+
+    place = place_of([inner, *reversed(library), own], a_program(tmp_path, f"{line}\n"))
+
+    assert place.what == what
+
+
+ALONE = """\
+def validate(model):
+    total = model.module(x).mean()
+    {call}
+for step in range(9):
+    backward(step)
+    if {test}:
+        validate(model)
+    if dist.get_rank() == 0:
+        print(step)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "test", "known"),
+    [
+        pytest.param("dist.all_reduce(total)", "rank == 0 and step == 3", True, id="a collective"),
+        pytest.param("print(total)", "rank == 0 and step == 3", False, id="none"),
+        pytest.param("plt.scatter(total.gather(0, x))", "rank == 0", False, id="others by such names"),
+        pytest.param("dist.all_reduce(total, group=evaluators)", "rank < 2", False, id="in a group"),
+        pytest.param("dist.all_reduce(total)", "step == 3", False, id="on all ranks"),
+    ],
+)
+def test_what_some_ranks_alone_call_in_a_loop_is_named(
+    tmp_path: Path, call: str, test: str, known: bool
+) -> None:
+    sources = a_program(tmp_path, ALONE.replace("{call}", call).replace("{test}", test))
+
+    found = alone_in_loop(a_side((0, 1), "backward", 5), sources)
+
+    if known:
+        assert found is not None
+        assert (found[0].lineno, found[1]) == (6, "all_reduce")
+    else:
+        assert found is None
 
 
 def test_a_group_that_a_rank_did_not_make_is_named(more: Sources) -> None:
