@@ -293,7 +293,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         if of_row is not None and (told_more := of_row(first)) is not None:
             return told_more
         at = place_of(calls_of(first)[::-1], first.sources)
-        lone = aalone_in_loop(waiting_side(first), first.sources) if row.name == _SIZES else None
+        lone = alone_in_loop(waiting_side(first), first.sources) if row.name == _SIZES else None
         if lone is not None:
             test = {"test": head(lone[0]), "at": lone[0].lineno}
             return hint("collective-alone-in-loop", line=first.line, call=lone[1], **test)

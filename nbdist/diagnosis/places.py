@@ -197,7 +197,7 @@ def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | Non
             function = next(iter(_calls_on(text, line)), function)  # the outermost: the class
         elif function.startswith("_") and line is not None:
             # a wrapper's own function, called when what it wraps had raised
-            function = call_on_line(text, line).rpartition(".")[2] or function
+            function = call_on_line(text, line).rpartition(".")[2] or _public(inside, line, text) or function
         through = _entered(entry.function, line, text) if _is_built_on(entry) else ""
         return CodeLocation(line=line, what=function, waits=True, through=through)
     if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):
@@ -213,6 +213,15 @@ def entry_of(calls: Sequence[Call]) -> Call:
     """Of calls within libraries, innermost first, the one that the user's code has made."""
     named = (call for call in reversed(calls) if call.function not in WRAPPERS)
     return next(named, calls[-1])
+
+
+def _public(calls: Sequence[Call], line: int, text: str) -> str:
+    """Of calls within libraries, innermost first, the outermost that the line has, ``get_total_norm`` for
+    ``_get_total_norm``, or that is not a library's own business; empty for none."""
+    written = {name.rpartition(".")[2] for name in _calls_on(text, line)}
+    names = [call.function for call in reversed(calls) if call.function not in WRAPPERS]
+    own = (name.strip("_") for name in names if name.strip("_") in written)
+    return next(own, "") or next((name for name in names if not name.startswith(("_", "<"))), "")
 
 
 def package_of(file: str) -> str:
