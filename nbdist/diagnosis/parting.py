@@ -28,6 +28,7 @@ from nbdist.diagnosis.entries import (
 from nbdist.diagnosis.halves import half_below, of_half
 from nbdist.diagnosis.hooks import of_hooks, of_library
 from nbdist.diagnosis.limits import begun_elsewhere, is_limit, leads_away
+from nbdist.diagnosis.one_sided import with_reduce
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
@@ -282,14 +283,15 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
         if isinstance(loop, ast.While):
             return hint("hang-while", **values)
         if (begun := begun_elsewhere(one, sources)) is not None:
-            other_loop, at = begun
-            return hint("hang-loop-begun", **values, test=head(other_loop), at=_line(other_loop, at, sources))
+            counts, call = begun
+            return hint("hang-loop-begun", **values, test=head(counts), at=_line(counts, call, sources))
         if _has_given_rounds(loop):
             return hint("hang-loop-range", **values, loop=head(loop))
         return hint("hang-loop", **values, batches=_batches(one.here.file, sources))
     if len(ways) == 1 and isinstance(ways[0], ast.ExceptHandler):
         return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
-    return hint("hang-loop-left", **values, tests=named(ways, (one.inside, one.outside), sources))
+    found = hint("hang-loop-left", **values, tests=named(ways, (one.inside, one.outside), sources))
+    return with_reduce(found, ways, one.here.file, sources)
 
 
 def _counts_alike(way: Way, loop: ast.stmt, one: Entry, sources: Sources) -> bool:
@@ -348,7 +350,8 @@ def _by_data(entries: Sequence[Entry], sources: Sources) -> Hint | None:
                 asked = ast.unparse(node.test)
                 is_drawn = _DRAWN.search(asked) and draws_own(asked, one.here.file, sources)
                 name = "hang-branch-drawn" if is_drawn else "hang-branch"
-                return _branch(name, node, part, one, at, sources, values=values)
+                found = _branch(name, node, part, one, at, sources, values=values)
+                return with_reduce(found, [node], call.file, sources)
         if one.is_behind and (caught := _caught(one, [], sources)) is not None:
             return caught
         for call in one.deeper if one.is_behind else ():

@@ -1,0 +1,61 @@
+"""Values that one rank alone has right, and that all decide by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis.deadlocks import why
+from nbdist.diagnosis.places import CodeLocation, Sources
+from nbdist.diagnosis.sides import Side
+from nbdist.store.reports import Call
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import a_spec
+
+SAVES = """\
+def validate(loader):
+    total = count(loader)
+    {reduces}
+    return total / 2
+def fit():
+    best = 9
+    for epoch in range(9):
+        loss = validate(loader)
+        if {test}:
+            barrier()
+        train(epoch)
+fit()
+"""
+
+
+@pytest.mark.parametrize(
+    ("reduces", "test", "told"),
+    [
+        pytest.param("dist.reduce(total, dst=0)", "loss < best", True, id="to one rank"),
+        pytest.param("dist.all_reduce(total)", "loss < best", False, id="to all ranks"),
+        pytest.param("np.add.reduce(total)", "loss < best", False, id="no collective"),
+        pytest.param("dist.reduce(total, 0); dist.broadcast(total, 0)", "loss < best", False, id="shared"),
+        pytest.param("dist.reduce(total, 0)", "worse > best", False, id="not what is asked for"),
+    ],
+)
+def test_a_sum_that_one_rank_alone_has_is_named(reduces: str, test: str, told: bool, tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path / "home", cell=SAVES.format(reduces=reduces, test=test))
+    sides = [
+        Side(
+            ranks=(rank,),
+            way=tuple(
+                Call(file=a_spec().program, line=at, function=name)
+                for at, name in ((12, "<module>"), (line, "fit"))
+            ),
+            place=CodeLocation(line=line, what=what, waits=True),
+        )
+        for rank, (what, line) in enumerate((("barrier", 10), ("train", 11)))
+    ]
+
+    found = why(sides, Sources.of(written.run, written.directory), {})
+
+    assert found is not None
+    assert found.signature == "hang-branch"
+    assert ("reduce() at line 3 gives its sum to dst" in found.cause.en) is told
+    assert found.fix.en.startswith("all_reduce() at line 3 in place of reduce()") is told
