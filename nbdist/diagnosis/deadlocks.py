@@ -14,6 +14,7 @@ from nbdist.diagnosis.held import locked, may_be_fed, of_held, of_lock_file, wai
 from nbdist.diagnosis.histories import History, of_histories
 from nbdist.diagnosis.parting import of_groups, of_parting
 from nbdist.diagnosis.places import Sources, parsed
+from nbdist.diagnosis.process_groups import group_left_out, group_of_callers
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Role, match
 from nbdist.diagnosis.statements import (
@@ -23,7 +24,6 @@ from nbdist.diagnosis.statements import (
     calls_of_function,
     functions_of,
     given_group,
-    group_left_out,
     head,
     holds,
     is_collective,
@@ -180,11 +180,23 @@ def ungrouped(
         has_own = all(side.ranks in {one.members for one in answer.collectives.values()} for answer in theirs)
         if any(_has_made(side.way[-1], histories[rank]) for rank in histories.keys() - set(side.ranks)):
             continue
-        if has_own and (left := group_left_out(side.way[-1], sources)) is not None:
-            at, group = left
-            line = side.way[-1].line
+        if not has_own:
+            continue
+        line, at, group = side.way[-1].line, "", ""
+        if (left := group_left_out(side.way[-1], sources)) is not None:
+            at, group = str(left[0]), left[1]
+        elif _is_only_group(side.ranks, answers) and (of := group_of_callers(side.way, sources)) is not None:
+            file = "" if sources.is_program(of[0].file) else f"{sources.name(of[0].file)}:"
+            at, group = f"{file}{of[1]}", of[2]
+        if group:
             return hint("hang-ungrouped", who=side.ranks, call=side.call, line=line, at=at, group=group)
     return None
+
+
+def _is_only_group(ranks: Sequence[int], answers: Sequence[RankAnswer]) -> bool:
+    """Whether the other ranks have no group without these: then they are no members of one of its kind."""
+    groups = {one.members for answer in answers for one in answer.collectives.values() if one.members}
+    return all(set(group) & set(ranks) for group in groups)
 
 
 def _has_made(call: Call, history: History) -> bool:

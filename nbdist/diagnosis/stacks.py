@@ -164,6 +164,7 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
             all_joining(sides, run.spec.world_size, sources)
             or no_member(sides, taken.ranks, sources)
             or ungrouped(sides, taken.ranks, sources, histories)
+            or ungrouped(sides_of(taken, sources), taken.ranks, sources, histories)
             or why(sides, sources, ended_by(raised), histories)
         )
     else:

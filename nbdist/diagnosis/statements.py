@@ -359,26 +359,6 @@ def counts_to_its_end(loop: ast.stmt) -> bool:
     return below and not calls and bool(counted(loop) & asked)
 
 
-def group_left_out(call: Call, sources: Sources) -> tuple[int, str] | None:
-    """Of a collective in this line without ``group=``, the line of another one in its function that has it,
-    and what that one was given."""
-    found = [
-        node
-        for function in functions_of(call, sources)
-        for child in function.body
-        for node in own_nodes(child)
-        if isinstance(node, ast.Call) and _COLLECTIVE.search(ast.unparse(node.func))
-    ]
-    if not any(holds(node, call.line) for node in found) or any(
-        "group" in ast.unparse(node) for node in found if holds(node, call.line)
-    ):
-        return None
-    given = (
-        (node.lineno, ast.unparse(one.value)) for node in found for one in node.keywords if one.arg == "group"
-    )
-    return next(given, None)
-
-
 def calls_before(call: Call, name: str, sources: Sources) -> bool:
     """Whether the function of a call calls this above it."""
     found = calls_of_function(name, call.file, sources)

@@ -1248,6 +1248,50 @@ def test_ranks_that_wait_for_all_and_have_a_group_are_told_to_name_it(
     assert ungrouped(sides, answers, sources, {2: {"0": [made]}}) is None
 
 
+CALLER = """\
+def finish():
+    barrier()
+def save(norm):
+    all_gather(norms, norm, group=leaders)
+    finish()
+save(norm)
+all_reduce(grad, group=inner)
+"""
+
+
+@pytest.mark.parametrize(
+    ("others", "text", "named"),
+    [
+        pytest.param((0, 1), CALLER, True, id="the group of who called it"),
+        pytest.param((1, 3), CALLER, False, id="the others have such a group, too"),
+        pytest.param(
+            (0, 1), CALLER.replace("norm)\n    f", "norm, group=b)\n    f"), False, id="x"
+        ),
+        pytest.param((0, 1), CALLER.replace("    barrier()", "    barrier(group=g)"), False, id="given"),
+    ],
+)
+def test_the_group_of_a_caller_is_missing_in_the_function_that_it_calls(
+    tmp_path: Path, others: tuple[int, ...], text: str, named: bool
+) -> None:
+    own = Collective(name="all_gather", number=1, over=True, begun=4.0, members=(0, 2))
+    answers = [
+        replace(one, collectives={**one.collectives, "1": own})
+        for one in (waiting(rank, "0", 5.0, 0, 1, 2, 3) for rank in (0, 2))
+    ]
+    answers += [waiting(rank, "2", 5.0, *others) for rank in (1, 3)]
+    sides = [
+        at((0, 2), "barrier", (6, "<module>"), (5, "save"), (2, "finish")),
+        at((1, 3), "all_reduce", (7, "<module>")),
+    ]
+
+    hint = ungrouped(sides, answers, a_program(tmp_path, text))
+
+    assert (hint is not None) is named
+    if hint is not None:
+        assert "barrier at line 2 has no group=" in hint.cause.en
+        assert "have  leaders , as line 4 says" in hint.cause.en
+
+
 @pytest.mark.parametrize(
     ("value", "others", "named"),
     [
