@@ -1264,9 +1264,7 @@ all_reduce(grad, group=inner)
     [
         pytest.param((0, 1), CALLER, True, id="the group of who called it"),
         pytest.param((1, 3), CALLER, False, id="the others have such a group, too"),
-        pytest.param(
-            (0, 1), CALLER.replace("norm)\n    f", "norm, group=b)\n    f"), False, id="x"
-        ),
+        pytest.param((0, 1), CALLER.replace("leaders)", "leaders); reduce(x, group=b)"), False, id="two"),
         pytest.param((0, 1), CALLER.replace("    barrier()", "    barrier(group=g)"), False, id="given"),
     ],
 )
