@@ -345,8 +345,14 @@ def _is_nan(first: Failure) -> bool:
 
 def _of_waited(first: Failure) -> Hint:
     """Of ranks that are in one line of the program: what it waits for may have been begun elsewhere."""
-    place = first.place
-    if waiting_side(first).place.what.rpartition(".")[2] != "wait" or place is None:
+    side, place = waiting_side(first), first.place
+    what = side.place.what.rpartition(".")[2]
+    if what == "backward":
+        # a wrapped model's gradients are of the same sizes on all ranks
+        ways = ways_past(side, first.sources)
+        tests = both("diagnosis.see-tests", tests=told(ways)) if ways else Both("", "")
+        return hint("collective-sizes-steps", line=first.line, tests=tests)
+    if what != "wait" or place is None:
         return hint("collective-sizes-here", line=first.line)
     by_hook = reduces_by_hook(place.file, first.sources)
     return hint("collective-sizes-hooked" if by_hook else "collective-sizes-begun", line=first.line)

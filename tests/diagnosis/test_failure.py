@@ -458,3 +458,20 @@ def test_a_rank_that_met_another_collective_is_told_of_the_rounds_of_the_others(
 
     assert hint is not None
     assert "rank 0 left  for epoch in range(start, 9):  (line 1), rank 1 did not; or tensors" in hint.cause.en
+
+
+def test_ranks_that_are_at_different_gradients_have_left_out_a_step(tmp_path: Path) -> None:
+    cell = "for batch in loader:\n    if bad(batch):\n        continue\n    loss.backward()\n"
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    engine = "/usr/lib/python3/site-packages/torch/autograd/graph.py"
+    frames = [(a_spec().program, 4, "<module>", "loss.backward()"), (engine, 9, "_engine_run_backward", "")]
+    sizes = "[enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 40 vs 12"
+    written.raised(1, "RuntimeError", sizes, time=CREATED + 7, frames=frames)
+    written.raised(0, "RuntimeError", PEER_RESET, time=CREATED + 8, frames=frames)
+    written.happened(errored(1), errored(0), exited(1, 1), exited(0, 1))
+
+    hint = failure_of(written).hint
+
+    assert hint is not None
+    assert hint.signature == "collective-sizes-steps"
+    assert hint.cause.en.endswith("a step or a call: see line 2  if bad(batch):")
