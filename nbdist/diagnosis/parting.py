@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from nbdist.diagnosis.batches import batches_of
 from nbdist.diagnosis.conditions import asks_for_rank, is_of_all, spelt_out
 from nbdist.diagnosis.entries import (
     PLAIN,
@@ -46,11 +47,9 @@ from nbdist.diagnosis.statements import (
     functions_of,
     head,
     holds,
-    iterables,
     own_nodes,
     rank_decorators,
     returns_before,
-    seeded_by_rank,
     ways_out,
 )
 from nbdist.store.reports import Call
@@ -287,7 +286,7 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
             return hint("hang-loop-begun", **values, test=head(counts), at=_line(counts, call, sources))
         if _has_given_rounds(loop):
             return hint("hang-loop-range", **values, loop=head(loop))
-        return hint("hang-loop", **values, batches=_batches(one.here.file, sources))
+        return hint("hang-loop", **values, batches=batches_of(loop, one, sources))
     if len(ways) == 1 and isinstance(ways[0], ast.ExceptHandler):
         return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
     found = hint("hang-loop-left", **values, tests=named(ways, (one.inside, one.outside), sources))
@@ -317,18 +316,6 @@ def _of_rank(way: Way, file: str, sources: Sources) -> Way:
         if within and asks_for_rank(node.test, here, sources):
             return node
     return way
-
-
-def _batches(file: str, sources: Sources) -> Both:
-    """Which class of the program makes the batches, and whether each rank draws other random numbers."""
-    made = iterables(file, sources)
-    if len(made) != 1:
-        return Both("", "")
-    seeds = seeded_by_rank(file, sources)
-    drawn = (
-        both("diagnosis.seeded", line=seeds.lineno, source=head(seeds)) if seeds is not None else Both("", "")
-    )
-    return both("diagnosis.batches-of", name=made[0].name, line=made[0].lineno, seeded=drawn)
 
 
 def _alone_in(loop: ast.stmt, here: Call, sources: Sources) -> list[ast.If]:

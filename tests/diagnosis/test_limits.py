@@ -186,3 +186,32 @@ def test_conditions_of_a_module_are_told_with_its_name(tmp_path: Path) -> None:
 
     assert "called all_gather (line monitor.py:4)" in told
     assert "monitor.py  if not values:" in told
+
+
+READS = """\
+def samples(rows):
+    for row in rows:
+        if {test}:
+            {then}
+        yield row
+for batch in batched(samples(rows), 8):
+    backward(batch)
+barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "then", "named"),
+    [
+        pytest.param("row.empty", "continue", True, id="by what is in it"),
+        pytest.param("row.number % size != rank", "continue", False, id="those of the other ranks"),
+        pytest.param("row.empty", "row = filler", False, id="none is left out"),
+    ],
+)
+def test_a_generator_that_leaves_some_out_is_named(test: str, then: str, named: bool, tmp_path: Path) -> None:
+    sources = a_program(tmp_path, READS.format(test=test, then=then))
+
+    told = said(sources, at(0, "backward", (7, "<module>")), at(1, "barrier", (8, "<module>")))
+
+    assert "rank 1 left the loop of line 6, rank 0 did not" in told
+    assert ("from samples (line 1), which leaves some out at line 3  if row.empty:" in told) is named
