@@ -57,6 +57,8 @@ def of_half(one: Entry, node: ast.If, call: Call, half: Call, sources: Sources) 
         if isinstance(inner, ast.If)
         and end < inner.lineno < half.line
         and isinstance(inner.body[-1], ast.Return)
+        # those that wait leave there, when they are let in
+        and not asks_for_rank(inner.test, call, sources)
     ]
     ways += handlers_of(one, sources)
     if not 0 < len(ways) <= _MOST:
