@@ -66,6 +66,8 @@ _OF_WORKERS = re.compile(
 _READS = re.compile(r"/torch/utils/data/(?:_utils/|sampler\b)")
 _IS_THERE = re.compile(r"FileExistsError: \[Errno 17\] [^:]*: '(?P<path>/[^']*)'$")
 _RAISED_AT = re.compile(r"\(line (?P<line>\d+)\)$")
+_SCRIPT = re.compile(r"[\w./-]+\.py")
+_MAKES_GROUP = re.compile(r"\b(?:init_process_group|init_parallel_env|init_distributed|Accelerator)\(")
 _LISTENS = frozenset({"accept", "handle_request", "serve_forever"})
 
 
@@ -274,6 +276,8 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
     if call == "wait" and place.within == "subprocess.py" and _reads_pipe(side, sources):
         return hint("hang-pipe", who=side.ranks, call=what)
     if place.within == "subprocess.py" or call in _OF_PROGRAMS or _OF_PIPES.search(what):
+        if (started := _of_ranks(side, sources)) is not None:
+            return hint("hang-program-of-ranks", who=side.ranks, call=what, started=started)
         return hint("hang-program", who=side.ranks, call=what)
     if call == "join" and any(one.function in _HANDS_OVER for calls in side.workers for one in calls):
         return hint("hang-join-queue", who=side.ranks, call=what)
@@ -329,6 +333,20 @@ def _reads_pipe(side: Side, sources: Sources) -> bool:
     named = rf"^{re.escape(owner)} = |\bas {re.escape(owner)}$"
     started = [one for one in sets if "Popen(" in one and owner and re.search(named, one)]
     return any(map(_READS_PIPE.search, started or [sources.text(file)]))
+
+
+def _of_ranks(side: Side, sources: Sources) -> str | None:
+    """The program beside this one that a file names, and that makes a process group itself: started with the
+    environment of a rank, it waits for the other ranks of this run."""
+    file = side.way[-1].file if side.way else ""
+    nodes = list(ast.walk(parsed(sources.text(file)) or ast.Module([], [])))
+    if any(isinstance(node, ast.keyword) and node.arg == "env" for node in nodes):
+        return None
+    texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    for name in (name for text in texts for name in _SCRIPT.findall(text)):
+        if _MAKES_GROUP.search(sources.text(os.path.join(os.path.dirname(file), name))):
+            return str(name)
+    return None
 
 
 def _going_on(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:

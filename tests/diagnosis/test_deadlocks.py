@@ -2408,3 +2408,29 @@ def test_a_comprehension_that_one_rank_has_come_past_parts_them_as_a_loop_does(t
 
     assert hint.signature.startswith("hang-loop")
     assert "the loop of line 7" in hint.cause.en
+
+
+@pytest.mark.parametrize(
+    ("runs", "child", "named"),
+    [
+        pytest.param("run(['python', 'score.py'])", "init_process_group('gloo')", True, id="it joins ranks"),
+        pytest.param("run('python score.py', shell=True)", "Accelerator()", True, id="in a line of a shell"),
+        pytest.param("run(['python', 'score.py'], env=clean)", "init_process_group()", False, id="env="),
+        pytest.param("run(['python', 'score.py'])", "input()", False, id="it joins none"),
+    ],
+)
+def test_a_program_that_joins_ranks_with_the_environment_of_a_rank_waits_for_them(
+    runs: str, child: str, named: bool, tmp_path: Path
+) -> None:
+    module = tmp_path / "evaluate.py"
+    module.write_text(f"def score():\n    {runs}\n")
+    (tmp_path / "score.py").write_text(f"{child}\n")
+    sources = a_program(tmp_path, "evaluate.score()\nbroadcast(value)\n")
+    held = within(a_side((1,), "run", 1, waits=False), "subprocess.py")
+    held = replace(held, way=(*held.way, Call(file=str(module), line=2, function="score")))
+
+    found = reason(sources, held, a_side((0,), "broadcast", 2))
+
+    assert found.signature == ("hang-program-of-ranks" if named else "hang-program")
+    if named:
+        assert "score.py, which it started, joins a process group" in found.cause.en
