@@ -15,6 +15,7 @@ from nbdist.diagnosis.statements import holds
 
 _Method = ast.FunctionDef | ast.AsyncFunctionDef
 _MISSING = re.compile(r"^AttributeError: '(?P<kind>\w+)' object has no attribute '(?P<name>\w+)'")
+_NO_NAME = re.compile(r"^NameError: name '(?P<name>\w+)' is not defined")
 _OF_CALL = re.compile(r"^TypeError: (?P<kind>\w+)(?:\.__init__)?\(\) (?:takes |got an unexpected keyword)")
 _CONSTRUCTOR = "__init__"
 # without its underscores, as it is written by mistake
@@ -69,12 +70,34 @@ def of_attribute(failure: Failure) -> Hint | None:
     return None
 
 
+def of_self(failure: Failure) -> Hint | None:
+    """Of a name that is not defined in a method, and is an attribute or a method of its class."""
+    found, at = _NO_NAME.match(_said(failure)), failure.place
+    for file, node in _classes(failure).values() if found is not None and at is not None else ():
+        if found is None or at is None or file != at.file or not holds(node, at.line):
+            continue
+        for method in _methods(node):
+            line = method.lineno if method.name == found["name"] else None
+            line = next((one.lineno for one in _setting(method, found["name"])), line)
+            if line is not None:
+                return hint(
+                    "name-without-self", kind=node.name, name=found["name"], line=_line(file, line, failure)
+                )
+    return None
+
+
 def of_constructor(failure: Failure) -> Hint | None:
-    """Of a class that was called with more than it takes, as its constructor has another name."""
+    """Of a class that was called with more than its constructor takes, which has no arguments or another name."""
     found = _OF_CALL.match(_said(failure))
     file, node = _classes(failure).get(found["kind"], ("", None)) if found is not None else ("", None)
-    method = _misspelt(node) if node is not None else None
-    if node is None or method is None:
+    if node is None:
+        return None
+    for own in (one for one in _methods(node) if one.name == _CONSTRUCTOR):
+        if ast.unparse(own.args) == own.args.args[0].arg:
+            line = _line(file, own.lineno, failure)
+            return hint("constructor-takes-none", kind=node.name, line=line)
+    method = _misspelt(node)
+    if method is None:
         return None
     line = _line(file, method.lineno, failure)
     return hint("constructor-misspelt", kind=node.name, method=method.name, line=line)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from tempfile import gettempdir
 
 from nbdist.devices.usage import SHARED_MEMORY, disks
-from nbdist.diagnosis.attributes import of_attribute, of_constructor, of_special
+from nbdist.diagnosis.attributes import of_attribute, of_constructor, of_self, of_special
 from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.clues import (
     of_best,
@@ -241,7 +241,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     if complaint is not None and (removed := removed_name(complaint.root.text)) is not None:
         return Hint.of(named("removed-name"), removed)
     shaped = of_sample(first) or of_broadcast(first) or of_rows(first) or of_folded(first)
-    if (clue := shaped or of_hook(first) or of_special(first)) is not None:
+    if (clue := shaped or of_hook(first) or of_special(first) or of_self(first)) is not None:
         return clue
     if complaint is not None and complaint.signature is not None and complaint.found is not None:
         if first.absent and complaint.signature.name in _PLAIN_TIMEOUTS:

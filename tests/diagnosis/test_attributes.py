@@ -16,7 +16,7 @@ class Base(nn.Module):
         self.width = 8
 
 class Net(Base):
-    def {constructor}(self, depth):
+    def {constructor}(self{more}):
         self.build()
         self.pool = nn.MaxPool2d(2)
 
@@ -61,6 +61,13 @@ IN_INIT = ((19, "<module>"), (7, "__init__"), (14, "build"))
             id="a constructor",
         ),
         pytest.param(
+            "__init__ takes nothing",
+            "TypeError: Net.__init__() takes 1 positional argument but 2 were given",
+            ((19, "<module>"),),
+            "Net(…) is called with something, and its __init__ (line 6) takes nothing",
+            id="a constructor without settings",
+        ),
+        pytest.param(
             "_init_hooks",
             "AttributeError: 'Net' object has no attribute 'pool'",
             IN_FORWARD,
@@ -88,6 +95,14 @@ IN_INIT = ((19, "<module>"), (7, "__init__"), (14, "build"))
             "self.pool is used in __init__ of Net before line 8 sets it",
             id="too early",
         ),
+        pytest.param(
+            "__init__",
+            "NameError: name 'pool' is not defined",
+            IN_FORWARD,
+            "pool is an attribute of Net (line 8), and no name by itself",
+            id="without self",
+        ),
+        pytest.param("__init__", "NameError: name 'F' is not defined", IN_FORWARD, "", id="no attribute"),
         # an object that was loaded has not been through its constructor
         pytest.param(
             "__init__", "AttributeError: 'Net' object has no attribute 'pool'", IN_FORWARD, "", id="loaded"
@@ -100,7 +115,8 @@ IN_INIT = ((19, "<module>"), (7, "__init__"), (14, "build"))
 def test_what_sets_a_missing_attribute_is_told(
     tmp_path: Path, constructor: str, said: str, frames: tuple[tuple[int, str], ...], cause: str
 ) -> None:
-    cell = CELL.replace("{constructor}", constructor)
+    name, _, nothing = constructor.partition(" ")
+    cell = CELL.replace("{constructor}", name).replace("{more}", "" if nothing else ", depth")
     written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
     kind, _, message = said.partition(": ")
     written.raised(1, kind, message, frames=[(a_spec().program, *frame, "") for frame in frames])
