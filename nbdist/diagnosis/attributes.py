@@ -87,7 +87,7 @@ def of_self(failure: Failure) -> Hint | None:
 
 
 def of_constructor(failure: Failure) -> Hint | None:
-    """Of a class that was called with more than it takes: with no arguments, or no constructor of that name."""
+    """Of a class that was called with more than it takes: what its constructor takes, or which it has."""
     found = _OF_CALL.match(_said(failure))
     file, node = _classes(failure).get(found["kind"], ("", None)) if found is not None else ("", None)
     if node is None:
