@@ -106,7 +106,7 @@ def _operands(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]
 
 
 def _origins(failure: Failure) -> list[Both]:
-    from nbdist.diagnosis.origins import origins
+    from nbdist.diagnosis.clues.origins import origins
 
     told = ((one, failure.sources.name(one.file)) for one in origins(failure))
     return [

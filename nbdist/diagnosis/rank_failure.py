@@ -92,6 +92,12 @@ class Failure:
         return self._innermost(self.sources.is_own)
 
     @property
+    def found(self) -> dict[str, str | None]:
+        """What the row that knows the error has found in it, by name."""
+        known = self.complaint.found if self.complaint is not None else None
+        return known.groupdict() if known is not None else {}
+
+    @property
     def operands(self) -> tuple[Operand, ...]:
         """What stood in the line of that frame."""
         at, report = self.place, self.report

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist.diagnosis.deadlocks import (
+from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.hangs.deadlocks import (
     all_joining,
     concerned,
     fewest,
@@ -18,8 +19,7 @@ from nbdist.diagnosis.deadlocks import (
     ungrouped,
     why,
 )
-from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.histories import histories_of, parting_of
+from nbdist.diagnosis.hangs.histories import histories_of, parting_of
 from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, raised_in_logs
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.deadlocks import (
+from nbdist.diagnosis.hangs.alone import entered_alone, ways_past
+from nbdist.diagnosis.hangs.deadlocks import (
     all_joining,
     concerned,
     crossed,
@@ -19,8 +20,7 @@ from nbdist.diagnosis.deadlocks import (
     unlike,
     why,
 )
-from nbdist.diagnosis.entries import alone_in_loop
-from nbdist.diagnosis.parting import entered_alone, ways_past
+from nbdist.diagnosis.hangs.entries import alone_in_loop
 from nbdist.diagnosis.places import CodeLocation, Sources, place_of
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.deadlocks import why
+from nbdist.diagnosis.hangs.deadlocks import why
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.store.reports import Call, Operand

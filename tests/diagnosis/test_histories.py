@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.histories import History, last_calls, of_histories, parting_of, sent_before
+from nbdist.diagnosis.hangs.histories import History, last_calls, of_histories, parting_of, sent_before
 from nbdist.diagnosis.places import Sources
 from nbdist.store.reports import Call, Issued
 from tests.fakes.directories import WrittenRun

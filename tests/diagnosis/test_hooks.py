@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.hooks import is_in_loop_of_library, of_hooks, of_library
-from nbdist.diagnosis.parting import of_parting
+from nbdist.diagnosis.hangs.hooks import is_in_loop_of_library, of_hooks, of_library
+from nbdist.diagnosis.hangs.parting import of_parting
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.store.reports import Call

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis import diagnose, failure_hint
+from nbdist.diagnosis import diagnose, meetings
 from nbdist.store.reports import Call, Issued
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, finished
@@ -469,7 +469,7 @@ def test_a_rank_that_gave_less_and_ended_is_told_by_the_sizes(
         rank: {"0": [Issued(number=1, name="gloo:all_reduce", given=what, way=way)]}
         for rank, what in enumerate((given, "float32 (6,)"))
     }
-    monkeypatch.setattr(failure_hint, "histories_of", lambda run, directory: histories)
+    monkeypatch.setattr(meetings, "histories_of", lambda run, directory: histories)
     message = "[gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:17799"
     frames = [(a_spec().program, 2, "<module>", "")]
     written.raised(1, "RuntimeError", message, frames=frames, time=CREATED + 9)

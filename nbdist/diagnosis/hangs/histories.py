@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.hooks import of_hooks
-from nbdist.diagnosis.parting import of_parting
+from nbdist.diagnosis.hangs.hooks import of_hooks
+from nbdist.diagnosis.hangs.parting import of_parting
 from nbdist.diagnosis.places import Sources, place_of
 from nbdist.diagnosis.sides import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from nbdist.diagnosis.conditions import asks_for_rank
-from nbdist.diagnosis.entries import Entry
+from nbdist.diagnosis.hangs.entries import Entry
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.statements import LOOPS, around, head, iterables, own_nodes, seeded_by_rank
 from nbdist.store.reports import Call

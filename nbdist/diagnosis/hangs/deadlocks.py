@@ -10,11 +10,11 @@ from itertools import combinations
 from types import MappingProxyType
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.held import locked, may_be_fed, of_held, of_lock_file, waits_for_other_file
-from nbdist.diagnosis.histories import History, of_histories
-from nbdist.diagnosis.parting import of_groups, of_parting
+from nbdist.diagnosis.hangs.held import locked, may_be_fed, of_held, of_lock_file, waits_for_other_file
+from nbdist.diagnosis.hangs.histories import History, of_histories
+from nbdist.diagnosis.hangs.parting import of_groups, of_parting
+from nbdist.diagnosis.hangs.process_groups import group_left_out, group_of_callers
 from nbdist.diagnosis.places import Sources, parsed
-from nbdist.diagnosis.process_groups import group_left_out, group_of_callers
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Role, match
 from nbdist.diagnosis.statements import (

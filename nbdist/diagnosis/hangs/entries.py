@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from nbdist.diagnosis.conditions import asks_for_rank, holds_for, is_of_all
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.places import Sources, parsed
-from nbdist.diagnosis.sides import Side
+from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
     LOOPS,
     Step,
@@ -22,11 +23,15 @@ from nbdist.diagnosis.statements import (
     is_collective,
     is_default,
     own_nodes,
+    returns_before,
     seeded_by_rank,
     told,
 )
 from nbdist.store.reports import Call
 from nbdist.text import Both, say
+
+MOST = 3
+"""Of what may have let ranks out of a loop, so many are named."""
 
 _IS_GIVEN = re.compile(r"\w+ is (?:not )?None")
 PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")
@@ -214,3 +219,21 @@ def _last(name: str) -> str:
 def _names_called(statements: Sequence[ast.stmt]) -> list[str]:
     nodes = (node for each in statements for node in own_nodes(each) if isinstance(node, ast.Call))
     return [ast.unparse(node.func) for node in nodes]
+
+
+def line_of(node: ast.stmt | ast.expr, call: Call, sources: Sources) -> str:
+    """``18``, or ``runtime.py:18`` of a module beside the program."""
+    return str(node.lineno) if sources.is_program(call.file) else f"{sources.name(call.file)}:{node.lineno}"
+
+
+def of_caught(one: Entry, ways: Sequence[Way], sources: Sources) -> Hint | None:
+    """Of ranks that are in a ``try``, where others may have come out of it by an error."""
+    handlers = handlers_of(one, sources)
+    if not handlers:
+        return None
+    returns = [left for call in one.deeper if one.is_behind for left in returns_before(call, sources)]
+    shown = list(dict.fromkeys([*handlers, *ways, *returns]))
+    shown = shown if len(shown) <= MOST else handlers[:MOST]
+    tests = named(shown, (one.inside, one.outside), sources)
+    ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
+    return hint("hang-caught", **ranks, call=one.inside.call, tests=tests)

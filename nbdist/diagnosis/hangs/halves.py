@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from nbdist.diagnosis.conditions import asks_for_rank, holds_for
-from nbdist.diagnosis.entries import Entry, Way, handlers_of, named
+from nbdist.diagnosis.hangs.entries import Entry, Way, handlers_of, named
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from nbdist.diagnosis.origins import Origin, origin_of
+from nbdist.diagnosis.clues.origins import Origin, origin_of
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint

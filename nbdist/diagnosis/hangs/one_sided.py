@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nbdist.diagnosis.conditions import asks_for_rank
-from nbdist.diagnosis.entries import Way
+from nbdist.diagnosis.hangs.entries import Way
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import own_nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from nbdist.diagnosis.entries import Entry, Way
+from nbdist.diagnosis.hangs.entries import Entry, Way
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.statements import LOOPS, around, own_nodes
 from nbdist.store.reports import Call

@@ -22,11 +22,11 @@ _BLOCKS = (ast.If, *_LOOPS, ast.While, ast.Try, ast.ExceptHandler)
 _DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def of_unset(failure: Failure, name: str) -> Hint | None:
+def of_unset(failure: Failure) -> Hint | None:
     """Of what sets the name alone: an if or a loop that the program did not come into, a try that an error
     has left, or a line below, which makes it another one than that of the module."""
-    at = failure.place
-    if at is None:
+    at, name = failure.place, failure.found.get("name")
+    if at is None or name is None:
         return None
     call = Call(file=at.file, line=at.line, function=at.function)
     statement = node_at(call, failure.sources)

@@ -1,0 +1,101 @@
+"""What looks closer at the program: by the row that knows the error, for any, and where no row knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from nbdist.diagnosis.clues.attributes import of_attribute, of_constructor, of_self, of_special
+from nbdist.diagnosis.clues.forward_hooks import of_hook
+from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
+from nbdist.diagnosis.clues.samples import of_shapes
+from nbdist.diagnosis.clues.shapes import of_folded, of_rows, of_unlike
+from nbdist.diagnosis.clues.training import of_replaced, of_squeezed, of_twice, of_used_up
+from nbdist.diagnosis.clues.unset import of_unset
+from nbdist.diagnosis.clues.values import (
+    of_broadcast,
+    of_empty,
+    of_given_nan,
+    of_ids,
+    of_labels,
+    of_nan,
+    of_number,
+    of_recursion,
+    of_sample,
+    of_text,
+    of_value,
+)
+from nbdist.diagnosis.rank_failure import Failure
+from nbdist.diagnosis.signatures import Hint
+
+Clue = Callable[[Failure], Hint | None]
+
+_ALWAYS: tuple[Clue, ...] = (of_sample, of_broadcast, of_rows, of_folded, of_hook, of_special, of_self)
+"""For any error, whether a row knows it or not."""
+
+_BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
+    {
+        "argument-of-collective": (of_number,),
+        "argument-unknown": (of_constructor,),
+        "backward-twice": (of_twice,),
+        "class-without-init": (of_constructor,),
+        "collate-rows": (of_shapes,),
+        "collate-sizes": (of_shapes,),
+        "columns-not-there": (of_names, of_key),
+        "compared-with-none": (of_value,),
+        "dimension-missing": (of_squeezed,),
+        "index-out-of-range": (of_ids,),
+        "indices-of-tensor": (of_squeezed,),
+        "infinite-values": (of_nan,),
+        "integer-of-nan": (of_nan,),
+        "key-as-attribute": (of_near,),
+        # nan is neither below 0 nor above 1, and so no probability
+        "labels-beyond-one": (of_given_nan,),
+        "list-too-short": (of_empty,),
+        "method-without-self": (of_constructor,),
+        "missing-values": (of_nan,),
+        "module-attribute": (of_near,),
+        "name-not-set-yet": (of_unset,),
+        "never-set": (of_value,),
+        "not-finite": (of_nan,),
+        "not-probabilities": (of_given_nan,),
+        "not-probabilities-drawn": (of_nan,),
+        "number-is-text": (of_text,),
+        "number-looped-over": (of_squeezed,),
+        "number-without-dimensions": (of_squeezed,),
+        "one-dimension-less": (of_squeezed,),
+        "optimizer-empty": (of_used_up,),
+        "option-not-defined": (of_near,),
+        "paddle-backward-twice": (of_twice,),
+        "paddle-collate-shapes": (of_shapes,),
+        "paddle-not-probabilities": (of_given_nan,),
+        "recursion": (of_recursion,),
+        "scalar-indexed": (of_squeezed,),
+        "scaler-no-gradients": (of_replaced,),
+        "shapes-differ": (of_unlike,),
+        "target-negative": (of_labels,),
+    }
+)
+_NOT_THERE = "key-not-there"
+
+
+def of_any(failure: Failure) -> Hint | None:
+    """Of what tells the cause better than the row for the error's words."""
+    return _first(_ALWAYS, failure)
+
+
+def of_row(name: str, failure: Failure) -> Hint | None:
+    """Of an error that the row with this name knows."""
+    return _first(_BY_ROW.get(name, ()), failure)
+
+
+def of_missing_name(failure: Failure) -> Hint | None:
+    """Of an error that no row knows, of a name that is not there."""
+    key = _first((of_best, of_number_key, of_names, of_key), failure)
+    if key is None or key.signature == _NOT_THERE:
+        key = of_columns(failure) or key
+    return key or of_attribute(failure)
+
+
+def _first(clues: tuple[Clue, ...], failure: Failure) -> Hint | None:
+    return next((found for clue in clues if (found := clue(failure)) is not None), None)

@@ -1,0 +1,188 @@
+"""Names that are not there: a key, a column or an attribute that is spelt otherwise, or was taken away."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from nbdist.diagnosis.places import parsed
+from nbdist.diagnosis.rank_failure import Failure
+from nbdist.diagnosis.sides import hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import holds
+from nbdist.text import Both, both
+
+_KEY = re.compile(r"^KeyError: '(?P<key>[^']+)'$")
+
+_KEYS = re.compile(r"dict of \d+ \((?P<keys>.+)\)$")
+
+_NUMBER_KEY = re.compile(r"^KeyError: (?P<key>-?\d+)$")
+
+_LISTED = re.compile(
+    r"(?:not (?:be )?f(?:ou|i)nd|not in|unknown|invalid|available|not a valid|must be one of|expected one of)"
+    r"[^\[\](){}]{0,200}(?:[\[{]|\((?='[^']*',))(?P<names>'[^\])}]+')[\])}]",
+    re.IGNORECASE,
+)
+
+_QUOTED = re.compile(r"['`]([\w./:-]+)['`]")
+
+_SHOWN = 200
+
+_MISSING = re.compile(r"(?:no attribute|^name) '(?P<name>\w+)'")
+
+_FETCHES = re.compile(r"/torch/utils/data/_utils/fetch\.py$")
+
+_TRAINER = re.compile(r"/transformers/trainer\.py$")
+
+_KEEPS_COLUMNS = re.compile(r"remove_unused_columns['\"]?\s*[=:]\s*False")
+
+_LABELS = frozenset({"label", "labels", "label_ids"})
+"""Columns that the Trainer keeps, whatever forward() names."""
+
+_TIMES = re.compile(
+    r"'(?:eval_(?:\w+_)?(?:runtime|samples_per_second|steps_per_second|model_preparation_time|jit_compilation_time)"
+    r"|epoch)'"
+)
+"""What the Trainer adds to an evaluation, whatever came of it."""
+
+_BEST = re.compile(r"`metric_for_best_model` training argument is set to '[^']+'[^\[]*\[(?P<names>[^\]]*)\]")
+
+_EVALUATES = re.compile(r"def (?:prediction_step|evaluation_loop|evaluate)\b.*\bself\b")
+"""What a Trainer of the program's own may do instead."""
+
+_LEAST = 5
+"""Letters of a word in which a slip can be told from another word."""
+
+
+def of_key(failure: Failure) -> Hint | None:
+    """Of a key that is missing: one that is nearly the same in the program, or those that there are."""
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    found, at = _KEY.match(said), failure.place
+    if found is None or at is None:
+        return None
+    key = found["key"]
+    for node in ast.walk(parsed(failure.sources.text(at.file)) or ast.Module([], [])):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_slip(key, node.value):
+            return hint("key-misspelt", key=repr(key), near=repr(node.value), line=node.lineno)
+    if failure.report is not None and failure.report.near:
+        return hint("key-nearly", key=repr(key), near=repr(failure.report.near))
+    for one in failure.operands:
+        if (keys := _KEYS.search(one.what)) is not None:
+            return hint("key-not-there", name=one.name, key=repr(key), keys=keys["keys"])
+    return None
+
+
+def of_number_key(failure: Failure) -> Hint | None:
+    """Of a number that is missing in a dict which has it as a text."""
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    found = _NUMBER_KEY.match(said)
+    for one in failure.operands if found is not None else ():
+        keys = _KEYS.search(one.what)
+        if found is not None and keys is not None and f"'{found['key']}'" in keys["keys"].split(", "):
+            return hint("key-of-other-type", name=one.name, key=found["key"], near=repr(found["key"]))
+    return None
+
+
+def _is_slip(one: str, other: str) -> bool:
+    """Whether two words differ by capitals, by letters that changed places, or by one letter within."""
+    shorter, longer = sorted((one, other), key=len)
+    if one == other or len(shorter) < _LEAST:
+        return False
+    within = range(1, len(longer) - 1) if len(longer) == len(shorter) + 1 else ()
+    swapped = sorted(one) == sorted(other) and one.isalpha()
+    return (
+        one.lower() == other.lower()
+        or swapped
+        or any(longer[at].isalpha() and longer[:at] + longer[at + 1 :] == shorter for at in within)
+    )
+
+
+def of_names(failure: Failure) -> Hint | None:
+    """Of a name that is not among those that the error's own text lists, with the nearest of them."""
+    report = failure.report
+    said = report.message if report is not None else ""
+    listed = _LISTED.search(said)
+    if listed is None:
+        return None
+    names = _QUOTED.findall(listed["names"])
+    before = [name for name in _QUOTED.findall(said[: listed.start("names")]) if name not in names]
+    if not before or not names:
+        return None
+    alike = [one for one in names if _ends_alike(before[-1], one)]
+    near = next(iter(get_close_matches(before[-1], alike or names, n=1, cutoff=0 if alike else 0.6)), None)
+    told = both("diagnosis.nearest", near=repr(near)) if near is not None else Both("", "")
+    return hint("name-not-listed", name=repr(before[-1]), names=", ".join(names)[:_SHOWN], near=told)
+
+
+def _ends_alike(one: str, other: str) -> bool:
+    """Whether the last words of two names are the same: ``val/snr``, ``snr``."""
+    return re.split(r"[/_.]", one)[-1] == re.split(r"[/_.]", other)[-1]
+
+
+def of_best(failure: Failure) -> Hint | None:
+    """Of a metric by which transformers' Trainer looks for the best model, where an evaluation gave nothing
+    but times: without labels in its batches there is neither a loss nor a call of compute_metrics()."""
+    if failure.report is None:
+        return None
+    found = _BEST.search(failure.report.message)
+    if found is None or not found["names"] or _TIMES.sub("", found["names"]).strip(", "):
+        return None
+    files = {frame.file for frame in failure.report.frames if failure.sources.is_own(frame.file)}
+    if any(_EVALUATES.search(failure.sources.text(file)) for file in files):
+        return None
+    return hint("no-labels-evaluated")
+
+
+def of_columns(failure: Failure) -> Hint | None:
+    """Of a key that a collator or a compute_loss() misses, which transformers' Trainer has called: it drops
+    the columns that forward() does not name, unless it is told to keep them."""
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    found = _KEY.match(said)
+    collates = any(
+        _FETCHES.search(frame.file) and frame.source.startswith("return self.collate_fn")
+        for frame in failure.frames
+    )
+    trains = any(_TRAINER.search(frame.file) for frame in failure.frames)
+    if found is None or not trains or not (collates or _is_of_batch(found["key"], failure)):
+        return None
+    files = {frame.file for frame in failure.frames if failure.sources.is_own(frame.file)}
+    if any(_KEEPS_COLUMNS.search(failure.sources.text(file)) for file in files):
+        return None
+    return hint("columns-dropped", key=repr(found["key"]))
+
+
+def _is_of_batch(key: str, failure: Failure) -> bool:
+    """Whether a compute_loss() that the Trainer has called was the first to ask its batch for a key."""
+    at = failure.place
+    if at is None or at.function != "compute_loss" or key in _LABELS or failure.frames[-1] != at:
+        return False
+    callers = [frame for frame in failure.frames[:-1] if not failure.sources.is_own(frame.file)]
+    tree = parsed(failure.sources.text(at.file)) or ast.Module([], [])
+    functions = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and holds(node, at.line)
+    ]
+    if not callers or _TRAINER.search(callers[-1].file) is None or not functions:
+        return False
+    names = {one.arg for one in functions[-1].args.args}
+    asked = [line for name, line in _asked_of(functions[-1], key) if name in names]
+    return asked != [] and min(asked) == at.line
+
+
+def _asked_of(function: ast.FunctionDef, key: str) -> Iterator[tuple[str, int]]:
+    """What a key is taken from in a function,  inputs["weight"]  or  inputs.pop("weight") , and the lines."""
+    for node in ast.walk(function):
+        of, by = (node.value, node.slice) if isinstance(node, ast.Subscript) else (None, None)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "pop":
+            of, by = node.func.value, next(iter(node.args), None)
+        if isinstance(of, ast.Name) and isinstance(by, ast.Constant) and by.value == key:
+            yield of.id, of.lineno
+
+
+def of_near(failure: Failure) -> Hint | None:
+    """Of a name or an attribute that is missing, and nearly the same as one that there is."""
+    missing = _MISSING.search(failure.report.message) if failure.report is not None else None
+    if missing is None or failure.report is None or not failure.report.near:
+        return None
+    return hint("name-misspelt", name=missing["name"], near=failure.report.near)

@@ -1,0 +1,266 @@
+"""Why ranks did not meet, by their failures: one that gave up, that met another call, or that others left."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from nbdist.diagnosis.hangs.alone import entered_alone, exits_of_rank, is_in_loop, ways_past
+from nbdist.diagnosis.hangs.deadlocks import all_joining, why
+from nbdist.diagnosis.hangs.entries import alone_in_loop
+from nbdist.diagnosis.hangs.histories import History, histories_of, last_calls, of_histories, sent_before
+from nbdist.diagnosis.hangs.hooks import is_in_loop_of_library, reduces_by_hook
+from nbdist.diagnosis.hangs.parting import of_parting
+from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
+from nbdist.diagnosis.places import place_of
+from nbdist.diagnosis.rank_failure import (
+    Failure,
+    absent_places,
+    calls_of,
+    failure_of,
+    known_as,
+    waiting_side,
+)
+from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.stacks import last_sides
+from nbdist.diagnosis.statements import exits, head, told
+from nbdist.model import RankState, Run
+from nbdist.store import RunDirectory
+from nbdist.store.reports import Call
+from nbdist.text import Both, both
+
+# what these say does not name who is missing, or where
+_PLAIN_TIMEOUTS = frozenset(
+    {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
+)
+# these tell the others the sizes of their objects first, one for each place of the list
+_OF_LISTS = frozenset({"broadcast_object_list"})
+# ranks that are in different collectives say this, too
+_SIZES = "collective-sizes"
+_CLIENTS = "store-clients-missing"
+_JOINING = frozenset({"store-not-reached", _CLIENTS})
+_UNLIKE = _PLAIN_TIMEOUTS | _JOINING | {_SIZES, "collective-mismatch"}
+_FEW = 2
+_MEETING = "gloo-connect"
+_HELD_UP = "hang-busy"
+_OF_PARTING = frozenset(
+    {"hang-loop", "hang-loop-begun", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"}
+    | {"hang-loop-drawn", "hang-loop-range", "hang-branch-drawn", "hang-hooks-early"}
+    | {"hang-hooks", "hang-hooks-of-rank", "hang-in-library", "hang-logged"}
+)
+_OTHER_SIZES = frozenset({"hang-sizes", "hang-sizes-left-out", "hang-dtypes"})
+_EXCHANGES = "/torch/distributed/"
+# of a message that came, and of the one that was expected
+_LENGTHS = re.compile(r"(?P<length>\d+) vs \d+")
+
+
+def apart(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
+    """Why the ranks did not meet, of one that gave up, or that met another collective than its own: from
+    where they all were in the program."""
+    known = known_as(first)
+    if known not in _UNLIKE or first.early_exits:
+        return None
+    ways: dict[tuple[Call, ...], list[Failure]] = {}
+    for failure in failures:
+        # one that complained of no sizes may have come through there, and on to the next
+        gave_up = failure.secondary or failure.rank == first.rank
+        if known_as(failure) in _UNLIKE if known == _SIZES else gave_up:
+            ways.setdefault(calls_of(failure), []).append(failure)
+    sides = [waiting_side(*alike) for alike in ways.values()]
+    failed = {rank for side in sides for rank in side.ranks}
+    if known != _SIZES:
+        sides += [side for side in last_sides(run, directory) if not failed & set(side.ranks)]
+    absent = [rank for side in sides for rank in side.ranks if rank not in failed]
+    raised = ended_by(raised_in_logs(absent, run, directory))
+    histories = histories_of(run, directory)
+    if known in _JOINING:
+        return all_joining(sides, run.spec.world_size, first.sources)
+    found = all_joining(sides, run.spec.world_size, first.sources) or why(
+        sides, first.sources, raised, histories
+    )
+    if known == _SIZES:
+        found = of_histories(histories, first.sources) or found
+    if found is None and known == _SIZES:
+        found = _met_earlier(first, histories) or _met_another(sides, first, failures, run, directory)
+    # whether it is only slow is not known: the time limit was the program's own
+    return found if found is not None and found.signature != _HELD_UP else None
+
+
+def _met_earlier(first: Failure, histories: Mapping[int, History]) -> Hint | None:
+    """Of a rank whose collective met one that another rank, which is in the same line by now, had called
+    before that: the message that came is too long for that line."""
+    met = _LENGTHS.search(first.complaint.root.message) if first.complaint is not None else None
+    if met is None:
+        return None
+    side, others = waiting_side(first), {rank: one for rank, one in histories.items() if rank != first.rank}
+    sent = sent_before(others, side.way, int(met["length"]), first.sources)
+    found = of_parting([side, sent], first.sources) if sent is not None else None
+    return found if found is not None and found.signature in _OF_PARTING else None
+
+
+def _met_another(
+    sides: Sequence[Side], first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory
+) -> Hint | None:
+    """Of a rank that met another collective than its own, with where the others were: these may have gone on
+    to their next call."""
+    told = {rank for side in sides for rank in side.ranks}
+    ended = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED} - {
+        one.rank for one in failures
+    }
+    complained = [*failures, *(failure_of(run.ranks[rank], run, directory) for rank in ended)]
+    others = [waiting_side(one) for one in complained if one.rank not in told and one.secondary]
+    told |= {rank for side in others for rank in side.ranks}
+    others += [side for side in last_sides(run, directory) if side.place.waits and not told & set(side.ranks)]
+    found = why([*sides, *others], first.sources, {})
+    if found is None or found.signature not in _OF_PARTING:
+        return None
+    cause = both("diagnosis.or-other-sizes", said=found.cause)
+    return replace(found, cause=cause, fix=both("diagnosis.and-same-sizes", said=found.fix))
+
+
+def left(first: Failure, run: Run, directory: RunDirectory) -> Hint:
+    """Of ranks that have ended before the others were done with them."""
+    early = {"late": (first.rank,), "early": first.early_exits}
+    side, known = waiting_side(first), known_as(first)
+    if any(run.ranks[rank].finished is None for rank in first.early_exits):
+        return hint("left-early", **early)
+    if (alone := entered_alone(side, first.sources)) is not None:
+        return hint("left-alone", **early, **alone)
+    if known == _MEETING:
+        return hint("left-before-all-met", **early)
+    if (apart := _of_sizes(first, run, directory)) is not None:
+        return apart
+    if not is_in_loop(side, first.sources) and not _is_in_library(first, run):
+        return _left_before(first, run)
+    if exits := exits_of_rank(side, first.sources):
+        return hint("uneven-steps-exit", **early, tests=told(exits))
+    if ways := ways_past(side, first.sources):
+        caught = all(isinstance(way, ast.ExceptHandler) for way in ways)
+        return hint("uneven-steps-caught" if caught else "uneven-steps-left", **early, tests=told(ways))
+    return hint("uneven-steps", **early)
+
+
+def met(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+    """Of a rank that waited in vain, or got what was not meant for it, where the ways of the ranks tell no
+    more."""
+    known = known_as(first)
+    if first.absent and known in _PLAIN_TIMEOUTS:
+        places = absent_places(first, run, directory)
+        name = "rank-was-busy" if places and not places[0][1] else "rank-did-not-come"
+        return hint(name, late=(first.rank,), early=first.early_exits, absent=first.absent)
+    if known == _CLIENTS and first.found["all"] != str(run.spec.world_size):
+        return hint("hang-joining", who=tuple(range(run.spec.world_size)), count=run.spec.world_size)
+    if known != _SIZES:
+        return None
+    if (alone := _alone(first, run, directory)) is not None:
+        return alone
+    if (lone := alone_in_loop(waiting_side(first), first.sources)) is not None:
+        test, call = lone
+        return hint("collective-alone-in-loop", line=first.line, call=call, test=head(test), at=test.lineno)
+    at = place_of(calls_of(first)[::-1], first.sources)
+    if at.what in _OF_LISTS:
+        return hint("collective-object-lists", call=at.what, line=first.line)
+    # where native code has ended the process, its main thread may have slept
+    may_wait = at.waits or at.what.rpartition(".")[2] in ("", "wait")
+    return _of_waited(first) if may_wait and _all_there(first, run, directory) else None
+
+
+def met_alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+    """Of an error that no row knows, within a collective for which others waited."""
+    return _alone(first, run, directory) if _others_wait(first, run, directory) else None
+
+
+def _of_waited(first: Failure) -> Hint:
+    """Of ranks that are in one line of the program: what it waits for may have been begun elsewhere."""
+    side, place = waiting_side(first), first.place
+    what = side.place.what.rpartition(".")[2]
+    if what == "backward":
+        # a wrapped model's gradients are of the same sizes on all ranks
+        ways = ways_past(side, first.sources)
+        tests = both("diagnosis.see-tests", tests=told(ways)) if ways else Both("", "")
+        return hint("collective-sizes-steps", line=first.line, tests=tests)
+    if what != "wait" or place is None:
+        return hint("collective-sizes-here", line=first.line)
+    by_hook = reduces_by_hook(place.file, first.sources)
+    return hint("collective-sizes-hooked" if by_hook else "collective-sizes-begun", line=first.line)
+
+
+def _of_sizes(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+    """Of a rank whose peer is gone: where both gave other sizes to one collective, of which gloo tells the
+    smaller one nothing, so that this one goes on to its end."""
+    found = of_histories(histories_of(run, directory), first.sources)
+    return found if found is not None and found.signature in _OTHER_SIZES else None
+
+
+def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+    """What one rank alone has called: the first that failed, or another one, which may have come past it."""
+    sides = [waiting_side(first)]
+    if known_as(first) == _SIZES:
+        others = histories_of(run, directory)
+        others.pop(first.rank, None)
+        sides += last_calls(others, first.sources)
+    for side in sides:
+        alone = entered_alone(side, first.sources)
+        if alone is None:
+            continue
+        if side is sides[0] and not place_of(side.calls[::-1], first.sources).waits:
+            # where it was in no collective itself, it has begun one that goes on beside it
+            if not any("async_op=True" in first.sources.text(call.file) for call in side.way):
+                continue
+            alone["call"] = both("diagnosis.begun-there")
+        return hint("met-another-call", late=side.ranks, **alone)
+    return None
+
+
+def _others_wait(first: Failure, run: Run, directory: RunDirectory) -> bool:
+    """Whether a rank failed within a library's collective, for which others waited. What the collective was
+    given may be wrong with another error."""
+    kind = first.complaint.root.type if first.complaint is not None else ""
+    within = kind == "RuntimeError" and any(_EXCHANGES in frame.file for frame in first.frames)
+    sides = last_sides(run, directory) if within else ()
+    return any(side.place.waits and first.rank not in side.ranks for side in sides)
+
+
+def _left_before(first: Failure, run: Run) -> Hint:
+    """Of ranks that ended before a call outside of all loops: with the lines that may have ended them."""
+    lines = exits(run.spec.program, first.sources)
+    told = both("diagnosis.may-end", lines=", ".join(map(str, lines))) if 0 < len(lines) <= _FEW else None
+    return hint(
+        "left-before-call",
+        early=first.early_exits,
+        late=(first.rank,),
+        call=waiting_side(first).call,
+        lines=told or Both("", ""),
+    )
+
+
+def _is_in_library(first: Failure, run: Run) -> bool:
+    """Whether others may have had fewer batches in the loop of a library: no line of the program ends it."""
+    side = waiting_side(first)
+    return is_in_loop_of_library(side, first.sources) and not exits(run.spec.program, first.sources)
+
+
+def _all_there(first: Failure, run: Run, directory: RunDirectory) -> bool:
+    """Whether all ranks were in the line in which one has failed."""
+    failed = {rank.rank for rank in run.ranks if rank.errored is not None}
+    # one that has failed may have been asked while it wrote its report
+    waited = (side for side in last_sides(run, directory) if not failed >= set(side.ranks))
+    lines = {side.place.line for side in waited}
+    for rank in failed:
+        lines.add(failure_of(run.ranks[rank], run, directory).line)
+    return lines == {first.line} and first.line is not None
+
+
+def is_past(rank: int, run: Run, directory: RunDirectory) -> bool:
+    """Whether a rank was done, or waited for others, when one had failed, and had not failed itself."""
+
+    if run.ranks[rank].state is RankState.SUCCEEDED:
+        return True
+    if run.ranks[rank].errored is not None:
+        ended = failure_of(run.ranks[rank], run, directory)
+        waited = place_of(calls_of(ended)[::-1], ended.sources).waits
+        return waited and (ended.secondary or run.ranks[rank].freed is not None)
+    return any(rank in side.ranks and side.place.waits for side in last_sides(run, directory))
