@@ -2043,6 +2043,25 @@ def test_of_ranks_that_all_make_a_group_some_may_have_made_one_more(tmp_path: Pa
     assert "if rank in leaders:  (line 2)" in hint.cause.en
 
 
+TOWERS = """\
+for name, members in towers.items():
+    if rank not in members:
+        continue
+    new_group(members)
+"""
+
+
+def test_ranks_that_go_on_before_a_group_that_is_not_theirs_leave_it_out(tmp_path: Path) -> None:
+    each = at((0, 1), "new_group", (4, "<module>"))
+
+    found = reason(a_program(tmp_path / "towers", TOWERS), each)
+
+    assert found.signature == "hang-group-left-out"
+    assert "if rank not in members:  (line 2) keeps ranks from the new_group of line 4" in found.cause.en
+    text = "\n\n\nnew_group([dist.get_rank()])\n"
+    assert reason(a_program(tmp_path / "own", text), each).signature == "hang-groups"
+
+
 PACKS = """\
 class Packed:
     def __iter__(self):

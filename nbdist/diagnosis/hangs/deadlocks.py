@@ -67,7 +67,7 @@ def why(
     if making:
         found = of_groups(making, sources)
         on_the_way = any(_is_before(side, making[0]) for side in sides if not side.place.waits)
-        if found.signature == _LEFT_OUT:
+        if found.signature == _LEFT_OUT or len(sides) == 1:
             return found
         if len(making) < len(sides) and not on_the_way:
             # an if for some ranks may be further out than where the group is made

@@ -31,6 +31,7 @@ from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
+    LOOPS,
     around,
     calls_of_function,
     functions_of,
@@ -39,6 +40,7 @@ from nbdist.diagnosis.statements import (
     own_nodes,
     rank_decorators,
     returns_before,
+    ways_out,
 )
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
@@ -70,7 +72,11 @@ def of_groups(sides: Sequence[Side], sources: Sources) -> Hint:
     ranks = tuple(sorted(rank for side in sides for rank in side.ranks))
     file = sides[0].way[-1].file if sides[0].way else ""
     for call in calls_of_function("new_group", file, sources):
-        ifs = [node for node, _ in around(call, sources) if isinstance(node, ast.If)]
+        inside = [node for node, _ in around(call, sources)]
+        ifs = [node for node in inside if isinstance(node, ast.If)]
+        # of those that some ranks are no members of, they may go on to the next
+        left = (way for loop in inside if isinstance(loop, LOOPS) for way in ways_out(loop))
+        ifs += [way for way in left if isinstance(way, ast.If) and way.lineno < call.line]
         for node in (*returns_before(call, sources), *ifs):
             if asks_for_rank(node.test, call, sources):
                 return hint("hang-group-left-out", who=ranks, test=head(node), line=node.lineno, at=call.line)
