@@ -27,6 +27,7 @@ _SEEDS = re.compile(
 _OF_PROCESS = re.compile(
     r"\b(?:strftime|isoformat|uuid[14]|mkdtemp|mktemp|token_hex)\(|\{[^}]*\b(?:now|time|getpid)\("
 )
+_MOMENT = re.compile(r"(?:\w+\.)*(?:now|utcnow|today|time|time_ns|monotonic|perf_counter|getpid)\([^()]*\)")
 _MEETING = re.compile(r"\bMASTER_PORT\b|\btcp://")
 _OWN_PORT = re.compile(
     r"\b\w*(?:free|unused|available|random)_?\w*port\w*\(|\b(?:getsockname|randint|randrange|getpid)\("
@@ -222,15 +223,27 @@ def seeded_by_rank(file: str, sources: Sources) -> ast.stmt | None:
 def own_names(file: str, sources: Sources) -> ast.stmt | None:
     """The first statement of a file that sets something which differs from process to process: the time, a
     pid, a temporary folder. Not what one rank alone makes, and gives to the others."""
-    nodes = (one for one in ast.walk(parsed(sources.text(file)) or ast.Module([], [])))
+    tree = parsed(sources.text(file)) or ast.Module([], [])
+    sets = [one for one in ast.walk(tree) if isinstance(one, ast.Assign)]
+    moments = {
+        ast.unparse(target)
+        for one in sets
+        for target in one.targets
+        if _MOMENT.fullmatch(ast.unparse(one.value))
+    }
     found = [
         one
-        for one in nodes
-        if isinstance(one, ast.Assign)
-        and _OF_PROCESS.search(ast.unparse(one.value))
+        for one in sets
+        if (_OF_PROCESS.search(ast.unparse(one.value)) or _is_written(one.value, moments))
         and not _is_given_to_all(one, file, sources)
     ]
     return min(found, key=lambda node: node.lineno, default=None)
+
+
+def _is_written(value: ast.expr, names: set[str]) -> bool:
+    """Whether one of these is written into a text as it is: not the time since then."""
+    parts = (one for one in ast.walk(value) if isinstance(one, ast.FormattedValue))
+    return any(ast.unparse(part.value) in names for part in parts)
 
 
 def _is_given_to_all(node: ast.Assign, file: str, sources: Sources) -> bool:

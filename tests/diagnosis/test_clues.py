@@ -233,6 +233,14 @@ if rank == 0:
 barrier()
 load(path)
 """
+BY_A_MOMENT = """\
+now = dt.datetime.now()
+took = f"{now - begun}"; path = f"/b/{now:%H-%M-%S}/best.pt"
+if rank == 0:
+    save(model, path)
+barrier()
+load(path)
+"""
 OF_RANK_0 = """\
 names = [None]
 if rank == 0:
@@ -246,6 +254,8 @@ load(names[0] + "/best.pt")
     ("cell", "line", "said"),
     [
         pytest.param(BY_THE_CLOCK, 6, "each rank makes this name by itself (line 1  folder = ", id="each"),
+        pytest.param(BY_A_MOMENT, 6, "each rank makes this name by itself (line 2  path = ", id="a moment"),
+        pytest.param(BY_A_MOMENT.replace("{now:", "{begun:"), 6, "/b/10-11-12/best.pt was not", id="given"),
         pytest.param(OF_RANK_0, 5, "there is no /b/10-11-12/best.pt: not made", id="one, for all"),
     ],
 )
