@@ -24,10 +24,6 @@ _SEEDS = re.compile(
     r"\b(?:\w*seed\w*|Random|default_rng|RandomState)\([^)]*\brank\b"
     r"|\bseed=(?:[\w.]+ [+*] )*(?:\w+\.)*(?:get_)?rank\b"
 )
-_OF_PROCESS = re.compile(
-    r"\b(?:strftime|isoformat|uuid[14]|mkdtemp|mktemp|token_hex)\(|\{[^}]*\b(?:now|time|getpid)\("
-)
-_MOMENT = re.compile(r"(?:\w+\.)*(?:now|utcnow|today|time|time_ns|monotonic|perf_counter|getpid)\([^()]*\)")
 _MEETING = re.compile(r"\bMASTER_PORT\b|\btcp://")
 _OWN_PORT = re.compile(
     r"\b\w*(?:free|unused|available|random)_?\w*port\w*\(|\b(?:getsockname|randint|randrange|getpid)\("
@@ -218,42 +214,6 @@ def seeded_by_rank(file: str, sources: Sources) -> ast.stmt | None:
     nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
     found = (node for node in nodes if isinstance(node, ast.Assign | ast.Expr | ast.Return))
     return next((node for node in found if _SEEDS.search(ast.unparse(node))), None)
-
-
-def own_names(file: str, sources: Sources) -> ast.stmt | None:
-    """The first statement of a file that sets something which differs from process to process: the time, a
-    pid, a temporary folder. Not what one rank alone makes, and gives to the others."""
-    tree = parsed(sources.text(file)) or ast.Module([], [])
-    sets = [one for one in ast.walk(tree) if isinstance(one, ast.Assign)]
-    moments = {
-        ast.unparse(target)
-        for one in sets
-        for target in one.targets
-        if _MOMENT.fullmatch(ast.unparse(one.value))
-    }
-    found = [
-        one
-        for one in sets
-        if (_OF_PROCESS.search(ast.unparse(one.value)) or _is_written(one.value, moments))
-        and not _is_given_to_all(one, file, sources)
-    ]
-    return min(found, key=lambda node: node.lineno, default=None)
-
-
-def _is_written(value: ast.expr, names: set[str]) -> bool:
-    """Whether one of these is written into a text as it is: not the time since then."""
-    parts = (one for one in ast.walk(value) if isinstance(one, ast.FormattedValue))
-    return any(ast.unparse(part.value) in names for part in parts)
-
-
-def _is_given_to_all(node: ast.Assign, file: str, sources: Sources) -> bool:
-    """Whether a statement is in an ``if`` for some ranks, in a function (or a module) that broadcasts."""
-    tree = parsed(sources.text(file)) or ast.Module([], [])
-    here = Call(file=file, line=node.lineno, function="")
-    ifs = [one for one, _ in around(here, sources) if isinstance(one, ast.If)]
-    functions = [one for one in ast.walk(tree) if isinstance(one, _FUNCTIONS) and holds(one, node.lineno)]
-    within = ast.unparse(functions[-1] if functions else tree)
-    return "broadcast" in within and any(asks_for_rank(one.test, here, sources) for one in ifs)
 
 
 def port_by_rank(file: str, sources: Sources) -> ast.stmt | None:

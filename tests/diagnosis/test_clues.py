@@ -248,6 +248,15 @@ if rank == 0:
 broadcast_object_list(names)
 load(names[0] + "/best.pt")
 """
+MADE_BY_ALL = """\
+name = f"/b/{datetime.now():%H-%M-%S}"
+names = [name]
+broadcast_object_list(names, src=0)
+path = names[0] + "/best.pt"
+if rank == 0:
+    save(model, path)
+load(path)
+"""
 
 
 @pytest.mark.parametrize(
@@ -257,6 +266,7 @@ load(names[0] + "/best.pt")
         pytest.param(BY_A_MOMENT, 6, "each rank makes this name by itself (line 2  path = ", id="a moment"),
         pytest.param(BY_A_MOMENT.replace("{now:", "{begun:"), 6, "/b/10-11-12/best.pt was not", id="given"),
         pytest.param(OF_RANK_0, 5, "there is no /b/10-11-12/best.pt: not made", id="one, for all"),
+        pytest.param(MADE_BY_ALL, 7, "/b/10-11-12/best.pt was not there yet", id="that of rank 0"),
     ],
 )
 def test_a_name_by_the_clock_is_another_one_on_each_rank(

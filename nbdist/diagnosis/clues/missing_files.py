@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from nbdist.diagnosis.checks.program import Program
 from nbdist.diagnosis.checks.texts import Compared, compared_texts
 from nbdist.diagnosis.conditions import asks_for_rank
+from nbdist.diagnosis.moments import own_names
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, calls_of_function, head, node_at, own_names, own_nodes, under
+from nbdist.diagnosis.statements import around, calls_of_function, head, node_at, own_nodes, under
 from nbdist.model import RankState, Run
 from nbdist.store.reports import Call
 from nbdist.text import Both, both

@@ -8,9 +8,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from nbdist.diagnosis.clues.missing_files import longer_name
+from nbdist.diagnosis.endless import endless
 from nbdist.diagnosis.hangs.endless import endless
 from nbdist.diagnosis.hangs.kept import kept
 from nbdist.diagnosis.hangs.parting import passed_by
+from nbdist.diagnosis.kept import kept
+from nbdist.diagnosis.missing_files import longer_name
+from nbdist.diagnosis.moments import own_names
+from nbdist.diagnosis.parting import passed_by
 from nbdist.diagnosis.places import Sources, call_on_line, parsed, place_of
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
@@ -27,7 +32,6 @@ from nbdist.diagnosis.statements import (
     is_collective,
     is_of_one_class,
     left_acquired,
-    own_names,
     own_nodes,
     ways_out,
 )
