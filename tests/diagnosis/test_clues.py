@@ -279,6 +279,34 @@ def test_a_name_by_the_clock_is_another_one_on_each_rank(
     assert cause_of(tmp_path, "FileNotFoundError", message, line, value, cell=cell).startswith(said)
 
 
+IN_A_WITH = """\
+with tempfile.TemporaryDirectory(prefix="clips_") as folder:
+    unpack(archive, folder)
+    load(folder + "/a.pt")
+load(folder + "/a.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "line", "said"),
+    [
+        pytest.param(
+            IN_A_WITH, 4, "/tmp/clips_i0vpqg46/a.pt was in the folder of line 1  with temp", id="left"
+        ),
+        pytest.param(IN_A_WITH, 3, "there is no /tmp/clips_i0vpqg46/a.pt; line 1 removes", id="within"),
+        pytest.param(
+            IN_A_WITH.replace("clips_", "x"), 4, "there is no /tmp/clips_i0vpqg46/a.pt; line 1", id="another"
+        ),
+    ],
+)
+def test_a_file_of_a_temporary_folder_is_gone_with_it(
+    tmp_path: Path, cell: str, line: int, said: str
+) -> None:
+    message = "[Errno 2] No such file or directory: '/tmp/clips_i0vpqg46/a.pt'"
+
+    assert cause_of(tmp_path, "FileNotFoundError", message, line, cell=cell).startswith(said)
+
+
 WRITES = """\
 import json
 if rank == 0:

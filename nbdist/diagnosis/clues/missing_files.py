@@ -15,7 +15,7 @@ from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, calls_of_function, head, node_at, own_nodes, under
+from nbdist.diagnosis.statements import around, calls_of_function, head, holds, node_at, own_nodes, under
 from nbdist.model import RankState, Run
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
@@ -214,11 +214,33 @@ def of_missing(failure: Failure, run: Run, path: str) -> Hint | None:
         both("diagnosis.names-at", line=one.lineno, source=head(one)) for one in named if one is not None
     ]
     removed = {node.lineno: node for file in files for node in _removing(file, failure.sources)}
+    # of a DataLoader worker's error, what left the program tells where its rank was
+    frames = [*failure.frames, *(failure.report.frames if failure.report is not None else ())]
+    for node in removed.values():
+        within = any(holds(node, frame.line) for frame in frames if frame.file in files)
+        if _held_it(node, path) and not within:
+            return hint("folder-of-with-gone", path=path, line=node.lineno, source=head(node))
     told += [both("diagnosis.removed-at", line=at, source=head(node)) for at, node in removed.items()]
     if not 0 < len(told) <= _FEW:
         return None
     lines = Both("; ".join(one.en for one in told), "；".join(one.zh for one in told))
     return hint("file-missing-made", path=path, lines=lines)
+
+
+def _held_it(node: ast.stmt, path: str) -> bool:
+    """Whether a ``with`` makes a temporary folder, and the path is in one of such a name."""
+    calls = [one.context_expr for one in node.items] if isinstance(node, ast.With) else []
+    for call in (one for one in calls if isinstance(one, ast.Call)):
+        given = {one.arg: one.value for one in call.keywords}
+        if call.args or not ast.unparse(call.func).endswith("TemporaryDirectory"):
+            continue
+        prefix = getattr(given.get("prefix", ast.Constant("tmp")), "value", None)
+        ending = getattr(given.get("suffix", ast.Constant("")), "value", None)
+        # as tempfile names them
+        named = rf"/{re.escape(prefix)}\w{{8}}{re.escape(ending)}/" if prefix and ending is not None else None
+        if named is not None and re.search(named, path):
+            return True
+    return False
 
 
 def _removing(file: str, sources: Sources) -> Iterator[ast.stmt]:
