@@ -1147,3 +1147,42 @@ def test_what_a_hook_gives_back_is_told_where_a_layer_gave_no_tensor(
     assert failure.hint is not None
     assert failure.hint.signature == ("number-for-tensor" if line is None else "hook-gives-back")
     assert line is None or f"line {line}, " in failure.hint.cause.en
+
+
+WEIGHTED = """\
+class Rows(Dataset):
+    def __len__(self):
+        return len(self.df)
+    def __getitem__(self, idx):
+        return self.df.iloc[idx]
+sampler = WeightedRandomSampler(weights, 100)
+for batch in DataLoader(Rows(part), sampler=sampler):
+    step(batch)
+"""
+OF_LOADER = "/v/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py"
+
+
+@pytest.mark.parametrize(
+    ("cell", "through", "said"),
+    [
+        pytest.param(WEIGHTED, OF_LOADER, "len() of the dataset is len(self.df) (line 3), so", id="weights"),
+        pytest.param(WEIGHTED, "", "iloc was asked for a row", id="asked for by the program"),
+        pytest.param(WEIGHTED.replace("len(self.df)", "self.n"), OF_LOADER, "iloc was", id="another length"),
+        pytest.param(WEIGHTED.replace("iloc[idx]", "iloc[idx + 1]"), OF_LOADER, "iloc was", id="the next"),
+        pytest.param(WEIGHTED.replace("WeightedRandomS", "s"), OF_LOADER, "iloc was", id="no sampler"),
+    ],
+)
+def test_an_index_that_a_sampler_has_drawn_elsewhere_is_told(
+    tmp_path: Path, cell: str, through: str, said: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    program = a_spec().program
+    frames = [(program, 7, "<module>", "")] + ([(through, 54, "fetch", "")] if through else [])
+    frames += [(program, 5, "__getitem__", "")]
+    written.raised(1, "IndexError", "single positional indexer is out-of-bounds", frames=frames)
+
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)

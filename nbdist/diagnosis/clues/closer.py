@@ -8,6 +8,7 @@ from types import MappingProxyType
 from nbdist.diagnosis.clues.attributes import of_attribute, of_constructor, of_self, of_special
 from nbdist.diagnosis.clues.forward_hooks import of_hook
 from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
+from nbdist.diagnosis.clues.samplers import of_sampler
 from nbdist.diagnosis.clues.samples import of_shapes
 from nbdist.diagnosis.clues.shapes import of_folded, of_rows, of_unlike
 from nbdist.diagnosis.clues.training import of_replaced, of_squeezed, of_twice, of_used_up
@@ -43,6 +44,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "collate-sizes": (of_shapes,),
         "columns-not-there": (of_names, of_key),
         "compared-with-none": (of_value,),
+        "dataset-too-long": (of_sampler,),
         "dimension-missing": (of_squeezed,),
         "index-out-of-range": (of_ids,),
         "indices-of-tensor": (of_squeezed,),
@@ -70,6 +72,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "paddle-collate-shapes": (of_shapes,),
         "paddle-not-probabilities": (of_given_nan,),
         "recursion": (of_recursion,),
+        "row-beyond-table": (of_sampler,),
         "scalar-indexed": (of_squeezed,),
         "scaler-no-gradients": (of_replaced,),
         "shapes-differ": (of_unlike,),
