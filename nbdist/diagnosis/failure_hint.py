@@ -22,9 +22,7 @@ from nbdist.diagnosis.rank_failure import (
     Failure,
     last_line,
 )
-from nbdist.diagnosis.samples import of_shapes
-from nbdist.diagnosis.shapes import of_folded, of_rows, of_unlike
-from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint, Signature, Source, match, match_in, named, suits, variant
 from nbdist.diagnosis.stacks import last_sides
 from nbdist.model import Run

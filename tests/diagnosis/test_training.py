@@ -481,3 +481,35 @@ def test_a_rank_that_gave_less_and_ended_is_told_by_the_sizes(
     assert failure is not None
     assert failure.hint is not None
     assert failure.hint.cause.en.startswith(said)
+
+
+FREEZES = """\
+model = Net()
+if is_main():
+    print("parameters", count(model))
+if rank == 0:
+    freeze(model.encoder)
+model = DDP(model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        pytest.param(FREEZES, "line 4,  if rank == 0: ", id="frozen on one rank"),
+        pytest.param(FREEZES.replace("model.encoder", "head"), "other layers frozen", id="another"),
+        pytest.param(FREEZES.replace("freeze(", "print("), "other layers frozen", id="printed"),
+    ],
+)
+def test_an_if_for_some_ranks_that_changes_the_model_is_named(tmp_path: Path, cell: str, said: str) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    told = (
+        "DDP expects same model across all ranks, but Rank 0 has 6 params, while rank 1 has inconsistent 11"
+    )
+    written.raised(0, "RuntimeError", told, frames=[(a_spec().program, 6, "<module>", "model = DDP(model)")])
+
+    failure = diagnose(written.happened(errored(0), exited(0, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert said in failure.hint.cause.en

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from nbdist.diagnosis.clues.attributes import of_attribute, of_constructor, of_self, of_special
+from nbdist.diagnosis.clues.by_rank import of_model
 from nbdist.diagnosis.clues.forward_hooks import of_hook
 from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
 from nbdist.diagnosis.clues.samplers import of_sampler
@@ -45,6 +46,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "columns-not-there": (of_names, of_key),
         "compared-with-none": (of_value,),
         "dataset-too-long": (of_sampler,),
+        "ddp-models-differ": (of_model,),
         "dimension-missing": (of_squeezed,),
         "index-out-of-range": (of_ids,),
         "indices-of-tensor": (of_squeezed,),

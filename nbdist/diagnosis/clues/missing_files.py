@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from nbdist.diagnosis.checks.program import Program
 from nbdist.diagnosis.checks.texts import Compared, compared_texts
 from nbdist.diagnosis.conditions import asks_for_rank
-from nbdist.diagnosis.moments import own_names
-from nbdist.diagnosis.places import Sources, parsed
+from nbdist.diagnosis.hangs.moments import own_names
+from nbdist.diagnosis.numpy_files import named_by, removing, saved_by_numpy
+from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
@@ -27,19 +28,15 @@ _SAVES = (
     *("save", "dump", "to_csv", "to_parquet", "save_pretrained", "save_checkpoint", "savez", "savetxt"),
     *("savez_compressed", "save_file", "write_text", "write_bytes", "open"),
 )
+
 # what writes lines keeps its file open for long, and no rank waits for that one
 _WRITES = frozenset({*_SAVES, "dumps"}) - {"open"}
-_MODULES = frozenset({"json", "yaml", "pickle", "torch", "paddle", "np", "numpy"})
-_REMOVES = ("rmtree", "remove", "unlink", "TemporaryDirectory", "rename", "replace", "move")
-_OF_FILES = re.compile(r"\b(?:os|shutil|tempfile)\.|rmtree\(|unlink\(|TemporaryDirectory\(")
-_ADDED = {"save": ".npy", "savez": ".npz", "savez_compressed": ".npz"}
-"""What numpy puts behind the name of a file that does not end so."""
 
-_WRITTEN_OUT = re.compile(r"(?P<end>[^{}'\"]+)['\"]\)*$")
-"""The end of a path that is told in the program."""
+_MODULES = frozenset({"json", "yaml", "pickle", "torch", "paddle", "np", "numpy"})
 
 _OF_MOMENT = re.compile(r"\d\d[-_:.hT]?\d\d[-_:.mT]?\d\d|[0-9a-f]{8}-?[0-9a-f]{4}|/tmp\w{8}(?:/|$)")
 """What a path has of the time, a random name or a temporary folder."""
+
 _FEW = 3
 """Of the lines that make or remove files, so many are named."""
 
@@ -65,53 +62,11 @@ def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
 def of_ending(failure: Failure, run: Run, path: str) -> Hint | None:
     """Of a file that is there under a longer name, which numpy gave it in this program."""
     files = {run.spec.program} | ({failure.place.file} if failure.place is not None else set())
-    for call, saved in _saved_by_numpy(files, failure.sources):
-        function, ending = _named_by(saved)
+    for call, saved in saved_by_numpy(files, failure.sources):
+        function, ending = named_by(saved)
         if os.path.exists(os.path.join(run.spec.cwd, path + ending)):
             return hint("file-named-longer", path=path, call=function, line=call.line, ending=ending)
     return None
-
-
-def longer_name(asked: Iterable[str], here: Call, sources: Sources) -> dict[str, object]:
-    """What numpy writes under a longer name than a loop looks for: to a path that is one of these expressions
-    and ends, wherever it is set, with letters that the program has. Empty where there is none."""
-    tree = parsed(sources.text(here.file)) or ast.Module([], [])
-    sets = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
-    read = (getattr(node, "value", None) or node for node in _removing(here.file, sources))
-    moved = {ast.unparse(one) for node in read for one in own_nodes(node)}
-    for call, saved in _saved_by_numpy((here.file,), sources):
-        path = ast.unparse(saved.args[0])
-        mine = [node for node in sets if path in map(ast.unparse, node.targets)]
-        # a name in another function may be that of another path
-        alike = call.function == here.function or "." in path or all(one in tree.body for one in mine)
-        function, ending = _named_by(saved)
-        ends = [_WRITTEN_OUT.search(ast.unparse(one.value)) for one in mine]
-        ends += [] if mine else [_WRITTEN_OUT.search(path)]
-        # what is moved may get the shorter name after all
-        alike = alike and path not in moved
-        if path in asked and alike and all(one and one["end"][-len(ending) :] != ending for one in ends):
-            return {"call": function, "at": call.line, "path": path, "ending": ending}
-    return {}
-
-
-def _named_by(saved: ast.Call) -> tuple[str, str]:
-    """The function of numpy, and what it puts behind the name of a file."""
-    function = ast.unparse(saved.func)
-    return function, _ADDED[function.rpartition(".")[2]]
-
-
-def _saved_by_numpy(files: Iterable[str], sources: Sources) -> Iterator[tuple[Call, ast.Call]]:
-    for file in files:
-        for name in _ADDED:
-            for call in calls_of_function(name, file, sources):
-                statement = node_at(call, sources)
-                for one in own_nodes(statement) if statement is not None else ():
-                    saves = isinstance(one, ast.Call) and ast.unparse(one.func) in (
-                        f"np.{name}",
-                        f"numpy.{name}",
-                    )
-                    if isinstance(one, ast.Call) and saves and one.args:
-                        yield call, one
 
 
 def of_never(failure: Failure, run: Run, path: str) -> Hint | None:
@@ -213,7 +168,7 @@ def of_missing(failure: Failure, run: Run, path: str) -> Hint | None:
     told += [
         both("diagnosis.names-at", line=one.lineno, source=head(one)) for one in named if one is not None
     ]
-    removed = {node.lineno: node for file in files for node in _removing(file, failure.sources)}
+    removed = {node.lineno: node for file in files for node in removing(file, failure.sources)}
     # of a DataLoader worker's error, what left the program tells where its rank was
     frames = [*failure.frames, *(failure.report.frames if failure.report is not None else ())]
     for node in removed.values():
@@ -241,15 +196,6 @@ def _held_it(node: ast.stmt, path: str) -> bool:
         if named is not None and re.search(named, path):
             return True
     return False
-
-
-def _removing(file: str, sources: Sources) -> Iterator[ast.stmt]:
-    """What removes or moves files: not an item of a list, or a part of a text."""
-    for name in _REMOVES:
-        for call in calls_of_function(name, file, sources):
-            statement = node_at(call, sources)
-            if statement is not None and _OF_FILES.search(ast.unparse(statement)):
-                yield statement
 
 
 def _writes(statement: ast.AST | None) -> bool:

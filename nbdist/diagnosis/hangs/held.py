@@ -7,15 +7,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from nbdist.diagnosis.clues.missing_files import longer_name
-from nbdist.diagnosis.endless import endless
 from nbdist.diagnosis.hangs.endless import endless
 from nbdist.diagnosis.hangs.kept import kept
+from nbdist.diagnosis.hangs.moments import own_names
 from nbdist.diagnosis.hangs.parting import passed_by
-from nbdist.diagnosis.kept import kept
-from nbdist.diagnosis.missing_files import longer_name
-from nbdist.diagnosis.moments import own_names
-from nbdist.diagnosis.parting import passed_by
+from nbdist.diagnosis.numpy_files import longer_name
 from nbdist.diagnosis.places import Sources, call_on_line, parsed, place_of
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
@@ -358,12 +354,16 @@ def _going_on(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | N
         return found
     loop = _loop_of(side, waiting, sources, (ast.While,))
     # what counts to its end is slow
-    if loop is not None and waiting and not counts_to_its_end(loop):
+    if isinstance(loop, ast.While) and waiting and not counts_to_its_end(loop):
         end = loop.end_lineno or loop.lineno
         values = {"who": side.ranks, "test": head(loop), "line": loop.lineno, "end": end}
         yields = [node.lineno for node in own_nodes(loop) if isinstance(node, ast.Yield | ast.YieldFrom)]
         if yields and not any(call.line in yields for call in side.way):
             return hint("hang-yields-nothing", **values, at=yields[0])
+        if not isinstance(loop.test, ast.Constant):
+            had = side.had(side.way[-1].file, loop.lineno)
+            now = both("diagnosis.now", values=", ".join(f"{name} = {what}" for name, what in had.items()))
+            return hint("hang-stays-true", **values, now=now if had else Both("", ""))
         return hint("hang-goes-round", **values)
     if waiting and side.place.what:
         others = tuple(sorted(rank for other in waiting for rank in other.ranks))

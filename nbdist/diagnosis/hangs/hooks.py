@@ -41,7 +41,7 @@ _TRAINS = re.compile(r"fit|train|eval|predict|test|valid|learn")
 _ENDS = re.compile(r"epoch_end|update_\w+_epoch_metrics|on_advance_end|on_run_end")
 _OWN_BATCHES = re.compile(r"use_distributed_sampler=False|IterableDataset|def __iter__")
 _TRAINED = re.compile(r"_finalize_training|on_train_end")
-_METRIC = "compute_metrics"
+_METRIC = re.compile(r"\bcompute_metrics\b|def evaluate\(self")
 _ADDS_UP = re.compile(r"/logger_connector/result\.py$")
 
 # what a library, or the program, exchanges by; not a list or a file of theirs
@@ -85,7 +85,7 @@ def _stopped_early(sides: Sequence[Side], ways: Sequence[str], file: str, source
     is the loss, which is the mean of all ranks."""
     ended = {way for way in ways if _TRAINED.fullmatch(way)}
     text = sources.text(file)
-    if not ended or len(ended) == len(set(ways)) or _OWN_BATCHES.search(text) or _METRIC not in text:
+    if not ended or len(ended) == len(set(ways)) or _OWN_BATCHES.search(text) or not _METRIC.search(text):
         return None
     if not any("/transformers/" in call.file for side in sides for call in side.calls):
         return None
