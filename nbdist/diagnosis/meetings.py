@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nbdist.diagnosis.hangs.alone import entered_alone, exits_of_rank, is_in_loop, ways_past
+from nbdist.diagnosis.hangs.batches import shared_out
 from nbdist.diagnosis.hangs.deadlocks import all_joining, why
 from nbdist.diagnosis.hangs.entries import alone_in_loop
 from nbdist.diagnosis.hangs.histories import History, histories_of, last_calls, of_histories, sent_before
@@ -48,7 +49,14 @@ _MEETING = "gloo-connect"
 _HELD_UP = "hang-busy"
 _OF_PARTING = frozenset(
     {"hang-loop", "hang-loop-begun", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"}
-    | {"hang-loop-drawn", "hang-loop-range", "hang-branch-drawn", "hang-hooks-early"}
+    | {
+        "hang-loop-drawn",
+        "hang-loop-shared",
+        "hang-loop-stream",
+        "hang-loop-range",
+        "hang-branch-drawn",
+        "hang-hooks-early",
+    }
     | {"hang-hooks", "hang-hooks-of-rank", "hang-in-library", "hang-logged"}
 )
 _OTHER_SIZES = frozenset({"hang-sizes", "hang-sizes-left-out", "hang-dtypes"})
@@ -135,6 +143,8 @@ def left(first: Failure, run: Run, directory: RunDirectory) -> Hint:
         return apart
     if not is_in_loop(side, first.sources) and not _is_in_library(first, run):
         return _left_before(first, run)
+    if (shared := shared_out(side.way, first.sources)) is not None:
+        return hint("uneven-steps-shared", **early, **shared)
     if exits := exits_of_rank(side, first.sources):
         return hint("uneven-steps-exit", **early, tests=told(exits))
     if ways := ways_past(side, first.sources):

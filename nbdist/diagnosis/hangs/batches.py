@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from nbdist.diagnosis.conditions import asks_for_rank
 from nbdist.diagnosis.hangs.entries import Entry
 from nbdist.diagnosis.places import Sources, parsed
-from nbdist.diagnosis.statements import LOOPS, around, head, iterables, own_nodes, seeded_by_rank
+from nbdist.diagnosis.statements import (
+    LEAVING,
+    LOOPS,
+    around,
+    functions_of,
+    head,
+    iterables,
+    own_nodes,
+    returns_before,
+    seeded_by_rank,
+)
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
+
+_SHARES = re.compile(r"Distributed(?:Batch)?Sampler$")
+_AROUND = frozenset({"enumerate", "tqdm", "iter"})
+_LISTS_FILES = re.compile(r"\b(?:exists|isfile|is_file|listdir|scandir|glob|rglob|iterdir)\(")
 
 
 def batches_of(loop: ast.stmt, one: Entry, sources: Sources) -> Both:
@@ -52,3 +68,80 @@ def _left_out(loop: ast.stmt, at: Call, sources: Sources) -> tuple[ast.FunctionD
             if isinstance(test.body[-1], ast.Continue) and not asks_for_rank(test.test, here, sources):
                 return function, test
     return None
+
+
+def shared_out(way: Sequence[Call], sources: Sources) -> Mapping[str, object] | None:
+    """Of ranks in a loop whose batches a distributed sampler shares out, so that they are as many on each for
+    equal datasets: what this is given, and what may make it differ; None where that is not sure."""
+    for call in reversed(way):
+        steps = [node for node, _ in around(call, sources) if not isinstance(node, ast.With)]
+        loops = [node for node in steps if isinstance(node, LOOPS)]
+        if not loops:
+            if steps or returns_before(call, sources):
+                return None
+            continue
+        *outer, loop = loops
+        # what begins elsewhere, or is no plain count, may have been done less often, and so may a part of it
+        alone = any(isinstance(node, LEAVING) for node in own_nodes(loop)) or loop is not steps[-1]
+        if not isinstance(loop, ast.For) or alone or not all(map(_counts, outer)):
+            return None
+        over = loop.iter
+        while isinstance(over, ast.Call) and over.args:
+            if ast.unparse(over.func).rpartition(".")[2] not in _AROUND:
+                return None
+            over = over.args[0]
+        shares = list(_shares(ast.unparse(over), call, sources)) if isinstance(over, ast.Name) else []
+        if len(shares) != 1 or not shares[0].args:
+            return None
+        seeds, files = seeded_by_rank(call.file, sources), _asks_for_files(call.file, sources)
+        known = [
+            both("diagnosis.seeded", line=seeds.lineno, source=head(seeds)) if seeds else Both("", ""),
+            both("diagnosis.asks-for-files", line=files.lineno, source=head(files))
+            if files
+            else Both("", ""),
+        ]
+        why = Both("".join(one.en for one in known), "".join(one.zh for one in known))
+        data, sampler = ast.unparse(shares[0].args[0]), ast.unparse(shares[0].func)
+        return {"data": data, "sampler": sampler, "at": shares[0].lineno, "why": why}
+    return None
+
+
+def _counts(loop: ast.stmt) -> bool:
+    """Whether a loop counts from 0 to what a name or a number says."""
+    over = loop.iter if isinstance(loop, ast.For) else None
+    return isinstance(over, ast.Call) and ast.unparse(over.func) == "range" and len(over.args) == 1
+
+
+def _shares(loader: str, call: Call, sources: Sources) -> Iterator[ast.Call]:
+    """The distributed sampler of a loader that is made by this name, or of all loaders of the file where the
+    name is given to the function; as many as there are, or an empty call for another sampler."""
+    tree = parsed(sources.text(call.file)) or ast.Module([], [])
+    sets = [one for one in ast.walk(tree) if isinstance(one, ast.Assign)]
+    made = [one for one in sets if ast.unparse(one.targets[0]) == loader]
+    within: Sequence[ast.AST] = made
+    if not made and any(
+        loader in [one.arg for one in each.args.args]
+        for each in functions_of(call, sources)
+        if not isinstance(each, ast.Module)
+    ):
+        within = [tree]
+    loaders = [one for each in within for one in ast.walk(each) if isinstance(one, ast.Call)]
+    for one in (one for one in loaders if ast.unparse(one.func).rpartition(".")[2] == "DataLoader"):
+        given = next((k.value for k in one.keywords if k.arg in ("sampler", "batch_sampler")), None)
+        named = [
+            node.value
+            for node in sets
+            if given is not None and ast.unparse(node.targets[0]) == ast.unparse(given)
+        ]
+        for sampler in named or [given]:
+            shares = isinstance(sampler, ast.Call) and _SHARES.search(ast.unparse(sampler.func))
+            # a rank may have a batch_size of its own
+            yield sampler if shares and "rank" not in ast.unparse(one) else ast.Call(ast.Name(""), [], [])
+
+
+def _asks_for_files(file: str, sources: Sources) -> ast.stmt | None:
+    """The one statement that makes a list of the files that there are, or of those that are missing."""
+    nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
+    sets = (one for one in nodes if isinstance(one, ast.Assign | ast.Return) and one.value is not None)
+    found = [one for one in sets if _LISTS_FILES.search(ast.unparse(one.value))]
+    return found[0] if len(found) == 1 else None

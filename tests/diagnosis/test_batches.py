@@ -1,0 +1,71 @@
+"""Where the batches of a loop come from, of which the ranks have other numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis.hangs.batches import shared_out
+from nbdist.diagnosis.places import Sources
+from nbdist.store.reports import Call
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import a_spec
+
+TRAINS = """\
+def fit(rank):
+    set_seed(7 + rank)
+    sampler = DistributedSampler(data, shuffle=True)
+    loader = DataLoader(data, batch_size=8, sampler=sampler)
+    for epoch in range(epochs):
+        for x in loader:
+            backward(x)
+fit(rank)
+"""
+GIVEN = """\
+def train(loader, rank):
+    set_seed(7 + rank)
+    for epoch in range(epochs):
+        for x in tqdm(loader):
+            with autocast():
+                pass
+            backward(x)
+train(DataLoader(data, 8, batch_sampler=DistributedBatchSampler(data)), rank)
+"""
+
+
+def shared(cell: str, tmp_path: Path) -> str:
+    written = WrittenRun(tmp_path / "home", cell=cell)
+    way = tuple(
+        Call(file=a_spec().program, line=at, function=name) for at, name in ((8, "<module>"), (7, "fit"))
+    )
+    if "def train" in cell:
+        way = (way[0], Call(file=a_spec().program, line=7, function="train"))
+    found = shared_out(way, Sources.of(written.run, written.directory))
+    return f"{found['data']}, {found['sampler']} ({found['at']}){found['why']}" if found else ""
+
+
+@pytest.mark.parametrize("cell", [pytest.param(TRAINS, id="made here"), pytest.param(GIVEN, id="given")])
+def test_batches_that_a_sampler_shares_out_are_of_other_data(cell: str, tmp_path: Path) -> None:
+    said = shared(cell, tmp_path)
+
+    assert said.startswith("data, Distributed")
+    assert said.endswith(", and each rank draws other random numbers (line 2  set_seed(7 + rank))")
+
+
+@pytest.mark.parametrize(
+    ("what", "instead"),
+    [
+        pytest.param("DistributedSampler", "RandomSampler", id="another sampler"),
+        pytest.param("batch_size=8", "batch_size=sizes[rank]", id="another batch size"),
+        pytest.param("range(epochs)", "range(begin, epochs)", id="fewer epochs"),
+        pytest.param("in loader", "in islice(loader, 3)", id="a part of it"),
+        pytest.param("            backward(x)", "            if x: backward(x)", id="only some batches"),
+        pytest.param(
+            "            backward(x)", "            if x: break\n            step(x)", id="it is left"
+        ),
+    ],
+)
+def test_batches_may_be_fewer_for_another_reason(what: str, instead: str, tmp_path: Path) -> None:
+    assert shared(TRAINS, tmp_path)
+    assert not shared(TRAINS.replace(what, instead), tmp_path / "other")
