@@ -9,6 +9,7 @@ import pytest
 from nbdist.diagnosis.hangs.batches import shared_out
 from nbdist.diagnosis.places import Sources
 from nbdist.store.reports import Call
+from nbdist.text import Both
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
 
@@ -42,7 +43,10 @@ def shared(cell: str, tmp_path: Path) -> str:
     if "def train" in cell:
         way = (way[0], Call(file=a_spec().program, line=7, function="train"))
     found = shared_out(way, Sources.of(written.run, written.directory))
-    return f"{found['data']}, {found['sampler']} ({found['at']}){found['why']}" if found else ""
+    if found is None:
+        return ""
+    assert isinstance(found["why"], Both)
+    return f"{found['data']}, {found['sampler']} ({found['at']}){found['why'].en}"
 
 
 @pytest.mark.parametrize("cell", [pytest.param(TRAINS, id="made here"), pytest.param(GIVEN, id="given")])

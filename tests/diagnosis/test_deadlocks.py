@@ -1342,6 +1342,33 @@ def test_what_holds_a_rank_is_told_by_the_module_it_is_in(
     assert f"{what} holds rank 1" in hint.cause.en
 
 
+POOLED = """\
+def tokenize(text):
+    if len(text) > 60:
+        sys.exit(1)
+    return text.split()
+rows = pool.map(tokenize, texts)
+barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        pytest.param(POOLED, "hang-pool-left", id="in the task"),
+        pytest.param(POOLED.replace("map(tokenize", "map(str"), "hang-pool", id="in another function"),
+        pytest.param(POOLED.replace("sys.exit(1)", "return []"), "hang-pool", id="no exit"),
+    ],
+)
+def test_a_task_of_a_pool_that_ends_its_process_is_named(tmp_path: Path, program: str, name: str) -> None:
+    held = within(a_side((0,), "pool.map", 5, waits=False), "pool.py")
+
+    hint = reason(a_program(tmp_path, program), held, a_side((1,), "barrier", 6))
+
+    assert hint.signature == name
+    assert ("sys.exit(1) (line 3) in tokenize" in hint.cause.en) is (name == "hang-pool-left")
+
+
 STORES = """\
 def publish(store, epoch):
     store.set(f"epoch-{epoch:03}", path)

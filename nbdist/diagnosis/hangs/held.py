@@ -28,6 +28,7 @@ from nbdist.diagnosis.statements import (
     is_collective,
     is_of_one_class,
     left_acquired,
+    node_at,
     own_nodes,
     ways_out,
 )
@@ -45,6 +46,7 @@ _OF_FILES = frozenset({"flock", "lockf"})
 _QUEUES = frozenset({"queue.py", "queues.py"})
 _OF_ASYNCIO = frozenset({"runners.py", "base_events.py"})
 _OF_POOLS = frozenset({"map", "starmap", "imap", "apply", "get", "next", "wait"})
+_ENDS = frozenset({"sys.exit", "os._exit", "exit", "quit", "SystemExit"})
 _OF_THREADS = frozenset({"", "threading.py", "queue.py", "_base.py", "thread.py"})
 # what the interpreter calls when the program has come to its end
 _AT_THE_END = frozenset({"_shutdown", "_exit_function", "_python_exit"})
@@ -289,6 +291,8 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return hint("hang-join", who=side.ranks, call=what, beside=_beside(side))
     if call in _OF_ITS_OWN and (child := _child(side, sources)) is not None:
         return hint("hang-child-at", who=side.ranks, call=what, child=child[0], line=child[1])
+    if place.within == "pool.py" and call in _OF_POOLS and (left := _leaves_pool(side, sources)) is not None:
+        return hint("hang-pool-left", who=side.ranks, call=what, **left)
     if place.within == "pool.py" and call in _OF_POOLS:
         return hint("hang-pool", who=side.ranks, call=what)
     if place.within in _OF_ASYNCIO:
@@ -302,6 +306,26 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return hint("hang-kept", who=side.ranks, call=what, **values)
     if call in _OF_ITS_OWN or what.startswith("with "):
         return hint("hang-inside", who=side.ranks, call=what, beside=_beside(side))
+    return None
+
+
+def _leaves_pool(side: Side, sources: Sources) -> dict[str, object] | None:
+    """What ends the process in the function that a pool was given in this line: an exit is no error there."""
+    at = side.way[-1] if side.way else None
+    statement = node_at(at, sources) if at is not None else None
+    if at is None or statement is None:
+        return None
+    calls = [one for one in own_nodes(statement) if isinstance(one, ast.Call) and one.args]
+    tasks = {ast.unparse(one.args[0]) for one in calls if ast.unparse(one.func) == side.place.what}
+    functions = [
+        one
+        for one in ast.walk(parsed(sources.text(at.file)) or ast.Module([], []))
+        if isinstance(one, ast.FunctionDef) and one.name in tasks
+    ]
+    for task in functions if len(functions) == 1 else ():
+        for one in (one for each in task.body for one in own_nodes(each) if isinstance(one, ast.Call)):
+            if ast.unparse(one.func) in _ENDS:
+                return {"left": ast.unparse(one), "at": one.lineno, "task": task.name}
     return None
 
 
