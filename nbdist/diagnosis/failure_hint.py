@@ -31,6 +31,7 @@ from nbdist.text import Both, both
 
 _OF_FILES = frozenset({"file-missing", "file-missing-there", "paddle-load-missing"})
 _CUT_SHORT = frozenset({"json-not-there", "file-half-written", "safetensors-damaged", "checkpoint-corrupt"})
+_LOCKED = "database-locked"
 _NO_TENSOR = "none-for-tensor"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
@@ -78,12 +79,23 @@ def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirector
         made = of_never(first, run, path) or of_ending(first, run, path) or of_file(first, run, path)
         if (made := made or of_missing(first, run, path)) is not None:
             return made
+    if row.name == _LOCKED and (open_still := _holding(first, run, directory)) is not None:
+        return open_still
     if row.name in _CUT_SHORT and (writing := of_writing(first, last_sides(run, directory))) is not None:
         return writing
     after = _AFTER_WORDS.get(known.name)
     if after is not None and (last := last_line(first.rank, run, directory)).en:
         return Hint.of(named(after), first.found | {"last": last.en}, first.found | {"last": last.zh})
     return Hint.of(row, first.found)
+
+
+def _holding(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+    """Of a file that was locked for long, while all other ranks waited for this one: they write nothing."""
+    others = [side for side in last_sides(run, directory) if first.rank not in side.ranks]
+    ranks = tuple(sorted(rank for side in others for rank in side.ranks))
+    if len(ranks) != run.spec.world_size - 1 or not all(side.place.waits for side in others):
+        return None
+    return hint("database-held-open", others=ranks, call=others[0].call, line=others[0].place.line)
 
 
 def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:

@@ -1186,3 +1186,54 @@ def test_an_index_that_a_sampler_has_drawn_elsewhere_is_told(
     assert failure is not None
     assert failure.hint is not None
     assert failure.hint.cause.en.startswith(said)
+
+
+ZIPPED = """\
+class Rows(Dataset):
+    def __getitem__(self, idx):
+        return self.rows[idx]
+"""
+OF_WORKER = "/v/lib/python3.11/site-packages/torch/utils/data/_utils/worker.py"
+
+
+@pytest.mark.parametrize(
+    ("cell", "through", "said"),
+    [
+        pytest.param(ZIPPED, OF_WORKER, "workers read one zip (.npz) that was opened before", id="before"),
+        pytest.param(
+            ZIPPED, OF_LOADER, "a part of a zip (.npz, .pt) or gz file does not fit", id="no worker"
+        ),
+        pytest.param(
+            ZIPPED.replace("self.rows[", "np.load(path)["), OF_WORKER, "a part of a zip", id="in the worker"
+        ),
+    ],
+)
+def test_workers_that_read_what_was_opened_before_them_are_told(
+    tmp_path: Path, cell: str, through: str, said: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    frames = [(through, 54, "fetch", ""), (a_spec().program, 3, "__getitem__", "")]
+    written.raised(1, "zipfile.BadZipFile", "Bad CRC-32 for file 'a.npy'", frames=frames)
+
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)
+
+
+def test_a_database_is_held_by_a_rank_that_waits_for_this_one(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path / "home", cell="db.execute(insert)\nbarrier()\n").happened(*STARTED)
+    program = a_spec().program
+    written.raised(1, "sqlite3.OperationalError", "database is locked", frames=[(program, 1, "<module>", "")])
+    library = "/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
+    text = "Current thread 0x1 (most recent call first):\n"
+    text += f'  File "{library}", line 5 in barrier\n  File "{program}", line 2 in <module>\n'
+    answers = (RankAnswer(rank=0, text=text), RankAnswer(rank=1, problem="ended"))
+    write_stacks(written.directory, TakenStacks(time=CREATED + 9, attempt=1, ranks=answers))
+
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith("rank 0 waits in barrier (line 2), most likely with the file")

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from nbdist.diagnosis.clues.attributes import of_attribute, of_constructor, of_self, of_special
 from nbdist.diagnosis.clues.by_rank import of_model
 from nbdist.diagnosis.clues.forward_hooks import of_hook
+from nbdist.diagnosis.clues.missing_files import of_workers
 from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
 from nbdist.diagnosis.clues.samplers import of_sampler
 from nbdist.diagnosis.clues.samples import of_shapes
@@ -79,6 +80,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "scaler-no-gradients": (of_replaced,),
         "shapes-differ": (of_unlike,),
         "target-negative": (of_labels,),
+        "zip-read-crossed": (of_workers,),
     }
 )
 _NOT_THERE = "key-not-there"

@@ -16,7 +16,16 @@ from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, calls_of_function, head, holds, node_at, own_nodes, under
+from nbdist.diagnosis.statements import (
+    around,
+    calls_of_function,
+    functions_of,
+    head,
+    holds,
+    node_at,
+    own_nodes,
+    under,
+)
 from nbdist.model import RankState, Run
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
@@ -33,6 +42,11 @@ _SAVES = (
 _WRITES = frozenset({*_SAVES, "dumps"}) - {"open"}
 
 _MODULES = frozenset({"json", "yaml", "pickle", "torch", "paddle", "np", "numpy"})
+
+_WORKERS = re.compile(
+    r"/(?:torch/utils/data/_utils|paddle/io/dataloader)/worker\.py$|/multiprocessing/pool\.py$"
+)
+_OPENS = re.compile(r"\b(?:load|open|\w*ZipFile|GzipFile)\(")
 
 _OF_MOMENT = re.compile(r"\d\d[-_:.hT]?\d\d[-_:.mT]?\d\d|[0-9a-f]{8}-?[0-9a-f]{4}|/tmp\w{8}(?:/|$)")
 """What a path has of the time, a random name or a temporary folder."""
@@ -109,6 +123,18 @@ def of_writing(failure: Failure, sides: Iterable[Side]) -> Hint | None:
             if (line := _being_written(call, read, failure.sources)) is not None:
                 return hint("file-being-written", writing=side.ranks, line=line, late=(failure.rank,))
     return None
+
+
+def of_workers(failure: Failure) -> Hint | None:
+    """Of a part of a file that did not fit, read by a worker in a function that opens no file: by one that
+    was opened before the fork, whose position all workers have in common."""
+    at = failure.place
+    if at is None or not any(_WORKERS.search(frame.file) for frame in failure.frames):
+        return None
+    functions = functions_of(Call(file=at.file, line=at.line, function=at.function), failure.sources)
+    if not functions or any(map(_OPENS.search, map(ast.unparse, functions))):
+        return None
+    return hint("zip-read-by-workers")
 
 
 def _being_written(call: Call, read: set[str], sources: Sources) -> int | None:

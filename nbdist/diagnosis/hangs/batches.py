@@ -133,15 +133,16 @@ def _shares(loader: str, call: Call, sources: Sources) -> Iterator[ast.Call]:
             for node in sets
             if given is not None and ast.unparse(node.targets[0]) == ast.unparse(given)
         ]
-        for sampler in named or [given]:
-            shares = isinstance(sampler, ast.Call) and _SHARES.search(ast.unparse(sampler.func))
+        for sampler in named or [given or one]:
+            shares = isinstance(sampler, ast.Call) and _SHARES.search(ast.unparse(sampler.func)) is not None
             # a rank may have a batch_size of its own
-            yield sampler if shares and "rank" not in ast.unparse(one) else ast.Call(ast.Name(""), [], [])
+            is_sure = isinstance(sampler, ast.Call) and shares and "rank" not in ast.unparse(one)
+            yield sampler if is_sure else ast.Call(ast.Name(""), [], [])  # type: ignore[misc]
 
 
 def _asks_for_files(file: str, sources: Sources) -> ast.stmt | None:
     """The one statement that makes a list of the files that there are, or of those that are missing."""
     nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
-    sets = (one for one in nodes if isinstance(one, ast.Assign | ast.Return) and one.value is not None)
-    found = [one for one in sets if _LISTS_FILES.search(ast.unparse(one.value))]
+    sets = (one for one in nodes if isinstance(one, ast.Assign | ast.Return))
+    found = [one for one in sets if one.value is not None and _LISTS_FILES.search(ast.unparse(one.value))]
     return found[0] if len(found) == 1 else None

@@ -301,8 +301,8 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return found
     if call == "result" and (line := _in_one_pool(side, sources)):
         return hint("hang-pool-in-itself", who=side.ranks, call=what, line=line)
-    if call == "acquire" and (left := kept(side.way, sources)) is not None:
-        values = {"owner": left.owner, "line": left.line, "at": left.left.lineno, "left": head(left.left)}
+    if call == "acquire" and (held := kept(side.way, sources)) is not None:
+        values = {"owner": held.owner, "line": held.line, "at": held.left.lineno, "left": head(held.left)}
         return hint("hang-kept", who=side.ranks, call=what, **values)
     if call in _OF_ITS_OWN or what.startswith("with "):
         return hint("hang-inside", who=side.ranks, call=what, beside=_beside(side))
