@@ -19,7 +19,10 @@ from nbdist.diagnosis.hangs.deadlocks import (
     ungrouped,
     why,
 )
+from nbdist.diagnosis.endless import retrying
+from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hangs.histories import histories_of, parting_of
+from nbdist.diagnosis.histories import histories_of, parting_of
 from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, raised_in_logs
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
@@ -169,6 +172,9 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         )
     else:
         hint = of_threads(held_sides, ended_by(raised))
+        # what computes all the time has not stalled
+        tries = (retrying(side, sources) for side in held_sides if run.timed_out)
+        hint = hint or next(filter(None, tries), None)
     if sides and (hint is None or len({side.call for side in sides}) == 1):
         hint = first_of(sides, hint, taken.ranks)
     return StackReport(

@@ -1236,4 +1236,4 @@ def test_a_database_is_held_by_a_rank_that_waits_for_this_one(tmp_path: Path) ->
 
     assert failure is not None
     assert failure.hint is not None
-    assert failure.hint.cause.en.startswith("rank 0 waits in barrier (line 2), most likely with the file")
+    assert failure.hint.cause.en.startswith("most likely the lock is that of rank 0, in barrier (line 2)")

@@ -72,3 +72,54 @@ def test_a_loop_that_nothing_ends_is_told(
 
     assert found is not None
     assert found.signature == name
+
+
+RETRIES = """\
+class Lines(Dataset):
+    def __getitem__(self, i):
+        while True:
+            try:
+                return self.load(i)
+            except Exception:
+                i = random.randrange(len(self))
+for x in loader:
+    step(x)
+barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "instead", "name"),
+    [
+        pytest.param("", "", "hang-retrying", id="for ever"),
+        pytest.param("i = random", "log.warning(i); i = random", "hang-loader-in-thread", id="tells of it"),
+        pytest.param("i = random.randrange(len(self))", "raise", "hang-loader-in-thread", id="raises"),
+        pytest.param("Exception", "queue.Empty", "hang-loader-in-thread", id="waits"),
+        pytest.param("while True", "for _ in range(9)", "hang-loader-in-thread", id="nine times"),
+        pytest.param(
+            "while True:", "while True:\n          if i > 9: break", "hang-loader-in-thread", id="ends"
+        ),
+    ],
+)
+def test_a_loop_that_tries_again_after_every_error_is_told(
+    tmp_path: Path, what: str, instead: str, name: str
+) -> None:
+    cell = RETRIES.replace(what, instead) if what else RETRIES
+    written = WrittenRun(tmp_path / "home", cell=cell)
+    program, more = a_spec().program, cell.count("\n") - RETRIES.count("\n")
+    reads = Side(
+        ranks=(0,),
+        way=(Call(file=program, line=8 + more, function="<module>"),),
+        place=CodeLocation(line=8 + more, what="DataLoader", loads=True),
+        beside=((Call(file=program, line=5 + more, function="__getitem__"),),),
+    )
+    waits = Side(
+        ranks=(1,),
+        way=(Call(file=program, line=10 + more, function="<module>"),),
+        place=CodeLocation(line=10 + more, what="barrier", waits=True),
+    )
+
+    found = why((reads, waits), Sources.of(written.run, written.directory), {})
+
+    assert found is not None
+    assert found.signature == name

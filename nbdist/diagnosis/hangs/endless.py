@@ -1,5 +1,5 @@
-"""Loops over a dataset that do not end: Python asks for one sample after the other until an IndexError comes,
-and never for the length."""
+"""Loops that do not end: over a dataset, of which Python asks for one sample after the other until an
+IndexError comes, and never for the length, and those that try again after every error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import LEAVING, around, head, holds, own_nodes
+from nbdist.diagnosis.statements import LEAVING, around, goes_on, head, holds, own_nodes
 from nbdist.store.reports import Call
 
 _BASES = frozenset({"Dataset", "object"})
@@ -22,6 +22,7 @@ _DRAWS = frozenset(
 _TAKES_ANY = frozenset(
     {"int", "float", "str", "abs", "tensor", "to_tensor", "full", "array", "sin", "cos", "print"}
 )
+_ALL_ERRORS = frozenset({"", "Exception", "BaseException", "OSError", "IOError"})
 _AROUND = frozenset({"enumerate", "tqdm", "iter"})
 
 
@@ -38,6 +39,43 @@ def endless(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
             if _never_ends(kind, here, sources):
                 return hint("hang-endless", who=side.ranks, test=head(node), line=node.lineno, kind=kind)
     return None
+
+
+def retrying(side: Side, sources: Sources) -> Hint | None:
+    """The loop that a thread or a process of these ranks is in, which nothing ends but a try without an
+    error, and which tells nobody of the errors."""
+    workers = (tuple(call for call in reversed(calls) if sources.is_own(call.file)) for calls in side.workers)
+    for way in (side.way, *side.beside, *workers):
+        for here in reversed(way):
+            for node, _ in reversed(around(here, sources)):
+                if isinstance(node, ast.While) and (handler := _swallowed_in(node)) is not None:
+                    values = {"test": head(node), "line": node.lineno, "at": handler.lineno}
+                    return hint("hang-retrying", who=side.ranks, **values)
+    return None
+
+
+def _swallowed_in(loop: ast.While) -> ast.ExceptHandler | None:
+    """What catches all errors in a loop for ever, where it ends by what was tried alone."""
+    nodes = list(own_nodes(loop))
+    tried = [node for node in nodes if isinstance(node, ast.Try)]
+    if not isinstance(loop.test, ast.Constant) or len(tried) != 1:
+        return None
+    within = {id(inner) for each in (*tried[0].body, *tried[0].orelse) for inner in own_nodes(each)}
+    leaves = [node for node in nodes if isinstance(node, ast.Return | ast.Break | ast.Raise)]
+    for handler in tried[0].handlers:
+        says = any(isinstance(one, ast.Call) and _says(one) for one in ast.walk(handler))
+        kind = "" if handler.type is None else ast.unparse(handler.type)
+        if kind in _ALL_ERRORS and goes_on(handler) and not says and all(id(one) in within for one in leaves):
+            return handler
+    return None
+
+
+def _says(call: ast.Call) -> bool:
+    """Whether a call may show the error, or put an end to it: what draws another number does not."""
+    return ast.unparse(call.func).rpartition(".")[2] not in _DRAWS | _TAKES_ANY - {"print"} | {
+        "len",
+        "randrange",
+    }
 
 
 def _leaves(loop: ast.For) -> bool:

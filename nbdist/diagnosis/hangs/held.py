@@ -7,11 +7,16 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from nbdist.diagnosis.endless import endless, retrying
 from nbdist.diagnosis.hangs.endless import endless
 from nbdist.diagnosis.hangs.kept import kept
 from nbdist.diagnosis.hangs.moments import own_names
 from nbdist.diagnosis.hangs.parting import passed_by
+from nbdist.diagnosis.kept import kept
+from nbdist.diagnosis.missing_files import longer_name
+from nbdist.diagnosis.moments import own_names
 from nbdist.diagnosis.numpy_files import longer_name
+from nbdist.diagnosis.parting import passed_by
 from nbdist.diagnosis.places import Sources, call_on_line, parsed, place_of
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
@@ -77,6 +82,8 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     """What holds these ranks; ``waiting`` are those that wait for others."""
     call = side.place.what.rpartition(".")[2]
     if side.place.loads:
+        if (tries := retrying(side, sources)) is not None:
+            return tries
         without = _of_reading(side, waiting, sources) if _has_no_workers(side) else None
         return _of_workers(side, sources) or without or hint("hang-loader", who=side.ranks)
     if (there := of_lock_file(side, sources)) is not None:
@@ -374,7 +381,7 @@ def _of_ranks(side: Side, sources: Sources) -> str | None:
 
 
 def _going_on(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
-    if (found := endless(side, waiting, sources)) is not None:
+    if (found := endless(side, waiting, sources) or retrying(side, sources)) is not None:
         return found
     loop = _loop_of(side, waiting, sources, (ast.While,))
     # what counts to its end is slow
