@@ -19,10 +19,8 @@ from nbdist.diagnosis.hangs.deadlocks import (
     ungrouped,
     why,
 )
-from nbdist.diagnosis.endless import retrying
-from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.hangs.endless import retrying
 from nbdist.diagnosis.hangs.histories import histories_of, parting_of
-from nbdist.diagnosis.histories import histories_of, parting_of
 from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, raised_in_logs
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side

@@ -7,16 +7,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from nbdist.diagnosis.endless import endless, retrying
-from nbdist.diagnosis.hangs.endless import endless
+from nbdist.diagnosis.hangs.endless import endless, retrying
 from nbdist.diagnosis.hangs.kept import kept
 from nbdist.diagnosis.hangs.moments import own_names
 from nbdist.diagnosis.hangs.parting import passed_by
-from nbdist.diagnosis.kept import kept
-from nbdist.diagnosis.missing_files import longer_name
-from nbdist.diagnosis.moments import own_names
 from nbdist.diagnosis.numpy_files import longer_name
-from nbdist.diagnosis.parting import passed_by
 from nbdist.diagnosis.places import Sources, call_on_line, parsed, place_of
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
