@@ -357,7 +357,7 @@ def does_more(node: ast.If, file: str, sources: Sources) -> bool:
 
 def is_quiet(call: ast.Call) -> bool:
     """By its name: prints, counts or saves."""
-    return _QUIET.fullmatch(_method(call)) is not None
+    return _QUIET.fullmatch(method(call)) is not None
 
 
 def exchanges(node: ast.If) -> bool:
@@ -370,61 +370,8 @@ def _called(node: ast.If) -> list[str]:
     return [ast.unparse(call.func).rpartition(".")[2] for call in calls]
 
 
-def entered(call: Call, sources: Sources) -> str:
-    """What the ``with`` enters that begins in this line, or what is acquired in it; empty for nothing."""
-    for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], [])):
-        if isinstance(node, ast.With) and node.lineno <= call.line < node.body[0].lineno:
-            return ast.unparse(node.items[0].context_expr)
-        if isinstance(node, ast.Call) and holds(node, call.line) and _method(node) == "acquire":
-            return ast.unparse(node.func).rpartition(".")[0]
-    return ""
-
-
-def acquired(call: Call, lock: str, sources: Sources) -> int | None:
-    """The line of the function of this call that has acquired a lock before it, and not released it."""
-    calls = [
-        (node.lineno, _method(node))
-        for function in functions_of(call, sources)
-        for child in function.body
-        for node in own_nodes(child)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[0] == lock
-    ]
-    before = sorted(one for one in calls if one[0] < call.line and one[1] in ("acquire", "release"))
-    return before[-1][0] if before and before[-1][1] == "acquire" else None
-
-
-def left_acquired(call: Call, lock: str, sources: Sources) -> int | None:
-    """Where another function of the file acquires a lock and leaves the release to a third one."""
-    for one in calls_of_function("acquire", call.file, sources):
-        if one.function == call.function or not (is_of_one_class(one, call, sources) or "." not in lock):
-            continue
-        if lock in _owners(one, "acquire", sources) and lock not in _owners(one, "release", sources):
-            return one.line
-    return None
-
-
-def _owners(call: Call, method: str, sources: Sources) -> set[str]:
-    """The objects whose method of this name is called in the function of a call."""
-    nodes = (node for function in functions_of(call, sources) for node in ast.walk(function))
-    calls = (node for node in nodes if isinstance(node, ast.Call) and _method(node) == method)
-    return {ast.unparse(node.func).rpartition(".")[0] for node in calls}
-
-
-def _method(node: ast.Call) -> str:
+def method(node: ast.Call) -> str:
     return ast.unparse(node.func).rpartition(".")[2]
-
-
-def is_of_one_class(one: Call, other: Call, sources: Sources) -> bool:
-    """Whether two calls of a file are in methods of one class, or of one and a base of it."""
-    mine, theirs = (_class_of(call, sources) for call in (one, other))
-    return not mine or not theirs or bool(mine & theirs)
-
-
-def _class_of(call: Call, sources: Sources) -> set[str]:
-    """The innermost class that a line is in, and its bases, by their names."""
-    nodes = ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
-    found = [node for node in nodes if isinstance(node, ast.ClassDef) and holds(node, call.line)]
-    return {found[-1].name, *map(ast.unparse, found[-1].bases)} if found else set()
 
 
 def is_default(name: str, call: Call, sources: Sources) -> bool:

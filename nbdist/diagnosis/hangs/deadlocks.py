@@ -10,8 +10,9 @@ from itertools import combinations
 from types import MappingProxyType
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.hangs.held import locked, may_be_fed, of_held, of_lock_file, waits_for_other_file
+from nbdist.diagnosis.hangs.held import may_be_fed, of_held, of_lock_file, waits_for_other_file
 from nbdist.diagnosis.hangs.histories import History, of_histories
+from nbdist.diagnosis.hangs.locks import locked
 from nbdist.diagnosis.hangs.parting import of_groups, of_parting
 from nbdist.diagnosis.hangs.process_groups import group_left_out, group_of_callers
 from nbdist.diagnosis.places import Sources, parsed

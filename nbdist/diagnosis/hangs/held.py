@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from nbdist.diagnosis.hangs.endless import endless, retrying
 from nbdist.diagnosis.hangs.kept import kept
+from nbdist.diagnosis.hangs.locks import locked
 from nbdist.diagnosis.hangs.moments import own_names
 from nbdist.diagnosis.hangs.parting import passed_by
 from nbdist.diagnosis.numpy_files import longer_name
@@ -17,17 +18,13 @@ from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
     LOOPS,
-    acquired,
     around,
     calls_of_function,
     counts_to_its_end,
-    entered,
     first_given,
     head,
     holds,
     is_collective,
-    is_of_one_class,
-    left_acquired,
     node_at,
     own_nodes,
     ways_out,
@@ -431,59 +428,3 @@ def _loop_of(
             if isinstance(node, kinds) and not any(holds(node, call.line) for call in elsewhere):
                 return node
     return None
-
-
-def locked(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
-    """The ``with`` that these ranks cannot enter, and what is in such a one at that moment: they themselves,
-    another thread of theirs or, of a lock that is entered by code of Python's as those of files are, another
-    rank."""
-    for at in reversed(range(len(side.way))):
-        lock = "" if _leaves(side, at) else entered(side.way[at], sources)
-        if lock and (found := _holder(side, at, lock, waiting, sources)) is not None:
-            return found
-    return None
-
-
-def _leaves(side: Side, at: int) -> bool:
-    """Whether what these ranks are in there is the end of a ``with``: they need not get into it any more."""
-    calls = list(side.calls)
-    behind = calls[calls.index(side.way[at]) + 1 :] if side.way[at] in calls else []
-    return bool(behind) and behind[0].function in ("__exit__", "__aexit__")
-
-
-def _holder(side: Side, at: int, lock: str, waiting: Sequence[Side], sources: Sources) -> Hint | None:
-    call = side.way[at]
-    values = {"who": side.ranks, "lock": lock, "line": call.line}
-    # first the threads: where one is inside, what this one has taken itself is of another object
-    for way in (way for way in side.beside if not _gives_up(way, lock, sources)):
-        for theirs in _inside(way, lock, call, sources):
-            return hint("hang-locked-by-thread", **values, at=theirs, where=way[-1].line)
-    for mine in _inside(side.way[:at], lock, call, sources):
-        return hint("hang-locked-twice", **values, at=mine)
-    if (left := left_acquired(call, lock, sources)) is not None:
-        return hint("hang-never-released", **values, at=left)
-    if side.place.what == f"with {lock}" or side.place.built_in:
-        return None
-    for other in waiting:
-        for theirs in _inside(other.way, lock, call, sources):
-            return hint("hang-locked-by-rank", **values, at=theirs, others=other.ranks, call=other.call)
-    return None
-
-
-def _gives_up(way: Sequence[Call], lock: str, sources: Sources) -> bool:
-    """Whether a thread waits for a condition, which others may enter meanwhile."""
-    called = call_on_line(sources.text(way[-1].file), way[-1].line)
-    return called in (f"{lock}.wait", f"{lock}.wait_for")
-
-
-def _inside(way: Sequence[Call], lock: str, where: Call, sources: Sources) -> Iterator[int]:
-    """The lines of the ``with`` statements for this lock that a way is in, or that have acquired it."""
-    for call in (call for call in way if call.file == where.file):
-        # another class has a lock of its own by that name
-        if lock.startswith("self.") and not is_of_one_class(call, where, sources):
-            continue
-        for node, _ in around(call, sources):
-            if isinstance(node, ast.With) and ast.unparse(node.items[0].context_expr) == lock:
-                yield node.lineno
-        if (at := acquired(call, lock, sources)) is not None:
-            yield at
