@@ -11,7 +11,7 @@ from tempfile import gettempdir
 from nbdist.devices.usage import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.clues.closer import of_any, of_missing_name, of_row
-from nbdist.diagnosis.clues.missing_files import of_ending, of_file, of_missing, of_never, of_writing
+from nbdist.diagnosis.clues.missing_files import of_lock, of_path, of_writing
 from nbdist.diagnosis.clues.names import of_near
 from nbdist.diagnosis.clues.values import (
     of_value,
@@ -74,28 +74,16 @@ def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirector
     row = variant(known, _program(first, run), first.found)
     if (found := met(first, run, directory) or of_row(known.name, first)) is not None:
         return found
-    if row.name in _OF_FILES:
-        path = first.found["path"] or ""
-        made = of_never(first, run, path) or of_ending(first, run, path) or of_file(first, run, path)
-        if (made := made or of_missing(first, run, path)) is not None:
-            return made
-    if row.name == _LOCKED and (open_still := _holding(first, run, directory)) is not None:
-        return open_still
+    if row.name in _OF_FILES and (made := of_path(first, run, first.found["path"] or "")) is not None:
+        return made
+    if row.name == _LOCKED and (held := of_lock(first, last_sides(run, directory), run)) is not None:
+        return held
     if row.name in _CUT_SHORT and (writing := of_writing(first, last_sides(run, directory))) is not None:
         return writing
     after = _AFTER_WORDS.get(known.name)
     if after is not None and (last := last_line(first.rank, run, directory)).en:
         return Hint.of(named(after), first.found | {"last": last.en}, first.found | {"last": last.zh})
     return Hint.of(row, first.found)
-
-
-def _holding(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
-    """Of a file that was locked for long, while all other ranks waited for this one: they write nothing."""
-    others = [side for side in last_sides(run, directory) if first.rank not in side.ranks]
-    ranks = tuple(sorted(rank for side in others for rank in side.ranks))
-    if len(ranks) != run.spec.world_size - 1 or not all(side.place.waits for side in others):
-        return None
-    return hint("database-held-open", others=ranks, call=others[0].call, line=others[0].place.line)
 
 
 def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:

@@ -1237,3 +1237,27 @@ def test_a_database_is_held_by_a_rank_that_waits_for_this_one(tmp_path: Path) ->
     assert failure is not None
     assert failure.hint is not None
     assert failure.hint.cause.en.startswith("most likely the lock is that of rank 0, in barrier (line 2)")
+
+
+MAPPED = """\
+if rank == 0:
+    keys = np.memmap(folder + "/keys", dtype=np.float16, mode="w+", shape=(n, d))
+keys = np.memmap(folder + "/keys", dtype="float32", mode="r", shape=(n, d))
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        pytest.param(
+            MAPPED, "the file was written with dtype=np.float16 (line 2) and is mapped as", id="larger"
+        ),
+        pytest.param(MAPPED.replace("float32", "float16"), "np.memmap was asked for more", id="the same"),
+        pytest.param(MAPPED.replace('"r", shape=(n', '"r", shape=(m'), "np.memmap was", id="another shape"),
+        pytest.param(MAPPED.replace('/keys", dtype="', '/v", dtype="'), "np.memmap was", id="another file"),
+    ],
+)
+def test_a_file_that_is_mapped_with_a_larger_dtype_is_told(tmp_path: Path, cell: str, said: str) -> None:
+    assert cause_of(tmp_path, "ValueError", "mmap length is greater than file size", 3, cell=cell).startswith(
+        said
+    )

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from nbdist.diagnosis.clues.attributes import of_attribute, of_constructor, of_self, of_special
 from nbdist.diagnosis.clues.by_rank import of_model
 from nbdist.diagnosis.clues.forward_hooks import of_hook
-from nbdist.diagnosis.clues.missing_files import of_workers
+from nbdist.diagnosis.clues.missing_files import of_mapped, of_workers
 from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
 from nbdist.diagnosis.clues.samplers import of_sampler
 from nbdist.diagnosis.clues.samples import of_shapes
@@ -57,6 +57,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         # nan is neither below 0 nor above 1, and so no probability
         "labels-beyond-one": (of_given_nan,),
         "list-too-short": (of_empty,),
+        "memmap-too-long": (of_mapped,),
         "method-without-self": (of_constructor,),
         "missing-values": (of_nan,),
         "module-attribute": (of_near,),

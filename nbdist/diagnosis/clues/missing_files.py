@@ -46,6 +46,7 @@ _MODULES = frozenset({"json", "yaml", "pickle", "torch", "paddle", "np", "numpy"
 _WORKERS = re.compile(
     r"/(?:torch/utils/data/_utils|paddle/io/dataloader)/worker\.py$|/multiprocessing/pool\.py$"
 )
+_BITS = re.compile(r"\d+(?=['\"]?$)")
 _OPENS = re.compile(r"\b(?:load|open|\w*ZipFile|GzipFile)\(")
 
 _OF_MOMENT = re.compile(r"\d\d[-_:.hT]?\d\d[-_:.mT]?\d\d|[0-9a-f]{8}-?[0-9a-f]{4}|/tmp\w{8}(?:/|$)")
@@ -53,6 +54,16 @@ _OF_MOMENT = re.compile(r"\d\d[-_:.hT]?\d\d[-_:.mT]?\d\d|[0-9a-f]{8}-?[0-9a-f]{4
 
 _FEW = 3
 """Of the lines that make or remove files, so many are named."""
+
+
+def of_path(failure: Failure, run: Run, path: str) -> Hint | None:
+    """Of a file that is missing, by what the program does with files."""
+    return (
+        of_never(failure, run, path)
+        or of_ending(failure, run, path)
+        or of_file(failure, run, path)
+        or of_missing(failure, run, path)
+    )
 
 
 def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
@@ -125,6 +136,31 @@ def of_writing(failure: Failure, sides: Iterable[Side]) -> Hint | None:
     return None
 
 
+def of_mapped(failure: Failure) -> Hint | None:
+    """Of a file that is mapped with a larger dtype than the program has written it with, as many."""
+    at = failure.place
+    if at is None:
+        return None
+    calls = {
+        one.lineno: one
+        for call in calls_of_function("memmap", at.file, failure.sources)
+        for one in own_nodes(node_at(call, failure.sources) or ast.Pass())
+        if isinstance(one, ast.Call) and ast.unparse(one.func).endswith("memmap") and one.args
+    }
+    reads = [one for one in calls.values() if holds(one, at.line)]
+    for read in reads if len(reads) == 1 else ():
+        for wrote in calls.values():
+            of_both = [{k.arg: ast.unparse(k.value) for k in one.keywords} for one in (read, wrote)]
+            mine, theirs = of_both
+            alike = ast.unparse(read.args[0]) == ast.unparse(wrote.args[0])
+            alike = alike and mine.get("shape") == theirs.get("shape") and "w" in theirs.get("mode", "")
+            sizes = [int(found[0]) for one in of_both if (found := _BITS.search(one.get("dtype", "")))]
+            if alike and len(sizes) == 2 and sizes[0] > sizes[1]:
+                values = {"read": mine["dtype"], "wrote": theirs["dtype"], "line": wrote.lineno}
+                return hint("memmap-of-other-dtype", **values)
+    return None
+
+
 def of_workers(failure: Failure) -> Hint | None:
     """Of a part of a file that did not fit, read by a worker in a function that opens no file: by one that
     was opened before the fork, whose position all workers have in common."""
@@ -135,6 +171,15 @@ def of_workers(failure: Failure) -> Hint | None:
     if not functions or any(map(_OPENS.search, map(ast.unparse, functions))):
         return None
     return hint("zip-read-by-workers")
+
+
+def of_lock(failure: Failure, sides: Iterable[Side], run: Run) -> Hint | None:
+    """Of a database that was locked for long, while all other ranks waited for this one and wrote nothing."""
+    others = [side for side in sides if failure.rank not in side.ranks]
+    told = tuple(sorted(rank for side in others for rank in side.ranks))
+    if len(told) != run.spec.world_size - 1 or not all(side.place.waits for side in others):
+        return None
+    return hint("database-held-open", others=told, call=others[0].call, line=others[0].place.line)
 
 
 def _being_written(call: Call, read: set[str], sources: Sources) -> int | None:
