@@ -169,7 +169,7 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
             or why(sides, sources, ended_by(raised), histories)
         )
     else:
-        hint = of_threads(held_sides, ended_by(raised))
+        hint = of_threads(held_sides, ended_by(raised), sources)
         # what computes all the time has not stalled
         tries = (retrying(side, sources) for side in held_sides if run.timed_out)
         hint = hint or next(filter(None, tries), None)

@@ -496,6 +496,34 @@ def test_the_thread_of_a_loader_is_not_one_that_the_program_could_ask(sources: S
     assert "num_workers=1 in place of 0" not in known.fix.en
 
 
+LABELS = """\
+mapping = json.load(file)
+label = data.mapping[category]
+for x in loader:
+    barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "error", "told"),
+    [
+        pytest.param(LABELS, "KeyError: 2 (line 2)", True, id="a number"),
+        pytest.param(LABELS, "KeyError: 'cat' (line 2)", False, id="a text"),
+        pytest.param(LABELS.replace("json", "pickle"), "KeyError: 2 (line 2)", False, id="not from JSON"),
+        pytest.param(LABELS.replace("data.m", "data.other_m"), "KeyError: 2 (line 2)", False, id="another"),
+    ],
+)
+def test_a_number_that_is_looked_up_in_what_was_json_is_a_text_there(
+    tmp_path: Path, program: str, error: str, told: bool
+) -> None:
+    held = a_side((1,), "DataLoader", 3, waits=False)
+    held = replace(held, place=replace(held.place, loads=True))
+
+    hint = reason(a_program(tmp_path, program), held, a_side((0,), "barrier", 4), raised={1: error})
+
+    assert hint.fix.en.startswith("the keys of JSON are texts: data.mapping = {int(key)") is told
+
+
 @pytest.mark.parametrize(
     ("given", "name"),
     [

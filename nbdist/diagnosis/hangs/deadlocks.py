@@ -43,6 +43,8 @@ _WITHOUT_REASON = frozenset({"hang-apart", "hang-parted"})
 """Hints that say that ways have parted, and not where."""
 
 _JOIN = re.compile(r"/torch/distributed/algorithms/join\.py$")
+_NO_NUMBER = re.compile(r"KeyError: -?\d+ \(line (?P<line>\d+)\)")
+_FROM_JSON = re.compile(r"json\.loads?\(")
 _SHAPED = re.compile(r"\w+ \([^)]*\) \w+|(?:list|tuple) of \d+")
 
 
@@ -80,7 +82,7 @@ def why(
         key=lambda side: (side.place.within == _BATON, len(side.ranks)),
     )
     fed = [side for side in held if not waits_for_other_file(side, waiting, raised, sources)]
-    if (ended := of_threads(fed, raised)) is not None:
+    if (ended := of_threads(fed, raised, sources)) is not None:
         return ended
     if held:
         return of_held(held[0], waiting, sources)
@@ -105,15 +107,36 @@ def _is_before(side: Side, other: Side) -> bool:
     return any(call.line < here.line for call in same)
 
 
-def of_threads(held: Sequence[Side], raised: Mapping[int, str]) -> Hint | None:
+def of_threads(held: Sequence[Side], raised: Mapping[int, str], sources: Sources) -> Hint | None:
     """The error of the thread or the process that a rank waits for, and how to mend it."""
     for side in filter(may_be_fed, held):
         for rank in (rank for rank in side.ranks if rank in raised):
             # without workers, paddle reads in a thread, which no program has made itself
             name = "hang-thread-of-loader" if side.place.loads else "hang-thread"
             found, known = hint(name, who=(rank,), error=raised[rank]), match(raised[rank])
+            if (of_json := _of_number_key(raised[rank], side, sources)) is not None:
+                return found.mended_by(of_json)
             return found if known is None else found.mended_by(Hint.of(known[0], known[1].groupdict()))
     return None
+
+
+def _of_number_key(error: str, side: Side, sources: Sources) -> Hint | None:
+    """Of a number that was no key in a line which looks it up in what the file has made from JSON."""
+    found = _NO_NUMBER.fullmatch(error)
+    if found is None or not side.way:
+        return None
+    tree = parsed(sources.text(side.way[-1].file)) or ast.Module([], [])
+    nodes = list(ast.walk(tree))
+    made = {
+        ast.unparse(target).rpartition(".")[2]
+        for one in nodes
+        if isinstance(one, ast.Assign) and _FROM_JSON.match(ast.unparse(one.value))
+        for target in one.targets
+    }
+    looked_up = (one for one in nodes if isinstance(one, ast.Subscript) and holds(one, int(found["line"])))
+    names = [ast.unparse(one.value) for one in looked_up if isinstance(one.value, ast.Name | ast.Attribute)]
+    name = next((one for one in names if one.rpartition(".")[2] in made), None)
+    return hint("key-of-json", name=name) if name is not None else None
 
 
 def _is_of_others(error: str) -> bool:
