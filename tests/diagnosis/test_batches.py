@@ -65,6 +65,7 @@ def test_batches_that_a_sampler_shares_out_are_of_other_data(cell: str, tmp_path
         pytest.param("range(epochs)", "range(begin, epochs)", id="fewer epochs"),
         pytest.param("in loader", "in islice(loader, 3)", id="a part of it"),
         pytest.param("            backward(x)", "            if x: backward(x)", id="only some batches"),
+        pytest.param("backward(x)", "backward(x); atexit.register(lambda: exit())", id="it exits"),
         pytest.param(
             "            backward(x)", "            if x: break\n            step(x)", id="it is left"
         ),

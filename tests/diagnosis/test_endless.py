@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nbdist.diagnosis.hangs.deadlocks import why
+from nbdist.diagnosis.hangs.endless import retrying
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.store.reports import Call, Operand
@@ -123,3 +125,19 @@ def test_a_loop_that_tries_again_after_every_error_is_told(
 
     assert found is not None
     assert found.signature == name
+
+
+def test_a_worker_that_computes_is_taken_to_be_in_the_loop_of_its_dataset(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path / "home", cell=RETRIES)
+    side = Side(
+        ranks=(0,),
+        way=(Call(file=a_spec().program, line=8, function="<module>"),),
+        place=CodeLocation(line=8, what="DataLoader", loads=True),
+    )
+    sources = Sources.of(written.run, written.directory)
+    elsewhere = replace(side, workers=((Call(file=a_spec().program, line=9, function="step"),),))
+
+    assert retrying(elsewhere, sources) is None
+    found = retrying(side, sources)
+    assert found is not None
+    assert found.cause.en.startswith("while True:  (line 3) holds rank 0: it tries again after any error")

@@ -13,6 +13,7 @@ from nbdist.diagnosis.statements import (
     LEAVING,
     LOOPS,
     around,
+    exits,
     functions_of,
     head,
     iterables,
@@ -92,6 +93,9 @@ def shared_out(way: Sequence[Call], sources: Sources) -> Mapping[str, object] | 
             over = over.args[0]
         shares = list(_shares(ast.unparse(over), call, sources)) if isinstance(over, ast.Name) else []
         if len(shares) != 1 or not shares[0].args:
+            return None
+        # what ends the process, as if all were well, may have ended one in a round
+        if exits(call.file, sources):
             return None
         seeds, files = seeded_by_rank(call.file, sources), _asks_for_files(call.file, sources)
         known = [

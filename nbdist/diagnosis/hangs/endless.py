@@ -22,6 +22,7 @@ _DRAWS = frozenset(
 _TAKES_ANY = frozenset(
     {"int", "float", "str", "abs", "tensor", "to_tensor", "full", "array", "sin", "cos", "print"}
 )
+_OF_DATASETS = frozenset({"__getitem__", "__iter__"})
 _ALL_ERRORS = frozenset({"", "Exception", "BaseException", "OSError", "IOError"})
 _AROUND = frozenset({"enumerate", "tqdm", "iter"})
 
@@ -47,11 +48,22 @@ def retrying(side: Side, sources: Sources) -> Hint | None:
     workers = (tuple(call for call in reversed(calls) if sources.is_own(call.file)) for calls in side.workers)
     for way in (side.way, *side.beside, *workers):
         for here in reversed(way):
-            for node, _ in reversed(around(here, sources)):
-                if isinstance(node, ast.While) and (handler := _swallowed_in(node)) is not None:
-                    values = {"test": head(node), "line": node.lineno, "at": handler.lineno}
-                    return hint("hang-retrying", who=side.ranks, **values)
-    return None
+            loops = (node for node, _ in reversed(around(here, sources)))
+            if (found := next(filter(None, map(_retried, loops)), None)) is not None:
+                return hint("hang-retrying", who=side.ranks, **found)
+    if not side.place.loads or side.workers or not side.way:
+        return None
+    # a worker that computes cannot be asked where it is
+    tree = parsed(sources.text(side.way[-1].file)) or ast.Module([], [])
+    methods = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name in _OF_DATASETS]
+    nodes = (node for one in methods for each in one.body for node in own_nodes(each))
+    retried = [found for found in map(_retried, nodes) if found is not None]
+    return hint("hang-retrying", who=side.ranks, **retried[0]) if len(retried) == 1 else None
+
+
+def _retried(node: ast.AST) -> dict[str, object] | None:
+    handler = _swallowed_in(node) if isinstance(node, ast.While) else None
+    return {"test": head(node), "line": node.lineno, "at": handler.lineno} if handler else None
 
 
 def _swallowed_in(loop: ast.While) -> ast.ExceptHandler | None:
