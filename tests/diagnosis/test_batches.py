@@ -49,7 +49,17 @@ def shared(cell: str, tmp_path: Path) -> str:
     return f"{found['data']}, {found['sampler']} ({found['at']}){found['why'].en}"
 
 
-@pytest.mark.parametrize("cell", [pytest.param(TRAINS, id="made here"), pytest.param(GIVEN, id="given")])
+OF_SEVERAL = TRAINS.replace("shuffle=True)", "shuffle=True) if world > 1 else None")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param(TRAINS, id="made here"),
+        pytest.param(OF_SEVERAL, id="of several ranks"),
+        pytest.param(GIVEN, id="given"),
+    ],
+)
 def test_batches_that_a_sampler_shares_out_are_of_other_data(cell: str, tmp_path: Path) -> None:
     said = shared(cell, tmp_path)
 

@@ -92,7 +92,8 @@ def shared_out(way: Sequence[Call], sources: Sources) -> Mapping[str, object] | 
                 return None
             over = over.args[0]
         shares = list(_shares(ast.unparse(over), call, sources)) if isinstance(over, ast.Name) else []
-        if len(shares) != 1 or not shares[0].args:
+        share = shares[0] if len(shares) == 1 else None
+        if share is None or not share.args:
             return None
         # what ends the process, as if all were well, may have ended one in a round
         if exits(call.file, sources):
@@ -105,8 +106,8 @@ def shared_out(way: Sequence[Call], sources: Sources) -> Mapping[str, object] | 
             else Both("", ""),
         ]
         why = Both("".join(one.en for one in known), "".join(one.zh for one in known))
-        data, sampler = ast.unparse(shares[0].args[0]), ast.unparse(shares[0].func)
-        return {"data": data, "sampler": sampler, "at": shares[0].lineno, "why": why}
+        data, sampler = ast.unparse(share.args[0]), ast.unparse(share.func)
+        return {"data": data, "sampler": sampler, "at": share.lineno, "why": why}
     return None
 
 
@@ -116,32 +117,26 @@ def _counts(loop: ast.stmt) -> bool:
     return isinstance(over, ast.Call) and ast.unparse(over.func) == "range" and len(over.args) == 1
 
 
-def _shares(loader: str, call: Call, sources: Sources) -> Iterator[ast.Call]:
+def _shares(loader: str, call: Call, sources: Sources) -> Iterator[ast.Call | None]:
     """The distributed sampler of a loader that is made by this name, or of all loaders of the file where the
-    name is given to the function; as many as there are, or an empty call for another sampler."""
+    name is given to the function; None for each that has another one."""
     tree = parsed(sources.text(call.file)) or ast.Module([], [])
     sets = [one for one in ast.walk(tree) if isinstance(one, ast.Assign)]
-    made = [one for one in sets if ast.unparse(one.targets[0]) == loader]
-    within: Sequence[ast.AST] = made
-    if not made and any(
-        loader in [one.arg for one in each.args.args]
-        for each in functions_of(call, sources)
-        if not isinstance(each, ast.Module)
-    ):
+    within: list[ast.AST] = [one for one in sets if ast.unparse(one.targets[0]) == loader]
+    functions = [one for one in functions_of(call, sources) if not isinstance(one, ast.Module)]
+    if not within and any(loader in [one.arg for one in each.args.args] for each in functions):
         within = [tree]
     loaders = [one for each in within for one in ast.walk(each) if isinstance(one, ast.Call)]
     for one in (one for one in loaders if ast.unparse(one.func).rpartition(".")[2] == "DataLoader"):
-        given = next((k.value for k in one.keywords if k.arg in ("sampler", "batch_sampler")), None)
-        named = [
-            node.value
-            for node in sets
-            if given is not None and ast.unparse(node.targets[0]) == ast.unparse(given)
-        ]
-        for sampler in named or [given or one]:
-            shares = isinstance(sampler, ast.Call) and _SHARES.search(ast.unparse(sampler.func)) is not None
+        given = [k.value for k in one.keywords if k.arg in ("sampler", "batch_sampler")]
+        names = set(map(ast.unparse, given))
+        named = [node.value for node in sets if ast.unparse(node.targets[0]) in names]
+        for value in named or given or [one]:
+            # also of  DistributedSampler(data) if world > 1 else None
+            calls = (node for node in ast.walk(value) if isinstance(node, ast.Call) and node is not one)
+            sampler = next((node for node in calls if _SHARES.search(ast.unparse(node.func))), None)
             # a rank may have a batch_size of its own
-            is_sure = isinstance(sampler, ast.Call) and shares and "rank" not in ast.unparse(one)
-            yield sampler if is_sure else ast.Call(ast.Name(""), [], [])  # type: ignore[misc]
+            yield sampler if "rank" not in ast.unparse(one) else None
 
 
 def _asks_for_files(file: str, sources: Sources) -> ast.stmt | None:

@@ -62,8 +62,9 @@ def retrying(side: Side, sources: Sources) -> Hint | None:
 
 
 def _retried(node: ast.AST) -> dict[str, object] | None:
-    handler = _swallowed_in(node) if isinstance(node, ast.While) else None
-    return {"test": head(node), "line": node.lineno, "at": handler.lineno} if handler else None
+    if not isinstance(node, ast.While) or (handler := _swallowed_in(node)) is None:
+        return None
+    return {"test": head(node), "line": node.lineno, "at": handler.lineno}
 
 
 def _swallowed_in(loop: ast.While) -> ast.ExceptHandler | None:

@@ -290,8 +290,8 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return hint("hang-join", who=side.ranks, call=what, beside=_beside(side))
     if call in _OF_ITS_OWN and (child := _child(side, sources)) is not None:
         return hint("hang-child-at", who=side.ranks, call=what, child=child[0], line=child[1])
-    if place.within == "pool.py" and call in _OF_POOLS and (left := _leaves_pool(side, sources)) is not None:
-        return hint("hang-pool-left", who=side.ranks, call=what, **left)
+    if place.within == "pool.py" and call in _OF_POOLS and (ends := _leaves_pool(side, sources)) is not None:
+        return hint("hang-pool-left", who=side.ranks, call=what, **ends)
     if place.within == "pool.py" and call in _OF_POOLS:
         return hint("hang-pool", who=side.ranks, call=what)
     if place.within in _OF_ASYNCIO:
