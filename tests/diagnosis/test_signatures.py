@@ -242,6 +242,42 @@ def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str
             "image-array-shape-of-visualdl",
             id="VisualDL",
         ),
+        pytest.param(
+            "paddle-gradient-twice",
+            "model = paddle.DataParallel(net)\nmodel(x).mean().backward()\n",
+            "paddle-unused-used-later",
+            id="unused in the first step",
+        ),
+        pytest.param(
+            "paddle-gradient-twice",
+            "model = paddle.DataParallel(net, find_unused_parameters=True)\n",
+            "paddle-gradient-twice",
+            id="unused looked for in each step",
+        ),
+        pytest.param(
+            "paddle-gradient-twice",
+            "x = recompute(self.block, x)\n",
+            "paddle-gradient-twice",
+            id="computed again",
+        ),
+        pytest.param(
+            "paddle-ids-not-integers",
+            "/v/site-packages/paddle/hapi/model_summary.py",
+            "paddle-summary-of-ids",
+            id="a summary of ids",
+        ),
+        pytest.param(
+            "empty-loader",
+            "import paddle\nloader = DataLoader(data, batch_size=8, collate_fn=collate)\n",
+            "paddle-loader-without-batch",
+            id="a collate_fn of paddle",
+        ),
+        pytest.param(
+            "empty-loader",
+            "import paddle\nloader = DataLoader(data, batch_size=8)\n",
+            "empty-loader",
+            id="no collate_fn",
+        ),
     ],
 )
 def test_a_situation_is_told_by_the_program(known: str, program: str, said: str) -> None:
