@@ -130,6 +130,42 @@ def test_what_sets_a_missing_attribute_is_told(
     assert bool(told) is bool(cause)
 
 
+DATA = """\
+class Digits(LightningDataModule):
+    def prepare_data(self):
+        self.rows = load()
+
+    def train_dataloader(self):
+        return DataLoader(self.rows)
+
+trainer.fit(net, datamodule=Digits())
+"""
+_TRAINER = "/venv/site-packages/lightning/pytorch/trainer/trainer.py"
+
+
+@pytest.mark.parametrize(
+    ("rank", "library", "signature"),
+    [
+        pytest.param(1, _TRAINER, "attribute-of-prepare-data"),
+        pytest.param(1, "/venv/site-packages/torch/utils/data/dataloader.py", "attribute-set-elsewhere"),
+        # there it has run, and did not come to the line
+        pytest.param(0, _TRAINER, "attribute-set-elsewhere"),
+    ],
+)
+def test_what_prepare_data_sets_is_missing_on_other_ranks(
+    tmp_path: Path, rank: int, library: str, signature: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=DATA).happened(*STARTED)
+    program = a_spec().program
+    frames = [(program, 8, "<module>", ""), (library, 583, "fit", ""), (program, 6, "train_dataloader", "")]
+    written.raised(rank, "AttributeError", "'Digits' object has no attribute 'rows'", frames=frames)
+    failure = diagnose(written.happened(errored(rank), exited(rank, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.signature == signature
+
+
 ROWS = """\
 class Net(nn.Module):
     def __init__(self):

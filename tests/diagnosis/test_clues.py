@@ -1071,6 +1071,27 @@ def test_an_id_that_an_embedding_does_not_have_is_told_by_its_layer(
 
 
 @pytest.mark.parametrize(
+    ("name", "signature"),
+    [
+        pytest.param("model.module.decoder", "decoder-without-input"),
+        pytest.param("model.module.encoder", "no-input-ids"),
+        pytest.param("model", "no-input-ids"),
+    ],
+)
+def test_a_model_that_got_no_ids_is_told_by_its_part(tmp_path: Path, name: str, signature: str) -> None:
+    written = WrittenRun(tmp_path / "home", cell="loss = model(input_ids=ids).loss").happened(*STARTED)
+    program = a_spec().program
+    message = "You must specify exactly one of input_ids or inputs_embeds"
+    frames, operands = [(program, 1, "<module>", "")], [(program, 1, name, "T5Stack")]
+    written.raised(1, "ValueError", message, frames=frames, operands=operands, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.signature == signature
+
+
+@pytest.mark.parametrize(
     ("cell", "names", "signature"),
     [
         pytest.param("trainer.train()", "'eval_runtime', 'epoch'", "no-labels-evaluated"),

@@ -30,6 +30,8 @@ _SPECIAL = {
 }
 """What an error misses in a class."""
 
+_ON_FIRST = "prepare_data"
+_TRAINER = re.compile(r"/(?:lightning/pytorch|pytorch_lightning)/trainer/")
 _OTHERS = frozenset({"__setitem__", "__delitem__"})
 _ALIKE = 0.75
 _REGISTERS = frozenset({"register_buffer", "register_parameter", "add_module", "register_module"})
@@ -56,6 +58,8 @@ def of_attribute(failure: Failure) -> Hint | None:
     where, of, method, first = sets[0]
     values = {"kind": node.name, "name": found["name"], "line": _line(where, first.lineno, failure)}
     if method.name != _CONSTRUCTOR:
+        if method.name == _ON_FIRST and _by_lightning(failure):
+            return hint("attribute-of-prepare-data", **values, rank=str(failure.rank))
         misspelt = of is node and _misspelt(node) is method
         row = "constructor-misspelt" if misspelt else "attribute-set-elsewhere"
         line = _line(where, method.lineno, failure) if misspelt else values["line"]
@@ -68,6 +72,11 @@ def of_attribute(failure: Failure) -> Hint | None:
     if within and all(one.lineno > within[-1] for *_, one in sets):
         return hint("attribute-set-below", **values)
     return None
+
+
+def _by_lightning(failure: Failure) -> bool:
+    """Whether Lightning's Trainer runs the program on a rank on which it does not prepare the data."""
+    return failure.rank > 0 and any(_TRAINER.search(one.file) for one in failure.frames)
 
 
 def of_self(failure: Failure) -> Hint | None:

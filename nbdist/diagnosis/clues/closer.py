@@ -17,6 +17,7 @@ from nbdist.diagnosis.clues.training import of_replaced, of_squeezed, of_twice, 
 from nbdist.diagnosis.clues.unset import of_unset
 from nbdist.diagnosis.clues.values import (
     of_broadcast,
+    of_decoder,
     of_empty,
     of_given_nan,
     of_ids,
@@ -63,6 +64,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "module-attribute": (of_near,),
         "name-not-set-yet": (of_unset,),
         "never-set": (of_value,),
+        "no-input-ids": (of_decoder,),
         "not-finite": (of_nan,),
         "not-probabilities": (of_given_nan,),
         "not-probabilities-drawn": (of_nan,),

@@ -205,6 +205,12 @@ def of_ids(failure: Failure) -> Hint | None:
     return None
 
 
+def of_decoder(failure: Failure) -> Hint | None:
+    """Of a model that got no ids, where the part that asked for them is its decoder."""
+    asked = any(one.name.endswith((".decoder", "_decoder")) for one in failure.operands)
+    return hint("decoder-without-input") if asked else None
+
+
 def of_labels(failure: Failure) -> Hint | None:
     """Of a negative label that all samples of the batch have: they may never have been set."""
     label = failure.found.get("label") or ""
