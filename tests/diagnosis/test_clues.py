@@ -555,6 +555,41 @@ def test_a_file_that_is_missing_is_told_with_the_lines_that_make_and_remove_it(t
     )
 
 
+REMOVED = """\
+import os, shutil
+os.remove("/b/x.npz")
+shutil.rmtree("/b")
+shutil.copytree("/b", "/c")
+open("/b/x.npz")
+"""
+
+SHUTIL = "/usr/lib/python3.11/shutil.py"
+
+
+@pytest.mark.parametrize(
+    ("line", "within", "path", "said"),
+    [
+        pytest.param(2, (), "/b/x.npz", "/b/x.npz was to be removed, and is not there", id="a file"),
+        pytest.param(3, ("rmtree", "_rmtree_safe_fd"), "part", "part was to be removed", id="a part"),
+        pytest.param(4, ("copytree",), "/b", "there is no /b", id="copied"),
+        pytest.param(5, (), "/b/x.npz", "there is no /b/x.npz", id="opened"),
+    ],
+)
+def test_what_is_removed_and_is_not_there_is_told_so(
+    tmp_path: Path, line: int, within: tuple[str, ...], path: str, said: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=REMOVED).happened(*STARTED)
+    frames = [(a_spec().program, line, "<module>", ""), *((SHUTIL, 600, name, "") for name in within)]
+    message = f"[Errno 2] No such file or directory: '{path}'"
+    written.raised(1, "FileNotFoundError", message, frames=frames, time=CREATED + 5)
+    written.happened(errored(1), exited(1, 1))
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)
+
+
 SAVED = """\
 import os
 rank = {rank}

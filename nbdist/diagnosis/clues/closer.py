@@ -8,7 +8,7 @@ from types import MappingProxyType
 from nbdist.diagnosis.clues.attributes import of_attribute, of_constructor, of_self, of_special
 from nbdist.diagnosis.clues.by_rank import of_model
 from nbdist.diagnosis.clues.forward_hooks import of_hook
-from nbdist.diagnosis.clues.missing_files import of_mapped, of_workers
+from nbdist.diagnosis.clues.missing_files import of_mapped, of_removal, of_workers
 from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
 from nbdist.diagnosis.clues.samplers import of_sampler
 from nbdist.diagnosis.clues.samples import of_shapes
@@ -50,6 +50,8 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "dataset-too-long": (of_sampler,),
         "ddp-models-differ": (of_model,),
         "dimension-missing": (of_squeezed,),
+        "file-missing": (of_removal,),
+        "file-missing-there": (of_removal,),
         "index-out-of-range": (of_ids,),
         "indices-of-tensor": (of_squeezed,),
         "infinite-values": (of_nan,),

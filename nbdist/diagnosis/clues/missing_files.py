@@ -52,6 +52,9 @@ _OPENS = re.compile(r"\b(?:load|open|\w*ZipFile|GzipFile)\(")
 _OF_MOMENT = re.compile(r"\d\d[-_:.hT]?\d\d[-_:.mT]?\d\d|[0-9a-f]{8}-?[0-9a-f]{4}|/tmp\w{8}(?:/|$)")
 """What a path has of the time, a random name or a temporary folder."""
 
+_REMOVES = frozenset({"remove", "unlink", "rmdir", "rmtree", "removedirs"})
+_REMOVED_BY_SHUTIL = re.compile(r"/shutil\.py$")
+
 _FEW = 3
 """Of the lines that make or remove files, so many are named."""
 
@@ -180,6 +183,22 @@ def of_lock(failure: Failure, sides: Iterable[Side], run: Run) -> Hint | None:
     if len(told) != run.spec.world_size - 1 or not all(side.place.waits for side in others):
         return None
     return hint("database-held-open", others=told, call=others[0].call, line=others[0].place.line)
+
+
+def of_removal(failure: Failure) -> Hint | None:
+    """Of a file or folder that is not there where it was to be removed: by this statement itself, or by what
+    ``shutil.rmtree()`` does in it."""
+    at, path = failure.place, failure.found.get("path")
+    if at is None or not path or not failure.frames:
+        return None
+    last = failure.frames[-1]
+    if failure.sources.is_own(last.file):
+        called = _called(node_at(Call(file=at.file, line=at.line, function=""), failure.sources))
+        removes = any(name.rpartition(".")[2] in _REMOVES for name in called)
+    else:
+        within = [frame.function for frame in failure.frames if _REMOVED_BY_SHUTIL.search(frame.file)]
+        removes = within[:1] == ["rmtree"] and _REMOVED_BY_SHUTIL.search(last.file) is not None
+    return hint("file-removed-already", path=path) if removes else None
 
 
 def _being_written(call: Call, read: set[str], sources: Sources) -> int | None:

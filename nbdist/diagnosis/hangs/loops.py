@@ -111,6 +111,8 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
         ways += [
             way for node, _ in around(call, sources) if isinstance(node, LOOPS) for way in ways_out(node)
         ]
+    # in a function that those in the loop have called, the others may have returned before that call
+    ways += [left for call in one.deeper for left in returns_before(call, sources)]
     around_both = (node for node, _ in around(one.there, sources) if isinstance(node, LOOPS))
     if any(holds(node, one.here.line) for node in around_both):
         after = one.outside.way[one.outside.way.index(one.there) + 1 :]
