@@ -2098,6 +2098,29 @@ def test_of_ranks_that_all_make_a_group_some_may_have_made_one_more(tmp_path: Pa
     assert "if rank in leaders:  (line 2)" in hint.cause.en
 
 
+RETURNS = """\
+def step(batch):
+    if bad(batch):
+        return
+    all_gather(counts)
+for batch in loader:
+    step(batch)
+barrier()
+"""
+
+
+def test_a_return_in_what_a_loop_calls_may_have_left_out_a_step(tmp_path: Path) -> None:
+    inside, outside = (
+        at((0,), "all_gather", (6, "<module>"), (4, "step")),
+        at((1,), "barrier", (7, "<module>")),
+    )
+
+    found = reason(a_program(tmp_path, RETURNS), inside, outside)
+
+    assert found.signature == "hang-loop-left"
+    assert "line 2  if bad(batch):" in found.cause.en
+
+
 TOWERS = """\
 for name, members in towers.items():
     if rank not in members:
