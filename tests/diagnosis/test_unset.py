@@ -119,3 +119,31 @@ def test_a_name_of_the_module_that_a_function_sets_is_its_own(tmp_path: Path) ->
     cause = cause_of(tmp_path, "    x += 1\nx = 0", 3)
 
     assert cause.startswith("line 3 sets x, so all of train() takes it for a name of its own")
+
+
+@pytest.mark.parametrize(
+    ("cell", "line", "said"),
+    [
+        pytest.param(
+            "for batch in loader:\n    x = step(batch)\nprint(x)\n",
+            3,
+            "x is set only at line 2, where the program has not come: within line 1  for batch in loader:",
+            id="in a loop",
+        ),
+        pytest.param("for x in loader:\n    step(x)\nprint(x)\n", 3, "x is set by  for x in", id="the loop"),
+        pytest.param("def f():\n    x = 1\nf()\nprint(x)\n", 4, "", id="of a function"),
+        pytest.param("def f():\n    global x\n    x = 1\nif a:\n    x = 2\nprint(x)\n", 6, "", id="global"),
+        pytest.param("print(x)\nx = 1\n", 1, "", id="below"),
+        pytest.param("x = 1\nprint(x)\n", 2, "", id="set, and taken away elsewhere"),
+    ],
+)
+def test_a_name_of_the_module_is_told_by_what_sets_it(
+    tmp_path: Path, cell: str, line: int, said: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    frames = [(a_spec().program, line, "<module>", "")]
+    written.raised(1, "NameError", "name 'x' is not defined", frames=frames, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+    assert failure is not None
+    cause = "" if failure.hint is None else failure.hint.cause.en
+    assert cause.startswith(said) if said else not cause.startswith("x is set")

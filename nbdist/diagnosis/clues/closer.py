@@ -14,7 +14,7 @@ from nbdist.diagnosis.clues.samplers import of_sampler
 from nbdist.diagnosis.clues.samples import of_shapes
 from nbdist.diagnosis.clues.shapes import of_folded, of_rows, of_unlike
 from nbdist.diagnosis.clues.training import of_replaced, of_squeezed, of_twice, of_used_up
-from nbdist.diagnosis.clues.unset import of_unset
+from nbdist.diagnosis.clues.unset import of_unset, of_unset_in_module
 from nbdist.diagnosis.clues.values import (
     of_broadcast,
     of_decoder,
@@ -106,7 +106,7 @@ def of_missing_name(failure: Failure) -> Hint | None:
     key = _first((of_best, of_number_key, of_names, of_key), failure)
     if key is None or key.signature == _NOT_THERE:
         key = of_columns(failure) or key
-    return key or of_attribute(failure)
+    return key or of_unset_in_module(failure) or of_attribute(failure)
 
 
 def _first(clues: tuple[Clue, ...], failure: Failure) -> Hint | None:

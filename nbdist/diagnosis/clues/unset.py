@@ -1,8 +1,9 @@
-"""Of a name that has no value yet in a function: what sets it there, and did not come to it."""
+"""Of a name that has no value yet in a function or the module: what sets it there, and did not come to it."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from nbdist.diagnosis.places import parsed
@@ -19,6 +20,8 @@ _MOST = 3
 _LOOPS = (ast.For, ast.AsyncFor)
 _WITH = (ast.With, ast.AsyncWith)
 _BLOCKS = (ast.If, *_LOOPS, ast.While, ast.Try, ast.ExceptHandler)
+_NO_NAME = re.compile(r"^NameError: name '(?P<name>\w+)' is not defined")
+_Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -29,24 +32,48 @@ def of_unset(failure: Failure) -> Hint | None:
     if at is None or name is None:
         return None
     call = Call(file=at.file, line=at.line, function=at.function)
-    statement = node_at(call, failure.sources)
     functions = functions_of(call, failure.sources)
-    if statement is None or not functions or isinstance(functions[-1], ast.Module):
+    if not functions or isinstance(functions[-1], ast.Module):
         return None
     function = functions[-1]
-    if any(_binds_otherwise(node, name) for each in function.body for node in ast.walk(each)):
-        return None
-    nodes = (node for each in function.body for node in own_nodes(each))
-    sets = [node for node in nodes if isinstance(node, ast.stmt) and _sets(node, name)]
-    below = [node for node in sets if node.lineno >= statement.lineno]
-    if not sets or 0 < len(below) < len(sets):
-        return None
-    if below:
+    sets, are_below = _setting(name, function, call, failure)
+    if sets and are_below:
         tree = parsed(failure.sources.text(at.file)) or ast.Module([], [])
         known = name in _of_others(function, tree)
-        values = {"name": name, "line": min(node.lineno for node in below), "function": function.name}
+        values = {"name": name, "line": min(node.lineno for node in sets), "function": function.name}
         return hint("name-local" if known else "name-set-below", **values)
-    return _within(name, sets, call, failure)
+    return _within(name, sets, call, failure) if sets else None
+
+
+def of_unset_in_module(failure: Failure) -> Hint | None:
+    """Of a name that the module sets in an if, a loop or a try alone, and that had no value when one of its
+    lines, outside of its functions, asked for it."""
+    said = _NO_NAME.match(failure.complaint.root.text if failure.complaint is not None else "")
+    at = failure.place
+    if at is None or said is None:
+        return None
+    name = said["name"]
+    call = Call(file=at.file, line=at.line, function=at.function)
+    for module in functions_of(call, failure.sources):
+        others = {one for node in ast.walk(module) if isinstance(node, ast.Global) for one in node.names}
+        if isinstance(module, ast.Module) and name not in others:
+            sets, are_below = _setting(name, module, call, failure)
+            return _within(name, sets, call, failure) if sets and not are_below else None
+    return None
+
+
+def _setting(name: str, within: _Scope, call: Call, failure: Failure) -> tuple[list[ast.stmt], bool]:
+    """The statements of a function or module that set a name, all above a line or all below it, and whether
+    they are below; none where something else gives it a value or takes it away."""
+    statement = node_at(call, failure.sources)
+    if statement is None or any(
+        _binds_otherwise(node, name) for each in within.body for node in ast.walk(each)
+    ):
+        return [], False
+    nodes = (node for each in within.body for node in own_nodes(each))
+    sets = [node for node in nodes if isinstance(node, ast.stmt) and _sets(node, name)]
+    below = [node for node in sets if node.lineno >= statement.lineno]
+    return ([], False) if 0 < len(below) < len(sets) else (sets, bool(below))
 
 
 def _within(name: str, sets: Sequence[ast.stmt], call: Call, failure: Failure) -> Hint | None:
