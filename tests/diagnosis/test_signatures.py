@@ -278,6 +278,28 @@ def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str
             "empty-loader",
             id="no collate_fn",
         ),
+        pytest.param(
+            "list-too-short",
+            "opt.step()\nraised in /v/site-packages/paddle/optimizer/optimizer.py",
+            "paddle-optimizer-empty",
+            id="an optimizer of nothing",
+        ),
+        pytest.param(
+            "list-too-short",
+            "r = PiecewiseDecay([30], [0.1])\nraised in /v/site-packages/paddle/optimizer/lr.py",
+            "paddle-pieces-of-rate",
+            id="pieces of a learning rate",
+        ),
+        pytest.param(
+            "paddle-dtype",
+            "loss = F.ctc_loss(logits, labels, n, m)\n/v/site-packages/paddle/nn/functional/loss.py",
+            "paddle-ctc-labels",
+            id="labels of ctc_loss",
+        ),
+        pytest.param(
+            "split-lengths", "a, b = random_split(data, [0.8, 0.3])", "split-fractions", id="fractions"
+        ),
+        pytest.param("split-lengths", "a, b = random_split(data, [80, 30])", "split-lengths", id="lengths"),
     ],
 )
 def test_a_situation_is_told_by_the_program(known: str, program: str, said: str) -> None:
