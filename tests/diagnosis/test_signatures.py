@@ -285,10 +285,16 @@ def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str
             id="an optimizer of nothing",
         ),
         pytest.param(
-            "list-too-short",
-            "r = PiecewiseDecay([30], [0.1])\nraised in /v/site-packages/paddle/optimizer/lr.py",
-            "paddle-pieces-of-rate",
-            id="pieces of a learning rate",
+            "more-to-unpack",
+            "raised in /v/site-packages/paddle/nn/layer/container.py",
+            "paddle-sequential-of-list",
+            id="layers in a list",
+        ),
+        pytest.param(
+            "paddle-broadcast",
+            "raised in /v/site-packages/paddle/nn/layer/transformer.py",
+            "paddle-attention-mask",
+            id="a mask of attention",
         ),
         pytest.param(
             "paddle-dtype",
