@@ -297,6 +297,18 @@ def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str
             id="a mask of attention",
         ),
         pytest.param(
+            "number-not-iterable",
+            "F.interpolate(x, size=16)\nraised in /v/site-packages/paddle/nn/functional/common.py",
+            "paddle-interpolate-number",
+            id="a size of one number",
+        ),
+        pytest.param(
+            "range-of-nothing",
+            "/v/site-packages/paddle/vision/transforms/transforms.py",
+            "paddle-crop-too-large",
+            id="a crop",
+        ),
+        pytest.param(
             "paddle-dtype",
             "loss = F.ctc_loss(logits, labels, n, m)\n/v/site-packages/paddle/nn/functional/loss.py",
             "paddle-ctc-labels",
