@@ -1,5 +1,5 @@
 # expect: hang, rank 1
-# cause: rank 1 is|has begun
+# cause: rank 1 is|holds rank 1|has begun
 # fix: break|StopIteration|without end|loop
 # run: -n 2 --hang-after 2s
 """PaddlePaddle/PaddleScience#508: a loader begins again and again, and one rank never comes out."""

@@ -1,5 +1,5 @@
 # expect: hang, rank any
-# cause: different (collectives|numbers of steps)
+# cause: different (collectives|numbers of (?:steps|rounds))
 # fix: same (number|batch)|every rank
 # run: -n 2 --hang-after 2s
 """PaddlePaddle/Paddle#57220: the ranks have different batch sizes, and so different numbers of batches."""

@@ -1,6 +1,6 @@
 # expect: rank any
 # cause: GPU
-# fix: leave|only on|BatchNorm1d|without|skip|--gpus
+# fix: leave|use BatchNorm|only on|BatchNorm1d|without|skip|--gpus
 """pytorch/pytorch#78078: convert_sync_batchnorm() on ranks of the CPU."""
 
 import torch
