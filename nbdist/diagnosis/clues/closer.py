@@ -42,6 +42,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "argument-of-collective": (of_number,),
         "argument-unknown": (of_constructor,),
         "backward-twice": (of_twice,),
+        "best-metric-missing": (of_best, of_names),
         "class-without-init": (of_constructor,),
         "collate-rows": (of_shapes,),
         "collate-sizes": (of_shapes,),
