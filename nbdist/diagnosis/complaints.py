@@ -18,7 +18,8 @@ _LAST = 3
 # errors whose text says what is wrong only beside the line that they come from
 _ALIKE = re.compile(
     r"^(?:KeyError|IndexError|ZeroDivisionError): |'NoneType' object has no attribute|"
-    r"object is not callable$|is not in list$|values to unpack \(expected|invalid data type (?:of )?'str'$"
+    r"unsupported operand type.*'NoneType'|object is not callable$|is not in list$|"
+    r"values to unpack \(expected|invalid data type (?:of )?'str'$"
 )
 _FATAL_SIGNALS = frozenset(
     {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGTRAP}
