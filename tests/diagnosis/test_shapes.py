@@ -83,3 +83,28 @@ def test_a_state_with_its_batch_among_the_features_is_told(
     cause = cause_of(tmp_path, cell, message, (3, "forward"), ("x", f"Tensor {shape} float32"))
 
     assert cause.startswith("1024 is 16 x 64: the batch is among the features") is told
+
+
+LENGTHS = (
+    "(InvalidArgument) Input(Logits) and Input(Label) should in same shape in dimensions except axis."
+    " [Hint: Expected logits_dims[i] == labels_dims[i], but received logits_dims[i]:15 != labels_dims[i]:13.]"
+)
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "told"),
+    [
+        pytest.param("(8, 15, 5) float32", "(8, 13) int64", True, id="two more"),
+        pytest.param("(8, 15, 13) float32", "(8, 13) int64", False, id="as many as classes"),
+        pytest.param("(7, 15, 5) float32", "(8, 13) int64", False, id="of another batch"),
+        pytest.param("(8, 15, 5) float32", "(8, 13) float32", False, id="no labels"),
+    ],
+)
+def test_positions_without_a_label_are_told_by_their_number(
+    tmp_path: Path, scores: str, labels: str, told: bool
+) -> None:
+    values = (("logits", f"Tensor {scores}"), ("labels", f"Tensor {labels}"))
+
+    cause = cause_of(tmp_path, "loss(logits, labels)\n", LENGTHS, (1, "<module>"), *values)
+
+    assert cause.startswith("logits has 15 positions, labels 13") is told

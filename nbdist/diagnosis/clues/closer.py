@@ -12,7 +12,7 @@ from nbdist.diagnosis.clues.missing_files import of_mapped, of_removal, of_worke
 from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
 from nbdist.diagnosis.clues.samplers import of_sampler
 from nbdist.diagnosis.clues.samples import of_shapes
-from nbdist.diagnosis.clues.shapes import of_folded, of_rows, of_unlike
+from nbdist.diagnosis.clues.shapes import of_folded, of_positions, of_rows, of_unlike
 from nbdist.diagnosis.clues.training import of_replaced, of_squeezed, of_twice, of_used_up
 from nbdist.diagnosis.clues.unset import of_unset, of_unset_in_module
 from nbdist.diagnosis.clues.values import (
@@ -42,6 +42,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "argument-of-collective": (of_number,),
         "argument-unknown": (of_constructor,),
         "backward-twice": (of_twice,),
+        "batch-sizes-differ": (of_positions,),
         "best-metric-missing": (of_best, of_names),
         "class-without-init": (of_constructor,),
         "collate-rows": (of_shapes,),
@@ -79,6 +80,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "option-not-defined": (of_near,),
         "paddle-backward-twice": (of_twice,),
         "paddle-collate-shapes": (of_shapes,),
+        "paddle-labels-shape": (of_positions,),
         "paddle-not-probabilities": (of_given_nan,),
         "recursion": (of_recursion,),
         "row-beyond-table": (of_sampler,),

@@ -33,6 +33,7 @@ _FEATURES = re.compile(
     r"|dimension of Input\(X\) is \[(?P<c>\d+)\], and the \[\d+\] dimension of Input\(Y\) is \[(?P<d>\d+)\]"
 )
 _RECURRENT = re.compile(r"\b(LSTM|GRU|RNN|SimpleRNN)\(")
+_OF_TEXTS = re.compile(r"Tensor \((?P<shape>[\d, ]+)\) (?P<dtype>float\d+|int\d+)")
 _OF_POSITIONS, _AT = 3, 1
 """Dimensions of a table of positions that is added to a batch, and that of the positions in it."""
 
@@ -70,6 +71,26 @@ def _compares(failure: Failure) -> bool:
     )
     asked = (node for node in ast.walk(statement or ast.Pass()) if isinstance(node, ast.Compare))
     return any(isinstance(one, ast.Eq | ast.NotEq) for node in asked for one in node.ops)
+
+
+def of_positions(failure: Failure) -> Hint | None:
+    """Of a loss over the positions of texts, for which there are more scores than labels, or fewer."""
+    scores: list[tuple[str, tuple[int, ...]]] = []
+    labels: list[tuple[str, tuple[int, ...]]] = []
+    for one in failure.operands:
+        if (found := _OF_TEXTS.match(one.what)) is not None:
+            shape = tuple(map(int, re.findall(r"\d+", found["shape"])))
+            (scores if found["dtype"].startswith("float") else labels).append((one.name, shape))
+    if len(scores) != 1 or len(labels) != 1:
+        return None
+    ((name, given), (other, wanted)) = scores[0], labels[0]
+    if len(given) != 3 or len(wanted) != 2 or given[0] != wanted[0] or given[1] == wanted[1]:
+        return None
+    # where the labels are as many as the last axis is long, the classes stand in the axis between
+    if given[2] == wanted[1]:
+        return None
+    values = {"name": name, "count": given[1], "other": other, "labels": wanted[1]}
+    return hint("labels-of-other-length", **values)
 
 
 def of_rows(failure: Failure) -> Hint | None:
