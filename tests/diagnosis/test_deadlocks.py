@@ -2121,6 +2121,34 @@ def test_a_return_in_what_a_loop_calls_may_have_left_out_a_step(tmp_path: Path) 
     assert "line 2  if bad(batch):" in found.cause.en
 
 
+VALIDATES = """\
+def run(model):
+    return model(x)
+def validate(rank, model):
+    if rank != 0:
+        barrier()
+        return
+    run(model)
+    barrier()
+validate(rank, model)
+"""
+
+
+def test_ranks_that_wait_for_the_first_have_not_called_what_that_is_in(tmp_path: Path) -> None:
+    waits = at((1,), "barrier", (9, "<module>"), (5, "validate"))
+    alone = at((0,), "forward", (9, "<module>"), (7, "validate"), (2, "run"))
+
+    found = reason(a_program(tmp_path / "in", VALIDATES), waits, alone)
+
+    assert found.signature == "hang-rank-beside"
+    assert (
+        "rank 0 alone went past  if rank != 0:  (line 4) and called forward; rank 1 stayed" in found.cause.en
+    )
+    assert "model.module" in found.fix.en
+    text = VALIDATES.replace("    run(model)\n    barrier()", "    run(model)\n    print()")
+    assert reason(a_program(tmp_path / "not", text), waits, alone).signature == "hang-rank-branch"
+
+
 TOWERS = """\
 for name, members in towers.items():
     if rank not in members:

@@ -113,6 +113,9 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
 
 
 def _by_rank(entries: Sequence[Entry], sources: Sources) -> Hint | None:
+    for one, other in (entries, entries[::-1]):
+        if (found := _beside(one, other, sources)) is not None:
+            return found
     for one in entries:
         for node, part, call in one.ifs(sources):
             if call is one.here and (found := _of_rank_if((node, part), one, call, sources)) is not None:
@@ -133,6 +136,24 @@ def _by_rank(entries: Sequence[Entry], sources: Sources) -> Hint | None:
         for node, part, call in one.ifs(sources):
             if (found := _of_rank_if((node, part), one, call, sources)) is not None:
                 return found
+    return None
+
+
+def _beside(one: Entry, other: Entry, sources: Sources) -> Hint | None:
+    """Of ranks that wait in an ``if`` for them alone and return there, where the others are below it in one
+    function, before the call that lets these go on: what they are in, they have called alone."""
+    name = one.inside.place.what.rpartition(".")[2]
+    for node, part, call in one.ifs(sources):
+        if call is not one.here or part != "body" or not isinstance(node.body[-1], ast.Return):
+            continue
+        is_below = one.there.line > (node.end_lineno or node.lineno)
+        if not is_below or not asks_for_rank(node.test, call, sources):
+            continue
+        same = (
+            each for each in calls_of_function(name, call.file, sources) if each.function == call.function
+        )
+        if other.deeper and any(each.line > one.there.line for each in same):
+            return _branch("hang-rank-beside", node, part, other, line_of(node, call, sources), sources)
     return None
 
 
