@@ -25,6 +25,7 @@ from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
 _SHARES = re.compile(r"Distributed(?:Batch)?Sampler$")
+_DRAWS = re.compile(r"rand|shuffle|perm|sampl|choice|generator|rng")
 _AROUND = frozenset({"enumerate", "tqdm", "iter"})
 _LISTS_FILES = re.compile(r"\b(?:exists|isfile|is_file|listdir|scandir|glob|rglob|iterdir)\(")
 
@@ -43,7 +44,8 @@ def batches_of(loop: ast.stmt, one: Entry, sources: Sources) -> Both:
     classes = iterables(one.here.file, sources)
     if len(classes) != 1:
         return Both("", "")
-    seeds = seeded_by_rank(one.here.file, sources)
+    draws = _DRAWS.search(ast.unparse(classes[0])) is not None
+    seeds = seeded_by_rank(one.here.file, sources) if draws else None
     drawn = (
         both("diagnosis.seeded", line=seeds.lineno, source=head(seeds)) if seeds is not None else Both("", "")
     )
