@@ -1,6 +1,6 @@
 # expect: hang, rank any
 # cause: different (collectives|numbers of (?:steps|rounds))
-# fix: same (number|batch)|every rank
+# fix: same (number|batch)|every rank|the same on all ranks
 # run: -n 2 --hang-after 2s
 """PaddlePaddle/Paddle#57220: the ranks have different batch sizes, and so different numbers of batches."""
 
