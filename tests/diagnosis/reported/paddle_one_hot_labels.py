@@ -1,5 +1,5 @@
 # expect: rank any
-# cause: soft_label|shape|dimension|a value for each class
+# cause: soft_label|one-hot|shape|dimension|a value for each class
 # fix: soft_label=True|argmax|class numbers
 """PaddlePaddle/Paddle#47202: one-hot labels in cross_entropy, which takes them for class numbers."""
 
