@@ -1775,7 +1775,7 @@ def test_the_if_for_some_ranks_in_which_a_group_is_made_at_first_use_is_named(tm
         pytest.param(11.0, "hang-lock-file", id="in the run"),
     ],
 )
-def test_a_lock_file_that_nobody_removes_is_named(
+def test_a_lock_file_that_no_rank_removes_is_named(
     tmp_path: Path, made: float, name: str, alone: bool
 ) -> None:
     lock = tmp_path / "cache.lock"
@@ -1790,7 +1790,7 @@ def test_a_lock_file_that_nobody_removes_is_named(
 
     assert hint.signature == name
     assert "the lock file cache.lock holds rank" in hint.cause.en
-    # one that is gone meanwhile holds nobody
+    # one that is gone meanwhile holds no rank
     lock.unlink()
     assert reason(sources, sleeps).signature == "hang-polls"
 

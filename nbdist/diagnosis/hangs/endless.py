@@ -44,7 +44,7 @@ def endless(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
 
 def retrying(side: Side, sources: Sources) -> Hint | None:
     """The loop that a thread or a process of these ranks is in, which nothing ends but a try without an
-    error, and which tells nobody of the errors."""
+    error, and which says nothing of the errors."""
     workers = (tuple(call for call in reversed(calls) if sources.is_own(call.file)) for calls in side.workers)
     for way in (side.way, *side.beside, *workers):
         for here in reversed(way):
