@@ -159,7 +159,7 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
         from nbdist.worker import operands  # most ranks do not fail
 
         return {
-            "operands": operands.operands(trace),
+            "operands": [*operands.operands(trace), *operands.of_reducer(error, trace)],
             "values": [*operands.conditions_of(trace), *operands.not_finite(trace)],
             "near": operands.nearest(error, trace),
         }

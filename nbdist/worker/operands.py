@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Told = tuple[str, int, str, str]
     """File, line, a name there, and what it stood for."""
 
-_MOST, _MOST_ASKED, _LONGEST = 6, 60, 80
+_MOST, _MOST_ASKED, _LONGEST, _MOST_LISTED = 6, 60, 80, 3
 _LIBRARIES = re.compile(r"/(?:site|dist)-packages/|^<")
 _COLLATES = re.compile(r"/(?:torch/utils/data/_utils|paddle/io/dataloader)/collate\.py$")
 _STANDARD = os.path.dirname(os.__file__) + os.sep
@@ -58,6 +58,11 @@ _MOST_LABELS = 1_000
 
 _ALIKE = 0.75
 """By ``difflib``'s measure, how much a name that is misspelt is like the right one."""
+
+_OF_REDUCER = re.compile(
+    r"Parameter (?:indices which did not receive grad for rank \d+:|at index) (?P<places>\d+(?: \d+)*)"
+)
+"""How DistributedDataParallel names parameters, unless TORCH_DISTRIBUTED_DEBUG is set."""
 
 _OF_FUNCTION = 1
 """``inspect.CO_OPTIMIZED``."""
@@ -127,6 +132,38 @@ def _children(of: Any) -> dict[str, Any] | None:
         if isinstance(found := _attribute(of, name), dict):
             return found
     return None
+
+
+def of_reducer(error: BaseException, trace: TracebackType | None) -> list[Told]:
+    """The layers whose parameters DistributedDataParallel complains of by their numbers; what it complains of
+    stands in the place of a name."""
+    said = _OF_REDUCER.search(str(error))
+    frames = _of_trace(trace)
+    own = [at for at, (frame, _) in enumerate(frames) if not _is_library(frame.f_code.co_filename)]
+    if said is None or not own:
+        return []
+    frame, line = frames[own[-1]]
+    places = set(map(int, said["places"].split()))
+    known: list[Any] = [one.f_locals.get("self") for one, _ in frames]
+    # in backward() it is no longer called
+    known += [*frame.f_locals.values(), *frame.f_globals.values()]
+    models = {id(one): one for one in known if hasattr(type(one), "_build_params_for_reducer")}
+    if len(models) != 1:
+        return []
+    model = next(iter(models.values()))
+    named = [
+        name
+        for name, one in model.module.named_parameters()
+        if one.requires_grad and name not in model.parameters_to_ignore
+    ]
+    layers = dict.fromkeys(name.rpartition(".")[0] or name for at, name in enumerate(named) if at in places)
+    what = "without gradient" if "not receive" in said[0] else "gradient twice"
+    return [(frame.f_code.co_filename, line, what, _listed(list(layers)))] if layers else []
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return ", ".join(names[:_MOST_LISTED]) + more
 
 
 def conditions_of(trace: TracebackType | None) -> list[Told]:

@@ -1317,3 +1317,11 @@ def test_a_file_that_is_mapped_with_a_larger_dtype_is_told(tmp_path: Path, cell:
     assert cause_of(tmp_path, "ValueError", "mmap length is greater than file size", 3, cell=cell).startswith(
         said
     )
+
+
+def test_layers_that_got_no_gradient_are_named(tmp_path: Path) -> None:
+    said = "Expected to have finished reduction in the prior iteration before starting a new one."
+
+    cause = cause_of(tmp_path, "RuntimeError", said, 6, ("without gradient", "aux.box, aux.mask"))
+
+    assert cause == "no gradient came for aux.box, aux.mask: not used in the loss, so DDP still waits for it"

@@ -344,3 +344,41 @@ def test_the_nearest_name_in_a_table_is_found(line: str, near: str) -> None:
         exec(compile(line, "program.py", "exec"), {"__name__": "program", "table": table})
 
     assert nearest(raised.value, raised.value.__traceback__) == near
+
+
+UNUSED = """
+import json
+from nbdist.worker.operands import of_reducer
+import torch, torch.distributed as dist
+from torch import nn
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.frozen = nn.Linear(4, 4).requires_grad_(False)
+        names = ("one", "two", "three", "four", "five")
+        self.heads = nn.ModuleDict({name: nn.Linear(4, 1) for name in names})
+        self.shift = nn.Parameter(torch.zeros(4))
+    def forward(self, x):
+        return self.heads["two"](self.frozen(x))
+def train(model):
+    for _ in range(2):
+        model(torch.ones(2, 4)).sum().backward()
+try:
+    train(nn.parallel.DistributedDataParallel(Net()))
+except RuntimeError as error:
+    print(json.dumps(of_reducer(error, error.__traceback__)[0][1:]))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_layers_without_a_gradient_are_named(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(UNUSED)
+
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    told = [18, "without gradient", "shift, heads.one, heads.three and 2 more"]
+    assert json.loads(done.stdout.splitlines()[-1]) == told

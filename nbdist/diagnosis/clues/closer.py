@@ -13,7 +13,7 @@ from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, 
 from nbdist.diagnosis.clues.samplers import of_sampler
 from nbdist.diagnosis.clues.samples import of_shapes
 from nbdist.diagnosis.clues.shapes import of_folded, of_positions, of_rows, of_unlike
-from nbdist.diagnosis.clues.training import of_replaced, of_squeezed, of_twice, of_used_up
+from nbdist.diagnosis.clues.training import of_idle, of_replaced, of_squeezed, of_twice, of_used_up
 from nbdist.diagnosis.clues.unset import of_unset, of_unset_in_module
 from nbdist.diagnosis.clues.values import (
     of_broadcast,
@@ -51,6 +51,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "compared-with-none": (of_value,),
         "dataset-too-long": (of_sampler,),
         "ddp-models-differ": (of_model,),
+        "ddp-unused-parameters": (of_idle,),
         "dimension-missing": (of_squeezed,),
         "file-missing": (of_removal,),
         "file-missing-there": (of_removal,),

@@ -259,3 +259,9 @@ def _squeezes_all(node: ast.Call) -> bool:
         return False
     of_library = ast.unparse(node.func.value) in _OF_LIBRARIES
     return len(node.args) == (1 if of_library else 0)
+
+
+def of_idle(failure: Failure) -> Hint | None:
+    """Of parameters in DistributedDataParallel that got no gradient: their layers."""
+    idle = next((one.what for one in failure.operands if one.name == "without gradient"), "")
+    return hint("ddp-unused-layers", layers=idle) if idle else None
