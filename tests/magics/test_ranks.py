@@ -76,6 +76,7 @@ def test_an_error_leaves_the_session_as_it_was(kernel: Kernel) -> None:
     raised = kernel.run("%%ranks\nprint('before')\nif rank == 1:\n    1 / 0\nkept = rank")
     left = kernel.run("%%ranks\nimport sys\nsys.exit(3)")
     refused = kernel.run("%%ranks -n 3\nx")
+    no_python = kernel.run("%%ranks\nx = 1\n if x")
     after = kernel.run("%%ranks\nx")
 
     assert by_rank(raised.stdout) == {0: ["before"], 1: ["before"]}
@@ -83,6 +84,7 @@ def test_an_error_leaves_the_session_as_it_was(kernel: Kernel) -> None:
     assert "nbdist/" not in raised.traceback
     assert "ranks 0, 1: SystemExit: 3" in left.error
     assert "goes on, with 2 ranks" in refused.stderr
+    assert "look at line 3 of the cell" in no_python.traceback
     assert by_rank(after.stdout) == {0: ["42"], 1: ["42"]}
 
 
