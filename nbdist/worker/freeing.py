@@ -223,9 +223,17 @@ def _nccl() -> Any:
     return None
 
 
+aborted = ""
+"""The backend of the process groups that were ended, as torch names it (``cpu:gloo,cuda:nccl``): torch has
+forgotten them then."""
+
+
 def _abort(c10d: Any) -> None:
-    """End what NCCL does on the device. Not tried on a GPU yet."""
+    """End what NCCL does on the device, and all process groups with it."""
+    global aborted
     try:
+        backend = str(c10d.get_backend_config())
         c10d._abort_process_group()
+        aborted = backend
     except Exception:  # noqa: BLE001 - it is another project's, and has a name of its own
         return

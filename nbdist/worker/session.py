@@ -253,9 +253,23 @@ def rejoin() -> None:
 
 
 def _is_joined() -> bool:
-    """Whether this rank is in a process group of torch or paddle."""
+    """Whether this rank is in a process group of torch or paddle, or was until it was freed from it."""
     dist: Any = sys.modules.get("torch.distributed")
-    return (dist is not None and dist.is_available() and dist.is_initialized()) or _paddle() is not None
+    joined = dist is not None and dist.is_available() and dist.is_initialized()
+    return joined or bool(_aborted()) or _paddle() is not None
+
+
+def _aborted() -> str:
+    """The backend of the groups that this rank was freed from, and is in no longer."""
+    # most sessions free no rank
+    freeing: Any = sys.modules.get("nbdist.worker.freeing")
+    return str(freeing.aborted) if freeing is not None else ""
+
+
+def _forget_aborted() -> None:
+    freeing: Any = sys.modules.get("nbdist.worker.freeing")
+    if freeing is not None:
+        freeing.aborted = ""
 
 
 def _paddle() -> Any:
@@ -279,19 +293,22 @@ def _move(*, join: bool) -> None:
             print("nbdist: paddle's group was broken, and not all ranks are in it: %dist_session reset")
         return
     dist: Any = sys.modules["torch.distributed"]
-    backend = str(getattr(dist, "get_backend_config", dist.get_backend)())
+    in_group = dist.is_initialized()
+    backend = str(getattr(dist, "get_backend_config", dist.get_backend)()) if in_group else _aborted()
     # cpu:gloo,cuda:gloo
     if len(names := {part.rpartition(":")[2] for part in backend.split(",")}) == 1:
         backend = min(names)
     lost = _of_the_group(_WRAPPERS, dist.ProcessGroup)
     try:
-        dist.destroy_process_group()
+        if in_group:
+            dist.destroy_process_group()
     except Exception as error:  # noqa: BLE001 - what is broken may complain when it is left
         print(f"nbdist: leaving the process group: {type(error).__name__}: {error}")
     if not join:
         print("nbdist: the process group was broken, and is left: join it anew with  init_process_group")
         return
     dist.init_process_group(backend)
+    _forget_aborted()
     _say_joined(dist.get_world_size(), backend, lost)
 
 
