@@ -30,6 +30,10 @@ class RankUsage:
     gpu_memory: int | None = None
 
 
+_SHOWN = 50_000_000
+"""Bytes of a GPU that are worth a word."""
+
+
 class UsageWatch:
     """Watches a run's ranks while they live, so that the summary can say which GPU memory they freed."""
 
@@ -79,22 +83,32 @@ class UsageWatch:
         lines = []
         holders = [use for use in self._holders() if use.index in self._gpus]
         for index in sorted(self._gpus):
-            ours = sum(use.memory for use in holders if use.index == index and use.pid in self._ours)
+            here = [use for use in holders if use.index == index]
+            ours = sum(use.memory for use in here if use.pid in self._ours)
             freed = max(0, self._held.get(index, 0) - ours)
-            lines.append(say("panel.gpu-freed", language, index=index, size=freed / 1e9))
-            lines += [
-                say(
-                    "panel.gpu-held",
-                    language,
-                    index=index,
-                    size=use.memory / 1e9,
-                    name=self._name(use.pid),
-                    pid=use.pid,
-                )
-                for use in holders
-                if use.index == index
-            ]
+            if freed >= _SHOWN:
+                lines.append(say("panel.gpu-freed", language, index=index, size=freed / 1e9))
+            lines += self._still_held(index, here, language)
         return lines
+
+    def _still_held(self, index: int, holders: Sequence[GpuUse], language: str) -> list[str]:
+        """Who holds memory of a GPU: on one that is shared many may, and the largest is named."""
+        holders = [use for use in holders if use.memory >= _SHOWN]
+        if not holders:
+            return []
+        most = max(holders, key=lambda use: use.memory)
+        row = "panel.gpu-held" if len(holders) == 1 else "panel.gpu-held-by-several"
+        said = say(
+            row,
+            language,
+            index=index,
+            size=sum(use.memory for use in holders) / 1e9,
+            count=len(holders),
+            name=self._name(most.pid),
+            pid=most.pid,
+            most=most.memory / 1e9,
+        )
+        return [said]
 
 
 def _name(pid: int) -> str:

@@ -78,6 +78,18 @@ def test_the_report_says_who_still_holds_memory() -> None:
     ]
 
 
+def test_of_several_that_hold_memory_the_largest_is_named() -> None:
+    machine = Machine(of_rank(0, 10_000_000, index=0))
+    watch = machine.watch()
+    watch.look(Run.of(runs.a_spec(devices=GPUS), STARTED))
+
+    machine.uses = [GpuUse(index=0, pid=pid, memory=pid * 100_000_000) for pid in (7, 9, 8)]
+    machine.uses.append(GpuUse(index=0, pid=10, memory=1_000_000))
+
+    said = "GPU 0: 2.4 GB still held by 3 processes, 0.9 GB of it by python (pid 9)"
+    assert watch.report("en") == [said]
+
+
 def test_nothing_is_said_of_gpus_after_a_run_on_the_cpu() -> None:
     watch = Machine(GpuUse(index=0, pid=1, memory=99)).watch()
     watch.look(Run.of(runs.a_spec(), STARTED))
