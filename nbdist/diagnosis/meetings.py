@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nbdist.diagnosis.hangs.alone import entered_alone, exits_of_rank, is_in_loop, ways_past
-from nbdist.diagnosis.hangs.batches import shared_out
+from nbdist.diagnosis.hangs.alone import entered_alone, ways_past
 from nbdist.diagnosis.hangs.deadlocks import all_joining, why
 from nbdist.diagnosis.hangs.entries import alone_in_loop
 from nbdist.diagnosis.hangs.histories import History, histories_of, last_calls, of_histories, sent_before
-from nbdist.diagnosis.hangs.hooks import is_in_loop_of_library, reduces_by_hook
+from nbdist.diagnosis.hangs.hooks import reduces_by_hook
+from nbdist.diagnosis.hangs.leaving import why_left
 from nbdist.diagnosis.hangs.parting import of_parting
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
 from nbdist.diagnosis.places import place_of
@@ -27,7 +26,7 @@ from nbdist.diagnosis.rank_failure import (
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.stacks import last_sides
-from nbdist.diagnosis.statements import exits, head, told
+from nbdist.diagnosis.statements import head, told
 from nbdist.model import RankState, Run
 from nbdist.store import RunDirectory
 from nbdist.store.reports import Call
@@ -44,7 +43,6 @@ _SIZES = "collective-sizes"
 _CLIENTS = "store-clients-missing"
 _JOINING = frozenset({"store-not-reached", _CLIENTS})
 _UNLIKE = _PLAIN_TIMEOUTS | _JOINING | {_SIZES, "collective-mismatch"}
-_FEW = 2
 _MEETING = "gloo-connect"
 _HELD_UP = "hang-busy"
 _OF_PARTING = frozenset(
@@ -132,25 +130,15 @@ def _met_another(
 def left(first: Failure, run: Run, directory: RunDirectory) -> Hint:
     """Of ranks that have ended before the others were done with them."""
     early = {"late": (first.rank,), "early": first.early_exits}
-    side, known = waiting_side(first), known_as(first)
+    side = waiting_side(first)
     if any(run.ranks[rank].finished is None for rank in first.early_exits):
         return hint("left-early", **early)
-    if (alone := entered_alone(side, first.sources)) is not None:
-        return hint("left-alone", **early, **alone)
-    if known == _MEETING:
-        return hint("left-before-all-met", **early)
-    if (apart := _of_sizes(first, run, directory)) is not None:
-        return apart
-    if not is_in_loop(side, first.sources) and not _is_in_library(first, run):
-        return _left_before(first, run)
-    if (shared := shared_out(side.way, first.sources)) is not None:
-        return hint("uneven-steps-shared", **early, **shared)
-    if exits := exits_of_rank(side, first.sources):
-        return hint("uneven-steps-exit", **early, tests=told(exits))
-    if ways := ways_past(side, first.sources):
-        caught = all(isinstance(way, ast.ExceptHandler) for way in ways)
-        return hint("uneven-steps-caught" if caught else "uneven-steps-left", **early, tests=told(ways))
-    return hint("uneven-steps", **early)
+    if entered_alone(side, first.sources) is None:
+        if known_as(first) == _MEETING:
+            return hint("left-before-all-met", **early)
+        if (apart := _of_sizes(first, run, directory)) is not None:
+            return apart
+    return why_left(side, first.early_exits, run.spec.program, first.sources)
 
 
 def met(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
@@ -232,25 +220,6 @@ def _others_wait(first: Failure, run: Run, directory: RunDirectory) -> bool:
     within = kind == "RuntimeError" and any(_EXCHANGES in frame.file for frame in first.frames)
     sides = last_sides(run, directory) if within else ()
     return any(side.place.waits and first.rank not in side.ranks for side in sides)
-
-
-def _left_before(first: Failure, run: Run) -> Hint:
-    """Of ranks that ended before a call outside of all loops: with the lines that may have ended them."""
-    lines = exits(run.spec.program, first.sources)
-    told = both("diagnosis.may-end", lines=", ".join(map(str, lines))) if 0 < len(lines) <= _FEW else None
-    return hint(
-        "left-before-call",
-        early=first.early_exits,
-        late=(first.rank,),
-        call=waiting_side(first).call,
-        lines=told or Both("", ""),
-    )
-
-
-def _is_in_library(first: Failure, run: Run) -> bool:
-    """Whether others may have had fewer batches in the loop of a library: no line of the program ends it."""
-    side = waiting_side(first)
-    return is_in_loop_of_library(side, first.sources) and not exits(run.spec.program, first.sources)
 
 
 def _all_there(first: Failure, run: Run, directory: RunDirectory) -> bool:

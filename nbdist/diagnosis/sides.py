@@ -34,8 +34,8 @@ class Side:
     def call(self) -> str:
         """What they are in: ``all_reduce in backward``, ``barrier in metrics.compute``."""
         what = self.place.what
-        if what == "backward" and self.name:
-            return f"{self.name} in {what}"
+        if (what == "backward" or self.place.on_device) and self.name:
+            return f"{self.name} in {what}" if what else self.name
         through = self.place.through
         return f"{what} in {through}" if through else what or self.name or "?"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,16 @@ from nbdist.store.reports import Call, Collective, Handled, RankAnswer, TakenSta
 _ALL_GROUPS = "0"
 _DEVICE_WAITS = frozenset({"item", "tolist", "cpu", "numpy", "synchronize", "float", "int", "bool", "print"})
 """Calls that wait for what a device is to do, and with it for other ranks."""
+
+_HOST_WAITS = frozenset(
+    {"sleep", "acquire", "join", "get", "put", "recv", "accept", "select", "poll", "read", "input"}
+)
+"""Calls that wait for something else than a device."""
+
+_LONG_AGO = 5.0
+"""Seconds after which a collective that is not over was begun before what the rank does now."""
+
+_ON_GPU = re.compile(r" on (?:cuda|gpu)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +68,7 @@ def groups_of(taken: TakenStacks, sources: Sources) -> tuple[StackGroup, ...]:
             number and (number.name, number.number),
         )
         alike.setdefault(key, []).append(answer)
-    groups = [_group(answers, sources) for answers in alike.values()]
+    groups = [_group(answers, taken.time, sources) for answers in alike.values()]
     return tuple(sorted(groups, key=lambda group: (group.place.waits, len(group.ranks), group.ranks)))
 
 
@@ -67,13 +78,14 @@ def _handling(answer: RankAnswer) -> Handled | None:
     return None if interrupted else answer.handling
 
 
-def _group(answers: Sequence[RankAnswer], sources: Sources) -> StackGroup:
+def _group(answers: Sequence[RankAnswer], now: float, sources: Sources) -> StackGroup:
     first = answers[0]
     threads = first.threads
     calls = threads[0].calls if threads else ()
     collective = _last_begun(first)
     place = place_of(calls, sources)
-    if collective is not None and not collective.over and _waits_for_device(place):
+    pending = collective is not None and not collective.over and not place.waits
+    if pending and (_waits_for_device(place) or _stands_on_gpu(first, place, now, sources)):
         place = replace(place, waits=True, on_device=True)
     handling = _handling(first)
     places = handling.places if handling is not None else ()
@@ -97,7 +109,19 @@ def _others(threads: Sequence[ThreadStack]) -> list[ThreadStack]:
 
 def _waits_for_device(place: CodeLocation) -> bool:
     """Whether a rank that has a collective under way waits there for it: a computation would not."""
-    return not place.waits and place.what.rpartition(".")[2] in _DEVICE_WAITS
+    return place.what.rpartition(".")[2] in _DEVICE_WAITS
+
+
+def _stands_on_gpu(answer: RankAnswer, place: CodeLocation, now: float, sources: Sources) -> bool:
+    """Whether a rank that has a collective under way for long is in a line that works with tensors of a GPU:
+    many calls (``x[mask]``, a print) wait for it without a word."""
+    begun = min((one.begun for one in answer.collectives.values() if not one.over and one.begun), default=now)
+    on_host = place.loads or place.on_network or place.what.rpartition(".")[2] in _HOST_WAITS
+    own = [call for call in answer.threads[0].calls if sources.is_own(call.file)] if answer.threads else []
+    if on_host or not own or now - begun < _LONG_AGO:
+        return False
+    here = (one.what for one in answer.values if (one.file, one.line) == (own[0].file, own[0].line))
+    return any(_ON_GPU.search(what) for what in here)
 
 
 def _last_begun(answer: RankAnswer) -> Collective | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from nbdist.diagnosis.exits import rank_names
@@ -20,14 +21,15 @@ from nbdist.diagnosis.hangs.deadlocks import (
     why,
 )
 from nbdist.diagnosis.hangs.endless import retrying
-from nbdist.diagnosis.hangs.histories import histories_of, parting_of
+from nbdist.diagnosis.hangs.histories import History, begun_at, histories_of, of_sizes_at, parting_of
+from nbdist.diagnosis.hangs.leaving import why_left
 from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, raised_in_logs
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.stack_groups import StackGroup, StackRow, groups_of
 from nbdist.diagnosis.stragglers import Paces
-from nbdist.model import Run
+from nbdist.model import RankState, Run
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.control import request_stacks
 from nbdist.store.metrics import last_points
@@ -62,16 +64,18 @@ _TELLS = re.compile(r"\d|^(?:None|True|False)$")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackReport:
     """The stacks of a run: ``time`` is when they were taken (Unix seconds), ``after`` how long after its
-    start. ``behind`` are the ranks that the others wait for, as far as that can be told; ``hint`` says why
-    they do not come. ``problem`` says why there are no stacks: ``none``, ``no answer``. ``raised`` are
-    tracebacks in the logs of ranks that the others wait for: of a thread or another process of theirs, since
-    they go on. ``values`` say what the lines that hold such ranks work with."""
+    start. ``behind`` are the ranks that the others wait for, as far as that can be told, ``ended`` those that
+    have done their program; ``hint`` says why they do not come. ``problem`` says why there are no stacks:
+    ``none``, ``no answer``. ``raised`` are tracebacks in the logs of ranks that the others wait for: of a
+    thread or another process of theirs, since they go on. ``values`` say what the lines that hold such ranks
+    work with."""
 
     label: str
     time: float = 0.0
     after: float = 0.0
     groups: tuple[StackGroup, ...] = ()
     behind: tuple[int, ...] = ()
+    ended: tuple[int, ...] = ()
     hint: Hint | None = None
     raised: tuple[Traceback, ...] = ()
     values: tuple[Both, ...] = ()
@@ -141,6 +145,7 @@ def _completed(taken: TakenStacks, directory: RunDirectory) -> TakenStacks:
 
 def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> StackReport:
     sources, live = Sources.of(run, directory), not run.state.terminal
+    ended = tuple(rank.rank for rank in run.ranks if rank.state is RankState.SUCCEEDED)
     if taken is None:
         return StackReport(label=run.label, script=sources.script, live=live, problem="none")
     taken = _completed(taken, directory)
@@ -151,7 +156,7 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     will_not_meet = _waits_long(taken) or parting_of(histories, sources) is not None
     will_not_meet = will_not_meet or (run.timed_out and _stand(waiting, run, directory))
     hangs = run.stalled is not None or (run.timed_out and will_not_meet)
-    sides = concerned(sides_of(taken, sources), taken.ranks) if hangs else []
+    sides = concerned(sides_of(taken, sources, histories), taken.ranks) if hangs else []
     behind = _behind(groups, sides)
     # of ranks that are alone, too: what they wait for may have died
     may_hang = sides or (sides_of(taken, sources) if run.timed_out else ())
@@ -166,7 +171,9 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
             or no_member(sides, taken.ranks, sources)
             or ungrouped(sides, taken.ranks, sources, histories)
             or ungrouped(sides_of(taken, sources), taken.ranks, sources, histories)
+            or _of_sizes(taken.ranks, histories, sources)
             or why(sides, sources, ended_by(raised), histories)
+            or _why_left(sides, ended, run, sources)
         )
     else:
         hint = of_threads(held_sides, ended_by(raised), sources)
@@ -181,12 +188,32 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         after=max(0.0, taken.time - (run.started or taken.time)),
         groups=groups,
         behind=behind,
+        ended=ended,
         raised=raised,
         values=tuple(_values(held_sides)) if hangs else (),
         hint=hint.in_paddle() if hint is not None and run.spec.framework == "paddle" else hint,
         script=sources.script,
         live=live,
     )
+
+
+def _of_sizes(
+    answers: Sequence[RankAnswer], histories: Mapping[int, History], sources: Sources
+) -> Hint | None:
+    """Of other sizes in the collective of NCCL that a rank waits in."""
+    pending = [
+        (answer.rank, one.number) for answer in answers for one in answer.collectives.values() if not one.over
+    ]
+    found = (of_sizes_at(rank, number, histories, sources) for rank, number in pending)
+    return next(filter(None, found), None)
+
+
+def _why_left(sides: Sequence[Side], ended: tuple[int, ...], run: Run, sources: Sources) -> Hint | None:
+    """Why some ranks have ended, where all others wait for them."""
+    if not ended or not sides or not all(side.place.waits for side in sides):
+        return None
+    found = [why_left(side, ended, run.spec.program, sources) for side in sides]
+    return next((one for one in found if one.signature == "left-alone"), found[0])
 
 
 def _values(held: Sequence[Side]) -> Iterator[Both]:
@@ -218,11 +245,15 @@ def _stand(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:
     return bool(ranks)
 
 
-def sides_of(taken: TakenStacks, sources: Sources) -> tuple[Side, ...]:
-    """The ranks by where they are, as far as they have said so."""
+def sides_of(
+    taken: TakenStacks, sources: Sources, histories: Mapping[int, History] = MappingProxyType({})
+) -> tuple[Side, ...]:
+    """The ranks by where they are, as far as they have said so. Those that wait for their device are, where
+    ``histories`` tell, at the call that it waits in."""
     answers = {answer.rank: answer for answer in taken.ranks}
     ways = {rank: _own_ways(answer, sources) for rank, answer in answers.items()}
-    return tuple(
+    groups = [group for group in groups_of(taken, sources) if not group.problem]
+    sides = [
         Side(
             ranks=group.ranks,
             way=ways[group.ranks[0]][0],
@@ -234,8 +265,13 @@ def sides_of(taken: TakenStacks, sources: Sources) -> tuple[Side, ...]:
             name=group.collective.name if group.collective is not None and not group.collective.over else "",
             handled=group.handled,
         )
-        for group in groups_of(taken, sources)
-        if not group.problem
+        for group in groups
+    ]
+    return tuple(
+        begun_at(side, group.collective.number, histories.get(side.ranks[0], {}), sources)
+        if group.place.on_device and group.collective is not None and histories
+        else side
+        for side, group in zip(sides, groups, strict=True)
     )
 
 
@@ -286,6 +322,9 @@ Paint = Callable[[str, str], str]
 def sentence(report: StackReport, language: str = "en") -> str:
     """``rank 1 is in time.sleep at line 9; ranks 0, 2, 3 wait in all_reduce at line 14``."""
     parts = [clause(group, report.script, language) for group in report.groups[:_KEPT]]
+    if report.ended and any(group.place.waits for group in report.groups):
+        who = rank_names(report.ended, language)
+        parts.append(say("diagnosis.done", language, who=who, ranks=report.ended))
     return say("diagnosis.and", language).join(parts)
 
 
@@ -445,4 +484,4 @@ def _collective(group: StackGroup) -> str:
     what = group.place.what
     within = what == "backward" or group.place.on_device
     said = f"{(one.name or 'collective') if within or not what else what} #{one.number}"
-    return f"{said} in {what}" if within else said
+    return f"{said} in {what}" if within and what else said

@@ -113,7 +113,8 @@ class ThreadStack:
 class Collective:
     """What a rank last did in a process group: the name of the collective ("" when it is not known), its
     number among the group's, whether it is over, and when it was begun (Unix seconds). ``last`` is the
-    number of the last one that the rank has begun in the group, ``members`` its ranks (none: unknown)."""
+    number of the last one that the rank has begun in the group, ``members`` its ranks (none: unknown).
+    ``on_device``: it is NCCL's, and the rank goes on while its device waits."""
 
     name: str
     number: int
@@ -121,6 +122,7 @@ class Collective:
     begun: float = 0.0
     last: int = 0
     members: tuple[int, ...] = ()
+    on_device: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

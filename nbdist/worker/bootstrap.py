@@ -104,6 +104,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     except SystemExit as leaving:
         if leaving.code in (None, 0):
             show_open_figures()
+            stacks.tell_history_at_the_end(os.path.dirname(order.error_file))
             channel.say(FINISHED if has_joined() else FINISHED_ALONE)
         else:
             _report(channel, order, reserve, leaving)
@@ -113,6 +114,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
         raise
     finally:
         main_thread.over = True
+    stacks.tell_history_at_the_end(os.path.dirname(order.error_file))
     channel.say(FINISHED if has_joined() else FINISHED_ALONE)
 
 

@@ -13,6 +13,8 @@ import pickle
 import sys
 from typing import TYPE_CHECKING, Any
 
+from nbdist.worker.stacks import NAMES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -84,7 +86,8 @@ def _told(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
         if entry["is_p2p"]:
             continue
         way = ways.setdefault(tuple(_way(entry.get("frames") or ())), len(ways))
-        call = [int(entry["collective_seq_id"]), str(entry["profiling_name"]), _given(entry), way]
+        backend, _, name = str(entry["profiling_name"]).rpartition(":")
+        call = [int(entry["collective_seq_id"]), f"{backend}:{NAMES.get(name, name)}", _given(entry), way]
         # by its name, which is the same on all of its ranks
         calls = groups.setdefault(str(entry["process_group"][0]), [])
         if calls and call[0] < calls[-1][0]:

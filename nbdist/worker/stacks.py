@@ -52,6 +52,8 @@ def collectives(*, names: bool = True) -> dict[str, Any]:
                 active = json_module().loads(dump(onlyActive=True)).get("entries", ())
                 _add_entries(found, active)
                 found = _by_name(found, active) if names else found
+            if "nccl" in name:
+                found = {group: one | {"on_device": True} for group, one in found.items()}
         except Exception:  # noqa: BLE001 - it is another project's, and only asked
             continue
         if found:
@@ -76,6 +78,10 @@ def under_way() -> bool:
     except Exception:  # noqa: BLE001 - it is another project's, and only asked
         pass
     return False
+
+
+NAMES = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
+"""Collectives that the recorder has by a name of its own, as programs call them."""
 
 
 def _groups(trace: dict[str, Any]) -> dict[str, Any]:
@@ -108,9 +114,9 @@ def _add_entries(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> N
     # of several that are not over the first is what is waited for
     for entry in reversed(entries):
         if not entry.get("retired") and entry.get("state") != "completed":
-            group = str(entry["pg_id"])
+            group, name = str(entry["pg_id"]), str(entry["profiling_name"]).rpartition(":")[2]
             groups[group] = {
-                "name": str(entry["profiling_name"]).rpartition(":")[2],
+                "name": NAMES.get(name, name),
                 "number": int(entry["p2p_seq_id" if entry["is_p2p"] else "collective_seq_id"]),
                 "over": False,
                 "begun": int(entry["time_created_ns"]) / 1e9,
@@ -128,6 +134,17 @@ def tell_history(directory: str) -> None:
             from nbdist.worker import history  # most runs neither stand still nor fail
         history.write(directory)
     except Exception:  # noqa: BLE001 - torch's recorder is only asked
+        return
+
+
+def tell_history_at_the_end(directory: str) -> None:
+    """The same of a rank whose program is done, where others may go on waiting for it: with NCCL. With gloo
+    they fail then, and what this one has called takes a tenth of a second to read."""
+    torch, c10d = map(sys.modules.get, ("torch", "torch._C._distributed_c10d"))
+    try:
+        if hasattr(c10d, "_dump_nccl_trace") and torch is not None and torch.cuda.is_initialized():
+            tell_history(directory)
+    except AttributeError:  # it was not imported to its end
         return
 
 

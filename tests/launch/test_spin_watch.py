@@ -37,6 +37,7 @@ class Ranks:
         self.busy = {0, 1}
         self.number = 7
         self.pending = {0}
+        self.on_device = False
         self.line = {0: 1, 1: 2}
         for rank in (0, 1):
             self.watch.add(rank, 40 + rank)
@@ -61,7 +62,7 @@ class Ranks:
 
     def _at(self, rank: int) -> RankAnswer:
         over = rank not in self.pending
-        one = Collective(name="", number=self.number, over=over, last=self.number)
+        one = Collective(name="", number=self.number, over=over, last=self.number, on_device=self.on_device)
         stack = dump((str(self.program), self.line[rank], "<module>"))
         return RankAnswer(rank=rank, text=stack, collectives={"0": one}, beats=self.beats[rank])
 
@@ -106,6 +107,15 @@ def test_that_a_call_does_not_come_back_is_known_by(ranks: Ranks, proof: str) ->
         ranks.beats = {0: None, 1: None}  # type: ignore[dict-item]
 
     assert ranks.pass_time(100)
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_any_line_may_wait_for_a_device_in_a_collective(ranks: Ranks, *, on_device: bool) -> None:
+    ranks.line = {0: 2, 1: 2}
+    ranks.pending = {0, 1}
+    ranks.on_device = on_device
+
+    assert ranks.pass_time(100) == on_device
 
 
 def test_a_loop_that_comes_back_to_its_line_is_no_hang(ranks: Ranks) -> None:

@@ -19,7 +19,7 @@ from nbdist.diagnosis.hangs.parting import of_parting
 from nbdist.diagnosis.places import Sources, place_of
 from nbdist.diagnosis.sides import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, head
+from nbdist.diagnosis.statements import around, functions_of, head, is_collective, own_nodes
 from nbdist.model import Run
 from nbdist.store import RunDirectory
 from nbdist.store.reports import Call, Issued, read_history
@@ -28,11 +28,19 @@ from nbdist.text import Both
 _AS_EACH_LIKES = ("all_to_all", "alltoall", "gather", "scatter", "all_gather")
 """Collectives to which a rank may give other sizes than the others; all_gather only with NCCL."""
 
+_ALIKE_ON_ALL = frozenset(
+    {"all_gather", "all_gather_into_tensor", "all_reduce", "broadcast", "reduce", "reduce_scatter_tensor"}
+)
+"""Those that take the same sizes from all ranks."""
+
 _MOST_ADDED = 40
 """So many calls in a row may be one rank's alone: an average over the parameters of a small model."""
 
 _LATEST = 12
 """So many calls of a rank may lie between its mistake and where another one met it."""
+
+_BACKWARD = frozenset({"backward", "manual_backward"})
+_OF_GRADIENTS = frozenset({"all_reduce", "_all_reduce", "reduce_scatter_tensor", "_reduce_scatter_base"})
 
 _APART = "hang-apart"
 
@@ -77,11 +85,64 @@ def of_histories(histories: Mapping[int, History], sources: Sources) -> Hint | N
     return hint("hang-parted", number=parting.number, calls=places(parting.sides))
 
 
+def of_sizes_at(rank: int, number: int, histories: Mapping[int, History], sources: Sources) -> Hint | None:
+    """Of a rank that waits in the collective with this number, which others have come to with other sizes:
+    NCCL does not compare them, and some may go on from there."""
+    for group, calls in histories.get(rank, {}).items():
+        mine = next((call for call in calls if call.number == number), None)
+        theirs = {
+            other: call
+            for other, history in histories.items()
+            for call in history.get(group, ())
+            if mine is not None and (call.number, call.name) == (number, mine.name)
+        }
+        backend, _, name = mine.name.rpartition(":") if mine is not None else ("", "", "")
+        if mine is None or backend != "nccl" or name not in _ALIKE_ON_ALL:
+            continue
+        given = {other: call.given for other, call in theirs.items()}
+        side = _own(mine, sources).side([rank], sources)
+        parting = Parting(number=number, sides=(side,), given=given, latest=False, inside=(side,))
+        if (found := _of_given(parting, sources)) is not None:
+            return found
+    return None
+
+
 def last_calls(histories: Mapping[int, History], sources: Sources) -> Iterator[Side]:
     """The calls that each rank has made last, latest first."""
     for rank, history in histories.items():
         for calls in history.values():
             yield from (_own(call, sources).side([rank], sources) for call in reversed(calls[-_LATEST:]))
+
+
+def begun_at(side: Side, number: int, history: History, sources: Sources) -> Side:
+    """Ranks that wait for their device, at the line that has called the collective with this number, which
+    their device waits in. Of one that a model has called in backward() torch knows no line: then it is that
+    of backward(), where the program has one alone."""
+    made = [_own(call, sources) for calls in history.values() for call in calls if call.number == number]
+    if len(made) == 1 and made[0].way:
+        found = made[0].side(side.ranks, sources)
+        # a layer of a library, as SyncBatchNorm, calls it by native code alone
+        named = is_collective(found.place.what)
+        place = found.place if named else replace(found.place, what=side.name, through=found.place.what)
+        return replace(found, place=place, values=side.values)
+    if (line := _only_backward(side, sources)) is None:
+        return side
+    way = (*side.way[:-1], replace(side.way[-1], line=line))
+    return replace(side, way=way, place=replace(side.place, line=line, what="backward", on_device=False))
+
+
+def _only_backward(side: Side, sources: Sources) -> int | None:
+    """The line of the only ``backward()`` in the function that these ranks are in."""
+    if not side.way or side.name not in _OF_GRADIENTS:
+        return None
+    lines = [
+        node.lineno
+        for function in functions_of(side.way[-1], sources)
+        for child in function.body
+        for node in own_nodes(child)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _BACKWARD
+    ]
+    return lines[0] if len(lines) == 1 else None
 
 
 def sent_before(

@@ -118,6 +118,7 @@ class _Track:
     beats: int | None
     awaits: bool
     pending: bool
+    pending_on_device: bool
 
 
 class SpinWatch:
@@ -197,6 +198,9 @@ class SpinWatch:
     def _proves(self, track: _Track, *, idle: bool) -> bool:
         """Whether the rank is known to wait in a call that does not come back."""
         in_call = track.seen - track.in_call_since >= self._limit
+        # any line may wait for a device that waits for others, and executes no Python meanwhile
+        if track.pending_on_device and in_call:
+            return True
         return track.awaits and (track.pending or idle or in_call)
 
     def _own(self, what: str) -> tuple[float, int]:
@@ -239,6 +243,7 @@ def _tracked(answer: RankAnswer, use: _Use, before: _Track | None, now: float) -
         beats=answer.beats,
         awaits=waits(main),
         pending=_looks_for_others(main) or any(not one.over for one in answer.collectives.values()),
+        pending_on_device=any(one.on_device and not one.over for one in answer.collectives.values()),
     )
     if before is None or not _is_where_it_was(before, track):
         return track

@@ -1,0 +1,75 @@
+"""Why ranks have ended while others still wait for them: these came to a call alone, or have a round more.
+
+With gloo those that wait fail then. With NCCL they go on waiting: nothing tells them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from nbdist.diagnosis.hangs.alone import entered_alone, exits_of_rank, is_in_loop, ways_past
+from nbdist.diagnosis.hangs.batches import shared_out
+from nbdist.diagnosis.hangs.hooks import is_in_loop_of_library
+from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import LOOPS, around, exits, head, own_nodes, told
+from nbdist.text import Both, both
+
+_FEW = 2
+
+_OF_MODEL = re.compile(r"state_dict|named_|parameters|buffers")
+"""What is alike on ranks with the same model."""
+
+
+def why_left(side: Side, early: tuple[int, ...], program: str, sources: Sources) -> Hint:
+    """``early`` are the ranks that have ended, ``side`` those that wait, ``program`` what they all run."""
+    who = {"late": side.ranks, "early": early}
+    if (alone := entered_alone(side, sources)) is not None:
+        return hint("left-alone", **who, **alone)
+    if not is_in_loop(side, sources) and not _is_in_library(side, program, sources):
+        return _before_call(side, early, program, sources)
+    if (keys := _over_keys(side, sources)) is not None:
+        return hint("uneven-keys", **who, call=side.call, line=keys.lineno, source=head(keys))
+    if (shared := shared_out(side.way, sources)) is not None:
+        return hint("uneven-steps-shared", **who, **shared)
+    if leaving := exits_of_rank(side, sources):
+        return hint("uneven-steps-exit", **who, tests=told(leaving))
+    if ways := ways_past(side, sources):
+        caught = all(isinstance(way, ast.ExceptHandler) for way in ways)
+        return hint("uneven-steps-caught" if caught else "uneven-steps-left", **who, tests=told(ways))
+    return hint("uneven-steps", **who)
+
+
+def _before_call(side: Side, early: tuple[int, ...], program: str, sources: Sources) -> Hint:
+    """Of ranks that ended before a call outside of all loops: with the lines that may have ended them."""
+    lines = exits(program, sources)
+    ends = both("diagnosis.may-end", lines=", ".join(map(str, lines))) if 0 < len(lines) <= _FEW else None
+    return hint("left-before-call", early=early, late=side.ranks, call=side.call, lines=ends or Both("", ""))
+
+
+def _is_in_library(side: Side, program: str, sources: Sources) -> bool:
+    """Whether others may have had fewer batches in the loop of a library: no line of the program ends it."""
+    return is_in_loop_of_library(side, sources) and not exits(program, sources)
+
+
+def _over_keys(side: Side, sources: Sources) -> ast.For | None:
+    """The loop right around a collective where that goes through the keys of a dict."""
+    steps = [node for node, _ in around(side.way[-1], sources)] if side.way else []
+    loop = next((node for node in reversed(steps) if isinstance(node, LOOPS)), None)
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
+        return None
+    asked = loop.iter.func.attr if isinstance(loop.iter.func, ast.Attribute) else ""
+    if asked in ("items", "keys", "values"):
+        return None if _OF_MODEL.search(ast.unparse(loop.iter)) else loop
+    if ast.unparse(loop.iter.func) != "sorted" or not isinstance(loop.target, ast.Name):
+        return None
+    name = loop.target.id
+    keyed = (
+        node
+        for child in loop.body
+        for node in own_nodes(child)
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == ast.unparse(loop.iter.args[0])
+    )
+    return loop if any(ast.unparse(node.slice) == name for node in keyed) else None
