@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nbdist.diagnosis.places import Sources
-from nbdist.diagnosis.tracebacks import chains_in_log, root
+from nbdist.diagnosis.tracebacks import WATCHDOG, chains_in_log, root
 from nbdist.model import Run
 from nbdist.store import RunDirectory, read_error
 from nbdist.store.logs import last_lines
@@ -46,6 +46,13 @@ def raised_in_logs(ranks: Sequence[int], run: Run, directory: RunDirectory) -> t
     """The last traceback of a few of these ranks, but for what left their programs."""
     found = (_last_traceback(rank, run, directory) for rank in ranks[:_FEW_RANKS])
     return tuple(one for one in found if one is not None)
+
+
+def gave_up(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:
+    """Whether NCCL's watchdog has given up what one of these ranks waits in: it ends the process a minute
+    after that."""
+    logs = (last_lines(directory.rank(rank, run.attempt).log, _LOG_ROOM) for rank in ranks[:_FEW_RANKS])
+    return any(WATCHDOG in line for lines in logs for line in lines)
 
 
 def ended_by(tracebacks: Sequence[Traceback]) -> dict[int, str]:

@@ -27,9 +27,9 @@ _SHOWN_LAST = 160
 
 # what paddle's native code notes beside the program (severity, month and day, time), and says of a signal
 _OF_NATIVE = re.compile(
-    r"^(?:[IW]\d{4} \d\d:\d\d:|[-=]{10,}|FLAGS\(|C\+\+ Traceback|\d+ {3}\S+.*[(:]|No stack trace in paddle"
-    r"|frame #\d+: |Error Message Summary|FatalError: .+ is detected by| +\[\w+Info: \*\*\*"
-    r"| +warnings\.warn\()"
+    r"^(?:\[rank\d+\]:\[[IWE]\d{4} |[IW]\d{4} \d\d:\d\d:|[-=]{10,}|FLAGS\(|C\+\+ Traceback"
+    r"|\d+ {3}\S+.*[(:]|No stack trace in paddle|frame #\d+: |Error Message Summary"
+    r"|FatalError: .+ is detected by| +\[\w+Info: \*\*\*| +warnings\.warn\()"
 )
 
 

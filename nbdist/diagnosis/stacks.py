@@ -23,7 +23,8 @@ from nbdist.diagnosis.hangs.deadlocks import (
 from nbdist.diagnosis.hangs.endless import retrying
 from nbdist.diagnosis.hangs.histories import History, begun_at, histories_of, of_sizes_at, parting_of
 from nbdist.diagnosis.hangs.leaving import why_left
-from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, raised_in_logs
+from nbdist.diagnosis.hangs.parting import of_uneven_groups
+from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, gave_up, raised_in_logs
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
@@ -154,7 +155,8 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     # a run that goes on waits here and there, and means nothing by it; unlike calls never meet
     waiting = [rank for group in groups if group.place.waits for rank in group.ranks]
     will_not_meet = _waits_long(taken) or parting_of(histories, sources) is not None
-    will_not_meet = will_not_meet or (run.timed_out and _stand(waiting, run, directory))
+    if run.timed_out and not will_not_meet:
+        will_not_meet = _stand(waiting, run, directory) or gave_up(waiting, run, directory)
     hangs = run.stalled is not None or (run.timed_out and will_not_meet)
     sides = concerned(sides_of(taken, sources, histories), taken.ranks) if hangs else []
     behind = _behind(groups, sides)
@@ -172,6 +174,7 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
             or ungrouped(sides, taken.ranks, sources, histories)
             or ungrouped(sides_of(taken, sources), taken.ranks, sources, histories)
             or _of_sizes(taken.ranks, histories, sources)
+            or _of_groups(sides, taken.ranks, sources)
             or why(sides, sources, ended_by(raised), histories)
             or _why_left(sides, ended, run, sources)
         )
@@ -206,6 +209,13 @@ def _of_sizes(
     ]
     found = (of_sizes_at(rank, number, histories, sources) for rank, number in pending)
     return next(filter(None, found), None)
+
+
+def _of_groups(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sources) -> Hint | None:
+    """Of ranks that all wait in a collective which none of them has begun."""
+    begun = any(not one.over for answer in answers for one in answer.collectives.values())
+    all_wait = bool(sides) and all(side.place.waits for side in sides)
+    return of_uneven_groups(sides, sources) if all_wait and not begun else None
 
 
 def _why_left(sides: Sequence[Side], ended: tuple[int, ...], run: Run, sources: Sources) -> Hint | None:

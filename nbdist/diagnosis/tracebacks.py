@@ -192,6 +192,10 @@ _SIGNALLED = re.compile(r"is detected by the operating system\.$")
 _PYTHON = "Fatal Python error: "
 _STACK = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):$")
 _CALL = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
+_RAISED_FROM = "Exception raised from "
+WATCHDOG = "Watchdog caught collective operation timeout"
+_CALLED_BY = "Stack trace of the failed collective:"
+_NUMBERED = re.compile(r"^#\d+ (?P<function>.+) from (?P<file>/.+):(?P<line>\d+)$")
 _RUNTIME = re.compile(
     r"^(?:OMP: Error #\d+: .+|libgomp: .+|\S*: .+: Assertion `.+' failed\.|free\(\): .+|malloc\(\): .+"
     r"|double free or corruption.*|corrupted .+|munmap_chunk\(\): .+|\*\*\* stack smashing detected.*"
@@ -210,7 +214,8 @@ def last_words(lines: Sequence[str]) -> Raised | None:
     """
     plain = [_RANK.sub("", line) for line in lines]
     kind, message = _said(plain)
-    frames = _python_stack(plain)
+    # the collective was called long before that, and what the program does since is another matter
+    frames = (_collective_stack(plain) if WATCHDOG in message else ()) or _python_stack(plain)
     if not message and not frames:
         return None
     return Raised(type=kind, message=message, frames=frames)
@@ -249,7 +254,9 @@ def _paragraph(first: str, lines: Sequence[str], at: int) -> str:
     """``first`` and the lines up to the next empty one; of an empty first line, the paragraph after it."""
     message = [first]
     for line in lines[at : at + _MESSAGE_LINES]:
-        if line.startswith(_PYTHON) or (not line.strip() and any(part.strip() for part in message)):
+        if line.startswith((_PYTHON, _RAISED_FROM)) or (
+            not line.strip() and any(part.strip() for part in message)
+        ):
             break
         message.append(line)
     return "\n".join(message).strip()
@@ -269,6 +276,20 @@ def _python_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
             if line.startswith("Current"):
                 current = frames
     return current or last
+
+
+def _collective_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
+    """The stack, outermost first, from which the collective was called that NCCL's watchdog has given up."""
+    at = next((at for at, line in enumerate(lines) if line.rstrip().endswith(_CALLED_BY)), len(lines))
+    frames: list[ErrorFrame] = []
+    for call in map(_NUMBERED.match, lines[at + 1 :]):
+        if call is None:
+            break
+        if not call["file"].endswith(_BOOTSTRAP):
+            frames.append(
+                ErrorFrame(file=call["file"], line=int(call["line"]), function=call["function"], source="")
+            )
+    return tuple(reversed(frames))
 
 
 def _calls(lines: Sequence[str], at: int) -> tuple[ErrorFrame, ...]:

@@ -234,6 +234,37 @@ def test_native_code_has_last_words(log: str, said: str) -> None:
     assert words.text == said
 
 
+WATCHDOG = """\
+[rank0]:[E1126 06:07:13 ProcessGroupNCCL.cpp:689] [Rank 0] Watchdog caught collective operation timeout: Work
+[rank0]:[E1126 06:07:16 ProcessGroupNCCL.cpp:733] Stack trace of the failed collective:
+#0 all_reduce from /site-packages/torch/distributed/distributed_c10d.py:3068
+#1 <module> from /runs/cell.py:12
+#2 run from /nbdist/worker/bootstrap.py:98
+#3 <module> from /nbdist/worker/__main__.py:20
+
+terminate called after throwing an instance of 'c10::DistBackendError'
+  what():  [Rank 0] Watchdog caught collective operation timeout: Work ran for 8057 milliseconds.
+Exception raised from checkTimeout at ProcessGroupNCCL.cpp:692 (most recent call first):
+frame #0: c10::Error::Error(c10::SourceLocation)
+
+Fatal Python error: Aborted
+
+Thread 0x00007f4621514140 (most recent call first):
+  File "/runs/cell.py", line 14 in <module>
+"""
+
+
+def test_the_watchdog_of_nccl_says_where_the_collective_was_called() -> None:
+    words = last_words(WATCHDOG.splitlines())
+
+    assert words is not None
+    assert words.message.endswith("8057 milliseconds.")
+    assert [(frame.file, frame.line) for frame in words.frames] == [
+        ("/runs/cell.py", 12),
+        ("/site-packages/torch/distributed/distributed_c10d.py", 3068),
+    ]
+
+
 def test_the_python_stack_of_a_signal_starts_in_the_program() -> None:
     words = last_words(ABORTED.splitlines())
 

@@ -35,6 +35,7 @@ from nbdist.diagnosis.statements import (
     around,
     calls_of_function,
     functions_of,
+    given_group,
     head,
     holds,
     own_nodes,
@@ -71,6 +72,28 @@ def of_groups(sides: Sequence[Side], sources: Sources) -> Hint:
     """Of ranks that make a process group alone: with the ``if`` that lets others leave out one."""
     ranks = tuple(sorted(rank for side in sides for rank in side.ranks))
     file = sides[0].way[-1].file if sides[0].way else ""
+    if (left := _group_of_some(file, sources)) is not None:
+        test, at = left
+        return hint("hang-group-left-out", who=ranks, test=head(test), line=test.lineno, at=at)
+    return hint("hang-groups", who=ranks)
+
+
+def of_uneven_groups(sides: Sequence[Side], sources: Sources) -> Hint | None:
+    """Of ranks that wait in the first collective of a group, which NCCL makes in it: some have made other
+    groups before, and a group has its name by its number."""
+    ranks = tuple(sorted(rank for side in sides for rank in side.ranks))
+    for side in sides:
+        if not side.way or not given_group(side.way[-1], sources):
+            return None
+    if not sides or (left := _group_of_some(sides[0].way[-1].file, sources)) is None:
+        return None
+    test, at = left
+    values = {"call": sides[0].call, "test": head(test), "line": test.lineno, "at": at}
+    return hint("hang-groups-uneven", who=ranks, **values)
+
+
+def _group_of_some(file: str, sources: Sources) -> tuple[ast.If, int] | None:
+    """An ``if`` that keeps ranks from a new_group, and the line of that one."""
     for call in calls_of_function("new_group", file, sources):
         inside = [node for node, _ in around(call, sources)]
         ifs = [node for node in inside if isinstance(node, ast.If)]
@@ -79,8 +102,8 @@ def of_groups(sides: Sequence[Side], sources: Sources) -> Hint:
         ifs += [way for way in left if isinstance(way, ast.If) and way.lineno < call.line]
         for node in (*returns_before(call, sources), *ifs):
             if asks_for_rank(node.test, call, sources):
-                return hint("hang-group-left-out", who=ranks, test=head(node), line=node.lineno, at=call.line)
-    return hint("hang-groups", who=ranks)
+                return node, call.line
+    return None
 
 
 def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
