@@ -10,20 +10,15 @@ from types import MappingProxyType
 from typing import Any
 
 from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.hangs.causes import cause_of
 from nbdist.diagnosis.hangs.deadlocks import (
-    all_joining,
     concerned,
     fewest,
     first_of,
-    no_member,
     of_threads,
-    ungrouped,
-    why,
 )
 from nbdist.diagnosis.hangs.endless import retrying
-from nbdist.diagnosis.hangs.histories import History, begun_at, histories_of, of_sizes_at, parting_of
-from nbdist.diagnosis.hangs.leaving import why_left
-from nbdist.diagnosis.hangs.parting import of_uneven_groups
+from nbdist.diagnosis.hangs.histories import History, begun_at, histories_of, parting_of
 from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, gave_up, raised_in_logs
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
@@ -168,16 +163,8 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     going = [rank for rank in held if (run.ranks[rank].errored or taken.time) >= taken.time]
     raised = raised_in_logs(going, run, directory)
     if hangs:
-        hint = (
-            all_joining(sides, run.spec.world_size, sources)
-            or no_member(sides, taken.ranks, sources)
-            or ungrouped(sides, taken.ranks, sources, histories)
-            or ungrouped(sides_of(taken, sources), taken.ranks, sources, histories)
-            or _of_sizes(taken.ranks, histories, sources)
-            or _of_groups(sides, taken.ranks, sources)
-            or why(sides, sources, ended_by(raised), histories)
-            or _why_left(sides, ended, run, sources)
-        )
+        everyone = sides_of(taken, sources)
+        hint = cause_of(sides, everyone, taken.ranks, run, ended_by(raised), histories, sources)
     else:
         hint = of_threads(held_sides, ended_by(raised), sources)
         # what computes all the time has not stalled
@@ -198,32 +185,6 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         script=sources.script,
         live=live,
     )
-
-
-def _of_sizes(
-    answers: Sequence[RankAnswer], histories: Mapping[int, History], sources: Sources
-) -> Hint | None:
-    """Of other sizes in the collective of NCCL that a rank waits in."""
-    pending = [
-        (answer.rank, one.number) for answer in answers for one in answer.collectives.values() if not one.over
-    ]
-    found = (of_sizes_at(rank, number, histories, sources) for rank, number in pending)
-    return next(filter(None, found), None)
-
-
-def _of_groups(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sources) -> Hint | None:
-    """Of ranks that all wait in a collective which none of them has begun."""
-    begun = any(not one.over for answer in answers for one in answer.collectives.values())
-    all_wait = bool(sides) and all(side.place.waits for side in sides)
-    return of_uneven_groups(sides, sources) if all_wait and not begun else None
-
-
-def _why_left(sides: Sequence[Side], ended: tuple[int, ...], run: Run, sources: Sources) -> Hint | None:
-    """Why some ranks have ended, where all others wait for them."""
-    if not ended or not sides or not all(side.place.waits for side in sides):
-        return None
-    found = [why_left(side, ended, run.spec.program, sources) for side in sides]
-    return next((one for one in found if one.signature == "left-alone"), found[0])
 
 
 def _values(held: Sequence[Side]) -> Iterator[Both]:
