@@ -31,6 +31,7 @@ from nbdist.store.control import request_stacks
 from nbdist.store.metrics import last_points
 from nbdist.store.reports import (
     Call,
+    Collective,
     RankAnswer,
     TakenStacks,
     ThreadStack,
@@ -239,11 +240,16 @@ def sides_of(
         for group in groups
     ]
     return tuple(
-        begun_at(side, group.collective.number, histories.get(side.ranks[0], {}), sources)
-        if group.place.on_device and group.collective is not None and histories
+        begun_at(side, one.number, histories.get(side.ranks[0], {}), sources)
+        if (one := group.collective) is not None and histories and (group.place.on_device or _is_behind(one))
         else side
         for side, group in zip(sides, groups, strict=True)
     )
+
+
+def _is_behind(one: Collective) -> bool:
+    """Whether a device waits in a collective that the program has called before the one that it is in."""
+    return one.on_device and not one.over and one.number < one.last
 
 
 def _calls(answer: RankAnswer) -> tuple[Call, ...]:
@@ -453,6 +459,6 @@ def _collective(group: StackGroup) -> str:
     if one is None or one.over:
         return group.place.what
     what = group.place.what
-    within = what == "backward" or group.place.on_device
+    within = what == "backward" or group.place.on_device or _is_behind(one)
     said = f"{(one.name or 'collective') if within or not what else what} #{one.number}"
     return f"{said} in {what}" if within and what else said

@@ -89,7 +89,7 @@ loss = model(torch.randn(4, 8, device="cuda")).square().mean()
 loss.backward()
 total = torch.ones(1, device="cuda")
 dist.all_reduce(total)
-print("backend", dist.get_backend())
+print("backend", dist.get_backend_config())
 print("sum", int(total), "gradient", model.module.weight.grad.device)
 dist.destroy_process_group()
 """
