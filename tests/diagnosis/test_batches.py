@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.hangs.batches import shared_out
+from nbdist.diagnosis.hangs.batches import shared_out, sized_by_rank
 from nbdist.diagnosis.places import Sources
 from nbdist.store.reports import Call
 from nbdist.text import Both
@@ -84,3 +84,41 @@ def test_batches_that_a_sampler_shares_out_are_of_other_data(cell: str, tmp_path
 def test_batches_may_be_fewer_for_another_reason(what: str, instead: str, tmp_path: Path) -> None:
     assert shared(TRAINS, tmp_path)
     assert not shared(TRAINS.replace(what, instead), tmp_path / "other")
+
+
+OF_BATCHES = TRAINS.replace(
+    "DistributedSampler(data, shuffle=True)", "DistributedBatchSampler(data, size)"
+).replace("set_seed(7 + rank)", "size = 8")
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        pytest.param(TRAINS.replace("=8", "=sizes[rank]"), "4  sizes[rank]", id="an argument"),
+        pytest.param(
+            OF_BATCHES.replace("size = 8", "size = 8 if rank == 0 else 4"),
+            "2  size = 8 if rank == 0 else 4",
+            id="a name",
+        ),
+        pytest.param(
+            OF_BATCHES.replace("size = 8", "size = 8 if rank else 4"),
+            "2  size = 8 if rank else 4",
+            id="as is",
+        ),
+        pytest.param(
+            TRAINS.replace("    sampler", "    if get_rank() == 0: size = 4\n    sampler", 1)
+            .replace("=8", "=size")
+            .replace("    set_seed(7 + rank)\n", ""),
+            "2  size = 4",
+            id="in an if",
+        ),
+        pytest.param(OF_BATCHES, "", id="one for all"),
+        pytest.param(OF_BATCHES.replace("size = 8", "size = 64 // nranks"), "", id="shared out"),
+    ],
+)
+def test_batches_of_sizes_that_each_rank_has_for_itself(cell: str, said: str, tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell)
+    way = (Call(file=a_spec().program, line=7, function="fit"),)
+    found = sized_by_rank(way, Sources.of(written.run, written.directory))
+
+    assert (f"{found['at']}  {found['source']}" if found is not None else "") == said

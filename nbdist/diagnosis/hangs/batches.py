@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from nbdist.diagnosis.conditions import asks_for_rank
+from nbdist.diagnosis.conditions import OWN_RANK, asks_for_rank
 from nbdist.diagnosis.hangs.entries import Entry
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.statements import (
@@ -26,8 +27,17 @@ from nbdist.text import Both, both
 
 _SHARES = re.compile(r"Distributed(?:Batch)?Sampler$")
 _DRAWS = re.compile(r"rand|shuffle|perm|sampl|choice|generator|rng")
+_OF_BATCHES = re.compile(r"BatchSampler$")
 _AROUND = frozenset({"enumerate", "tqdm", "iter"})
 _LISTS_FILES = re.compile(r"\b(?:exists|isfile|is_file|listdir|scandir|glob|rglob|iterdir)\(")
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The calls that make a loader, and the distributed sampler that it is given."""
+
+    loader: ast.Call
+    sampler: ast.Call
 
 
 def batches_of(loop: ast.stmt, one: Entry, sources: Sources) -> Both:
@@ -76,6 +86,33 @@ def _left_out(loop: ast.stmt, at: Call, sources: Sources) -> tuple[ast.FunctionD
 def shared_out(way: Sequence[Call], sources: Sources) -> Mapping[str, object] | None:
     """Of ranks in a loop whose batches a distributed sampler shares out, so that they are as many on each for
     equal datasets: what this is given, and what may make it differ; None where that is not sure."""
+    found = _loader_of(way, sources)
+    if found is None:
+        return None
+    call, share = found
+    # a rank may have a batch_size of its own
+    if "rank" in ast.unparse(share.loader) or _sizes_by_rank(share, call, sources) is not None:
+        return None
+    seeds, files = seeded_by_rank(call.file, sources), _asks_for_files(call.file, sources)
+    known = [
+        both("diagnosis.seeded", line=seeds.lineno, source=head(seeds)) if seeds else Both("", ""),
+        both("diagnosis.asks-for-files", line=files.lineno, source=head(files)) if files else Both("", ""),
+    ]
+    why = Both("".join(one.en for one in known), "".join(one.zh for one in known))
+    data, sampler = ast.unparse(share.sampler.args[0]), ast.unparse(share.sampler.func)
+    return {"data": data, "sampler": sampler, "at": share.sampler.lineno, "why": why}
+
+
+def sized_by_rank(way: Sequence[Call], sources: Sources) -> Mapping[str, object] | None:
+    """Of ranks in such a loop: where each has a batch_size of its own, and so another number of batches."""
+    found = _loader_of(way, sources)
+    sizes = _sizes_by_rank(found[1], found[0], sources) if found is not None else None
+    return {"at": sizes.lineno, "source": head(sizes)} if sizes is not None else None
+
+
+def _loader_of(way: Sequence[Call], sources: Sources) -> tuple[Call, _Share] | None:
+    """The call in a loop that ranks are in, whose batches a distributed sampler shares out, and how; None
+    where something else may end the loop on some."""
     for call in reversed(way):
         steps = [node for node, _ in around(call, sources) if not isinstance(node, ast.With)]
         loops = [node for node in steps if isinstance(node, LOOPS)]
@@ -95,21 +132,10 @@ def shared_out(way: Sequence[Call], sources: Sources) -> Mapping[str, object] | 
             over = over.args[0]
         shares = list(_shares(ast.unparse(over), call, sources)) if isinstance(over, ast.Name) else []
         share = shares[0] if len(shares) == 1 else None
-        if share is None or not share.args:
-            return None
         # what ends the process, as if all were well, may have ended one in a round
-        if exits(call.file, sources):
+        if share is None or not share.sampler.args or exits(call.file, sources):
             return None
-        seeds, files = seeded_by_rank(call.file, sources), _asks_for_files(call.file, sources)
-        known = [
-            both("diagnosis.seeded", line=seeds.lineno, source=head(seeds)) if seeds else Both("", ""),
-            both("diagnosis.asks-for-files", line=files.lineno, source=head(files))
-            if files
-            else Both("", ""),
-        ]
-        why = Both("".join(one.en for one in known), "".join(one.zh for one in known))
-        data, sampler = ast.unparse(share.args[0]), ast.unparse(share.func)
-        return {"data": data, "sampler": sampler, "at": share.lineno, "why": why}
+        return call, share
     return None
 
 
@@ -119,7 +145,7 @@ def _counts(loop: ast.stmt) -> bool:
     return isinstance(over, ast.Call) and ast.unparse(over.func) == "range" and len(over.args) == 1
 
 
-def _shares(loader: str, call: Call, sources: Sources) -> Iterator[ast.Call | None]:
+def _shares(loader: str, call: Call, sources: Sources) -> Iterator[_Share | None]:
     """The distributed sampler of a loader that is made by this name, or of all loaders of the file where the
     name is given to the function; None for each that has another one."""
     tree = parsed(sources.text(call.file)) or ast.Module([], [])
@@ -137,8 +163,36 @@ def _shares(loader: str, call: Call, sources: Sources) -> Iterator[ast.Call | No
             # also of  DistributedSampler(data) if world > 1 else None
             calls = (node for node in ast.walk(value) if isinstance(node, ast.Call) and node is not one)
             sampler = next((node for node in calls if _SHARES.search(ast.unparse(node.func))), None)
-            # a rank may have a batch_size of its own
-            yield sampler if "rank" not in ast.unparse(one) else None
+            yield _Share(one, sampler) if sampler is not None else None
+
+
+def _sizes_by_rank(share: _Share, call: Call, sources: Sources) -> ast.stmt | ast.expr | None:
+    """What gives each rank a batch_size of its own: the argument, or the statement that sets it."""
+    given = [k.value for one in (share.loader, share.sampler) for k in one.keywords if k.arg == "batch_size"]
+    given += share.loader.args[1:2]
+    # the second argument of torch's sampler is the number of ranks
+    given += share.sampler.args[1:2] if _OF_BATCHES.search(ast.unparse(share.sampler.func)) else []
+    tree = parsed(sources.text(call.file)) or ast.Module([], [])
+    for size in given:
+        if _of_own_rank(size):
+            return size
+        if isinstance(size, ast.Name):
+            branches = [one for one in ast.walk(tree) if isinstance(one, ast.If) and _of_own_rank(one.test)]
+            within = {id(each) for one in branches for each in ast.walk(one)}
+            for one in (one for one in ast.walk(tree) if isinstance(one, ast.Assign)):
+                is_own = _of_own_rank(one.value) or id(one) in within
+                if is_own and ast.unparse(one.targets[0]) == size.id:
+                    return one
+    return None
+
+
+def _of_own_rank(value: ast.expr) -> bool:
+    """Whether an expression is about the rank's own number."""
+    return any(
+        OWN_RANK.fullmatch(ast.unparse(one)) is not None
+        for one in ast.walk(value)
+        if isinstance(one, ast.Name | ast.Attribute | ast.Call)
+    )
 
 
 def _asks_for_files(file: str, sources: Sources) -> ast.stmt | None:

@@ -9,7 +9,7 @@ import ast
 import re
 
 from nbdist.diagnosis.hangs.alone import entered_alone, exits_of_rank, is_in_loop, ways_past
-from nbdist.diagnosis.hangs.batches import shared_out
+from nbdist.diagnosis.hangs.batches import shared_out, sized_by_rank
 from nbdist.diagnosis.hangs.hooks import is_in_loop_of_library
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
@@ -32,6 +32,8 @@ def why_left(side: Side, early: tuple[int, ...], program: str, sources: Sources)
         return _before_call(side, early, program, sources)
     if (keys := _over_keys(side, sources)) is not None:
         return hint("uneven-keys", **who, call=side.call, line=keys.lineno, source=head(keys))
+    if (sized := sized_by_rank(side.way, sources)) is not None:
+        return hint("uneven-steps-sizes", **who, **sized)
     if (shared := shared_out(side.way, sources)) is not None:
         return hint("uneven-steps-shared", **who, **shared)
     if leaving := exits_of_rank(side, sources):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from nbdist.diagnosis.conditions import asks_for_rank, is_of_all
-from nbdist.diagnosis.hangs.batches import batches_of, shared_out
+from nbdist.diagnosis.hangs.batches import batches_of, shared_out, sized_by_rank
 from nbdist.diagnosis.hangs.entries import (
     MOST,
     PLAIN,
@@ -144,6 +144,8 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
             return hint("hang-loop-begun", **values, test=head(counts), at=line_of(counts, call, sources))
         if _has_given_rounds(loop):
             return hint("hang-loop-range", **values, loop=head(loop))
+        if (sized := sized_by_rank(one.inside.way, sources)) is not None:
+            return hint("hang-loop-sizes", **values, **sized)
         if (shared := shared_out(one.inside.way, sources)) is not None:
             return hint("hang-loop-shared", **values, **shared)
         batches = batches_of(loop, one, sources)
