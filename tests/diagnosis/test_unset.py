@@ -130,6 +130,25 @@ def test_a_name_of_the_module_that_a_function_sets_is_its_own(tmp_path: Path) ->
             "x is set only at line 2, where the program has not come: within line 1  for batch in loader:",
             id="in a loop",
         ),
+        pytest.param(
+            "import paddle\nloader = DataLoader(data, collate_fn=collate)\n"
+            "for i, batch in enumerate(loader):\n    x = step(batch)\nprint(x)\n",
+            5,
+            "x is set in  for i, batch in enumerate(loader):  (line 3), which had no round: paddle's loader",
+            id="in a loop over a loader of paddle",
+        ),
+        pytest.param(
+            "import paddle\nloader = DataLoader(data)\nfor batch in loader:\n    x = step(batch)\nprint(x)\n",
+            5,
+            "x is set only at line 4",
+            id="with what paddle collates",
+        ),
+        pytest.param(
+            "import paddle\nfor b in DataLoader(data, collate_fn=f):\n    if b: continue\n    x = 1\nprint(x)\n",
+            5,
+            "x is set only at line 4",
+            id="with rounds that leave it out",
+        ),
         pytest.param("for x in loader:\n    step(x)\nprint(x)\n", 3, "x is set by  for x in", id="the loop"),
         pytest.param("def f():\n    x = 1\nf()\nprint(x)\n", 4, "", id="of a function"),
         pytest.param("def f():\n    global x\n    x = 1\nif a:\n    x = 2\nprint(x)\n", 6, "", id="global"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
@@ -21,6 +22,8 @@ _LOOPS = (ast.For, ast.AsyncFor)
 _WITH = (ast.With, ast.AsyncWith)
 _BLOCKS = (ast.If, *_LOOPS, ast.While, ast.Try, ast.ExceptHandler)
 _NO_NAME = re.compile(r"^NameError: name '(?P<name>\w+)' is not defined")
+_PADDLE = re.compile(r"^\s*(?:import|from)\s+paddle\b", re.MULTILINE)
+_TORCH = re.compile(r"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
 _Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -92,6 +95,8 @@ def _within(name: str, sets: Sequence[ast.stmt], call: Call, failure: Failure) -
             return hint("name-of-empty-loop", name=name, test=head(last), line=last.lineno)
         if isinstance(last, ast.Try) and part == "body":
             return hint("name-set-in-try", name=name, line=last.lineno)
+        if isinstance(last, ast.For) and part == "body" and _may_end_in_silence(last, call, failure):
+            return hint("name-of-silent-loader", name=name, test=head(last), line=last.lineno)
     told = dict.fromkeys(step for steps in ways for step in steps)
     # what is in a try may have come to the very line that sets the name
     if len(told) > _MOST or any(isinstance(one, ast.Try) and part == "body" for one, part in told):
@@ -103,6 +108,31 @@ def _within(name: str, sets: Sequence[ast.stmt], call: Call, failure: Failure) -
     )
     lines = ", ".join(str(node.lineno) for node in sets)
     return hint("name-set-within", name=name, lines=lines, tests=places)
+
+
+def _may_end_in_silence(loop: ast.For, call: Call, failure: Failure) -> bool:
+    """Whether a loop goes over a DataLoader of paddle with a ``collate_fn`` of the program, which ends it
+    where this gives no tensor."""
+    text = failure.sources.text(call.file)
+    # a round may have left the rest out
+    if any(isinstance(one, ast.Continue | ast.Break) for one in own_nodes(loop)):
+        return False
+    if _PADDLE.search(text) is None or _TORCH.search(text) is not None:
+        return False
+    over = loop.iter
+    while isinstance(over, ast.Call) and over.args and ast.unparse(over.func) in ("enumerate", "tqdm"):
+        over = over.args[0]
+    made = (one.value for one in ast.walk(parsed(text) or ast.Module([], [])) if _gives(one, over))
+    calls = [one for one in (over, *made) if isinstance(one, ast.Call)]
+    return any(
+        ast.unparse(one.func).rpartition(".")[2] == "DataLoader"
+        and any(given.arg == "collate_fn" for given in one.keywords)
+        for one in calls
+    )
+
+
+def _gives(node: ast.AST, over: ast.expr) -> TypeGuard[ast.Assign]:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == ast.unparse(over)
 
 
 def _sets(node: ast.stmt, name: str) -> bool:
