@@ -144,7 +144,7 @@ def test_a_name_of_the_module_that_a_function_sets_is_its_own(tmp_path: Path) ->
             id="with what paddle collates",
         ),
         pytest.param(
-            "import paddle\nfor b in DataLoader(data, collate_fn=f):\n    if b: continue\n    x = 1\nprint(x)\n",
+            "import paddle\nfor b in DataLoader(d, collate_fn=f):\n    if b: continue\n    x = 1\nprint(x)\n",
             5,
             "x is set only at line 4",
             id="with rounds that leave it out",
