@@ -334,3 +334,8 @@ def test_a_situation_is_told_by_the_program(known: str, program: str, said: str)
 )
 def test_a_rank_that_is_read_from_another_launcher_is_named(program: str, name: str) -> None:
     assert variant(signatures()["send-to-itself"], program).name == name
+
+
+def test_the_conditions_of_rows_are_expressions() -> None:
+    for one in SIGNATURES:
+        re.compile(re.sub(r"\\g<\w+>", "x", one.where))
