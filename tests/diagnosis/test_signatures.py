@@ -315,6 +315,30 @@ def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str
             id="labels of ctc_loss",
         ),
         pytest.param(
+            "more-to-unpack",
+            "raised in /v/site-packages/ignite/engine/__init__.py",
+            "batch-of-ignite",
+            id="a batch of ignite",
+        ),
+        pytest.param(
+            "name-overwritten",
+            "raised in /v/site-packages/ignite/engine/__init__.py",
+            "loss-of-ignite",
+            id="losses in a dict",
+        ),
+        pytest.param(
+            "weights-shared",
+            "/v/site-packages/transformers/trainer.py\nraised in /v/site-packages/safetensors/torch.py",
+            "weights-shared-in-trainer",
+            id="saved by the Trainer",
+        ),
+        pytest.param(
+            "file-missing",
+            "accelerator.load_state(folder)\n/v/site-packages/accelerate/checkpointing.py",
+            "state-not-in-folder",
+            id="a folder without a state",
+        ),
+        pytest.param(
             "split-lengths", "a, b = random_split(data, [0.8, 0.3])", "split-fractions", id="fractions"
         ),
         pytest.param("split-lengths", "a, b = random_split(data, [80, 30])", "split-lengths", id="lengths"),
