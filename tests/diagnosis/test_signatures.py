@@ -151,6 +151,15 @@ def test_an_unknown_error_has_no_hint(text: str) -> None:
     assert match(text) is None
 
 
+def test_a_bare_error_is_told_by_the_library_that_raised_it() -> None:
+    tokenizers = "/v/site-packages/transformers/tokenization_utils_base.py"
+    known = match_in("AttributeError", f"model(inputs)\nraised in {tokenizers}")
+
+    assert known is not None
+    assert known[0].name == "encoding-as-tensor"
+    assert match_in("AttributeError", f"model(inputs)\n{tokenizers}") is None
+
+
 GATHERED = "\n/v/site-packages/accelerate/utils/operations.py"
 
 

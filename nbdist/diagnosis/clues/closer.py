@@ -65,6 +65,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "list-too-short": (of_empty,),
         "memmap-too-long": (of_mapped,),
         "method-without-self": (of_constructor,),
+        "metrics-of-other-engine": (of_key,),
         "missing-values": (of_nan,),
         "module-attribute": (of_near,),
         "name-not-set-yet": (of_unset,),
