@@ -330,6 +330,24 @@ def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str
             id="a batch of ignite",
         ),
         pytest.param(
+            "more-to-unpack",
+            "/v/site-packages/ignite/engine/engine.py\nraised in /v/site-packages/ignite/metrics/accuracy.py",
+            "metric-of-a-long-step",
+            id="a step of ignite that returns more",
+        ),
+        pytest.param(
+            "number-not-iterable",
+            "raised in /v/site-packages/ignite/metrics/accuracy.py",
+            "metric-of-a-step",
+            id="a step of ignite that returns its loss",
+        ),
+        pytest.param(
+            "lists-subtracted",
+            "raised in /v/site-packages/accelerate/accelerator.py",
+            "loss-of-trainer",
+            id="a loss that is a tuple",
+        ),
+        pytest.param(
             "name-overwritten",
             "raised in /v/site-packages/ignite/engine/__init__.py",
             "loss-of-ignite",
