@@ -348,6 +348,26 @@ def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str
             id="a loss that is a tuple",
         ),
         pytest.param(
+            "number-looped-over",
+            "    def compute_loss(self, model, inputs, return_outputs=False):\n"
+            "/v/site-packages/transformers/trainer.py\n/v/site-packages/torch/_tensor.py",
+            "loss-without-outputs",
+            id="a loss alone at an evaluation",
+        ),
+        pytest.param(
+            "attribute-of-a-list",
+            "raised in /v/site-packages/transformers/models/bert/modeling_bert.py",
+            "list-for-tensor",
+            id="a list for a model of transformers",
+        ),
+        pytest.param(
+            "shapes-differ",
+            "/v/site-packages/transformers/models/llama/modeling_llama.py\n"
+            "raised in /v/site-packages/transformers/integrations/sdpa_attention.py",
+            "heads-in-transformers",
+            id="heads in attention",
+        ),
+        pytest.param(
             "name-overwritten",
             "raised in /v/site-packages/ignite/engine/__init__.py",
             "loss-of-ignite",
