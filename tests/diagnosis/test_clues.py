@@ -624,6 +624,36 @@ def test_a_file_that_no_rank_makes_is_told_by_the_text(tmp_path: Path, rank: str
     assert cause.startswith(said)
 
 
+READ_ONCE = """\
+import os
+if rank == 0:
+    {before}
+    torch.save(model.state_dict(), "/b/best.pt")
+barrier()
+torch.load("/b/best.pt")
+if rank == 0:
+    {after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        pytest.param("pass", 'os.remove("/b/best.pt")', "and removes it (line 8)", id="removed"),
+        pytest.param('os.remove("/b/best.pt")', "pass", "did not wait", id="removed before"),
+        pytest.param("pass", 'os.replace("/b/best.tmp", "/b/best.pt")', "did not wait", id="replaced"),
+        pytest.param("pass", 'os.remove("/b/last.pt")', "did not wait", id="another"),
+    ],
+)
+def test_a_file_that_the_rank_which_makes_it_removes_is_told_so(
+    tmp_path: Path, before: str, after: str, said: str
+) -> None:
+    message = "[Errno 2] No such file or directory: '/b/best.pt'"
+    program = READ_ONCE.replace("{before}", before).replace("{after}", after)
+
+    assert said in cause_of(tmp_path, "FileNotFoundError", message, 6, cell=program)
+
+
 TRAINS = """\
 def check(loss):
     value = float(loss)

@@ -318,8 +318,8 @@ def test_where_a_rank_waits_for_something_else_a_message_may_still_come(sources:
     ("what", "line", "name"),
     [
         pytest.param("queue.get", 22, "hang-inside", id="a queue"),
-        pytest.param("time.sleep", 16, "hang-polls-file", id="a loop that looks"),
-        pytest.param("time.sleep", 42, "hang-polls-file", id="a loop that looks some times"),
+        pytest.param("time.sleep", 16, "hang-polls-file-past", id="a loop that looks"),
+        pytest.param("time.sleep", 42, "hang-polls-file-past", id="a loop that looks some times"),
         pytest.param("time.sleep", 37, "hang-busy", id="a loop that comes to its end"),
         pytest.param("numpy.dot", 16, "hang-stays-true", id="a loop that does not end"),
         pytest.param("read", 7, "hang-busy", id="a call"),
@@ -527,7 +527,7 @@ def test_a_number_that_is_looked_up_in_what_was_json_is_a_text_there(
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        pytest.param("port", "hang-polls-file", id="of something else"),
+        pytest.param("port", "hang-polls-file-past", id="of something else"),
         pytest.param("path", "hang-thread", id="of the file"),
     ],
 )
@@ -2037,6 +2037,28 @@ def test_a_loop_that_looks_for_a_file_is_told_with_what_makes_its_name_differ(tm
         "(line 1 makes names that differ by rank:  folder = f'run_{datetime.now():%H-%M-%S}')"
     )
     assert plain.cause.en.endswith("or under another name")
+
+
+@pytest.mark.parametrize(
+    ("test", "name"),
+    [
+        pytest.param("os.path.exists(path)", "hang-branch-file", id="a file"),
+        pytest.param("not (folder / name).exists()", "hang-branch-file", id="a path that is put together"),
+        pytest.param("not os.path.isdir(os.path.join(folder, name))", "hang-branch-file", id="no folder"),
+        pytest.param("best and os.path.exists(path)", "hang-branch", id="more than a file"),
+        pytest.param("loss > best", "hang-branch", id="no file"),
+    ],
+)
+def test_an_if_that_asks_whether_a_file_is_there_is_told_so(tmp_path: Path, test: str, name: str) -> None:
+    text = f"folder = tempfile.mkdtemp()\nif {test}:\n    broadcast()\nall_reduce()\n"
+
+    hint = reason(a_program(tmp_path, text), a_side((0,), "broadcast", 3), a_side((1,), "all_reduce", 4))
+
+    assert hint.signature == name
+    if name == "hang-branch-file":
+        assert hint.cause.en.endswith(
+            "for one side alone (line 1 makes names that differ by rank:  folder = tempfile.mkdtemp())"
+        )
 
 
 SAVES = """\

@@ -83,7 +83,10 @@ def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
             )
         called = [call, *calls_of_function(call.function, call.file, failure.sources)]
         if any(_is_alone(one, failure.sources) for one in called):
-            return hint("file-not-made-yet", path=path, line=call.line, late=(failure.rank,))
+            values = {"path": path, "line": call.line, "late": (failure.rank,)}
+            if (gone := _removed_below(call, path, failure)) is not None:
+                return hint("file-made-and-removed", **values, at=gone.lineno)
+            return hint("file-not-made-yet", **values)
     return None
 
 
@@ -236,13 +239,28 @@ def _called(node: ast.AST | None) -> list[str]:
 
 def _saving(path: str, file: str, failure: Failure) -> Iterator[Call]:
     """Where a file of the program's writes to a path."""
-    length = f"str of {len(path)} characters"
-    names = {one.name for one in failure.operands if one.what == length}
+    names = _named_by(path, failure)
     for name in _SAVES:
         for call in calls_of_function(name, file, failure.sources):
             statement = node_at(call, failure.sources)
             if (name != "open" or _writes(statement)) and _names(statement, names, path):
                 yield call
+
+
+def _removed_below(saved: Call, path: str, failure: Failure) -> ast.stmt | None:
+    """What removes a path in a file of the program, below the call that writes it."""
+    names = _named_by(path, failure)
+    for node in sorted(removing(saved.file, failure.sources), key=lambda node: node.lineno):
+        removes = any(name.rpartition(".")[2] in _REMOVES for name in _called(node))
+        if removes and node.lineno > saved.line and _names(node, names, path):
+            return node
+    return None
+
+
+def _named_by(path: str, failure: Failure) -> set[str]:
+    """The names in the line of the error that may stand for this path."""
+    length = f"str of {len(path)} characters"
+    return {one.name for one in failure.operands if one.what == length}
 
 
 def of_missing(failure: Failure, run: Run, path: str) -> Hint | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from nbdist.diagnosis.hangs.endless import endless, retrying
 from nbdist.diagnosis.hangs.kept import kept
 from nbdist.diagnosis.hangs.locks import locked
-from nbdist.diagnosis.hangs.moments import own_names
+from nbdist.diagnosis.hangs.moments import told_names
 from nbdist.diagnosis.hangs.parting import passed_by
 from nbdist.diagnosis.numpy_files import longer_name
 from nbdist.diagnosis.places import Sources, call_on_line, parsed, place_of
@@ -88,7 +88,12 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
             asked_for = {ast.unparse(one) for test in _tests(loop) for one in ast.walk(test)}
             if longer := longer_name(asked_for, side.way[-1], sources):
                 return hint("hang-polls-longer", who=side.ranks, **values, **longer)
-            return hint("hang-polls-file", who=side.ranks, **values, names=_own_names(side, sources))
+            names = told_names(dict.fromkeys(call.file for call in reversed(side.way)), sources)
+            if waiting and not names.en:
+                others = tuple(sorted(rank for other in waiting for rank in other.ranks))
+                values |= {"others": others, "call": waiting[0].call}
+                return hint("hang-polls-file-past", who=side.ranks, **values)
+            return hint("hang-polls-file", who=side.ranks, **values, names=names)
         now = both("diagnosis.now", values=", ".join(plain)) if plain else Both("", "")
         return hint("hang-polls", who=side.ranks, test=head(loop), line=loop.lineno, now=now)
     if side.place.built_in and call in _OF_STORES and _STORE.search(side.place.what):
@@ -172,15 +177,6 @@ def _words(within: ast.AST) -> set[str]:
     read = [node for node in nodes if id(node) not in called]
     names = {node.id for node in read if isinstance(node, ast.Name)}
     return (names | {node.attr for node in read if isinstance(node, ast.Attribute)}) - {"self"}
-
-
-def _own_names(side: Side, sources: Sources) -> Both:
-    """The line that makes names which differ by rank, in the files that these ranks are in."""
-    files = dict.fromkeys(call.file for call in reversed(side.way))
-    found = next((node for file in files if (node := own_names(file, sources)) is not None), None)
-    if found is None:
-        return Both("", "")
-    return both("diagnosis.own-names", line=found.lineno, source=head(found))
 
 
 def _of_workers(side: Side, sources: Sources) -> Hint | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from nbdist.diagnosis.conditions import asks_for_rank
 from nbdist.diagnosis.places import Sources, parsed
-from nbdist.diagnosis.statements import around, holds, own_nodes
+from nbdist.diagnosis.statements import around, head, holds, own_nodes
 from nbdist.store.reports import Call
+from nbdist.text import Both, both
 
 _OF_PROCESS = re.compile(
     r"\b(?:strftime|isoformat|uuid[14]|mkdtemp|mktemp|token_hex)\(|\{[^}]*\b(?:now|time|getpid)\("
@@ -36,6 +37,14 @@ def own_names(file: str, sources: Sources) -> ast.stmt | None:
         and not _is_given_to_all(one, file, sources)
     ]
     return min(found, key=lambda node: node.lineno, default=None)
+
+
+def told_names(files: Iterable[str], sources: Sources) -> Both:
+    """The line that makes names which differ by rank, in the first of these files that has one."""
+    found = next((node for file in files if (node := own_names(file, sources)) is not None), None)
+    if found is None:
+        return Both("", "")
+    return both("diagnosis.own-names", line=found.lineno, source=head(found))
 
 
 def _is_written(value: ast.expr, names: set[str]) -> bool:

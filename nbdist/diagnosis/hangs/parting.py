@@ -26,6 +26,7 @@ from nbdist.diagnosis.hangs.entries import (
 from nbdist.diagnosis.hangs.halves import half_below, of_half
 from nbdist.diagnosis.hangs.hooks import of_hooks, of_library
 from nbdist.diagnosis.hangs.loops import by_loop, by_round
+from nbdist.diagnosis.hangs.moments import told_names
 from nbdist.diagnosis.hangs.one_sided import with_reduce
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
@@ -48,6 +49,8 @@ from nbdist.text import Both, both
 
 _DRAWN = re.compile(r"\b(?:random|rand|randint|randrange|uniform|bernoulli)\(")
 """In a condition: a random number."""
+
+_FILE_IS_THERE = re.compile(r"(?:.*\.)?(?:exists|isfile|isdir|is_file|is_dir|listdir|glob)", re.DOTALL)
 
 _OF_MODEL = re.compile(r"forward|backward|^model\b")
 """Calls of a wrapped model, in which all ranks exchange something."""
@@ -228,6 +231,9 @@ def _by_data(entries: Sequence[Entry], sources: Sources) -> Hint | None:
                     return caught
                 asked = ast.unparse(node.test)
                 is_drawn = _DRAWN.search(asked) and draws_own(asked, one.here.file, sources)
+                if _asks_for_file(node.test):
+                    names = told_names([call.file], sources)
+                    return _branch("hang-branch-file", node, part, one, at, sources, names=names)
                 name = "hang-branch-drawn" if is_drawn else "hang-branch"
                 found = _branch(name, node, part, one, at, sources, values=values)
                 return with_reduce(found, [node], call.file, sources)
@@ -237,6 +243,12 @@ def _by_data(entries: Sequence[Entry], sources: Sources) -> Hint | None:
             for left in returns_before(call, sources):
                 return _branch("hang-return", left, "body", one, line_of(left, call, sources), sources)
     return None
+
+
+def _asks_for_file(test: ast.expr) -> bool:
+    """Whether a condition asks for nothing else than whether a file is there."""
+    asked = test.operand if isinstance(test, ast.UnaryOp) else test
+    return isinstance(asked, ast.Call) and _FILE_IS_THERE.fullmatch(ast.unparse(asked.func)) is not None
 
 
 def _by_library(entries: Sequence[Entry], sources: Sources) -> Hint | None:
