@@ -289,6 +289,7 @@ class _Listener:
         # its number may be given to another file when the program closes it
         self._socket = os.fstat(CHANNEL).st_ino
         self._looks = self._waited = self._under_way = self._rounds = 0
+        self._on_device = False
         self._codes: dict[CodeType, int] = {}
         self._freeing: Freeing | None = None
 
@@ -400,13 +401,21 @@ class _Listener:
         del frame
         self._waited += waits
         self._under_way += waits or under_way()
-        if self._looks % 8 == 0:
+        if self._looks % 8 == 0 and not self._is_on_device():
             try:
                 handle = os.open(self._waits, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 os.pwrite(handle, WAITS.pack(self._looks, self._waited, self._under_way), 0)
                 os.close(handle)
             except OSError:
                 return
+
+    def _is_on_device(self) -> bool:
+        """Whether the rank has called collectives of NCCL: it goes on while its device waits, so that what the
+        main thread does tells nothing of it."""
+        self._on_device = self._on_device or any(
+            one.get("on_device") for one in collectives(names=False).values()
+        )
+        return self._on_device
 
     def _waits_for_others(self, frame: FrameType | None) -> bool:
         for _ in range(_DEPTH):
