@@ -22,6 +22,7 @@ from nbdist.diagnosis.checks.names import at_least
 from nbdist.doctor.report import Entry, Level, Report, find
 from nbdist.errors import LaunchError
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
+from nbdist.version import __version__
 
 _NEEDED = {
     "ipykernel": "6.29",
@@ -54,7 +55,7 @@ def examine_python() -> Iterator[Entry]:
     version = ".".join(map(str, sys.version_info[:3]))
     tested = _TESTED[0] <= sys.version_info[:2] <= _TESTED[1]
     yield find("python.python", Level.OK if tested else None, version=version, executable=sys.executable)
-    yield find("python.nbdist", version=version_of("nbdist"), place=Path(config.__file__).parent)
+    yield find("python.nbdist", version=__version__, place=Path(config.__file__).parent)
     found = {name: version_of(name) for name in _NEEDED}
     missing = [
         f'"{name}>={least}"' for name, least in _NEEDED.items() if not at_least(found[name] or "0", least)
@@ -180,7 +181,7 @@ def _labextension(data_paths: Sequence[str]) -> Entry:
         package = Path(path) / "labextensions" / "nbdist" / "package.json"
         with contextlib.suppress(OSError, ValueError, AttributeError):
             found = str(json.loads(package.read_text()).get("version", "?"))
-            own = version_of("nbdist") or found
+            own = __version__
             # 0.1.0 and 0.1.0-dev.0 there are 0.1.0.dev0 here
             same = _NUMBERS.findall(found)[:3] == _NUMBERS.findall(own)[:3]
             code = "notebook.labextension" if same else "notebook.labextension-old"
