@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable
 
 from nbdist import config, runner
-from nbdist.devices.usage import ProcessTrees
 from nbdist.diagnosis.exits import rank_names
 from nbdist.errors import UsageMistake
-from nbdist.feed.view import bytes_text, duration
+from nbdist.feed.view import UsageWatch, bytes_text, duration
 from nbdist.model import Run
 from nbdist.runner import RunHandle
 from nbdist.text import say
@@ -63,12 +62,11 @@ def describe(handle: RunHandle) -> list[str]:
 
 
 def _memory(run: Run) -> str:
-    """What the processes of each rank hold."""
-    trees = ProcessTrees()
-    for rank in run.ranks:
-        if rank.process is not None and not rank.state.terminal:
-            trees.add(rank.rank, rank.process)
-    return ", ".join(bytes_text(use.memory) for _, use in sorted(trees.look().items()))
+    """What the processes of each rank hold: ``678 MB, 690 MB; GPU 1.1 GB, 1.2 GB``."""
+    used = [usage for _, usage in sorted(UsageWatch().look(run).items())]
+    said = ", ".join(bytes_text(usage.memory) for usage in used)
+    on_gpus = ", ".join(bytes_text(usage.gpu_memory) for usage in used if usage.gpu_memory is not None)
+    return f"{said}; GPU {on_gpus}" if on_gpus else said
 
 
 def _interrupt(handle: RunHandle) -> str:
