@@ -6,6 +6,7 @@ over the network, and its kernels, which wait at full speed, take turns on the d
 
 from __future__ import annotations
 
+import re
 import time
 from importlib.util import find_spec
 
@@ -179,3 +180,15 @@ def test_a_tensor_of_the_gpu_comes_into_the_notebook_as_one_of_the_cpu(kernel: K
 
     assert ran.status == "ok", ran.stdout + ran.error
     assert shown.stdout == "cpu 6.0\n", shown.stdout + shown.error
+
+
+def test_a_session_says_what_it_holds_of_its_gpu(kernel: Kernel) -> None:
+    begun = kernel.run(
+        f"%%ranks --gpus {GPU}\nimport torch\nheld = torch.ones(1 << 28, device='cuda')", limit=LIMIT
+    )
+    assert begun.status == "ok", begun.stdout + begun.error
+
+    said = kernel.run("%dist_session").stdout
+    kernel.run("%dist_session end")
+
+    assert re.search(r"memory [\d.]+ [MG]B; GPU 1\.\d GB;", said), said
