@@ -8,6 +8,7 @@ from types import MappingProxyType
 from nbdist.diagnosis.clues.attributes import of_attribute, of_constructor, of_self, of_special
 from nbdist.diagnosis.clues.by_rank import of_model
 from nbdist.diagnosis.clues.forward_hooks import of_hook
+from nbdist.diagnosis.clues.memory import of_cpu, of_gpu
 from nbdist.diagnosis.clues.missing_files import of_mapped, of_removal, of_workers
 from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
 from nbdist.diagnosis.clues.samplers import of_sampler
@@ -50,6 +51,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "columns-not-there": (of_names, of_key),
         "compared-with-none": (of_value,),
         "dataset-too-long": (of_sampler,),
+        "cuda-out-of-memory": (of_gpu,),
         "ddp-models-differ": (of_model,),
         "ddp-unused-parameters": (of_idle,),
         "dimension-missing": (of_squeezed,),
@@ -64,6 +66,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "labels-beyond-one": (of_given_nan,),
         "list-too-short": (of_empty,),
         "memmap-too-long": (of_mapped,),
+        "memory": (of_cpu,),
         "method-without-self": (of_constructor,),
         "metrics-of-other-engine": (of_key,),
         "missing-values": (of_nan,),
