@@ -160,7 +160,11 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
 
         return {
             "operands": [*operands.operands(trace), *operands.of_reducer(error, trace)],
-            "values": [*operands.conditions_of(trace), *operands.not_finite(trace)],
+            "values": [
+                *operands.conditions_of(trace),
+                *operands.not_finite(trace),
+                *operands.kept(error, trace),
+            ],
             "near": operands.nearest(error, trace),
         }
     except Exception:  # noqa: BLE001 - objects of the program are looked at

@@ -64,6 +64,7 @@ _OF_REDUCER = re.compile(
 )
 """How DistributedDataParallel names parameters, unless TORCH_DISTRIBUTED_DEBUG is set."""
 
+_OF_MEMORY = re.compile(r"out of memory|allocate memory|enough memory", re.IGNORECASE)
 _OF_FUNCTION = 1
 """``inspect.CO_OPTIMIZED``."""
 
@@ -182,6 +183,49 @@ def not_finite(trace: TracebackType | None) -> list[Told]:
         for name, value in list(frame.f_locals.items())
         if (what := _array(value) if _is_array(value) else "").endswith(_MARKS)
     ][:_MOST_ASKED]
+
+
+def kept(error: BaseException, trace: TracebackType | None) -> list[Told]:
+    """The same, where memory ran out, of what these functions add to; and whether a tensor there has a graph,
+    by which it holds on to all that it was computed from."""
+    if _OF_MEMORY.search(str(error)) is None:
+        return []
+    return [
+        (frame.f_code.co_filename, line, ast.unparse(node), f"{_described(value)[:_LONGEST]}{_graph(value)}")
+        for frame, line in reversed(_of_trace(trace))
+        if not _is_library(frame.f_code.co_filename)
+        for node in _added_to(_tree(frame))
+        if _is_kept(value := _value(node, frame))
+    ][:_MOST_ASKED]
+
+
+def _added_to(tree: ast.Module) -> Iterator[ast.expr]:
+    """``total`` of ``total += loss`` and ``total = total + loss``, ``losses`` of ``losses.append(loss)``, and
+    ``models`` of ``models[k] = model``."""
+    found: dict[str, ast.expr] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AugAssign):
+            found[ast.unparse(node.target)] = node.target
+        elif isinstance(node, ast.Attribute) and node.attr == "append":
+            found[ast.unparse(node.value)] = node.value
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            found[ast.unparse(node.targets[0].value)] = node.targets[0].value
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
+            found[ast.unparse(node.targets[0])] = node.targets[0]
+    return iter(found.values())
+
+
+def _is_kept(value: Any) -> bool:
+    return type(value) in (int, float, list, dict) or _is_array(value)
+
+
+def _graph(value: Any) -> str:
+    """Empty where it is not known."""
+    last = value[-1] if type(value) is list and value else value
+    if not _is_array(last) or type(last).__name__ not in _OF_NUMBERS or type(last).__name__ == "ndarray":
+        return ""
+    has = getattr(last, "grad_fn", None) is not None or getattr(last, "stop_gradient", True) is False
+    return "; with a graph" if has else "; without a graph"
 
 
 def nearest(error: BaseException, trace: TracebackType | None) -> str:

@@ -179,7 +179,8 @@ def test_graphs_that_a_loop_keeps_are_told_by_the_line(
     ("was", "row"),
     [
         pytest.param("0", "gpu-forward", id="nothing yet"),
-        pytest.param("Tensor () float32 on cuda:0", "graphs-kept-for-backward", id="something"),
+        pytest.param("Tensor () float32 on cuda:0; with a graph", "graphs-kept-for-backward", id="something"),
+        pytest.param("Tensor () float32 on cuda:0; without a graph", "gpu-forward", id="no graph"),
     ],
 )
 def test_what_nothing_was_added_to_is_not_the_cause(tmp_path: Path, was: str, row: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.worker.operands import conditions, conditions_of, nearest, operands
+from nbdist.worker.operands import conditions, conditions_of, kept, nearest, operands
 
 PROGRAM = """
 import os
@@ -382,3 +382,47 @@ def test_layers_without_a_gradient_are_named(tmp_path: Path) -> None:
 
     told = [18, "without gradient", "shift, heads.one, heads.three and 2 more"]
     assert json.loads(done.stdout.splitlines()[-1]) == told
+
+
+FULL = """
+import torch
+weight = torch.ones(2, requires_grad=True)
+class Stats:
+    def __init__(self):
+        self.loss = 0.0
+def run(stats, rounds):
+    total, losses, seen, models = 0, [], 0, {}
+    for number in range(rounds):
+        loss = (weight * number).sum()
+        total = total + loss
+        losses.append(loss)
+        stats.loss += loss.item()
+        seen += 2
+        last = loss.detach()
+        plain = last + 0
+        models[number] = weight
+    raise RuntimeError(MESSAGE)
+run(Stats(), 3)
+"""
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_where_memory_ran_out_what_was_added_to_is_told(tmp_path: Path) -> None:
+    assert kept_in(tmp_path, "'CUDA out of memory. Tried to allocate 2.00 MiB'") == {
+        "total": "Tensor () float32; with a graph",
+        "losses": "list of 3 (Tensor ()); with a graph",
+        "stats.loss": "6.0",
+        "seen": "6",
+        "plain": "Tensor () float32; without a graph",
+        "models": "dict of 3 (0 (2,), 1 (2,), 2 (2,))",
+    }
+    assert kept_in(tmp_path, "'no images'") == {}
+
+
+def kept_in(folder: Path, message: str) -> dict[str, str]:
+    path = folder / "program.py"
+    path.write_text(program := FULL.replace("MESSAGE", message))
+    linecache.checkcache(str(path))
+    with pytest.raises(RuntimeError) as raised:
+        exec(compile(program, str(path), "exec"), {"__name__": "program"})
+    return {name: what for *_, name, what in kept(raised.value, raised.value.__traceback__)}

@@ -43,6 +43,7 @@ _SHAPE = re.compile(r"Tensor \((?P<shape>[\d, ]+)\) (?P<dtype>\w+)(?P<gpu> on (?
 _OPTIMIZER = re.compile(r"/(?:torch/optim|paddle/optimizer)/")
 _BACKWARD = re.compile(r"/torch/autograd/|/torch/_tensor\.py$|/paddle/base/dygraph/tensor_patch_methods\.py$")
 _LAYERS = re.compile(r"/(?:torch/nn/modules/module|paddle/nn/layer/layers)\.py$")
+_NOT_GROWN = re.compile(r"^(?:0|0\.0|None|(?:list|dict) of 0)$|; without a graph$")
 _TRAINS = re.compile(r"train|fit|finetune")
 _MOVED = ("to", "cuda")
 _MANY_WORDS = 20_000
@@ -184,7 +185,7 @@ def _has_grown(name: str, frame: ErrorFrame, failure: Failure) -> bool:
     """Whether something had been kept in a name, as far as it is known what that was."""
     values = failure.report.values if failure.report is not None else ()
     known = [one.what for one in values if (one.file, one.name) == (frame.file, name)]
-    return not known or not re.fullmatch(r"0|0\.0|None|(?:list|dict) of 0", known[-1])
+    return not known or _NOT_GROWN.search(known[-1]) is None
 
 
 def _models_kept(loop: ast.stmt, tree: ast.Module) -> tuple[ast.stmt, str, str] | None:
