@@ -11,6 +11,7 @@ from tempfile import gettempdir
 from nbdist.devices.usage import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.clues.closer import of_any, of_missing_name, of_row
+from nbdist.diagnosis.clues.memory import of_sharing
 from nbdist.diagnosis.clues.missing_files import of_lock, of_path, of_writing
 from nbdist.diagnosis.clues.names import of_near
 from nbdist.diagnosis.clues.values import (
@@ -31,6 +32,7 @@ from nbdist.text import Both, both
 
 _OF_FILES = frozenset({"file-missing", "file-missing-there", "paddle-load-missing"})
 _CUT_SHORT = frozenset({"json-not-there", "file-half-written", "safetensors-damaged", "checkpoint-corrupt"})
+_GPU_FULL = "cuda-out-of-memory"
 _LOCKED = "database-locked"
 _NO_TENSOR = "none-for-tensor"
 _WITHOUT_A_WORD = "exit-without-error"
@@ -72,7 +74,11 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
 def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirectory) -> Hint:
     """Of an error that a row knows: what tells more of it, else what the row says."""
     row = variant(known, _program(first, run), first.found)
-    if (found := met(first, run, directory) or of_row(known.name, first)) is not None:
+    if (found := met(first, run, directory)) is not None:
+        return found
+    if known.name == _GPU_FULL and (shared := of_sharing(first, run)) is not None:
+        return shared
+    if (found := of_row(known.name, first)) is not None:
         return found
     if row.name in _OF_FILES and (made := of_path(first, run, first.found["path"] or "")) is not None:
         return made

@@ -8,6 +8,7 @@ import pytest
 
 from nbdist.diagnosis import diagnose
 from nbdist.diagnosis.clues.memory import Room, room_of
+from nbdist.model import Device
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
 
@@ -468,3 +469,49 @@ def test_memory_of_a_program_of_paddle_is_told_in_its_words(tmp_path: Path) -> N
 
     assert told[0] == "graphs-kept-untrained"
     assert "paddle.no_grad()" in told[2]
+
+
+@pytest.mark.parametrize(
+    ("devices", "message", "said"),
+    [
+        pytest.param(
+            (0, 1),
+            FULL,
+            "GPU 0 is full, and has tensors of ranks 0, 1",
+            id="the GPU of another rank",
+        ),
+        pytest.param((0, 1), FULL.replace("GPU 0", "GPU 1"), "no room for 392 MiB more", id="its own"),
+        pytest.param(
+            (0, 1),
+            FULL.replace("GPU 0", "GPU 1").replace(
+                "Including", "Process 4001 has 9.00 GiB memory in use. Including"
+            ),
+            "GPU 1 is full, and has tensors of ranks 0, 1",
+            id="another rank is on its own",
+        ),
+        pytest.param(
+            (0, 1),
+            FULL.replace("GPU 0", "GPU 1").replace(
+                "Including", "Process 4001 has 500.00 MiB memory in use. Including"
+            ),
+            "no room for 392 MiB more",
+            id="with hardly anything",
+        ),
+        pytest.param((0, 0), FULL, "no room for 392 MiB more", id="one for both, as was asked"),
+    ],
+)
+def test_a_gpu_that_several_ranks_use_is_told(
+    tmp_path: Path, devices: tuple[int, ...], message: str, said: str
+) -> None:
+    spec = a_spec(devices=tuple(Device(kind="gpu", index=index) for index in devices))
+    written = WrittenRun(tmp_path / "home", spec, cell=STEP).happened(*STARTED)
+    written.raised(
+        1, "torch.OutOfMemoryError", message, frames=[(spec.program, 1, "<module>", "")], time=CREATED + 5
+    )
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)

@@ -13,6 +13,7 @@ from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import LOOPS, around, functions_of, head, node_at, own_nodes
+from nbdist.model import Run
 from nbdist.store import ErrorFrame
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
@@ -26,7 +27,8 @@ _TOTAL = re.compile(
 )
 _FREE = re.compile(f"of which {_SIZE.format('new')} is free|{_SIZE.format('old')} free;")
 _OWN = re.compile(f"this process has {_SIZE.format('size')} memory in use")
-_OTHER = re.compile(f"Process \\d+ has {_SIZE.format('size')} memory in use")
+_OTHER = re.compile(f"Process (?P<pid>\\d+) has {_SIZE.format('size')} memory in use")
+_NUMBER = re.compile(r"GPU (\d+) has a total|\(GPU (\d+);")
 _ALLOWED = re.compile(f"{_SIZE.format('size')} allowed;")
 _ALLOCATED = re.compile(
     f"{_SIZE.format('new')} is allocated by PyTorch|{_SIZE.format('old')} already allocated"
@@ -48,6 +50,9 @@ _TRAINS = re.compile(r"train|fit|finetune")
 _MOVED = ("to", "cuda")
 _MANY_WORDS = 20_000
 """What is the last size of a tensor that has a number for each word."""
+
+_LITTLE = 20
+"""A part of the GPU: what a process holds there that computes elsewhere."""
 
 _CONTEXT = 1.5 * _GIB
 """What CUDA itself takes of a GPU for a process, at most."""
@@ -125,6 +130,27 @@ def of_gpu(failure: Failure) -> Hint | None:
     if found is None and crowded:
         found = hint("gpu-held-by-others", own=_told(room.own), **others)
     return found or _of_pieces(room) or _of_stage(room, failure) or _full(room, failure)
+
+
+def of_sharing(failure: Failure, run: Run) -> Hint | None:
+    """Of a GPU that several ranks use, though each has one of its own: the number of the one that is full is
+    another rank's, or the processes that the message names are ranks."""
+    text = failure.complaint.root.text if failure.complaint is not None else ""
+    full = _NUMBER.search(text)
+    mine = run.ranks[failure.rank].spec
+    near = [one for one in run.ranks if one.spec.node_rank == mine.node_rank]
+    own = {str(one.spec.device) for one in near if one.spec.device.kind == "gpu"}
+    if full is None or run.spec.framework != "torch" or len(own) != len(near):
+        return None
+    number = int(next(filter(None, full.groups())))
+    least = room_of(text).total / _LITTLE
+    pids = {int(one["pid"]) for one in _OTHER.finditer(text) if _bytes(one["size"]) > least}
+    others = {one.rank for one in near if one.process is not None and one.process.pid in pids}
+    if number != mine.local_rank:
+        others |= {one.rank for one in near if one.spec.local_rank == number}
+    others -= {failure.rank}
+    ranks = tuple(sorted({failure.rank, *others}))
+    return hint("gpu-of-several-ranks", ranks=ranks, gpu=number) if others else None
 
 
 def of_cpu(failure: Failure) -> Hint | None:
@@ -332,7 +358,7 @@ def _values(room: Room, failure: Failure) -> dict[str, object]:
 def _room(room: Room, failure: Failure) -> Both:
     """``the 4.0 GiB that the program allows itself (line 28)``, else ``the GPU's 80.0 GiB``."""
     if not room.allowed:
-        others = "-with-others" if room.others > room.total / 20 else ""
+        others = "-with-others" if room.others > room.total / _LITTLE else ""
         return both(f"diagnosis.room{others}", total=_told(room.total), others=_told(room.others))
     files = {frame.file for frame in failure.frames if failure.sources.is_own(frame.file)}
     lines = [
