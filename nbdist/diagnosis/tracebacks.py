@@ -196,8 +196,15 @@ _RAISED_FROM = "Exception raised from "
 WATCHDOG = "Watchdog caught collective operation timeout"
 _CALLED_BY = "Stack trace of the failed collective:"
 _NUMBERED = re.compile(r"^#\d+ (?P<function>.+) from (?P<file>/.+):(?P<line>\d+)$")
+_KERNEL = (
+    r"(?:\S.*: block: \[\d+,\d+,\d+\],? thread: \[\d+,\d+,\d+\]|Error: \S+\.\w+:\d+)"
+    r" Assertion `.+` failed\..*"
+)
+"""What the kernels of torch and of paddle print on the GPU."""
+
 _RUNTIME = re.compile(
-    r"^(?:OMP: Error #\d+: .+|libgomp: .+|\S*: .+: Assertion `.+' failed\.|free\(\): .+|malloc\(\): .+"
+    rf"^(?:{_KERNEL}"
+    r"|OMP: Error #\d+: .+|libgomp: .+|\S*: .+: Assertion `.+' failed\.|free\(\): .+|malloc\(\): .+"
     r"|double free or corruption.*|corrupted .+|munmap_chunk\(\): .+|\*\*\* stack smashing detected.*"
     r"|ERROR: Unexpected (?:BUS|bus) error encountered in .+"
     r"|Fatal Python error: \w+: .+|nbdist: rank \d+ could not be started: .+"
@@ -205,6 +212,17 @@ _RUNTIME = re.compile(
 )
 _MESSAGE_LINES = 12
 _BOOTSTRAP = ("nbdist/worker/bootstrap.py", "nbdist/worker/__main__.py")
+
+
+_OF_KERNEL = re.compile(_KERNEL)
+
+
+def assertion_in(lines: Sequence[str]) -> str:
+    """The first check that a kernel on the GPU printed as it failed; empty for none.
+
+    The error that Python raises for it comes at a later line, and does not say which it was.
+    """
+    return next((found[0] for line in lines if (found := _OF_KERNEL.search(line)) is not None), "")
 
 
 def last_words(lines: Sequence[str]) -> Raised | None:

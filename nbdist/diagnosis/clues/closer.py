@@ -8,6 +8,7 @@ from types import MappingProxyType
 from nbdist.diagnosis.clues.attributes import of_attribute, of_constructor, of_self, of_special
 from nbdist.diagnosis.clues.by_rank import of_model
 from nbdist.diagnosis.clues.forward_hooks import of_hook
+from nbdist.diagnosis.clues.kernels import of_assertion
 from nbdist.diagnosis.clues.memory import of_cpu, of_gpu
 from nbdist.diagnosis.clues.missing_files import of_mapped, of_removal, of_workers
 from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
@@ -35,7 +36,16 @@ from nbdist.diagnosis.signatures import Hint
 
 Clue = Callable[[Failure], Hint | None]
 
-_ALWAYS: tuple[Clue, ...] = (of_sample, of_broadcast, of_rows, of_folded, of_hook, of_special, of_self)
+_ALWAYS: tuple[Clue, ...] = (
+    of_assertion,
+    of_sample,
+    of_broadcast,
+    of_rows,
+    of_folded,
+    of_hook,
+    of_special,
+    of_self,
+)
 """For any error, whether a row knows it or not."""
 
 _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(

@@ -18,6 +18,7 @@ from nbdist.text import Both, say
 
 # the first that matches counts: NCCL's and CUDA's errors come in torch's and paddle's words
 _TABLES = (
+    "kernels",
     "nccl",
     "torch_ranks",
     "torch_parallel",

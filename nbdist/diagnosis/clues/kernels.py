@@ -1,0 +1,108 @@
+"""The check of a kernel on the GPU that failed: which it was, and the call of the program that it belongs to.
+
+Python raises for it later, in whatever waits for the GPU next.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from nbdist.diagnosis.places import parsed
+from nbdist.diagnosis.rank_failure import Failure
+from nbdist.diagnosis.signatures import Hint, match, variant
+from nbdist.diagnosis.statements import functions_of
+from nbdist.store.reports import Call
+from nbdist.text import Both, both
+
+_OF_GPU = re.compile(
+    r"CUDA error|CUDA driver error|CUBLAS|CUDNN|cuDNN|CUSOLVER|CUFFT|NCCL|Triton Error|Assertion `"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Functions, and classes whose objects are called."""
+
+    functions: frozenset[str]
+    classes: frozenset[str] = frozenset()
+
+
+_LOSSES = _Calls(
+    frozenset({"cross_entropy", "nll_loss"}), frozenset({"CrossEntropyLoss", "NLLLoss", "NLLLoss2d"})
+)
+_BINARY = _Calls(frozenset({"binary_cross_entropy"}), frozenset({"BCELoss"}))
+_SAMPLING = _Calls(frozenset({"multinomial"}))
+_CALLS = {
+    "kernel-labels": _LOSSES,
+    "kernel-labels-of-pixels": _LOSSES,
+    "kernel-embedding": _Calls(frozenset({"embedding", "index_select"}), frozenset({"Embedding"})),
+    "kernel-gather": _Calls(
+        frozenset({"gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "one_hot"})
+    ),
+    "kernel-index-add": _Calls(
+        frozenset({"index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_"})
+    ),
+    "kernel-not-probabilities": _BINARY,
+    "kernel-labels-beyond-one": _BINARY,
+    "kernel-sampling": _SAMPLING,
+    "kernel-check": _SAMPLING,
+    "paddle-kernel-label": _LOSSES,
+}
+
+
+def of_assertion(failure: Failure) -> Hint | None:
+    """Of an error of the GPU, after a kernel has printed which check has failed."""
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    known = match(failure.assertion) if _OF_GPU.search(said) else None
+    if known is None:
+        return None
+    row, found = known
+    text = failure.sources.text(failure.place.file) if failure.place is not None else ""
+    told = Hint.of(variant(row, text), found.groupdict())
+    line = _line(_CALLS[row.name], failure) if row.name in _CALLS else None
+    if line is None or failure.place is None:
+        return told
+    at = both("diagnosis.of-call", line=line, source=failure.sources.line(failure.place.file, line))
+    return replace(told, cause=Both(told.cause.en + at.en, told.cause.zh + at.zh))
+
+
+def _line(wanted: _Calls, failure: Failure) -> int | None:
+    """The one call that a check belongs to: in the functions of the traceback, else in their file."""
+    place = failure.place
+    tree = parsed(failure.sources.text(place.file)) if place is not None else None
+    if place is None or tree is None:
+        return None
+    objects = set(_objects(tree, wanted.classes))
+    on_the_way: list[ast.AST] = []
+    for frame in failure.frames:
+        if frame.file == place.file and frame.function != "<module>":
+            here = Call(file=frame.file, line=frame.line, function=frame.function)
+            on_the_way += functions_of(here, failure.sources)
+    for scope in (on_the_way, [tree]):
+        lines = set(_called(scope, wanted, objects))
+        if lines:
+            return lines.pop() if len(lines) == 1 else None
+    return None
+
+
+def _objects(tree: ast.Module, classes: frozenset[str]) -> Iterator[str]:
+    """``criterion``, ``self.embed``: what is set to an object of one of these classes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and any(_name(one) in classes for one in ast.walk(node.value)):
+            yield from map(ast.unparse, node.targets)
+
+
+def _called(scope: Iterable[ast.AST], wanted: _Calls, objects: set[str]) -> Iterator[int]:
+    for node in (one for each in scope for one in ast.walk(each)):
+        if isinstance(node, ast.Call):
+            is_object = ast.unparse(node.func) in objects or _name(node.func) in wanted.classes
+            if is_object or _name(node) in wanted.functions:
+                yield node.lineno
+
+
+def _name(node: ast.AST) -> str:
+    """``CrossEntropyLoss`` of ``nn.CrossEntropyLoss(…)``; empty of what is no call."""
+    return ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""

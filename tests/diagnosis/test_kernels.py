@@ -1,0 +1,126 @@
+"""What the check tells that a kernel printed on the GPU, and the call of the program that it belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis import diagnose
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
+
+ASSERTED = "CUDA error: device-side assert triggered"
+LABELS = (
+    "/pytorch/aten/src/ATen/native/cuda/Loss.cu:245: nll_loss_forward_reduce_cuda_kernel_2d: block: [0,0,0],"
+    " thread: [0,0,0] Assertion `t >= 0 && t < n_classes` failed.\n"
+)
+INDEX = (
+    "/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:93: operator(): block: [0,0,0], thread: [28,0,0]"
+    ' Assertion `index >= -sizes[i] && index < sizes[i] && "index out of bounds"` failed.\n'
+)
+IDS = (
+    "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1292: indexSelectLargeIndex: block: [654,0,0],"
+    " thread: [32,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n"
+)
+TRAINING = """\
+criterion = nn.CrossEntropyLoss()
+def step(x, y):
+    loss = criterion(model(x), y)
+    loss.backward()
+"""
+TWO_LOSSES = """\
+criterion = nn.CrossEntropyLoss()
+def step(x, y):
+    loss = criterion(a(x), y) \\
+        + criterion(b(x), y)
+    loss.backward()
+"""
+ELSEWHERE = """\
+class Net(nn.Module):
+    def __init__(self):
+        self.table = nn.Embedding(10, 4)
+    def forward(self, ids):
+        return self.table(ids)
+loss = F.cross_entropy(net(ids), y)
+print(loss.item())
+"""
+TOKENS = """\
+tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+out = model(**tokenizer(texts, padding=True))
+"""
+
+
+def told(
+    tmp_path: Path, cell: str, line: int, function: str, printed: str, message: str = ASSERTED
+) -> tuple[str, str]:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED).printed(1, printed)
+    frames = [(a_spec().program, line, function, "")]
+    written.raised(1, "RuntimeError", message, frames=frames, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+    assert failure is not None
+    assert failure.hint is not None
+    return failure.hint.signature, failure.hint.cause.en.partition("; most likely ")[2]
+
+
+@pytest.mark.parametrize(
+    ("cell", "line", "function", "printed", "row", "at"),
+    [
+        pytest.param(
+            TRAINING,
+            4,
+            "step",
+            LABELS,
+            "kernel-labels",
+            "line 3  loss = criterion(model(x), y)",
+            id="of a loss",
+        ),
+        pytest.param(TRAINING, 4, "step", INDEX, "kernel-index", "", id="of an index"),
+        pytest.param(TRAINING, 4, "step", "", "cuda-device-assert", "", id="not printed"),
+        pytest.param(TWO_LOSSES, 5, "step", LABELS, "kernel-labels", "", id="two calls"),
+        pytest.param(
+            ELSEWHERE,
+            7,
+            "<module>",
+            IDS,
+            "kernel-embedding",
+            "line 5  return self.table(ids)",
+            id="of an embedding",
+        ),
+        pytest.param(
+            ELSEWHERE,
+            7,
+            "<module>",
+            LABELS * 3,
+            "kernel-labels",
+            "line 6  loss = F.cross_entropy(net(ids), y)",
+            id="of a function",
+        ),
+        pytest.param(TOKENS, 2, "<module>", IDS, "kernel-embedding-of-new-tokens", "", id="new tokens"),
+        pytest.param(
+            TOKENS.replace("out", "model.resize_token_embeddings(len(tokenizer)); out"),
+            2,
+            "<module>",
+            IDS,
+            "kernel-embedding",
+            "",
+            id="resized",
+        ),
+    ],
+)
+def test_the_check_that_failed_is_told_with_its_call(
+    tmp_path: Path, cell: str, line: int, function: str, printed: str, row: str, at: str
+) -> None:
+    assert told(tmp_path, cell, line, function, printed) == (row, at)
+
+
+def test_an_error_of_cublas_after_a_check_is_told_as_that(tmp_path: Path) -> None:
+    message = "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`"
+
+    assert told(tmp_path, TRAINING, 4, "step", LABELS, message)[0] == "kernel-labels"
+
+
+def test_an_error_of_another_kind_is_its_own(tmp_path: Path) -> None:
+    message = "mat1 and mat2 shapes cannot be multiplied (1x1024 and 64x32)"
+
+    assert told(tmp_path, TRAINING, 4, "step", LABELS, message)[0] == "matmul-by-hand"
