@@ -35,6 +35,7 @@ _INSIDE = "\0inside"
 _LINKS = {_CAUSE: "cause", _CONTEXT: "context", _INSIDE: "inside"}
 # they end a coroutine or an iteration in good order: what is raised from one is the error
 _ENDINGS = frozenset({"CancelledError", "GeneratorExit", "StopAsyncIteration", "StopIteration"})
+_GRAPHS = re.compile(r"/torch/cuda/graphs\.py$")
 # a key is printed as its repr; what follows in a log is the program's
 _OF_ONE_LINE = frozenset({"KeyError", "IndexError", "ZeroDivisionError", "NameError"})
 _PLAIN_HEADER = "Traceback (most recent call last):"
@@ -77,12 +78,24 @@ def chains_in_log(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
 
 def root(chain: Sequence[Raised]) -> Raised:
     """What the others followed from: the innermost part, and there what it was raised from, unless that says
-    the same and was raised by the library alone that raised it again."""
+    the same and was raised by the library alone that raised it again; of the capture of a CUDA graph, what
+    ended it."""
     start = max((index for index, raised in enumerate(chain) if raised.link == "inside"), default=0)
     at = len(chain) - 1
-    while at > start and chain[at].link == "cause" and _says_more(chain[at - 1], chain[at]):
+    while at > start and (_passes_on(chain[at - 1], chain[at]) or _of_capture(chain[at])):
         at -= 1
     return chain[at]
+
+
+def _passes_on(before: Raised, after: Raised) -> bool:
+    return after.link == "cause" and _says_more(before, after)
+
+
+def _of_capture(raised: Raised) -> bool:
+    """Whether it was raised while ``with torch.cuda.graph(…):`` was left because of the error before it."""
+    return raised.link == "context" and any(
+        frame.function == "__exit__" and _GRAPHS.search(frame.file) for frame in raised.frames
+    )
 
 
 def _says_more(before: Raised, after: Raised) -> bool:

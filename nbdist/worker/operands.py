@@ -414,8 +414,8 @@ def _described(value: Any) -> str:
         return _array(value)
     weight = _attribute(value, "weight")
     if weight is not _MISSING and hasattr(weight, "shape"):
-        return f"{kind.__name__} with weight {_shape(weight)} {_dtype(weight)}".rstrip()
-    return kind.__qualname__
+        return f"{kind.__name__} with weight {_shape(weight)} {_dtype(weight)}".rstrip() + _where(weight)
+    return kind.__qualname__ + _devices(value)
 
 
 def _is_array(value: Any) -> bool:
@@ -440,14 +440,32 @@ def _dtype(value: Any) -> str:
     return str(getattr(value, "dtype", "")).rpartition(".")[2]
 
 
-def _array(value: Any) -> str:
-    kind = _dtype(value)
+def _where(value: Any) -> str:
+    """`` on cuda:0``; empty of what is in the memory of the CPU."""
     # torch's device, paddle's place
     device = str(getattr(value, "device", "") or getattr(value, "place", ""))
     where = re.search(r"(?:cuda|gpu|xpu|npu|meta)(?::\d+)?", device)
+    return f" on {where[0]}" if where else ""
+
+
+def _devices(model: Any) -> str:
+    """The same of the parameters of a model: `` on cuda:0 and cpu`` where they are apart."""
+    if _children(model) is None:
+        return ""
+    members = (_attribute(one, "_parameters") for _, one in _layers_of(model))
+    parameters = [one for each in members if isinstance(each, dict) for one in each.values()]
+    places = dict.fromkeys(_where(one) or " on cpu" for one in parameters if _is_array(one))
+    # told of no tensor either
+    return " and".join(place if at == 0 else place[3:] for at, place in enumerate(places)) * (
+        list(places) != [" on cpu"]
+    )
+
+
+def _array(value: Any) -> str:
+    kind, where = _dtype(value), _where(value)
     said = f"{type(value).__name__} {_shape(value)} {kind}"
     if where:
-        return f"{said} on {where[0]}"
+        return said + where
     return said + (_range(value) if kind in _INTEGERS else _nans(value) if kind in _FLOATS else "")
 
 

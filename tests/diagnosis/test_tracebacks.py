@@ -26,6 +26,23 @@ Original Traceback (most recent call last):
 ValueError: image 3 is no picture
 
 """
+CAPTURE = """\
+Traceback (most recent call last):
+  File "cell.py", line 42, in <module>
+    value = step()
+  File "cell.py", line 21, in step
+    return loss.item()
+RuntimeError: CUDA error: operation not permitted when stream is capturing
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "cell.py", line 41, in <module>
+    with torch.cuda.graph(graph):
+  File "<venv>/lib/python3.12/site-packages/torch/cuda/graphs.py", line 265, in __exit__
+    self.cuda_graph.capture_end()
+RuntimeError: CUDA error: operation failed due to a previous error during capture
+"""
 SPAWNED = """\
 Traceback (most recent call last):
   File "cell.py", line 8, in <module>
@@ -148,6 +165,13 @@ def test_what_was_raised_while_handling_another_error_stands_for_itself() -> Non
 
     assert chain[1].link == "context"
     assert root(chain).text == "RuntimeError: no settings"
+
+
+def test_what_ends_the_capture_of_a_cuda_graph_is_the_cause() -> None:
+    found = parse(CAPTURE)
+
+    assert found[1].link == "context"
+    assert root(found).text == "RuntimeError: CUDA error: operation not permitted when stream is capturing"
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="there are exception groups from Python 3.11 on")

@@ -60,8 +60,16 @@ class WrittenRun:
         operands: Sequence[Frame] = (),
         values: Sequence[Frame] = (),
         near: str = "",
+        text: str = "",
     ) -> WrittenRun:
-        report = {"type": kind, "message": message, "frames": frames, "text": "", "time": time, "full": full}
+        report = {
+            "type": kind,
+            "message": message,
+            "frames": frames,
+            "text": text,
+            "time": time,
+            "full": full,
+        }
         report |= {"operands": operands, "values": values, "near": near}
         self.directory.rank(rank).error.write_text(json.dumps(report))
         return self

@@ -128,7 +128,13 @@ from nbdist.worker.operands import operands
 import torch
 linear, batch, ids = torch.nn.Linear(4, 2), torch.ones(3, 5), torch.arange(7)
 item = {"x": [batch]}
+moved = torch.nn.Linear(4, 2, device="meta")
+apart, together = torch.nn.Sequential(linear, torch.nn.ReLU(), moved), torch.nn.Sequential(linear)
 sparse, endless = torch.eye(2).to_sparse(), torch.tensor([1.0, float("inf")], requires_grad=True)
+try:
+    moved, apart, together, linear(batch)[ids]
+except RuntimeError as error:
+    print(json.dumps(operands(error.__traceback__)))
 try:
     linear(batch)[ids], item["x"], sparse, endless
 except RuntimeError as error:
@@ -145,6 +151,9 @@ def test_tensors_and_layers_have_shapes(tmp_path: Path) -> None:
     )
 
     assert '"linear", "Linear with weight (2, 4) float32"' in done.stdout
+    assert '"moved", "Linear with weight (2, 4) float32 on meta"' in done.stdout
+    assert '"apart", "Sequential on cpu and meta"' in done.stdout
+    assert '"together", "Sequential"' in done.stdout
     assert '"batch", "Tensor (3, 5) float32"' in done.stdout
     assert '"ids", "Tensor (7,) int64, 0 to 6"' in done.stdout
     assert """"item['x']", "list of 1 (Tensor (3, 5))\"""" in done.stdout

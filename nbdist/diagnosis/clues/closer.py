@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from nbdist.diagnosis.clues.attributes import of_attribute, of_constructor, of_self, of_special
 from nbdist.diagnosis.clues.by_rank import of_model
+from nbdist.diagnosis.clues.devices import of_devices
 from nbdist.diagnosis.clues.forward_hooks import of_hook
 from nbdist.diagnosis.clues.kernels import of_assertion
 from nbdist.diagnosis.clues.memory import of_cpu, of_gpu
@@ -64,6 +65,8 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "cuda-out-of-memory": (of_gpu,),
         "ddp-models-differ": (of_model,),
         "ddp-unused-parameters": (of_idle,),
+        "devices-differ": (of_devices,),
+        "devices-of-two-gpus": (of_devices,),
         "dimension-missing": (of_squeezed,),
         "file-missing": (of_removal,),
         "file-missing-there": (of_removal,),

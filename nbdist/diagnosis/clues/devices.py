@@ -1,0 +1,277 @@
+"""Tensors of two devices that meet: which value of the failing line is where, and why it stayed there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nbdist.diagnosis.clues.origins import origin_of
+from nbdist.diagnosis.places import parsed
+from nbdist.diagnosis.rank_failure import Failure
+from nbdist.diagnosis.sides import hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import around, functions_of, head, holds, node_at, own_nodes
+from nbdist.store.reports import Call
+from nbdist.text import Both, both
+
+_TYPES = re.compile(
+    r"Input type \(torch\.(?P<input>cuda\.)?\w+\) and weight type \(torch\.(?P<weight>cuda\.)?"
+)
+_TWO = re.compile(
+    r"found at least two devices, (?P<others>[\w:]+) and (?P<device>[\w:]+)!"
+    r"(?: \(when checking argument for argument (?P<argument>\w+) in method (?P<method>\w+))?"
+)
+_ONE = re.compile(
+    r"but got (?P<argument>\w+) is on (?P<device>[\w:]+), different from other tensors on (?P<others>[\w:]+)"
+    r"(?: \(when checking argument in method (?P<method>\w+))?"
+)
+_INPUTS = frozenset({"mat1", "index", "indices"})
+_OF_LOSS = re.compile(r"nll_loss|cross_entropy")
+_CPU = "cpu"
+
+_TENSOR = re.compile(r"(?:Tensor|Parameter) \((?P<shape>[\d, ]*)\) \w+(?P<rest>.*)")
+_AT = re.compile(r" on (\w+(?::\d+)?)$")
+_LAYER = re.compile(r"\w+ with weight \([\d, ]*\) \w+(?P<where> on \S+?)?(?P<got>, got Tensor .*)?$")
+_CUT = 80
+"""What is as long as this may have lost its end."""
+
+_OF_TORCH = re.compile(r"/torch/(?!optim/)")
+_MODULES = re.compile(r"(?:^|\.)(?:\w*Module|\w*Model|\w*PreTrainedModel|Metric)$")
+_LENGTHS = re.compile(r"len|size|count|num", re.IGNORECASE)
+"""Some functions want the lengths of texts on the CPU."""
+
+_MAKES = re.compile(
+    r"\b(?:torch\.)(?:zeros|ones|empty|full|rand|randn|randint|randperm|arange|linspace|eye|tensor"
+    r"|from_numpy|as_tensor|tril|triu|Tensor|FloatTensor|LongTensor|hann_window)\("
+)
+_MOVES = frozenset({"to", "cuda"})
+_LAYERS = re.compile(r"^(?:torch\.)?nn\.[A-Z]|(?:Block|Layer|Head|Conv|Attention)\w*$")
+_OBJECTS = re.compile(r"(?:^|\.)[A-Z]\w*$")
+_METRIC = "Encountered different devices in metric calculation"
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What the error tells: where a layer's input or its weights are, labels, or the weights of classes."""
+
+    role: str = ""
+    device: str = ""
+    devices: frozenset[str] = frozenset()
+
+
+def of_devices(failure: Failure) -> Hint | None:
+    """Of an error that a row knows as one of two devices."""
+    complaint = failure.complaint
+    if complaint is None:
+        return None
+    if _METRIC in complaint.outer.message:
+        return _of_metric(failure)
+    said, place = _said(complaint.root.message), failure.place
+    below = failure.frames[failure.frames.index(place) + 1 :] if place in failure.frames else failure.frames
+    if said is None or place is None or any("/torch/optim/" in frame.file for frame in below):
+        return None
+    told = {one.name: at for one in failure.operands if (at := _device(one.what))}
+    if said.role == "weight" and said.device == _CPU:
+        return _of_layer(failure)
+    if said.role == "classes":
+        return hint("device-of-loss-weights")
+    given = [one.what for one in failure.operands if (layer := _LAYER.match(one.what)) and layer["got"]]
+    fits = all(_OF_TORCH.search(frame.file) for frame in below) or any(not _AT.search(one) for one in given)
+    if _CPU not in said.devices:
+        return _of_gpus(told)
+    left = [name for name, device in told.items() if device == _CPU]
+    left = [name for name in left if not _LENGTHS.search(name)] or left
+    there = next(((name, device) for name, device in told.items() if device != _CPU), None)
+    if not left or not fits or (there is None and said.role != "input"):
+        return None
+    return _of_tensors(left, there, failure)
+
+
+def _said(message: str) -> _Said | None:
+    if (types := _TYPES.search(message)) is not None:
+        if bool(types["input"]) is bool(types["weight"]):
+            return None
+        return _Said("weight" if types["input"] else "input", _CPU, frozenset({_CPU, "cuda"}))
+    found = _ONE.search(message) or _TWO.search(message)
+    if found is None:
+        return None
+    argument, device, others = found["argument"], found["device"], found["others"]
+    devices = frozenset({device, others})
+    if argument in _INPUTS:
+        # of a layer: where its input is not, its weights are
+        return _Said("input", device, devices) if device == _CPU else _Said("weight", others, devices)
+    if argument == "mat2":
+        return _Said("weight", device, devices)
+    if _OF_LOSS.search(found["method"] or "") and device == _CPU:
+        if argument == "weight":
+            return _Said("classes", device, devices)
+        if argument == "target":
+            return _Said("labels", device, devices)
+    return _Said("", "", devices)
+
+
+def _device(what: str) -> str:
+    """Where a tensor is; empty of anything else, of one number, which may be anywhere, and of a cut text."""
+    found = _TENSOR.match(what)
+    if found is None or not found["shape"] or len(what) >= _CUT:
+        return ""
+    at = _AT.search(found["rest"])
+    return at[1] if at is not None else _CPU
+
+
+def _of_gpus(told: Mapping[str, str]) -> Hint | None:
+    places = {device: name for name, device in reversed(list(told.items()))}
+    if len(places) != len(("one", "other")):
+        return None
+    (there, other), (here, one) = places.items()
+    return hint("device-of-two-gpus", name=one, here=here, other=other, there=there)
+
+
+def _of_tensors(left: Sequence[str], there: tuple[str, str] | None, failure: Failure) -> Hint:
+    """Of tensors in the failing line that are on the CPU."""
+    other = both("diagnosis.on-device", name=there[0], device=there[1]) if there else both("diagnosis.on-gpu")
+    if (thrown := _thrown_away(left, failure)) is not None:
+        name = ast.unparse(thrown.value.func.value)  # type: ignore[attr-defined]
+        return hint("device-thrown-away", name=name, line=thrown.lineno, source=head(thrown))
+    values: dict[str, object] = {"name": " and ".join(left[:3]), "first": left[0], "other": other}
+    values["device"] = f"{there[0]}.device" if there is not None else "device"
+    if len(left) > 1:
+        return hint("device-of-value", **values)
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    at = origin_of(left[0], own, failure)
+    if _is_plain(left[0], failure):
+        line = both("diagnosis.set-at", line=at.line, source=at.source) if at is not None else Both("", "")
+        return hint("device-plain-tensor", **values, attribute=left[0].partition(".")[2], line=line)
+    if at is not None and _MAKES.search(at.source) and "device" not in at.source:
+        return hint("device-made-here", **values, line=at.line, source=at.source)
+    return hint("device-of-value", **values)
+
+
+def _thrown_away(names: Sequence[str], failure: Failure) -> ast.Expr | None:
+    """``images.to(device)`` alone, of one of these, or of what a loop of a caller gives for it."""
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    at = origin_of(names[0], own, failure)
+    for frame in reversed(own):
+        if not failure.sources.is_program(frame.file):
+            continue
+        here = Call(file=frame.file, line=frame.line, function=frame.function)
+        for function in functions_of(here, failure.sources):
+            nodes = [node for child in function.body for node in own_nodes(child)]
+            wanted = set(names)
+            if frame is not own[-1]:
+                loops = [node for node in nodes if isinstance(node, ast.For)]
+                of_loop = at is not None and any(
+                    (at.file, at.line) == (frame.file, one.lineno) for one in loops
+                )
+                wanted = _taken_apart(loops) & _given(here, failure) if of_loop else set()
+            found = [
+                node
+                for node in nodes
+                if isinstance(node, ast.Expr) and _moved(node.value) in wanted and node.lineno < frame.line
+            ]
+            if found:
+                return found[-1]
+    return None
+
+
+def _moved(node: ast.expr) -> str:
+    """``images`` of ``images.to(device)`` and ``images.cuda()``, as it is written."""
+    called = node.func if isinstance(node, ast.Call) else None
+    return ast.unparse(called.value) if isinstance(called, ast.Attribute) and called.attr in _MOVES else ""
+
+
+def _taken_apart(loops: Sequence[ast.For]) -> set[str]:
+    """The names that a loop takes a batch apart into: a batch as one may be moved in place."""
+    several = (loop.target for loop in loops if isinstance(loop.target, ast.Tuple))
+    return {one.id for target in several for one in ast.walk(target) if isinstance(one, ast.Name)}
+
+
+def _given(here: Call, failure: Failure) -> set[str]:
+    """The names that the calls of a line are given."""
+    calls = (
+        one for one in ast.walk(node_at(here, failure.sources) or ast.Pass()) if isinstance(one, ast.Call)
+    )
+    given = (one for call in calls for one in (*call.args, *(each.value for each in call.keywords)))
+    return {one.id for one in given if isinstance(one, ast.Name)}
+
+
+def _is_plain(name: str, failure: Failure) -> bool:
+    """Whether this is an attribute of a module that no module knows of: neither a parameter nor a buffer."""
+    owner = _class(failure)
+    if owner is None or not re.fullmatch(r"self\.\w+", name):
+        return False
+    attribute = name.partition(".")[2]
+    is_parameter = any(one.name == name and one.what.startswith("Parameter") for one in failure.operands)
+    known = any(
+        isinstance(one, ast.Call) and one.args and ast.unparse(one.args[0]) == repr(attribute)
+        for one in ast.walk(owner)
+    )
+    return not is_parameter and not known
+
+
+def _class(failure: Failure) -> ast.ClassDef | None:
+    """The class of the program's, a module, whose method the failing line is in."""
+    place = failure.place
+    tree = parsed(failure.sources.text(place.file)) if place is not None else None
+    if place is None or tree is None:
+        return None
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    # a base of the program's own may be a module
+    modules: set[str] = set()
+    for node in classes:
+        if any(_MODULES.search(base) or base in modules for base in map(ast.unparse, node.bases)):
+            modules.add(node.name)
+    return next((one for one in reversed(classes) if one.name in modules and holds(one, place.line)), None)
+
+
+def _of_layer(failure: Failure) -> Hint | None:
+    """Of a layer whose weights are on the CPU, and its input on the GPU."""
+    layers = [
+        one.name for one in failure.operands if (found := _LAYER.match(one.what)) and not found["where"]
+    ]
+    name = layers[-1] if layers else ""
+    if (kept := _kept_plainly(failure, _LAYERS)) is not None:
+        return hint("device-layers-in-list", name=kept[0], line=kept[1])
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    at = origin_of(name, own, failure) if name.isidentifier() else None
+    if at is not None and own[-1].function == "forward" and re.search(r"= (?:torch\.)?nn\.[A-Z]", at.source):
+        return hint("device-layer-made-here", name=name, line=at.line, source=at.source)
+    return hint("device-of-layer", name=name) if name and len(name) < _CUT else None
+
+
+def _of_metric(failure: Failure) -> Hint:
+    kept = _kept_plainly(failure, _OBJECTS)
+    return hint("metrics-in-dict", name=kept[0], line=kept[1]) if kept else hint("metric-on-other-device")
+
+
+def _kept_plainly(failure: Failure, made: re.Pattern[str]) -> tuple[str, int] | None:
+    """The list or the dict of a module, with its line, that the failing line or a loop around it reads, and
+    which holds what is ``made`` so: ``.to()`` does not look into it."""
+    owner, place = _class(failure), failure.place
+    if owner is None or place is None:
+        return None
+    here = Call(file=place.file, line=place.line, function=place.function)
+    read = ast.unparse(node_at(here, failure.sources) or ast.Pass())
+    read += "".join(
+        ast.unparse(step.iter) for step, _ in around(here, failure.sources) if isinstance(step, ast.For)
+    )
+    sets = [node for node in ast.walk(owner) if isinstance(node, ast.Assign)]
+    for node in sets:
+        name = ast.unparse(node.targets[0])
+        is_once = [ast.unparse(one.targets[0]) for one in sets].count(name) == 1
+        if is_once and re.search(rf"{re.escape(name)}\b", read) and _holds(node.value, name, made, owner):
+            return name, node.lineno
+    return None
+
+
+def _holds(value: ast.expr, name: str, made: re.Pattern[str], owner: ast.ClassDef) -> bool:
+    if not isinstance(value, ast.List | ast.Dict | ast.ListComp | ast.DictComp):
+        return False
+    given: list[ast.AST] = [value]
+    for node in ast.walk(owner):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == f"{name}.append":
+            given += node.args
+    calls = (one for each in given for one in ast.walk(each) if isinstance(one, ast.Call))
+    return any(made.search(ast.unparse(call.func)) for call in calls)
