@@ -275,3 +275,32 @@ def test_a_metric_that_is_not_moved_is_told(tmp_path: Path, line: int, row: str)
     assert failure is not None
     assert failure.hint is not None
     assert failure.hint.signature == row
+
+
+ABSENT = "Attempting to deserialize object on CUDA device 1 but torch.cuda.device_count() is 1."
+
+
+@pytest.mark.parametrize(
+    ("call", "values", "row"),
+    [
+        pytest.param("torch.load(p, map_location='cuda:1')", (), "map-location-not-there", id="written out"),
+        pytest.param(
+            "torch.load(p, map_location=place)",
+            (("place", "str of 6 characters"),),
+            "map-location-not-there",
+            id="a name",
+        ),
+        pytest.param(
+            "torch.load(p, map_location=place)",
+            (("place", "dict of 1 ('cuda:0')"),),
+            "checkpoint-device",
+            id="a dict",
+        ),
+        pytest.param("torch.load(p)", (), "checkpoint-device", id="none"),
+        pytest.param("torch.load(p, map_location=None)", (), "checkpoint-device", id="None"),
+    ],
+)
+def test_a_checkpoint_for_a_gpu_that_is_not_there(
+    tmp_path: Path, call: str, values: tuple[tuple[str, str], ...], row: str
+) -> None:
+    assert told(tmp_path, f"state = {call}\n", ABSENT, ((1, TOP),), *values).partition(":")[0] == row

@@ -124,3 +124,71 @@ def test_an_error_of_another_kind_is_its_own(tmp_path: Path) -> None:
     message = "mat1 and mat2 shapes cannot be multiplied (1x1024 and 64x32)"
 
     assert told(tmp_path, TRAINING, 4, "step", LABELS, message)[0] == "matmul-by-hand"
+
+
+CAPTURE = """\
+def step():
+    loss = criterion(net(x), y)
+    return loss.item()
+with torch.cuda.graph(graph):
+    value = step()
+"""
+FLASH = """\
+with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+    out = F.scaled_dot_product_attention(q, k, v)
+"""
+CAPTURING = "CUDA error: operation not permitted when stream is capturing"
+NO_KERNEL = "No available kernel. Aborting execution."
+ILLEGAL = "CUDA error: an illegal memory access was encountered"
+LARGE, SMALL = "Tensor (3276800000,) float16 on cuda:0", "Tensor (8, 4) float32 on cuda:0"
+TRITON = """\
+@triton.jit
+def kernel(x):
+    pass
+x.sum().item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "line", "message", "values", "row"),
+    [
+        pytest.param(CAPTURE, 3, CAPTURING, {}, "cuda-graph-waits", id="a wait in a capture"),
+        pytest.param(CAPTURE, 2, CAPTURING, {}, "cuda-graph-capture", id="something else in a capture"),
+        pytest.param(FLASH, 2, NO_KERNEL, {"q": SMALL, "k": SMALL}, "attention-float32", id="float32"),
+        pytest.param(
+            FLASH.replace("FLASH_ATTENTION", "FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION"),
+            2,
+            NO_KERNEL,
+            {"q": SMALL},
+            "attention-no-kernel",
+            id="another kernel allowed",
+        ),
+        pytest.param(
+            FLASH,
+            2,
+            NO_KERNEL,
+            {"q": "Tensor (8, 4) bfloat16 on cuda:0"},
+            "attention-no-kernel",
+            id="half precision",
+        ),
+        pytest.param(TRITON, 4, ILLEGAL, {"x": LARGE}, "illegal-access-of-large", id="a large tensor"),
+        pytest.param(TRITON, 4, ILLEGAL, {"x": SMALL}, "illegal-access-of-triton", id="a triton kernel"),
+        pytest.param(
+            TRITON[-len("x.sum().item()\n") :], 1, ILLEGAL, {"x": SMALL}, "cuda-illegal-access", id="unknown"
+        ),
+    ],
+)
+def test_what_the_failing_line_tells_of_an_error_of_the_gpu(
+    tmp_path: Path, cell: str, line: int, message: str, values: dict[str, str], row: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    program = a_spec().program
+    operands = [(program, line, *one) for one in values.items()]
+    frames = [(program, line, "step", "")]
+    written.raised(1, "RuntimeError", message, frames=frames, operands=operands, time=CREATED + 5)
+
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.signature == row

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 from nbdist.diagnosis.clues.attributes import of_attribute, of_constructor, of_self, of_special
 from nbdist.diagnosis.clues.by_rank import of_model
-from nbdist.diagnosis.clues.devices import of_devices
+from nbdist.diagnosis.clues.devices import of_devices, of_map_location
 from nbdist.diagnosis.clues.forward_hooks import of_hook
-from nbdist.diagnosis.clues.kernels import of_assertion
+from nbdist.diagnosis.clues.kernels import of_assertion, of_attention, of_capture, of_large
 from nbdist.diagnosis.clues.memory import of_cpu, of_gpu
 from nbdist.diagnosis.clues.missing_files import of_mapped, of_removal, of_workers
 from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
@@ -53,9 +53,11 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
     {
         "argument-of-collective": (of_number,),
         "argument-unknown": (of_constructor,),
+        "attention-no-kernel": (of_attention,),
         "backward-twice": (of_twice,),
         "batch-sizes-differ": (of_positions,),
         "best-metric-missing": (of_best, of_names),
+        "checkpoint-device": (of_map_location,),
         "class-without-init": (of_constructor,),
         "collate-rows": (of_shapes,),
         "collate-sizes": (of_shapes,),
@@ -63,6 +65,9 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "compared-with-none": (of_value,),
         "dataset-too-long": (of_sampler,),
         "cuda-out-of-memory": (of_gpu,),
+        "cuda-graph-capture": (of_capture,),
+        "cuda-illegal-access": (of_large,),
+        "cuda-launch-failure": (of_large,),
         "ddp-models-differ": (of_model,),
         "ddp-unused-parameters": (of_idle,),
         "devices-differ": (of_devices,),

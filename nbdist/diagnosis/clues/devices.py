@@ -46,6 +46,7 @@ _MAKES = re.compile(
     r"\b(?:torch\.)(?:zeros|ones|empty|full|rand|randn|randint|randperm|arange|linspace|eye|tensor"
     r"|from_numpy|as_tensor|tril|triu|Tensor|FloatTensor|LongTensor|hann_window)\("
 )
+_NAMES_DEVICE = re.compile(r"str of|device$|\d+$")
 _MOVES = frozenset({"to", "cuda"})
 _LAYERS = re.compile(r"^(?:torch\.)?nn\.[A-Z]|(?:Block|Layer|Head|Conv|Attention)\w*$")
 _OBJECTS = re.compile(r"(?:^|\.)[A-Z]\w*$")
@@ -87,6 +88,23 @@ def of_devices(failure: Failure) -> Hint | None:
     if not left or not fits or (there is None and said.role != "input"):
         return None
     return _of_tensors(left, there, failure)
+
+
+def of_map_location(failure: Failure) -> Hint | None:
+    """Of a checkpoint for a GPU that is not there, where the program has asked for that one."""
+    place = failure.place
+    here = Call(file=place.file, line=place.line, function="") if place is not None else None
+    statement = node_at(here, failure.sources) if here is not None else None
+    # below the head of a loop or of a "with" there are others
+    is_one = statement is not None and not hasattr(statement, "body")
+    for node in ast.walk(statement) if statement is not None and is_one else ():
+        if isinstance(node, ast.keyword) and node.arg == "map_location":
+            value = ast.unparse(node.value)
+            # a dict or a function may have left it where the file says
+            plain = isinstance(node.value, ast.Constant | ast.JoinedStr) and value != "None"
+            if plain or any(one.name == value and _NAMES_DEVICE.match(one.what) for one in failure.operands):
+                return hint("map-location-not-there", value=value)
+    return None
 
 
 def _said(message: str) -> _Said | None:
@@ -253,7 +271,7 @@ def _kept_plainly(failure: Failure, made: re.Pattern[str]) -> tuple[str, int] | 
     if owner is None or place is None:
         return None
     here = Call(file=place.file, line=place.line, function=place.function)
-    read = ast.unparse(node_at(here, failure.sources) or ast.Pass())
+    read = failure.sources.line(place.file, place.line)
     read += "".join(
         ast.unparse(step.iter) for step, _ in around(here, failure.sources) if isinstance(step, ast.For)
     )

@@ -6,20 +6,31 @@ Python raises for it later, in whatever waits for the GPU next.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
+from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint, match, variant
-from nbdist.diagnosis.statements import functions_of
+from nbdist.diagnosis.statements import functions_of, head, holds, node_at
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
 _OF_GPU = re.compile(
     r"CUDA error|CUDA driver error|CUBLAS|CUDNN|cuDNN|CUSOLVER|CUFFT|NCCL|Triton Error|Assertion `"
 )
+
+
+_WAITS = frozenset({"item", "cpu", "tolist", "numpy", "nonzero", "synchronize"})
+_ON_GPU = re.compile(
+    r"(?:Tensor|Parameter) \((?P<shape>[\d, ]*)\) (?:(?P<float32>float32)|\w+) on (?:cuda|gpu)"
+)
+_MOST = 2**31 - 1
+_FLASH = re.compile(r"FLASH_ATTENTION|enable_flash=True")
+_OTHERS = re.compile(r"EFFICIENT_ATTENTION|CUDNN_ATTENTION|\.MATH\b|enable_(?:mem_efficient|math)=True")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,39 @@ def of_assertion(failure: Failure) -> Hint | None:
         return told
     at = both("diagnosis.of-call", line=line, source=failure.sources.line(failure.place.file, line))
     return replace(told, cause=Both(told.cause.en + at.en, told.cause.zh + at.zh))
+
+
+def of_capture(failure: Failure) -> Hint | None:
+    """Of a call in the failing line that waits for the GPU, while a CUDA graph is captured."""
+    place = failure.place
+    here = Call(file=place.file, line=place.line, function="") if place is not None else None
+    statement = node_at(here, failure.sources) if here is not None else None
+    for node in ast.walk(statement or ast.Pass()):
+        called = node.func if isinstance(node, ast.Call) else None
+        waits = isinstance(called, ast.Attribute) and called.attr in _WAITS
+        if waits and here is not None and holds(node, here.line):
+            return hint("cuda-graph-waits", call=head(node))
+    return None
+
+
+def of_large(failure: Failure) -> Hint | None:
+    """Of a tensor in the failing line with more elements than 32 bits can count."""
+    for one in failure.operands:
+        found = _ON_GPU.match(one.what)
+        count = math.prod(map(int, re.findall(r"\d+", found["shape"]))) if found is not None else 0
+        if count > _MOST:
+            return hint("illegal-access-of-large", name=one.name, count=f"{count:,}")
+    return None
+
+
+def of_attention(failure: Failure) -> Hint | None:
+    """Of attention by the flash kernel alone that is given float32."""
+    text = failure.sources.text(failure.place.file) if failure.place is not None else ""
+    names = [one.name for one in failure.operands if (found := _ON_GPU.match(one.what)) and found["float32"]]
+    if not names or not _FLASH.search(text) or _OTHERS.search(text):
+        return None
+    said = Both(f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}", f"{'、'.join(names)} 是")
+    return hint("attention-float32", names=said)
 
 
 def _line(wanted: _Calls, failure: Failure) -> int | None:
