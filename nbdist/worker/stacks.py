@@ -410,8 +410,8 @@ class _Listener:
                 return
 
     def _is_on_device(self) -> bool:
-        """Whether the rank has called collectives of NCCL: it goes on while its device waits, and what the main
-        thread does tells nothing of that."""
+        """Whether the rank has called collectives of NCCL: it goes on while its device waits, and the main
+        thread tells nothing of that."""
         self._on_device = self._on_device or any(
             one.get("on_device") for one in collectives(names=False).values()
         )
