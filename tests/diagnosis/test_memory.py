@@ -515,3 +515,21 @@ def test_a_gpu_that_several_ranks_use_is_told(
     assert failure is not None
     assert failure.hint is not None
     assert failure.hint.cause.en.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("asked", "row"),
+    [
+        pytest.param("335.28 GiB", "arrays-broadcast", id="each with each"),
+        pytest.param("2.00 GiB", "gpu-line", id="another size"),
+    ],
+)
+def test_a_column_against_a_row_is_told_on_a_gpu_by_the_size(tmp_path: Path, asked: str, row: str) -> None:
+    shapes = [
+        ("guess", "Tensor (300000, 1) float32 on cuda:0"),
+        ("y", "Tensor (300000,) float32 on cuda:0"),
+    ]
+
+    message = FULL.replace("392.00 MiB", asked)
+
+    assert hint_of(tmp_path, STEP, [(5, "<module>")], *shapes, below=[], message=message)[0] == row

@@ -20,7 +20,11 @@ _ADDS = re.compile(r"operand type\(s\) for \+=?: ")
 
 _TEXT = re.compile(r"str of \d+ characters$")
 
-_TOO_MUCH = re.compile(r"(?:Unable to|tried to) allocate ([\d.]+ (?:[KMGTPE]iB|bytes))")
+_TOO_MUCH = re.compile(r"(?:Unable to|[Tt]ried to) allocate (([\d.]+) ([KMGTPE]iB|bytes))")
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+_LEAST_BYTES, _MOST_BYTES = 0.9, 17
+"""Of a number, from a bool to a complex one, and somewhat more, since sizes are rounded."""
 
 _SHAPE = re.compile(r"(?:Tensor|ndarray) \(([\d, ]+?),?\)")
 
@@ -124,7 +128,10 @@ def of_broadcast(failure: Failure) -> Hint | None:
     }
     for column, rows in shapes.items():
         for row, count in shapes.items():
-            if size is not None and rows == f"{count} 1" and " " not in count and int(count) >= _MANY:
+            if size is None or rows != f"{count} 1" or " " in count or int(count) < _MANY:
+                continue
+            # a GPU may be full for other reasons
+            if _LEAST_BYTES < float(size[2]) * 1024 ** _UNITS.index(size[3]) / int(count) ** 2 < _MOST_BYTES:
                 shape = f"({count}, {count})"
                 return hint("arrays-broadcast", size=size[1], column=column, row=row, shape=shape)
     return None
