@@ -444,7 +444,7 @@ def _where(value: Any) -> str:
     """`` on cuda:0``; empty of what is in the memory of the CPU."""
     # torch's device, paddle's place
     device = str(getattr(value, "device", "") or getattr(value, "place", ""))
-    where = re.search(r"(?:cuda|gpu|xpu|npu|meta)(?::\d+)?", device)
+    where = re.search(r"(?:cuda|gpu|xpu|npu|mps|meta)(?::\d+)?", device)
     return f" on {where[0]}" if where else ""
 
 

@@ -191,6 +191,38 @@ ATTRIBUTE = (("x", GPU), ("self.table", HERE))
         pytest.param(
             "out = a + b\n", GPUS, ((1, TOP),), (("a", GPU),), "devices-of-two-gpus: ", id="of two GPUs, one"
         ),
+        pytest.param(
+            "model = nn.DataParallel(net)\nout = a + b\n",
+            GPUS,
+            ((2, TOP),),
+            (("a", GPU), ("b", "Tensor (3,) float32 on cuda:1")),
+            "devices-of-replicas: ",
+            id="two GPUs of DataParallel",
+        ),
+        pytest.param(
+            "out = x @ self.w\n",
+            ONE.format("mat2", "cpu", "cuda:0", "mm"),
+            ((1, FORWARD),),
+            (("x", GPU), ("self.w", "Parameter (3, 4) float32")),
+            "device-of-parameter: self.w is a parameter on the CPU; x on cuda:0",
+            id="a parameter",
+        ),
+        pytest.param(
+            NET.replace("nn.Module", "BertModel"),
+            TWO,
+            ((9, FORWARD),),
+            (("x", GPU), ("self.ids", HERE)),
+            "device-of-value: on the CPU: self.ids; x on cuda:0",
+            id="of a library's base",
+        ),
+        pytest.param(
+            "out = a + b\n",
+            TWO.replace("cuda:0", "xla:0"),
+            ((1, TOP),),
+            (("a", HERE), ("b", HERE)),
+            "devices-differ: ",
+            id="a device that is not known",
+        ),
         pytest.param("out = a + f()\n", TWO, ((1, TOP),), (("a", GPU),), "devices-differ: ", id="not seen"),
         pytest.param(
             "out = a + b\n",

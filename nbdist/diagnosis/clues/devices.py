@@ -30,6 +30,8 @@ _ONE = re.compile(
 _INPUTS = frozenset({"mat1", "index", "indices"})
 _OF_LOSS = re.compile(r"nll_loss|cross_entropy")
 _CPU = "cpu"
+_KNOWN = re.compile(r"(?:cpu|cuda|xpu|npu|mps)(?::\d+)?$")
+_REPLICAS = re.compile(r"(?<!Distributed)DataParallel\(")
 
 _TENSOR = re.compile(r"(?:Tensor|Parameter) \((?P<shape>[\d, ]*)\) \w+(?P<rest>.*)")
 _AT = re.compile(r" on (\w+(?::\d+)?)$")
@@ -74,14 +76,17 @@ def of_devices(failure: Failure) -> Hint | None:
     if said is None or place is None or any("/torch/optim/" in frame.file for frame in below):
         return None
     told = {one.name: at for one in failure.operands if (at := _device(one.what))}
-    if said.role == "weight" and said.device == _CPU:
-        return _of_layer(failure)
+    if not all(_KNOWN.match(device) for device in said.devices):
+        return None
+    is_weight = said.role == "weight" and said.device == _CPU
+    if is_weight and (left_behind := _of_layer(failure)) is not None:
+        return left_behind
     if said.role == "classes":
         return hint("device-of-loss-weights")
     given = [one.what for one in failure.operands if (layer := _LAYER.match(one.what)) and layer["got"]]
     fits = all(_OF_TORCH.search(frame.file) for frame in below) or any(not _AT.search(one) for one in given)
     if _CPU not in said.devices:
-        return _of_gpus(told)
+        return _of_gpus(told, failure)
     left = [name for name, device in told.items() if device == _CPU]
     left = [name for name in left if not _LENGTHS.search(name)] or left
     there = next(((name, device) for name, device in told.items() if device != _CPU), None)
@@ -139,9 +144,10 @@ def _device(what: str) -> str:
     return at[1] if at is not None else _CPU
 
 
-def _of_gpus(told: Mapping[str, str]) -> Hint | None:
+def _of_gpus(told: Mapping[str, str], failure: Failure) -> Hint | None:
+    text = failure.sources.text(failure.place.file) if failure.place is not None else ""
     places = {device: name for name, device in reversed(list(told.items()))}
-    if len(places) != len(("one", "other")):
+    if len(places) != len(("one", "other")) or _REPLICAS.search(text):
         return None
     (there, other), (here, one) = places.items()
     return hint("device-of-two-gpus", name=one, here=here, other=other, there=there)
@@ -155,6 +161,8 @@ def _of_tensors(left: Sequence[str], there: tuple[str, str] | None, failure: Fai
         return hint("device-thrown-away", name=name, line=thrown.lineno, source=head(thrown))
     values: dict[str, object] = {"name": " and ".join(left[:3]), "first": left[0], "other": other}
     values["device"] = f"{there[0]}.device" if there is not None else "device"
+    if any(one.name in left and one.what.startswith("Parameter") for one in failure.operands):
+        return hint("device-of-parameter", **values)
     if len(left) > 1:
         return hint("device-of-value", **values)
     own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
@@ -216,17 +224,14 @@ def _given(here: Call, failure: Failure) -> set[str]:
 
 
 def _is_plain(name: str, failure: Failure) -> bool:
-    """Whether this is an attribute of a module that no module knows of: neither a parameter nor a buffer."""
+    """Whether this is an attribute that a module of the program sets, and has not registered as a buffer."""
     owner = _class(failure)
     if owner is None or not re.fullmatch(r"self\.\w+", name):
         return False
-    attribute = name.partition(".")[2]
-    is_parameter = any(one.name == name and one.what.startswith("Parameter") for one in failure.operands)
-    known = any(
-        isinstance(one, ast.Call) and one.args and ast.unparse(one.args[0]) == repr(attribute)
-        for one in ast.walk(owner)
-    )
-    return not is_parameter and not known
+    attribute, nodes = repr(name.partition(".")[2]), list(ast.walk(owner))
+    is_set = any(isinstance(one, ast.Assign) and name in map(ast.unparse, one.targets) for one in nodes)
+    calls = (one for one in nodes if isinstance(one, ast.Call) and one.args)
+    return is_set and not any(ast.unparse(call.args[0]) == attribute for call in calls)
 
 
 def _class(failure: Failure) -> ast.ClassDef | None:
