@@ -813,6 +813,35 @@ def test_a_count_of_nothing_is_told_with_the_loop_that_counts(tmp_path: Path, li
     assert cause.startswith(said)
 
 
+READS_PADDLE = """\
+import paddle
+def pad(batch):
+    return GIVES
+loader = paddle.io.DataLoader(data, collate_fn=pad)
+count = 0
+for batch in loader:
+    count += 1
+print(loss / count)
+"""
+
+
+@pytest.mark.parametrize(
+    ("gives", "said"),
+    [
+        pytest.param("[one + [0] for one in batch]", "the loop of line 6 had no round", id="lists"),
+        pytest.param("np.array(batch)", "count is still 0 on rank 1", id="an array"),
+    ],
+)
+def test_paddle_s_loader_ends_without_a_word_where_it_gets_lists(
+    tmp_path: Path, gives: str, said: str
+) -> None:
+    cell = READS_PADDLE.replace("GIVES", gives)
+
+    cause = cause_of(tmp_path, "ZeroDivisionError", "division by zero", 8, ("count", "0"), cell=cell)
+
+    assert cause.startswith(said)
+
+
 MEASURES = """\
 def evaluate(model):
     if rank != 0:

@@ -389,6 +389,33 @@ def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str
             "split-lengths", "a, b = random_split(data, [0.8, 0.3])", "split-fractions", id="fractions"
         ),
         pytest.param("split-lengths", "a, b = random_split(data, [80, 30])", "split-lengths", id="lengths"),
+        pytest.param(
+            "paddle-dimensions",
+            "model.fit(train_X, epochs=2)\n/v/site-packages/paddle/hapi/model.py",
+            "paddle-fit-array",
+            id="an array in place of a dataset",
+        ),
+        pytest.param(
+            "paddle-dimensions",
+            "model.fit(train_set, epochs=2)\n/v/site-packages/paddle/hapi/model.py",
+            "paddle-dimensions",
+            id="a dataset",
+        ),
+        pytest.param(
+            "paddle-dimensions",
+            "/v/site-packages/paddle/jit/api.py\n/v/site-packages/paddle/nn/layer/conv.py",
+            "paddle-dimensions-of-spec",
+            id="the shape of input_spec",
+        ),
+        pytest.param(
+            "paddle-gradient-twice",
+            "for loss in losses:\n    loss.backward(retain_graph=True)",
+            "paddle-backward-for-each-loss",
+            id="a backward() for each loss",
+        ),
+        pytest.param(
+            "paddle-gradient-twice", "loss.backward()", "paddle-unused-used-later", id="one backward()"
+        ),
     ],
 )
 def test_a_situation_is_told_by_the_program(known: str, program: str, said: str) -> None:

@@ -76,6 +76,11 @@ _COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
 _OF_PLAIN = re.compile(r"\b(?:item|tolist|float|int|len)\(|^[\d.]+$")
 """What adds a plain number."""
 
+_PADDLE = re.compile(r"^\s*(?:import|from)\s+paddle\b", re.MULTILINE)
+_MAKES_ARRAYS = re.compile(
+    r"\b(?:array|asarray|stack|to_tensor|Tensor|zeros|full|ones|concatenate|default_collate_fn)\("
+)
+
 _REPEATED = 2
 
 _OF_MODULES = frozenset({"Module", "Layer", "LightningModule"})
@@ -271,7 +276,26 @@ def _never_added(at: Origin, failure: Failure) -> Hint | None:
     if loop is None:
         return None
     values = {"name": at.name, "line": loop.lineno, "loop": head(loop)}
-    return hint("value-zero-never-added", late=(failure.rank,), **values)
+    row = (
+        "value-zero-silent-loader"
+        if _collates_lists(failure.sources.text(at.file))
+        else "value-zero-never-added"
+    )
+    return hint(row, late=(failure.rank,), **values)
+
+
+def _collates_lists(text: str) -> bool:
+    """Whether a program of paddle has a ``collate_fn`` that makes no array: its loader ends in silence then."""
+    tree = parsed(text)
+    if tree is None or not _PADDLE.search(text):
+        return False
+    given = {
+        ast.unparse(node.value).rpartition(".")[2]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword) and node.arg == "collate_fn"
+    }
+    made = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name in given]
+    return bool(made) and not any(_MAKES_ARRAYS.search(ast.unparse(one)) for one in made)
 
 
 def _adding_loop(at: Origin, failure: Failure) -> ast.stmt | None:
