@@ -6,13 +6,14 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.statements import LOOPS, around, functions_of, head, node_at, own_nodes
 from nbdist.store.reports import Call
 
-NO_GRADIENTS = re.compile(r"\b(?:no_grad|inference_mode|set_grad_enabled|set_grad_mode|no_grad_)\b")
+NO_GRADIENTS = re.compile(r"no_grad|inference_mode|set_grad_enabled|set_grad_mode")
 _OFF_FOR_ALL = re.compile(
     r"\bset_grad_enabled\((?!True)|\brequires_grad = False|\.requires_grad_\(False|stop_gradient = True"
     r"|\b\w+\.stop_gradient\b|autograd\.grad\(|paddle\.grad\(|checkpoint_sequential|functional_call"
@@ -27,6 +28,12 @@ _OF_TRAINERS = re.compile(
     r"|/transformers/(?:trainer|generation|pipelines)|/paddle/hapi/"
 )
 """These switch gradients on and off by themselves."""
+
+_PASSES_ON = re.compile(
+    r"/torch/nn/modules/|/torch/nn/parallel/|/torch/_dynamo/|/paddle/nn/layer/"
+    r"|/(?:hydra|click|fire|typer|absl|tqdm|runpy|contextlib|functools)\b"
+)
+"""Libraries that call the program's functions, and leave gradients as they are."""
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Function = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
@@ -72,6 +79,10 @@ def are_off(failure: Failure) -> bool:
     """Whether there may be no gradients where a program failed: by what is around the lines of its traceback,
     by the library that called them, or by what the files say for all that is in them."""
     if any(frame.function in _DECORATED or _OF_TRAINERS.search(frame.file) for frame in failure.frames):
+        return True
+    own = [at for at, frame in enumerate(failure.frames) if failure.sources.is_own(frame.file)]
+    between = failure.frames[own[0] : own[-1]] if own else ()
+    if any(not failure.sources.is_own(one.file) and not _PASSES_ON.search(one.file) for one in between):
         return True
     for frame in failure.frames:
         if not failure.sources.is_own(frame.file):
@@ -227,7 +238,9 @@ def _is_in(node: ast.AST, outer: ast.AST) -> bool:
     return any(one is node for one in ast.walk(outer))
 
 
-def modules(tree: ast.Module) -> set[str]:
+# the nodes of a tree are told apart by identity
+@lru_cache(maxsize=4)
+def modules(tree: ast.Module) -> frozenset[str]:
     """What a file treats as a model: it asks for its parameters, or sets how it works."""
     found, plain = set(), set()
     for node in ast.walk(tree):
@@ -240,7 +253,7 @@ def modules(tree: ast.Module) -> set[str]:
                 names = {ast.unparse(one) for one in node.targets}
                 found |= names
                 plain |= names if _PLAIN_LAYER.search(made) else set()
-    return {one for one in found - plain - {"self"} if not _LOSS.search(one)}
+    return frozenset(one for one in found - plain - {"self"} if not _LOSS.search(one))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,6 +383,8 @@ def untrained(failure: Failure) -> Untrained | None:
     if any(_trains_with(one, failure) for one in calls[: within - 1]):
         return None
     function = functions[0]
+    if not isinstance(function, ast.Module) and NO_GRADIENTS.search(ast.unparse(function)):
+        return None
     if isinstance(function, ast.Module):
         return _untrained_loop(at, function, failure)
     if any(goes_back(child, tree) for child in function.body) or _OF_LAYERS.search(function.name):
@@ -387,7 +402,7 @@ def _calls_model(call: Call, tree: ast.Module, failure: Failure) -> bool:
 
 def _untrained_loop(call: Call, tree: ast.Module, failure: Failure) -> Untrained | None:
     loops = [one for one, part in around(call, failure.sources) if isinstance(one, LOOPS) and part == "body"]
-    alone = [one for one in loops if not goes_back(one, tree)]
+    alone = [one for one in loops if not goes_back(one, tree) and not NO_GRADIENTS.search(ast.unparse(one))]
     if not alone or _last_mode(tree, call.line) != "eval":
         return None
     return Untrained(function="", line=alone[0].lineno)
