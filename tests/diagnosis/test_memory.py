@@ -176,6 +176,49 @@ def test_graphs_that_a_loop_keeps_are_told_by_the_line(
     assert said in told[1]
 
 
+LISTED = """\
+model = Tagger().to(device)
+optimizer = Adam(model.parameters())
+losses = [criterion(model(frames), tags) for frames, tags in batches]
+sum(losses).backward()
+optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "row"),
+    [
+        pytest.param(LISTED, "graphs-kept-for-backward", id="losses"),
+        pytest.param(LISTED.replace("tags) for", "tags).item() for"), "gpu-full", id="numbers"),
+        pytest.param(LISTED.replace("in batches", "in heads"), "gpu-full", id="of one batch"),
+    ],
+)
+def test_graphs_in_a_list_that_is_made_at_once_are_told(tmp_path: Path, cell: str, row: str) -> None:
+    assert hint_of(tmp_path, cell, [(3, "<module>")])[0] == row
+
+
+JOINED = """\
+for images in loader:
+    with torch.no_grad():
+        found.append(model(images))
+masks = torch.cat(found)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "row"),
+    [
+        pytest.param(JOINED, "gpu-joined", id="on the GPU"),
+        pytest.param(JOINED.replace("images))", "images).cpu())"), "gpu-full", id="on the CPU"),
+        pytest.param(JOINED.replace("in loader", "in blocks"), "gpu-full", id="of layers"),
+    ],
+)
+def test_results_that_are_joined_on_the_gpu_are_told(tmp_path: Path, cell: str, row: str) -> None:
+    what = ("found", "list of 50 (Tensor (16, 2, 256, 256))")
+
+    assert hint_of(tmp_path, cell, [(4, "<module>")], what, below=[])[0] == row
+
+
 @pytest.mark.parametrize(
     ("was", "row"),
     [

@@ -63,7 +63,7 @@ _PARTS = frozenset({"loss", "logits", "last_hidden_state", "hidden_states", "poo
 _OF_BATCHES = re.compile(
     r"load|batch|data|(?<![a-z])dl(?![a-z])|corpus|epoch|episode|sample|image|video|file|path", re.IGNORECASE
 )
-_OF_LAYERS = re.compile(r"^forward|^__call__$|_step$|loss", re.IGNORECASE)
+OF_LAYERS = re.compile(r"^forward|^__call__$|_step$|loss", re.IGNORECASE)
 """Functions that go through one batch."""
 
 _SHOWS = re.compile(r"(?:print|len|float|str|round|format)$|log|tqdm|write|info|set_postfix")
@@ -272,8 +272,10 @@ class Kept:
 
 def kept_in(loop: ast.stmt, function: _Function, tree: ast.Module) -> Kept | None:
     """What a loop adds to a value or a list that it does not begin anew."""
-    if not _is_of_batches(loop) or _OF_LAYERS.search(getattr(function, "name", "")):
+    if not is_of_batches(loop) or OF_LAYERS.search(getattr(function, "name", "")):
         return None
+    if not _is_in(loop, tree):
+        return _listed(loop, function, tree)
     nodes = [node for child in getattr(loop, "body", ()) for node in own_nodes(child)]
     without = [node for node in nodes if leaves_out(node)]
     for node in nodes:
@@ -290,7 +292,19 @@ def kept_in(loop: ast.stmt, function: _Function, tree: ast.Module) -> Kept | Non
     return None
 
 
-def _is_of_batches(loop: ast.stmt) -> bool:
+def _listed(loop: ast.stmt, function: _Function, tree: ast.Module) -> Kept | None:
+    """The same of ``losses = [criterion(model(x), y) for x, y in loader]``: ``around`` gives it as a loop."""
+    for node in (node for child in function.body for node in own_nodes(child)):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.ListComp):
+            continue
+        graphs, made = Graphs(tree=tree, function=function, line=node.lineno - 1), node.value
+        if node.lineno <= loop.lineno <= (node.end_lineno or 0) and graphs.has(made.elt):
+            name, value = ast.unparse(node.targets[0]), ast.unparse(made.elt)
+            return Kept(node=node, loop=loop, name=name, value=value)
+    return None
+
+
+def is_of_batches(loop: ast.stmt) -> bool:
     """Whether a loop goes over data, and not over the layers, the steps or the losses of one batch."""
     return isinstance(loop, ast.For | ast.AsyncFor) and _OF_BATCHES.search(ast.unparse(loop.iter)) is not None
 
@@ -387,7 +401,7 @@ def untrained(failure: Failure) -> Untrained | None:
         return None
     if isinstance(function, ast.Module):
         return _untrained_loop(at, function, failure)
-    if any(goes_back(child, tree) for child in function.body) or _OF_LAYERS.search(function.name):
+    if any(goes_back(child, tree) for child in function.body) or OF_LAYERS.search(function.name):
         return None
     if not _EVALUATES.search(function.name) and _last_mode(function, at.line) != "eval":
         return None

@@ -7,7 +7,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nbdist.diagnosis.clues.graphs import Kept, are_off, goes_back, kept_in, modules, untrained
+from nbdist.diagnosis.clues.graphs import (
+    OF_LAYERS,
+    Kept,
+    are_off,
+    goes_back,
+    is_of_batches,
+    kept_in,
+    modules,
+    untrained,
+)
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
@@ -45,6 +54,9 @@ _SHAPE = re.compile(r"Tensor \((?P<shape>[\d, ]+)\) (?P<dtype>\w+)(?P<gpu> on (?
 _OPTIMIZER = re.compile(r"/(?:torch/optim|paddle/optimizer)/")
 _BACKWARD = re.compile(r"/torch/autograd/|/torch/_tensor\.py$|/paddle/base/dygraph/tensor_patch_methods\.py$")
 _LAYERS = re.compile(r"/(?:torch/nn/modules/module|paddle/nn/layer/layers)\.py$")
+_LIST = re.compile(r"list of \d+ \(Tensor \([\d, ]+\)\)$")
+_JOINS = re.compile(r"(?:torch|paddle)\.(?:cat|concat|concatenate|stack|vstack|hstack)$")
+_MOVES = re.compile(r"\.(?:to|cuda)\(")
 _NOT_GROWN = re.compile(r"^(?:0|0\.0|None|(?:list|dict) of 0)$|; without a graph$")
 _TRAINS = re.compile(r"train|fit|finetune")
 _MOVED = ("to", "cuda")
@@ -129,7 +141,9 @@ def of_gpu(failure: Failure) -> Hint | None:
     found = None if is_large else of_kept(failure)
     if found is None and crowded:
         found = hint("gpu-held-by-others", own=_told(room.own), **others)
-    return found or _of_pieces(room) or _of_stage(room, failure) or _full(room, failure)
+    return (
+        found or _of_joined(failure) or _of_pieces(room) or _of_stage(room, failure) or _full(room, failure)
+    )
 
 
 def of_sharing(failure: Failure, run: Run) -> Hint | None:
@@ -191,7 +205,7 @@ def _graphs(kept: Kept, function: ast.AST, *, is_idle: bool) -> Hint:
     if is_idle:
         return hint("graphs-kept-untrained", **values)
     backward = [one for one in ast.walk(function) if _goes_back(one)]
-    later = [one for one in backward if kept.name.partition(".")[0] in ast.unparse(one)]
+    later = [one for one in backward if re.search(rf"\b{re.escape(kept.name)}(?!\w)", ast.unparse(one))]
     name = "graphs-kept-for-backward" if later else "graphs-kept"
     return hint(name, **values, name=kept.name, backward=later[0].lineno if later else 0)  # type: ignore[attr-defined]
 
@@ -264,6 +278,35 @@ def _as_it_is(node: ast.expr) -> Iterator[str]:
     elif isinstance(node, ast.Dict):
         for one in node.values:
             yield from _as_it_is(one)
+
+
+def _of_joined(failure: Failure) -> Hint | None:
+    """Of a list of tensors on the GPU that a line makes one tensor of, beside them."""
+    place = failure.place
+    if place is None or failure.frames[-1] is not place:
+        return None
+    call = Call(file=place.file, line=place.line, function=place.function)
+    lists = {one.name: one.what for one in failure.operands if _LIST.match(one.what)}
+    joins = [
+        ast.unparse(one.args[0])
+        for one in own_nodes(node_at(call, failure.sources) or ast.Pass())
+        if isinstance(one, ast.Call) and one.args and _JOINS.search(ast.unparse(one.func))
+    ]
+    tree = parsed(failure.sources.text(place.file))
+    if tree is None or OF_LAYERS.search(place.function) or _MOVES.search(place.source):
+        return None
+    for function in functions_of(call, failure.sources)[-1:]:
+        for node in (node for child in function.body for node in own_nodes(child)):
+            found = _put(node)
+            if found is None or found[0] not in joins or found[0] not in lists:
+                continue
+            line: int = getattr(node, "lineno", 0)
+            at = Call(file=place.file, line=line, function=place.function)
+            of_data = [one for one in _loops(at, failure) if is_of_batches(one) and not goes_back(one, tree)]
+            if line < call.line and "cpu" not in ast.unparse(found[1]) and of_data:
+                values = {"name": found[0], "what": lists[found[0]], "line": line, "source": head(node)}
+                return hint("gpu-joined", **values)
+    return None
 
 
 def _of_pieces(room: Room) -> Hint | None:
