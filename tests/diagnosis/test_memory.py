@@ -152,6 +152,20 @@ STEPPED = SUMMED.replace("    total.backward()\n    optimizer.step()\n", "").rep
             SUMMED.replace("in loader", "in terms"), "gpu-forward", "no room for 392 MiB", id="within a batch"
         ),
         pytest.param(
+            SUMMED.replace("in loader", "in pair.batches").replace("epoch in range(3)", "pair in loader"),
+            "gpu-forward",
+            "no room for 392 MiB",
+            id="of what one batch has",
+        ),
+        pytest.param(
+            SUMMED.replace("    total.backward()\n    optimizer.step()\n", "").replace(
+                "+ loss\n", "+ loss\n        if full: total.backward(); optimizer.step(); total = 0\n"
+            ),
+            "gpu-forward",
+            "no room for 392 MiB",
+            id="backward now and then",
+        ),
+        pytest.param(
             SUMMED.replace("logits = model(frames)", "logits = model(frames).detach()"),
             "gpu-forward",
             "no room for 392 MiB",
@@ -274,6 +288,14 @@ validate(model, loader)
             id="numbers",
         ),
         pytest.param(
+            VALIDATED.replace(
+                "logits = model(image)", "logits = model(image); slope = grad(logits, image)"
+            ).replace("losses.append(criterion(logits, mask))", "pass"),
+            "gpu-forward",
+            "no room",
+            id="asks for gradients",
+        ),
+        pytest.param(
             VALIDATED.replace("def validate", "@torch.no_grad()\ndef validate"),
             "gpu-forward",
             "no room",
@@ -337,6 +359,14 @@ for k in range(5):
             "dict of 1",
             "models-kept",
             id="in a dict",
+        ),
+        pytest.param(
+            FOLDS.replace("    for x, y", "    model.train()\n    for x, y").replace(
+                "        criterion(model(x), y).backward()\n        optimizer.step()\n", "        show(x)\n"
+            ),
+            "list of 2 (dict)",
+            "gpu-optimizer-state",
+            id="made before the training",
         ),
         pytest.param(FOLDS, "list of 0", "gpu-optimizer-state", id="the first of them"),
         pytest.param(

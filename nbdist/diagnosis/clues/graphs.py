@@ -14,6 +14,9 @@ from nbdist.diagnosis.statements import LOOPS, around, functions_of, head, node_
 from nbdist.store.reports import Call
 
 NO_GRADIENTS = re.compile(r"no_grad|inference_mode|set_grad_enabled|set_grad_mode")
+_ASKS = re.compile(rf"{NO_GRADIENTS.pattern}|requires_grad|\bgrad\(|jacobian|hessian|jacrev|backward_hook")
+"""Where a part of it has no gradients, or asks for them by itself."""
+
 _OFF_FOR_ALL = re.compile(
     r"\bset_grad_enabled\((?!True)|\brequires_grad = False|\.requires_grad_\(False|stop_gradient = True"
     r"|\b\w+\.stop_gradient\b|autograd\.grad\(|paddle\.grad\(|checkpoint_sequential|functional_call"
@@ -36,7 +39,7 @@ _PASSES_ON = re.compile(
 """Libraries that call the program's functions, and leave gradients as they are."""
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_Function = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
+Function = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 _OF_MODULES = re.compile(r"(?:parameters|named_parameters|train|eval)$")
 _LOSS = re.compile(r"loss|criter|objective", re.IGNORECASE)
 _PLAIN_LAYER = re.compile(
@@ -61,7 +64,8 @@ _PARTS = frozenset({"loss", "logits", "last_hidden_state", "hidden_states", "poo
 """Attributes of what a model gave that have a graph, too."""
 
 _OF_BATCHES = re.compile(
-    r"load|batch|data|(?<![a-z])dl(?![a-z])|corpus|epoch|episode|sample|image|video|file|path", re.IGNORECASE
+    r"load|batches|batch_(?:iter|gen|sampler)|data|(?<![a-z])dl(?![a-z])|corpus|epoch|episode|files|paths",
+    re.IGNORECASE,
 )
 OF_LAYERS = re.compile(r"^forward|^__call__$|_step$|loss", re.IGNORECASE)
 """Functions that go through one batch."""
@@ -102,7 +106,7 @@ def leaves_out(node: ast.AST) -> bool:
     return isinstance(node, ast.With) and any(NO_GRADIENTS.search(ast.unparse(one)) for one in node.items)
 
 
-def _is_decorated(function: _Function) -> bool:
+def _is_decorated(function: Function) -> bool:
     return any(NO_GRADIENTS.search(ast.unparse(one)) for one in getattr(function, "decorator_list", ()))
 
 
@@ -130,7 +134,7 @@ class Graphs:
     parameters that have one."""
 
     tree: ast.Module
-    function: _Function
+    function: Function
     line: int
     given: frozenset[str] = frozenset()
     depth: int = 0
@@ -270,9 +274,13 @@ class Kept:
         return head(self.node)
 
 
-def kept_in(loop: ast.stmt, function: _Function, tree: ast.Module) -> Kept | None:
+def kept_in(loop: ast.stmt, function: Function, tree: ast.Module) -> Kept | None:
     """What a loop adds to a value or a list that it does not begin anew."""
-    if not is_of_batches(loop) or OF_LAYERS.search(getattr(function, "name", "")):
+    if (
+        not is_of_batches(loop)
+        or _is_of_one(loop, function)
+        or OF_LAYERS.search(getattr(function, "name", ""))
+    ):
         return None
     if not _is_in(loop, tree):
         return _listed(loop, function, tree)
@@ -292,7 +300,7 @@ def kept_in(loop: ast.stmt, function: _Function, tree: ast.Module) -> Kept | Non
     return None
 
 
-def _listed(loop: ast.stmt, function: _Function, tree: ast.Module) -> Kept | None:
+def _listed(loop: ast.stmt, function: Function, tree: ast.Module) -> Kept | None:
     """The same of ``losses = [criterion(model(x), y) for x, y in loader]``: ``around`` gives it as a loop."""
     for node in (node for child in function.body for node in own_nodes(child)):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.ListComp):
@@ -307,6 +315,23 @@ def _listed(loop: ast.stmt, function: _Function, tree: ast.Module) -> Kept | Non
 def is_of_batches(loop: ast.stmt) -> bool:
     """Whether a loop goes over data, and not over the layers, the steps or the losses of one batch."""
     return isinstance(loop, ast.For | ast.AsyncFor) and _OF_BATCHES.search(ast.unparse(loop.iter)) is not None
+
+
+def _is_of_one(loop: ast.stmt, function: Function) -> bool:
+    """Whether a loop goes over what an outer one has: the images of a batch."""
+    outer = [
+        node
+        for child in function.body
+        for node in own_nodes(child)
+        if isinstance(node, ast.For | ast.AsyncFor) and node is not loop and _is_in(loop, node)
+    ]
+    given = {name for node in outer for name in _set_by(node)}
+    root: ast.AST = getattr(loop, "iter", loop)
+    while isinstance(root, ast.Call) and root.args and ast.unparse(root.func) in ("enumerate", "zip", "tqdm"):
+        root = root.args[0]
+    while isinstance(root, ast.Attribute | ast.Subscript):
+        root = root.value
+    return isinstance(root, ast.Name) and root.id in {*given, "batch", "sample"}
 
 
 def _goes_on_with(name: str, nodes: list[ast.AST]) -> bool:
@@ -350,7 +375,7 @@ def _begins_anew(name: str, adding: ast.AST, nodes: list[ast.AST]) -> bool:
     return False
 
 
-def _is_outer(name: str, loop: ast.stmt, function: _Function) -> bool:
+def _is_outer(name: str, loop: ast.stmt, function: Function) -> bool:
     """Whether a plain name is set before the loop to what can grow: 0, or an empty list."""
     if not name.isidentifier():
         return name.partition(".")[0].partition("[")[0] not in _set_in(loop)
@@ -397,7 +422,7 @@ def untrained(failure: Failure) -> Untrained | None:
     if any(_trains_with(one, failure) for one in calls[: within - 1]):
         return None
     function = functions[0]
-    if not isinstance(function, ast.Module) and NO_GRADIENTS.search(ast.unparse(function)):
+    if not isinstance(function, ast.Module) and _ASKS.search(ast.unparse(function)):
         return None
     if isinstance(function, ast.Module):
         return _untrained_loop(at, function, failure)
@@ -416,13 +441,13 @@ def _calls_model(call: Call, tree: ast.Module, failure: Failure) -> bool:
 
 def _untrained_loop(call: Call, tree: ast.Module, failure: Failure) -> Untrained | None:
     loops = [one for one, part in around(call, failure.sources) if isinstance(one, LOOPS) and part == "body"]
-    alone = [one for one in loops if not goes_back(one, tree) and not NO_GRADIENTS.search(ast.unparse(one))]
+    alone = [one for one in loops if not goes_back(one, tree) and not _ASKS.search(ast.unparse(one))]
     if not alone or _last_mode(tree, call.line) != "eval":
         return None
     return Untrained(function="", line=alone[0].lineno)
 
 
-def _last_mode(function: _Function, line: int) -> str:
+def _last_mode(function: Function, line: int) -> str:
     """``eval`` or ``train``: the last that a model was set to above a line."""
     nodes = [node for child in function.body for node in own_nodes(child) if isinstance(node, ast.Call)]
     modes = [
@@ -441,17 +466,20 @@ def _trains_with(call: Call, failure: Failure) -> bool:
         return True
     if "backward" in ast.unparse(statement):
         return True
-    given = set(_set_by(statement))
-    nodes = [node for child in functions[0].body for node in own_nodes(child)]
+    return backward_of(set(_set_by(statement)), functions[0]) is not None
+
+
+def backward_of(names: set[str], function: Function) -> ast.Call | None:
+    """The backward() of a function that what these names have goes to."""
+    given = set(names)
+    nodes = [node for child in function.body for node in own_nodes(child)]
     for _ in range(_MOST_CALLS):
         for node in nodes:
             if isinstance(node, ast.Assign | ast.AugAssign) and given & _reads(node.value):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 given |= {one.id for each in targets for one in ast.walk(each) if isinstance(one, ast.Name)}
-    return any(
-        isinstance(node, ast.Call) and "backward" in ast.unparse(node.func) and given & _reads(node)
-        for node in nodes
-    )
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    return next((one for one in calls if "backward" in ast.unparse(one.func) and given & _reads(one)), None)
 
 
 def _reads(node: ast.AST) -> set[str]:

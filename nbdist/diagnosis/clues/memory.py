@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from nbdist.diagnosis.clues.graphs import (
     OF_LAYERS,
+    Function,
     Kept,
     are_off,
+    backward_of,
     goes_back,
     is_of_batches,
     kept_in,
@@ -189,8 +191,7 @@ def of_kept(failure: Failure) -> Hint | None:
             if models is not None and _has_grown(models[1], frame, failure):
                 node, name = models[0], models[2]
                 return hint("models-kept", line=node.lineno, name=name, source=head(node))
-            trains = any(_goes_back(one) for one in own_nodes(loop)) or goes_back(loop, tree)
-            kept = None if trains or are_off(failure) else kept_in(loop, functions[0], tree)
+            kept = None if goes_back(loop, tree) or are_off(failure) else kept_in(loop, functions[0], tree)
             if kept is not None and _has_grown(kept.name, frame, failure):
                 return _graphs(kept, functions[0], is_idle=idle is not None)
     if idle is None:
@@ -200,18 +201,14 @@ def of_kept(failure: Failure) -> Hint | None:
     return hint("no-grad-missing", line=idle.line, function=idle.function)
 
 
-def _graphs(kept: Kept, function: ast.AST, *, is_idle: bool) -> Hint:
+def _graphs(kept: Kept, function: Function, *, is_idle: bool) -> Hint:
     values = {"line": kept.node.lineno, "value": kept.value, "source": kept.source, "loop": kept.loop.lineno}
     if is_idle:
         return hint("graphs-kept-untrained", **values)
-    backward = [one for one in ast.walk(function) if _goes_back(one)]
-    later = [one for one in backward if re.search(rf"\b{re.escape(kept.name)}(?!\w)", ast.unparse(one))]
-    name = "graphs-kept-for-backward" if later else "graphs-kept"
-    return hint(name, **values, name=kept.name, backward=later[0].lineno if later else 0)  # type: ignore[attr-defined]
-
-
-def _goes_back(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and "backward" in ast.unparse(node.func)
+    backward = backward_of({re.split(r"[.\[]", kept.name)[0]}, function)
+    if backward is None:
+        return hint("graphs-kept", **values)
+    return hint("graphs-kept-for-backward", **values, name=kept.name, backward=backward.lineno)
 
 
 def _loops(call: Call, failure: Failure) -> Iterator[ast.stmt]:
@@ -232,14 +229,19 @@ def _models_kept(loop: ast.stmt, tree: ast.Module) -> tuple[ast.stmt, str, str] 
     """What puts a model or an optimizer that a loop has made into a list or dict: it, that, the model."""
     nodes = [node for child in getattr(loop, "body", ()) for node in own_nodes(child)]
     calls = [one for one in nodes if isinstance(one, ast.Call)]
-    if not goes_back(loop, tree) and not any(_TRAINS.search(ast.unparse(one.func)) for one in calls):
+    called = [ast.unparse(one.func) for one in calls]
+    # model.train() only sets how it works
+    trains = [
+        one for one in called if _TRAINS.search(one) and (not one.endswith(".train") or "rainer" in one)
+    ]
+    if not goes_back(loop, tree) and not trains:
         return None
     made = {
         name.id
         for node in nodes
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
         for name in node.targets
-        if isinstance(name, ast.Name)
+        if isinstance(name, ast.Name) and "trainer" not in name.id.lower()
     } & modules(tree)
     leaves = [ast.unparse(one) for one in nodes if isinstance(one, ast.Call | ast.Delete)]
     made = {
