@@ -455,7 +455,7 @@ d = torch.cdist(a, b)
             [],
             ("logits", "Tensor (16384, 128256) bfloat16 on cuda:0"),
             "gpu-vocabulary",
-            "logits  (16384, 128256) has 128256 numbers for each token",
+            "logits  (16384, 128256) has 128256 numbers (words, classes) a row",
             id="a vocabulary",
         ),
         pytest.param(
@@ -505,6 +505,13 @@ def test_memory_is_told_by_the_message_and_the_line(
 
     assert told[0] == row
     assert said in told[1]
+
+
+def test_a_batch_that_a_function_brings_to_the_gpu_is_no_data_set(tmp_path: Path) -> None:
+    cell = "def put(x):\n    return x.to(device)\nfor x in loader:\n    x = put(x)\n"
+    shape = ("x", "Tensor (64, 3, 224, 224) float32")
+
+    assert hint_of(tmp_path, cell, [(4, "<module>"), (2, "put")], shape, below=[])[0] == "gpu-full"
 
 
 def test_a_limit_of_the_program_is_told_with_its_line(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ _GIB, _MIB = 1 << 30, 1 << 20
 
 _SHAPE = re.compile(r"Tensor \((?P<shape>[\d, ]+)\) (?P<dtype>\w+)(?P<gpu> on (?:cuda|gpu))?")
 _OPTIMIZER = re.compile(r"/(?:torch/optim|paddle/optimizer)/")
-_BACKWARD = re.compile(r"/torch/autograd/|/torch/_tensor\.py$|/paddle/base/dygraph/tensor_patch_methods\.py$")
+_FRAMEWORKS = re.compile(r"/(?:torch|paddle)/")
 _LAYERS = re.compile(r"/(?:torch/nn/modules/module|paddle/nn/layer/layers)\.py$")
 _LIST = re.compile(r"list of \d+ \(Tensor \([\d, ]+\)\)$")
 _JOINS = re.compile(r"(?:torch|paddle)\.(?:cat|concat|concatenate|stack|vstack|hstack)$")
@@ -332,7 +332,7 @@ def _of_stage(room: Room, failure: Failure) -> Hint | None:
         copies = any(one.function.startswith("_multi_tensor_") for one in below)
         name = "gpu-optimizer-state" if made else "gpu-optimizer-copies" if copies else "gpu-full"
         return hint(name, **values)
-    if any(_BACKWARD.search(one.file) for one in below):
+    if any(one.function == "backward" and _FRAMEWORKS.search(one.file) for one in below):
         return hint("gpu-backward", **values)
     return _of_move(values, failure) or _of_forward(values, failure)
 
@@ -351,7 +351,9 @@ def _of_move(values: dict[str, object], failure: Failure) -> Hint | None:
     if any(_LAYERS.search(one.file) and one.function in _MOVED for one in failure.frames):
         return hint("gpu-model-moved", **values)
     known = {one.name: one.what for one in failure.operands}
-    in_loop = any(True for _ in _loops(call, failure))
+    own = [one for one in failure.frames if failure.sources.is_own(one.file)]
+    at = [Call(file=one.file, line=one.line, function=one.function) for one in own]
+    in_loop = any(True for one in at for _ in _loops(one, failure))
     for name in moved:
         shape = _SHAPE.match(known.get(name, ""))
         if shape is not None and not shape["gpu"] and not in_loop:
