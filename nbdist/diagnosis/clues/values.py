@@ -285,7 +285,7 @@ def _never_added(at: Origin, failure: Failure) -> Hint | None:
 
 
 def _collates_lists(text: str) -> bool:
-    """Whether a program of paddle has a ``collate_fn`` that makes no array: its loader ends without a word."""
+    """Whether a program of paddle has a ``collate_fn`` that makes no array: its loader ends then."""
     tree = parsed(text)
     if tree is None or not _PADDLE.search(text):
         return False
