@@ -47,12 +47,14 @@ _STREAMS = frozenset({"_InfiniteConstantSampler", "_InfiniteIterableSampler"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """``at`` is the line that made the loader, where that is known; ``sampler`` the type of its sampler."""
+    """``at`` is the line that made the loader, where that is known; ``sampler`` the type of its sampler, and
+    ``share`` which share this takes, where it takes one."""
 
     digest: int
     library: str
     at: tuple[str, int] | None
     sampler: str
+    share: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,7 @@ class MistakeReader:
             library=str(note["library"]),
             at=_at(note),
             sampler=str(note["sampler"]),
+            share=None if note.get("share") is None else as_int(note["share"]),
         )
         self._batches[rank].append(batch)
         if _are_the_same(list(self._batches.values())):
@@ -178,7 +181,9 @@ def _at(note: Mapping[str, Any]) -> tuple[str, int] | None:
 
 def _are_the_same(ranks: Sequence[Sequence[_Batch]]) -> bool:
     """Whether the first batches of all ranks are the same, and differ from each other: data that are one
-    value or one batch tell nothing."""
+    value or one batch tell nothing, nor do shares of their own with random numbers for samples."""
+    if len({batch.share for batches in ranks for batch in batches}) > 1:
+        return False
     digests = {tuple(batch.digest for batch in batches[:_BATCHES]) for batches in ranks}
     return len(digests) == 1 and len(set(digests.pop())) == _BATCHES
 

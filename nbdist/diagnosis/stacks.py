@@ -150,7 +150,8 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     histories = histories_of(run, directory) if run.stalled is not None or run.timed_out else {}
     # a run that goes on waits here and there, and means nothing by it; unlike calls never meet
     waiting = [rank for group in groups if group.place.waits for rank in group.ranks]
-    will_not_meet = _waits_long(taken) or parting_of(histories, sources) is not None
+    will_not_meet = _waits_long(taken) or _unlike(taken) or parting_of(histories, sources) is not None
+    will_not_meet = will_not_meet or (bool(ended) and _pending(taken))
     if run.timed_out and not will_not_meet:
         will_not_meet = _stand(waiting, run, directory) or gave_up(waiting, run, directory)
     hangs = run.stalled is not None or (run.timed_out and will_not_meet)
@@ -203,6 +204,21 @@ def _waits_long(taken: TakenStacks) -> bool:
     """Whether a rank has waited in one collective for longer than a step takes."""
     pending = (one for answer in taken.ranks for one in answer.collectives.values() if not one.over)
     return any(one.begun and taken.time - one.begun > _LONG for one in pending)
+
+
+def _pending(taken: TakenStacks) -> bool:
+    """Whether a rank that is there has a collective under way."""
+    return any(not one.over for answer in taken.ranks for one in answer.collectives.values())
+
+
+def _unlike(taken: TakenStacks) -> bool:
+    """Whether ranks wait in different collectives of the same number."""
+    names: dict[tuple[str, int], set[str]] = {}
+    for answer in taken.ranks:
+        for group, one in answer.collectives.items():
+            if one.on_device and not one.over and one.name:
+                names.setdefault((group, one.number), set()).add(one.name)
+    return any(len(found) > 1 for found in names.values())
 
 
 def _stand(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:

@@ -331,6 +331,9 @@ class _Listener:
 
     def _obey(self, asked: bytes) -> bool:
         """Interrupt the program, or get it back from its wait; whether that could be tried."""
+        if on_cell is None:
+            # at the time limit, say: what it calls from now on says nothing of the program
+            tell_history(os.path.dirname(self._answer))
         main_thread.obeyed = True
         try:
             if self._freeing is None:

@@ -4,7 +4,7 @@ and at what; ``diagnosis.silent`` compares the ranks. No rank asks another one.
 
 Each note is a JSON object on a line of ``training.jsonl`` in the rank's directory:
 
-    {"batch": 0, "digest": 123, "place": ["/…/cell.py", 9], "library": "torch", "sampler": "RandomSampler"}
+    {"batch": 0, "digest": 123, "place": […], "library": "torch", "sampler": "RandomSampler", "share": null}
     {"epoch": "0", "place": ["/…/cell.py", 9], "library": "torch"}
     {"model": 0, "name": "Net", "place": […], "library": "torch", "of": 123, "group": [0, 1], "step": 8,
      "sums": [0.5], "within": 1e-4, "called": true}
@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import functools
 import json
-import operator
 import os
 import sys
 import time
 import weakref
 import zlib
 
+from nbdist.worker import samplers
 from nbdist.worker.framework_hooks import after_import
 
 TYPE_CHECKING = False
@@ -132,7 +132,7 @@ class Training:
     def orders(self, sampler: Any, indices: object) -> None:
         """A sampler begins a pass."""
         last = self._passes.get(sampler)
-        whole = last is not None and last.steps >= _LEAST_STEPS and _is_read(last.indices, sampler)
+        whole = last is not None and last.steps >= _LEAST_STEPS and samplers.is_read(last.indices, sampler)
         before = last.epoch if last is not None and whole else None
         self._passes[sampler] = _Pass(sampler.epoch, indices, before)
 
@@ -151,13 +151,14 @@ class Training:
         known.shares = getattr(model, "require_backward_grad_sync", getattr(model, "grad_need_sync", True))
         if self._read and self._batches < _BATCHES and not _captures(library):
             iterator = self._last()
-            sampler = _sampler(iterator)
+            sampler = samplers.sampler_of(iterator)
             self._given = {
                 "batch": self._batches,
                 "digest": _digest(given, self._read),
                 "place": self._iterators.get(iterator),
                 "library": library.__name__,
                 "sampler": type(sampler).__name__,
+                "share": samplers.share_of(sampler),
             }
             if self.split or not _is_over_the_world(model, self._ranks):
                 self._given = None
@@ -174,7 +175,7 @@ class Training:
         if self._batches < _BATCHES:
             self._note_batch()
         if (iterator := self._last()) is not None:
-            self._note_order(_sampler(iterator), self._iterators.get(iterator))
+            self._note_order(samplers.sampler_of(iterator), self._iterators.get(iterator))
         state = self._optimizers.get(optimizer)
         if state is None or state.models != self._made:
             watched = list(self._watched(optimizer))
@@ -329,21 +330,6 @@ def _captures(library: Any) -> bool:
         and cuda.is_initialized()
         and cuda.is_current_stream_capturing()
     )
-
-
-def _sampler(iterator: Any) -> Any:
-    """What chooses the data of a loader's iterator: in torch the sampler that the one of batches has."""
-    batches = getattr(iterator, "_batch_sampler", None)
-    if batches is None:
-        batches = getattr(iterator, "_index_sampler", None)
-    return getattr(batches, "sampler", batches)
-
-
-def _is_read(indices: Any, sampler: Any) -> bool:
-    """Whether a pass has come to its end; batches that are not full may have been left out."""
-    if hasattr(indices, "gi_frame"):
-        return indices.gi_frame is None
-    return 0 <= operator.length_hint(indices, -1) <= len(sampler) // 10
 
 
 def _elements(tensor: Any, most: int) -> list[Any]:

@@ -192,6 +192,15 @@ def test_batches_that_tell_nothing(ranks: Ranks, noted: tuple[int, ...], last: t
     assert ranks.look() == []
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_shares_of_their_own_may_be_random_numbers(ranks: Ranks, *, own: bool) -> None:
+    for rank in range(4):
+        share = {"sampler": "DistributedSampler", "share": rank if own else 0}
+        ranks.note(rank, *(a_batch(digest, **share) for digest in (1, 2, 3)))
+
+    assert len(ranks.look()) == (not own)
+
+
 def test_the_rank_whose_parameters_are_others_is_named(ranks: Ranks) -> None:
     for rank in range(4):
         ranks.note(rank, parameters(1.0, 2.0), parameters(1.0, 2.1 if rank == 2 else 2.0, step=16))

@@ -26,6 +26,9 @@ _OF_MODEL = re.compile(r"state_dict|named_|parameters|buffers")
 def why_left(side: Side, early: tuple[int, ...], program: str, sources: Sources) -> Hint:
     """``early`` are the ranks that have ended, ``side`` those that wait, ``program`` what they all run."""
     who = {"late": side.ranks, "early": early}
+    if side.place.on_device:
+        # where the device's collective was called is not known: an if around this line need not be around it
+        return hint("uneven-steps", **who)
     if (alone := entered_alone(side, sources)) is not None:
         return hint("left-alone", **who, **alone)
     if not is_in_loop(side, sources) and not _is_in_library(side, program, sources):
