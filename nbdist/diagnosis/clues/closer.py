@@ -8,6 +8,7 @@ from types import MappingProxyType
 from nbdist.diagnosis.clues.attributes import of_attribute, of_constructor, of_self, of_special
 from nbdist.diagnosis.clues.by_rank import of_model
 from nbdist.diagnosis.clues.devices import of_devices, of_map_location
+from nbdist.diagnosis.clues.exchanges import of_sends
 from nbdist.diagnosis.clues.forward_hooks import of_hook
 from nbdist.diagnosis.clues.kernels import of_assertion, of_attention, of_capture, of_large
 from nbdist.diagnosis.clues.memory import of_cpu, of_gpu
@@ -90,6 +91,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "missing-values": (of_nan,),
         "module-attribute": (of_near,),
         "name-not-set-yet": (of_unset,),
+        "nccl-internal-error": (of_sends,),
         "never-set": (of_value,),
         "no-input-ids": (of_decoder,),
         "not-finite": (of_nan,),

@@ -1,0 +1,48 @@
+"""What is told of ranks that send to each other at the same time, where NCCL fails of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis import diagnose
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
+
+SOCKET = (
+    "NCCL error in: ProcessGroupNCCL.cpp:4257, internal error - please report this issue"
+    "\nncclInternalError: Internal check failed.\nLast error:\n{}"
+)
+ADDRESS = "ncclSocketInit: connecting to address  with family 1 is neither AF_INET(2) nor AF_INET6(10)"
+CELL = """\
+def swap(x, y, peer):
+    dist.send(x, dst=peer)
+    dist.recv(y, src=peer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "last", "row"),
+    [
+        pytest.param(CELL, ADDRESS, "nccl-both-send", id="send, then recv"),
+        pytest.param(CELL, "Net : Call to accept failed", "nccl-internal-error", id="another error"),
+        pytest.param(CELL.replace("recv", "print"), ADDRESS, "nccl-internal-error", id="no recv"),
+        pytest.param(CELL.replace("send", "broadcast"), ADDRESS, "nccl-internal-error", id="a collective"),
+    ],
+)
+def test_ranks_that_send_at_once_are_told(tmp_path: Path, cell: str, last: str, row: str) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    frames = [(a_spec().program, 2, "swap", "")]
+    for rank in (0, 1):
+        written.raised(
+            rank, "torch.distributed.DistBackendError", SOCKET.format(last), frames=frames, time=CREATED + 5
+        )
+
+    failure = diagnose(
+        written.happened(errored(0), errored(1), exited(0, 1), exited(1, 1)).run, written.directory
+    )
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.signature == row
