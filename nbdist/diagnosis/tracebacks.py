@@ -235,7 +235,9 @@ def assertion_in(lines: Sequence[str]) -> str:
 
     The error that Python raises for it comes at a later line, and does not say which it was.
     """
-    return next((found[0] for line in lines if (found := _OF_KERNEL.search(line)) is not None), "")
+    # a native stack may be one long line
+    asserted = (line for line in lines if " Assertion `" in line)
+    return next((found[0] for line in asserted if (found := _OF_KERNEL.search(line)) is not None), "")
 
 
 def last_words(lines: Sequence[str]) -> Raised | None:

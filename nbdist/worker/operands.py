@@ -454,11 +454,9 @@ def _devices(model: Any) -> str:
         return ""
     members = (_attribute(one, "_parameters") for _, one in _layers_of(model))
     parameters = [one for each in members if isinstance(each, dict) for one in each.values()]
-    places = dict.fromkeys(_where(one) or " on cpu" for one in parameters if _is_array(one))
-    # told of no tensor either
-    return " and".join(place if at == 0 else place[3:] for at, place in enumerate(places)) * (
-        list(places) != [" on cpu"]
-    )
+    places = dict.fromkeys(_where(one) or " on cpu" for one in parameters if one is not None)
+    # nor is it told of a tensor that it is on the CPU
+    return "" if list(places) == [" on cpu"] else " and".join(places).replace(" and on ", " and ")
 
 
 def _array(value: Any) -> str:
