@@ -223,6 +223,15 @@ ATTRIBUTE = (("x", GPU), ("self.table", HERE))
             "devices-differ: ",
             id="a device that is not known",
         ),
+        pytest.param(
+            "out = torch.where(m, a, b)\n",
+            "Expected condition, x and y to be on the same device, but condition is on cpu and x and y are on"
+            " cuda:0 and cuda:0 respectively",
+            ((1, TOP),),
+            (("m", "Tensor (8, 3) bool"), ("a", GPU)),
+            "device-of-value: on the CPU: m; a on cuda:0",
+            id="where",
+        ),
         pytest.param("out = a + f()\n", TWO, ((1, TOP),), (("a", GPU),), "devices-differ: ", id="not seen"),
         pytest.param(
             "out = a + b\n",
@@ -261,6 +270,24 @@ def test_the_value_that_stayed_behind_is_told(
         pytest.param(
             "torch/nn/modules/loss.py", TWO, (("x", HERE), ("y", GPU)), "device-of-value", id="a loss"
         ),
+        pytest.param(
+            "transformers/generation/utils.py",
+            IDS,
+            (("model", "GPT2LMHeadModel on cuda:0"), ("x", HERE)),
+            "device-of-value",
+            id="a model on the GPU",
+        ),
+        pytest.param(
+            "transformers/models/bert/modeling_bert.py",
+            IDS,
+            (("y", GPU), ("model.embed", f"Embedding with weight (9, 3) float32 on cuda:0, got {HERE}")),
+            "device-of-layer-input",
+            id="a batch in a dict",
+        ),
+        pytest.param(
+            "torch/nn/modules/loss.py", TWO, (("x", GPU), ("y", GPU)), "device-of-loss-weights", id="weights"
+        ),
+        pytest.param("torch/nn/modules/conv.py", TWO, (("x", GPU), ("y", GPU)), "devices-differ", id="conv"),
         pytest.param(
             "torch/optim/adam.py", TWO, (("x", HERE), ("y", GPU)), "devices-of-optimizer", id="an optimizer"
         ),

@@ -31,11 +31,16 @@ _INPUTS = frozenset({"mat1", "index", "indices"})
 _OF_LOSS = re.compile(r"nll_loss|cross_entropy")
 _CPU = "cpu"
 _KNOWN = re.compile(r"(?:cpu|cuda|xpu|npu|mps)(?::\d+)?$")
-_REPLICAS = re.compile(r"(?<!Distributed)DataParallel\(")
+_REPLICAS = re.compile(r"(?<![A-Za-z])DataParallel\(")
 
 _TENSOR = re.compile(r"(?:Tensor|Parameter) \((?P<shape>[\d, ]*)\) \w+(?P<rest>.*)")
 _AT = re.compile(r" on (\w+(?::\d+)?)$")
 _LAYER = re.compile(r"\w+ with weight \([\d, ]*\) \w+(?P<where> on \S+?)?(?P<got>, got Tensor .*)?$")
+_MODEL = re.compile(
+    r"(?!Tensor |Parameter )\w+(?: with weight [^,]*\([\d, ]*\) \w+)? on ((?:cuda|xpu|npu)(?::\d+)?)$"
+)
+_DEVICE = re.compile(r"\b(?:cpu|cuda:\d+)\b")
+_LOSS = re.compile(r"/torch/nn/modules/loss\.py$")
 _CUT = 80
 """What is as long as this may have lost its end."""
 
@@ -83,16 +88,40 @@ def of_devices(failure: Failure) -> Hint | None:
         return left_behind
     if said.role == "classes":
         return hint("device-of-loss-weights")
-    given = [one.what for one in failure.operands if (layer := _LAYER.match(one.what)) and layer["got"]]
-    fits = all(_OF_TORCH.search(frame.file) for frame in below) or any(not _AT.search(one) for one in given)
     if _CPU not in said.devices:
         return _of_gpus(told, failure)
+    if any(_LOSS.search(frame.file) for frame in below) and _gives_alone(told, failure):
+        return hint("device-of-loss-weights")
     left = [name for name, device in told.items() if device == _CPU]
     left = [name for name in left if not _LENGTHS.search(name)] or left
     there = next(((name, device) for name, device in told.items() if device != _CPU), None)
-    if not left or not fits or (there is None and said.role != "input"):
-        return None
-    return _of_tensors(left, there, failure)
+    is_input = said.role == "input"
+    got = [one.name for one in failure.operands if (found := _LAYER.match(one.what)) and found["got"]]
+    got = (
+        got
+        if is_input and not any(_AT.search(one.what) for one in failure.operands if one.name in got)
+        else []
+    )
+    model = next(((one.name, on[1]) for one in failure.operands if (on := _MODEL.match(one.what))), None)
+    there = there or (model if is_input else None)
+    fits = (
+        bool(got) or all(_OF_TORCH.search(frame.file) for frame in below) or (is_input and there is not None)
+    )
+    if left and fits and (there is not None or is_input):
+        return _of_tensors(left, there, failure)
+    return hint("device-of-layer-input", name=got[0]) if got and not left else None
+
+
+def _gives_alone(told: Mapping[str, str], failure: Failure) -> bool:
+    """Whether the one call of the failing line is given tensors on the GPU, and nothing else."""
+    place = failure.place
+    here = Call(file=place.file, line=place.line, function="") if place is not None else None
+    statement = node_at(here, failure.sources) if here is not None else None
+    calls = [one for one in ast.walk(statement or ast.Pass()) if isinstance(one, ast.Call)]
+    if len(calls) != 1 or calls[0].keywords:
+        return False
+    names = list(map(ast.unparse, calls[0].args))
+    return len(names) > 1 and all(told.get(name, _CPU) != _CPU for name in names)
 
 
 def of_map_location(failure: Failure) -> Hint | None:
@@ -119,7 +148,8 @@ def _said(message: str) -> _Said | None:
         return _Said("weight" if types["input"] else "input", _CPU, frozenset({_CPU, "cuda"}))
     found = _ONE.search(message) or _TWO.search(message)
     if found is None:
-        return None
+        named = frozenset(_DEVICE.findall(message)) if "same device" in message else frozenset()
+        return _Said(devices=named) if len(named) > 1 else None
     argument, device, others = found["argument"], found["device"], found["others"]
     devices = frozenset({device, others})
     if argument in _INPUTS:
@@ -160,7 +190,11 @@ def _of_tensors(left: Sequence[str], there: tuple[str, str] | None, failure: Fai
         name = ast.unparse(thrown.value.func.value)  # type: ignore[attr-defined]
         return hint("device-thrown-away", name=name, line=thrown.lineno, source=head(thrown))
     values: dict[str, object] = {"name": " and ".join(left[:3]), "first": left[0], "other": other}
-    values["device"] = f"{there[0]}.device" if there is not None else "device"
+    # a module has no device of its own
+    is_tensor = there is not None and any(
+        one.name == there[0] and _TENSOR.match(one.what) for one in failure.operands
+    )
+    values["device"] = f"{there[0]}.device" if there is not None and is_tensor else "device"
     if any(one.name in left and one.what.startswith("Parameter") for one in failure.operands):
         return hint("device-of-parameter", **values)
     if len(left) > 1:
