@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -110,22 +110,30 @@ def _is_decorated(function: Function) -> bool:
     return any(NO_GRADIENTS.search(ast.unparse(one)) for one in getattr(function, "decorator_list", ()))
 
 
-def goes_back(node: ast.AST, tree: ast.AST, depth: int = 0) -> bool:
+def goes_back(node: ast.AST, tree: ast.Module, depth: int = 0) -> bool:
     """Whether a statement calls backward() or takes a step of an optimizer, or calls a function of the file
     that does."""
-    for call in (one for one in own_nodes(node) if isinstance(one, ast.Call)):
-        name = ast.unparse(call.func).rpartition(".")[2]
-        if "backward" in name or name in _TRAINS:
-            return True
-        if depth < _MOST_CALLS and any(
-            goes_back(child, tree, depth + 1) for one in _named(name, tree) for child in one.body
-        ):
-            return True
-    return False
+    calls = (one for one in own_nodes(node) if isinstance(one, ast.Call))
+    names = {called.rpartition(".")[2] for called in (ast.unparse(one.func) for one in calls)}
+    if any("backward" in name or name in _TRAINS for name in names):
+        return True
+    own = [one for name in sorted(names) for one in _functions(tree).get(name, ())]
+    return depth < _MOST_CALLS and any(_trains(one, tree, depth + 1) for one in own)
 
 
-def _named(name: str, tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [one for one in ast.walk(tree) if isinstance(one, _FUNCTIONS) and one.name == name]
+@lru_cache(maxsize=1024)
+def _trains(function: Function, tree: ast.Module, depth: int) -> bool:
+    return any(goes_back(child, tree, depth) for child in function.body)
+
+
+# the nodes of a tree are told apart by identity
+@lru_cache(maxsize=4)
+def _functions(tree: ast.Module) -> Mapping[str, Sequence[ast.FunctionDef | ast.AsyncFunctionDef]]:
+    found: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+    for one in ast.walk(tree):
+        if isinstance(one, _FUNCTIONS):
+            found.setdefault(one.name, []).append(one)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +201,7 @@ class Graphs:
         if text == "sum":
             names = (one for node in arguments for one in ast.walk(node) if isinstance(one, ast.Name))
             return any(map(self.has, names))
-        own = _named(name, self.tree)
+        own = _functions(self.tree).get(name, ())
         if len(own) == 1 and owner in ("", "self"):
             return self._returned(own[0], call)
         return bool(_LOSS.search(name)) and not own and any(map(self.has, arguments))
@@ -202,7 +210,7 @@ class Graphs:
         """Whether a function of the file gives back what has a graph."""
         if self.depth > _MOST_CALLS or _is_decorated(function):
             return False
-        if any(goes_back(child, self.tree) for child in function.body):
+        if _trains(function, self.tree, 0):
             return False
         names = [one.arg for one in function.args.args]
         names = names[1:] if names[:1] == ["self"] else names
@@ -242,7 +250,6 @@ def _is_in(node: ast.AST, outer: ast.AST) -> bool:
     return any(one is node for one in ast.walk(outer))
 
 
-# the nodes of a tree are told apart by identity
 @lru_cache(maxsize=4)
 def modules(tree: ast.Module) -> frozenset[str]:
     """What a file treats as a model: it asks for its parameters, or sets how it works."""
@@ -426,7 +433,7 @@ def untrained(failure: Failure) -> Untrained | None:
         return None
     if isinstance(function, ast.Module):
         return _untrained_loop(at, function, failure)
-    if any(goes_back(child, tree) for child in function.body) or OF_LAYERS.search(function.name):
+    if _trains(function, tree, 0) or OF_LAYERS.search(function.name):
         return None
     if not _EVALUATES.search(function.name) and _last_mode(function, at.line) != "eval":
         return None
