@@ -400,8 +400,8 @@ def unsuited(planned: Plan, *, idle_too: bool = False) -> str:
     spec = planned.spec
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return "only Linux can keep ranks waiting"
-    if any(rank.device.kind != "cpu" for rank in spec.ranks):
-        return "on GPUs ranks are always started anew: waiting is not proven with CUDA"
+    if spec.framework != "torch" and any(rank.device.kind != "cpu" for rank in spec.ranks):
+        return "on GPUs only ranks of torch wait: with others it is not proven"
     if spec.nodes > 1 or spec.engine:
         return "on other machines ranks are always started anew"
     if spec.memory is not None:

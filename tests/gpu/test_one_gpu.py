@@ -18,6 +18,7 @@ from nbdist.devices.gpus import list_gpus, open_loads
 from nbdist.errors import UsageMistake
 from nbdist.model import ProcessId
 from nbdist.store import MetricsReader
+from tests.magics.conftest import Kernel
 from tests.notebooks.course import FOLDER
 from tests.programs import until, until_ready
 from tests.tutorials.rows import PROGRAMS
@@ -238,6 +239,37 @@ if __name__ == "__main__":
     assert handle.status == "failed"
     report = panel.run_report(handle.run, handle.directory, "en")
     assert "use the same GPU" in report, report
+
+
+WAITED = f"""%%distributed --gpus {GPU}
+import torch, torch.distributed as dist
+dist.init_process_group("nccl")
+x = torch.ones(4, device="cuda")
+dist.all_reduce(x)
+print("sum", int(x[0]))
+dist.destroy_process_group()
+"""
+
+
+def test_ranks_wait_for_a_gpu_without_any_of_its_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NBDIST_WARM", "auto")
+    kernel = Kernel(tmp_path / "home")
+    try:
+        cold = kernel.run(WAITED, limit=LIMIT)
+        until(lambda: "rank of torch waits" in kernel.run("%dist_warm").stdout, LIMIT)
+        ours = {one.pid for one in processes.marked("NBDIST_HOME", str(tmp_path / "home"))}
+        with open_loads([GPU]) as loads:
+            holders = {pid for pid, _ in loads()[0].processes}
+        again = kernel.run(WAITED, limit=LIMIT)
+    finally:
+        kernel.close()
+
+    assert "sum 1" in cold.stdout, cold.stdout + cold.error
+    assert len(ours) > 2, "the kernel, and a standby with its rank"
+    assert not ours & holders
+    assert "sum 1" in again.stdout, again.stdout + again.error
 
 
 @pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")

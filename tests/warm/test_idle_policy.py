@@ -14,6 +14,7 @@ import pytest
 from nbdist import runner
 from nbdist.devices.usage import memory_available
 from nbdist.model import Device
+from nbdist.model.plan import Plan
 from nbdist.store.paths import RunDirectory
 from nbdist.warm import idle_policy
 from nbdist.warm.idle_policy import BackgroundShare
@@ -32,6 +33,11 @@ def pool(
     return WarmPool({"NBDIST_WARM": mode}, stand_by=partial(FakeStandby, **more), clock=clock, sleep=sleep)
 
 
+def on_gpu(planned: Plan) -> Plan:
+    rank = replace(planned.spec.ranks[0], device=Device(kind="gpu"))
+    return replace(planned, spec=replace(planned.spec, ranks=(rank,)))
+
+
 def test_after_a_run_as_many_ranks_are_ready_for_the_next(make_plan) -> None:
     ranks = pool()
     assert ranks.engage(make_plan("-n 2"), warm=None) == (None, "")
@@ -46,7 +52,7 @@ def test_after_a_run_as_many_ranks_are_ready_for_the_next(make_plan) -> None:
     assert ranks.engage(make_plan("-n 2"), warm=None) == (None, "")
 
 
-def test_unless_somebody_says_otherwise_ranks_are_made_ready_after_a_run() -> None:
+def test_by_default_ranks_are_made_ready_after_a_run() -> None:
     assert WarmPool({}).mode == WarmPool({"NBDIST_WARM": "nonsense"}).mode == "auto"
 
 
@@ -196,18 +202,27 @@ def test_what_ended_for_want_of_memory_is_tried_again(make_plan) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        pytest.param("gpu", "GPU", id="a GPU"),
+        pytest.param("gpu", "on GPUs only ranks of torch wait", id="paddle on a GPU"),
         pytest.param("none", "none of torch, paddle and jax", id="no framework"),
     ],
 )
 def test_what_starts_cold_says_so_where_warm_was_asked_for(make_plan, change: str, reason: str) -> None:
-    planned = make_plan("-n 1", "print(1)" if change == "none" else "import torch")
+    planned = make_plan("-n 1", "print(1)" if change == "none" else "import paddle")
     if change == "gpu":
-        on_gpu = replace(planned.spec.ranks[0], device=Device(kind="gpu"))
-        planned = replace(planned, spec=replace(planned.spec, ranks=(on_gpu,)))
+        planned = on_gpu(planned)
 
     assert reason in pool().engage(planned, warm=True)[1]
     assert pool().engage(planned, warm=None) == (None, "")
+
+
+def test_ranks_of_torch_wait_for_a_gpu_too(make_plan) -> None:
+    ranks, planned = pool(), on_gpu(make_plan("-n 1"))
+    ranks.after(planned, warm=None)
+
+    standby, cold = ranks.engage(planned, warm=None)
+
+    assert standby is not None
+    assert cold == ""
 
 
 def test_what_there_is_is_said_in_a_line(make_plan) -> None:
