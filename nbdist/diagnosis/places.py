@@ -117,6 +117,8 @@ _COLLECTIVES = (
     f"{_SEP}paddle{_SEP}distributed{_SEP}",
     f"{_SEP}torch{_SEP}nn{_SEP}parallel{_SEP}distributed.py",
 )
+# where SyncBatchNorm exchanges what the ranks have of a batch
+_BATCH_NORM = f"{_SEP}torch{_SEP}nn{_SEP}modules{_SEP}_functions.py"
 _LOADERS = (
     f"{_SEP}torch{_SEP}utils{_SEP}data{_SEP}",
     f"{_SEP}paddle{_SEP}io{_SEP}dataloader{_SEP}",
@@ -190,6 +192,8 @@ def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | Non
         inside = inside[1:]
     if any(loader in call.file for loader in _LOADERS for call in inside):
         return CodeLocation(line=line, what="DataLoader", loads=True)
+    if inside[0].file.endswith(_BATCH_NORM):
+        return CodeLocation(line=line, what="SyncBatchNorm", waits=True)
     if _in_package(inside[0]):
         named = (call for call in reversed(inside) if _in_package(call) and call.function not in WRAPPERS)
         function = next(named, entry).function

@@ -32,9 +32,9 @@ def record(name: str, directory: RunDirectory) -> None:
     (RECORDED / f"{name}.json").write_text(json.dumps(files, indent=1) + "\n")
 
 
-def laid_out(name: str, home: Path) -> RunDirectory:
+def laid_out(name: str, home: Path, recorded: Path = RECORDED) -> RunDirectory:
     """The files of a recorded run, as they would be here."""
-    files = json.loads((RECORDED / f"{name}.json").read_text())
+    files = json.loads((recorded / f"{name}.json").read_text())
     directory = RunDirectory(home / json.loads(files["spec.json"])["run_id"])
     for file, text in files.items():
         for mark, here in _marks(directory).items():

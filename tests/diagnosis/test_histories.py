@@ -7,8 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.hangs.histories import History, last_calls, of_histories, parting_of, sent_before
-from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.hangs.histories import (
+    History,
+    begun_at,
+    last_calls,
+    of_histories,
+    of_sizes_at,
+    parting_of,
+    sent_before,
+)
+from nbdist.diagnosis.places import CodeLocation, Sources
+from nbdist.diagnosis.sides import Side
 from nbdist.store.reports import Call, Issued
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
@@ -125,6 +134,69 @@ def test_what_the_ranks_gave_to_one_call_is_told(
     other = history(BARRIER, IN_STEP, all_reduce=theirs)
 
     assert cause in said(sources, one, other)
+
+
+def on_nccl(one: History) -> History:
+    return {
+        group: [replace(call, name=call.name.replace("gloo:", "nccl:")) for call in calls]
+        for group, calls in one.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("theirs", "line", "told"),
+    [
+        pytest.param(BARRIER, None, False, id="the same sizes"),
+        pytest.param(IN_STEP, "float32 (9,)", True, id="other sizes"),
+        pytest.param(GATHERS, "float32 (9,)", False, id="another collective"),
+    ],
+)
+def test_a_rank_that_waits_in_nccl_may_have_given_another_size(
+    sources: Sources, theirs: tuple[int, ...], line: str | None, *, told: bool
+) -> None:
+    mine = on_nccl(history(BARRIER, IN_STEP))
+    # the other one has gone on from there
+    other = on_nccl(history(BARRIER, theirs, IN_STEP, **({"all_reduce": line} if line else {})))
+
+    found = of_sizes_at(0, 2, {0: mine, 1: other}, sources)
+
+    assert (found is not None and "rank 0: float32 (4,), rank 1: float32 (9,)" in found.cause.en) == told
+    assert of_sizes_at(0, 2, {0: history(BARRIER, IN_STEP), 1: other}, sources) is None
+
+
+def waits_for_its_device(line: int, name: str, sources: Sources) -> Side:
+    place = CodeLocation(line=line, what="loss.item", waits=True, on_device=True)
+    way = (Call(file=a_spec().program, line=line, function="<module>"),)
+    return Side(ranks=(0,), way=way, place=place, name=name)
+
+
+def test_a_rank_that_waits_for_its_device_is_at_the_call_that_this_waits_in(sources: Sources) -> None:
+    side = waits_for_its_device(9, "all_reduce", sources)
+
+    found = begun_at(side, 2, history(BARRIER, IN_STEP), sources)
+
+    assert [call.line for call in found.way] == [7, 2]
+    assert (found.place.line, found.place.what, found.place.on_device) == (2, "all_reduce", False)
+
+
+@pytest.mark.parametrize(
+    ("program", "name", "line"),
+    [
+        pytest.param("loss.backward()\nprint(loss)\n", "all_reduce", 1, id="backward"),
+        pytest.param("a.backward()\nb.backward()\nprint(loss)\n", "all_reduce", 3, id="one of two"),
+        pytest.param("loss.backward()\nprint(loss)\n", "broadcast", 2, id="another collective"),
+    ],
+)
+def test_what_a_model_has_called_without_a_line_is_in_the_only_backward(
+    tmp_path: Path, program: str, name: str, line: int
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=program)
+    text = Sources.of(written.run, written.directory)
+    side = waits_for_its_device(len(program.splitlines()), name, text)
+
+    found = begun_at(side, 2, {}, text)
+
+    assert found.way[-1].line == line
 
 
 def test_a_gradient_that_one_rank_does_not_have_may_have_been_left_out(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ _COLLECTIVES = (
     f"{_SEP}torch{_SEP}distributed{_SEP}",
     f"{_SEP}paddle{_SEP}distributed{_SEP}",
     f"{_SEP}torch{_SEP}nn{_SEP}parallel{_SEP}distributed.py",
+    f"{_SEP}torch{_SEP}nn{_SEP}modules{_SEP}_functions.py",
 )
 _RENDEZVOUS = f"{_SEP}torch{_SEP}distributed{_SEP}rendezvous.py"
 _DEVICES = (f"{_SEP}torch{_SEP}cuda{_SEP}", f"{_SEP}paddle{_SEP}device{_SEP}")
