@@ -1384,3 +1384,17 @@ def test_layers_that_got_no_gradient_are_named(tmp_path: Path) -> None:
     cause = cause_of(tmp_path, "RuntimeError", said, 6, ("without gradient", "aux.box, aux.mask"))
 
     assert cause == "no gradient came for aux.box, aux.mask: not used in the loss, so DDP still waits for it"
+
+
+@pytest.mark.parametrize(
+    ("opened", "said"),
+    [
+        pytest.param("Image.open(path)", "a picture with four channels", id="as it is"),
+        pytest.param('Image.open(path).convert("RGB")', "two tensors of different lengths", id="converted"),
+    ],
+)
+def test_a_picture_with_four_channels_is_told(tmp_path: Path, opened: str, said: str) -> None:
+    message = "The size of tensor a (4) must match the size of tensor b (3) at non-singleton dimension 0"
+    cell = f"from PIL import Image\nimage = {opened}\nx = (to_tensor(image) - MEAN) / STD\n"
+
+    assert cause_of(tmp_path, "RuntimeError", message, 3, cell=cell).startswith(said)

@@ -150,3 +150,12 @@ def _set(node: ast.Assign) -> Iterator[str]:
 
 def _names(node: ast.AST) -> Iterator[str]:
     return (one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
+
+
+def of_alpha(failure: Failure) -> Hint | None:
+    """Of three channels that meet four: in a program that opens pictures as they are."""
+    found, place = failure.found, failure.place
+    text = failure.sources.text(place.file) if place is not None else ""
+    if {found.get("a"), found.get("b")} != {"3", "4"} or "Image.open(" not in text or ".convert(" in text:
+        return None
+    return hint("image-with-alpha")
