@@ -11,8 +11,12 @@ from nbdist.diagnosis.hangs.parting import of_uneven_groups
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import is_collective
 from nbdist.model import RankState, Run
 from nbdist.store.reports import RankAnswer
+
+_EXCHANGES = frozenset({"backward", "forward", "SyncBatchNorm", "DistributedDataParallel", "DDP"})
+"""What a model calls of itself on all ranks."""
 
 
 def cause_of(
@@ -60,7 +64,14 @@ def _of_groups(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: So
 def _why_left(sides: Sequence[Side], run: Run, sources: Sources) -> Hint | None:
     """Why some ranks have ended, where all others wait for them."""
     ended = tuple(rank.rank for rank in run.ranks if rank.state is RankState.SUCCEEDED)
-    if not ended or not sides or not all(side.place.waits for side in sides):
+    # a key of the store, or a message, may be awaited of one rank alone
+    if not ended or not sides or not all(side.place.waits and _is_for_all(side) for side in sides):
         return None
     found = [why_left(side, ended, run.spec.program, sources) for side in sides]
     return next((one for one in found if one.signature == "left-alone"), found[0])
+
+
+def _is_for_all(side: Side) -> bool:
+    """Whether these ranks wait in what each rank of their group has to call."""
+    what = side.place.what
+    return bool(side.name) or is_collective(what) or what in _EXCHANGES or bool(side.place.through)
