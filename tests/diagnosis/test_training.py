@@ -263,6 +263,11 @@ dist.all_reduce(total)
             SUMS, "total is the 0 of line 1 still on rank 1, and no tensor: the loop of", id="tensors"
         ),
         pytest.param(
+            SUMS.replace("+= loss", "+= loss.detach().float()"),
+            "total is the 0 of line 1 still on rank 1, and no tensor: the loop of",
+            id="tensors of another dtype",
+        ),
+        pytest.param(
             SUMS.replace("detach", "item"),
             "a collective got something else than a torch.Tensor",
             id="numbers",

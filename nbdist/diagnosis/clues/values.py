@@ -73,7 +73,7 @@ _CUT = 80
 
 _COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
 
-_OF_PLAIN = re.compile(r"\b(?:item|tolist|float|int|len)\(|^[\d.]+$")
+_OF_PLAIN = re.compile(r"\.(?:item|tolist)\(|(?<!\.)\b(?:float|int|len)\(|^[\d.]+$")
 """What adds a plain number."""
 
 _PADDLE = re.compile(r"^\s*(?:import|from)\s+paddle\b", re.MULTILINE)
