@@ -24,6 +24,8 @@ PADDLE_FEATURES = (
     " and the [0] dimension of Input(Y) is [64]."
 )
 
+TABLES = {"words": 1000, "places": 64}
+
 
 def cause_of(tmp_path: Path, cell: str, message: str, at: tuple[int, str], *values: tuple[str, str]) -> str:
     written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
@@ -108,3 +110,29 @@ def test_positions_without_a_label_are_told_by_their_number(
     cause = cause_of(tmp_path, "loss(logits, labels)\n", LENGTHS, (1, "<module>"), *values)
 
     assert cause.startswith("logits has 15 positions, labels 13") is told
+
+
+def looked_up(made: str, ids: str = "pos") -> str:
+    return f"def step(x):\n    pos = {made}\n    return words(x) + places({ids})\n"
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        pytest.param(looked_up("paddle.arange(x.shape[1]).unsqueeze(0)"), True, id="counted above"),
+        pytest.param(looked_up("1", "paddle.arange(x.shape[1])"), True, id="counted in the line"),
+        pytest.param(looked_up("paddle.arange(x.shape[1]) + 1"), False, id="from one"),
+        pytest.param(looked_up("paddle.arange(1, count)"), False, id="from one on"),
+        pytest.param(looked_up("ids_of(x)"), False, id="of something else"),
+    ],
+)
+def test_places_that_the_program_counts_itself_are_told_from_words(
+    tmp_path: Path, cell: str, told: bool
+) -> None:
+    message = "(InvalidArgument) Variable value (input) of OP(embedding) expected >= 0 and < 64, but got 64."
+    tables = [(name, f"Embedding with weight ({rows}, 8) float32") for name, rows in TABLES.items()]
+
+    cause = cause_of(tmp_path, cell, message, (3, "step"), *tables, ("pos", "Tensor (1, 80) int64"))
+
+    assert ("a text is longer than 64" in cause) is told
+    assert told or "one too large for the 64 rows" in cause

@@ -34,6 +34,8 @@ _FEATURES = re.compile(
 )
 _RECURRENT = re.compile(r"\b(LSTM|GRU|RNN|SimpleRNN)\(")
 _OF_TEXTS = re.compile(r"Tensor \((?P<shape>[\d, ]+)\) (?P<dtype>float\d+|int\d+)")
+# what counts from 1, or goes on from a place, does not say by its length how far it goes
+_COUNTS = re.compile(r"\A(?!.*\s\+\s).*\b(?:paddle|np)\.arange\((?!\s*[1-9]\d*\s*,)")
 _OF_POSITIONS, _AT = 3, 1
 """Dimensions of a table of positions that is added to a batch, and that of the positions in it."""
 
@@ -91,6 +93,28 @@ def of_positions(failure: Failure) -> Hint | None:
         return None
     values = {"name": name, "count": given[1], "other": other, "labels": wanted[1]}
     return hint("labels-of-other-length", **values)
+
+
+def of_places(failure: Failure) -> Hint | None:
+    """Of an embedding that is asked for places which the program counts itself, and of which it has fewer."""
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    size = failure.found.get("size")
+    table = re.compile(rf"Embedding with weight \({size}, ")
+    tables = {one.name for one in failure.operands if table.match(one.what)}
+    if not own or size is None or len(tables) != 1:
+        return None
+    at = Call(file=own[-1].file, line=own[-1].line, function=own[-1].function)
+    for node in ast.walk(node_at(at, failure.sources) or ast.Pass()):
+        if not isinstance(node, ast.Call) or len(node.args) != 1 or ast.unparse(node.func) not in tables:
+            continue
+        ids = ast.unparse(node.args[0])
+        made = origin_of(ids, own, failure)
+        line, source = (made.line, made.source) if made is not None else (node.lineno, ids)
+        if _COUNTS.search(source):
+            return hint(
+                "paddle-ids-past-positions", name=tables.pop(), size=size, last=int(size) - 1, line=line
+            )
+    return None
 
 
 def of_rows(failure: Failure) -> Hint | None:
