@@ -136,3 +136,19 @@ def test_places_that_the_program_counts_itself_are_told_from_words(
 
     assert ("a text is longer than 64" in cause) is told
     assert told or "one too large for the 64 rows" in cause
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        pytest.param("model(x)", True, id="as the model gives them"),
+        pytest.param("model(x)[mask].reshape([8, -1, 5])", False, id="chosen by a mask"),
+    ],
+)
+def test_positions_that_were_chosen_are_not_those_of_the_text(tmp_path: Path, made: str, told: bool) -> None:
+    values = (("logits", "Tensor (8, 15, 5) float32"), ("labels", "Tensor (8, 13) int64"))
+    cell = f"logits = {made}\nloss(logits, labels)\n"
+
+    cause = cause_of(tmp_path, cell, LENGTHS, (2, "<module>"), *values)
+
+    assert cause.startswith("logits has 15 positions, labels 13") is told

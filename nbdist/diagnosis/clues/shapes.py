@@ -36,6 +36,8 @@ _RECURRENT = re.compile(r"\b(LSTM|GRU|RNN|SimpleRNN)\(")
 _OF_TEXTS = re.compile(r"Tensor \((?P<shape>[\d, ]+)\) (?P<dtype>float\d+|int\d+)")
 # what counts from 1, or goes on from a place, does not say by its length how far it goes
 _COUNTS = re.compile(r"\A(?!.*\s\+\s).*\b(?:paddle|np)\.arange\((?!\s*[1-9]\d*\s*,)")
+# rows that were chosen, or cut anew, are no longer the positions of a text
+_CHOOSES = re.compile(r"\b(?:reshape|view|masked_select|gather|index_select|nonzero)\(|\[[^\]]*\bmask")
 _OF_POSITIONS, _AT = 3, 1
 """Dimensions of a table of positions that is added to a batch, and that of the positions in it."""
 
@@ -90,6 +92,10 @@ def of_positions(failure: Failure) -> Hint | None:
         return None
     # where the labels are as many as the last axis is long, the classes stand in the axis between
     if given[2] == wanted[1]:
+        return None
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    made = [origin_of(one, own, failure) for one in (name, other)] if own else []
+    if any(at is not None and _CHOOSES.search(at.source) for at in made):
         return None
     values = {"name": name, "count": given[1], "other": other, "labels": wanted[1]}
     return hint("labels-of-other-length", **values)
