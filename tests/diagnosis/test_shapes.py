@@ -152,3 +152,23 @@ def test_positions_that_were_chosen_are_not_those_of_the_text(tmp_path: Path, ma
     cause = cause_of(tmp_path, cell, LENGTHS, (2, "<module>"), *values)
 
     assert cause.startswith("logits has 15 positions, labels 13") is told
+
+
+@pytest.mark.parametrize(
+    ("shape", "told"),
+    [
+        pytest.param("(12, 32, 32)", True, id="its channels first"),
+        pytest.param("(16, 32, 32)", False, id="a batch of grey images"),
+        pytest.param("(2, 12, 32, 32)", False, id="a batch"),
+    ],
+)
+def test_one_sample_in_place_of_a_batch_is_told_by_the_channels(
+    tmp_path: Path, shape: str, told: bool
+) -> None:
+    sizes = "(16, 32, 32)" if told is False else shape
+    message = f"The input of Op(Conv) should be a 4-D or 5-D Tensor. input's shape is [{sizes[1:-1]}]."
+    layer = ("net.conv", f"Conv2D with weight (16, 12, 3, 3) float32, got Tensor {shape} float32")
+
+    cause = cause_of(tmp_path, "net(x)\n", message, (1, "<module>"), layer)
+
+    assert cause.startswith("net.conv got one sample of (12, 32, 32)") is told

@@ -36,6 +36,9 @@ _RECURRENT = re.compile(r"\b(LSTM|GRU|RNN|SimpleRNN)\(")
 _OF_TEXTS = re.compile(r"Tensor \((?P<shape>[\d, ]+)\) (?P<dtype>float\d+|int\d+)")
 # what counts from 1, or goes on from a place, does not say by its length how far it goes
 _COUNTS = re.compile(r"\A(?!.*\s\+\s).*\b(?:paddle|np)\.arange\((?!\s*[1-9]\d*\s*,)")
+_ONE_SAMPLE = re.compile(
+    r"Conv2D with weight \(\d+, (?P<channels>\d+), .*, got Tensor (?P<shape>\((?P=channels), \d+, \d+\))"
+)
 # rows that were chosen, or cut anew, are no longer the positions of a text
 _CHOOSES = re.compile(r"\b(?:reshape|view|masked_select|gather|index_select|nonzero)\(|\[[^\]]*\bmask")
 _OF_POSITIONS, _AT = 3, 1
@@ -120,6 +123,14 @@ def of_places(failure: Failure) -> Hint | None:
             return hint(
                 "paddle-ids-past-positions", name=tables.pop(), size=size, last=int(size) - 1, line=line
             )
+    return None
+
+
+def of_batchless(failure: Failure) -> Hint | None:
+    """Of a convolution that got one sample: the first axis of it has as many channels as the layer takes."""
+    for one in failure.operands:
+        if (found := _ONE_SAMPLE.match(one.what)) is not None:
+            return hint("paddle-batch-missing", name=one.name, shape=found["shape"])
     return None
 
 
