@@ -70,15 +70,23 @@ def test_a_column_that_is_missing_is_told_with_the_nearest(tmp_path: Path) -> No
     ("keys", "said"),
     [
         pytest.param("'0', '1'", "CLASSES has no 1 (a number), but '1' (a text): the keys of a", id="a text"),
-        pytest.param("'10', '11'", "", id="others"),
-        pytest.param("0, 2", "", id="numbers"),
+        pytest.param("'10', '11'", "CLASSES has no 1: it has '10', '11'", id="other texts"),
+        pytest.param("0, 2", "CLASSES has no 1: it has 0, 2", id="other numbers"),
     ],
 )
-def test_a_number_that_a_dict_has_as_a_text_is_told(tmp_path: Path, keys: str, said: str) -> None:
+def test_a_number_that_a_dict_does_not_have_is_told(tmp_path: Path, keys: str, said: str) -> None:
     cause = cause_of(tmp_path, "KeyError", "1", 6, ("CLASSES", f"dict of 2 ({keys})"), ("name", "1"))
 
     assert cause.startswith(said)
-    assert bool(cause) is bool(said)
+
+
+def test_a_key_is_missing_in_what_was_asked_for_it(tmp_path: Path) -> None:
+    cell = CELL.replace("CLASSES[name]", "CLASSES[name['kind']]")
+    values = ("name", "dict of 2 ('path', 'kind')"), ("CLASSES", "dict of 2 ('bicycle', 'train')")
+
+    cause = cause_of(tmp_path, "KeyError", "'horse'", 6, *values, cell=cell)
+
+    assert cause.startswith("CLASSES has no 'horse': it has 'bicycle', 'train'")
 
 
 SETTINGS = """\

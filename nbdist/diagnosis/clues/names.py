@@ -11,7 +11,8 @@ from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import holds
+from nbdist.diagnosis.statements import holds, node_at, own_nodes
+from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
 _KEY = re.compile(r"^KeyError: '(?P<key>[^']+)'$")
@@ -68,21 +69,42 @@ def of_key(failure: Failure) -> Hint | None:
             return hint("key-misspelt", key=repr(key), near=repr(node.value), line=node.lineno)
     if failure.report is not None and failure.report.near:
         return hint("key-nearly", key=repr(key), near=repr(failure.report.near))
-    for one in failure.operands:
-        if (keys := _KEYS.search(one.what)) is not None:
-            return hint("key-not-there", name=one.name, key=repr(key), keys=keys["keys"])
-    return None
+    return _not_in(repr(key), failure)
 
 
 def of_number_key(failure: Failure) -> Hint | None:
-    """Of a number that is missing in a dict which has it as a text."""
+    """Of a number that is missing in a dict which has it as a text, or in the only one that the line asks."""
     said = failure.complaint.root.text if failure.complaint is not None else ""
     found = _NUMBER_KEY.match(said)
-    for one in failure.operands if found is not None else ():
+    if found is None:
+        return None
+    for one in failure.operands:
         keys = _KEYS.search(one.what)
-        if found is not None and keys is not None and f"'{found['key']}'" in keys["keys"].split(", "):
+        if keys is not None and f"'{found['key']}'" in keys["keys"].split(", "):
             return hint("key-of-other-type", name=one.name, key=found["key"], near=repr(found["key"]))
+    return _not_in(found["key"], failure) if failure.frames[-1] == failure.place else None
+
+
+def _not_in(key: str, failure: Failure) -> Hint | None:
+    """Of a key, as it is written, that the dicts in the failing line lack: with what the first has."""
+    keys = {one.name: found["keys"] for one in failure.operands if (found := _KEYS.search(one.what))}
+    others = _asked_for_others(key, failure)
+    for name, those in keys.items():
+        if name not in others and key not in those.split(", "):
+            return hint("key-not-there", name=name, key=key, keys=those)
     return None
+
+
+def _asked_for_others(key: str, failure: Failure) -> set[str]:
+    """What the failing line asks for keys that are written there, and not for this one:  row["id"] ."""
+    at = failure.place
+    statement = node_at(Call(file=at.file, line=at.line, function=""), failure.sources) if at else None
+    asked: dict[str, set[str | None]] = {}
+    for node in own_nodes(statement) if statement is not None else ():
+        if isinstance(node, ast.Subscript):
+            written = repr(node.slice.value) if isinstance(node.slice, ast.Constant) else None
+            asked.setdefault(ast.unparse(node.value), set()).add(written)
+    return {name for name, those in asked.items() if None not in those and key not in those}
 
 
 def _is_slip(one: str, other: str) -> bool:
