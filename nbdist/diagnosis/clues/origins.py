@@ -30,12 +30,14 @@ _Function = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """``name`` as the failing line has it, and the place that set it."""
+    """``name`` as the failing line has it, and the place that set it; ``later`` is a line of another function
+    that sets it anew."""
 
     name: str
     file: str
     line: int
     source: str
+    later: int = 0
 
 
 def origins(failure: Failure) -> list[Origin]:
@@ -84,6 +86,10 @@ def origin_of(name: str, frames: Sequence[ErrorFrame], failure: Failure, what: s
     within: ast.AST = scopes[-1] if scopes and name.startswith("self.") else tree
     nodes = ast.walk(within) if within is not tree else own_nodes(tree)
     sets = _setting(nodes, root, what)
+    if what == "None" and len(sets) > 1 and (at_first := [node for node in sets if _is_given(node, what)]):
+        later = max(node.lineno for node in sets)
+        found = _told(name, at_first[0], root, at.file)
+        return replace(found, later=later) if later > found.line else found
     return _told(name, sets[-1], root, at.file) if sets else None
 
 

@@ -253,6 +253,8 @@ def of_value(failure: Failure) -> Hint | None:
         return never or hint("value-zero", name=at.name, line=at.line, source=at.source)
     if (given_back := _given_back(at, failure)) is not None:
         return given_back
+    if at.later:
+        return hint("value-none-at-first", name=at.name, line=at.line, later=at.later)
     return hint("value-none", name=at.name, line=at.line, source=at.source)
 
 
