@@ -433,14 +433,14 @@ def test_memory_for_a_column_against_a_row_is_told_by_their_names(
             id="a row",
         ),
         pytest.param(
-            "DistributedSampler(lines)  # through /torch/utils/data/distributed.py",
+            "DistributedSampler(lines)\nraised in /torch/utils/data/distributed.py",
             "TypeError",
             "object of type 'Lines' has no len()",
             "a sampler asks the dataset for its length, and Lines has no __len__",
             id="a sampler of a stream",
         ),
         pytest.param(
-            "len(loader)  # through /torch/utils/data/dataloader.py",
+            "len(loader)\nraised in /torch/utils/data/dataloader.py",
             "TypeError",
             "object of type 'Lines' has no len()",
             "len() of a DataLoader needs the length of its dataset, and Lines has no __len__",
@@ -799,6 +799,25 @@ for batch in batches(rows, 32):
 print(part, loss / count)
 mean = loss / seen
 """
+
+
+SET_LATER = """\
+class Rows:
+    def __init__(self):
+        self.rows = None
+    def load(self):
+        self.rows = read()
+    def __len__(self):
+        return len(self.rows)
+"""
+
+
+def test_what_is_none_at_first_is_told_with_what_sets_it_later(tmp_path: Path) -> None:
+    said = "object of type 'NoneType' has no len()"
+
+    cause = cause_of(tmp_path, "TypeError", said, 7, ("self.rows", "None"), cell=SET_LATER)
+
+    assert cause.startswith("self.rows is None, as line 3 sets it: line 5, which sets it anew, did not run")
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "dimension-missing": (of_squeezed,),
         "file-missing": (of_removal,),
         "file-missing-there": (of_removal,),
+        "format-of-array": (of_value,),
         "index-out-of-range": (of_ids,),
         "indices-of-tensor": (of_squeezed,),
         "infinite-values": (of_nan,),
@@ -84,6 +85,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         # nan is neither below 0 nor above 1, and so no probability
         "labels-beyond-one": (of_given_nan,),
         "list-too-short": (of_empty,),
+        "loss-is-none": (of_value,),
         "memmap-too-long": (of_mapped,),
         "memory": (of_cpu,),
         "method-without-self": (of_constructor,),
