@@ -13,6 +13,7 @@ from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hangs.held import may_be_fed, of_held, of_lock_file, waits_for_other_file
 from nbdist.diagnosis.hangs.histories import History, of_histories
 from nbdist.diagnosis.hangs.locks import locked
+from nbdist.diagnosis.hangs.moments import own_names
 from nbdist.diagnosis.hangs.parting import of_groups, of_parting
 from nbdist.diagnosis.hangs.process_groups import group_left_out, group_of_callers
 from nbdist.diagnosis.places import Sources, parsed
@@ -56,7 +57,9 @@ def why(
 ) -> Hint | None:
     """Why these ranks will not meet; None where that cannot be told. ``raised`` is by rank the error with
     which a thread or a process of its has ended, ``histories`` what the ranks have called."""
-    handling = [side for side in sides if side.handled and not _is_of_others(side.handled)]
+    handling = [
+        side for side in sides if side.handled and not _is_of_others(side.handled) and not _begins_anew(side)
+    ]
     if handling and len(handling) < len(sides):
         one = handling[0]
         if (there := of_lock_file(one, sources)) is not None:
@@ -96,6 +99,11 @@ def why(
         or of_histories(histories, sources)
         or of_parting(waiting, sources)
     )
+
+
+def _begins_anew(side: Side) -> bool:
+    """Whether ranks are in a loader that has ended, and that they begin once more: no error."""
+    return side.place.loads and side.handled.startswith("StopIteration")
 
 
 def _is_before(side: Side, other: Side) -> bool:
@@ -301,6 +309,9 @@ def all_joining(sides: Sequence[Side], world_size: int, sources: Sources) -> Hin
     chosen = (port_by_rank(side.way[-1].file, sources) for side in sides if side.way)
     if (port := next(filter(None, chosen), None)) is not None:
         return hint("hang-port-by-rank", who=ranks, line=port.lineno, port=head(port))
+    for file in dict.fromkeys(side.way[-1].file for side in sides if side.way):
+        if "file://" in sources.text(file) and (own := own_names(file, sources)) is not None:
+            return hint("hang-file-by-rank", who=ranks, line=own.lineno, own=head(own))
     return hint("hang-joining", who=ranks, count=world_size)
 
 

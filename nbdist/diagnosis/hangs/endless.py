@@ -4,13 +4,15 @@ IndexError comes, and never for the length, and those that try again after every
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import LEAVING, around, goes_on, head, holds, own_nodes
 from nbdist.store.reports import Call
+from nbdist.text import Both, both
 
 _BASES = frozenset({"Dataset", "object"})
 # what these give has nothing of the number that they were given
@@ -24,6 +26,7 @@ _TAKES_ANY = frozenset(
 )
 _OF_DATASETS = frozenset({"__getitem__", "__iter__"})
 _ALL_ERRORS = frozenset({"", "Exception", "BaseException", "OSError", "IOError"})
+_LENGTH = re.compile(r"(?:list|tuple|dict) of (\d+)\b")
 _AROUND = frozenset({"enumerate", "tqdm", "iter"})
 
 
@@ -59,6 +62,56 @@ def retrying(side: Side, sources: Sources) -> Hint | None:
     nodes = (node for one in methods for each in one.body for node in own_nodes(each))
     retried = [found for found in map(_retried, nodes) if found is not None]
     return hint("hang-retrying", who=side.ranks, **retried[0]) if len(retried) == 1 else None
+
+
+def spent(side: Side, sources: Sources) -> Hint | None:
+    """The loop within another one that has come to its end, by a count that nothing sets back: the outer one
+    goes round without it. Where the count is not known, of ranks in the head of the outer loop alone."""
+    call = side.way[-1] if side.way else None
+    steps = [node for node, _ in around(call, sources)] if call is not None else []
+    for loop in (node for node in steps if isinstance(node, ast.While)):
+        for inner in (node for node in loop.body if isinstance(node, ast.While)):
+            if (found := _spent(side, loop, inner)) is not None:
+                return found
+    return None
+
+
+def _spent(side: Side, loop: ast.While, inner: ast.While) -> Hint | None:
+    call = side.way[-1]
+    names = {ast.unparse(one) for one in ast.walk(inner.test) if isinstance(one, ast.Name)}
+    sets = [(ast.unparse(one.target), True) for one in own_nodes(loop) if isinstance(one, ast.AugAssign)] + [
+        (ast.unparse(one), False)
+        for node in own_nodes(loop)
+        if isinstance(node, ast.Assign | ast.For | ast.AnnAssign)
+        for one in ast.walk(node)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    ]
+    counts = [name for name in names if (name, True) in sets and (name, False) not in sets]
+    others = {name for name, _ in sets} & names - set(counts)
+    if len(counts) != 1 or others or call.line not in (loop.lineno, inner.lineno):
+        return None
+    had = side.had(call.file, inner.lineno)
+    is_over = _is_over(inner.test, had)
+    if is_over or (is_over is None and call.line == loop.lineno):
+        known = ", ".join(f"{name} = {what}" for name, what in had.items())
+        now = both("diagnosis.now", values=known) if known else Both("", "")
+        values = {"test": head(loop), "line": loop.lineno, "inner": head(inner), "at": inner.lineno}
+        return hint("hang-spent", who=side.ranks, **values, name=counts[0], now=now)
+    return None
+
+
+def _is_over(test: ast.expr, had: Mapping[str, str]) -> bool | None:
+    """Whether ``i < n`` or ``i < len(files)`` does not hold any more; None where that is not known."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Lt):
+        return None
+    right = test.comparators[0]
+    said = had.get(ast.unparse(test.left), "")
+    if isinstance(right, ast.Call) and ast.unparse(right.func) == "len" and len(right.args) == 1:
+        length = _LENGTH.match(had.get(ast.unparse(right.args[0]), ""))
+        most = length[1] if length else ""
+    else:
+        most = ast.unparse(right) if isinstance(right, ast.Constant) else had.get(ast.unparse(right), "")
+    return int(said) >= int(most) if said.isdecimal() and most.isdecimal() else None
 
 
 def _retried(node: ast.AST) -> dict[str, object] | None:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from nbdist.diagnosis.hangs.endless import endless, retrying
+from nbdist.diagnosis.hangs.endless import endless, retrying, spent
 from nbdist.diagnosis.hangs.kept import kept
 from nbdist.diagnosis.hangs.locks import locked
 from nbdist.diagnosis.hangs.moments import told_names
@@ -22,6 +22,7 @@ from nbdist.diagnosis.statements import (
     calls_of_function,
     counts_to_its_end,
     first_given,
+    goes_on,
     head,
     holds,
     is_collective,
@@ -57,12 +58,16 @@ _STORE = re.compile(r"(?<!re)store", re.IGNORECASE)
 _NUMBER = re.compile(r"None|True|False|-?\d[\d.e+-]*")
 _ASKS_FOR_FILES = re.compile(r"(?!not )[\w.()'\" /+,]*\b(?:exists|is_?file|is_?dir|glob|listdir|iterdir)\(")
 _OF_DATASETS = frozenset({"__getitem__", "__iter__"})
-_OF_LOADERS = "/torch/utils/data/"
+_OF_LOADERS = re.compile(r"/torch/utils/data/|/paddle/io/")
 _OF_WORKERS = re.compile(
-    r"/(?:multiprocessing|queue)\b|:_(?:try_)?get_data$|:_shutdown_workers$|/pin_memory\b"
+    r"/(?:multiprocessing|queue)\b|:_(?:try_)?get_data$|:_shutdown_workers?$|/pin_memory\b"
+    r"|:_(?:init_workers|try_put_indices|on_output_batch)$"
 )
-# where torch's loader takes a sample, or the numbers of those that come next
-_READS = re.compile(r"/torch/utils/data/(?:_utils/|sampler\b)")
+# where torch's loader takes a sample: not where it takes the numbers of the next ones, which its own samplers
+# give at once
+_READS = re.compile(r"/torch/utils/data/_utils/")
+_MORE_WORKERS = re.compile(r"\bnum_workers\s*=\s*(?!0\b)")
+_LEAVING_LOOP = (ast.Break, ast.Return)
 _IS_THERE = re.compile(r"FileExistsError: \[Errno 17\] [^:]*: '(?P<path>/[^']*)'$")
 _RAISED_AT = re.compile(r"\(line (?P<line>\d+)\)$")
 _SCRIPT = re.compile(r"[\w./-]+\.py")
@@ -76,7 +81,7 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     if side.place.loads:
         if (tries := retrying(side, sources)) is not None:
             return tries
-        without = _of_reading(side, waiting, sources) if _has_no_workers(side) else None
+        without = _of_reading(side, waiting, sources) if _has_no_workers(side, sources) else None
         return _of_workers(side, sources) or without or hint("hang-loader", who=side.ranks)
     if (there := of_lock_file(side, sources)) is not None:
         return there
@@ -189,10 +194,15 @@ def _of_workers(side: Side, sources: Sources) -> Hint | None:
     return None
 
 
-def _has_no_workers(side: Side) -> bool:
-    """Whether these ranks are in torch's loader, and in nothing that waits for its workers or starts them."""
+def _has_no_workers(side: Side, sources: Sources) -> bool:
+    """Whether these ranks are in a loader, and in nothing that waits for its workers or starts them. Of
+    paddle's, which has the same functions for both, by what the program says."""
     calls = [call for call in side.calls if not _OF_WORKERS.search(f"{call.file}:{call.function}")]
-    return len(calls) == len(side.calls) and any(_OF_LOADERS in call.file for call in calls)
+    loaders = [call for call in calls if _OF_LOADERS.search(call.file)]
+    if len(calls) < len(side.calls) or not loaders:
+        return False
+    of_paddle = any("/paddle/io/" in call.file for call in loaders)
+    return not of_paddle or not any(_MORE_WORKERS.search(sources.text(call.file)) for call in side.way)
 
 
 def _of_reading(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
@@ -206,7 +216,30 @@ def _of_reading(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint |
         if isinstance(outer, ast.While) and isinstance(inner, ast.For):
             values = {"test": head(outer), "line": outer.lineno, "at": inner.lineno}
             return hint("hang-no-batches", who=side.ranks, **values)
-    return _going_on(side, waiting, sources)
+    if call is not None and loops and (anew := _begins_anew(loops[-1], call)) is not None:
+        values = {"test": head(loops[-1]), "line": loops[-1].lineno, "at": anew.lineno}
+        return hint("hang-no-batches", who=side.ranks, **values)
+    found = _going_on(side, waiting, sources)
+    if found is None or found.signature == "hang-busy":
+        return hint("hang-reads", who=side.ranks)
+    return found
+
+
+def _begins_anew(loop: ast.stmt, call: Call) -> ast.Try | None:
+    """``while True: try: return next(it) except StopIteration: it = iter(loader)``, where these are in the
+    ``except``: a loop that the first batch would have ended."""
+    for node in (node for node in own_nodes(loop) if isinstance(node, ast.Try)):
+        leaves = any(isinstance(one, ast.Return | ast.Break) for one in (*node.body, *node.orelse))
+        for handler in node.handlers if leaves and isinstance(loop, ast.While) else ():
+            ended = handler.type is not None and ast.unparse(handler.type) == "StopIteration"
+            if (
+                ended
+                and goes_on(handler)
+                and not isinstance(handler.body[-1], _LEAVING_LOOP)
+                and holds(handler, call.line)
+            ):
+                return node
+    return None
 
 
 def _child(side: Side, sources: Sources) -> tuple[str, str] | None:
@@ -284,6 +317,8 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return found
     if call == "join":
         return hint("hang-join", who=side.ranks, call=what, beside=_beside(side))
+    if any("/filelock/" in one.file for one in side.calls):
+        return _of_filelock(side, sources)
     if call in _OF_ITS_OWN and (child := _child(side, sources)) is not None:
         return hint("hang-child-at", who=side.ranks, call=what, child=child[0], line=child[1])
     if place.within == "pool.py" and call in _OF_POOLS and (ends := _leaves_pool(side, sources)) is not None:
@@ -302,6 +337,17 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
     if call in _OF_ITS_OWN or what.startswith("with "):
         return hint("hang-inside", who=side.ranks, call=what, beside=_beside(side))
     return None
+
+
+def _of_filelock(side: Side, sources: Sources) -> Hint:
+    """Of a lock of the filelock library: one of the soft kind is a file that is there, also of a process
+    that was killed."""
+    at = side.way[-1] if side.way else None
+    text = sources.text(at.file) if at is not None else ""
+    line = _end((at,), sources) if at is not None else "?"
+    return hint(
+        "hang-soft-lock" if "SoftFileLock(" in text else "hang-lock-of-file", who=side.ranks, line=line
+    )
 
 
 def _leaves_pool(side: Side, sources: Sources) -> dict[str, object] | None:
@@ -371,6 +417,8 @@ def _of_ranks(side: Side, sources: Sources) -> str | None:
 def _going_on(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
     if (found := endless(side, waiting, sources) or retrying(side, sources)) is not None:
         return found
+    if waiting and (over := spent(side, sources)) is not None:
+        return over
     loop = _loop_of(side, waiting, sources, (ast.While,))
     # what counts to its end is slow
     if isinstance(loop, ast.While) and waiting and not counts_to_its_end(loop):
