@@ -141,6 +141,45 @@ def caught_in_calls(loop: ast.stmt, file: str, sources: Sources) -> list[ast.Exc
     ]
 
 
+def stops_of(loop: ast.stmt, file: str, sources: Sources) -> list[ast.If]:
+    """What ends a loop over an object of the file's only iterator, by something that another method of it
+    than ``__next__`` sets: ``for epoch in stopper``. Not what counts its own rounds."""
+    tree = parsed(sources.text(file)) or ast.Module([], [])
+    classes = [
+        (one, {each.name: each for each in one.body if isinstance(each, _FUNCTIONS)})
+        for one in ast.walk(tree)
+        if isinstance(one, ast.ClassDef)
+    ]
+    iterators = [(one, methods) for one, methods in classes if "__next__" in methods]
+    if len(iterators) != 1 or not isinstance(loop, ast.For):
+        return []
+    one, methods = iterators[0]
+    asked = {ast.unparse(node) for node in ast.walk(loop.iter) if isinstance(node, ast.Name | ast.Attribute)}
+    made = [
+        ast.unparse(target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for target in node.targets
+        if ast.unparse(node.value.func) == one.name
+    ]
+    sets = {
+        ast.unparse(node)
+        for name, each in methods.items()
+        if name not in ("__init__", "__next__", "__iter__", "reset")
+        for node in ast.walk(each)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    }
+    return [
+        node
+        for node in ast.walk(methods["__next__"])
+        if isinstance(node, ast.If)
+        and asked & {*made, one.name}
+        and isinstance(node.body[-1], ast.Raise)
+        and "StopIteration" in ast.unparse(node.body[-1])
+        and sets & {ast.unparse(inner) for inner in ast.walk(node.test) if isinstance(inner, ast.Attribute)}
+    ]
+
+
 def returns_before(call: Call, sources: Sources) -> list[ast.If]:
     """In the function of this call, the ifs before it that return, or end the process."""
     ifs = [node for function in functions_of(call, sources) for node in _ifs_before(function.body, call.line)]

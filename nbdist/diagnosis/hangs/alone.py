@@ -13,6 +13,7 @@ from nbdist.diagnosis.hangs.entries import (
     Way,
     line_of,
 )
+from nbdist.diagnosis.hangs.halves import has_other_half
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.statements import (
@@ -25,6 +26,7 @@ from nbdist.diagnosis.statements import (
     head,
     rank_decorators,
     returns_before,
+    stops_of,
     ways_out,
 )
 from nbdist.store.reports import Call
@@ -46,6 +48,8 @@ def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:
             for node, part in reversed(around(call, sources))
             if isinstance(node, ast.If) and part == "body" and not calls_too(node, part, called)
         ]
+        # what the others call in an if of their own of this function is no reason: whoever called it is
+        inside = [node for node in inside if not has_other_half(side, call, (node, "body"), sources)]
         picked = [("into", node) for node in inside if _PICKS.search(spelt_out(node.test, call, sources))]
         passed = returns_before(call, sources)
         picked += [
@@ -82,6 +86,7 @@ def ways_past(side: Side, sources: Sources) -> list[Way]:
                 # what counts the rounds ends all ranks alike
                 *(node for node in exits_of(loop) if not counts & set(_names(node.test))),
                 *caught_in_calls(loop, call.file, sources),
+                *stops_of(loop, call.file, sources),
             ]
             for loop in loops
         )

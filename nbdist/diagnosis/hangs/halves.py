@@ -13,7 +13,7 @@ from nbdist.diagnosis.hangs.entries import Entry, Way, handlers_of, named
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import Step, around, calls_of_function, functions_of, own_nodes
+from nbdist.diagnosis.statements import Step, around, calls_of_function, functions_of, holds, own_nodes
 from nbdist.store.reports import Call
 
 _MOST = 3
@@ -30,6 +30,17 @@ def half_below(side: Side, here: Call, step: tuple[ast.If, str], sources: Source
             if any(_is_for_others(one, (node, part), side, call, sources) for one in ifs):
                 return call
     return None
+
+
+def has_other_half(side: Side, here: Call, step: tuple[ast.If, str], sources: Sources) -> bool:
+    """Whether the function calls what these ranks are in for the other ranks, too, above or below."""
+    name = side.place.what.rpartition(".")[2]
+    for call in calls_of_function(name, here.file, sources):
+        if call.function == here.function and not holds(step[0], call.line):
+            ifs = [one for one in around(call, sources) if isinstance(one[0], ast.If)]
+            if any(_is_for_others(one, step, side, call, sources) for one in ifs):
+                return True
+    return False
 
 
 def _is_for_others(step: Step, first: Step, side: Side, call: Call, sources: Sources) -> bool:

@@ -11,6 +11,7 @@ import re
 from nbdist.diagnosis.hangs.alone import entered_alone, exits_of_rank, is_in_loop, ways_past
 from nbdist.diagnosis.hangs.batches import shared_out, sized_by_rank
 from nbdist.diagnosis.hangs.hooks import is_in_loop_of_library
+from nbdist.diagnosis.hangs.one_more import one_more
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
@@ -50,6 +51,8 @@ def why_left(side: Side, early: tuple[int, ...], program: str, sources: Sources)
 def _before_call(side: Side, early: tuple[int, ...], program: str, sources: Sources) -> Hint:
     """Of ranks that ended before a call outside of all loops: with the lines that may have ended them."""
     lines = exits(program, sources)
+    if not lines and (more := one_more(side, early, sources)) is not None:
+        return more
     ends = both("diagnosis.may-end", lines=", ".join(map(str, lines))) if 0 < len(lines) <= _FEW else None
     return hint("left-before-call", early=early, late=side.ranks, call=side.call, lines=ends or Both("", ""))
 

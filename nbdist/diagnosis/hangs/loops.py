@@ -38,6 +38,7 @@ from nbdist.diagnosis.statements import (
     iterables,
     own_nodes,
     returns_before,
+    stops_of,
     ways_out,
 )
 from nbdist.store.reports import Call
@@ -121,6 +122,7 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
         asked = other.ifs(sources)
         ways += [node for node, _, call in asked if not decides_alike(node, other, call, sources)]
     ways += caught_in_calls(loop, one.here.file, sources)
+    ways += stops_of(loop, one.here.file, sources)
     ways = [
         way for way in ways if not _counts_alike(way, loop, one, sources) and not is_limit(way, one, sources)
     ]
@@ -144,6 +146,9 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
             return hint("hang-loop-begun", **values, test=head(counts), at=line_of(counts, call, sources))
         if _has_given_rounds(loop):
             return hint("hang-loop-range", **values, loop=head(loop))
+        if (given := _given_by_rank(loop, one.here, sources)) is not None:
+            at = line_of(given, one.here, sources)
+            return hint("hang-loop-of-rank", **values, at=at, given=head(given))
         if (sized := sized_by_rank(one.inside.way, sources)) is not None:
             return hint("hang-loop-sizes", **values, **sized)
         if (shared := shared_out(one.inside.way, sources)) is not None:
@@ -156,6 +161,18 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
         return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
     found = hint("hang-loop-left", **values, tests=named(ways, (one.inside, one.outside), sources))
     return with_reduce(found, ways, one.here.file, sources)
+
+
+def _given_by_rank(loop: ast.stmt, here: Call, sources: Sources) -> ast.Assign | None:
+    """The statement ``batches = read() if rank == 0 else []`` of what a loop goes over."""
+    asked = ast.walk(loop.iter) if isinstance(loop, ast.For) else ()
+    names = {node.id for node in asked if isinstance(node, ast.Name)}
+    for node in ast.walk(parsed(sources.text(here.file)) or ast.Module([], [])):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp):
+            sets = {ast.unparse(target) for target in node.targets}
+            if sets & names and asks_for_rank(node.value.test, here, sources):
+                return node
+    return None
 
 
 def _counts_alike(way: Way, loop: ast.stmt, one: Entry, sources: Sources) -> bool:
