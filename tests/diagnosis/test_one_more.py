@@ -56,6 +56,11 @@ def a_side(ranks: tuple[int, ...], what: str, *way: tuple[int, str], waits: bool
             "left-before-call",
             id="what the others call, too",
         ),
+        pytest.param(
+            "dist.broadcast(x, 0)\nelse:\n    load(False)",
+            "left-before-call",
+            id="what the others do instead",
+        ),
     ],
 )
 def test_a_rank_that_called_one_more_waits_in_the_last_call(tmp_path: Path, call: str, name: str) -> None:

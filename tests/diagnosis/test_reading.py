@@ -29,7 +29,7 @@ class Forever:
                 return next(self.it)
             except StopIteration:
                 self.it = iter(self.loader)
-fit(loader)
+fit(DataLoader(data, batch_size=4))
 backward(batches.next())
 barrier()
 """
@@ -90,11 +90,66 @@ def test_a_loader_that_has_ended_and_begins_once_more_has_raised_no_error(tmp_pa
 
 def test_workers_of_paddle_are_known_by_what_the_program_says(tmp_path: Path) -> None:
     reader = a_reader(3, "fit", Call(file=f"{PADDLE}/dataloader_iter.py", line=1, function="__next__"))
-    text = LOOPS + "loader = DataLoader(data, num_workers=2)\n"
+    reader = replace(reader, calls=(*reader.way, replace(reader.calls[-1], function="__init__")))
+    text = LOOPS.replace("batch_size=4", "num_workers=2")
 
     assert a_reason(tmp_path / "two", text, reader, waits(4, "fit")).signature == "hang-loader"
     text = text.replace("=2", "=0")
     assert a_reason(tmp_path / "none", text, reader, waits(4, "fit")).signature == "hang-no-batches"
+
+
+def test_a_thread_of_paddle_that_computes_reads_a_sample(tmp_path: Path) -> None:
+    inside = Call(file=f"{PADDLE}/dataloader_iter.py", line=1, function="__init__")
+    reader = a_reader(3, "fit", inside)
+    crops = (Call(file=a_spec().program, line=1, function="crop"),)
+
+    beside = replace(reader, beside=(crops,))
+    assert a_reason(tmp_path / "beside", LOOPS, beside, waits(4, "fit")).signature == "hang-reads"
+    asks = replace(reader, calls=(*reader.way, replace(inside, function="__next__")))
+    assert a_reason(tmp_path / "asks", LOOPS, asks, waits(4, "fit")).signature == "hang-reads"
+
+
+def test_a_loop_that_the_clock_ends_is_not_said_to_stay_in_it(tmp_path: Path) -> None:
+    text = "while time.time() < end:\n    n = n + count(doc)\nbarrier()\n"
+    way = (Call(file=a_spec().program, line=2, function="<module>"),)
+    busy = Side(ranks=(1,), way=way, place=CodeLocation(line=2, what="count"))
+
+    assert a_reason(tmp_path, text, busy, waits(3, what="barrier")).signature == "hang-goes-round"
+
+
+@pytest.mark.parametrize(
+    ("test", "name"),
+    [
+        pytest.param("not os.path.exists(path)", "hang-polls-file-past", id="one that is not there"),
+        pytest.param("not (exists(a) and exists(b))", "hang-polls-file-past", id="two"),
+        pytest.param("not (exists(a) and getsize(a) > 0)", "hang-polls", id="one that may be there"),
+    ],
+)
+def test_a_file_that_is_there_may_lack_what_else_is_asked_for(tmp_path: Path, test: str, name: str) -> None:
+    way = (Call(file=a_spec().program, line=2, function="<module>"),)
+    polls = Side(ranks=(1,), way=way, place=CodeLocation(line=2, what="time.sleep"))
+
+    text = f"while {test}:\n    time.sleep(1)\nbarrier()\n"
+
+    assert a_reason(tmp_path, text, polls, waits(3, what="barrier")).signature == name
+
+
+@pytest.mark.parametrize(
+    ("pipes", "name"),
+    [
+        pytest.param("stdout=PIPE", "hang-pipe", id="its output"),
+        pytest.param("stdin=PIPE, stdout=subprocess.PIPE", "hang-pipes", id="its input, too"),
+        pytest.param("stdin=PIPE", "hang-program", id="its input alone"),
+    ],
+)
+def test_a_program_may_wait_for_input_from_a_pipe(tmp_path: Path, pipes: str, name: str) -> None:
+    way = (Call(file=a_spec().program, line=2, function="<module>"),)
+    place = CodeLocation(line=2, what="p.wait", within="subprocess.py")
+    text = f"p = subprocess.Popen(command, {pipes})\np.wait()\nbarrier()\n"
+
+    held = Side(ranks=(1,), way=way, place=place)
+
+    assert a_reason(tmp_path, text, held, waits(3, what="barrier")).signature == name
 
 
 FILES = """\

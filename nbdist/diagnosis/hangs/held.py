@@ -12,6 +12,7 @@ from nbdist.diagnosis.hangs.kept import kept
 from nbdist.diagnosis.hangs.locks import locked
 from nbdist.diagnosis.hangs.moments import told_names
 from nbdist.diagnosis.hangs.parting import passed_by
+from nbdist.diagnosis.hangs.reading import has_no_workers, no_batches
 from nbdist.diagnosis.numpy_files import longer_name
 from nbdist.diagnosis.places import Sources, call_on_line, parsed, place_of
 from nbdist.diagnosis.sides import Side, hint
@@ -22,7 +23,6 @@ from nbdist.diagnosis.statements import (
     calls_of_function,
     counts_to_its_end,
     first_given,
-    goes_on,
     head,
     holds,
     is_collective,
@@ -36,7 +36,7 @@ from nbdist.text import Both, both
 # calls that threads and processes of the rank itself end
 _OF_ITS_OWN = frozenset({"get", "put", "join", "acquire", "wait", "result", "communicate", "map", "recv"})
 _OF_PROGRAMS = frozenset({"system", "waitpid", "wait4"})
-_READS_PIPE = re.compile(r"\bstd(?:out|err)\s*=\s*(?:\w+\.)?PIPE")
+_PIPES = re.compile(r"\b(std(?:in|out|err))\s*=\s*(?:\w+\.)?PIPE")
 _OF_PIPES = re.compile(r"\bstd(?:out|err)\.(?:read|readline|readlines)$")
 _OF_SOCKETS = frozenset({"recv", "recv_into", "recvfrom", "accept", "connect"})
 _OF_SIGNALS = frozenset({"pause", "sigwait", "sigwaitinfo", "sigtimedwait"})
@@ -55,19 +55,10 @@ _FEW = 3
 
 _OF_STORES = frozenset({"get", "wait", "multi_get", "barrier"})
 _STORE = re.compile(r"(?<!re)store", re.IGNORECASE)
+_OF_CLOCK = re.compile(r"\b(?:time|time_ns|monotonic|perf_counter|now)\(")
 _NUMBER = re.compile(r"None|True|False|-?\d[\d.e+-]*")
 _ASKS_FOR_FILES = re.compile(r"(?!not )[\w.()'\" /+,]*\b(?:exists|is_?file|is_?dir|glob|listdir|iterdir)\(")
 _OF_DATASETS = frozenset({"__getitem__", "__iter__"})
-_OF_LOADERS = re.compile(r"/torch/utils/data/|/paddle/io/")
-_OF_WORKERS = re.compile(
-    r"/(?:multiprocessing|queue)\b|:_(?:try_)?get_data$|:_shutdown_workers?$|/pin_memory\b"
-    r"|:_(?:init_workers|try_put_indices|on_output_batch)$"
-)
-# where torch's loader takes a sample: not where it takes the numbers of the next ones, which its own samplers
-# give at once
-_READS = re.compile(r"/torch/utils/data/_utils/")
-_MORE_WORKERS = re.compile(r"\bnum_workers\s*=\s*(?!0\b)")
-_LEAVING_LOOP = (ast.Break, ast.Return)
 _IS_THERE = re.compile(r"FileExistsError: \[Errno 17\] [^:]*: '(?P<path>/[^']*)'$")
 _RAISED_AT = re.compile(r"\(line (?P<line>\d+)\)$")
 _SCRIPT = re.compile(r"[\w./-]+\.py")
@@ -81,8 +72,8 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     if side.place.loads:
         if (tries := retrying(side, sources)) is not None:
             return tries
-        without = _of_reading(side, waiting, sources) if _has_no_workers(side, sources) else None
-        return _of_workers(side, sources) or without or hint("hang-loader", who=side.ranks)
+        known = _of_workers(side, sources) or _of_reading(side, waiting, sources)
+        return known or hint("hang-loader", who=side.ranks)
     if (there := of_lock_file(side, sources)) is not None:
         return there
     if call == "sleep" and (loop := _poll(side, waiting, sources)) is not None:
@@ -147,7 +138,10 @@ def _tests(loop: ast.stmt) -> list[ast.expr]:
 def _waits_for_file(loop: ast.stmt) -> bool:
     """Whether a loop goes on until there is a file: not one that waits for a lock file to be gone."""
     if isinstance(loop, ast.While) and isinstance(loop.test, ast.UnaryOp):
-        return _ASKS_FOR_FILES.search(ast.unparse(loop.test.operand)) is not None
+        asked = loop.test.operand
+        # a file that is there may be too small yet
+        parts = asked.values if isinstance(asked, ast.BoolOp) else [asked]
+        return all(_ASKS_FOR_FILES.search(ast.unparse(part)) for part in parts)
     ways = (node for node in ways_out(loop) if isinstance(node, ast.If))
     return any(_ASKS_FOR_FILES.match(ast.unparse(node.test)) for node in ways)
 
@@ -194,52 +188,14 @@ def _of_workers(side: Side, sources: Sources) -> Hint | None:
     return None
 
 
-def _has_no_workers(side: Side, sources: Sources) -> bool:
-    """Whether these ranks are in a loader, and in nothing that waits for its workers or starts them. Of
-    paddle's, which has the same functions for both, by what the program says."""
-    calls = [call for call in side.calls if not _OF_WORKERS.search(f"{call.file}:{call.function}")]
-    loaders = [call for call in calls if _OF_LOADERS.search(call.file)]
-    if len(calls) < len(side.calls) or not loaders:
-        return False
-    of_paddle = any("/paddle/io/" in call.file for call in loaders)
-    return not of_paddle or not any(_MORE_WORKERS.search(sources.text(call.file)) for call in side.way)
-
-
 def _of_reading(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
-    """Of ranks that read by themselves. One that is about to ask for a batch, in a loop over a loader that
-    another loop repeats for ever, was hardly met there in its only round: it goes round without a batch."""
-    call = side.way[-1] if side.way else None
-    loops = [node for node, _ in around(call, sources) if isinstance(node, LOOPS)] if call else []
-    asks = not any(_READS.search(f"{one.file}:{one.function}") for one in side.calls)
-    if call is not None and asks and len(loops) > 1 and loops[-1].lineno == call.line:
-        outer, inner = loops[-2:]
-        if isinstance(outer, ast.While) and isinstance(inner, ast.For):
-            values = {"test": head(outer), "line": outer.lineno, "at": inner.lineno}
-            return hint("hang-no-batches", who=side.ranks, **values)
-    if call is not None and loops and (anew := _begins_anew(loops[-1], call)) is not None:
-        values = {"test": head(loops[-1]), "line": loops[-1].lineno, "at": anew.lineno}
-        return hint("hang-no-batches", who=side.ranks, **values)
+    """Of ranks that read by themselves."""
+    if not has_no_workers(side, sources):
+        return None
+    if (none := no_batches(side, sources)) is not None:
+        return none
     found = _going_on(side, waiting, sources)
-    if found is None or found.signature == "hang-busy":
-        return hint("hang-reads", who=side.ranks)
-    return found
-
-
-def _begins_anew(loop: ast.stmt, call: Call) -> ast.Try | None:
-    """``while True: try: return next(it) except StopIteration: it = iter(loader)``, where these are in the
-    ``except``: a loop that the first batch would have ended."""
-    for node in (node for node in own_nodes(loop) if isinstance(node, ast.Try)):
-        leaves = any(isinstance(one, ast.Return | ast.Break) for one in (*node.body, *node.orelse))
-        for handler in node.handlers if leaves and isinstance(loop, ast.While) else ():
-            ended = handler.type is not None and ast.unparse(handler.type) == "StopIteration"
-            if (
-                ended
-                and goes_on(handler)
-                and not isinstance(handler.body[-1], _LEAVING_LOOP)
-                and holds(handler, call.line)
-            ):
-                return node
-    return None
+    return hint("hang-reads", who=side.ranks) if found is None or found.signature == "hang-busy" else found
 
 
 def _child(side: Side, sources: Sources) -> tuple[str, str] | None:
@@ -303,8 +259,8 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return hint("hang-signal", who=side.ranks, call=what)
     if call in _OF_FILES:
         return hint("hang-file-lock", who=side.ranks, call=what)
-    if call == "wait" and place.within == "subprocess.py" and _reads_pipe(side, sources):
-        return hint("hang-pipe", who=side.ranks, call=what)
+    if call == "wait" and place.within == "subprocess.py" and (pipes := _pipes(side, sources)):
+        return hint("hang-pipes" if "stdin" in pipes else "hang-pipe", who=side.ranks, call=what)
     if place.within == "subprocess.py" or call in _OF_PROGRAMS or _OF_PIPES.search(what):
         if (started := _of_ranks(side, sources)) is not None:
             return hint("hang-program-of-ranks", who=side.ranks, call=what, started=started)
@@ -389,15 +345,16 @@ def _of_thread(side: Side, sources: Sources) -> Hint | None:
     return None
 
 
-def _reads_pipe(side: Side, sources: Sources) -> bool:
-    """Whether the program that these ranks wait for writes into a pipe: by the lines that start it, where it
-    is known by a name, else by those of the file."""
+def _pipes(side: Side, sources: Sources) -> set[str]:
+    """The pipes that the program has which these ranks wait for, where it writes into one: by the lines that
+    start it, where it is known by a name, else by those of the file."""
     file, owner = side.way[-1].file if side.way else "", side.place.what.rpartition(".")[0]
     nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
     sets = [ast.unparse(node) for node in nodes if isinstance(node, ast.Assign | ast.withitem)]
     named = rf"^{re.escape(owner)} = |\bas {re.escape(owner)}$"
     started = [one for one in sets if "Popen(" in one and owner and re.search(named, one)]
-    return any(map(_READS_PIPE.search, started or [sources.text(file)]))
+    pipes = {pipe for one in started or [sources.text(file)] for pipe in _PIPES.findall(one)}
+    return pipes if pipes - {"stdin"} else set()
 
 
 def _of_ranks(side: Side, sources: Sources) -> str | None:
@@ -427,7 +384,7 @@ def _going_on(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | N
         yields = [node.lineno for node in own_nodes(loop) if isinstance(node, ast.Yield | ast.YieldFrom)]
         if yields and not any(call.line in yields for call in side.way):
             return hint("hang-yields-nothing", **values, at=yields[0])
-        if not isinstance(loop.test, ast.Constant):
+        if not isinstance(loop.test, ast.Constant) and not _OF_CLOCK.search(ast.unparse(loop.test)):
             had = side.had(side.way[-1].file, loop.lineno)
             now = both("diagnosis.now", values=", ".join(f"{name} = {what}" for name, what in had.items()))
             return hint("hang-stays-true", **values, now=now if had else Both("", ""))

@@ -11,7 +11,7 @@ from nbdist.diagnosis.hangs.entries import line_of
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import calls_too, functions_of, head, is_collective, method, own_nodes
+from nbdist.diagnosis.statements import functions_of, head, is_collective, method, own_nodes
 from nbdist.store.reports import Call
 
 _WAIT_FOR_ALL = frozenset({"save_checkpoint", "save_state", "wait_for_everyone", "get_state_dict", "barrier"})
@@ -25,7 +25,8 @@ def one_more(side: Side, early: tuple[int, ...], sources: Sources) -> Hint | Non
     for call in reversed(side.way):
         ifs = [node for node in _ifs_of(call, sources) if asks_for_rank(node.test, call, sources)]
         for node in (node for node in ifs if (node.end_lineno or node.lineno) < call.line):
-            if called := _waits(node, ifs, call, sources):
+            called = _waits(node.body, call, sources)
+            if called and not any(_waits(part, call, sources) for part in _of_others(node, ifs)):
                 values = {"test": head(node), "line": line_of(node, call, sources), "called": called}
                 return hint("left-one-more", early=early, late=side.ranks, call=side.call, **values)
     return None
@@ -37,17 +38,22 @@ def _ifs_of(call: Call, sources: Sources) -> Iterator[ast.If]:
             yield from (node for node in own_nodes(each) if isinstance(node, ast.If))
 
 
-def _waits(node: ast.If, ifs: Sequence[ast.If], call: Call, sources: Sources) -> str:
-    """What the body calls that waits for other ranks, there or in a function of the file: not what another of
-    the ``ifs`` for some ranks calls, too, for those that are not in this one."""
+def _of_others(node: ast.If, ifs: Sequence[ast.If]) -> Iterator[Sequence[ast.stmt]]:
+    """What the ranks that are not in this ``if`` may do in its place."""
+    yield node.orelse
+    for other in ifs:
+        if ast.unparse(other.test) != ast.unparse(node.test):
+            yield other.body
+        if other is not node:
+            yield other.orelse
+
+
+def _waits(statements: Sequence[ast.stmt], call: Call, sources: Sources) -> str:
+    """What these call that waits for other ranks, there or in a function of the file; empty for nothing."""
     tree = parsed(sources.text(call.file)) or ast.Module([], [])
     defined = {one.name: one.body for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
-    others = {method(one) for each in ifs if each is not node for one in _calls(each.body)}
-    for one in _calls(node.body):
-        name = method(one)
-        inner = _calls(defined.get(name, ()))
-        meets = name in others or calls_too(node, "body", name)
-        if (_is_for_all(one) or any(map(_is_for_all, inner))) and not meets:
+    for one in _calls(statements):
+        if _is_for_all(one) or any(map(_is_for_all, _calls(defined.get(method(one), ())))):
             return ast.unparse(one.func)
     return ""
 
