@@ -18,6 +18,7 @@ from nbdist.diagnosis.hangs.deadlocks import (
     of_threads,
 )
 from nbdist.diagnosis.hangs.endless import retrying
+from nbdist.diagnosis.hangs.evidence import are_unlike, await_ended, ended_before, waits_long
 from nbdist.diagnosis.hangs.histories import History, begun_at, histories_of, parting_of
 from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, gave_up, raised_in_logs
 from nbdist.diagnosis.places import Sources
@@ -25,7 +26,7 @@ from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.stack_groups import StackGroup, StackRow, groups_of
 from nbdist.diagnosis.stragglers import Paces
-from nbdist.model import RankState, Run
+from nbdist.model import Run
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.control import request_stacks
 from nbdist.store.metrics import last_points
@@ -44,9 +45,6 @@ from nbdist.text import Both, both, say
 _POLL = 0.01
 _FARTHER = 6.0
 """More seconds for an answer that comes from other machines, by the files that they share."""
-
-_LONG = 10.0
-"""Seconds."""
 
 _STANDS, _POINTS_ROOM = 0.97, 4096
 """The share of its time that a rank waits which hangs, and bytes of what was measured of it."""
@@ -142,16 +140,16 @@ def _completed(taken: TakenStacks, directory: RunDirectory) -> TakenStacks:
 
 def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> StackReport:
     sources, live = Sources.of(run, directory), not run.state.terminal
-    ended = tuple(rank.rank for rank in run.ranks if rank.state is RankState.SUCCEEDED)
     if taken is None:
         return StackReport(label=run.label, script=sources.script, live=live, problem="none")
+    ended = ended_before(run, taken)
     taken = _completed(taken, directory)
     groups = groups_of(taken, sources)
     histories = histories_of(run, directory) if run.stalled is not None or run.timed_out else {}
     # a run that goes on waits here and there, and means nothing by it; unlike calls never meet
     waiting = [rank for group in groups if group.place.waits for rank in group.ranks]
-    will_not_meet = _waits_long(taken) or _unlike(taken) or parting_of(histories, sources) is not None
-    will_not_meet = will_not_meet or (bool(ended) and _pending(taken))
+    will_not_meet = waits_long(taken) or are_unlike(taken) or parting_of(histories, sources) is not None
+    will_not_meet = will_not_meet or await_ended(taken, ended, histories)
     if run.timed_out and not will_not_meet:
         will_not_meet = _stand(waiting, run, directory) or gave_up(waiting, run, directory)
     hangs = run.stalled is not None or (run.timed_out and will_not_meet)
@@ -198,27 +196,6 @@ def _values(held: Sequence[Side]) -> Iterator[Both]:
             told = "; ".join(had)
             who = Both(*(rank_names(side.ranks, language) for language in ("en", "zh")))
             yield both("diagnosis.operands-now", line=at.line, who=who, names=told)
-
-
-def _waits_long(taken: TakenStacks) -> bool:
-    """Whether a rank has waited in one collective for longer than a step takes."""
-    pending = (one for answer in taken.ranks for one in answer.collectives.values() if not one.over)
-    return any(one.begun and taken.time - one.begun > _LONG for one in pending)
-
-
-def _pending(taken: TakenStacks) -> bool:
-    """Whether a rank that is there has a collective under way."""
-    return any(not one.over for answer in taken.ranks for one in answer.collectives.values())
-
-
-def _unlike(taken: TakenStacks) -> bool:
-    """Whether ranks wait in different collectives of the same number."""
-    names: dict[tuple[str, int], set[str]] = {}
-    for answer in taken.ranks:
-        for group, one in answer.collectives.items():
-            if one.on_device and not one.over and one.name:
-                names.setdefault((group, one.number), set()).add(one.name)
-    return any(len(found) > 1 for found in names.values())
 
 
 def _stand(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:
