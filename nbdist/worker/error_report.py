@@ -156,10 +156,10 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
     """What stood in the failing line, and in the conditions around with the variables that are not finite,
     of which more is not worth a report."""
     try:
-        from nbdist.worker import operands  # most ranks do not fail
+        from nbdist.worker import operands, reducer  # most ranks do not fail
 
         return {
-            "operands": [*operands.operands(trace), *operands.of_reducer(error, trace)],
+            "operands": [*operands.operands(trace), *reducer.of_reducer(error, trace)],
             "values": [
                 *operands.conditions_of(trace),
                 *operands.not_finite(trace),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Told = tuple[str, int, str, str]
     """File, line, a name there, and what it stood for."""
 
-_MOST, _MOST_ASKED, _LONGEST, _MOST_LISTED = 6, 60, 80, 3
+_MOST, _MOST_ASKED, _LONGEST = 6, 60, 80
 _LIBRARIES = re.compile(r"/(?:site|dist)-packages/|^<")
 _COLLATES = re.compile(r"/(?:torch/utils/data/_utils|paddle/io/dataloader)/collate\.py$")
 _STANDARD = os.path.dirname(os.__file__) + os.sep
@@ -59,12 +59,8 @@ _MOST_LABELS = 1_000
 _ALIKE = 0.75
 """By ``difflib``'s measure, how much a name that is misspelt is like the right one."""
 
-_OF_REDUCER = re.compile(
-    r"Parameter (?:indices which did not receive grad for rank \d+:|at index) (?P<places>\d+(?: \d+)*)"
-)
-"""How DistributedDataParallel names parameters, unless TORCH_DISTRIBUTED_DEBUG is set."""
-
 _OF_MEMORY = re.compile(r"out of memory|allocate memory|enough memory", re.IGNORECASE)
+
 _OF_FUNCTION = 1
 """``inspect.CO_OPTIMIZED``."""
 
@@ -78,8 +74,8 @@ _MISSING = object()
 def operands(trace: TracebackType | None) -> list[Told]:
     """File and line of the innermost frame that is no library's, and each name there with what it was; last
     the layer that failed, where it is one within a model of that line, or the samples of a batch."""
-    frames = _of_trace(trace)
-    own = [at for at, (frame, _) in enumerate(frames) if not _is_library(frame.f_code.co_filename)]
+    frames = frames_of(trace)
+    own = [at for at, (frame, _) in enumerate(frames) if not is_library(frame.f_code.co_filename)]
     if not own:
         return _batch(frames)
     return [*_told(*frames[own[-1]])[:_MOST], *_layer(frames[own[-1] :]), *_batch(frames)]
@@ -135,41 +131,9 @@ def _children(of: Any) -> dict[str, Any] | None:
     return None
 
 
-def of_reducer(error: BaseException, trace: TracebackType | None) -> list[Told]:
-    """The layers whose parameters DistributedDataParallel complains of by their numbers; what it complains of
-    stands in the place of a name."""
-    said = _OF_REDUCER.search(str(error))
-    frames = _of_trace(trace)
-    own = [at for at, (frame, _) in enumerate(frames) if not _is_library(frame.f_code.co_filename)]
-    if said is None or not own:
-        return []
-    frame, line = frames[own[-1]]
-    places = set(map(int, said["places"].split()))
-    known: list[Any] = [one.f_locals.get("self") for one, _ in frames]
-    # in backward() it is no longer called
-    known += [*frame.f_locals.values(), *frame.f_globals.values()]
-    models = {id(one): one for one in known if hasattr(type(one), "_build_params_for_reducer")}
-    if len(models) != 1:
-        return []
-    model = next(iter(models.values()))
-    named = [
-        name
-        for name, one in model.module.named_parameters()
-        if one.requires_grad and name not in model.parameters_to_ignore
-    ]
-    layers = dict.fromkeys(name.rpartition(".")[0] or name for at, name in enumerate(named) if at in places)
-    what = "without gradient" if "not receive" in said[0] else "gradient twice"
-    return [(frame.f_code.co_filename, line, what, _listed(list(layers)))] if layers else []
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-    return ", ".join(names[:_MOST_LISTED]) + more
-
-
 def conditions_of(trace: TracebackType | None) -> list[Told]:
     """The same of what the ifs and the loops in the functions of a traceback ask for."""
-    return [one for frame, line in reversed(_of_trace(trace)) for one in _conditions(frame, line)][
+    return [one for frame, line in reversed(frames_of(trace)) for one in _conditions(frame, line)][
         :_MOST_ASKED
     ]
 
@@ -178,8 +142,8 @@ def not_finite(trace: TracebackType | None) -> list[Told]:
     """The same of the variables of these functions that are arrays with nan or infinity in them."""
     return [
         (frame.f_code.co_filename, line, name, what)
-        for frame, line in reversed(_of_trace(trace))
-        if not _is_library(frame.f_code.co_filename)
+        for frame, line in reversed(frames_of(trace))
+        if not is_library(frame.f_code.co_filename)
         for name, value in list(frame.f_locals.items())
         if (what := _array(value) if _is_array(value) else "").endswith(_MARKS)
     ][:_MOST_ASKED]
@@ -192,8 +156,8 @@ def kept(error: BaseException, trace: TracebackType | None) -> list[Told]:
         return []
     return [
         (frame.f_code.co_filename, line, ast.unparse(node), f"{_described(value)[:_LONGEST]}{_graph(value)}")
-        for frame, line in reversed(_of_trace(trace))
-        if not _is_library(frame.f_code.co_filename)
+        for frame, line in reversed(frames_of(trace))
+        if not is_library(frame.f_code.co_filename)
         for node in _added_to(_tree(frame))
         if _is_kept(value := _value(node, frame))
     ][:_MOST_ASKED]
@@ -234,14 +198,14 @@ def nearest(error: BaseException, trace: TracebackType | None) -> str:
     if not isinstance(name, str) or isinstance(error, UnboundLocalError):
         return ""
     if isinstance(error, KeyError) and trace is not None:
-        names = _labels(_of_trace(trace)[-1][0].f_locals.get("self"))
+        names = _labels(frames_of(trace)[-1][0].f_locals.get("self"))
         same = [one for one in names if one.strip().lower() == name.strip().lower()]
         if same:
             return min(same)
     elif isinstance(error, AttributeError):
         names = _names(getattr(error, "obj", None))
     elif isinstance(error, NameError) and trace is not None:
-        frame = _of_trace(trace)[-1][0]
+        frame = frames_of(trace)[-1][0]
         names = {*frame.f_locals, *frame.f_globals, *vars(builtins)}
     else:
         return ""
@@ -275,7 +239,7 @@ def conditions(frame: FrameType | None) -> list[Told]:
     """The same of the functions that a thread is in, and of the innermost line that is no library's."""
     found: list[Told] = []
     while frame is not None and len(found) < _MOST_ASKED:
-        if not _is_library(frame.f_code.co_filename):
+        if not is_library(frame.f_code.co_filename):
             found += [] if found else _told(frame, frame.f_lineno)[:_MOST]
             found += _conditions(frame, frame.f_lineno)
             _let_go(frame)
@@ -292,7 +256,7 @@ def _let_go(frame: FrameType) -> None:
             names.clear()
 
 
-def _of_trace(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
+def frames_of(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
     frames = []
     while trace is not None:
         frames.append((trace.tb_frame, trace.tb_lineno))
@@ -300,7 +264,7 @@ def _of_trace(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
     return frames
 
 
-def _is_library(file: str) -> bool:
+def is_library(file: str) -> bool:
     return bool(_LIBRARIES.search(file)) or file.startswith((_STANDARD, _OURS))
 
 
@@ -318,7 +282,7 @@ def _told(frame: FrameType, line: int) -> list[Told]:
 
 
 def _conditions(frame: FrameType, line: int) -> list[Told]:
-    if _is_library(frame.f_code.co_filename):
+    if is_library(frame.f_code.co_filename):
         return []
     scope: ast.AST = _tree(frame)
     for node in ast.walk(scope):

@@ -357,7 +357,7 @@ def test_the_nearest_name_in_a_table_is_found(line: str, near: str) -> None:
 
 UNUSED = """
 import json
-from nbdist.worker.operands import of_reducer
+from nbdist.worker.reducer import of_reducer
 import torch, torch.distributed as dist
 from torch import nn
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

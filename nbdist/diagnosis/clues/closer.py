@@ -16,7 +16,15 @@ from nbdist.diagnosis.clues.missing_files import of_mapped, of_removal, of_worke
 from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
 from nbdist.diagnosis.clues.samplers import of_sampler
 from nbdist.diagnosis.clues.samples import of_shapes
-from nbdist.diagnosis.clues.shapes import of_alpha, of_batchless, of_folded, of_places, of_positions, of_rows, of_unlike
+from nbdist.diagnosis.clues.shapes import (
+    of_alpha,
+    of_batchless,
+    of_folded,
+    of_places,
+    of_positions,
+    of_rows,
+    of_unlike,
+)
 from nbdist.diagnosis.clues.training import of_idle, of_replaced, of_squeezed, of_twice, of_used_up
 from nbdist.diagnosis.clues.unset import of_unset, of_unset_in_module
 from nbdist.diagnosis.clues.values import (
