@@ -57,7 +57,7 @@ def a_side(ranks: tuple[int, ...], what: str, *way: tuple[int, str], waits: bool
             id="what the others call, too",
         ),
         pytest.param(
-            "dist.broadcast(x, 0)\nelse:\n    load(False)",
+            "dist.broadcast(x, 0)\nelse:\n    receive()",
             "left-before-call",
             id="what the others do instead",
         ),

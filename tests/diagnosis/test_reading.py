@@ -152,6 +152,24 @@ def test_a_program_may_wait_for_input_from_a_pipe(tmp_path: Path, pipes: str, na
     assert a_reason(tmp_path, text, held, waits(3, what="barrier")).signature == name
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        pytest.param("PrefixStore", "hang-store", id="a store"),
+        pytest.param("Queue", "hang-inside", id="a queue"),
+    ],
+)
+def test_a_store_is_known_by_its_kind(tmp_path: Path, kind: str, name: str) -> None:
+    way = (Call(file=a_spec().program, line=1, function="<module>"),)
+    place = CodeLocation(line=1, what="mine.get", built_in=True)
+    values = (Operand(file=a_spec().program, line=1, name="mine", what=kind),)
+    held = Side(ranks=(1,), way=way, place=place, values=values)
+
+    found = a_reason(tmp_path, "mine.get('id')\nbarrier()\n", held, waits(2, what="barrier"))
+
+    assert found.signature == name
+
+
 FILES = """\
 def rows(files):
     at = 0

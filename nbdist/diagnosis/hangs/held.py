@@ -92,7 +92,7 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
             return hint("hang-polls-file", who=side.ranks, **values, names=names)
         now = both("diagnosis.now", values=", ".join(plain)) if plain else Both("", "")
         return hint("hang-polls", who=side.ranks, test=head(loop), line=loop.lineno, now=now)
-    if side.place.built_in and call in _OF_STORES and _STORE.search(side.place.what):
+    if side.place.built_in and call in _OF_STORES and _is_of_store(side):
         return _of_store(side, waiting, sources)
     if side.place.within == "file_baton.py":
         own = any("FileBaton(" in sources.text(call.file) for call in side.way)
@@ -211,6 +211,13 @@ def _child(side: Side, sources: Sources) -> tuple[str, str] | None:
 def _end(way: Sequence[Call], sources: Sources) -> str:
     call = way[-1]
     return f"{'' if sources.is_program(call.file) else sources.name(call.file) + ':'}{call.line}"
+
+
+def _is_of_store(side: Side) -> bool:
+    """By its name, or by what that stood for: a PrefixStore may be called anything."""
+    owner, at = side.place.what.rpartition(".")[0], side.way[-1] if side.way else None
+    kind = side.had(at.file, at.line).get(owner, "") if at is not None else ""
+    return _STORE.search(side.place.what) is not None or kind.endswith("Store")
 
 
 def _of_store(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint:

@@ -11,7 +11,7 @@ from nbdist.diagnosis.hangs.entries import line_of
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import functions_of, head, is_collective, method, own_nodes
+from nbdist.diagnosis.statements import functions_of, head, is_collective, is_quiet, method, own_nodes
 from nbdist.store.reports import Call
 
 _WAIT_FOR_ALL = frozenset({"save_checkpoint", "save_state", "wait_for_everyone", "get_state_dict", "barrier"})
@@ -26,7 +26,9 @@ def one_more(side: Side, early: tuple[int, ...], sources: Sources) -> Hint | Non
         ifs = [node for node in _ifs_of(call, sources) if asks_for_rank(node.test, call, sources)]
         for node in (node for node in ifs if (node.end_lineno or node.lineno) < call.line):
             called = _waits(node.body, call, sources)
-            if called and not any(_waits(part, call, sources) for part in _of_others(node, ifs)):
+            # what the others call there may wait as well
+            others = (one for part in _of_others(node, ifs) for one in _calls(part))
+            if called and all(map(is_quiet, others)):
                 values = {"test": head(node), "line": line_of(node, call, sources), "called": called}
                 return hint("left-one-more", early=early, late=side.ranks, call=side.call, **values)
     return None
