@@ -150,6 +150,8 @@ def test_what_a_loop_goes_over_by_the_rank_is_named(tmp_path: Path, given: str, 
         pytest.param("tempfile.mkdtemp()", "hang-file-by-rank", id="a temporary folder"),
         pytest.param("f'/tmp/{os.getpid()}'", "hang-file-by-rank", id="the pid"),
         pytest.param("'/shared/job'", "hang-joining", id="one for all"),
+        pytest.param("'/shared/job'; log = time.strftime('%H')", "hang-joining", id="of another file"),
+        pytest.param("at; at = mkdtemp()", "hang-file-by-rank", id="by another name"),
     ],
 )
 def test_ranks_that_meet_at_files_of_their_own_do_not_meet(tmp_path: Path, path: str, name: str) -> None:

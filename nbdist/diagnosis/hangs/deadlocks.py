@@ -310,9 +310,25 @@ def all_joining(sides: Sequence[Side], world_size: int, sources: Sources) -> Hin
     if (port := next(filter(None, chosen), None)) is not None:
         return hint("hang-port-by-rank", who=ranks, line=port.lineno, port=head(port))
     for file in dict.fromkeys(side.way[-1].file for side in sides if side.way):
-        if "file://" in sources.text(file) and (own := own_names(file, sources)) is not None:
+        own = own_names(file, sources)
+        if own is not None and _is_in_address(own, file, sources):
             return hint("hang-file-by-rank", who=ranks, line=own.lineno, own=head(own))
     return hint("hang-joining", who=ranks, count=world_size)
+
+
+def _is_in_address(own: ast.stmt, file: str, sources: Sources) -> bool:
+    """Whether what a statement sets is part of a ``file://`` address, itself or by what is made of it."""
+    nodes = list(ast.walk(parsed(sources.text(file)) or ast.Module([], [])))
+    sets = [node for node in nodes if isinstance(node, ast.Assign)]
+    written = [
+        node for node in nodes if isinstance(node, ast.Assign | ast.Expr) and "file://" in ast.unparse(node)
+    ]
+    names = {one.id for node in written for one in ast.walk(node) if isinstance(one, ast.Name)}
+    for _ in sets:
+        made = [node for node in sets if names & {ast.unparse(target) for target in node.targets}]
+        names |= {one.id for node in made for one in ast.walk(node.value) if isinstance(one, ast.Name)}
+    targets = {ast.unparse(target) for target in own.targets} if isinstance(own, ast.Assign) else set()
+    return own in written or bool(names & targets)
 
 
 def fewest(sides: Sequence[Side]) -> tuple[int, ...]:
