@@ -21,7 +21,9 @@ _HOST_WAITS = frozenset(
 _LONG_AGO = 5.0
 """Seconds after which a collective that is not over was begun before what the rank does now."""
 
-_TORCH = "/torch/"
+_TORCH = re.compile(r"/torch/(?:nn|optim|cuda|amp|autograd|_tensor(?:_str)?\.py$|functional\.py$)")
+"""Where torch works with tensors; it compiles, loads and saves elsewhere."""
+
 _ON_GPU = re.compile(r" on (?:cuda|gpu)\b")
 
 
@@ -115,18 +117,18 @@ def _waits_for_device(place: CodeLocation) -> bool:
 
 def _stands_on_gpu(answer: RankAnswer, place: CodeLocation, now: float, sources: Sources) -> bool:
     """Whether a rank that has a collective under way for long is in a call of torch, or in a line that works
-    with tensors of a GPU: many (``x[mask]``, a print) wait for it without a word."""
+    with tensors of a GPU: many (``x[mask]``, a print) wait for it without a word. Another library may save
+    or send what the line gives it."""
     begun = min((one.begun for one in answer.collectives.values() if not one.over and one.begun), default=now)
     on_host = place.loads or place.on_network or place.what.rpartition(".")[2] in _HOST_WAITS
-    own = [call for call in answer.threads[0].calls if sources.is_own(call.file)] if answer.threads else []
-    if on_host or not own or now - begun < _LONG_AGO:
+    calls = answer.threads[0].calls if answer.threads else ()
+    if on_host or now - begun < _LONG_AGO or not any(sources.is_own(call.file) for call in calls):
         return False
-    if _TORCH in answer.threads[0].calls[0].file and any(
-        one.on_device for one in answer.collectives.values()
-    ):
-        return True
-    here = (one.what for one in answer.values if (one.file, one.line) == (own[0].file, own[0].line))
-    return any(_ON_GPU.search(what) for what in here)
+    inner = calls[0]
+    if _TORCH.search(inner.file):
+        return any(one.on_device and not one.over for one in answer.collectives.values())
+    here = (one.what for one in answer.values if (one.file, one.line) == (inner.file, inner.line))
+    return sources.is_own(inner.file) and any(_ON_GPU.search(what) for what in here)
 
 
 def _last_begun(answer: RankAnswer) -> Collective | None:

@@ -18,7 +18,7 @@ from nbdist.diagnosis.hangs.deadlocks import (
     of_threads,
 )
 from nbdist.diagnosis.hangs.endless import retrying
-from nbdist.diagnosis.hangs.evidence import are_unlike, await_ended, ended_before, waits_long
+from nbdist.diagnosis.hangs.evidence import MESSAGE, are_unlike, await_ended, ended_before, waits_long
 from nbdist.diagnosis.hangs.histories import History, begun_at, histories_of, parting_of
 from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, gave_up, raised_in_logs
 from nbdist.diagnosis.places import Sources
@@ -164,7 +164,7 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     raised = raised_in_logs(going, run, directory)
     if hangs:
         everyone = sides_of(taken, sources)
-        hint = cause_of(sides, everyone, taken.ranks, run, ended_by(raised), histories, sources)
+        hint = cause_of(sides, everyone, taken.ranks, run, ended, ended_by(raised), histories, sources)
     else:
         hint = of_threads(held_sides, ended_by(raised), sources)
         # what computes all the time has not stalled
@@ -233,16 +233,19 @@ def sides_of(
         for group in groups
     ]
     return tuple(
-        begun_at(side, one.number, histories.get(side.ranks[0], {}), sources)
-        if (one := group.collective) is not None and histories and (group.place.on_device or _is_behind(one))
+        begun_at(side, group.collective, answers[side.ranks[0]], histories.get(side.ranks[0], {}), sources)
+        if histories and group.place.waits and (group.place.on_device or _is_behind(group.collective))
         else side
         for side, group in zip(sides, groups, strict=True)
     )
 
 
-def _is_behind(one: Collective) -> bool:
-    """Whether a device waits in a collective that the program has called before the one that it is in."""
-    return one.on_device and not one.over and one.number < one.last
+def _is_behind(one: Collective | None) -> bool:
+    """Whether a device waits in a collective that the program has called before the one that it is in.
+    Messages have numbers of their own."""
+    if one is None or one.over or not one.on_device:
+        return False
+    return one.number < one.last and not MESSAGE.search(one.name)
 
 
 def _calls(answer: RankAnswer) -> tuple[Call, ...]:

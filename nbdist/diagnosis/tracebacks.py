@@ -312,10 +312,16 @@ def _python_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
 
 
 def _collective_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
-    """The stack, outermost first, from which the collective was called that NCCL's watchdog has given up."""
-    at = next((at for at, line in enumerate(lines) if line.rstrip().endswith(_CALLED_BY)), len(lines))
+    """The stack, outermost first, from which the collective was called that NCCL's watchdog has given up.
+    Each process group has a watchdog: of several stacks it is not known which is meant, and none is taken."""
+    begins = [at for at, line in enumerate(lines) if line.rstrip().endswith(_CALLED_BY)]
+    found = {_numbered(lines[at + 1 :]) for at in begins}
+    return found.pop() if len(found) == 1 else ()
+
+
+def _numbered(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
     frames: list[ErrorFrame] = []
-    for call in map(_NUMBERED.match, lines[at + 1 :]):
+    for call in map(_NUMBERED.match, lines):
         if call is None:
             break
         if not call["file"].endswith(_BOOTSTRAP):

@@ -82,6 +82,7 @@ def _told(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """``groups``: by process group the calls, each with the place in ``ways`` of the lines that led to it."""
     ways: dict[tuple[tuple[str, int, str], ...], int] = {}
     groups: dict[str, list[list[Any]]] = {}
+    made: dict[str, Any] = {}
     for entry in entries:
         if entry["is_p2p"]:
             continue
@@ -89,9 +90,11 @@ def _told(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
         backend, _, name = str(entry["profiling_name"]).rpartition(":")
         call = [int(entry["collective_seq_id"]), f"{backend}:{NAMES.get(name, name)}", _given(entry), way]
         # by its name, which is the same on all of its ranks
-        calls = groups.setdefault(str(entry["process_group"][0]), [])
-        if calls and call[0] < calls[-1][0]:
-            calls.clear()  # of a group that was destroyed: another one has its number
+        name, group = str(entry["process_group"][0]), entry.get("pg_id")
+        calls = groups.setdefault(name, [])
+        if calls and (call[0] < calls[-1][0] or group != made[name]):
+            calls.clear()  # of a group that was destroyed: another one has its name
+        made[name] = group
         calls.append(call)
     return {"ways": [*ways], "groups": {group: calls[-_MOST:] for group, calls in groups.items()}}
 

@@ -18,7 +18,7 @@ from nbdist.diagnosis.hangs.histories import (
 )
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
-from nbdist.store.reports import Call, Issued
+from nbdist.store.reports import Call, Collective, Issued, RankAnswer
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
 
@@ -136,6 +136,14 @@ def test_what_the_ranks_gave_to_one_call_is_told(
     assert cause in said(sources, one, other)
 
 
+def under_way(name: str, number: int) -> Collective:
+    return Collective(name=name, number=number, over=False, begun=1.0, on_device=True)
+
+
+def asked(one: Collective, group: str = "0") -> RankAnswer:
+    return RankAnswer(rank=0, collectives={group: one})
+
+
 def on_nccl(one: History) -> History:
     return {
         group: [replace(call, name=call.name.replace("gloo:", "nccl:")) for call in calls]
@@ -158,10 +166,15 @@ def test_a_rank_that_waits_in_nccl_may_have_given_another_size(
     # the other one has gone on from there
     other = on_nccl(history(BARRIER, theirs, IN_STEP, **({"all_reduce": line} if line else {})))
 
-    found = of_sizes_at(0, 2, {0: mine, 1: other}, sources)
+    one = under_way("all_reduce", 2)
+    found = of_sizes_at(0, "0", one, {0: mine, 1: other}, sources)
 
     assert (found is not None and "rank 0: float32 (4,), rank 1: float32 (9,)" in found.cause.en) == told
-    assert of_sizes_at(0, 2, {0: history(BARRIER, IN_STEP), 1: other}, sources) is None
+    assert of_sizes_at(0, "0", one, {0: history(BARRIER, IN_STEP), 1: other}, sources) is None
+    # a message with its number, and a collective of another group
+    message = under_way("recv 0<-1", 2)
+    assert of_sizes_at(0, "0", message, {0: mine, 1: other}, sources) is None
+    assert of_sizes_at(0, "1", one, {0: mine, 1: other}, sources) is None
 
 
 def waits_for_its_device(line: int, name: str, sources: Sources) -> Side:
@@ -173,10 +186,16 @@ def waits_for_its_device(line: int, name: str, sources: Sources) -> Side:
 def test_a_rank_that_waits_for_its_device_is_at_the_call_that_this_waits_in(sources: Sources) -> None:
     side = waits_for_its_device(9, "all_reduce", sources)
 
-    found = begun_at(side, 2, history(BARRIER, IN_STEP), sources)
+    one, called = under_way("all_reduce", 2), history(BARRIER, IN_STEP)
+    found = begun_at(side, one, asked(one), called, sources)
 
     assert [call.line for call in found.way] == [7, 2]
     assert (found.place.line, found.place.what, found.place.on_device) == (2, "all_reduce", False)
+    # of another group, or a message with its number: where that was called is not known
+    assert begun_at(side, one, asked(one, "1"), called, sources) is side
+    message = under_way("recv 0<-1", 2)
+    assert begun_at(side, message, asked(message), called, sources) is side
+    assert begun_at(side, one, asked(one), {}, sources) is side
 
 
 @pytest.mark.parametrize(
@@ -185,6 +204,12 @@ def test_a_rank_that_waits_for_its_device_is_at_the_call_that_this_waits_in(sour
         pytest.param("loss.backward()\nprint(loss)\n", "all_reduce", 1, id="backward"),
         pytest.param("a.backward()\nb.backward()\nprint(loss)\n", "all_reduce", 3, id="one of two"),
         pytest.param("loss.backward()\nprint(loss)\n", "broadcast", 2, id="another collective"),
+        pytest.param(
+            "def train():\n    loss.backward()\na.backward()\ntrain()\nprint(loss)\n",
+            "all_reduce",
+            5,
+            id="elsewhere",
+        ),
     ],
 )
 def test_what_a_model_has_called_without_a_line_is_in_the_only_backward(
@@ -194,9 +219,12 @@ def test_what_a_model_has_called_without_a_line_is_in_the_only_backward(
     text = Sources.of(written.run, written.directory)
     side = waits_for_its_device(len(program.splitlines()), name, text)
 
-    found = begun_at(side, 2, {}, text)
+    one = under_way(name, 2)
+    called = {"0": [Issued(number=2, name=f"nccl:{name}", given="", way=())]}
+    found = begun_at(side, one, asked(one), called, text)
+    of_none = begun_at(side, one, asked(one), {}, text)
 
-    assert found.way[-1].line == line
+    assert found.way[-1].line == of_none.way[-1].line == line
 
 
 def test_a_gradient_that_one_rank_does_not_have_may_have_been_left_out(tmp_path: Path) -> None:

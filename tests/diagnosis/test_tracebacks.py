@@ -289,6 +289,15 @@ def test_the_watchdog_of_nccl_says_where_the_collective_was_called() -> None:
     ]
 
 
+def test_of_the_watchdogs_of_two_groups_it_is_not_known_which_is_meant() -> None:
+    other = WATCHDOG.partition("terminate")[0].replace("cell.py:12", "cell.py:30")
+
+    words = last_words((other + WATCHDOG).splitlines())
+
+    assert words is not None
+    assert [(frame.file, frame.line) for frame in words.frames] == [("/runs/cell.py", 14)]
+
+
 def test_the_python_stack_of_a_signal_starts_in_the_program() -> None:
     words = last_words(ABORTED.splitlines())
 

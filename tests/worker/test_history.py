@@ -55,6 +55,12 @@ def test_a_group_that_was_made_anew_begins_anew() -> None:
     assert [number for number, *_ in told["groups"]["0"]] == [1, 2]
 
 
+def test_a_group_that_was_made_anew_may_have_called_more_than_the_one_before() -> None:
+    told = history._told([entry(1, pg_id=0), entry(1, pg_id=3), entry(2, pg_id=3)])
+
+    assert [number for number, *_ in told["groups"]["0"]] == [1, 2]
+
+
 def test_of_many_calls_the_last_are_told() -> None:
     told = history._told(entry(number) for number in range(1, 1000))
 

@@ -34,7 +34,7 @@ from nbdist.diagnosis.statements import (
     port_by_rank,
     root_by_rank,
 )
-from nbdist.store.reports import Call, RankAnswer
+from nbdist.store.reports import Call, Collective, RankAnswer
 from nbdist.text import Both, both, say
 
 _BATON = "file_baton.py"
@@ -293,10 +293,16 @@ def concerned(sides: Sequence[Side], answers: Sequence[RankAnswer]) -> list[Side
     return list(sides)
 
 
+def awaited(answer: RankAnswer) -> tuple[str, Collective | None]:
+    """The collective in which a rank waits, and its process group; None for none."""
+    begun = [(group, one) for group, one in answer.collectives.items() if not one.over]
+    return min(begun, key=lambda pair: pair[1].begun, default=("", None))
+
+
 def _awaited(answer: RankAnswer) -> tuple[str, tuple[int, ...]]:
     """The process group in which a rank waits, and its members; empty for none."""
-    begun = {one.begun: (group, one.members) for group, one in answer.collectives.items() if not one.over}
-    return begun[min(begun)] if begun else ("", ())
+    group, one = awaited(answer)
+    return group, one.members if one is not None else ()
 
 
 def all_joining(sides: Sequence[Side], world_size: int, sources: Sources) -> Hint | None:

@@ -12,7 +12,7 @@ from nbdist.store.reports import Collective, RankAnswer, TakenStacks
 _LONG, _LONG_ON_DEVICE = 10.0, 30.0
 """Seconds: longer than a step takes; and of what all ranks have called, and their devices come to later."""
 
-_OF_SOME = re.compile(r"send|recv|coalesced")
+MESSAGE = re.compile(r"send|recv|coalesced")
 """Messages, which have other names on both sides and numbers of their own; ``coalesced`` may be some."""
 
 
@@ -38,7 +38,7 @@ def are_unlike(taken: TakenStacks) -> bool:
     """Whether ranks wait in different collectives of the same number."""
     names: dict[tuple[str, int], set[str]] = {}
     for _, group, one in _pending(taken.ranks):
-        if one.on_device and one.name and not _OF_SOME.search(one.name):
+        if one.on_device and one.name and not MESSAGE.search(one.name):
             names.setdefault((group, one.number), set()).add(one.name)
     return any(len(found) > 1 for found in names.values())
 
@@ -53,7 +53,7 @@ def missing_in(
 ) -> tuple[int, ...]:
     """Of the ranks that have ended, the members of the group that have not called this collective, as far as
     they wrote down what they called; none of a message, which is for one rank alone."""
-    if _OF_SOME.search(one.name):
+    if MESSAGE.search(one.name):
         return ()
     members = one.members or ended
     last = {

@@ -19,10 +19,10 @@ from nbdist.diagnosis.hangs.parting import of_parting
 from nbdist.diagnosis.places import Sources, place_of
 from nbdist.diagnosis.sides import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, functions_of, head, is_collective, own_nodes
+from nbdist.diagnosis.statements import around, calls_of_function, head, is_collective
 from nbdist.model import Run
 from nbdist.store import RunDirectory
-from nbdist.store.reports import Call, Issued, read_history
+from nbdist.store.reports import Call, Collective, Issued, RankAnswer, read_history
 from nbdist.text import Both
 
 _AS_EACH_LIKES = ("all_to_all", "alltoall", "gather", "scatter", "all_gather")
@@ -85,26 +85,26 @@ def of_histories(histories: Mapping[int, History], sources: Sources) -> Hint | N
     return hint("hang-parted", number=parting.number, calls=places(parting.sides))
 
 
-def of_sizes_at(rank: int, number: int, histories: Mapping[int, History], sources: Sources) -> Hint | None:
-    """Of a rank that waits in the collective with this number, which others have come to with other sizes:
-    NCCL does not compare them, and some may go on from there."""
-    for group, calls in histories.get(rank, {}).items():
-        mine = next((call for call in calls if call.number == number), None)
-        theirs = {
-            other: call
-            for other, history in histories.items()
-            for call in history.get(group, ())
-            if mine is not None and (call.number, call.name) == (number, mine.name)
-        }
-        backend, _, name = mine.name.rpartition(":") if mine is not None else ("", "", "")
-        if mine is None or backend != "nccl" or name not in _ALIKE_ON_ALL:
-            continue
-        given = {other: call.given for other, call in theirs.items()}
-        side = _own(mine, sources).side([rank], sources)
-        parting = Parting(number=number, sides=(side,), given=given, latest=False, inside=(side,))
-        if (found := _of_given(parting, sources)) is not None:
-            return found
-    return None
+def of_sizes_at(
+    rank: int, group: str, one: Collective, histories: Mapping[int, History], sources: Sources
+) -> Hint | None:
+    """Of a rank that waits in this collective of a group, to which others have come with other sizes: NCCL
+    does not compare them, and some may go on from there."""
+    called = {other: _called(group, one, history) for other, history in histories.items()}
+    mine = called.get(rank)
+    backend, _, name = mine.name.rpartition(":") if mine is not None else ("", "", "")
+    if mine is None or backend != "nccl" or name not in _ALIKE_ON_ALL:
+        return None
+    given = {other: call.given for other, call in called.items() if call is not None}
+    side = _own(mine, sources).side([rank], sources)
+    parting = Parting(number=one.number, sides=(side,), given=given, latest=False, inside=(side,))
+    return _of_given(parting, sources)
+
+
+def _called(group: str, one: Collective, history: History) -> Issued | None:
+    """The call of this collective in a history. A message may have the number of one, and not its name."""
+    made = (call for call in history.get(group, ()) if call.number == one.number)
+    return next((call for call in made if call.name.rpartition(":")[2] == one.name), None)
 
 
 def last_calls(histories: Mapping[int, History], sources: Sources) -> Iterator[Side]:
@@ -114,35 +114,43 @@ def last_calls(histories: Mapping[int, History], sources: Sources) -> Iterator[S
             yield from (_own(call, sources).side([rank], sources) for call in reversed(calls[-_LATEST:]))
 
 
-def begun_at(side: Side, number: int, history: History, sources: Sources) -> Side:
-    """Ranks that wait for their device, at the line that has called the collective with this number, which
-    their device waits in. Of one that a model has called in backward() torch knows no line: then it is that
-    of backward(), where the program has one alone."""
-    made = [_own(call, sources) for calls in history.values() for call in calls if call.number == number]
-    if len(made) == 1 and made[0].way:
-        found = made[0].side(side.ranks, sources)
+def came_to(way: Sequence[Call], history: History, sources: Sources) -> bool:
+    """Whether a rank remembers a call to which it came by these lines of the user's files."""
+    made = (_own(call, sources).way for calls in history.values() for call in calls)
+    return bool(way) and tuple(way) in made
+
+
+def begun_at(
+    side: Side, one: Collective | None, answer: RankAnswer, history: History, sources: Sources
+) -> Side:
+    """Ranks that wait for their device, at the line that has called the collective which this waits in. Of
+    one that a model has called in backward() torch knows no line: then it is that of backward(), where the
+    file has one alone. So it is where the rank remembers nothing, and its file does not call it by name."""
+    group = next((name for name, its in answer.collectives.items() if its is one), "")
+    call = _called(group, one, history) if one is not None else None
+    if call is None and history:
+        return side
+    if call is not None and (made := _own(call, sources)).way:
+        found = made.side(side.ranks, sources)
         # a layer of a library, as SyncBatchNorm, calls it by native code alone
         named = is_collective(found.place.what)
         place = found.place if named else replace(found.place, what=side.name, through=found.place.what)
         return replace(found, place=place, values=side.values)
-    if (line := _only_backward(side, sources)) is None:
+    written = side.way and calls_of_function(side.name, side.way[-1].file, sources)
+    line = _only_backward(side, sources) if call is not None or not written else None
+    if line is None:
         return side
     way = (*side.way[:-1], replace(side.way[-1], line=line))
     return replace(side, way=way, place=replace(side.place, line=line, what="backward", on_device=False))
 
 
 def _only_backward(side: Side, sources: Sources) -> int | None:
-    """The line of the only ``backward()`` in the function that these ranks are in."""
+    """The line of the only ``backward()`` in a file, where these ranks are in its function."""
     if not side.way or side.name not in _OF_GRADIENTS:
         return None
-    lines = [
-        node.lineno
-        for function in functions_of(side.way[-1], sources)
-        for child in function.body
-        for node in own_nodes(child)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _BACKWARD
-    ]
-    return lines[0] if len(lines) == 1 else None
+    here = side.way[-1]
+    calls = [call for name in _BACKWARD for call in calls_of_function(name, here.file, sources)]
+    return calls[0].line if len(calls) == 1 and calls[0].function == here.function else None
 
 
 def sent_before(
@@ -176,8 +184,21 @@ def _bytes_of(given: str) -> int | None:
         width = 1 if kind == "bool" else int(bits or 0) // 8
         if not width:
             return None
-        total += width * prod(int(each) for each in size.replace(" ", "").split(",") if each)
+        total += width * _count(size)
     return total
+
+
+def _counted(given: str) -> object:
+    """What was given without the shapes, which NCCL and gloo do not compare: by tensor the dtype and how many
+    numbers; as it is where that is not known."""
+    parts = _GIVEN.findall(given)
+    if len(parts) != len(re.findall(r"\(", given)):
+        return given
+    return tuple((kind + bits, _count(size)) for kind, bits, size in parts)
+
+
+def _count(size: str) -> int:
+    return prod(int(each) for each in size.split(",") if each.strip())
 
 
 def places(sides: Sequence[Side]) -> Both:
@@ -202,7 +223,7 @@ def _of_given(parting: Parting, sources: Sources) -> Hint | None:
     by_given: dict[str, list[int]] = {}
     for rank, given in parting.given.items():
         by_given.setdefault(given, []).append(rank)
-    if len(by_given) < 2 or not all(by_given):
+    if len({_counted(what) for what in by_given}) < 2 or not all(by_given):
         return None
     sizes = {re.sub(r"\b[a-z]+\d*\b", "", what) for what in by_given}
     (side,) = parting.sides
@@ -305,11 +326,11 @@ class _Made:
     way: tuple[Call, ...]
 
     @property
-    def kind(self) -> tuple[str, str]:
+    def kind(self) -> tuple[str, object]:
         """What has to be alike on all ranks."""
         backend, _, name = self.call.name.rpartition(":")
         free = name in _AS_EACH_LIKES and (name, backend) != ("all_gather", "gloo")
-        return self.call.name, "" if free else self.call.given
+        return self.call.name, "" if free else _counted(self.call.given)
 
     def side(self, ranks: Sequence[int], sources: Sources) -> Side:
         place = replace(place_of(self.call.way[::-1], sources), waits=True)

@@ -24,18 +24,25 @@ _OF_MODEL = re.compile(r"state_dict|named_|parameters|buffers")
 """What is alike on ranks with the same model."""
 
 
-def why_left(side: Side, early: tuple[int, ...], program: str, sources: Sources) -> Hint:
-    """``early`` are the ranks that have ended, ``side`` those that wait, ``program`` what they all run."""
+def why_left(
+    side: Side, early: tuple[int, ...], program: str, sources: Sources, *, alone: bool = True
+) -> Hint:
+    """``early`` are the ranks that have ended, ``side`` those that wait, ``program`` what they all run.
+    ``alone``: these may be the only ones that come to their line, where all are to come."""
     who = {"late": side.ranks, "early": early}
     if side.place.on_device:
         # where the device's collective was called is not known: an if around this line need not be around it
         return hint("uneven-steps", **who)
-    if (alone := entered_alone(side, sources)) is not None:
-        return hint("left-alone", **who, **alone)
+    if alone and (entered := entered_alone(side, sources)) is not None:
+        return hint("left-alone", **who, **entered)
     if not is_in_loop(side, sources) and not _is_in_library(side, program, sources):
-        return _before_call(side, early, program, sources)
+        return _before_call(side, early, program, sources) if alone else hint("uneven-steps", **who)
     if (keys := _over_keys(side, sources)) is not None:
-        return hint("uneven-keys", **who, call=side.call, line=keys.lineno, source=head(keys))
+        outer = _loop_around(keys, side, sources)
+        rounds = both("diagnosis.or-rounds", line=outer) if outer is not None else Both("", "")
+        return hint(
+            "uneven-keys", **who, call=side.call, line=keys.lineno, source=head(keys), rounds=rounds
+        )
     if (sized := sized_by_rank(side.way, sources)) is not None:
         return hint("uneven-steps-sizes", **who, **sized)
     if (shared := shared_out(side.way, sources)) is not None:
@@ -60,6 +67,12 @@ def _before_call(side: Side, early: tuple[int, ...], program: str, sources: Sour
 def _is_in_library(side: Side, program: str, sources: Sources) -> bool:
     """Whether others may have had fewer batches in the loop of a library: no line of the program ends it."""
     return is_in_loop_of_library(side, sources) and not exits(program, sources)
+
+
+def _loop_around(loop: ast.For, side: Side, sources: Sources) -> int | None:
+    """The line of a loop that goes around this one: the other ranks may have had fewer rounds of it."""
+    steps = (node for call in reversed(side.way) for node, _ in reversed(around(call, sources)))
+    return next((node.lineno for node in steps if isinstance(node, LOOPS) and node is not loop), None)
 
 
 def _over_keys(side: Side, sources: Sources) -> ast.For | None:

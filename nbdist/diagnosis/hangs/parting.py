@@ -28,7 +28,7 @@ from nbdist.diagnosis.hangs.hooks import of_hooks, of_library
 from nbdist.diagnosis.hangs.loops import by_loop, by_round
 from nbdist.diagnosis.hangs.moments import told_names
 from nbdist.diagnosis.hangs.one_sided import with_reduce
-from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
@@ -98,6 +98,8 @@ def of_uneven_groups(sides: Sequence[Side], sources: Sources) -> Hint | None:
 def _group_of_some(file: str, sources: Sources) -> tuple[ast.If, int] | None:
     """An ``if`` that keeps ranks from a new_group, and the line of that one."""
     for call in calls_of_function("new_group", file, sources):
+        if _is_of_members(call, sources):
+            continue
         inside = [node for node, _ in around(call, sources)]
         ifs = [node for node in inside if isinstance(node, ast.If)]
         # of those that some ranks are no members of, they may go on to the next
@@ -107,6 +109,14 @@ def _group_of_some(file: str, sources: Sources) -> tuple[ast.If, int] | None:
             if asks_for_rank(node.test, call, sources):
                 return node, call.line
     return None
+
+
+def _is_of_members(call: Call, sources: Sources) -> bool:
+    """Whether its members alone are to call this new_group."""
+    nodes = ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
+    calls = (node for node in nodes if isinstance(node, ast.Call) and holds(node, call.line))
+    given = (one for node in calls for one in node.keywords if one.arg == "use_local_synchronization")
+    return any(ast.unparse(one.value) != "False" for one in given)
 
 
 def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
@@ -128,6 +138,9 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
             inside=other, outside=side, here=there, there=here, steps=theirs, deeper=other.way[depth + 1 :]
         ),
     )
+    if side.place.on_device or other.place.on_device:
+        # they have called what they wait for elsewhere: an if around this line has not parted them
+        return by_loop(entries, common, sources)
     return (
         _by_rank(entries, sources)
         or _by_order(entries, sources)
@@ -306,7 +319,7 @@ def _by_deeper(sides: Sequence[Side], sources: Sources) -> Hint | None:
     steps = zip(*(side.way for side in sides), strict=False)
     shared = next((depth for depth, calls in enumerate(steps) if len(set(calls)) > 1), None)
     shared = min(len(side.way) for side in sides) if shared is None else shared
-    for side in (side for side in sides if len(side.way) > shared):
+    for side in (side for side in sides if len(side.way) > shared and not side.place.on_device):
         if (alone := entered_alone(replace(side, way=side.way[shared:]), sources)) is not None:
             return hint("met-another-call", late=side.ranks, **alone)
     return None
