@@ -64,3 +64,33 @@ def test_an_if_around_a_wait_for_the_device_is_none_around_its_collective(tmp_pa
     found = why_left(side_at(3, sources, on_device=True), (1,), a_spec().program, sources)
 
     assert found.signature == "uneven-steps"
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "told"),
+    [
+        pytest.param("", 2, False, id="once"),
+        pytest.param("for batch in data:\n", 3, True, id="in each step"),
+    ],
+)
+def test_other_keys_are_not_certain_where_a_rank_may_have_had_fewer_rounds(
+    tmp_path: Path, head: str, line: int, *, told: bool
+) -> None:
+    indent = "    " if head else ""
+    loop = f"{head}{indent}for k, v in losses.items():\n{indent}    all_reduce(v)\n"
+    written = WrittenRun(tmp_path / "home", cell=loop)
+    sources = Sources.of(written.run, written.directory)
+
+    found = why_left(side_at(line, sources), (1,), a_spec().program, sources)
+
+    assert found.signature == "uneven-keys"
+    assert found.cause.en.endswith(", or it had fewer rounds of the loop of line 1") is told
+
+
+def test_what_is_meant_for_a_part_of_the_ranks_they_have_not_entered_alone(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path / "home", cell="if rank == 0:\n    all_reduce(x, group=tensor_parallel)\n")
+    sources = Sources.of(written.run, written.directory)
+
+    found = why_left(side_at(2, sources), (1,), a_spec().program, sources, alone=False)
+
+    assert found.signature == "uneven-steps"

@@ -40,9 +40,7 @@ def why_left(
     if (keys := _over_keys(side, sources)) is not None:
         outer = _loop_around(keys, side, sources)
         rounds = both("diagnosis.or-rounds", line=outer) if outer is not None else Both("", "")
-        return hint(
-            "uneven-keys", **who, call=side.call, line=keys.lineno, source=head(keys), rounds=rounds
-        )
+        return hint("uneven-keys", **who, call=side.call, line=keys.lineno, source=head(keys), rounds=rounds)
     if (sized := sized_by_rank(side.way, sources)) is not None:
         return hint("uneven-steps-sizes", **who, **sized)
     if (shared := shared_out(side.way, sources)) is not None:
