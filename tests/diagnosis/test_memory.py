@@ -613,3 +613,209 @@ def test_a_column_against_a_row_is_told_on_a_gpu_by_the_size(tmp_path: Path, ask
     message = FULL.replace("392.00 MiB", asked)
 
     assert hint_of(tmp_path, STEP, [(5, "<module>")], *shapes, below=[], message=message)[0] == row
+
+
+KEPT = """\
+model = Net().to(device)
+optimizer = Adam(model.parameters())
+losses = []
+for x, y in loader:
+    out = model(x)
+    losses.append(criterion(out, y))
+"""
+HELPER = """\
+def embed(x):
+    with torch.no_grad():
+        return model(x)
+model = Net().to(device)
+model.eval()
+found = []
+for x, y in loader:
+    found.append(embed(x))
+    out = model.other(x)
+"""
+CARRIED = """\
+model = Net().to(device)
+optimizer = Adam(model.parameters())
+hidden, loss = None, 0
+for x, y in loader:
+    out, hidden = model(x, hidden)
+    loss += criterion(out, y)
+loss.backward()
+optimizer.step()
+"""
+FEATURES = """\
+model = Net().to(device)
+optimizer = Adam(model.parameters())
+found = []
+for x in batches:
+    found.append(model(x))
+loss = contrast(torch.cat(found))
+loss.backward()
+optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "at", "row"),
+    [
+        pytest.param(KEPT, "out =", "graphs-kept", id="losses"),
+        pytest.param(
+            KEPT.replace("    losses", "    loss_scaler(out, optimizer)\n    losses"),
+            "out =",
+            "gpu-forward",
+            id="trained by a function of another file",
+        ),
+        pytest.param(
+            KEPT.replace("    losses", "    save(model, optimizer)\n    losses"),
+            "out =",
+            "graphs-kept",
+            id="an optimizer that is saved",
+        ),
+        pytest.param(KEPT.replace("= []", "= deque([], 9)"), "out =", "gpu-forward", id="a deque"),
+        pytest.param(KEPT.replace("= []", "= Meter()"), "out =", "gpu-forward", id="an object of its own"),
+        pytest.param(KEPT + "    losses[:] = losses[-9:]\n", "out =", "gpu-forward", id="cut short"),
+        pytest.param(KEPT.replace("(out, y))", "(out, y)); use(losses)"), "out =", "gpu-forward", id="used"),
+        pytest.param(
+            KEPT.replace("criterion(out, y)", "reduce_loss(criterion(out, y))"),
+            "out =",
+            "gpu-forward",
+            id="the number of a loss",
+        ),
+        pytest.param(
+            KEPT.replace("criterion(out, y)", "sum(one.item() for one in out)"),
+            "out =",
+            "gpu-forward",
+            id="a sum of numbers",
+        ),
+        pytest.param(
+            "off = torch.no_grad()\n"
+            + KEPT.replace("for x", "with off:\n  for x")
+            .replace("    out", "      out")
+            .replace("    losses.", "      losses."),
+            "out =",
+            "gpu-forward",
+            id="no_grad by another name",
+        ),
+        pytest.param(
+            KEPT.replace("losses = []", "losses = []\nfor p in ps: p.requires_grad=False"),
+            "out =",
+            "gpu-forward",
+            id="frozen",
+        ),
+        pytest.param(
+            KEPT.replace("losses = []", "losses = []\nfreeze(model)"), "out =", "gpu-forward", id="freeze"
+        ),
+        pytest.param(HELPER, "out =", "gpu-forward", id="a function that keeps none"),
+        pytest.param(CARRIED, "out, hidden", "gpu-forward", id="each round goes on with the last"),
+        pytest.param(FEATURES, "found.append", "gpu-forward", id="one loss of all"),
+    ],
+)
+def test_what_may_keep_no_graph_is_not_told(tmp_path: Path, cell: str, at: str, row: str) -> None:
+    line = 1 + cell.partition(at)[0].count("\n")
+    shape = ("x", "Tensor (16, 3, 224, 224) float32 on cuda:0")
+
+    assert hint_of(tmp_path, cell, [(line, "<module>")], shape)[0] == row
+
+
+@pytest.mark.parametrize("known", ["list of 12", "list of 12 (ndarray (16, 9))", "12.5"])
+def test_numbers_and_arrays_have_no_graph(tmp_path: Path, known: str) -> None:
+    shape = ("x", "Tensor (16, 3, 224, 224) float32 on cuda:0")
+
+    assert hint_of(tmp_path, KEPT, [(5, "<module>")], shape, known=("losses", known))[0] == "gpu-forward"
+
+
+PREDICTED = """\
+model = Net().to(device)
+optimizer = Adam(model.parameters())
+def predict(x):
+    return model(x)
+for x, y in loader:
+    losses = {}
+    losses["a"] = criterion(predict(x), y)
+    sum(losses.values()).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "row"),
+    [
+        pytest.param(PREDICTED, "gpu-forward", id="in a dict"),
+        pytest.param(
+            PREDICTED.replace("{}", "[]").replace('["a"] = criterion(predict(x), y)', ".append(predict(x))"),
+            "gpu-forward",
+            id="in a list",
+        ),
+        pytest.param(PREDICTED.replace("sum(losses.values())", "other"), "no-grad-missing", id="not at all"),
+    ],
+)
+def test_what_a_prediction_is_trained_with_is_seen(tmp_path: Path, cell: str, row: str) -> None:
+    shape = ("x", "Tensor (16, 3, 224, 224) float32 on cuda:0")
+
+    assert hint_of(tmp_path, cell, [(7, "<module>"), (4, "predict")], shape)[0] == row
+
+
+@pytest.mark.parametrize(
+    ("ahead", "said"),
+    [
+        pytest.param(
+            "", "with 20.00 GiB allocated in private pools (e.g., CUDA Graphs), and 12.00", id="of graphs"
+        ),
+        pytest.param(
+            "os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:True'\n", "12.00", id="set"
+        ),
+    ],
+)
+def test_pieces_are_told_where_the_allocator_can_be_told_otherwise(
+    tmp_path: Path, ahead: str, said: str
+) -> None:
+    message = FULL.replace("300.00 MiB is reserved", f"{said} GiB is reserved")
+
+    row, _, _ = hint_of(tmp_path, ahead + STEP, [(1 + ahead.count("\n"), "<module>")], message=message)
+
+    assert row == "gpu-full"
+
+
+def test_ranks_that_share_a_gpu_as_they_were_started_are_no_other_processes(tmp_path: Path) -> None:
+    spec = a_spec(devices=(Device(kind="gpu", index=0), Device(kind="gpu", index=0)))
+    written = WrittenRun(tmp_path / "home", spec, cell=STEP).happened(*STARTED)
+    written.raised(
+        1, "torch.OutOfMemoryError", HELD, frames=[(spec.program, 1, "<module>", "")], time=CREATED + 5
+    )
+
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.signature == "gpu-full"
+
+
+BOUNDED = FOLDS.replace("results = []", "results = deque(maxlen=2)")
+
+
+@pytest.mark.parametrize("cell", [BOUNDED, FOLDS + "    if k > 1: results.pop(0)\n"])
+def test_models_of_which_few_are_kept_are_not_told(tmp_path: Path, cell: str) -> None:
+    assert hint_of(tmp_path, cell, [(7, "<module>")], below=STATE)[0] == "gpu-optimizer-state"
+
+
+@pytest.mark.parametrize(
+    ("below", "row"),
+    [
+        pytest.param(
+            [(STATE[0][0].replace("adam", "sgd"), 430, "_multi_tensor_sgd", "")], "gpu-full", id="sgd"
+        ),
+        pytest.param([(STATE[0][0], 700, "_multi_tensor_adam", "")], "gpu-optimizer-copies", id="adam"),
+        pytest.param([*BACK, (a_spec().program, 1, "forward", ""), *CONV], "gpu-backward", id="recomputed"),
+    ],
+)
+def test_where_memory_ran_out_is_told_by_the_frames(
+    tmp_path: Path, below: list[tuple[str, int, str, str]], row: str
+) -> None:
+    assert hint_of(tmp_path, STEP, [(3, "<module>")], below=below)[0] == row
+
+
+def test_a_batch_of_a_single_call_is_no_data_set(tmp_path: Path) -> None:
+    shape = ("rows", "Tensor (8, 3, 224, 224) float32")
+
+    assert hint_of(tmp_path, STEP, [(4, "<module>")], shape, below=[])[0] == "gpu-full"

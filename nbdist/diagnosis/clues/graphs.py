@@ -10,15 +10,19 @@ from functools import lru_cache
 
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
-from nbdist.diagnosis.statements import LOOPS, around, functions_of, head, node_at, own_nodes
+from nbdist.diagnosis.statements import LOOPS, around, functions_of, node_at, own_nodes
 from nbdist.store.reports import Call
 
 NO_GRADIENTS = re.compile(r"no_grad|inference_mode|set_grad_enabled|set_grad_mode")
 _ASKS = re.compile(rf"{NO_GRADIENTS.pattern}|requires_grad|\bgrad\(|jacobian|hessian|jacrev|backward_hook")
 """Where a part of it has no gradients, or asks for them by itself."""
 
+_SOUNDS_OFF = re.compile(r"(?<!enable_)grad|inference|freeze|frozen|eval")
+"""Of what a ``with`` is given."""
+
 _OFF_FOR_ALL = re.compile(
-    r"\bset_grad_enabled\((?!True)|\brequires_grad = False|\.requires_grad_\(False|stop_gradient = True"
+    r"\bset_grad_enabled\((?!True)|\.requires_grad ?= ?False|\.requires_grad_\(False|stop_gradient = True"
+    r"|(?<!un)freeze\w*\(|(?:no_grad|inference_mode)\(\)\.__enter__|enter_context\("
     r"|\b\w+\.stop_gradient\b|autograd\.grad\(|paddle\.grad\(|checkpoint_sequential|functional_call"
 )
 """Where autograd is off, or is asked of by itself: what has a graph there the text does not tell."""
@@ -60,22 +64,26 @@ _ENDS = re.compile(
 )
 _OF_LIBRARY = re.compile(r"(?:F|nn\.functional|torch\.nn\.functional|paddle\.nn\.functional|torch|paddle)\.")
 _TRAINS = frozenset({"step", "fit", "minimize", "train_on_batch", "train_batch"})
+_TRAIN = re.compile(r"(?:^|_)(?:train|learn|fit)_|_train$|^learn$|optimi[sz]e(?!r)|loss_scaler$")
+_OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er)s?(?:_\w+)?$")
+_ONLY_READS = re.compile(r"^[A-Z]|save|load|prepare|log|print|get|wrap|initialize|schedule")
+"""What is given an optimizer, and takes no step with it."""
+
 _PARTS = frozenset({"loss", "logits", "last_hidden_state", "hidden_states", "pooler_output", "T", "mT"})
 """Attributes of what a model gave that have a graph, too."""
 
-_OF_BATCHES = re.compile(
-    r"load|batches|batch_(?:iter|gen|sampler)|data|(?<![a-z])dl(?![a-z])|corpus|epoch|episode|files|paths",
-    re.IGNORECASE,
+_PLAIN_NUMBER = re.compile(r"\.item\(|detach|\bfloat\(|tolist|\.data\b")
+_TELLS = re.compile(
+    r"reduce|(?:^|_)log(?:_|$)|avg|average|mean|value|detach|item|scalar|gather|meter|record|scaler|print"
 )
+"""Functions of other files that give the number of a loss, and not what it is computed of."""
+
 OF_LAYERS = re.compile(r"^forward|^__call__$|_step$|loss", re.IGNORECASE)
 """Functions that go through one batch."""
-
-_SHOWS = re.compile(r"(?:print|len|float|str|round|format)$|log|tqdm|write|info|set_postfix")
 
 _EVALUATES = re.compile(
     r"(?:^|_)(?:eval|evaluate|evaluation|valid|validate|validation|val|test|predict|infer|inference)(?:_|$)"
 )
-_EMPTIES = frozenset({"clear", "pop", "popleft", "detach_"})
 _MOST_CALLS = 3
 
 
@@ -92,8 +100,11 @@ def are_off(failure: Failure) -> bool:
         if not failure.sources.is_own(frame.file):
             continue
         call = Call(file=frame.file, line=frame.line, function=frame.function)
+        tree = parsed(failure.sources.text(frame.file)) or ast.Module([], [])
         withs = [node for node, _ in around(call, failure.sources) if isinstance(node, ast.With)]
-        if any(leaves_out(node) for node in withs) or _OFF_FOR_ALL.search(failure.sources.text(frame.file)):
+        if any(leaves_out(node, tree) for node in withs) or _OFF_FOR_ALL.search(
+            failure.sources.text(frame.file)
+        ):
             return True
         functions = functions_of(call, failure.sources)
         if any(_is_decorated(one) for one in functions):
@@ -101,9 +112,18 @@ def are_off(failure: Failure) -> bool:
     return False
 
 
-def leaves_out(node: ast.AST) -> bool:
-    """``with torch.no_grad():``"""
-    return isinstance(node, ast.With) and any(NO_GRADIENTS.search(ast.unparse(one)) for one in node.items)
+def leaves_out(node: ast.AST, tree: ast.Module) -> bool:
+    """``with torch.no_grad():``, and ``with off:``, where the file makes ``off`` of that."""
+    return isinstance(node, ast.With) and any(_is_off(one.context_expr, tree) for one in node.items)
+
+
+def _is_off(given: ast.expr, tree: ast.Module) -> bool:
+    text = ast.unparse(given)
+    if _SOUNDS_OFF.search(text):
+        return True
+    name = ast.unparse(given.func if isinstance(given, ast.Call) else given).rpartition(".")[2]
+    made = [one for one in ast.walk(tree) if isinstance(one, ast.Assign) and name in set(set_by(one))]
+    return any(NO_GRADIENTS.search(ast.unparse(one)) for one in (*made, *_functions(tree).get(name, ())))
 
 
 def _is_decorated(function: Function) -> bool:
@@ -117,8 +137,20 @@ def goes_back(node: ast.AST, tree: ast.Module, depth: int = 0) -> bool:
     names = {called.rpartition(".")[2] for called in (ast.unparse(one.func) for one in calls)}
     if any("backward" in name or name in _TRAINS for name in names):
         return True
-    own = [one for name in sorted(names) for one in _functions(tree).get(name, ())]
+    known = _functions(tree)
+    if any(_TRAIN.search(name) for name in names if name not in known):
+        return True
+    if any(_takes_step(one) for one in own_nodes(node) if isinstance(one, ast.Call)):
+        return True
+    own = [one for name in sorted(names) for one in known.get(name, ())]
     return depth < _MOST_CALLS and any(_trains(one, tree, depth + 1) for one in own)
+
+
+def _takes_step(call: ast.Call) -> bool:
+    """``loss_scaler(loss, optimizer)``"""
+    given = (*call.args, *(one.value for one in call.keywords))
+    name = ast.unparse(call.func).rpartition(".")[2]
+    return not _ONLY_READS.search(name) and any(_OPTIMIZER.search(ast.unparse(one)) for one in given)
 
 
 @lru_cache(maxsize=1024)
@@ -167,14 +199,13 @@ class Graphs:
     def _of_name(self, name: str) -> bool:
         """By what set it last above the line."""
         nodes = (node for child in self.function.body for node in own_nodes(child))
-        sets = [node for node in nodes if name in _set_by(node) and node.lineno <= self.line]  # type: ignore[attr-defined]
+        sets = [node for node in nodes if name in set_by(node) and node.lineno <= self.line]  # type: ignore[attr-defined]
         if not sets:
             return name in self.given
         last = max(sets, key=lambda one: one.lineno)  # type: ignore[attr-defined]
         if not isinstance(last, ast.Assign) or self.depth > 2 * _MOST_CALLS:
             return False
-        nodes = (node for child in self.function.body for node in own_nodes(child))
-        if any(leaves_out(node) and _is_in(last, node) for node in nodes):
+        if self._is_off(last):
             return False
         at = replace(self, line=last.lineno - 1, depth=self.depth + 1)
         target, value = last.targets[0], last.value
@@ -188,6 +219,10 @@ class Graphs:
             return isinstance(value, ast.Call) and at.has(value) and not _gives_indices(value)
         return at.has(value)
 
+    def _is_off(self, within: ast.AST) -> bool:
+        nodes = (node for child in self.function.body for node in own_nodes(child))
+        return any(leaves_out(node, self.tree) and is_in(within, node) for node in nodes)
+
     def _of_call(self, call: ast.Call) -> bool:
         text = ast.unparse(call.func)
         owner, _, name = text.rpartition(".")
@@ -199,12 +234,15 @@ class Graphs:
         if _OF_LIBRARY.match(text):
             return not _ENDS.search(text) and any(map(self.has, arguments))
         if text == "sum":
+            if _PLAIN_NUMBER.search(ast.unparse(call)):
+                return False
             names = (one for node in arguments for one in ast.walk(node) if isinstance(one, ast.Name))
             return any(map(self.has, names))
         own = _functions(self.tree).get(name, ())
         if len(own) == 1 and owner in ("", "self"):
             return self._returned(own[0], call)
-        return bool(_LOSS.search(name)) and not own and any(map(self.has, arguments))
+        computes = _LOSS.search(name) is not None and _TELLS.search(name) is None
+        return computes and not own and any(map(self.has, arguments))
 
     def _returned(self, function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call) -> bool:
         """Whether a function of the file gives back what has a graph."""
@@ -223,14 +261,15 @@ class Graphs:
             if isinstance(node, ast.Return) and node.value is not None
         ]
         inside = replace(self, function=function, given=frozenset(given), depth=self.depth + 1)
-        return any(replace(inside, line=one.lineno).has(one.value) for one in ends if one.value)
+        given_back = (one for one in ends if not inside._is_off(one))
+        return any(replace(inside, line=one.lineno).has(one.value) for one in given_back if one.value)
 
 
 def _gives_indices(call: ast.Call) -> bool:
     return _ENDS.search(ast.unparse(call.func)) is not None
 
 
-def _set_by(node: ast.AST) -> Iterator[str]:
+def set_by(node: ast.AST) -> Iterator[str]:
     """The names that a statement sets anew."""
     if isinstance(node, ast.Assign):
         targets = node.targets
@@ -246,109 +285,7 @@ def _set_by(node: ast.AST) -> Iterator[str]:
                 yield one.id
 
 
-def _is_in(node: ast.AST, outer: ast.AST) -> bool:
-    return any(one is node for one in ast.walk(outer))
-
-
-@lru_cache(maxsize=4)
-def modules(tree: ast.Module) -> frozenset[str]:
-    """What a file treats as a model: it asks for its parameters, or sets how it works."""
-    found, plain = set(), set()
-    for node in ast.walk(tree):
-        called = node.func if isinstance(node, ast.Call) else None
-        if isinstance(called, ast.Attribute) and _OF_MODULES.match(called.attr):
-            found.add(ast.unparse(called.value))
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            made = ast.unparse(node.value.func)
-            if re.match(r"(?:torch\.|paddle\.)?nn\.[A-Z]\w*$", made):
-                names = {ast.unparse(one) for one in node.targets}
-                found |= names
-                plain |= names if _PLAIN_LAYER.search(made) else set()
-    return frozenset(one for one in found - plain - {"self"} if not _LOSS.search(one))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """A statement that keeps the graph of each round of a loop, in ``name``."""
-
-    node: ast.stmt
-    loop: ast.stmt
-    name: str
-    value: str
-
-    @property
-    def source(self) -> str:
-        return head(self.node)
-
-
-def kept_in(loop: ast.stmt, function: Function, tree: ast.Module) -> Kept | None:
-    """What a loop adds to a value or a list that it does not begin anew."""
-    if (
-        not is_of_batches(loop)
-        or _is_of_one(loop, function)
-        or OF_LAYERS.search(getattr(function, "name", ""))
-    ):
-        return None
-    if not _is_in(loop, tree):
-        return _listed(loop, function, tree)
-    nodes = [node for child in getattr(loop, "body", ()) for node in own_nodes(child)]
-    without = [node for node in nodes if leaves_out(node)]
-    for node in nodes:
-        if any(_is_in(node, one) for one in without):
-            continue
-        found = _addition(node)
-        if found is None or not _is_outer(found[0], loop, function):
-            continue
-        if _begins_anew(found[0], node, nodes) or _goes_on_with(found[0], nodes):
-            continue
-        graphs = Graphs(tree=tree, function=function, line=node.lineno)  # type: ignore[attr-defined]
-        if graphs.has(found[1]):
-            return Kept(node=node, loop=loop, name=found[0], value=ast.unparse(found[1]))  # type: ignore[arg-type]
-    return None
-
-
-def _listed(loop: ast.stmt, function: Function, tree: ast.Module) -> Kept | None:
-    """The same of ``losses = [criterion(model(x), y) for x, y in loader]``: ``around`` gives it as a loop."""
-    for node in (node for child in function.body for node in own_nodes(child)):
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.ListComp):
-            continue
-        graphs, made = Graphs(tree=tree, function=function, line=node.lineno - 1), node.value
-        if node.lineno <= loop.lineno <= (node.end_lineno or 0) and graphs.has(made.elt):
-            name, value = ast.unparse(node.targets[0]), ast.unparse(made.elt)
-            return Kept(node=node, loop=loop, name=name, value=value)
-    return None
-
-
-def is_of_batches(loop: ast.stmt) -> bool:
-    """Whether a loop goes over data, and not over the layers, the steps or the losses of one batch."""
-    return isinstance(loop, ast.For | ast.AsyncFor) and _OF_BATCHES.search(ast.unparse(loop.iter)) is not None
-
-
-def _is_of_one(loop: ast.stmt, function: Function) -> bool:
-    """Whether a loop goes over what an outer one has: the images of a batch."""
-    outer = [
-        node
-        for child in function.body
-        for node in own_nodes(child)
-        if isinstance(node, ast.For | ast.AsyncFor) and node is not loop and _is_in(loop, node)
-    ]
-    given = {name for node in outer for name in _set_by(node)}
-    root: ast.AST = getattr(loop, "iter", loop)
-    while isinstance(root, ast.Call) and root.args and ast.unparse(root.func) in ("enumerate", "zip", "tqdm"):
-        root = root.args[0]
-    while isinstance(root, ast.Attribute | ast.Subscript):
-        root = root.value
-    return isinstance(root, ast.Name) and root.id in {*given, "batch", "sample"}
-
-
-def _goes_on_with(name: str, nodes: list[ast.AST]) -> bool:
-    """Whether the loop computes with what it adds to, as a model does with what its layers gave."""
-    calls = [one for one in nodes if isinstance(one, ast.Call) and not _SHOWS.match(ast.unparse(one.func))]
-    given = [part for one in calls for part in (*one.args, *(each.value for each in one.keywords))]
-    return any(ast.unparse(one) == name for part in given for one in ast.walk(part))
-
-
-def _addition(node: ast.AST) -> tuple[str, ast.expr] | None:
+def addition(node: ast.AST) -> tuple[str, ast.expr] | None:
     """``total += loss``, ``total = total + loss``, ``losses.append(loss)``."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
         return ast.unparse(node.target), node.value
@@ -368,42 +305,25 @@ def _addition(node: ast.AST) -> tuple[str, ast.expr] | None:
     return None
 
 
-def _begins_anew(name: str, adding: ast.AST, nodes: list[ast.AST]) -> bool:
-    """Whether a loop sets, empties or shortens what it adds to."""
-    for node in nodes:
-        sets = isinstance(node, ast.Assign) and name in {ast.unparse(one) for one in node.targets}
-        if sets and node is not adding:
-            return True
-        if isinstance(node, ast.Delete) and any(ast.unparse(one).startswith(name) for one in node.targets):
-            return True
-        empties = isinstance(node, ast.Attribute) and node.attr in _EMPTIES
-        if empties and ast.unparse(node.value) == name:  # type: ignore[attr-defined]
-            return True
-    return False
+def is_in(node: ast.AST, outer: ast.AST) -> bool:
+    return any(one is node for one in ast.walk(outer))
 
 
-def _is_outer(name: str, loop: ast.stmt, function: Function) -> bool:
-    """Whether a plain name is set before the loop to what can grow: 0, or an empty list."""
-    if not name.isidentifier():
-        return name.partition(".")[0].partition("[")[0] not in _set_in(loop)
-    sets = [
-        node.value
-        for child in function.body
-        for node in own_nodes(child)
-        if isinstance(node, ast.Assign | ast.AnnAssign)
-        and node.lineno < loop.lineno
-        and name in _names_of(node)
-    ]
-    return bool(sets) and not any("maxlen" in ast.unparse(one) for one in sets if one is not None)
-
-
-def _names_of(node: ast.Assign | ast.AnnAssign) -> set[str]:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
-
-
-def _set_in(loop: ast.stmt) -> set[str]:
-    return {name for node in own_nodes(loop) for name in _set_by(node)}
+@lru_cache(maxsize=4)
+def modules(tree: ast.Module) -> frozenset[str]:
+    """What a file treats as a model: it asks for its parameters, or sets how it works."""
+    found, plain = set(), set()
+    for node in ast.walk(tree):
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Attribute) and _OF_MODULES.match(called.attr):
+            found.add(ast.unparse(called.value))
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            made = ast.unparse(node.value.func)
+            if re.match(r"(?:torch\.|paddle\.)?nn\.[A-Z]\w*$", made):
+                names = {ast.unparse(one) for one in node.targets}
+                found |= names
+                plain |= names if _PLAIN_LAYER.search(made) else set()
+    return frozenset(one for one in found - plain - {"self"} if not _LOSS.search(one))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,7 +393,14 @@ def _trains_with(call: Call, failure: Failure) -> bool:
         return True
     if "backward" in ast.unparse(statement):
         return True
-    return backward_of(set(_set_by(statement)), functions[0]) is not None
+    names = set(set_by(statement))
+    if isinstance(statement, ast.Assign):
+        # self.loss = …, losses["total"] = …
+        names |= {next(iter(reads(one)), "") for one in statement.targets}
+    elif isinstance(statement, ast.AugAssign | ast.Expr):
+        found = addition(statement)
+        names |= set() if found is None else reads(ast.parse(found[0]))
+    return backward_of(names, functions[0]) is not None
 
 
 def backward_of(names: set[str], function: Function) -> ast.Call | None:
@@ -482,12 +409,12 @@ def backward_of(names: set[str], function: Function) -> ast.Call | None:
     nodes = [node for child in function.body for node in own_nodes(child)]
     for _ in range(_MOST_CALLS):
         for node in nodes:
-            if isinstance(node, ast.Assign | ast.AugAssign) and given & _reads(node.value):
+            if isinstance(node, ast.Assign | ast.AugAssign) and given & reads(node.value):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 given |= {one.id for each in targets for one in ast.walk(each) if isinstance(one, ast.Name)}
     calls = [node for node in nodes if isinstance(node, ast.Call)]
-    return next((one for one in calls if "backward" in ast.unparse(one.func) and given & _reads(one)), None)
+    return next((one for one in calls if "backward" in ast.unparse(one.func) and given & reads(one)), None)
 
 
-def _reads(node: ast.AST) -> set[str]:
+def reads(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from nbdist.diagnosis.clues.graphs import (
     OF_LAYERS,
     Function,
-    Kept,
     are_off,
     backward_of,
     goes_back,
-    is_of_batches,
-    kept_in,
     modules,
     untrained,
 )
+from nbdist.diagnosis.clues.keeping import Kept, begins_anew, can_grow, is_of_batches, kept_in
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
@@ -59,11 +57,19 @@ _LAYERS = re.compile(r"/(?:torch/nn/modules/module|paddle/nn/layer/layers)\.py$"
 _LIST = re.compile(r"list of \d+ \(Tensor \([\d, ]+\)\)$")
 _JOINS = re.compile(r"(?:torch|paddle)\.(?:cat|concat|concatenate|stack|vstack|hstack)$")
 _MOVES = re.compile(r"\.(?:to|cuda)\(")
-_NOT_GROWN = re.compile(r"^(?:0|0\.0|None|(?:list|dict) of 0)$|; without a graph$")
+_NOT_GROWN = re.compile(
+    r"^(?:-?\d[\d.e+-]*|-?inf|nan|None|list of \d+|dict of 0)$|^(?:list of \d+ \()?ndarray|; without a graph$"
+)
+"""Nothing yet, plain numbers, or what has no graph."""
+
+_OF_LOSS = re.compile(r"loss|criter|objective|cross_entropy|nll", re.IGNORECASE)
 _TRAINS = re.compile(r"train|fit|finetune")
 _MOVED = ("to", "cuda")
 _MANY_WORDS = 20_000
 """What is the last size of a tensor that has a number for each word."""
+
+_MANY_ROWS = 1_000
+"""What has as many may be all data, and no batch."""
 
 _LITTLE = 20
 """A part of the GPU: what a process holds there that computes elsewhere."""
@@ -143,19 +149,22 @@ def of_gpu(failure: Failure) -> Hint | None:
     found = None if is_large else of_kept(failure)
     if found is None and crowded:
         found = hint("gpu-held-by-others", own=_told(room.own), **others)
-    return (
-        found or _of_joined(failure) or _of_pieces(room) or _of_stage(room, failure) or _full(room, failure)
-    )
+    found = found or _of_joined(failure) or _of_pieces(room, failure)
+    return found or _of_stage(room, failure) or _full(room, failure)
 
 
 def of_sharing(failure: Failure, run: Run) -> Hint | None:
-    """Of a GPU that several ranks use, though each has one of its own: the number of the one that is full is
-    another rank's, or the processes that the message names are ranks."""
+    """Of a GPU that several ranks use: as they were started; or, though each has one of its own, by the
+    number of the one that is full, which is another rank's, or by the processes that the message names."""
     text = failure.complaint.root.text if failure.complaint is not None else ""
     full = _NUMBER.search(text)
     mine = run.ranks[failure.rank].spec
     near = [one for one in run.ranks if one.spec.node_rank == mine.node_rank]
     own = {str(one.spec.device) for one in near if one.spec.device.kind == "gpu"}
+    if mine.device.kind == "gpu" and [one.spec.device for one in near].count(mine.device) > 1:
+        # the others that the message names are these ranks, as was asked
+        room = room_of(text)
+        return of_kept(failure) or _full(room, failure) if room.others > room.total / 2 else None
     if full is None or run.spec.framework != "torch" or len(own) != len(near):
         return None
     number = int(next(filter(None, full.groups())))
@@ -201,13 +210,16 @@ def of_kept(failure: Failure) -> Hint | None:
     return hint("no-grad-missing", line=idle.line, function=idle.function)
 
 
-def _graphs(kept: Kept, function: Function, *, is_idle: bool) -> Hint:
+def _graphs(kept: Kept, function: Function, *, is_idle: bool) -> Hint | None:
     values = {"line": kept.node.lineno, "value": kept.value, "source": kept.source, "loop": kept.loop.lineno}
     if is_idle:
         return hint("graphs-kept-untrained", **values)
     backward = backward_of({re.split(r"[.\[]", kept.name)[0]}, function)
     if backward is None:
         return hint("graphs-kept", **values)
+    if not _OF_LOSS.search(kept.name + kept.value) and not kept.is_sum:
+        # of features, say, one loss may be computed of all: none of them can go back alone
+        return None
     return hint("graphs-kept-for-backward", **values, name=kept.name, backward=backward.lineno)
 
 
@@ -250,7 +262,9 @@ def _models_kept(loop: ast.stmt, tree: ast.Module) -> tuple[ast.stmt, str, str] 
     begun = {one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
     for node in nodes:
         found = _put(node)
-        if found is None or found[0] in begun:
+        if found is None or found[0] in begun or not can_grow(found[0], tree):
+            continue
+        if begins_anew(found[0], node, nodes):
             continue
         for name in sorted(made & set(_as_it_is(found[1]))):
             return node, found[0], name  # type: ignore[return-value]
@@ -305,14 +319,24 @@ def _of_joined(failure: Failure) -> Hint | None:
             line: int = getattr(node, "lineno", 0)
             at = Call(file=place.file, line=line, function=place.function)
             of_data = [one for one in _loops(at, failure) if is_of_batches(one) and not goes_back(one, tree)]
+            statement = node_at(call, failure.sources)
+            targets = getattr(statement, "targets", [])
+            made = {one.id for each in targets for one in ast.walk(each) if isinstance(one, ast.Name)}
+            if backward_of(made, function) is not None:
+                continue
             if line < call.line and "cpu" not in ast.unparse(found[1]) and of_data:
                 values = {"name": found[0], "what": lists[found[0]], "line": line, "source": head(node)}
                 return hint("gpu-joined", **values)
     return None
 
 
-def _of_pieces(room: Room) -> Hint | None:
-    """Of memory that is there, and in no piece that is large enough."""
+def _of_pieces(room: Room, failure: Failure) -> Hint | None:
+    """Of memory that is there, and in no piece that is large enough; what CUDA graphs have reserved is for
+    them alone."""
+    text = failure.complaint.root.text if failure.complaint is not None else ""
+    own = [one.file for one in failure.frames if failure.sources.is_own(one.file)]
+    if "private pools" in text or any("expandable_segments:True" in failure.sources.text(one) for one in own):
+        return None
     if room.asked and room.unused > 2 * room.asked and room.unused > room.most / 10:
         return hint("gpu-in-pieces", unused=_told(room.unused), asked=_told(room.asked))
     return None
@@ -329,15 +353,17 @@ def _of_stage(room: Room, failure: Failure) -> Hint | None:
         return None
     if any(_OPTIMIZER.search(one.file) for one in below):
         made = any(one.function in ("_init_group", "_add_accumulator") for one in below)
-        copies = any(one.function.startswith("_multi_tensor_") for one in below)
+        # sgd makes its momentum there, too
+        copies = any(re.match(r"_multi_tensor_(?!sgd)", one.function) for one in below)
         name = "gpu-optimizer-state" if made else "gpu-optimizer-copies" if copies else "gpu-full"
         return hint(name, **values)
-    if any(one.function == "backward" and _FRAMEWORKS.search(one.file) for one in below):
+    # a forward() of the program's may be below it, computed anew for checkpointing
+    if any(one.function == "backward" and _FRAMEWORKS.search(one.file) for one in failure.frames):
         return hint("gpu-backward", **values)
-    return _of_move(values, failure) or _of_forward(values, failure)
+    return _of_move(values, room, failure) or _of_forward(values, failure)
 
 
-def _of_move(values: dict[str, object], failure: Failure) -> Hint | None:
+def _of_move(values: dict[str, object], room: Room, failure: Failure) -> Hint | None:
     """Of a line that brings something to the GPU: a model, or a tensor as a whole."""
     place = failure.place
     if place is None:
@@ -356,7 +382,10 @@ def _of_move(values: dict[str, object], failure: Failure) -> Hint | None:
     in_loop = any(True for one in at for _ in _loops(one, failure))
     for name in moved:
         shape = _SHAPE.match(known.get(name, ""))
-        if shape is not None and not shape["gpu"] and not in_loop:
+        if shape is None or shape["gpu"] or in_loop or OF_LAYERS.search(place.function):
+            continue
+        first = int(re.findall(r"\d+", shape["shape"])[0])
+        if first >= _MANY_ROWS or room.asked > room.most / _LITTLE:
             return hint("gpu-data-moved", **values, name=name, shape=f"({shape['shape']})")
     return None
 
