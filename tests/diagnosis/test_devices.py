@@ -232,6 +232,66 @@ ATTRIBUTE = (("x", GPU), ("self.table", HERE))
             "device-of-value: on the CPU: m; a on cuda:0",
             id="where",
         ),
+        pytest.param(
+            "model = load(device_map='auto')\nout = a + b\n",
+            GPUS,
+            ((2, TOP),),
+            (("a", GPU), ("b", "Tensor (3,) float32 on cuda:1")),
+            "devices-of-two-gpus: ",
+            id="two GPUs on purpose",
+        ),
+        pytest.param(
+            STEP.replace("x.to(device)", "x.to(torch.float32)"),
+            INPUT,
+            ((4, TOP),),
+            (("model", "Net on cuda:0"), ("x", HERE)),
+            "device-of-value: on the CPU: x",
+            id="thrown away, and not to the GPU",
+        ),
+        pytest.param(
+            "out = model(lengths=lengths, **batch)\n",
+            IDS,
+            ((1, TOP),),
+            (("model", "Net on cuda:0"), ("lengths", "Tensor (8,) int64, 3 to 40")),
+            "devices-differ: ",
+            id="lengths that a call may want on the CPU",
+        ),
+        pytest.param(
+            "mask = places < lengths\n",
+            TWO,
+            ((1, TOP),),
+            (("places", GPU), ("lengths", "Tensor (8,) int64, 3 to 40")),
+            "device-of-value: on the CPU: lengths",
+            id="lengths that meet a tensor",
+        ),
+        pytest.param(
+            "out = self.b(self.a(x))\n",
+            ONE.format("mat1", "cpu", "cuda:0", "addmm"),
+            ((1, FORWARD),),
+            (
+                ("self.b", "Linear with weight (3, 3) float32 on cuda:0"),
+                ("self.a", "Linear with weight (3, 3) float32"),
+                ("x", HERE),
+            ),
+            "devices-differ: ",
+            id="half of a model",
+        ),
+        pytest.param(
+            "error = out.cpu() - y + base\n",
+            TWO,
+            ((1, TOP),),
+            (("out", GPU), ("y", GPU), ("base", HERE)),
+            "devices-differ: ",
+            id="on the CPU on purpose",
+        ),
+        pytest.param(
+            STEP.replace("x.to(device)", "pass").replace("model(x)", "model(x).argmax(1).cpu().numpy()"),
+            INPUT,
+            ((4, TOP),),
+            (("model", "Net on cuda:0"), ("x", HERE)),
+            "device-of-value: on the CPU: x",
+            id="its result brought to the CPU",
+        ),
         pytest.param("out = a + f()\n", TWO, ((1, TOP),), (("a", GPU),), "devices-differ: ", id="not seen"),
         pytest.param(
             "out = a + b\n",
@@ -260,7 +320,7 @@ def test_the_value_that_stayed_behind_is_told(
         pytest.param(
             "transformers/models/bert/modeling_bert.py",
             IDS,
-            (("x", HERE), ("model.embed", f"Embedding with weight (9, 3) float32, got {HERE}")),
+            (("x", HERE), ("model.embed", f"Embedding with weight (9, 3) float32 on cuda:0, got {HERE}")),
             "device-of-value",
             id="got by a layer",
         ),
@@ -287,6 +347,9 @@ def test_the_value_that_stayed_behind_is_told(
         pytest.param(
             "torch/nn/modules/loss.py", TWO, (("x", GPU), ("y", GPU)), "device-of-loss-weights", id="weights"
         ),
+        pytest.param(
+            "torch/nn/modules/loss.py", TWO, (("z", HERE), ("y", GPU)), "devices-differ", id="two calls"
+        ),
         pytest.param("torch/nn/modules/conv.py", TWO, (("x", GPU), ("y", GPU)), "devices-differ", id="conv"),
         pytest.param(
             "torch/optim/adam.py", TWO, (("x", HERE), ("y", GPU)), "devices-of-optimizer", id="an optimizer"
@@ -296,7 +359,8 @@ def test_the_value_that_stayed_behind_is_told(
 def test_what_a_library_does_with_a_value_is_not_guessed(
     tmp_path: Path, below: str, message: str, values: tuple[tuple[str, str], ...], row: str
 ) -> None:
-    found = told(tmp_path, "out = model(x, y)\n", message, ((1, TOP),), *values, below=below)
+    cell = "out = criterion(x, y)" + (" + model(z)\n" if ("z", HERE) in values else "\n")
+    found = told(tmp_path, cell, message, ((1, TOP),), *values, below=below)
 
     assert found.partition(":")[0] == row
 

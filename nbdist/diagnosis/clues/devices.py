@@ -54,6 +54,10 @@ _MAKES = re.compile(
     r"|from_numpy|as_tensor|tril|triu|Tensor|FloatTensor|LongTensor|hann_window)\("
 )
 _NAMES_DEVICE = re.compile(r"str of|device$|\d+$")
+_TO_CPU = re.compile(r"\.(?:cpu\(\)|to\(['\"]cpu['\"]\)|numpy\(\))$")
+_NOT_TO_GPU = re.compile(r"cpu|\.to\((?:dtype=)?(?:torch\.)?(?:b?float|half|double|u?int|long|bool|complex)")
+_COSTS = re.compile(r"loss|criter|objective|entropy|nll|bce|mse|(?:^|[._])(?:ce|l1)(?:_|$)", re.IGNORECASE)
+_BY_HAND = re.compile(r"device_map|['\"]cuda:[1-9]|\.cuda\([1-9]")
 _MOVES = frozenset({"to", "cuda"})
 _LAYERS = re.compile(r"^(?:torch\.)?nn\.[A-Z]|(?:Block|Layer|Head|Conv|Attention)\w*$")
 _OBJECTS = re.compile(r"(?:^|\.)[A-Z]\w*$")
@@ -93,7 +97,11 @@ def of_devices(failure: Failure) -> Hint | None:
     if any(_LOSS.search(frame.file) for frame in below) and _gives_alone(told, failure):
         return hint("device-of-loss-weights")
     left = [name for name, device in told.items() if device == _CPU]
-    left = [name for name in left if not _LENGTHS.search(name)] or left
+    left = [name for name in left if not _LENGTHS.search(name)] or [
+        name for name in left if not _is_given(name, failure)
+    ]
+    if any(_LOSS.search(frame.file) for frame in below):
+        left = [name for name in left if _meets_loss(name, failure)]
     there = next(((name, device) for name, device in told.items() if device != _CPU), None)
     is_input = said.role == "input"
     got = [one.name for one in failure.operands if (found := _LAYER.match(one.what)) and found["got"]]
@@ -107,17 +115,46 @@ def of_devices(failure: Failure) -> Hint | None:
     fits = (
         bool(got) or all(_OF_TORCH.search(frame.file) for frame in below) or (is_input and there is not None)
     )
+    # what stays on the CPU on purpose
+    split = is_input and any(
+        (found := _LAYER.match(one.what)) and not found["where"] for one in failure.operands
+    )
+    brought = [text for one in _calls_of_line(failure) if _TO_CPU.search(text := ast.unparse(one))]
+    if split or any(
+        re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is None for name in left for text in brought
+    ):
+        return None
     if left and fits and (there is not None or is_input):
         return _of_tensors(left, there, failure)
     return hint("device-of-layer-input", name=got[0]) if got and not left else None
 
 
-def _gives_alone(told: Mapping[str, str], failure: Failure) -> bool:
-    """Whether the one call of the failing line is given tensors on the GPU, and nothing else."""
+def _calls_of_line(failure: Failure) -> list[ast.Call]:
     place = failure.place
     here = Call(file=place.file, line=place.line, function="") if place is not None else None
     statement = node_at(here, failure.sources) if here is not None else None
-    calls = [one for one in ast.walk(statement or ast.Pass()) if isinstance(one, ast.Call)]
+    return [one for one in own_nodes(statement or ast.Pass()) if isinstance(one, ast.Call)]
+
+
+def _takes(call: ast.Call, name: str) -> bool:
+    given = (*call.args, *(one.value for one in call.keywords))
+    return any(ast.unparse(part) == name for one in given for part in ast.walk(one))
+
+
+def _is_given(name: str, failure: Failure) -> bool:
+    """Whether a call of the failing line is given this, which it may want on the CPU."""
+    return any(_takes(call, name) for call in _calls_of_line(failure))
+
+
+def _meets_loss(name: str, failure: Failure) -> bool:
+    """Whether this is what a loss is given, of several calls in the failing line."""
+    calls = _calls_of_line(failure)
+    return len(calls) == 1 or any(_takes(one, name) for one in calls if _COSTS.search(ast.unparse(one.func)))
+
+
+def _gives_alone(told: Mapping[str, str], failure: Failure) -> bool:
+    """Whether the one call of the failing line is given tensors on the GPU, and nothing else."""
+    calls = _calls_of_line(failure)
     if len(calls) != 1 or calls[0].keywords:
         return False
     names = list(map(ast.unparse, calls[0].args))
@@ -177,7 +214,7 @@ def _device(what: str) -> str:
 def _of_gpus(told: Mapping[str, str], failure: Failure) -> Hint | None:
     text = failure.sources.text(failure.place.file) if failure.place is not None else ""
     places = {device: name for name, device in reversed(list(told.items()))}
-    if len(places) != len(("one", "other")) or _REPLICAS.search(text):
+    if len(places) != len(("one", "other")) or _REPLICAS.search(text) or _BY_HAND.search(text):
         return None
     (there, other), (here, one) = places.items()
     return hint("device-of-two-gpus", name=one, here=here, other=other, there=there)
@@ -239,7 +276,13 @@ def _thrown_away(names: Sequence[str], failure: Failure) -> ast.Expr | None:
 def _moved(node: ast.expr) -> str:
     """``images`` of ``images.to(device)`` and ``images.cuda()``, as it is written."""
     called = node.func if isinstance(node, ast.Call) else None
-    return ast.unparse(called.value) if isinstance(called, ast.Attribute) and called.attr in _MOVES else ""
+    if (
+        not isinstance(called, ast.Attribute)
+        or called.attr not in _MOVES
+        or _NOT_TO_GPU.search(ast.unparse(node))
+    ):
+        return ""
+    return ast.unparse(called.value)
 
 
 def _taken_apart(loops: Sequence[ast.For]) -> set[str]:
