@@ -320,7 +320,7 @@ def test_the_value_that_stayed_behind_is_told(
         pytest.param(
             "transformers/models/bert/modeling_bert.py",
             IDS,
-            (("x", HERE), ("model.embed", f"Embedding with weight (9, 3) float32 on cuda:0, got {HERE}")),
+            (("x", HERE), ("model.embed", f"Embedding with weight (9, 3) float32, got {HERE}")),
             "device-of-value",
             id="got by a layer",
         ),

@@ -26,6 +26,12 @@ def swap(x, y, peer):
     ("cell", "last", "row"),
     [
         pytest.param(CELL, ADDRESS, "nccl-both-send", id="send, then recv"),
+        pytest.param(
+            CELL + "    if peer:\n        dist.recv(y, 0)\n        dist.send(x, 0)\n",
+            ADDRESS,
+            "nccl-internal-error",
+            id="one side receives first",
+        ),
         pytest.param(CELL, "Net : Call to accept failed", "nccl-internal-error", id="another error"),
         pytest.param(CELL.replace("recv", "print"), ADDRESS, "nccl-internal-error", id="no recv"),
         pytest.param(CELL.replace("send", "broadcast"), ADDRESS, "nccl-internal-error", id="a collective"),

@@ -45,6 +45,36 @@ class Net(nn.Module):
 loss = F.cross_entropy(net(ids), y)
 print(loss.item())
 """
+GATHERED = """\
+losses.append(accelerator.gather(loss))
+plt.scatter(x, y)
+seen.append(np.random.multinomial(1, p))
+print(loss.item())
+"""
+TABLES = """\
+class Net(nn.Module):
+    def __init__(self):
+        self.tables = nn.ModuleList([nn.Embedding(n, 8) for n in sizes])
+        self.places = nn.Embedding(64, 8)
+    def forward(self, columns):
+        return sum(t(c) for t, c in zip(self.tables, columns)) + self.places(at)
+print(net(columns).sum().item())
+"""
+PRETRAINED = """\
+model = AutoModel.from_pretrained(name)
+prompt = nn.Embedding(20, 768)
+soft = prompt(places)
+aside = F.cross_entropy(head(x), y)
+model(ids).loss.item()
+"""
+GATHER = (
+    "/pytorch/aten/src/ATen/native/cuda/ScatterGatherKernel.cu:144: operator(): block: [0,0,0], thread:"
+    ' [1,0,0] Assertion `idx_dim >= 0 && idx_dim < index_size && "index out of bounds"` failed.\n'
+)
+SAMPLED = (
+    "/pytorch/aten/src/ATen/native/cuda/TensorCompare.cu:109: _assert_async_cuda_kernel: block: [0,0,0],"
+    " thread: [0,0,0] Assertion `probability tensor contains either `inf`, `nan` or element < 0` failed.\n"
+)
 TOKENS = """\
 tokenizer.add_special_tokens({"pad_token": "[PAD]"})
 out = model(**tokenizer(texts, padding=True))
@@ -97,6 +127,40 @@ def told(
             id="of a function",
         ),
         pytest.param(TOKENS, 2, "<module>", IDS, "kernel-embedding-of-new-tokens", "", id="new tokens"),
+        pytest.param(
+            TOKENS.replace('"[PAD]"', "tokenizer.eos_token"),
+            2,
+            "<module>",
+            IDS,
+            "kernel-embedding",
+            "",
+            id="no new token",
+        ),
+        pytest.param(
+            TOKENS.replace("out", "model = GPT(vocab_size=len(tokenizer)); out"),
+            2,
+            "<module>",
+            IDS,
+            "kernel-embedding",
+            "",
+            id="made for the new tokens",
+        ),
+        pytest.param(GATHERED, 4, "<module>", GATHER, "kernel-gather", "", id="gather of another library"),
+        pytest.param(GATHERED, 4, "<module>", SAMPLED, "kernel-sampling", "", id="sampling of numpy"),
+        pytest.param(
+            GATHERED + "picked = q.gather(1, moves)\n",
+            4,
+            "<module>",
+            GATHER,
+            "kernel-gather",
+            "line 5  picked = q.gather(1, moves)",
+            id="gather of torch",
+        ),
+        pytest.param(TABLES, 7, "<module>", IDS, "kernel-embedding", "", id="tables in a list"),
+        pytest.param(
+            PRETRAINED, 5, "<module>", IDS, "kernel-embedding", "", id="tables of a library's model"
+        ),
+        pytest.param(PRETRAINED, 5, "<module>", LABELS, "kernel-labels", "", id="its loss"),
         pytest.param(
             TOKENS.replace("out", "model.resize_token_embeddings(len(tokenizer)); out"),
             2,
@@ -170,6 +234,22 @@ x.sum().item()
             {"q": "Tensor (8, 4) bfloat16 on cuda:0"},
             "attention-no-kernel",
             id="half precision",
+        ),
+        pytest.param(
+            FLASH.replace("v)", "v, attn_mask=m)"),
+            2,
+            NO_KERNEL,
+            {"q": "Tensor (8, 4) bfloat16 on cuda:0", "m": SMALL},
+            "attention-no-kernel",
+            id="a mask",
+        ),
+        pytest.param(
+            FLASH.replace("with ", "with torch.autocast('cuda'), "),
+            2,
+            NO_KERNEL,
+            {"q": SMALL},
+            "attention-no-kernel",
+            id="autocast",
         ),
         pytest.param(TRITON, 4, ILLEGAL, {"x": LARGE}, "illegal-access-of-large", id="a large tensor"),
         pytest.param(TRITON, 4, ILLEGAL, {"x": SMALL}, "illegal-access-of-triton", id="a triton kernel"),

@@ -116,9 +116,8 @@ def of_devices(failure: Failure) -> Hint | None:
         bool(got) or all(_OF_TORCH.search(frame.file) for frame in below) or (is_input and there is not None)
     )
     # what stays on the CPU on purpose
-    split = is_input and any(
-        (found := _LAYER.match(one.what)) and not found["where"] for one in failure.operands
-    )
+    layers = [found for one in failure.operands if (found := _LAYER.match(one.what)) and not found["got"]]
+    split = is_input and {bool(one["where"]) for one in layers} == {True, False}
     brought = [text for one in _calls_of_line(failure) if _TO_CPU.search(text := ast.unparse(one))]
     if split or any(
         re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is None for name in left for text in brought

@@ -15,7 +15,8 @@ _NO_ADDRESS = "is neither AF_INET"
 
 
 def of_sends(failure: Failure) -> Hint | None:
-    """Of an error of NCCL in a send(), where the function has its recv() further down."""
+    """Of an error of NCCL in a send(), where the function has its recv() further down, and no side of an if
+    begins with one."""
     place = failure.place
     said = failure.complaint.root.message if failure.complaint is not None else ""
     if place is None or _NO_ADDRESS not in said:
@@ -23,8 +24,14 @@ def of_sends(failure: Failure) -> Hint | None:
     here = Call(file=place.file, line=place.line, function=place.function)
     statement = node_at(here, failure.sources)
     calls = [one for one in ast.walk(statement or ast.Pass()) if isinstance(one, ast.Call)]
-    received = calls_of_function("recv", place.file, failure.sources)
-    later = any(one.function == place.function and one.line > place.line for one in received)
-    if "send" not in map(method, calls) or not later:
+    order = sorted(
+        (one.line, name)
+        for name in ("send", "recv")
+        for one in calls_of_function(name, place.file, failure.sources)
+        if one.function == place.function
+    )
+    names = [name for _, name in order]
+    # in turns, each recv() after its send(): no side receives first
+    if "send" not in map(method, calls) or not names or names != ["send", "recv"] * (len(names) // 2):
         return None
     return hint("nccl-both-send")

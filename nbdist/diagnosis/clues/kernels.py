@@ -19,6 +19,17 @@ from nbdist.diagnosis.statements import functions_of, head, holds, node_at
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
+_OTHER_OWNERS = re.compile(
+    r"(?:^|[._])(?:np|numpy|rng|random|plt|pyplot|axe?s?|dist|distributed|comm|accelerator|fabric|asyncio|strategy)$"
+)
+"""Whose gather(), scatter() and multinomial() are others than torch's."""
+
+_PRETRAINED = re.compile(r"from_pretrained\(|rcnn|retinanet|maskformer|detection\.", re.IGNORECASE)
+"""Models of libraries, which have embeddings and losses of their own."""
+
+_OF_LIBRARIES = frozenset(
+    {"kernel-labels", "kernel-labels-of-pixels", "kernel-embedding", "kernel-index-add"}
+)
 _OF_GPU = re.compile(
     r"CUDA error|CUDA driver error|CUBLAS|CUDNN|cuDNN|CUSOLVER|CUFFT|NCCL|Triton Error|Assertion `"
 )
@@ -73,7 +84,9 @@ def of_assertion(failure: Failure) -> Hint | None:
     row, found = known
     text = failure.sources.text(failure.place.file) if failure.place is not None else ""
     told = Hint.of(variant(row, text), found.groupdict())
-    line = _line(_CALLS[row.name], failure) if row.name in _CALLS else None
+    may_be_inside = row.name in _OF_LIBRARIES and _PRETRAINED.search(text) is not None
+    may_be_inside = may_be_inside or (row.name == "kernel-check" and "_assert_async" in text)
+    line = _line(_CALLS[row.name], failure) if row.name in _CALLS and not may_be_inside else None
     if line is None or failure.place is None:
         return told
     at = both("diagnosis.of-call", line=line, source=failure.sources.line(failure.place.file, line))
@@ -106,11 +119,29 @@ def of_large(failure: Failure) -> Hint | None:
 def of_attention(failure: Failure) -> Hint | None:
     """Of attention by the flash kernel alone that is given float32."""
     text = failure.sources.text(failure.place.file) if failure.place is not None else ""
-    names = [one.name for one in failure.operands if (found := _ON_GPU.match(one.what)) and found["float32"]]
-    if not names or not _FLASH.search(text) or _OTHERS.search(text):
+    given = _given(failure)
+    names = [
+        one.name
+        for one in failure.operands
+        if (found := _ON_GPU.match(one.what)) and found["float32"] and (given is None or one.name in given)
+    ]
+    # autocast gives the kernel half precision, and something else is wrong
+    if "autocast" in text or not names or not _FLASH.search(text) or _OTHERS.search(text):
         return None
     said = Both(f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}", f"{'、'.join(names)} 是")
     return hint("attention-float32", names=said)
+
+
+def _given(failure: Failure) -> set[str] | None:
+    """The query, key and value of attention in the failing line, without its mask; None of another line."""
+    place = failure.place
+    here = Call(file=place.file, line=place.line, function="") if place is not None else None
+    statement = node_at(here, failure.sources) if here is not None else None
+    for node in ast.walk(statement or ast.Pass()):
+        if isinstance(node, ast.Call) and _name(node) == "scaled_dot_product_attention":
+            named = [one.value for one in node.keywords if one.arg in ("query", "key", "value")]
+            return {ast.unparse(one) for one in (*node.args[:3], *named)}
+    return None
 
 
 def _line(wanted: _Calls, failure: Failure) -> int | None:
@@ -120,6 +151,10 @@ def _line(wanted: _Calls, failure: Failure) -> int | None:
     if place is None or tree is None:
         return None
     objects = set(_objects(tree, wanted.classes))
+    called = {_of_object(one) for one in ast.walk(tree) if isinstance(one, ast.Call)}
+    if not objects <= called:
+        # in a list that a loop goes over, or by another name: which of them it was is open
+        return None
     on_the_way: list[ast.AST] = []
     for frame in failure.frames:
         if frame.file == place.file and frame.function != "<module>":
@@ -142,9 +177,16 @@ def _objects(tree: ast.Module, classes: frozenset[str]) -> Iterator[str]:
 def _called(scope: Iterable[ast.AST], wanted: _Calls, objects: set[str]) -> Iterator[int]:
     for node in (one for each in scope for one in ast.walk(each)):
         if isinstance(node, ast.Call):
-            is_object = ast.unparse(node.func) in objects or _name(node.func) in wanted.classes
-            if is_object or _name(node) in wanted.functions:
+            is_object = _of_object(node) in objects or _name(node.func) in wanted.classes
+            owner = ast.unparse(node.func).rpartition(".")[0]
+            if is_object or (_name(node) in wanted.functions and not _OTHER_OWNERS.search(owner)):
                 yield node.lineno
+
+
+def _of_object(call: ast.Call) -> str:
+    """``self.tables`` of ``self.tables[k](ids)``."""
+    called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
+    return ast.unparse(called)
 
 
 def _name(node: ast.AST) -> str:
