@@ -123,7 +123,7 @@ def test_a_rank_that_ended_after_the_same_call_is_not_said_never_to_have_come(tm
     has_called(written, 0, 4, 4, 10)
 
     has_called(written, 1, 4, 4)
-    assert "never came to barrier" in cause(written, here)
+    assert "waited in barrier for all ranks" in cause(written, here)
     has_called(written, 1, 4, 10)
     assert "never came to barrier" not in cause(written, here)
     has_called(written, 1, 4, 4, 10)
