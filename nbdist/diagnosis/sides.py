@@ -12,6 +12,9 @@ from nbdist.diagnosis.signatures import Hint, named
 from nbdist.store.reports import Call, Operand
 from nbdist.text import Both
 
+OF_GRADIENTS = frozenset({"all_reduce", "_all_reduce", "reduce_scatter_tensor", "_reduce_scatter_base"})
+"""What a model calls in backward(), of which torch knows no line."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
@@ -38,6 +41,12 @@ class Side:
             return f"{self.name} in {what}" if what else self.name
         through = self.place.through
         return f"{what} in {through}" if through else what or self.name or "?"
+
+    @property
+    def called_elsewhere(self) -> bool:
+        """Whether they wait for their device in what a model may have called in backward(): an if around the
+        line where they stand has nothing to do with that."""
+        return self.place.on_device and self.name in OF_GRADIENTS
 
     @property
     def direction(self) -> str:

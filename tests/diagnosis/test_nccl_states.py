@@ -100,6 +100,14 @@ def test_a_rank_that_prints_what_all_wait_for_has_not_gone_another_way(tmp_path:
     assert cause(written, *stood).startswith("rank 3 ended while")
 
 
+def test_an_if_around_a_line_that_waits_for_a_gradient_has_parted_none(tmp_path: Path) -> None:
+    written = a_run(tmp_path / "home", ranks=2).happened(stalled())
+    prints = at(written, 0, PRINTS, under_way(7, members=(0, 1)))
+    waits = at(written, 1, IN_BARRIER, under_way(8, "all_reduce_barrier", members=(0, 1)))
+
+    assert "if rank == 0:" not in cause(written, prints, waits)
+
+
 def test_a_rank_that_has_ended_in_another_group_is_not_waited_for(tmp_path: Path) -> None:
     written = a_run(tmp_path / "home", ended=[3]).happened(stalled())
     one = under_way(2, members=(0, 1))

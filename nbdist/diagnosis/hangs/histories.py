@@ -17,7 +17,7 @@ from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hangs.hooks import of_hooks
 from nbdist.diagnosis.hangs.parting import of_parting
 from nbdist.diagnosis.places import Sources, place_of
-from nbdist.diagnosis.sides import Side, by_ranks, hint
+from nbdist.diagnosis.sides import OF_GRADIENTS, Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import around, calls_of_function, head, is_collective
 from nbdist.model import Run
@@ -40,7 +40,6 @@ _LATEST = 12
 """So many calls of a rank may lie between its mistake and where another one met it."""
 
 _BACKWARD = frozenset({"backward", "manual_backward"})
-_OF_GRADIENTS = frozenset({"all_reduce", "_all_reduce", "reduce_scatter_tensor", "_reduce_scatter_base"})
 
 _APART = "hang-apart"
 
@@ -146,7 +145,7 @@ def begun_at(
 
 def _only_backward(side: Side, sources: Sources) -> int | None:
     """The line of the only ``backward()`` in a file, where these ranks are in its function."""
-    if not side.way or side.name not in _OF_GRADIENTS:
+    if not side.way or side.name not in OF_GRADIENTS:
         return None
     here = side.way[-1]
     calls = [call for name in _BACKWARD for call in calls_of_function(name, here.file, sources)]

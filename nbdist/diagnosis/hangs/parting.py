@@ -138,9 +138,7 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
             inside=other, outside=side, here=there, there=here, steps=theirs, deeper=other.way[depth + 1 :]
         ),
     )
-    if side.place.on_device or other.place.on_device:
-        # they have called what they wait for elsewhere: an if around this line has not parted them
-        return by_loop(entries, common, sources)
+    entries = (_without_ifs(entries[0]), _without_ifs(entries[1]))
     return (
         _by_rank(entries, sources)
         or _by_order(entries, sources)
@@ -149,6 +147,13 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
         or by_round(entries, common, sources)
         or _by_library(entries, sources)
     )
+
+
+def _without_ifs(one: Entry) -> Entry:
+    """An if around a line that waits for what was called elsewhere has parted none."""
+    if not one.inside.called_elsewhere:
+        return one
+    return replace(one, steps=[step for step in one.steps if isinstance(step[0], LOOPS)], deeper=())
 
 
 def _by_rank(entries: Sequence[Entry], sources: Sources) -> Hint | None:
@@ -319,7 +324,7 @@ def _by_deeper(sides: Sequence[Side], sources: Sources) -> Hint | None:
     steps = zip(*(side.way for side in sides), strict=False)
     shared = next((depth for depth, calls in enumerate(steps) if len(set(calls)) > 1), None)
     shared = min(len(side.way) for side in sides) if shared is None else shared
-    for side in (side for side in sides if len(side.way) > shared and not side.place.on_device):
+    for side in (side for side in sides if len(side.way) > shared and not side.called_elsewhere):
         if (alone := entered_alone(replace(side, way=side.way[shared:]), sources)) is not None:
             return hint("met-another-call", late=side.ranks, **alone)
     return None
