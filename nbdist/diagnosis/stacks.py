@@ -279,8 +279,10 @@ def _behind(groups: Sequence[StackGroup], sides: Sequence[Side]) -> tuple[int, .
 
 
 def _in_several(groups: Sequence[StackGroup]) -> bool:
-    """Whether these are in several process groups, each of which has numbers of its own."""
-    return len({one.collective.members for one in groups if one.collective is not None}) > 1
+    """Whether these are in several process groups, each of which has numbers of its own, as messages have."""
+    known = [group.collective for group in groups if group.collective is not None]
+    messages = any(MESSAGE.search(one.name) for one in known if not one.over)
+    return messages or len({one.members for one in known}) > 1
 
 
 # As text, in both languages: one sentence about which ranks wait for which, then the groups.

@@ -156,6 +156,7 @@ def on_nccl(one: History) -> History:
     [
         pytest.param(BARRIER, None, False, id="the same sizes"),
         pytest.param(IN_STEP, "float32 (9,)", True, id="other sizes"),
+        pytest.param(IN_STEP, "float32 (2, 2)", False, id="as many numbers in another shape"),
         pytest.param(GATHERS, "float32 (9,)", False, id="another collective"),
     ],
 )
@@ -164,7 +165,7 @@ def test_a_rank_that_waits_in_nccl_may_have_given_another_size(
 ) -> None:
     mine = on_nccl(history(BARRIER, IN_STEP))
     # the other one has gone on from there
-    other = on_nccl(history(BARRIER, theirs, IN_STEP, **({"all_reduce": line} if line else {})))
+    other = on_nccl(history(BARRIER, theirs, IN_STEP, begin=1, **({"all_reduce": line} if line else {})))
 
     one = under_way("all_reduce", 2)
     found = of_sizes_at(0, "0", one, {0: mine, 1: other}, sources)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from nbdist.diagnosis.stacks import StackReport, last_stacks, sentence
+from nbdist.diagnosis.stacks import StackReport, behind_text, last_stacks, sentence
 from nbdist.model import Reason, RunState
 from nbdist.store.reports import Collective, Operand, RankAnswer, TakenStacks, write_stacks
 from tests.diagnosis.test_stacks import SITE, dump
@@ -32,6 +32,7 @@ IN_STEP = (f"{C10D} all_reduce", '"CELL", line 4 in <module>')
 PRINTS, COPIES = ('"CELL", line 6 in <module>',), ('"CELL", line 7 in <module>',)
 IN_STAGE = (f"{C10D} all_reduce", '"CELL", line 9 in <module>')
 IN_BARRIER = (f"{C10D} barrier", '"CELL", line 10 in <module>')
+WORKS = '"CELL", line 3 in <module>'
 RECEIVES = (f"{C10D} recv", '"CELL", line 4 in <module>')
 NAMES = {4: "all_reduce", 9: "all_reduce", 10: "all_reduce_barrier"}
 
@@ -100,6 +101,16 @@ def test_a_rank_that_prints_what_all_wait_for_has_not_gone_another_way(tmp_path:
     assert cause(written, *stood).startswith("rank 3 ended while")
 
 
+def test_a_rank_that_works_is_awaited_and_not_one_that_has_ended(tmp_path: Path) -> None:
+    written = a_run(tmp_path / "home", ended=[3]).happened(stalled())
+    validates = at(written, 0, (f'"{SITE}/torch/nn/modules/linear.py", line 1 in forward', WORKS))
+    stood = [at(written, rank, IN_STEP, under_way(7)) for rank in (1, 2)]
+    report = report_of(written, validates, *stood)
+
+    assert report.behind == (0,)
+    assert report.hint is None or "ended" not in report.hint.cause.en
+
+
 def test_an_if_around_a_line_that_waits_for_a_gradient_has_parted_none(tmp_path: Path) -> None:
     written = a_run(tmp_path / "home", ranks=2).happened(stalled())
     prints = at(written, 0, PRINTS, under_way(7, members=(0, 1)))
@@ -114,6 +125,24 @@ def test_a_rank_that_has_ended_in_another_group_is_not_waited_for(tmp_path: Path
     stood = [at(written, rank, IN_STAGE, one, "1") for rank in (0, 1)]
 
     assert cause(written, *stood) == ""
+
+
+def test_a_rank_that_waits_for_one_that_has_ended_has_not_crossed_another(tmp_path: Path) -> None:
+    written = a_run(tmp_path / "home", ended=[2, 3]).happened(stalled())
+    waits = at(written, 0, IN_STAGE, under_way(2, members=(0, 1)), "1")
+    awaited = at(written, 1, IN_STAGE, under_way(5, members=(1, 3)), "2")
+
+    assert cause(written, waits, awaited).startswith("rank 3 ended while rank 1 still had a step to do")
+
+
+def test_numbers_of_messages_are_not_compared_with_those_of_collectives(tmp_path: Path) -> None:
+    written = a_run(tmp_path / "home", ranks=2).happened(stalled())
+    gets = at(written, 0, RECEIVES, under_way(3, "recv 0<-1", members=(0, 1), last=12))
+    waits = at(written, 1, IN_BARRIER, under_way(12, "all_reduce_barrier", members=(0, 1)))
+    report = report_of(written, gets, waits)
+
+    assert "number 3" not in behind_text(report)
+    assert "recv #3 at line 4" in sentence(report)
 
 
 def test_an_if_for_the_members_of_a_group_is_not_one_for_those_that_wait_alone(tmp_path: Path) -> None:
@@ -163,7 +192,7 @@ def test_a_run_whose_ranks_are_ahead_of_their_devices_does_not_hang(tmp_path: Pa
     assert cause(written, *(at(written, rank, COPIES, one) for rank, one in enumerate(ahead))) == ""
     # and one that has called less is missed
     late = Collective(name="", number=6, over=True, last=6, members=(0, 1), on_device=True)
-    asleep = at(written, 1, ('"CELL", line 3 in <module>',), late)
+    asleep = at(written, 1, (WORKS,), late)
     assert cause(written, at(written, 0, COPIES, ahead[0]), asleep) != ""
 
 

@@ -158,8 +158,9 @@ def crossed(answers: Sequence[RankAnswer]) -> Hint | None:
     waits = {answer.rank: _awaited(answer) for answer in answers}
     for one, other in combinations(waits, 2):
         (group, members), (theirs, of_theirs) = waits[one], waits[other]
-        # of two ranks both are in each group that waits
-        meet = len(answers) == 2 or (other in members and one in of_theirs)
+        # of two ranks both are in each group that waits, where its members are not known
+        known = members and of_theirs
+        meet = other in members and one in of_theirs if known else len(answers) == 2
         if group and theirs and group != theirs and meet:
             return hint("hang-crossed", who=(one,), others=(other,))
     return _crossed_in_a_ring(waits)
