@@ -17,13 +17,13 @@ from tests.fakes.runs import a_spec
 TORCH = "/v/site-packages/torch/distributed/distributed_c10d.py"
 
 
-def side_at(line: int, sources: Sources, **changes: bool) -> Side:
+def side_at(line: int, sources: Sources, *, on_device: bool = False) -> Side:
     """Rank 0 in the collective of a line."""
     calls = (
         Call(file=TORCH, line=1, function="all_reduce"),
         Call(file=a_spec().program, line=line, function="<module>"),
     )
-    place = replace(place_of(calls, sources), **changes)
+    place = replace(place_of(calls, sources), on_device=on_device)
     return Side(ranks=(0,), way=calls[1:], calls=calls[::-1], place=place, name="all_reduce")
 
 
