@@ -427,3 +427,22 @@ def test_a_checkpoint_for_a_gpu_that_is_not_there(
     tmp_path: Path, call: str, values: tuple[tuple[str, str], ...], row: str
 ) -> None:
     assert told(tmp_path, f"state = {call}\n", ABSENT, ((1, TOP),), *values).partition(":")[0] == row
+
+
+def test_a_closure_that_an_optimizer_calls_is_not_the_optimizer(tmp_path: Path) -> None:
+    cell = "def closure():\n    return criterion(model(x), y)\noptimizer.step(closure)\n"
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    program = a_spec().program
+    frames = [
+        (program, 3, TOP, ""),
+        (f"{SITE}torch/optim/lbfgs.py", 330, "step", ""),
+        (program, 2, "closure", ""),
+        (f"{SITE}torch/nn/modules/linear.py", 125, FORWARD, ""),
+    ]
+    written.raised(1, "RuntimeError", TWO, frames=frames, time=CREATED + 5)
+
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.signature == "devices-differ"

@@ -44,6 +44,7 @@ _LOSS = re.compile(r"/torch/nn/modules/loss\.py$")
 _CUT = 80
 """What is as long as this may have lost its end."""
 
+_OPTIMIZER = re.compile(r"/torch/optim/(?!lr_scheduler|swa_utils)")
 _OF_TORCH = re.compile(r"/torch/(?!optim/)")
 _MODULES = re.compile(r"(?:^|\.)(?:\w*Module|\w*Model|\w*PreTrainedModel|Metric)$")
 _LENGTHS = re.compile(r"len|size|count|num", re.IGNORECASE)
@@ -82,7 +83,10 @@ def of_devices(failure: Failure) -> Hint | None:
         return _of_metric(failure)
     said, place = _said(complaint.root.message), failure.place
     below = failure.frames[failure.frames.index(place) + 1 :] if place in failure.frames else failure.frames
-    if said is None or place is None or any("/torch/optim/" in frame.file for frame in below):
+    # a closure of the program's may be called by an optimizer, and then there is more below it
+    if place is not None and any(_OPTIMIZER.search(frame.file) for frame in below):
+        return hint("devices-of-optimizer")
+    if said is None or place is None:
         return None
     told = {one.name: at for one in failure.operands if (at := _device(one.what))}
     if not all(_KNOWN.match(device) for device in said.devices):

@@ -17,12 +17,12 @@ NO_GRADIENTS = re.compile(r"no_grad|inference_mode|set_grad_enabled|set_grad_mod
 _ASKS = re.compile(rf"{NO_GRADIENTS.pattern}|requires_grad|\bgrad\(|jacobian|hessian|jacrev|backward_hook")
 """Where a part of it has no gradients, or asks for them by itself."""
 
-_SOUNDS_OFF = re.compile(r"(?<!enable_)grad|inference|freeze|frozen|eval")
+_SOUNDS_OFF = re.compile(r"(?<!enable_)(?<!auto)grad(?!ient)|inference|freeze|frozen|eval")
 """Of what a ``with`` is given."""
 
 _OFF_FOR_ALL = re.compile(
     r"\bset_grad_enabled\((?!True)|\.requires_grad ?= ?False|\.requires_grad_\(False|stop_gradient = True"
-    r"|(?<!un)freeze\w*\(|(?:no_grad|inference_mode)\(\)\.__enter__|enter_context\("
+    r"|(?<!un)freeze(?!_support)\w*\(|(?:no_grad|inference_mode)\(\)\.__enter__|enter_context\("
     r"|\b\w+\.stop_gradient\b|autograd\.grad\(|paddle\.grad\(|checkpoint_sequential|functional_call"
 )
 """Where autograd is off, or is asked of by itself: what has a graph there the text does not tell."""
