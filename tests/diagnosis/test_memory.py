@@ -747,6 +747,11 @@ for x, y in loader:
             "gpu-forward",
             id="in a list",
         ),
+        pytest.param(
+            PREDICTED.replace("sum(losses.values()).backward()", "update_all(losses, optimizer)"),
+            "gpu-forward",
+            id="by another function",
+        ),
         pytest.param(PREDICTED.replace("sum(losses.values())", "other"), "no-grad-missing", id="not at all"),
     ],
 )

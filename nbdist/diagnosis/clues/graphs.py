@@ -400,11 +400,23 @@ def _trains_with(call: Call, failure: Failure) -> bool:
     elif isinstance(statement, ast.AugAssign | ast.Expr):
         found = addition(statement)
         names |= set() if found is None else reads(ast.parse(found[0]))
+    calls = [node for child in functions[0].body for node in own_nodes(child) if isinstance(node, ast.Call)]
+    given = _with_what_is_made(names, functions[0])
+    if any(_takes_step(one) and given & reads(one) for one in calls):
+        return True
     return backward_of(names, functions[0]) is not None
 
 
 def backward_of(names: set[str], function: Function) -> ast.Call | None:
     """The backward() of a function that what these names have goes to."""
+    given = _with_what_is_made(names, function)
+    nodes = (node for child in function.body for node in own_nodes(child))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    return next((one for one in calls if "backward" in ast.unparse(one.func) and given & reads(one)), None)
+
+
+def _with_what_is_made(names: set[str], function: Function) -> set[str]:
+    """These names of a function, and those of what it computes of them."""
     given = set(names)
     nodes = [node for child in function.body for node in own_nodes(child)]
     for _ in range(_MOST_CALLS):
@@ -412,8 +424,7 @@ def backward_of(names: set[str], function: Function) -> ast.Call | None:
             if isinstance(node, ast.Assign | ast.AugAssign) and given & reads(node.value):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 given |= {one.id for each in targets for one in ast.walk(each) if isinstance(one, ast.Name)}
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    return next((one for one in calls if "backward" in ast.unparse(one.func) and given & reads(one)), None)
+    return given
 
 
 def reads(node: ast.AST) -> set[str]:

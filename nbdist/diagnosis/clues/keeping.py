@@ -159,7 +159,8 @@ def can_grow(name: str, tree: ast.Module) -> bool:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         made = ast.unparse(node.value.func)
         if base in map(ast.unparse, targets) and (
-            re.search(r"(?:^|\.)(?!\w*Tensor$|Variable$|OrderedDict$|Counter$)[A-Z]\w*$", made) or (made.endswith("deque") and _has_length(node.value))
+            re.search(r"(?:^|\.)(?!\w*Tensor$|Variable$|OrderedDict$|Counter$)[A-Z]\w*$", made)
+            or (made.endswith("deque") and _has_length(node.value))
         ):
             return False
     return True
