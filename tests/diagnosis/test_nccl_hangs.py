@@ -21,8 +21,7 @@ CAUSES = {
         "left-alone",
         "if rank == 0:  (line 63) and called SyncBatchNorm there",
     ),
-    # it has not kept what it called, so that where its device's collective was called is not known
-    "full_parameters_of_one": ("hang-apart", "all_gather_into_tensor in p.norm (line 33), barrier (line 38)"),
+    "full_parameters_of_one": ("hang-rank-branch", "rank 0 alone went into  if rank == 0:  (line 31)"),
     "gathers_at_the_end_on_one": ("left-alone", "if self.trainer.is_global_zero:  (line 25)"),
     "gathers_on_the_main_process": ("left-alone", "if accelerator.is_main_process:  (line 40)"),
     "group_of_one": (

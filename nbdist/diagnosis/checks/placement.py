@@ -433,7 +433,7 @@ def _local_rank(program: Program, situation: Situation) -> Iterator[Finding]:
     if program.mentions("LOCAL_RANK") or any(arg.startswith("--local") for arg in situation.args):
         return
     uses = [n for n in program.places if isinstance(n, ast.Attribute) and n.attr == "local_rank"]
-    # what is never read harms nobody, and what is overwritten is not what the command line gave
+    # what is never read does no harm, and what is overwritten is not what the command line gave
     if not uses or any(isinstance(use.ctx, ast.Store) for use in uses) or _set_up_elsewhere(program):
         return
     if _replaced(program):

@@ -186,7 +186,7 @@ def of_cpu(failure: Failure) -> Hint | None:
 
 
 def of_kept(failure: Failure) -> Hint | None:
-    """What the program's text tells: graphs or models that it keeps in each round, gradients that nobody
+    """What the program's text tells: graphs or models that it keeps in each round, gradients that nothing
     needs."""
     idle = untrained(failure)
     for frame in reversed([one for one in failure.frames if failure.sources.is_own(one.file)]):
