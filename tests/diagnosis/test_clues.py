@@ -1425,3 +1425,55 @@ def test_a_picture_with_four_channels_is_told(tmp_path: Path, opened: str, said:
     cell = f"from PIL import Image\nimage = {opened}\nx = (to_tensor(image) - MEAN) / STD\n"
 
     assert cause_of(tmp_path, "RuntimeError", message, 3, cell=cell).startswith(said)
+
+
+TRAINER = "/v/site-packages/transformers/trainer.py"
+
+
+@pytest.mark.parametrize(
+    ("argument", "file", "said"),
+    [
+        pytest.param("label=None", TRAINER, "the Trainer's default collator gives a field", id="renamed"),
+        pytest.param("target", TRAINER, "Net.forward() takes no labels=", id="another name"),
+        pytest.param("label", "/v/site-packages/loop.py", "Net.forward() takes no labels=", id="no Trainer"),
+    ],
+)
+def test_a_label_that_the_trainer_renames_is_told(
+    tmp_path: Path, argument: str, file: str, said: str
+) -> None:
+    cell = (
+        f"class Net(nn.Module):\n    def forward(self, image, {argument}):\n        pass\ntrainer.train()\n"
+    )
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    frames = [(a_spec().program, 4, "<module>", ""), (file, 1, "compute_loss", "")]
+    message = "Net.forward() got an unexpected keyword argument 'labels'"
+    written.raised(1, "TypeError", message, frames=frames, operands=[], time=CREATED + 5)
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        pytest.param("validate", "this table has other columns than the one trained with", id="a test"),
+        pytest.param("train", "two matrices do not fit", id="training"),
+    ],
+)
+def test_columns_of_dummies_that_differ_are_told(tmp_path: Path, function: str, said: str) -> None:
+    cell = f"frame = pd.get_dummies(table)\ndef {function}(model):\n    model(x)\n{function}(model)\n"
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    frames = [(a_spec().program, 4, "<module>", ""), (a_spec().program, 3, function, "")]
+    message = "mat1 and mat2 shapes cannot be multiplied (16x47 and 67x64)"
+    written.raised(1, "RuntimeError", message, frames=frames, operands=[], time=CREATED + 5)
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)

@@ -416,6 +416,24 @@ def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str
         pytest.param(
             "paddle-gradient-twice", "loss.backward()", "paddle-unused-used-later", id="one backward()"
         ),
+        pytest.param(
+            "paddle-model-load",
+            "model.save(path, training=False)\nmodel.load(path)",
+            "paddle-model-saved-for-inference",
+            id="saved for inference",
+        ),
+        pytest.param(
+            "paddle-static-left-on",
+            "paddle.enable_static()\nexe = paddle.static.Executor()\nloss.backward()",
+            "paddle-static-left-on",
+            id="both modes",
+        ),
+        pytest.param(
+            "paddle-static-left-on",
+            "paddle.enable_static()\nexe = paddle.static.Executor()\nopt.minimize(loss)",
+            "paddle-static-argument",
+            id="static mode alone",
+        ),
     ],
 )
 def test_a_situation_is_told_by_the_program(known: str, program: str, said: str) -> None:

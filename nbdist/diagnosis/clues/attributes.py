@@ -17,6 +17,8 @@ _Method = ast.FunctionDef | ast.AsyncFunctionDef
 _MISSING = re.compile(r"^AttributeError: '(?P<kind>\w+)' object has no attribute '(?P<name>\w+)'")
 _NO_NAME = re.compile(r"^NameError: name '(?P<name>\w+)' is not defined")
 _OF_CALL = re.compile(r"^TypeError: (?P<kind>\w+)(?:\.__init__)?\(\) (?:takes |got an unexpected keyword)")
+_OF_LABELS = re.compile(r"forward\(\) got an unexpected keyword argument 'labels'")
+_TAKES_LABEL = re.compile(r"def forward\([^)]*\blabel\b")
 _CONSTRUCTOR = "__init__"
 # without its underscores, as it is written by mistake
 _NEARLY = re.compile(r"i(?:ni?t|nti|tin|nii?t|nitt)", re.IGNORECASE)
@@ -110,6 +112,16 @@ def of_constructor(failure: Failure) -> Hint | None:
         return None
     line = _line(file, method.lineno, failure)
     return hint("constructor-misspelt", kind=node.name, method=method.name, line=line)
+
+
+def of_renamed_label(failure: Failure) -> Hint | None:
+    """Of ``labels`` that a forward() does not take, and takes as ``label``: the collator of transformers has
+    given them the other name."""
+    place, found = failure.place, _OF_LABELS.search(_said(failure))
+    text = failure.sources.text(place.file) if place is not None else ""
+    takes = _TAKES_LABEL.search(text)
+    by_trainer = any("/transformers/" in frame.file for frame in failure.frames)
+    return hint("trainer-renames-label") if found and takes and by_trainer else None
 
 
 def of_special(failure: Failure) -> Hint | None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from nbdist.diagnosis.clues.attributes import of_attribute, of_constructor, of_self, of_special
+from nbdist.diagnosis.clues.attributes import (
+    of_attribute,
+    of_constructor,
+    of_renamed_label,
+    of_self,
+    of_special,
+)
 from nbdist.diagnosis.clues.by_rank import of_model
 from nbdist.diagnosis.clues.devices import of_devices, of_map_location
 from nbdist.diagnosis.clues.exchanges import of_sends
@@ -19,6 +25,7 @@ from nbdist.diagnosis.clues.samples import of_shapes
 from nbdist.diagnosis.clues.shapes import (
     of_alpha,
     of_batchless,
+    of_dummies,
     of_folded,
     of_places,
     of_positions,
@@ -85,6 +92,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "file-missing": (of_removal,),
         "file-missing-there": (of_removal,),
         "format-of-array": (of_value,),
+        "forward-argument-unknown": (of_renamed_label,),
         "index-out-of-range": (of_ids,),
         "indices-of-tensor": (of_squeezed,),
         "infinite-values": (of_nan,),
@@ -94,6 +102,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "labels-beyond-one": (of_given_nan,),
         "list-too-short": (of_empty,),
         "loss-is-none": (of_value,),
+        "matmul-shapes": (of_dummies,),
         "memmap-too-long": (of_mapped,),
         "memory": (of_cpu,),
         "method-without-self": (of_constructor,),

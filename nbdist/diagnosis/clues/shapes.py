@@ -24,6 +24,7 @@ _ROWS = re.compile(
     r"|The size of tensor a \((?P<c>\d+)\) must match the size of tensor b \((?P<d>\d+)\)"
     r" at non-singleton dimension 0\b"
 )
+_TESTS = re.compile(r"eval|valid|test|predict|infer")
 _SHAPE = re.compile(r"Tensor \((\d+)[,)]")
 _MAKES = re.compile(r"(?:^|= )(?:[\w.]+\.)?(?:zeros|ones|full|empty|rand|randn|normal|uniform)\(")
 # what is made by the shape of another tensor has no number of its own
@@ -200,3 +201,12 @@ def of_alpha(failure: Failure) -> Hint | None:
     if {found.get("a"), found.get("b")} != {"3", "4"} or "Image.open(" not in text or ".convert(" in text:
         return None
     return hint("image-with-alpha")
+
+
+def of_dummies(failure: Failure) -> Hint | None:
+    """Of a layer that gets another number of features than it was trained with: columns that each table has
+    made of its own categories."""
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    tests = any(_TESTS.search(frame.function) for frame in own)
+    makes = any("get_dummies(" in failure.sources.text(frame.file) for frame in own)
+    return hint("dummies-differ") if tests and makes else None
