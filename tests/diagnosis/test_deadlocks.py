@@ -245,6 +245,26 @@ def test_a_return_that_others_took_is_named(sources: Sources) -> None:
     assert "rank 0" in hint.cause.en
 
 
+def test_a_return_before_a_collective_may_have_left_it_out_of_one_that_receives(tmp_path: Path) -> None:
+    cell = "def collect(values):\n    if not values:\n        return\n    all_gather(values)\nrecv(x)\n"
+    cell += "collect(values)\n"
+    written = WrittenRun(tmp_path / "home", cell=cell)
+    text, program = Sources.of(written.run, written.directory), a_spec().program
+    way = (Call(file=program, line=6, function="<module>"), Call(file=program, line=4, function="collect"))
+    collects = Side(ranks=(0,), way=way, place=CodeLocation(line=4, what="all_gather", waits=True))
+    receives = Side(
+        ranks=(1,),
+        way=(Call(file=program, line=5, function="<module>"),),
+        place=CodeLocation(line=5, what="recv", waits=True),
+    )
+
+    found = why([collects, receives], text, {})
+
+    assert found is not None
+    assert found.signature == "hang-return"
+    assert "it may have returned at  if not values:  (line 2)" in found.cause.en
+
+
 @pytest.mark.parametrize(
     ("calls", "name"),
     [

@@ -14,13 +14,17 @@ from nbdist.store.reports import Call
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
 
+AUTOGRAD = "/v/site-packages/torch/autograd/graph.py"
 TORCH = "/v/site-packages/torch/distributed/distributed_c10d.py"
 
 
 def side_at(line: int, sources: Sources, *, on_device: bool = False) -> Side:
     """Rank 0 in the collective of a line."""
+    backward = "backward()" in sources.line(a_spec().program, line)
     calls = (
-        Call(file=TORCH, line=1, function="all_reduce"),
+        Call(file=AUTOGRAD, line=1, function="_engine_run_backward")
+        if backward
+        else Call(file=TORCH, line=1, function="all_reduce"),
         Call(file=a_spec().program, line=line, function="<module>"),
     )
     place = replace(place_of(calls, sources), on_device=on_device)
@@ -37,6 +41,19 @@ def side_at(line: int, sources: Sources, *, on_device: bool = False) -> Side:
             "for k, v in model.state_dict().items():\n    all_reduce(v)\n", 2, "uneven-steps", id="a model"
         ),
         pytest.param("if rank == 0:\n    all_reduce(x)\n", 2, "left-alone", id="alone"),
+        pytest.param(
+            "for x in data:\n    if not len(x):\n        loss = torch.tensor(0.0, requires_grad=True)\n"
+            "    loss.backward()\n",
+            4,
+            "hang-constant-loss",
+            id="a loss that is made up",
+        ),
+        pytest.param(
+            "w = torch.tensor(0.0, requires_grad=True)\nfor x in data:\n    loss.backward()\n",
+            3,
+            "uneven-steps",
+            id="a weight",
+        ),
         pytest.param("all_reduce(x)\n", 1, "left-before-call", id="no loop"),
         pytest.param(
             "for x in data:\n    if stop(x):\n        break\n    all_reduce(x)\n",

@@ -10,6 +10,7 @@ from itertools import combinations
 from types import MappingProxyType
 
 from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.hangs.constant_loss import constant_loss
 from nbdist.diagnosis.hangs.held import may_be_fed, of_held, of_lock_file, waits_for_other_file
 from nbdist.diagnosis.hangs.histories import History, of_histories
 from nbdist.diagnosis.hangs.locks import locked
@@ -32,6 +33,7 @@ from nbdist.diagnosis.statements import (
     is_default,
     own_nodes,
     port_by_rank,
+    returns_before,
     root_by_rank,
 )
 from nbdist.store.reports import Call, Collective, RankAnswer
@@ -96,6 +98,7 @@ def why(
         or _of_uneven(waiting, sources)
         or _of_messages(waiting, sources)
         or _of_root(waiting, sources)
+        or constant_loss(waiting, sources)
         or of_histories(histories, sources)
         or of_parting(waiting, sources)
     )
@@ -445,6 +448,11 @@ def _of_messages(sides: Sequence[Side], sources: Sources) -> Hint | None:
     other = next((side for side in sides if not side.direction), None)
     if one is None or other is None:
         return None
+    if is_collective(other.place.what) and other.way:
+        for way in returns_before(other.way[-1], sources):
+            if isinstance(way, ast.If):
+                at = {"test": head(way), "line": way.lineno, "call": other.call}
+                return hint("hang-return", inside=other.ranks, outside=one.ranks, **at)
     inner = one.way[-1] if one.way else None
     loops = [node for node, _ in around(inner, sources) if isinstance(node, LOOPS)] if inner else []
     past = not any(holds(loop, call.line) for loop in loops for call in other.way)

@@ -10,6 +10,7 @@ import re
 
 from nbdist.diagnosis.hangs.alone import entered_alone, exits_of_rank, is_in_loop, ways_past
 from nbdist.diagnosis.hangs.batches import shared_out, sized_by_rank
+from nbdist.diagnosis.hangs.constant_loss import constant_loss
 from nbdist.diagnosis.hangs.hooks import is_in_loop_of_library
 from nbdist.diagnosis.hangs.one_more import one_more
 from nbdist.diagnosis.places import Sources
@@ -41,6 +42,8 @@ def why_left(
         outer = _loop_around(keys, side, sources)
         rounds = both("diagnosis.or-rounds", line=outer) if outer is not None else Both("", "")
         return hint("uneven-keys", **who, call=side.call, line=keys.lineno, source=head(keys), rounds=rounds)
+    if (constant := constant_loss([side], sources)) is not None:
+        return constant
     if (sized := sized_by_rank(side.way, sources)) is not None:
         return hint("uneven-steps-sizes", **who, **sized)
     if (shared := shared_out(side.way, sources)) is not None:
