@@ -1,0 +1,375 @@
+"""Why ranks that wait in process groups never meet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis.hangs.deadlocks import (
+    all_joining,
+    concerned,
+    crossed,
+    first_of,
+    no_member,
+    ungrouped,
+    unlike,
+    why,
+)
+from nbdist.diagnosis.places import CodeLocation, Sources
+from nbdist.store.reports import Collective, Issued, RankAnswer
+from tests.diagnosis.hang_cells import a_program, a_side, at, more, reason, sources, the_value, waiting
+
+__all__ = ["more", "sources"]
+
+
+def test_where_all_ranks_join_the_group_it_waits_for_ranks_that_there_are_not(sources: Sources) -> None:
+    sides = [a_side((0,), "init_process_group", 22), a_side((1,), "init_process_group", 18)]
+
+    hint = all_joining(sides, 2, sources)
+
+    assert hint is not None
+    assert hint.cause.en.startswith("ranks 0, 1 are in init_process_group, and it waits for more")
+    assert all_joining(sides, 3, sources) is None
+    assert all_joining([*sides, a_side((2,), "barrier", 20)], 3, sources) is None
+
+
+def test_a_group_that_a_rank_did_not_make_is_named(more: Sources) -> None:
+    hint = reason(
+        more, at((0, 1), "new_group", (27, "make_groups")), at((2,), "all_reduce", (34, "<module>"))
+    )
+
+    assert hint.signature == "hang-group-left-out"
+    assert "if rank > 1:  (line 25) keeps ranks from the new_group of line 27" in hint.cause.en
+
+
+def test_a_root_that_is_another_on_each_rank_is_named(more: Sources) -> None:
+    hint = reason(more, at((0, 1), "broadcast", (43, "<module>")))
+
+    assert (hint.signature, "src=rank" in hint.cause.en) == ("hang-root", True)
+
+
+def test_the_wait_that_began_first_concerns_the_members_of_its_group() -> None:
+    sides = [a_side((0,), "all_reduce", 13), a_side((1, 2), "barrier", 20)]
+    answers = [waiting(0, "1", 5.0, 0, 1), waiting(1, "0", 6.0, 0, 1, 2), waiting(2, "0", 4.0, 0, 1, 2)]
+
+    assert [side.ranks for side in concerned(sides, answers[:2])] == [(0,), (1,)]
+    assert [side.ranks for side in concerned(sides, answers)] == [(0,), (1, 2)]
+
+
+def test_two_ranks_that_wait_for_each_other_in_different_groups_have_crossed() -> None:
+    answers = [waiting(0, "1", 5.0, 0, 1), waiting(1, "2", 5.0, 0, 1), waiting(2, "0", 5.0, 0, 1, 2)]
+
+    hint = crossed(answers)
+
+    assert hint is not None
+    assert "rank 0 went into one process group and rank 1 into another" in hint.cause.en
+    assert crossed([waiting(0, "1", 5.0, 0, 3), *answers[1:]]) is None
+
+
+AVERAGES = """\
+def average(value, group):
+    barrier(group=group)
+    all_reduce(value)
+
+average(loss, learners)
+broadcast(weights)
+"""
+
+
+@pytest.mark.parametrize(
+    ("members", "text", "named"),
+    [
+        pytest.param((0, 1), AVERAGES, True, id="their own group"),
+        pytest.param((0, 2), AVERAGES, False, id="another group"),
+        pytest.param((0, 1), AVERAGES.replace("(value)", "(value, group)"), False, id="given"),
+        pytest.param((0, 1), AVERAGES.replace("(group=group)", "()"), False, id="named nowhere"),
+    ],
+)
+def test_ranks_that_wait_for_all_and_have_a_group_are_told_to_name_it(
+    tmp_path: Path, members: tuple[int, ...], text: str, named: bool
+) -> None:
+    own = Collective(name="barrier", number=1, over=True, begun=4.0, members=members)
+    answers = [
+        replace(one, collectives={**one.collectives, "1": own})
+        for one in (waiting(rank, "0", 5.0, 0, 1, 2) for rank in (0, 1))
+    ]
+    sides = [at((0, 1), "all_reduce", (5, "<module>"), (3, "average")), a_side((2,), "broadcast", 6)]
+
+    sources = a_program(tmp_path, text)
+    hint = ungrouped(sides, answers, sources)
+
+    assert (hint is not None) is named
+    if hint is not None:
+        assert "all_reduce at line 3 has no group=" in hint.cause.en
+        assert "have  group , as line 2 says" in hint.cause.en
+    # the others have made it in an earlier step
+    made = Issued(number=1, name="gloo:all_reduce", given="float32 (1,)", way=sides[0].way)
+    assert ungrouped(sides, answers, sources, {2: {"0": [made]}}) is None
+
+
+CALLER = """\
+def finish():
+    barrier()
+def save(norm):
+    all_gather(norms, norm, group=leaders)
+    finish()
+save(norm)
+all_reduce(grad, group=inner)
+"""
+
+
+@pytest.mark.parametrize(
+    ("others", "text", "named"),
+    [
+        pytest.param((0, 1), CALLER, True, id="the group of who called it"),
+        pytest.param((1, 3), CALLER, False, id="the others have such a group, too"),
+        pytest.param((0, 1), CALLER.replace("leaders)", "leaders); reduce(x, group=b)"), False, id="two"),
+        pytest.param((0, 1), CALLER.replace("    barrier()", "    barrier(group=g)"), False, id="given"),
+    ],
+)
+def test_the_group_of_a_caller_is_missing_in_the_function_that_it_calls(
+    tmp_path: Path, others: tuple[int, ...], text: str, named: bool
+) -> None:
+    own = Collective(name="all_gather", number=1, over=True, begun=4.0, members=(0, 2))
+    answers = [
+        replace(one, collectives={**one.collectives, "1": own})
+        for one in (waiting(rank, "0", 5.0, 0, 1, 2, 3) for rank in (0, 2))
+    ]
+    answers += [waiting(rank, "2", 5.0, *others) for rank in (1, 3)]
+    sides = [
+        at((0, 2), "barrier", (6, "<module>"), (5, "save"), (2, "finish")),
+        at((1, 3), "all_reduce", (7, "<module>")),
+    ]
+
+    hint = ungrouped(sides, answers, a_program(tmp_path, text))
+
+    assert (hint is not None) is named
+    if hint is not None:
+        assert "barrier at line 2 has no group=" in hint.cause.en
+        assert "have  leaders , as line 4 says" in hint.cause.en
+
+
+@pytest.mark.parametrize(
+    ("value", "others", "named"),
+    [
+        pytest.param("None", (1, 2), True, id="of others"),
+        pytest.param("ProcessGroup", (1, 2), False, id="a group"),
+        pytest.param("None", (0, 1, 2), False, id="of all"),
+    ],
+)
+def test_a_rank_that_is_no_member_waits_for_all(
+    tmp_path: Path, value: str, others: tuple[int, ...], named: bool
+) -> None:
+    sources = a_program(tmp_path, "barrier(group=students)\nbroadcast(logits)\n")
+    alone = replace(a_side((0,), "barrier", 1), values=(the_value(1, "students", value),))
+    answers = [waiting(0, "0", 5.0, 0, 1, 2), waiting(1, "1", 5.0, *others)]
+
+    hint = no_member([alone, a_side((1, 2), "broadcast", 2)], answers[1:], sources)
+
+    assert (hint is not None) is named
+    if hint is not None:
+        assert hint.cause.en.startswith("barrier at line 1 has  students , which is None on rank 0")
+        assert hint.cause.en.endswith("ranks 1, 2 have a group without rank 0")
+
+
+def test_a_loop_that_was_left_comes_before_the_groups_in_which_ranks_wait_behind_it(tmp_path: Path) -> None:
+    text = "for batch in loader:\n    all_reduce(x, group=pair)\nall_reduce(total)\n"
+    sides = [a_side((0,), "all_reduce", 2), a_side((1,), "all_reduce", 3)]
+    answers = [waiting(0, "1", 5.0, 0, 1), waiting(1, "0", 4.0, 0, 1)]
+
+    found = first_of(sides, reason(a_program(tmp_path, text), *sides), answers)
+
+    assert found is not None
+    assert found.signature == "hang-loop"
+    # in one line, or where nothing parts the lines, it is the group
+    assert first_of([sides[0], replace(sides[0], ranks=(1,))], found, answers) == crossed(answers)
+    assert first_of(sides, None, answers) == crossed(answers)
+
+
+def test_ranks_that_wait_in_a_ring_of_groups_have_crossed() -> None:
+    rows, columns = {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}, {0: (0, 2), 1: (1, 3), 2: (0, 2), 3: (1, 3)}
+    ring = [
+        waiting(rank, f"{kind}{members[rank]}", 5.0, *members[rank])
+        for rank, kind, members in ((0, "c", columns), (1, "r", rows), (2, "r", rows), (3, "c", columns))
+    ]
+
+    hint = crossed(ring)
+
+    assert hint is not None
+    assert hint.cause.en.startswith("rank 0 went into one process group and ranks 1, 2, 3 into another")
+    assert (
+        crossed([waiting(0, "a", 5.0, 0, 1), waiting(1, "b", 5.0, 1, 2), waiting(2, "b", 5.0, 1, 2)]) is None
+    )
+
+
+PUBLISH = """\
+def publish(result):
+    group = new_group(backend="gloo")
+    broadcast_object_list(result, group=group)
+
+for epoch in range(3):
+    backward(epoch)
+    if rank == 0:
+        publish(evaluate())
+"""
+
+
+def test_the_if_for_some_ranks_in_which_a_group_is_made_at_first_use_is_named(tmp_path: Path) -> None:
+    makes, other = at((0,), "new_group", (8, "<module>"), (2, "publish")), a_side((1,), "backward", 6)
+
+    hint = reason(a_program(tmp_path, PUBLISH), makes, other)
+
+    assert hint.signature == "hang-rank-branch"
+    assert "rank 0 alone went into  if rank == 0:  (line 7), and called new_group there" in hint.cause.en
+    assert "group=" not in hint.fix.en
+
+
+def test_ranks_in_one_call_with_other_shapes_are_told_by_these() -> None:
+    def answer(rank: int, what: str) -> RankAnswer:
+        return replace(
+            waiting(rank, "0", 5.0), values=(the_value(22, "scores", what), the_value(22, "rank", str(rank)))
+        )
+
+    both = a_side((0, 1), "all_gather", 22)
+
+    hint = unlike(both, [answer(0, "Tensor (4,) float32"), answer(1, "Tensor (6,) float32")])
+
+    assert hint is not None
+    assert hint.cause.en.endswith("some ranks: Tensor (4,) float32 (rank 0); Tensor (6,) float32 (rank 1)")
+    assert (
+        unlike(both, [answer(0, "Tensor (4,) int64, 0 to 3"), answer(1, "Tensor (4,) int64, 0 to 9")]) is None
+    )
+
+
+LEADERS = """\
+def make(rank):
+    if rank in leaders:
+        heads = new_group(leaders)
+    return new_group(mates[rank])
+
+make(rank)
+"""
+
+
+def test_of_ranks_that_all_make_a_group_some_may_have_made_one_more(tmp_path: Path) -> None:
+    both = at((0, 1, 2, 3), "new_group", (6, "<module>"), (4, "make"))
+
+    hint = reason(a_program(tmp_path, LEADERS), both)
+
+    assert hint.signature == "hang-group-left-out"
+    assert "if rank in leaders:  (line 2)" in hint.cause.en
+
+
+TOWERS = """\
+for name, members in towers.items():
+    if rank not in members:
+        continue
+    new_group(members)
+"""
+
+
+def test_ranks_that_go_on_before_a_group_that_is_not_theirs_leave_it_out(tmp_path: Path) -> None:
+    each = at((0, 1), "new_group", (4, "<module>"))
+
+    found = reason(a_program(tmp_path / "towers", TOWERS), each)
+
+    assert found.signature == "hang-group-left-out"
+    assert "if rank not in members:  (line 2) keeps ranks from the new_group of line 4" in found.cause.en
+    text = "\n\n\nnew_group([dist.get_rank()])\n"
+    assert reason(a_program(tmp_path / "own", text), each).signature == "hang-groups"
+
+
+STUDENTS = """\
+students = new_group([0, 1])
+if rank < 2:
+    all_reduce(mean)
+else:
+    broadcast(weights)
+"""
+
+
+def test_ranks_that_alone_call_a_collective_may_have_meant_their_group(tmp_path: Path) -> None:
+    sides = at((0, 1), "all_reduce", (3, "<module>")), at((2,), "broadcast", (5, "<module>"))
+
+    grouped = reason(a_program(tmp_path, STUDENTS), *sides)
+    plain = reason(a_program(tmp_path / "b", STUDENTS.replace("new_group", "sorted")), *sides)
+
+    assert grouped.fix.en.endswith("; or give it the group= of these ranks")
+    assert "group" not in plain.fix.en
+
+
+HELD = """\
+group = new_group([0, 1])
+for batch in loader:
+    total(step(batch), pair)
+total(seen)
+
+def total(value, group=None):
+    all_reduce(value, group=group)
+"""
+
+
+def test_ranks_that_are_held_elsewhere_are_no_matter_of_groups(tmp_path: Path) -> None:
+    sources = a_program(tmp_path, HELD)
+    whole = at((0, 1), "all_reduce", (4, "<module>"), (7, "total"))
+    whole = replace(whole, values=(the_value(7, "group", "None"),))
+    own = Collective(name="all_reduce", number=1, over=True, begun=4.0, members=(0, 1))
+    answers = [replace(waiting(rank, "0", 5.0, 0, 1, 2), collectives={"1": own}) for rank in (0, 1)]
+    held = at((2,), "queue.get", (2, "<module>"), waits=False)
+
+    assert ungrouped([whole, held], answers, sources) is None
+    assert no_member([whole, held], [waiting(2, "2", 5.0, 2)], sources) is None
+    # a default means all ranks
+    assert no_member([whole, a_side((2,), "barrier", 9)], [waiting(2, "2", 5.0, 2)], sources) is None
+
+
+def test_a_rank_on_its_way_to_a_group_is_told_by_what_holds_it(tmp_path: Path) -> None:
+    sources = a_program(tmp_path, "rows = get(url)\ngroup = new_group([0, 1])\nbarrier()\n")
+    makes = a_side((0,), "new_group", 2)
+    fetches = replace(a_side((1,), "get", 1, waits=False), place=CodeLocation(line=1, on_network=True))
+
+    assert reason(sources, makes, fetches).signature == "hang-network"
+    assert reason(sources, makes, a_side((1,), "barrier", 3)).signature == "hang-groups"
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for rank in range(2):\n    broadcast(parts[rank], src=rank)\nbarrier()\n",
+        "for rank, part in enumerate(parts):\n    broadcast(part, src=rank)\nbarrier()\n",
+        "for _ in steps:\n    [broadcast(parts[rank], src=rank) for rank in range(2)]\nbarrier()\n",
+    ],
+)
+def test_a_loop_over_the_ranks_gives_each_of_them_the_same_root(loop: str, tmp_path: Path) -> None:
+
+    found = why(
+        [a_side((0,), "broadcast", 2), a_side((1,), "barrier", 3)], a_program(tmp_path / "loop", loop), {}
+    )
+
+    assert found is not None
+    assert found.signature == "hang-loop"
+    own = a_program(tmp_path / "own", "broadcast(parts, src=rank)\nbarrier()\n")
+    assert reason(own, a_side((0,), "broadcast", 1), a_side((1,), "barrier", 2)).signature == "hang-root"
+
+
+def test_a_parameter_that_is_the_same_on_all_ranks_is_no_rank_s_own_root(tmp_path: Path) -> None:
+    given = replace(a_side((1,), "broadcast", 1), values=(the_value(1, "rank", "0"),))
+
+    found = reason(
+        a_program(tmp_path, "broadcast(parts, src=rank)\nbarrier()\n"), given, a_side((0,), "barrier", 2)
+    )
+
+    assert found.signature == "hang-apart"
+
+
+@pytest.mark.parametrize("test", ["pair_rank == -1", "group_rank is None", "not ddp_rank"])
+def test_whether_a_rank_is_in_a_group_is_its_own_question(test: str, tmp_path: Path) -> None:
+    text = f"def sums(value):\n    if {test}:\n        return\n    all_reduce(value)\nsums(loss)\nbarrier()\n"
+    sides = [at((0,), "all_reduce", (5, "<module>"), (4, "sums")), a_side((1,), "barrier", 6)]
+
+    found = reason(a_program(tmp_path, text), *sides)
+
+    assert found.signature == "hang-rank-return"
+    assert f"if {test}:" in found.cause.en
