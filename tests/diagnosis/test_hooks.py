@@ -322,4 +322,4 @@ def test_where_all_log_alike_a_flag_has_sent_them_different_ways(tmp_path: Path)
 
     assert hint is not None
     assert hint.cause.en.endswith("line 3  if trainer.is_global_zero and self.asked():")
-    assert "broadcast a flag" in hint.fix.en
+    assert "decides alike on all" in hint.fix.en
