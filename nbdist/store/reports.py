@@ -41,12 +41,28 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a function or a class of a library, ``of``, was given for the parameter ``name``, and does not fit
+    its annotation ``takes``. ``place`` is its place among the positional ones (-1: none), ``names`` are all of
+    them, with a blank between; ``line`` is 0 where the call is not in the traceback."""
+
+    file: str
+    line: int
+    of: str
+    name: str
+    place: int
+    what: str
+    takes: str
+    names: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorReport:
     """``type`` is the exception's class (with its module unless built in), ``text`` the traceback. ``full``
     are the disks that were full then, ``workers`` pid and exit code of DataLoader workers that had failed,
     ``operands`` what the innermost line of the user's worked with, ``values`` what the ifs and the loops
     around asked for, and the variables there that were not finite, ``near`` the name that is nearest to the
-    one that it misses. ``log`` is where in its log the rank printed what left a cell of a session."""
+    one that it misses, ``arguments`` what libraries were given that they do not take. ``log`` is where in its log the rank printed what left a cell of a session."""
 
     type: str
     message: str
@@ -58,6 +74,7 @@ class ErrorReport:
     operands: tuple[Operand, ...] = ()
     values: tuple[Operand, ...] = ()
     near: str = ""
+    arguments: tuple[Given, ...] = ()
     log: int = 0
 
 

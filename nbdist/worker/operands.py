@@ -68,7 +68,7 @@ _OURS_ALONE = 3
 """References to a dict: of its frame, of a name here, and of the call that counts them."""
 
 _READ = (ast.Name, ast.Attribute, ast.Subscript)
-_MISSING = object()
+MISSING = object()
 
 
 def operands(trace: TracebackType | None) -> list[Told]:
@@ -86,7 +86,7 @@ def _batch(frames: list[tuple[FrameType, int]]) -> list[Told]:
     for frame, line in reversed(frames):
         batch = frame.f_locals.get("batch") if _COLLATES.search(frame.f_code.co_filename) else None
         if type(batch) in (list, tuple) and batch and _is_array(batch[0]):
-            return [(frame.f_code.co_filename, line, "batch", _described(batch))]
+            return [(frame.f_code.co_filename, line, "batch", described(batch))]
     return []
 
 
@@ -108,7 +108,7 @@ def _layer(frames: list[tuple[FrameType, int]]) -> Iterator[Told]:
     if path:
         given = frame.f_locals.get(frame.f_code.co_varnames[1]) if frame.f_code.co_argcount > 1 else None
         got = f", got {_array(given)}" if _is_array(given) else ""
-        yield at.f_code.co_filename, line, f"{name}{path}"[:_LONGEST], f"{_described(layer)}{got}"
+        yield at.f_code.co_filename, line, f"{name}{path}"[:_LONGEST], f"{described(layer)}{got}"
 
 
 def _layers_of(model: Any) -> Iterator[tuple[str, Any]]:
@@ -126,7 +126,7 @@ def _layers_of(model: Any) -> Iterator[tuple[str, Any]]:
 def _children(of: Any) -> dict[str, Any] | None:
     """None of what is no module of torch and no layer of paddle."""
     for name in ("_modules", "_sub_layers"):
-        if isinstance(found := _attribute(of, name), dict):
+        if isinstance(found := attribute(of, name), dict):
             return found
     return None
 
@@ -155,7 +155,7 @@ def kept(error: BaseException, trace: TracebackType | None) -> list[Told]:
     if _OF_MEMORY.search(str(error)) is None:
         return []
     return [
-        (frame.f_code.co_filename, line, ast.unparse(node), f"{_described(value)[:_LONGEST]}{_graph(value)}")
+        (frame.f_code.co_filename, line, ast.unparse(node), f"{described(value)[:_LONGEST]}{_graph(value)}")
         for frame, line in reversed(frames_of(trace))
         if not is_library(frame.f_code.co_filename)
         for node in _added_to(_tree(frame))
@@ -305,7 +305,7 @@ def _named(node: ast.AST, line: int, frame: FrameType) -> list[Told]:
     told: dict[str, str] = {}
     for one in _operands(node, frame):
         value = _value(one, frame)
-        if what := "" if value is _MISSING else _described(value):
+        if what := "" if value is MISSING else described(value):
             told.setdefault(ast.unparse(one)[:_LONGEST], what[:_LONGEST])
     return [(frame.f_code.co_filename, line, name, what) for name, what in told.items()]
 
@@ -316,7 +316,7 @@ def _operands(within: ast.AST, frame: FrameType) -> Iterator[ast.expr]:
     while waiting:
         node = waiting.pop(0)
         is_one = isinstance(node, _READ) and isinstance(node.ctx, ast.Load)
-        if isinstance(node, ast.expr) and is_one and _value(node, frame) is not _MISSING:
+        if isinstance(node, ast.expr) and is_one and _value(node, frame) is not MISSING:
             yield node
         else:
             # what a loop or a function goes on to is not in its line
@@ -327,23 +327,23 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
-        return frame.f_locals.get(node.id, frame.f_globals.get(node.id, _MISSING))
+        return frame.f_locals.get(node.id, frame.f_globals.get(node.id, MISSING))
     if isinstance(node, ast.Attribute):
-        return _attribute(_value(node.value, frame), node.attr)
+        return attribute(_value(node.value, frame), node.attr)
     if isinstance(node, ast.Subscript):
         return _item(_value(node.value, frame), _value(node.slice, frame))
-    return _MISSING
+    return MISSING
 
 
-def _attribute(of: Any, name: str) -> Any:
+def attribute(of: Any, name: str) -> Any:
     try:
         own = object.__getattribute__(of, "__dict__")
     except AttributeError:
-        return _MISSING
+        return MISSING
     for members in (own, *(own.get(each) for each in _MEMBERS)):
         if isinstance(members, (dict, types.MappingProxyType)) and name in members:
             return members[name]
-    return _MISSING
+    return MISSING
 
 
 def _item(of: Any, key: Any) -> Any:
@@ -353,17 +353,17 @@ def _item(of: Any, key: Any) -> Any:
         return of[key]
     # a list, a dict or a sequence of layers
     layers = _children(of) if type(of).__module__.partition(".")[0] in _ARRAYS else None
-    return layers.get(str(key), _MISSING) if layers and type(key) in (str, int) else _MISSING
+    return layers.get(str(key), MISSING) if layers and type(key) in (str, int) else MISSING
 
 
-def _described(value: Any) -> str:
+def described(value: Any) -> str:
     """Empty for functions, classes and modules: their names say it."""
     kind = type(value)
     if value is None or kind in (bool, float) or (kind is int and abs(value) < 10**9):
         return repr(value)
     if kind is str:
         return f"str of {len(value)} characters"
-    items = _attribute(value, "data") if isinstance(value, UserDict) else value
+    items = attribute(value, "data") if isinstance(value, UserDict) else value
     if type(items) is dict:
         keys = ", ".join(f"{key!r}{_sized(one)}" for key, one in items.items() if type(key) in (str, int))
         return f"{kind.__name__} of {len(items)}" + (f" ({keys})" if keys else "")
@@ -376,8 +376,8 @@ def _described(value: Any) -> str:
         return ""
     if _is_array(value):
         return _array(value)
-    weight = _attribute(value, "weight")
-    if weight is not _MISSING and hasattr(weight, "shape"):
+    weight = attribute(value, "weight")
+    if weight is not MISSING and hasattr(weight, "shape"):
         return f"{kind.__name__} with weight {_shape(weight)} {_dtype(weight)}".rstrip() + _where(weight)
     return kind.__qualname__ + _devices(value)
 
@@ -416,7 +416,7 @@ def _devices(model: Any) -> str:
     """The same of the parameters of a model: `` on cuda:0 and cpu`` where they are apart."""
     if _children(model) is None:
         return ""
-    members = (_attribute(one, "_parameters") for _, one in _layers_of(model))
+    members = (attribute(one, "_parameters") for _, one in _layers_of(model))
     parameters = [one for each in members if isinstance(each, dict) for one in each.values()]
     places = dict.fromkeys(_where(one) or " on cpu" for one in parameters if one is not None)
     # nor is it told of a tensor that it is on the CPU

@@ -167,6 +167,11 @@ def in_paddle(text: str) -> str:
     return text
 
 
+def is_of_python(name: str) -> bool:
+    """Whether a row knows the words of Python or of a library that any program may use."""
+    return name in read_table(__file__, "python")
+
+
 def named(name: str) -> Signature:
     """The signature with this name, for what no pattern can see."""
     return signatures()[name]

@@ -1,0 +1,148 @@
+"""What a library was given that its function does not take: the error may come many calls later."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from nbdist.diagnosis.places import parsed
+from nbdist.diagnosis.rank_failure import Failure
+from nbdist.diagnosis.sides import hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import head, holds
+from nbdist.store.reports import Given
+from nbdist.text import Both, both
+
+_MISPLACED, _ROWS = "argument-misplaced", "argument-unfit"
+
+# an object of a class was wanted: lists and dicts may pass for one, and None for what is left out
+_PLAIN = re.compile(r"ndarray|Tensor|str of|the class|the module|-?\d|True|False")
+_NUMBER = re.compile(r"-?\d|True|False")
+_SIMPLE = re.compile(r"\b(?:int|float|complex|bool|Number|number)\b")
+
+_MENDS: tuple[tuple[str, str, str], ...] = (
+    (r"None", r"", "none"),
+    (r"the class ", r"", "class"),
+    (r"(?:ndarray|list|tuple|-?\d)", r"^Tensor\b|\bTensor\b(?!\])", "tensor"),
+    (r"(?:ndarray|Tensor)", r"\bDataset\b|\bDataLoader\b", "dataset"),
+    (r"str of", r"\bint\b|\bfloat\b", "number"),
+    (r"str of", r"\b(?:dict|Mapping|OrderedDict)\b", "loaded"),
+    (r"(?:[A-Z]\w+ with weight|[A-Z])", r"\b(?:Sequence|Iterable|list)\b.*(?:Tensor|Parameter)", "parameters"),
+    (r"", r"\bCallable\b", "callable"),
+)
+"""What was given, what is taken, and the end of the name of the row that tells how to mend it."""
+
+
+def of_argument(failure: Failure) -> Hint | None:
+    """Of an error that no row knows, or that Python's words alone tell."""
+    given = _given(failure)
+    return _hint(given, failure) if given is not None else None
+
+
+def of_plain_argument(failure: Failure) -> Hint | None:
+    """Of any other error: where what was given cannot pass for what is taken, and the message says nothing of it."""
+    given = _given(failure)
+    if given is None or _PLAIN.match(given.what) is None:
+        return None
+    if _NUMBER.match(given.what) and _SIMPLE.search(given.takes):
+        return None
+    return _hint(given, failure) if not _is_said(given, failure) else None
+
+
+def note_of_argument(failure: Failure) -> list[Both]:
+    """The same as a fact beside another cause."""
+    given = _given(failure)
+    known = failure.hint.signature if failure.hint is not None else ""
+    if given is None or known.startswith((_MISPLACED, _ROWS)) or _is_said(given, failure):
+        return []
+    line, source, _ = _call(given, failure)
+    return [
+        both("diagnosis.argument", of=given.of, name=given.name, takes=given.takes, what=_what(given, source))
+        if not line
+        else both(
+            "diagnosis.argument-at",
+            of=given.of,
+            name=given.name,
+            takes=given.takes,
+            what=_what(given, source),
+            line=line,
+        )
+    ]
+
+
+def _given(failure: Failure) -> Given | None:
+    report = failure.report
+    if report is None or not report.arguments:
+        return None
+    # it was told of what left the program
+    same = failure.complaint is None or failure.complaint.root.text.startswith(report.type)
+    return report.arguments[0] if same else None
+
+
+def _is_said(given: Given, failure: Failure) -> bool:
+    """Whether the message names the kind of what was given."""
+    kind = "NoneType" if given.what == "None" else given.what.split(" ")[0]
+    message = failure.report.message if failure.report is not None else ""
+    return re.search(rf"\b{re.escape(kind)}\b", message) is not None
+
+
+def _hint(given: Given, failure: Failure) -> Hint:
+    line, source, meant = _call(given, failure)
+    values = {"of": given.of, "name": given.name, "takes": given.takes, "what": _what(given, source)}
+    where = both("diagnosis.argument-line", line=line) if line else Both("", "")
+    values = {**values, "where": where, "source": source or "x"}
+    if meant:
+        return hint(_MISPLACED, **values, meant=meant)
+    for what, takes, end in _MENDS:
+        if re.match(what, given.what) and re.search(takes, given.takes):
+            return hint(f"{_ROWS}-{end}", **values)
+    return hint(_ROWS, **values)
+
+
+def _what(given: Given, source: str) -> str:
+    """``BATCH_SIZE (16)``, ``16``."""
+    return f"{source} ({given.what})" if source and source != given.what else given.what
+
+
+def _call(given: Given, failure: Failure) -> tuple[str, str, str]:
+    """The line of the call, what stands there for the parameter, and the parameter that was meant by it."""
+    name = given.of.rpartition(".")[2]
+    files = [given.file] if given.file else [failure.report.frames[0].file] if failure.report else []
+    files += [] if given.file else [one.file for one in failure.frames if failure.sources.is_own(one.file)]
+    for file in dict.fromkeys(files):
+        tree = parsed(failure.sources.text(file)) if failure.sources.is_own(file) else None
+        calls = [
+            node
+            for node in ast.walk(tree or ast.Module([], []))
+            if isinstance(node, ast.Call) and (not given.line or holds(node, given.line))
+        ]
+        named = [one for one in calls if ast.unparse(one.func).rpartition(".")[2] == name] or (
+            calls if given.line else []
+        )
+        with_it = [one for one in named if _argument(given, one) is not None]
+        if len(with_it) == 1:
+            argument = _argument(given, with_it[0])
+            assert argument is not None
+            by_place = argument in with_it[0].args
+            at = str(with_it[0].lineno) + ("" if failure.sources.is_program(file) else f" of {failure.sources.name(file)}")
+            return at, head(argument), _meant(argument, given) if by_place else ""
+    return (str(given.line) if given.line else ""), "", ""
+
+
+def _argument(given: Given, call: ast.Call) -> ast.expr | None:
+    if any(isinstance(one, ast.Starred) for one in call.args):
+        return None
+    if 0 <= given.place < len(call.args):
+        return call.args[given.place]
+    return next((one.value for one in call.keywords if one.arg == given.name), None)
+
+
+def _meant(argument: ast.expr, given: Given) -> str:
+    """The parameter whose name is that of what was given: ``batch_size`` of ``BATCH_SIZE`` and ``args.batch_size``."""
+    node: ast.expr = argument.func if isinstance(argument, ast.Call) else argument
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        words = str(node.slice.value)
+    else:
+        words = ast.unparse(node).rpartition(".")[2] if isinstance(node, ast.Name | ast.Attribute) else ""
+    names = [one for one in given.names.split() if one != given.name and words.lower() in (one, f"{one}s", one + "_")]
+    return names[0] if len(names) == 1 else ""
