@@ -71,9 +71,17 @@ def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
 
 def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
     from nbdist.diagnosis.clues.arguments import note_of_argument
+    from nbdist.diagnosis.clues.elsewhere import note_of_parameters
+    from nbdist.diagnosis.clues.tracing import note_of_tracing
     from nbdist.diagnosis.failure_hint import OF_DISKS
 
-    notes = note_of_argument(failure) + _operands(failure, run, directory) + _origins(failure)
+    notes = (
+        note_of_argument(failure)
+        + note_of_parameters(failure)
+        + note_of_tracing(failure)
+        + _operands(failure, run, directory)
+        + _origins(failure)
+    )
     notes += [_did_not_come(rank, run, directory) for rank in failure.absent]
     notes += [
         both("diagnosis.absent-where", first=failure.rank, where=where)

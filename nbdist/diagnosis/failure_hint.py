@@ -12,6 +12,7 @@ from nbdist.devices.usage import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.clues.arguments import of_argument, of_plain_argument
 from nbdist.diagnosis.clues.closer import of_any, of_missing_name, of_row
+from nbdist.diagnosis.clues.elsewhere import of_elsewhere
 from nbdist.diagnosis.clues.memory import of_sharing
 from nbdist.diagnosis.clues.missing_files import of_lock, of_path, of_writing
 from nbdist.diagnosis.clues.names import of_near
@@ -25,7 +26,17 @@ from nbdist.diagnosis.rank_failure import (
     last_line,
 )
 from nbdist.diagnosis.sides import hint
-from nbdist.diagnosis.signatures import Hint, Signature, Source, is_of_python, match, match_in, named, suits, variant
+from nbdist.diagnosis.signatures import (
+    Hint,
+    Signature,
+    Source,
+    is_of_python,
+    match,
+    match_in,
+    named,
+    suits,
+    variant,
+)
 from nbdist.diagnosis.stacks import last_sides
 from nbdist.model import Run
 from nbdist.store import RunDirectory
@@ -81,8 +92,12 @@ def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirector
         return shared
     if (found := of_row(known.name, first)) is not None:
         return found
+    if row is known and (found := of_elsewhere(first)) is not None:
+        return found
     # in a library, Python's words tell of its code alone
-    is_python = is_of_python(row.name) and not first.sources.is_own(first.frames[-1].file if first.frames else "")
+    is_python = is_of_python(row.name) and not first.sources.is_own(
+        first.frames[-1].file if first.frames else ""
+    )
     if (found := of_argument(first) if is_python else of_plain_argument(first)) is not None:
         return found
     if row.name in _OF_FILES and (made := of_path(first, run, first.found["path"] or "")) is not None:
@@ -99,7 +114,8 @@ def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirector
 
 def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     """Of an error that no row knows, or of an exit."""
-    found = met_alone(first, run, directory) or of_argument(first) or of_missing_name(first)
+    found = met_alone(first, run, directory) or of_argument(first)
+    found = found or of_missing_name(first) or of_elsewhere(first)
     if found is not None:
         return found
     text = first.complaint.root.text if first.complaint is not None else ""

@@ -42,8 +42,8 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What a function or a class of a library, ``of``, was given for the parameter ``name``, and does not fit
-    its annotation ``takes``. ``place`` is its place among the positional ones (-1: none), ``names`` are all of
+    """What a function or class of a library, ``of``, was given for its parameter ``name`` and is not what its
+    annotation ``takes``. ``place`` is its place among the positional ones (-1: none), ``names`` are all of
     them, with a blank between; ``line`` is 0 where the call is not in the traceback."""
 
     file: str
@@ -62,7 +62,9 @@ class ErrorReport:
     are the disks that were full then, ``workers`` pid and exit code of DataLoader workers that had failed,
     ``operands`` what the innermost line of the user's worked with, ``values`` what the ifs and the loops
     around asked for, and the variables there that were not finite, ``near`` the name that is nearest to the
-    one that it misses, ``arguments`` what libraries were given that they do not take. ``log`` is where in its log the rank printed what left a cell of a session."""
+    one that it misses, ``arguments`` what libraries were given that they do not take, ``elsewhere`` where
+    else a library has the name, ``takes`` the parameters of what was called wrongly. ``log`` is where in its
+    log the rank printed what left a cell of a session."""
 
     type: str
     message: str
@@ -75,6 +77,8 @@ class ErrorReport:
     values: tuple[Operand, ...] = ()
     near: str = ""
     arguments: tuple[Given, ...] = ()
+    elsewhere: str = ""
+    takes: str = ""
     log: int = 0
 
 

@@ -101,7 +101,7 @@ def _layer(frames: list[tuple[FrameType, int]]) -> Iterator[Told]:
     outer, (frame, layer) = layers[0][1], layers[-1]
     path = next((path for path, one in _layers_of(outer) if one is layer), "")
     names = (node for node in ast.walk(_tree(at)) if isinstance(node, _READ) and node.lineno == line)
-    name = next((ast.unparse(node) for node in names if _value(node, at) is outer), "")
+    name = next((ast.unparse(node) for node in names if value_of(node, at) is outer), "")
     if not name and (wrapped := _WRAPPED.match(path)) is not None:
         outer, path = (_children(outer) or {})[wrapped[1]], path[wrapped.end() :]
     name = name or type(outer).__name__
@@ -159,7 +159,7 @@ def kept(error: BaseException, trace: TracebackType | None) -> list[Told]:
         for frame, line in reversed(frames_of(trace))
         if not is_library(frame.f_code.co_filename)
         for node in _added_to(_tree(frame))
-        if _is_kept(value := _value(node, frame))
+        if _is_kept(value := value_of(node, frame))
     ][:_MOST_ASKED]
 
 
@@ -274,11 +274,17 @@ def _tree(frame: FrameType) -> ast.Module:
 
 def _told(frame: FrameType, line: int) -> list[Told]:
     """What the statement in a line reads, in its order."""
+    statement = statement_of(frame, line)
+    return [] if statement is None else _named(statement, line, frame)
+
+
+def statement_of(frame: FrameType, line: int) -> ast.stmt | None:
+    """The innermost statement that a line is of."""
     statement = None
     for node in ast.walk(_tree(frame)):
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
             statement = node  # from the outside in
-    return [] if statement is None else _named(statement, line, frame)
+    return statement
 
 
 def _conditions(frame: FrameType, line: int) -> list[Told]:
@@ -304,7 +310,7 @@ def _conditions(frame: FrameType, line: int) -> list[Told]:
 def _named(node: ast.AST, line: int, frame: FrameType) -> list[Told]:
     told: dict[str, str] = {}
     for one in _operands(node, frame):
-        value = _value(one, frame)
+        value = value_of(one, frame)
         if what := "" if value is MISSING else described(value):
             told.setdefault(ast.unparse(one)[:_LONGEST], what[:_LONGEST])
     return [(frame.f_code.co_filename, line, name, what) for name, what in told.items()]
@@ -316,22 +322,22 @@ def _operands(within: ast.AST, frame: FrameType) -> Iterator[ast.expr]:
     while waiting:
         node = waiting.pop(0)
         is_one = isinstance(node, _READ) and isinstance(node.ctx, ast.Load)
-        if isinstance(node, ast.expr) and is_one and _value(node, frame) is not MISSING:
+        if isinstance(node, ast.expr) and is_one and value_of(node, frame) is not MISSING:
             yield node
         else:
             # what a loop or a function goes on to is not in its line
             waiting[:0] = [one for one in ast.iter_child_nodes(node) if not isinstance(one, ast.stmt)]
 
 
-def _value(node: ast.expr, frame: FrameType) -> Any:
+def value_of(node: ast.expr, frame: FrameType) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id, MISSING))
     if isinstance(node, ast.Attribute):
-        return attribute(_value(node.value, frame), node.attr)
+        return attribute(value_of(node.value, frame), node.attr)
     if isinstance(node, ast.Subscript):
-        return _item(_value(node.value, frame), _value(node.slice, frame))
+        return _item(value_of(node.value, frame), value_of(node.slice, frame))
     return MISSING
 
 

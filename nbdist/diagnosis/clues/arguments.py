@@ -27,7 +27,11 @@ _MENDS: tuple[tuple[str, str, str], ...] = (
     (r"(?:ndarray|Tensor)", r"\bDataset\b|\bDataLoader\b", "dataset"),
     (r"str of", r"\bint\b|\bfloat\b", "number"),
     (r"str of", r"\b(?:dict|Mapping|OrderedDict)\b", "loaded"),
-    (r"(?:[A-Z]\w+ with weight|[A-Z])", r"\b(?:Sequence|Iterable|list)\b.*(?:Tensor|Parameter)", "parameters"),
+    (
+        r"(?:[A-Z]\w+ with weight|[A-Z])",
+        r"\b(?:Sequence|Iterable|list)\b.*(?:Tensor|Parameter)",
+        "parameters",
+    ),
     (r"", r"\bCallable\b", "callable"),
 )
 """What was given, what is taken, and the end of the name of the row that tells how to mend it."""
@@ -40,7 +44,7 @@ def of_argument(failure: Failure) -> Hint | None:
 
 
 def of_plain_argument(failure: Failure) -> Hint | None:
-    """Of any other error: where what was given cannot pass for what is taken, and the message says nothing of it."""
+    """Of any other error: where what was given cannot pass for what is taken, and it is not said."""
     given = _given(failure)
     if given is None or _PLAIN.match(given.what) is None:
         return None
@@ -88,9 +92,9 @@ def _is_said(given: Given, failure: Failure) -> bool:
 
 def _hint(given: Given, failure: Failure) -> Hint:
     line, source, meant = _call(given, failure)
-    values = {"of": given.of, "name": given.name, "takes": given.takes, "what": _what(given, source)}
+    values: dict[str, object] = {"of": given.of, "name": given.name, "takes": given.takes}
     where = both("diagnosis.argument-line", line=line) if line else Both("", "")
-    values = {**values, "where": where, "source": source or "x"}
+    values |= {"what": _what(given, source), "where": where, "source": source or "x"}
     if meant:
         return hint(_MISPLACED, **values, meant=meant)
     for what, takes, end in _MENDS:
@@ -124,7 +128,9 @@ def _call(given: Given, failure: Failure) -> tuple[str, str, str]:
             argument = _argument(given, with_it[0])
             assert argument is not None
             by_place = argument in with_it[0].args
-            at = str(with_it[0].lineno) + ("" if failure.sources.is_program(file) else f" of {failure.sources.name(file)}")
+            at = str(with_it[0].lineno) + (
+                "" if failure.sources.is_program(file) else f" of {failure.sources.name(file)}"
+            )
             return at, head(argument), _meant(argument, given) if by_place else ""
     return (str(given.line) if given.line else ""), "", ""
 
@@ -138,11 +144,15 @@ def _argument(given: Given, call: ast.Call) -> ast.expr | None:
 
 
 def _meant(argument: ast.expr, given: Given) -> str:
-    """The parameter whose name is that of what was given: ``batch_size`` of ``BATCH_SIZE`` and ``args.batch_size``."""
+    """The parameter that is called like what was given: ``batch_size`` of ``BATCH_SIZE``."""
     node: ast.expr = argument.func if isinstance(argument, ast.Call) else argument
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         words = str(node.slice.value)
     else:
         words = ast.unparse(node).rpartition(".")[2] if isinstance(node, ast.Name | ast.Attribute) else ""
-    names = [one for one in given.names.split() if one != given.name and words.lower() in (one, f"{one}s", one + "_")]
+    names = [
+        one
+        for one in given.names.split()
+        if one != given.name and words.lower() in (one, f"{one}s", one + "_")
+    ]
     return names[0] if len(names) == 1 else ""

@@ -1,0 +1,211 @@
+"""Where a library has the name that an error misses in one of its modules, objects or functions.
+
+Only modules that are loaded are looked at, and no attribute is asked for by which code would run.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import types
+
+from nbdist.worker.operands import MISSING, attribute, frames_of, is_library, statement_of, value_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType, TracebackType
+    from typing import Any
+
+_ATTRIBUTE = re.compile(r"'(?P<kind>[\w.]+)' (?:object )?has no attribute '(?P<name>\w+)'")
+_IMPORT = re.compile(r"^cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'")
+_KEYWORD = re.compile(r"^(?P<called>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
+_CALL = re.compile(
+    r"^(?P<called>[\w.<>]+)\(\) (?:missing \d+ required|takes (?:from )?\d+|got multiple values)"
+)
+_NAMELESS = ("__init__", "forward", "__call__", "<locals>")
+_FRAMEWORKS = ("torch", "paddle")
+_OF_TENSORS = ("", ".nn.functional", ".linalg", ".fft", ".special", ".incubate")
+_MOST_MODULES, _MOST_MEMBERS, _MOST_NAMES, _MOST_OTHERS, _SHORT, _ALIKE = 5_000, 100, 40, 3, 3, 0.75
+_VALUES = (type, types.FunctionType, types.BuiltinFunctionType)
+
+
+def elsewhere(error: BaseException, trace: TracebackType | None) -> str:
+    """``paddle.nn.functional.softmax`` of what ``paddle`` lacks, ``.module.encode`` of what is within an
+    object, ``DiskSaver`` of an argument that another class of the module takes; else empty."""
+    frames = frames_of(trace)
+    said = str(error)[:500]
+    if isinstance(error, ImportError) and (found := _IMPORT.match(said)) is not None:
+        return _in_modules(found["name"], found["module"])
+    if isinstance(error, AttributeError) and (found := _ATTRIBUTE.search(said)) is not None and frames:
+        of = getattr(error, "obj", None)
+        of = _named(found["kind"], *frames[-1]) if of is None else of
+        return _of_attribute(found["name"], of) if of is not None else ""
+    if isinstance(error, TypeError) and (found := _KEYWORD.match(said)) is not None and frames:
+        called = _called(found["called"], *frames[-1])
+        return _of_keyword(found["name"], called) if called is not None else ""
+    return ""
+
+
+def takes(error: BaseException, trace: TracebackType | None) -> str:
+    """The parameters of the library's function that was called wrongly: ``x, axis=-1, name=None``."""
+    frames = frames_of(trace)
+    said = str(error)[:500] if isinstance(error, TypeError) else ""
+    found = _KEYWORD.match(said) or _CALL.match(said)
+    called = _called(found["called"], *frames[-1]) if found is not None and frames else None
+    names = _parameters(called) if called is not None else []
+    if not names:
+        return ""
+    shown = [
+        one.name if one.default is one.empty or not _is_short(one.default) else f"{one.name}={one.default!r}"
+        for one in names[:_MOST_NAMES]
+    ]
+    return ", ".join(shown) + (", …" if len(names) > len(shown) else "")
+
+
+def _is_short(value: Any) -> bool:
+    return type(value) in (int, float, bool, str, type(None)) and len(repr(value)) < 20
+
+
+def _of_attribute(name: str, of: Any) -> str:
+    if isinstance(of, types.ModuleType):
+        return _in_modules(name, of.__name__) if _is_of_library(of) else ""
+    kind = of if isinstance(of, type) else type(of)
+    family = kind.__module__.partition(".")[0]
+    if family in _FRAMEWORKS and any(one.__name__ in ("Tensor", "Value", "Variable") for one in kind.__mro__):
+        paths = (f"{family}{end}" for end in _OF_TENSORS)
+        has = (path for path in paths if isinstance(_attribute(sys.modules.get(path), name), _VALUES))
+        return next((f"{path}.{name}" for path in has), "")
+    if not isinstance(of, type) and (member := _in_members(name, of)):
+        return member
+    # a class by the name of an object of its library
+    return _in_modules(name, kind.__module__) if name[:1].isupper() and family in sys.modules else ""
+
+
+def _in_members(name: str, of: Any) -> str:
+    """``.module.encode``: of what is within an object."""
+    own = _dict_of(of)
+    members = {**own, **(own.get("_modules") or {}), **(own.get("_sub_layers") or {})}
+    for member, one in list(members.items())[:_MOST_MEMBERS]:
+        if type(member) is str and not isinstance(one, (type, types.ModuleType, *_PLAIN)) and _has(one, name):
+            return f".{member}.{name}"
+    return ""
+
+
+_PLAIN = (int, float, str, bytes, list, tuple, dict, set, type(None))
+
+
+def _dict_of(of: Any) -> dict[str, Any]:
+    try:
+        found = object.__getattribute__(of, "__dict__")
+    except AttributeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _has(of: Any, name: str) -> bool:
+    return any(name in vars(kind) for kind in type(of).__mro__) or attribute(of, name) is not MISSING
+
+
+def _is_of_library(module: types.ModuleType) -> bool:
+    return is_library(str(vars(module).get("__file__") or ""))
+
+
+def _in_modules(name: str, module: str) -> str:
+    """The shortest path of a class or a function with this name in the modules of a library, else of torch
+    and paddle for a class."""
+    top = module.partition(".")[0]
+    for package in (top, *_FRAMEWORKS) if name[:1].isupper() else (top,):
+        found = [
+            path
+            for path, one in list(sys.modules.items())[:_MOST_MODULES]
+            if path.partition(".")[0] == package
+            and path != module
+            and not any(part.startswith("_") for part in path.split("."))
+            and _is_of_library(one)
+            and isinstance(_attribute(one, name), _VALUES)
+        ]
+        if found:
+            return f"{min(found, key=lambda path: (path.count('.'), len(path), path))}.{name}"
+    return ""
+
+
+def _attribute(module: Any, name: str) -> Any:
+    return vars(module).get(name) if isinstance(module, types.ModuleType) else None
+
+
+def _named(kind: str, frame: FrameType, line: int) -> Any:
+    """The object of this class that a line works with."""
+    values = (one for _, one in _values(frame, line))
+    return next((one for one in values if type(one).__name__ == kind.rpartition(".")[2]), None)
+
+
+def _values(frame: FrameType, line: int) -> Iterator[tuple[ast.expr, Any]]:
+    statement = statement_of(frame, line)
+    for node in ast.walk(statement) if statement is not None else ():
+        if isinstance(node, (ast.Name, ast.Attribute)) and (value := value_of(node, frame)) is not MISSING:
+            yield node, value
+
+
+def _called(said: str, frame: FrameType, line: int) -> Any:
+    """The function or the class that an error names, ``Linear.forward``: of those that the line calls."""
+    last = [part for part in said.split(".") if part not in _NAMELESS][-1:]
+    statement = statement_of(frame, line)
+    for node in ast.walk(statement) if statement is not None else ():
+        value = _function(node.func, frame) if isinstance(node, ast.Call) else MISSING
+        names = (getattr(value, "__qualname__", None), getattr(value, "__name__", None))
+        if value is not MISSING and (names[0] == said or [names[1]] == last):
+            return value
+    return None
+
+
+def _function(node: ast.expr, frame: FrameType) -> Any:
+    """What a call is of; of a method, the function in its class."""
+    value = value_of(node, frame)
+    if value is MISSING and isinstance(node, ast.Attribute):
+        classes = type(value_of(node.value, frame)).__mro__
+        return next((vars(kind)[node.attr] for kind in classes if node.attr in vars(kind)), MISSING)
+    return value
+
+
+def _parameters(called: Any) -> list[inspect.Parameter]:
+    module = sys.modules.get(str(getattr(called, "__module__", "")))
+    if module is None or not _is_of_library(module):
+        return []
+    try:
+        found = list(inspect.signature(called).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    named = [one for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    return named[1:] if named and named[0].name == "self" else named
+
+
+def _of_keyword(name: str, called: Any) -> str:
+    """The parameter that is nearest, ``eval_strategy=``, else what takes one of this name in the module."""
+    from difflib import get_close_matches  # few errors miss a name
+
+    names = [one.name for one in _parameters(called)]
+    if not names:
+        return ""
+    short = [one for one in names if name == _initials(one) or one == _initials(name)]
+    near = short or get_close_matches(name, names, n=1, cutoff=_ALIKE)
+    if near:
+        return f"{near[0]}="
+    members = vars(sys.modules[called.__module__]).items()
+    others = [
+        one
+        for one, value in list(members)
+        if isinstance(value, (type, types.FunctionType))
+        and (len(name) > _SHORT and value.__module__ == called.__module__)
+        and not one.startswith("_")
+        and value is not called
+        and any(given.name == name for given in _parameters(value))
+    ]
+    return ", ".join(others) if len(others) <= _MOST_OTHERS else ""
+
+
+def _initials(name: str) -> str:
+    """``lr`` of ``learning_rate``."""
+    return "".join(part[:1] for part in name.split("_")) if "_" in name else ""
