@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nbdist.diagnosis.exits import describe_exit, rank_names
+from nbdist.diagnosis.places import short_path
 from nbdist.diagnosis.rank_failure import Failure, Group, absent_places, failure_of, last_line
 from nbdist.model import Rank, RankState, Run
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory, read_error
@@ -79,6 +80,8 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
         note_of_argument(failure)
         + note_of_parameters(failure)
         + note_of_tracing(failure)
+        + _folders(failure)
+        + _inside(failure)
         + _operands(failure, run, directory)
         + _origins(failure)
     )
@@ -96,6 +99,30 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
         line = last_line(rank, run, directory)
         who = Both(*(rank_names([rank], one) for one in ("en", "zh")))
         notes.append(both(code, rank=who, seconds=before, last=line))
+    return notes
+
+
+def _inside(failure: Failure) -> list[Both]:
+    """What the line of a library that raised worked with, where nothing else is known."""
+    told = failure.report.inside if failure.report is not None else ()
+    if failure.hint is not None or not told or not failure.frames or failure.frames[-1].file != told[0].file:
+        return []
+    names = _told({one.name: one.what for one in told})
+    return [both("diagnosis.inside", file=short_path(told[0].file), line=told[0].line, names=names)]
+
+
+def _folders(failure: Failure) -> list[Both]:
+    """What there is where a file is missing, unless that was said."""
+    notes: list[Both] = []
+    if failure.hint is not None and failure.hint.signature == "file-named-nearly":
+        return notes
+    for one in failure.report.folders if failure.report is not None else ():
+        left = one.count - len(one.names)
+        more = both("diagnosis.folder-more", count=left) if left else Both("", "")
+        if one.names:
+            notes.append(both("diagnosis.folder", folder=one.folder, names=", ".join(one.names), more=more))
+        else:
+            notes.append(both("diagnosis.folder-empty", folder=one.folder))
     return notes
 
 

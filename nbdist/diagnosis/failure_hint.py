@@ -14,11 +14,10 @@ from nbdist.diagnosis.clues.arguments import of_argument, of_plain_argument
 from nbdist.diagnosis.clues.closer import of_any, of_missing_name, of_row
 from nbdist.diagnosis.clues.elsewhere import of_elsewhere
 from nbdist.diagnosis.clues.memory import of_sharing
-from nbdist.diagnosis.clues.missing_files import of_lock, of_path, of_writing
+from nbdist.diagnosis.clues.missing_files import of_folder, of_lock, of_path, of_writing
 from nbdist.diagnosis.clues.names import of_near
-from nbdist.diagnosis.clues.values import (
-    of_value,
-)
+from nbdist.diagnosis.clues.shapes import of_trained
+from nbdist.diagnosis.clues.values import of_value
 from nbdist.diagnosis.exits import exit_kind
 from nbdist.diagnosis.meetings import apart, is_past, left, met, met_alone
 from nbdist.diagnosis.rank_failure import (
@@ -92,7 +91,7 @@ def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirector
         return shared
     if (found := of_row(known.name, first)) is not None:
         return found
-    if row is known and (found := of_elsewhere(first)) is not None:
+    if row is known and (found := of_elsewhere(first) or of_trained(first)) is not None:
         return found
     # in a library, Python's words tell of its code alone
     is_python = is_of_python(row.name) and not first.sources.is_own(
@@ -102,6 +101,8 @@ def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirector
         return found
     if row.name in _OF_FILES and (made := of_path(first, run, first.found["path"] or "")) is not None:
         return made
+    if row.name in _OF_FILES and (near := of_folder(first, first.found["path"] or "")) is not None:
+        return near
     if row.name == _LOCKED and (held := of_lock(first, last_sides(run, directory), run)) is not None:
         return held
     if row.name in _CUT_SHORT and (writing := of_writing(first, last_sides(run, directory))) is not None:
@@ -115,7 +116,7 @@ def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirector
 def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     """Of an error that no row knows, or of an exit."""
     found = met_alone(first, run, directory) or of_argument(first)
-    found = found or of_missing_name(first) or of_elsewhere(first)
+    found = found or of_missing_name(first) or of_elsewhere(first) or of_trained(first)
     if found is not None:
         return found
     text = first.complaint.root.text if first.complaint is not None else ""

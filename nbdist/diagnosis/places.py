@@ -237,6 +237,14 @@ def package_of(file: str) -> str:
     return "/".join(folders[:2]) or inside
 
 
+def short_path(path: str) -> str:
+    """The end of a path that still says which package: torch/nn/functional.py."""
+    _, found, inside = path.rpartition(f"{_SEP}site-packages{_SEP}")
+    if found:
+        return inside
+    return _SEP.join(path.split(_SEP)[-2:])
+
+
 def _is_wait(what: str) -> bool:
     """Whether a call that has no frame waits for a collective: ``work.wait``, by the names they are given."""
     owner, _, function = what.rpartition(".")

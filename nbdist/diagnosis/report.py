@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 
 from nbdist.diagnosis.exits import describe_exit, rank_names
 from nbdist.diagnosis.failure import SAME_ERROR
+from nbdist.diagnosis.places import short_path
 from nbdist.diagnosis.rank_failure import Failure, Group
 from nbdist.store import ErrorFrame
 from nbdist.text import say
@@ -163,15 +163,7 @@ def _folded(frames: Sequence[ErrorFrame]) -> list[str]:
     last = frames[-1]
     more = f"{len(frames) - 1} more, " if len(frames) > 1 else ""
     function = f", in {last.function}" if last.function else ""
-    lines = [f"  ({more}{_short(last.file)} line {last.line}{function})"]
+    lines = [f"  ({more}{short_path(last.file)} line {last.line}{function})"]
     if last.source:
         lines.append(f"    {last.source}")
     return lines
-
-
-def _short(path: str) -> str:
-    """The end of a path that still says which package: torch/nn/functional.py."""
-    _, found, inside = path.rpartition(f"{os.sep}site-packages{os.sep}")
-    if found:
-        return inside
-    return os.sep.join(path.split(os.sep)[-2:])

@@ -57,29 +57,50 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """The last folder of a missing ``path`` that is there, and ``names`` in it, of ``count``."""
+
+    path: str
+    folder: str
+    names: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorReport:
-    """``type`` is the exception's class (with its module unless built in), ``text`` the traceback. ``full``
-    are the disks that were full then, ``workers`` pid and exit code of DataLoader workers that had failed,
-    ``operands`` what the innermost line of the user's worked with, ``values`` what the ifs and the loops
-    around asked for, and the variables there that were not finite, ``near`` the name that is nearest to the
-    one that it misses, ``arguments`` what libraries were given that they do not take, ``elsewhere`` where
-    else a library has the name, ``takes`` the parameters of what was called wrongly. ``log`` is where in its
-    log the rank printed what left a cell of a session."""
+    """An exception that left a program, or a cell of a session, and what its rank could tell of it."""
 
     type: str
+    """The class, with its module unless that is built in."""
     message: str
     frames: tuple[ErrorFrame, ...]
     text: str
+    """The traceback."""
     time: float
     full: tuple[str, ...] = ()
+    """The disks that were full then."""
     workers: tuple[tuple[int, int], ...] = ()
+    """Pid and exit code of DataLoader workers that had failed."""
     operands: tuple[Operand, ...] = ()
+    """What the innermost line of the user's worked with."""
     values: tuple[Operand, ...] = ()
+    """What the ifs and the loops around asked for, and the variables there that were not finite."""
+    inside: tuple[Operand, ...] = ()
+    """What the line of a library that raised worked with."""
     near: str = ""
-    arguments: tuple[Given, ...] = ()
+    """The name that is nearest to the one that it misses."""
     elsewhere: str = ""
+    """Where else a library has the name that it misses."""
     takes: str = ""
+    """The parameters of what was called wrongly."""
+    arguments: tuple[Given, ...] = ()
+    """What libraries were given that they do not take."""
+    refused: tuple[str, int, int] | None = None
+    """A layer that had trained, with how many features, and how many it got now."""
+    folders: tuple[Folder, ...] = ()
+    """What there is where a file is missing."""
     log: int = 0
+    """Where in its log the rank printed what left a cell of a session."""
 
 
 def read_error(path: Path) -> ErrorReport | None:

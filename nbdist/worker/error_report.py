@@ -156,7 +156,14 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
     """What stood in the failing line, and in the conditions around with the variables that are not finite,
     of which more is not worth a report."""
     try:
-        from nbdist.worker import arguments, elsewhere, operands, reducer  # most ranks do not fail
+        from nbdist.worker import (
+            arguments,
+            elsewhere,
+            folders,
+            layers,
+            operands,
+            reducer,
+        )  # most ranks do not fail
 
         return {
             "operands": [*operands.operands(trace), *reducer.of_reducer(error, trace)],
@@ -165,10 +172,13 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
                 *operands.not_finite(trace),
                 *operands.kept(error, trace),
             ],
+            "inside": operands.inside(trace),
             "near": operands.nearest(error, trace),
             "arguments": arguments.arguments(trace),
             "elsewhere": elsewhere.elsewhere(error, trace),
             "takes": elsewhere.takes(error, trace),
+            "refused": layers.refused(trace),
+            "folders": folders.folders(error, trace),
         }
     except Exception:  # noqa: BLE001 - objects of the program are looked at
         return {}

@@ -43,6 +43,8 @@ _MOST_LOOKED_AT, _MOST_ITEMS = 1_000_000, 1_000
 _OF_NUMBERS = ("Tensor", "Parameter", "ndarray", "EagerParamBase")
 """Arrays of this process alone: what is asked of others may wait for other ranks."""
 
+_MEASURED = re.compile(r"\w*(?:Tensor|ndarray|Parameter|ParamBase) \(|(?:list|tuple) of|-?\d")
+
 _PLAIN = (bool, int, float, str, type(None))
 _ARRAYS = frozenset({"torch", "paddle", "numpy", "jaxlib"})
 _MEMBERS = ("_parameters", "_buffers", "_modules", "_sub_layers")
@@ -79,6 +81,19 @@ def operands(trace: TracebackType | None) -> list[Told]:
     if not own:
         return _batch(frames)
     return [*_told(*frames[own[-1]])[:_MOST], *_layer(frames[own[-1] :]), *_batch(frames)]
+
+
+def inside(trace: TracebackType | None) -> list[Told]:
+    """The arrays, the numbers and what is None in the line of a library that raised."""
+    frames = frames_of(trace)
+    if not frames or not _is_of_others(frames[-1][0].f_code.co_filename):
+        return []
+    found = [one for one in _told(*frames[-1]) if one[3] == "None" or _MEASURED.match(one[3])]
+    return found[:_MOST]
+
+
+def _is_of_others(file: str) -> bool:
+    return (is_library(file) and not file.startswith((_OURS, _STANDARD))) or "-packages/" in file
 
 
 def _batch(frames: list[tuple[FrameType, int]]) -> list[Told]:

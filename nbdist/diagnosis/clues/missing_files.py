@@ -6,6 +6,7 @@ import ast
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 
 from nbdist.diagnosis.checks.program import Program
 from nbdist.diagnosis.checks.texts import Compared, compared_texts
@@ -56,6 +57,8 @@ _REMOVES = frozenset({"remove", "unlink", "rmdir", "rmtree", "removedirs"})
 _REMOVED_BY_SHUTIL = re.compile(r"/shutil\.py$")
 
 _FEW = 3
+_ALIKE = 0.8
+_NUMBERS = re.compile(r"\d+")
 """Of the lines that make or remove files, so many are named."""
 
 
@@ -67,6 +70,18 @@ def of_path(failure: Failure, run: Run, path: str) -> Hint | None:
         or of_file(failure, run, path)
         or of_missing(failure, run, path)
     )
+
+
+def of_folder(failure: Failure, path: str) -> Hint | None:
+    """Of a file that its folder has by nearly the same name."""
+    for one in failure.report.folders if failure.report is not None else ():
+        within, base = os.path.split(path)
+        # another number is another file, which may be yet to come
+        others = [name for name in one.names if _NUMBERS.sub("0", name) != _NUMBERS.sub("0", base)]
+        near = get_close_matches(base, others, n=2, cutoff=_ALIKE)
+        if near and one.path == path and one.folder.endswith(within):
+            return hint("file-named-nearly", path=path, folder=one.folder, near=" and ".join(near))
+    return None
 
 
 def of_file(failure: Failure, run: Run, path: str) -> Hint | None:

@@ -203,6 +203,15 @@ def of_alpha(failure: Failure) -> Hint | None:
     return hint("image-with-alpha")
 
 
+def of_trained(failure: Failure) -> Hint | None:
+    """Of a layer that has trained with another number of features than it got now."""
+    report = failure.report
+    if report is None or report.refused is None:
+        return None
+    layer, want, got = report.refused
+    return hint("layer-has-trained", layer=layer, want=want, got=got)
+
+
 def of_dummies(failure: Failure) -> Hint | None:
     """Of a layer that gets another number of features than it was trained with: columns that each table has
     made of its own categories."""

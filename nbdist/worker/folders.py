@@ -1,0 +1,82 @@
+"""What there is where a file is missing: the names in the last folder of its path that is there."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import os
+import re
+
+from nbdist.worker.operands import frames_of, is_library, statement_of, value_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType, TracebackType
+
+    Folder = tuple[str, str, tuple[str, ...], int]
+    """The path that is missing, the last folder of it that is there, names in it (the nearest first, folders
+    with a slash at the end), and how many there are."""
+
+_QUOTED = re.compile(r"[\"'`]([^\"'`\n]{2,500})[\"'`]")
+_PATH = re.compile(r"^(?:[\w.~-]+)?(?:/[\w.@=+~ -]+)+/?$|^[\w.-]+\.(?:\w{2,12})$")
+_OF_FILES = re.compile(
+    r"no such file|not (?:be )?(?:found|exist)|does ?n.t exist|could not find|no file|missing|load",
+    re.IGNORECASE,
+)
+_MOST_FOLDERS, _MOST_NAMES, _MOST_LISTED, _ALIKE = 2, 6, 2_000, 0.5
+
+
+def folders(error: BaseException, trace: TracebackType | None) -> list[Folder]:
+    """Of the paths that an error names, or that the program gave in the line that raised it."""
+    found: dict[str, Folder] = {}
+    for path in _paths(error, trace):
+        if path and not os.path.exists(path) and (folder := _folder(path)) is not None:
+            found.setdefault(folder[1], folder)
+    return list(found.values())[:_MOST_FOLDERS]
+
+
+def _paths(error: BaseException, trace: TracebackType | None) -> Iterator[str]:
+    name = getattr(error, "filename", None)
+    if isinstance(name, str):
+        yield name
+        return
+    said = str(error)[:2_000]
+    if isinstance(error, (KeyError, NameError, AttributeError, ImportError)) or not _OF_FILES.search(said):
+        return
+    yield from (one for one in _QUOTED.findall(said) if _PATH.match(one))
+    own = [(frame, line) for frame, line in frames_of(trace) if not is_library(frame.f_code.co_filename)]
+    statement = statement_of(*own[-1]) if own else None
+    if statement is not None:
+        yield from _texts(statement, own[-1][0])
+
+
+def _texts(statement: ast.stmt, frame: FrameType) -> Iterator[str]:
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Constant)):
+            value = value_of(node, frame)
+            if type(value) is str and len(value) < 500 and _PATH.match(value):
+                yield value
+
+
+def _folder(path: str) -> Folder | None:
+    base = os.path.basename(path.rstrip("/"))
+    folder = os.path.dirname(os.path.abspath(path))
+    while not os.path.isdir(folder):
+        folder, base = os.path.dirname(folder), os.path.basename(folder)
+        if folder == os.path.dirname(folder):
+            return None
+    try:
+        with os.scandir(folder) as entries:
+            names = [
+                one.name + "/" * one.is_dir() for one, _ in zip(entries, range(_MOST_LISTED), strict=False)
+            ]
+    except OSError:
+        return None
+    # files of a run's own folder and what is hidden say nothing
+    names = sorted(one for one in names if not one.startswith("."))
+    stem = base.partition(".")[0]
+    near = [one for one in names if stem and one.startswith(stem)]
+    near += difflib.get_close_matches(base, names, n=_MOST_NAMES, cutoff=_ALIKE)
+    shown = tuple(dict.fromkeys([*near, *names]))[:_MOST_NAMES]
+    return path, folder, shown, len(names)
