@@ -10,7 +10,7 @@ from tempfile import gettempdir
 
 from nbdist.devices.usage import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
-from nbdist.diagnosis.clues.arguments import of_argument, of_plain_argument
+from nbdist.diagnosis.clues.arguments import of_argument
 from nbdist.diagnosis.clues.closer import of_any, of_missing_name, of_row
 from nbdist.diagnosis.clues.elsewhere import of_elsewhere
 from nbdist.diagnosis.clues.memory import of_sharing
@@ -29,7 +29,6 @@ from nbdist.diagnosis.signatures import (
     Hint,
     Signature,
     Source,
-    is_of_python,
     match,
     match_in,
     named,
@@ -41,6 +40,7 @@ from nbdist.model import Run
 from nbdist.store import RunDirectory
 from nbdist.text import Both, both
 
+_OF_NAMES = frozenset({"argument-unknown", "import-name", "module-attribute"})
 _OF_FILES = frozenset({"file-missing", "file-missing-there", "paddle-load-missing"})
 _CUT_SHORT = frozenset({"json-not-there", "file-half-written", "safetensors-damaged", "checkpoint-corrupt"})
 _GPU_FULL = "cuda-out-of-memory"
@@ -89,15 +89,13 @@ def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirector
         return found
     if known.name == _GPU_FULL and (shared := of_sharing(first, run)) is not None:
         return shared
+    if row is known and row.name in _OF_NAMES and (found := of_elsewhere(first)) is not None:
+        return found
     if (found := of_row(known.name, first)) is not None:
         return found
-    if row is known and (found := of_elsewhere(first) or of_trained(first)) is not None:
+    if row is known and (found := of_trained(first)) is not None:
         return found
-    # in a library, Python's words tell of its code alone
-    is_python = is_of_python(row.name) and not first.sources.is_own(
-        first.frames[-1].file if first.frames else ""
-    )
-    if (found := of_argument(first) if is_python else of_plain_argument(first)) is not None:
+    if (found := of_argument(first, row.name)) is not None:
         return found
     if row.name in _OF_FILES and (made := of_path(first, run, first.found["path"] or "")) is not None:
         return made

@@ -140,9 +140,9 @@ def _made(of: Any) -> Iterator[Given]:
             return
         names = Names(vars(sys.modules.get(kind.__module__, builtins)), code.co_filename)
         keeps = _keeps(function)
-        for name, place, node, default in _annotated(function):
+        for name, place, node, _ in _annotated(function):
             value = attribute(of, keeps[name]) if name in keeps else MISSING
-            if value is MISSING or _is_default(default, value):
+            if value is MISSING or value is None:
                 continue
             if fits(node, value, names) is False:
                 takes, all_names = text_of(node, names), _all_names(function)

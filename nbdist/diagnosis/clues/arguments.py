@@ -8,7 +8,7 @@ import re
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
-from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.signatures import Hint, is_of_python
 from nbdist.diagnosis.statements import head, holds
 from nbdist.store.reports import Given
 from nbdist.text import Both, both
@@ -37,20 +37,25 @@ _MENDS: tuple[tuple[str, str, str], ...] = (
 """What was given, what is taken, and the end of the name of the row that tells how to mend it."""
 
 
-def of_argument(failure: Failure) -> Hint | None:
-    """Of an error that no row knows, or that Python's words alone tell."""
+def of_argument(failure: Failure, row: str = "") -> Hint | None:
+    """Of an error that this row knows, or none: Python's words have to name the kind of what was given;
+    beside another row's words, it is one that they do not name and that cannot pass for what is taken."""
     given = _given(failure)
-    return _hint(given, failure) if given is not None else None
+    if given is None:
+        return None
+    line, source, meant = _call(given, failure)
+    said, plain = _is_said(given, failure), _is_plain(given)
+    if not row:
+        sure = said or plain or bool(meant)
+    else:
+        sure = said if is_of_python(row) else plain and not said
+    return _hint(given, line, source, meant) if sure else None
 
 
-def of_plain_argument(failure: Failure) -> Hint | None:
-    """Of any other error: where what was given cannot pass for what is taken, and it is not said."""
-    given = _given(failure)
-    if given is None or _PLAIN.match(given.what) is None:
-        return None
-    if _NUMBER.match(given.what) and _SIMPLE.search(given.takes):
-        return None
-    return _hint(given, failure) if not _is_said(given, failure) else None
+def _is_plain(given: Given) -> bool:
+    """Whether what was given cannot pass for what is taken."""
+    is_number = _NUMBER.match(given.what) and _SIMPLE.search(given.takes)
+    return _PLAIN.match(given.what) is not None and not is_number
 
 
 def note_of_argument(failure: Failure) -> list[Both]:
@@ -79,8 +84,10 @@ def _given(failure: Failure) -> Given | None:
     if report is None or not report.arguments:
         return None
     # it was told of what left the program
-    same = failure.complaint is None or failure.complaint.root.text.startswith(report.type)
-    return report.arguments[0] if same else None
+    if failure.complaint is not None and not failure.complaint.root.text.startswith(report.type):
+        return None
+    # what a library has made for itself is its own affair
+    return next((one for one in report.arguments if one.line or _call(one, failure)[0]), None)
 
 
 def _is_said(given: Given, failure: Failure) -> bool:
@@ -90,8 +97,7 @@ def _is_said(given: Given, failure: Failure) -> bool:
     return re.search(rf"\b{re.escape(kind)}\b", message) is not None
 
 
-def _hint(given: Given, failure: Failure) -> Hint:
-    line, source, meant = _call(given, failure)
+def _hint(given: Given, line: str, source: str, meant: str) -> Hint:
     values: dict[str, object] = {"of": given.of, "name": given.name, "takes": given.takes}
     where = both("diagnosis.argument-line", line=line) if line else Both("", "")
     values |= {"what": _what(given, source), "where": where, "source": source or "x"}

@@ -57,9 +57,10 @@ def note_of_parameters(failure: Failure) -> list[Both]:
     known = failure.hint.signature if failure.hint is not None else ""
     if report is None or not report.takes or known == "keyword-not-taken" or not _is_of_report(failure):
         return []
+    if len(report.takes) > _FEW:
+        return []
     called = _NAMELESS.sub("", report.message.partition("()")[0])
-    cut = report.takes if len(report.takes) <= _FEW else f"{report.takes[:_FEW].rpartition(', ')[0]}, …"
-    return [both("diagnosis.parameters", called=called, takes=cut)]
+    return [both("diagnosis.parameters", called=called, takes=report.takes)]
 
 
 def _is_of_report(failure: Failure) -> bool:

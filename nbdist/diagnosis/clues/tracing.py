@@ -29,7 +29,7 @@ def note_of_tracing(failure: Failure) -> list[Both]:
     if at is None or (known is not None and _IS_SAID.search(known.signature + known.cause.en)):
         return []
     frames = list(failure.frames)
-    last = max(place for place, one in enumerate(frames) if one == at)
+    last = max((place for place, one in enumerate(frames) if one == at), default=0)
     outer = next((one for one in frames[:last] if failure.sources.is_own(one.file)), None)
     within = [name for one in frames[:last] for pattern, name in _TRACERS if pattern.search(one.file)]
     if outer is None or not within:
