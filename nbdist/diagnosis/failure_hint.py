@@ -11,12 +11,14 @@ from tempfile import gettempdir
 from nbdist.devices.usage import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.clues.arguments import of_argument
+from nbdist.diagnosis.clues.calls import of_missing, of_overload
 from nbdist.diagnosis.clues.closer import of_any, of_missing_name, of_row
 from nbdist.diagnosis.clues.elsewhere import of_elsewhere
 from nbdist.diagnosis.clues.memory import of_sharing
 from nbdist.diagnosis.clues.missing_files import of_folder, of_lock, of_path, of_writing
 from nbdist.diagnosis.clues.names import of_near
 from nbdist.diagnosis.clues.shapes import of_trained
+from nbdist.diagnosis.clues.unset import of_never_set
 from nbdist.diagnosis.clues.values import of_value
 from nbdist.diagnosis.exits import exit_kind
 from nbdist.diagnosis.meetings import apart, is_past, left, met, met_alone
@@ -46,6 +48,8 @@ _CUT_SHORT = frozenset({"json-not-there", "file-half-written", "safetensors-dama
 _GPU_FULL = "cuda-out-of-memory"
 _LOCKED = "database-locked"
 _NO_TENSOR = "none-for-tensor"
+# which ranks have it tells more
+_UNFIT_NONE = "argument-unfit-none"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
 _AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named"}
@@ -113,8 +117,10 @@ def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirector
 
 def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     """Of an error that no row knows, or of an exit."""
-    found = met_alone(first, run, directory) or of_argument(first)
+    given = of_argument(first)
+    found = met_alone(first, run, directory) or (None if given and given.signature == _UNFIT_NONE else given)
     found = found or of_missing_name(first) or of_elsewhere(first) or of_trained(first)
+    found = found or of_overload(first) or of_missing(first)
     if found is not None:
         return found
     text = first.complaint.root.text if first.complaint is not None else ""
@@ -128,7 +134,7 @@ def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | Non
     if suits(_NONE, text, program) and first.rank > 0 and is_past(0, run, directory):
         return hint(_NONE, late=(first.rank,))
     if first.code is None or text:
-        return of_near(first) or of_value(first)
+        return given or of_near(first) or of_never_set(first) or of_value(first)
     return _of_exit(first.code, program, first, run)
 
 

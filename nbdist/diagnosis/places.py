@@ -70,6 +70,10 @@ class Sources:
         inside = os.path.relpath(file, self._cwd) if self._cwd else file
         return _SEP.join(file.split(_SEP)[-2:]) if inside.startswith((_SEP, "..")) else inside
 
+    def at(self, file: str, line: int) -> str:
+        """A line as a text names it: ``12``, ``12 of model.py``."""
+        return str(line) if self.is_program(file) else f"{line} of {self.name(file)}"
+
     def line(self, file: str, number: int) -> str:
         """The source of a line without its indent; empty where it cannot be read."""
         lines = self.lines(file)

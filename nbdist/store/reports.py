@@ -43,8 +43,9 @@ class Operand:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
     """What a function or class of a library, ``of``, was given for its parameter ``name`` and is not what its
-    annotation ``takes``. ``place`` is its place among the positional ones (-1: none), ``names`` are all of
-    them, with a blank between; ``line`` is 0 where the call is not in the traceback."""
+    annotation ``takes``, or of which its error complains (then that may be empty). ``place`` is its place
+    among the positional ones (-1: none), ``names`` are all of them, with a blank between; ``line`` is 0 where
+    the call is not in the traceback, and ``sure`` whether the function has not set the parameter anew."""
 
     file: str
     line: int
@@ -54,6 +55,7 @@ class Given:
     what: str
     takes: str
     names: str
+    sure: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
     from typing import Any
 
-    Given = tuple[str, int, str, str, int, str, str, str]
+    Given = tuple[str, int, str, str, int, str, str, str, bool]
     """File and line of the call (line 0: not known), what was called, the parameter, its place among the
-    positional ones (-1: none), what it was given, its annotation, and the names of all parameters."""
+    positional ones (-1: none), what it was given, its annotation (empty: not known), the names of all
+    parameters, and whether it is surely what was given."""
 
     Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -42,34 +43,33 @@ def arguments(trace: TracebackType | None) -> list[Given]:
     found: dict[tuple[str, str], Given] = {}
     for at in range(len(frames) - 1, 0, -1):
         (own, line), (called, _) = frames[at - 1], frames[at]
-        if _is_library(own) or not _is_library(called):
+        if of_library(own) or not of_library(called):
             continue
         for frame, now in frames[at:]:
-            function = function_of(frame.f_code) if _is_library(frame) else None
+            function = function_of(frame.f_code) if of_library(frame) else None
             if function is None or own.f_code.co_filename == frame.f_code.co_filename:
                 break
             for name, place, value, node in _parameters(function, frame, now):
                 names = Names(frame.f_globals, frame.f_code.co_filename)
                 if fits(node, value, names) is False:
-                    of, takes = _called(frame), text_of(node, names)
-                    all_names = _all_names(function)
-                    told = (own.f_code.co_filename, line, of, name, place, _said(value), takes, all_names)
-                    found.setdefault((of, name), told)
+                    of, takes = called_of(frame), text_of(node, names)
+                    call = own.f_code.co_filename, line, of, name, place
+                    found.setdefault((of, name), (*call, said(value), takes, all_names(function), True))
             # what hands all on, as the __call__ of a layer, tells nothing of it
             if not frame.f_code.co_flags & 0x0C or function.args.args[1:]:
                 break
-    objects = {id(one): one for frame, _ in reversed(frames) if (one := _object(frame)) is not None}
+    objects = {id(one): one for frame, _ in reversed(frames) if (one := object_of(frame)) is not None}
     for one in list(objects.values())[:_MOST_OBJECTS]:
         for told in _made(one):
             found.setdefault(told[2:4], told)
     return list(found.values())[:_MOST]
 
 
-def _is_library(frame: FrameType) -> bool:
+def of_library(frame: FrameType) -> bool:
     return is_library(frame.f_code.co_filename) and not frame.f_code.co_filename.startswith(_OURS)
 
 
-def _called(frame: FrameType) -> str:
+def called_of(frame: FrameType) -> str:
     """``DataLoader`` of its constructor, ``Model.fit``, ``linear``."""
     code = frame.f_code
     first = code.co_varnames[:1] if code.co_argcount else ()
@@ -84,7 +84,7 @@ def _parameters(function: Function, frame: FrameType, now: int) -> Iterator[tupl
     """Name, place, value and annotation of what a function was given, as far as it has not set it anew."""
     for name, place, node, default in _annotated(function):
         value = frame.f_locals.get(name, MISSING)
-        if value is not MISSING and not _is_set(function, name, now) and not _is_default(default, value):
+        if value is not MISSING and not is_set(function, name, now) and not _is_default(default, value):
             yield name, place, value, node
 
 
@@ -101,12 +101,12 @@ def _annotated(function: Function) -> Iterator[tuple[str, int, ast.expr, ast.exp
             yield one.arg, place, one.annotation, defaults.get(one.arg)
 
 
-def _all_names(function: Function) -> str:
+def all_names(function: Function) -> str:
     given = function.args
     return " ".join(one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs))
 
 
-def _is_set(function: Function, name: str, before: int = sys.maxsize) -> bool:
+def is_set(function: Function, name: str, before: int = sys.maxsize) -> bool:
     """Whether a function sets a parameter anew, in the lines before one."""
     return any(
         isinstance(node, ast.Name)
@@ -121,10 +121,10 @@ def _is_default(default: ast.expr | None, value: Any) -> bool:
     return value is None and isinstance(default, ast.Constant) and default.value is None
 
 
-def _object(frame: FrameType) -> Any:
+def object_of(frame: FrameType) -> Any:
     """What a method of a library was called of."""
     code = frame.f_code
-    is_method = _is_library(frame) and code.co_argcount and code.co_varnames[0] == "self"
+    is_method = of_library(frame) and code.co_argcount and code.co_varnames[0] == "self"
     return frame.f_locals.get("self") if is_method else None
 
 
@@ -132,7 +132,7 @@ def _made(of: Any) -> Iterator[Given]:
     """What the constructor of an object was given, as far as it has kept it as it was."""
     for kind in type(of).__mro__:
         make = vars(kind).get("__init__")
-        code = getattr(_unwrapped(make), "__code__", None)
+        code = getattr(unwrapped(make), "__code__", None)
         if code is None or not is_library(code.co_filename):
             continue
         function = function_of(code)
@@ -145,8 +145,14 @@ def _made(of: Any) -> Iterator[Given]:
             if value is MISSING or value is None:
                 continue
             if fits(node, value, names) is False:
-                takes, all_names = text_of(node, names), _all_names(function)
-                yield "", 0, type(of).__name__, name, place, _said(value), takes, all_names
+                told = name, place, said(value), text_of(node, names), all_names(function)
+                for called in made_by(of, kind):
+                    yield "", 0, called, *told, True
+
+
+def made_by(of: Any, kind: type) -> list[str]:
+    """The classes by which a program may have made an object with the constructor of one of its classes."""
+    return list(dict.fromkeys([type(of).__name__, kind.__name__]))
 
 
 def _keeps(function: Function) -> dict[str, str]:
@@ -162,11 +168,11 @@ def _keeps(function: Function) -> dict[str, str]:
     return {
         every[0]: name
         for name, every in sets.items()
-        if len(every) == 1 and every[0] and not _is_set(function, every[0])
+        if len(every) == 1 and every[0] and not is_set(function, every[0])
     }
 
 
-def _unwrapped(function: Any) -> Any:
+def unwrapped(function: Any) -> Any:
     for _ in range(5):
         inner = getattr(function, "__wrapped__", None)
         if inner is None:
@@ -175,7 +181,7 @@ def _unwrapped(function: Any) -> Any:
     return function
 
 
-def _said(value: Any) -> str:
+def said(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(value, types.ModuleType):

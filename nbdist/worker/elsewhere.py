@@ -11,7 +11,15 @@ import re
 import sys
 import types
 
-from nbdist.worker.operands import MISSING, attribute, frames_of, is_library, statement_of, value_of
+from nbdist.worker.operands import (
+    MISSING,
+    attribute,
+    frames_of,
+    is_library,
+    members_of,
+    statement_of,
+    value_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +94,7 @@ def _of_attribute(name: str, of: Any) -> str:
 
 def _in_members(name: str, of: Any) -> str:
     """``.module.encode``: of what is within an object."""
-    own = _dict_of(of)
+    own = members_of(of)
     members = {**own, **(own.get("_modules") or {}), **(own.get("_sub_layers") or {})}
     for member, one in list(members.items())[:_MOST_MEMBERS]:
         if type(member) is str and not isinstance(one, (type, types.ModuleType, *_PLAIN)) and _has(one, name):
@@ -95,14 +103,6 @@ def _in_members(name: str, of: Any) -> str:
 
 
 _PLAIN = (int, float, str, bytes, list, tuple, dict, set, type(None))
-
-
-def _dict_of(of: Any) -> dict[str, Any]:
-    try:
-        found = object.__getattribute__(of, "__dict__")
-    except AttributeError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _has(of: Any, name: str) -> bool:

@@ -7,12 +7,14 @@ taken beforehand.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType, TracebackType
     from typing import Any
 
@@ -160,28 +162,34 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
             arguments,
             elsewhere,
             folders,
+            handed,
             layers,
             operands,
             reducer,
         )  # most ranks do not fail
-
-        return {
-            "operands": [*operands.operands(trace), *reducer.of_reducer(error, trace)],
-            "values": [
-                *operands.conditions_of(trace),
-                *operands.not_finite(trace),
-                *operands.kept(error, trace),
-            ],
-            "inside": operands.inside(trace),
-            "near": operands.nearest(error, trace),
-            "arguments": arguments.arguments(trace),
-            "elsewhere": elsewhere.elsewhere(error, trace),
-            "takes": elsewhere.takes(error, trace),
-            "refused": layers.refused(trace),
-            "folders": folders.folders(error, trace),
-        }
-    except Exception:  # noqa: BLE001 - objects of the program are looked at
+    except Exception:  # noqa: BLE001 - the program may have changed what they need
         return {}
+    ways: dict[str, Callable[[], Any]] = {
+        "operands": lambda: [*operands.operands(trace), *reducer.of_reducer(error, trace)],
+        "values": lambda: [
+            *operands.conditions_of(trace),
+            *operands.not_finite(trace),
+            *operands.kept(error, trace),
+        ],
+        "inside": lambda: operands.inside(trace),
+        "near": lambda: operands.nearest(error, trace),
+        "arguments": lambda: handed.first(handed.handed(error, trace), arguments.arguments(trace)),
+        "elsewhere": lambda: elsewhere.elsewhere(error, trace),
+        "takes": lambda: elsewhere.takes(error, trace),
+        "refused": lambda: layers.refused(trace),
+        "folders": lambda: folders.folders(error, trace),
+    }
+    told = {}
+    for name, way in ways.items():
+        # objects of the program are looked at
+        with contextlib.suppress(Exception):
+            told[name] = way()
+    return told
 
 
 def send_names(module: ModuleType) -> None:

@@ -17,7 +17,7 @@ from collections import UserDict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import FrameType, TracebackType
     from typing import Any
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     """File, line, a name there, and what it stood for."""
 
 _MOST, _MOST_ASKED, _LONGEST = 6, 60, 80
-_LIBRARIES = re.compile(r"/(?:site|dist)-packages/|^<")
+_LIBRARIES = re.compile(r"/(?:site|dist)-packages/|^<|\.p(?:yx|xd|xi)$")
 _COLLATES = re.compile(r"/(?:torch/utils/data/_utils|paddle/io/dataloader)/collate\.py$")
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _OURS = os.path.dirname(__file__) + os.sep
@@ -56,7 +56,7 @@ _WRAPPED = re.compile(r"\.(module|_layers)(?=[.\[])")
 _MOST_LAYERS = 10_000
 """Of a model, so many are looked through for the one that failed."""
 
-_MOST_LABELS = 1_000
+_MOST_LABELS, _FEW = 1_000, 5
 
 _ALIKE = 0.75
 """By ``difflib``'s measure, how much a name that is misspelt is like the right one."""
@@ -233,10 +233,7 @@ def _names(of: Any) -> set[str]:
     """The attributes of an object, a class or a module, as far as no code of theirs runs for it."""
     classes = of.__mro__ if isinstance(of, type) else type(of).__mro__
     found = {name for one in classes for name in vars(one)}
-    try:
-        own = object.__getattribute__(of, "__dict__")
-    except AttributeError:
-        return found
+    own = members_of(of)
     for members in (own, *(own.get(each) for each in _MEMBERS)):
         found |= set(members) if isinstance(members, dict) else set()
     return found
@@ -325,9 +322,12 @@ def _conditions(frame: FrameType, line: int) -> list[Told]:
 def _named(node: ast.AST, line: int, frame: FrameType) -> list[Told]:
     told: dict[str, str] = {}
     for one in _operands(node, frame):
-        value = value_of(one, frame)
-        if what := "" if value is MISSING else described(value):
-            told.setdefault(ast.unparse(one)[:_LONGEST], what[:_LONGEST])
+        value, name = value_of(one, frame), ast.unparse(one)
+        what = "" if value is MISSING else described(value)
+        if isinstance(value, type) and name.rpartition(".")[2][:1].islower():
+            what = f"the class {value.__name__}"
+        if what:
+            told.setdefault(name[:_LONGEST], what[:_LONGEST])
     return [(frame.f_code.co_filename, line, name, what) for name, what in told.items()]
 
 
@@ -356,11 +356,17 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
     return MISSING
 
 
-def attribute(of: Any, name: str) -> Any:
+def members_of(of: Any) -> Mapping[str, Any]:
+    """The attributes that an object has for itself."""
     try:
         own = object.__getattribute__(of, "__dict__")
     except AttributeError:
-        return MISSING
+        return {}
+    return own if isinstance(own, (dict, types.MappingProxyType)) else {}
+
+
+def attribute(of: Any, name: str) -> Any:
+    own = members_of(of)
     for members in (own, *(own.get(each) for each in _MEMBERS)):
         if isinstance(members, (dict, types.MappingProxyType)) and name in members:
             return members[name]
@@ -388,6 +394,8 @@ def described(value: Any) -> str:
     if type(items) is dict:
         keys = ", ".join(f"{key!r}{_sized(one)}" for key, one in items.items() if type(key) in (str, int))
         return f"{kind.__name__} of {len(items)}" + (f" ({keys})" if keys else "")
+    if kind is tuple and 0 < len(value) <= _FEW and all(type(one) in (int, float) for one in value):
+        return repr(value)
     if kind in (list, tuple) and value and type(value[0]) not in _PLAIN:
         items = f"{type(value[0]).__name__}{_sized(value[0])}{_unlike(value)}"
         return f"{kind.__name__} of {len(value)} ({items})"

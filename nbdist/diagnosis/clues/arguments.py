@@ -8,7 +8,7 @@ import re
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
-from nbdist.diagnosis.signatures import Hint, is_of_python
+from nbdist.diagnosis.signatures import Hint, is_general
 from nbdist.diagnosis.statements import head, holds
 from nbdist.store.reports import Given
 from nbdist.text import Both, both
@@ -19,6 +19,17 @@ _MISPLACED, _ROWS = "argument-misplaced", "argument-unfit"
 _PLAIN = re.compile(r"ndarray|Tensor|str of|the class|the module|-?\d|True|False")
 _NUMBER = re.compile(r"-?\d|True|False")
 _SIMPLE = re.compile(r"\b(?:int|float|complex|bool|Number|number)\b")
+
+_FUNCTION = re.compile(r"Callable\[\[.*?\], [^\]]*\]")
+_GIVES = {
+    "numpy": r"ndarray",
+    "tolist": r"list",
+    "item": r"-?\d|True|False",
+    "state_dict": r"OrderedDict|dict",
+    "parameters": r"generator",
+}
+_TURNED = re.compile(r"^(?P<base>.+)\.(?P<call>\w+)\(\)$")
+"""What makes another thing of what was meant to be given."""
 
 _MENDS: tuple[tuple[str, str, str], ...] = (
     (r"None", r"", "none"),
@@ -38,23 +49,36 @@ _MENDS: tuple[tuple[str, str, str], ...] = (
 
 
 def of_argument(failure: Failure, row: str = "") -> Hint | None:
-    """Of an error that this row knows, or none: Python's words have to name the kind of what was given;
-    beside another row's words, it is one that they do not name and that cannot pass for what is taken."""
+    """Of an error that this row knows, or none: Python's words alone have to name the kind of what was given;
+    beside what tells more, it is one that is not named and that cannot pass for what is taken."""
     given = _given(failure)
     if given is None:
         return None
     line, source, meant = _call(given, failure)
     said, plain = _is_said(given, failure), _is_plain(given)
-    if not row:
+    if _turned(source, given) is not None or given.what.startswith("the class "):
+        sure = said or plain
+    elif not given.sure:
+        sure = False
+    elif not row:
         sure = said or plain or bool(meant)
+    elif is_general(row):
+        sure = said and bool(given.takes)
     else:
-        sure = said if is_of_python(row) else plain and not said
+        sure = plain and not said
     return _hint(given, line, source, meant) if sure else None
+
+
+def _turned(source: str, given: Given) -> re.Match[str] | None:
+    """What was to be given, and the call that has made another thing of it."""
+    found = _TURNED.match(source)
+    kind = _GIVES.get(found["call"]) if found is not None else None
+    return found if kind is not None and re.match(kind, given.what) else None
 
 
 def _is_plain(given: Given) -> bool:
     """Whether what was given cannot pass for what is taken."""
-    is_number = _NUMBER.match(given.what) and _SIMPLE.search(given.takes)
+    is_number = _NUMBER.match(given.what) and _SIMPLE.search(_FUNCTION.sub("", given.takes))
     return _PLAIN.match(given.what) is not None and not is_number
 
 
@@ -62,21 +86,15 @@ def note_of_argument(failure: Failure) -> list[Both]:
     """The same as a fact beside another cause."""
     given = _given(failure)
     known = failure.hint.signature if failure.hint is not None else ""
-    if given is None or known.startswith((_MISPLACED, _ROWS)) or _is_said(given, failure):
+    if given is None or known.startswith((_MISPLACED, _ROWS)):
         return []
     line, source, _ = _call(given, failure)
-    return [
-        both("diagnosis.argument", of=given.of, name=given.name, takes=given.takes, what=_what(given, source))
-        if not line
-        else both(
-            "diagnosis.argument-at",
-            of=given.of,
-            name=given.name,
-            takes=given.takes,
-            what=_what(given, source),
-            line=line,
-        )
-    ]
+    values = {"of": given.of, "name": given.name, "what": _what(given, source), "line": line}
+    if not given.takes:
+        return [both("diagnosis.handed", **values)] if line and source and given.sure else []
+    if _is_said(given, failure):
+        return []
+    return [both("diagnosis.argument-at" if line else "diagnosis.argument", **values, takes=given.takes)]
 
 
 def _given(failure: Failure) -> Given | None:
@@ -92,9 +110,12 @@ def _given(failure: Failure) -> Given | None:
 
 def _is_said(given: Given, failure: Failure) -> bool:
     """Whether the message names the kind of what was given."""
-    kind = "NoneType" if given.what == "None" else given.what.split(" ")[0]
+    if not given.takes:
+        return True  # by its kind it was found
+    kind = "NoneType" if given.what == "None" else re.escape(given.what.split(" ")[0])
+    kind = "int|float" if _NUMBER.match(given.what) else kind
     message = failure.report.message if failure.report is not None else ""
-    return re.search(rf"\b{re.escape(kind)}\b", message) is not None
+    return re.search(rf"\b(?:{kind})\b", message) is not None
 
 
 def _hint(given: Given, line: str, source: str, meant: str) -> Hint:
@@ -103,10 +124,12 @@ def _hint(given: Given, line: str, source: str, meant: str) -> Hint:
     values |= {"what": _what(given, source), "where": where, "source": source or "x"}
     if meant:
         return hint(_MISPLACED, **values, meant=meant)
+    if (turned := _turned(source, given)) is not None:
+        return hint(f"{_ROWS}-turned", **values, **turned.groupdict())
     for what, takes, end in _MENDS:
         if re.match(what, given.what) and re.search(takes, given.takes):
             return hint(f"{_ROWS}-{end}", **values)
-    return hint(_ROWS, **values)
+    return hint(_ROWS if given.takes else f"{_ROWS}-handed", **values)
 
 
 def _what(given: Given, source: str) -> str:
@@ -134,9 +157,7 @@ def _call(given: Given, failure: Failure) -> tuple[str, str, str]:
             argument = _argument(given, with_it[0])
             assert argument is not None
             by_place = argument in with_it[0].args
-            at = str(with_it[0].lineno) + (
-                "" if failure.sources.is_program(file) else f" of {failure.sources.name(file)}"
-            )
+            at = failure.sources.at(file, with_it[0].lineno)
             return at, head(argument), _meant(argument, given) if by_place else ""
     return (str(given.line) if given.line else ""), "", ""
 

@@ -58,13 +58,13 @@ def of_attribute(failure: Failure) -> Hint | None:
     if len(methods) != 1 or len({where for where, *_ in sets}) != 1:
         return None
     where, of, method, first = sets[0]
-    values = {"kind": node.name, "name": found["name"], "line": _line(where, first.lineno, failure)}
+    values = {"kind": node.name, "name": found["name"], "line": failure.sources.at(where, first.lineno)}
     if method.name != _CONSTRUCTOR:
         if method.name == _ON_FIRST and _by_lightning(failure):
             return hint("attribute-of-prepare-data", **values, rank=str(failure.rank))
         misspelt = of is node and _misspelt(node) is method
         row = "constructor-misspelt" if misspelt else "attribute-set-elsewhere"
-        line = _line(where, method.lineno, failure) if misspelt else values["line"]
+        line = failure.sources.at(where, method.lineno) if misspelt else values["line"]
         return hint(row, **{**values, "line": line}, method=method.name)
     if of is not node:
         mine = next((one for one in _methods(node) if one.name == _CONSTRUCTOR), None)
@@ -73,6 +73,8 @@ def of_attribute(failure: Failure) -> Hint | None:
     within = [one.line for one in failure.frames if one.file == file and holds(method, one.line)]
     if within and all(one.lineno > within[-1] for *_, one in sets):
         return hint("attribute-set-below", **values)
+    if within and [one.lineno for *_, one in sets] == within[-1:]:
+        return hint("attribute-of-itself", **values)
     return None
 
 
@@ -92,7 +94,10 @@ def of_self(failure: Failure) -> Hint | None:
             line = next((one.lineno for one in _setting(method, found["name"])), line)
             if line is not None:
                 return hint(
-                    "name-without-self", kind=node.name, name=found["name"], line=_line(file, line, failure)
+                    "name-without-self",
+                    kind=node.name,
+                    name=found["name"],
+                    line=failure.sources.at(file, line),
                 )
     return None
 
@@ -105,12 +110,12 @@ def of_constructor(failure: Failure) -> Hint | None:
         return None
     for own in (one for one in _methods(node) if one.name == _CONSTRUCTOR):
         if ast.unparse(own.args) == own.args.args[0].arg:
-            line = _line(file, own.lineno, failure)
+            line = failure.sources.at(file, own.lineno)
             return hint("constructor-takes-none", kind=node.name, line=line)
     method = _misspelt(node)
     if method is None:
         return None
-    line = _line(file, method.lineno, failure)
+    line = failure.sources.at(file, method.lineno)
     return hint("constructor-misspelt", kind=node.name, method=method.name, line=line)
 
 
@@ -136,10 +141,10 @@ def of_special(failure: Failure) -> Hint | None:
             inner = (one for one in ast.walk(method) if isinstance(one, _Method) and one is not method)
             within = next((one for one in inner if one.name == special), None)
             if within is not None:
-                line = _line(file, within.lineno, failure)
+                line = failure.sources.at(file, within.lineno)
                 return hint("method-within-method", **values, method=method.name, line=line)
             if method.name != special and _is_nearly(method.name, special):
-                line = _line(file, method.lineno, failure)
+                line = failure.sources.at(file, method.lineno)
                 return hint("special-misspelt", **values, method=method.name, line=line)
     return None
 
@@ -195,7 +200,3 @@ def _setting(method: _Method, name: str) -> Iterator[ast.stmt | ast.expr]:
 
 def _attributes(method: _Method) -> set[str]:
     return {node.attr for node in ast.walk(method) if isinstance(node, ast.Attribute)}
-
-
-def _line(file: str, line: int, failure: Failure) -> str:
-    return str(line) if failure.sources.is_program(file) else f"{line} of {failure.sources.name(file)}"

@@ -13,6 +13,7 @@ from nbdist.diagnosis.clues.attributes import (
     of_special,
 )
 from nbdist.diagnosis.clues.by_rank import of_model
+from nbdist.diagnosis.clues.calls import of_class, of_function
 from nbdist.diagnosis.clues.devices import of_devices, of_map_location
 from nbdist.diagnosis.clues.exchanges import of_sends
 from nbdist.diagnosis.clues.forward_hooks import of_hook
@@ -62,6 +63,8 @@ _ALWAYS: tuple[Clue, ...] = (
     of_hook,
     of_special,
     of_self,
+    of_class,
+    of_function,
 )
 """For any error, whether a row knows it or not."""
 

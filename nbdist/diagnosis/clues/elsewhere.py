@@ -14,6 +14,7 @@ _ATTRIBUTE = re.compile(r"(?P<of>module '[\w.]+'|'[\w.]+' object|'[\w.]+') has n
 _IMPORT = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<of>[\w.]+)'")
 _KEYWORD = re.compile(r"(?P<called>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 _NAMELESS = re.compile(r"\.(?:__init__|forward|__call__)$")
+_OF_CALLS = ("", "argument-unknown", "keyword-renamed", "keyword-of-other")
 _FEW = 300
 """Characters of a list of parameters that one still reads."""
 
@@ -55,7 +56,7 @@ def note_of_parameters(failure: Failure) -> list[Both]:
     """What the function takes that was called wrongly, unless that was said."""
     report = failure.report
     known = failure.hint.signature if failure.hint is not None else ""
-    if report is None or not report.takes or known == "keyword-not-taken" or not _is_of_report(failure):
+    if report is None or not report.takes or known not in _OF_CALLS or not _is_of_report(failure):
         return []
     if len(report.takes) > _FEW:
         return []

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from nbdist.diagnosis.clues.unset import uses
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
@@ -207,4 +208,9 @@ def of_near(failure: Failure) -> Hint | None:
     missing = _MISSING.search(failure.report.message) if failure.report is not None else None
     if missing is None or failure.report is None or not failure.report.near:
         return None
+    # a slip is made once
+    if failure.report.type == "NameError" and failure.place is not None:
+        tree = parsed(failure.sources.text(failure.place.file))
+        if tree is not None and len(uses(missing["name"], tree)) > 1:
+            return None
     return hint("name-misspelt", name=missing["name"], near=failure.report.near)

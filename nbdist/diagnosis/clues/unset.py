@@ -11,7 +11,7 @@ from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, functions_of, head, node_at, own_nodes
+from nbdist.diagnosis.statements import around, functions_of, head, holds, node_at, own_nodes
 from nbdist.store.reports import Call
 from nbdist.text import Both
 
@@ -21,11 +21,13 @@ _MOST = 3
 _LOOPS = (ast.For, ast.AsyncFor)
 _WITH = (ast.With, ast.AsyncWith)
 _BLOCKS = (ast.If, *_LOOPS, ast.While, ast.Try, ast.ExceptHandler)
+_FREE = "free variable"
 _NO_NAME = re.compile(r"^NameError: name '(?P<name>\w+)' is not defined")
 _PADDLE = re.compile(r"^\s*(?:import|from)\s+paddle\b", re.MULTILINE)
 _TORCH = re.compile(r"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
 _Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
-_DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DEFINED = (*_FUNCTIONS, ast.ClassDef)
 
 
 def of_unset(failure: Failure) -> Hint | None:
@@ -36,6 +38,8 @@ def of_unset(failure: Failure) -> Hint | None:
         return None
     call = Call(file=at.file, line=at.line, function=at.function)
     functions = functions_of(call, failure.sources)
+    if failure.complaint is not None and _FREE in failure.complaint.root.text:
+        functions = _around(name, call, failure)
     if not functions or isinstance(functions[-1], ast.Module):
         return None
     function = functions[-1]
@@ -46,6 +50,19 @@ def of_unset(failure: Failure) -> Hint | None:
         values = {"name": name, "line": min(node.lineno for node in sets), "function": function.name}
         return hint("name-local" if known else "name-set-below", **values)
     return _within(name, sets, call, failure) if sets else None
+
+
+def _around(name: str, call: Call, failure: Failure) -> list[_Scope]:
+    """The functions around that of a line which set a name, the innermost last."""
+    tree = parsed(failure.sources.text(call.file)) or ast.Module([], [])
+    scopes = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and holds(node, call.line)]
+    return [
+        one
+        for one in scopes
+        if any(
+            isinstance(node, ast.stmt) and _sets(node, name) for each in one.body for node in own_nodes(each)
+        )
+    ]
 
 
 def of_unset_in_module(failure: Failure) -> Hint | None:
@@ -63,6 +80,32 @@ def of_unset_in_module(failure: Failure) -> Hint | None:
             sets, are_below = _setting(name, module, call, failure)
             return _within(name, sets, call, failure) if sets and not are_below else None
     return None
+
+
+def of_never_set(failure: Failure) -> Hint | None:
+    """Of a name that nothing in its file sets, defines or imports, or that a function around takes from one
+    around it."""
+    said = _NO_NAME.match(failure.complaint.root.text if failure.complaint is not None else "")
+    tree = parsed(failure.sources.text(failure.place.file)) if failure.place is not None else None
+    if said is None or tree is None or any(_binds(node, said["name"]) for node in ast.walk(tree)):
+        return None
+    lines = uses(said["name"], tree)
+    told = ", ".join(map(str, lines[:_MOST]))
+    return hint("name-never-set", name=said["name"], lines=told) if lines else None
+
+
+def uses(name: str, tree: ast.Module) -> list[int]:
+    """The lines that read a name."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
+    return sorted({node.lineno for node in found if isinstance(node.ctx, ast.Load)})
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id == name and not isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.arg):
+        return node.arg == name
+    return _binds_otherwise(node, name) or (isinstance(node, ast.alias) and node.name == "*")
 
 
 def _setting(name: str, within: _Scope, call: Call, failure: Failure) -> tuple[list[ast.stmt], bool]:

@@ -167,9 +167,9 @@ def in_paddle(text: str) -> str:
     return text
 
 
-def is_of_python(name: str) -> bool:
-    """Whether a row knows the words of Python or of a library that any program may use."""
-    return name in read_table(__file__, "python")
+def is_general(name: str) -> bool:
+    """Whether a row knows the words of Python, or of a library that any program may use, and no more."""
+    return name in read_table(__file__, "python") and not signatures()[name].where
 
 
 def named(name: str) -> Signature:

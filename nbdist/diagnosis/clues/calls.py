@@ -1,0 +1,227 @@
+"""A call that fails by how it is made: of a class of which no object was made, without what a function needs,
+in place of the function itself, or with what none of torch's signatures takes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nbdist.diagnosis.clues.origins import origin_of
+from nbdist.diagnosis.places import parsed
+from nbdist.diagnosis.rank_failure import Failure
+from nbdist.diagnosis.sides import hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import head, node_at, own_nodes
+from nbdist.store.reports import Call
+from nbdist.text import Both
+
+_CLASS = "the class "
+_OF_CLASS = re.compile(r"^(?:TypeError|AttributeError): ")
+_MISSING = re.compile(
+    r"^TypeError: (?P<called>[\w.<>]+)\(\) missing \d+ required (?:positional|keyword-only) arguments?: "
+    r"(?P<names>.+)"
+)
+_NAMELESS = re.compile(r"\.(?:__init__|forward|__call__)$")
+_MOST = 300
+"""Characters of a list of parameters that one still reads."""
+
+_COMBINATION = re.compile(
+    r"(?P<called>\w+)\(\) received an invalid combination of arguments - got \((?P<given>[^)]*)\), "
+    r"but expected"
+)
+_SIGNATURE = re.compile(r"^ \* \((?P<takes>.*)\)$", re.MULTILINE)
+_TUPLE = "tuple of "
+_INTEGERS = ("int", "bool", "SymInt")
+_TAKEN: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Tensor", ("Tensor", "Parameter", "Buffer", "NoneType")),
+    ("int", _INTEGERS),
+    ("float", (*_INTEGERS, "float")),
+    ("Number", (*_INTEGERS, "float", "complex", "Tensor")),
+    ("bool", ("bool",)),
+    ("str", ("str",)),
+    (_TUPLE, ("tuple", "list", "Size", "int")),
+    ("torch.dtype", ("dtype",)),
+    ("torch.device", ("device", "str", "int")),
+    ("torch.Generator", ("Generator",)),
+)
+"""What a signature of torch's says, and the kinds of values that fit."""
+
+
+def of_class(failure: Failure) -> Hint | None:
+    """Of a name in the line that stands for a class, as it was set without brackets."""
+    said = _said(failure)
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    if not own or _OF_CLASS.match(said) is None:
+        return None
+    for one in failure.operands:
+        kind = one.what.removeprefix(_CLASS)
+        if kind == one.what or re.search(rf"'self'|\btype\b|\b{re.escape(kind)}\b", said) is None:
+            continue
+        origin = origin_of(one.name, own, failure, one.what)
+        given = origin.source.partition(" = ")[2] if origin is not None else ""
+        if origin is not None and given.rpartition(".")[2] == kind:
+            line = failure.sources.at(origin.file, origin.line)
+            return hint("class-without-call", name=one.name, kind=given, line=line)
+    return None
+
+
+def of_function(failure: Failure) -> Hint | None:
+    """Of a function that is called without anything in the arguments of another call."""
+    found = _MISSING.match(_said(failure))
+    if found is None or failure.place is None or failure.frames[-1] != failure.place:
+        return None
+    for outer in _calls(failure):
+        for name, inner in [("", one) for one in outer.args] + [
+            (one.arg, one.value) for one in outer.keywords
+        ]:
+            if isinstance(inner, ast.Call) and not inner.args and not inner.keywords and _is(inner, found):
+                function = ast.unparse(inner.func)
+                return hint("function-called", called=function, to=f"{name}={function}" if name else function)
+    return None
+
+
+def of_missing(failure: Failure) -> Hint | None:
+    """Of a call that leaves out what a function needs."""
+    found = _MISSING.match(_said(failure))
+    if found is None:
+        return None
+    values = {"called": _NAMELESS.sub("", found["called"]), "names": found["names"]}
+    report = failure.report
+    if report is not None and report.takes and len(report.takes) <= _MOST:
+        return hint("argument-missing", **values, takes=report.takes)
+    name = found["called"].removesuffix(".__init__").rpartition(".")[2]
+    for file in dict.fromkeys(one.file for one in failure.frames if failure.sources.is_own(one.file)):
+        for node in ast.walk(parsed(failure.sources.text(file)) or ast.Module([], [])):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+                takes = f"{node.name}({ast.unparse(node.args)})"
+                line = failure.sources.at(file, node.lineno)
+                return hint("argument-missing-own", **values, takes=takes[:_MOST], line=line)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A parameter of a signature of torch's."""
+
+    kind: str
+    name: str
+    by_name: bool
+    has_default: bool
+
+
+def of_overload(failure: Failure) -> Hint | None:
+    """Of the argument by which a call misses the signature of torch's that is nearest to it."""
+    said = _said(failure)
+    found = _COMBINATION.search(said)
+    if found is None:
+        return None
+    given = [one.strip().rpartition("=") for one in found["given"].split(",") if one.strip()]
+    signatures = [_signature(one["takes"]) for one in _SIGNATURE.finditer(said, found.end())]
+    missed = [_misses(given, one) for one in signatures]
+    if [] in missed:
+        return _within(found["called"], given, signatures[missed.index([])], failure)
+    ways = [way for way in missed if len(way) == 1]
+    # by names and places that they share, several signatures tell the same
+    told = list(dict.fromkeys(way[0] for way in ways))
+    if not told or len({place for place, _ in told}) > 1:
+        return None
+    place, one = min(told, key=lambda way: (way[1] is None, way[1].name if way[1] else ""))
+    if one is None or place < 0:
+        return None
+    name, _, kind = given[place]
+    source = _source(found["called"], place, name, failure)
+    values = {
+        "called": found["called"],
+        "place": place + 1,
+        "kind": kind.rpartition(".")[2],
+        "source": source,
+    }
+    row = "overload-by-name" if one.by_name and not name else "overload-unfit"
+    return hint(row, **values, takes=one.kind, name=one.name)
+
+
+def _within(
+    called: str, given: Sequence[tuple[str, str, str]], takes: Sequence[_Taken], failure: Failure
+) -> Hint | None:
+    """Of a call whose arguments fit by their kinds: one of them is a tuple with something else in it."""
+    places = [one for one in takes if not one.by_name]
+    held = [
+        (at, one)
+        for at, (name, _, kind) in enumerate(given)
+        for one in ([each for each in takes if each.name == name] if name else places[at : at + 1])
+        if one.kind.startswith(_TUPLE) and kind in ("tuple", "list")
+    ]
+    if len(held) != 1:
+        return None
+    place, one = held[0]
+    source = _source(called, place, given[place][0], failure)
+    items = one.kind.removeprefix(_TUPLE)
+    return hint("overload-within", called=called, name=one.name, items=items, source=source)
+
+
+def _signature(text: str) -> list[_Taken]:
+    parameters, by_name = [], False
+    for part in text.split(", "):
+        if part == "*":
+            by_name = True
+            continue
+        told, _, default = part.partition(" = ")
+        kind, _, name = told.rpartition(" ")
+        parameters.append(_Taken(kind, name, by_name, bool(default)))
+    return parameters
+
+
+def _misses(
+    given: Sequence[tuple[str, str, str]], takes: Sequence[_Taken]
+) -> list[tuple[int, _Taken | None]]:
+    """The places of arguments that a signature does not take, and what it has there."""
+    missed: list[tuple[int, _Taken | None]] = []
+    places = [one for one in takes if not one.by_name]
+    left = {one.name for one in takes if not one.has_default}
+    for at, (name, _, kind) in enumerate(given):
+        one = next((each for each in takes if each.name == name), None) if name else None
+        if not name and at < len(places):
+            one = places[at]
+        if not name and one is None:
+            named = [each for each in takes if each.by_name and _fits(kind, each.kind)]
+            missed.append((at, named[0] if len(named) == 1 else None))
+            left -= {each.name for each in named}
+        elif one is None or not _fits(kind, one.kind):
+            missed.append((at, one))
+        left -= {one.name} if one is not None else set()
+    return missed if not left else [*missed, *((-1, None) for _ in left)]
+
+
+def _fits(kind: str, taken: str) -> bool:
+    return kind.rpartition(".")[2] in next((fit for of, fit in _TAKEN if taken.startswith(of)), (kind,))
+
+
+def _source(called: str, place: int, name: str, failure: Failure) -> Both:
+    """``: (2, 2)``, as the line has it."""
+    call = next((each for each in _calls(failure) if _name(each.func) == called), None)
+    if call is None:
+        return Both("", "")
+    node = next((one.value for one in call.keywords if name and one.arg == name), None)
+    node = call.args[place] if not name and place < len(call.args) else node
+    return Both(f":  {head(node)}", f"：{head(node)}") if node is not None else Both("", "")
+
+
+def _calls(failure: Failure) -> list[ast.Call]:
+    """Those in the failing line."""
+    at = failure.place
+    statement = node_at(Call(file=at.file, line=at.line, function=""), failure.sources) if at else None
+    return [one for one in own_nodes(statement) if isinstance(one, ast.Call)] if statement is not None else []
+
+
+def _is(call: ast.Call, found: re.Match[str]) -> bool:
+    return _name(call.func) == found["called"].removesuffix(".__init__").rpartition(".")[2]
+
+
+def _name(node: ast.expr) -> str:
+    return ast.unparse(node).rpartition(".")[2]
+
+
+def _said(failure: Failure) -> str:
+    return failure.complaint.root.text if failure.complaint is not None else ""

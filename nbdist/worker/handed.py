@@ -1,0 +1,192 @@
+"""What a library was handed of which its error complains: the value is followed from the line that raised out
+to the call in the program, or to the object of a library that has kept it.
+
+Nothing of the program runs for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import types
+
+from nbdist.worker.annotations import function_of
+from nbdist.worker.arguments import (
+    all_names,
+    called_of,
+    is_set,
+    made_by,
+    object_of,
+    of_library,
+    said,
+    unwrapped,
+)
+from nbdist.worker.operands import MISSING, frames_of, is_library, members_of, statement_of, value_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType, TracebackType
+    from typing import Any
+
+    from nbdist.worker.arguments import Given
+
+    Frames = list[tuple[FrameType, int]]
+
+_KINDS = (
+    re.compile(r"'([\w.]+)' object\b"),
+    re.compile(
+        r"\b(?:got|not|received|given|found|of type)(?: an?| value of type)? (?:<class )?'?([A-Za-z_][\w.]*)"
+    ),
+    re.compile(r"'([\w.]+)' and '[\w.]+'"),
+    re.compile(r"'[\w.]+' and '([\w.]+)'"),
+)
+_ODD = ("str", "bytes", "list", "tuple", "dict", "set")
+"""Of several kinds that an error names, these are likelier to be wrong than others."""
+
+_PASSING = frozenset({"NoneType", "bool", "int"})
+"""Such a value is the same one wherever it stands: it is not followed."""
+
+_COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
+_MOST, _MOST_ITEMS, _MOST_OBJECTS = 6, 100, 12
+
+
+def handed(error: BaseException, trace: TracebackType | None) -> list[Given]:
+    """The likeliest first; none of what the program raised itself."""
+    frames = frames_of(trace)
+    if len(frames) < 2 or not of_library(frames[-1][0]):
+        return []
+    kinds = {found.rpartition(".")[2] for one in _KINDS for found in one.findall(str(error)[:2000])}
+    found: list[Given] = []
+    for value in _complained(frames, kinds - _PASSING):
+        given = _followed(frames, value)
+        found += [given] if given is not None else _kept(frames, value)
+    return found[:_MOST]
+
+
+def first(complained: list[Given], unfit: list[Given]) -> list[Given]:
+    """What an error complains of before what else does not fit, with the annotation where it has one."""
+    annotated = {told[2:4]: told for told in unfit}
+    found = [annotated.pop(told[2:4], told) for told in complained]
+    return [*found, *annotated.values()]
+
+
+def _complained(frames: Frames, kinds: set[str]) -> list[Any]:
+    """What the line that raised works with, of these kinds, and what it has taken that from in a loop."""
+    frame, line = frames[-1]
+    statement = statement_of(frame, line) if kinds else None
+    if statement is None:
+        return []
+    found: dict[int, Any] = {}
+    loops: dict[int, Any] = {}
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            value = value_of(node, frame)
+            if value is not MISSING and type(value).__name__ in kinds:
+                found[id(value)] = value
+        elif isinstance(node, ast.comprehension):
+            # until Python 3.12 a comprehension has a frame of its own
+            outer = frames[-2][0] if frame.f_code.co_name in _COMPREHENSIONS else frame
+            every = value_of(node.iter, outer)
+            if every is not MISSING and type(value_of(node.target, frame)).__name__ in kinds:
+                loops[id(every)] = every
+    alone = sorted(found.values(), key=lambda one: type(one).__name__ not in _ODD)
+    return [*alone, *(one for key, one in loops.items() if key not in found)]
+
+
+def _followed(frames: Frames, value: Any) -> Given | None:
+    """From frame to frame as a parameter, as far out as the program."""
+    told: tuple[str, str, int, str] | None = None
+    as_it_came = True
+    for at in range(len(frames) - 1, 0, -1):
+        (own, line), (frame, now) = frames[at - 1], frames[at]
+        if frame.f_code.co_name in _COMPREHENSIONS:
+            continue
+        inner = object_of(frames[at + 1][0]) if at + 1 < len(frames) else None
+        parameter = _parameter(frame, now, value, told[1] if told is not None else "", inner)
+        if parameter is None:
+            return None
+        name, place, names, unset = parameter
+        as_it_came = as_it_came and unset
+        if names or told is None:
+            told = called_of(frame), name, place, names
+        else:
+            told = told[0], told[1], place, told[3]  # handed on as it came
+        if not of_library(own):
+            return own.f_code.co_filename, line, *told[:3], said(value), "", told[3], as_it_came
+    return None
+
+
+def _parameter(
+    frame: FrameType, line: int, value: Any, like: str, inner: Any
+) -> tuple[str, int, str, bool] | None:
+    """The name that a value came by, its place, the names of all parameters (none of what came in ``*args``
+    or ``**kwargs``), and whether no line before sets it. The place counts without the object that a method is
+    called of, ``inner`` where the frame only hands it on."""
+    function = function_of(frame.f_code)
+    if function is None:
+        return None
+    given = function.args
+    positional = [one.arg for one in (*given.posonlyargs, *given.args)]
+    first = 1 if positional[:1] in (["self"], ["cls"]) else 0
+    names = [*positional, *(one.arg for one in given.kwonlyargs)]
+    same = [name for name in names if frame.f_locals.get(name, MISSING) is value]
+    if len(same) > 1 and like in same:
+        same = [like]
+    if same:
+        if len(same) > 1:
+            return None
+        place = positional.index(same[0]) - first if same[0] in positional else -1
+        return same[0], place, all_names(function), not is_set(function, same[0], line)
+    if given.vararg is not None and not is_set(function, given.vararg.arg, line):
+        every = frame.f_locals.get(given.vararg.arg, ())[:_MOST_ITEMS]
+        first += int(not positional and inner is not None and every[:1] != () and every[0] is inner)
+        for place, one in enumerate(every):
+            if one is value:
+                return f"*{given.vararg.arg}", place + len(positional) - first, "", True
+    if given.kwarg is not None and not is_set(function, given.kwarg.arg, line):
+        for key, one in list(frame.f_locals.get(given.kwarg.arg, {}).items())[:_MOST_ITEMS]:
+            if one is value:
+                return str(key), -1, "", True
+    return None
+
+
+def _kept(frames: Frames, value: Any) -> Iterator[Given]:
+    """Of the objects of libraries that the traceback went through: what has kept the value as it came."""
+    objects = {id(one): one for frame, _ in reversed(frames) if (one := object_of(frame)) is not None}
+    for of in list(objects.values())[:_MOST_OBJECTS]:
+        for attribute, one in list(members_of(of).items())[:_MOST_ITEMS]:
+            if one is value and type(value) is not float:
+                yield from _keeping(of, attribute, value)
+
+
+def _keeping(of: Any, attribute: str, value: Any) -> Iterator[Given]:
+    """The methods of an object that set an attribute to what they are given."""
+    for kind in type(of).__mro__:
+        for method in list(vars(kind).values()):
+            code = unwrapped(method).__code__ if isinstance(method, types.FunctionType) else None
+            if code is None or attribute not in code.co_names or not is_library(code.co_filename):
+                continue
+            function = function_of(code)
+            name = _set_from(function, attribute) if function is not None else ""
+            if function is None or not name:
+                continue
+            names = all_names(function).split()
+            place = names.index(name) - (names[:1] == ["self"])
+            for called in (
+                made_by(of, kind) if code.co_name == "__init__" else [f"{kind.__name__}.{code.co_name}"]
+            ):
+                yield "", 0, called, name, place, said(value), "", " ".join(names), True
+
+
+def _set_from(function: ast.FunctionDef | ast.AsyncFunctionDef, attribute: str) -> str:
+    """``optimizer`` of  ``self._optimizer = optimizer`` ; empty where it is not the parameter as it came."""
+    sets = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign)
+        and any(isinstance(one, ast.Attribute) and one.attr == attribute for one in node.targets)
+    ]
+    given = [node.value.id for node in sets if isinstance(node.value, ast.Name)]
+    names = all_names(function).split()
+    return given[0] if len(given) == 1 and given[0] in names and not is_set(function, given[0]) else ""
