@@ -13,13 +13,14 @@ import os
 import sys
 import types
 
-from nbdist.worker.annotations import Names, fits, function_of, text_of
+from nbdist.worker.annotations import Names, fits, forget, function_of, text_of
+from nbdist.worker.looks import is_among, is_class, is_module, members, module_of, mro, name_of
 from nbdist.worker.operands import MISSING, attribute, described, frames_of, is_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType, TracebackType
+    from types import CodeType, FrameType, TracebackType
     from typing import Any
 
     Given = tuple[str, int, str, str, int, str, str, str, bool]
@@ -30,15 +31,35 @@ if TYPE_CHECKING:
     Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_MOST, _MOST_OBJECTS = 3, 8
+_MOST, _MOST_OBJECTS, _LONGEST = 3, 8, 80
 
 _NAMELESS = ("__init__", "forward", "__call__", "__new__")
 """Methods that are called by the name of the class or the object."""
 
 
+_CONVERTS = frozenset(
+    {
+        *("asarray", "asanyarray", "array", "as_tensor", "asTensor", "tensor", "to_tensor", "from_numpy"),
+        *("Path", "fspath", "device", "dtype", "DataFrame", "Series", "list", "tuple", "set", "dict"),
+        *("OrderedDict", "str", "int", "float", "bool", "iter"),
+    }
+)
+"""By which a function makes of a parameter what it needs."""
+
+_AROUND = ("For", "AsyncFor", "While", "Try", "TryStar")
+_SETS = ("STORE_ATTR", "DELETE_ATTR")
+
+
 def arguments(trace: TracebackType | None) -> list[Given]:
     """Of the calls of a traceback, innermost first, in which the program called a library, and of the objects
     of libraries that it went through."""
+    try:
+        return _arguments(trace)
+    finally:
+        forget()
+
+
+def _arguments(trace: TracebackType | None) -> list[Given]:
     frames = frames_of(trace)
     found: dict[tuple[str, str], Given] = {}
     for at in range(len(frames) - 1, 0, -1):
@@ -49,8 +70,8 @@ def arguments(trace: TracebackType | None) -> list[Given]:
             function = function_of(frame.f_code) if of_library(frame) else None
             if function is None or own.f_code.co_filename == frame.f_code.co_filename:
                 break
-            for name, place, value, node in _parameters(function, frame, now):
-                names = Names(frame.f_globals, frame.f_code.co_filename)
+            names = Names(frame.f_globals, frame.f_code.co_filename, function)
+            for name, place, value, node in _parameters(function, frame, now, names):
                 if fits(node, value, names) is False:
                     of, takes = called_of(frame), text_of(node, names)
                     call = own.f_code.co_filename, line, of, name, place
@@ -76,15 +97,22 @@ def called_of(frame: FrameType) -> str:
     of = frame.f_locals.get("self") if first == ("self",) else None
     if of is None:
         return code.co_name
-    kind = type(of).__name__
+    kind = name_of(type(of))
     return kind if code.co_name in _NAMELESS else f"{kind}.{code.co_name}"
 
 
-def _parameters(function: Function, frame: FrameType, now: int) -> Iterator[tuple[str, int, Any, ast.expr]]:
-    """Name, place, value and annotation of what a function was given, as far as it has not set it anew."""
+def _parameters(
+    function: Function, frame: FrameType, now: int, names: Names
+) -> Iterator[tuple[str, int, Any, ast.expr]]:
+    """Name, place, value and annotation of what a function was given, as far as it has not set it anew and
+    does not ask for more than its annotation says."""
+    # what has caught its error and kept it has gone on since
+    now = max(now, frame.f_lineno or 0)
     for name, place, node, default in _annotated(function):
         value = frame.f_locals.get(name, MISSING)
-        if value is not MISSING and not is_set(function, name, now) and not _is_default(default, value):
+        if value is MISSING or is_set(function, name, now) or _is_default(default, value, node, names):
+            continue
+        if not _is_asked_for(function, name, value, names):
             yield name, place, value, node
 
 
@@ -107,18 +135,92 @@ def all_names(function: Function) -> str:
 
 
 def is_set(function: Function, name: str, before: int = sys.maxsize) -> bool:
-    """Whether a function sets a parameter anew, in the lines before one."""
-    return any(
-        isinstance(node, ast.Name)
-        and (node.id == name and node.lineno < before)
-        and not isinstance(node.ctx, ast.Load)
+    """Whether a function may have set a parameter anew, or an item of it, before a line: above it, or in a
+    loop or a try around it."""
+    around = [
+        (node.lineno, node.end_lineno or node.lineno)  # type: ignore[attr-defined]
         for node in ast.walk(function)
+        if type(node).__name__ in _AROUND
+    ]
+    return any(
+        line < before or any(first <= before <= last and first <= line <= last for first, last in around)
+        for line in _set_in(function, name)
     )
 
 
-def _is_default(default: ast.expr | None, value: Any) -> bool:
-    """Whether a value is None, and None is the default: many an annotation leaves that out."""
-    return value is None and isinstance(default, ast.Constant) and default.value is None
+def _set_in(function: Function, name: str) -> Iterator[int]:
+    """The lines in which a name or an item of it is set."""
+    for node in ast.walk(function):
+        if isinstance(node, (ast.Name, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            of = node.value if isinstance(node, ast.Subscript) else node
+            if isinstance(of, ast.Name) and of.id == name:
+                yield node.lineno
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
+            if node.name == name and node is not function:
+                yield node.lineno
+        elif isinstance(node, (ast.MatchAs, ast.MatchStar)):
+            if node.name == name:
+                yield node.lineno
+        elif isinstance(node, (ast.Import, ast.ImportFrom)) and any(
+            (one.asname or one.name).partition(".")[0] == name for one in node.names
+        ):
+            yield node.lineno
+
+
+def _is_default(default: ast.expr | None, value: Any, node: ast.expr, names: Names) -> bool:
+    """Whether a value may be the default, or like it, where the annotation leaves the default out: many a
+    one does so of None."""
+    if default is None:
+        return False
+    known = names.value(default)
+    if known is not MISSING:
+        return known is value or (type(known) is type(value) and fits(node, known, names) is not True)
+    try:
+        known = ast.literal_eval(default)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return True
+    return type(known) is type(value) and (value is None or fits(node, known, names) is not True)
+
+
+def _is_asked_for(function: Function, name: str, value: Any, names: Names) -> bool:
+    """Whether a function takes more than its annotation says: it asks whether the parameter is None, or of
+    such a class, or makes of it what it needs."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Compare) and _is_name(node.left, name):
+            right = node.comparators[0]
+            is_none = isinstance(right, ast.Constant) and right.value is None
+            if value is None and isinstance(node.ops[0], (ast.Is, ast.IsNot)) and is_none:
+                return True
+        elif isinstance(node, ast.Call) and node.args and _is_name(node.args[0], name):
+            called = ast.unparse(node.func).rpartition(".")[2]
+            if called in _CONVERTS and value is not None:
+                return True
+            if called == "isinstance" and len(node.args) > 1 and _may_be(value, node.args[1], names):
+                return True
+        elif value is None and any(_is_name(one, name) for one in _tested(node)):
+            return True
+    return False
+
+
+def _tested(node: ast.AST) -> list[ast.expr]:
+    """What is asked for its truth: ``x`` of ``x or 1`` and ``if not x:``."""
+    if isinstance(node, (ast.If, ast.IfExp, ast.While)):
+        return [node.test]
+    if isinstance(node, ast.BoolOp):
+        return node.values
+    return [node.operand] if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) else []
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _may_be(value: Any, node: ast.expr, names: Names) -> bool:
+    """Whether a value is of a class that is asked for, or of one that is not known here."""
+    kinds = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(
+        not is_class(kind) or is_among(kind, mro(type(value))) for one in kinds for kind in [names.value(one)]
+    )
 
 
 def object_of(frame: FrameType) -> Any:
@@ -130,29 +232,52 @@ def object_of(frame: FrameType) -> Any:
 
 def _made(of: Any) -> Iterator[Given]:
     """What the constructor of an object was given, as far as it has kept it as it was."""
-    for kind in type(of).__mro__:
-        make = vars(kind).get("__init__")
-        code = getattr(unwrapped(make), "__code__", None)
-        if code is None or not is_library(code.co_filename):
+    for kind in mro(type(of)):
+        make = members(kind).get("__init__")
+        if make is None:
             continue
-        function = function_of(code)
-        if function is None:
+        code = getattr(unwrapped(make), "__code__", None)
+        # what one of the program hands on has another place there
+        function = function_of(code) if code is not None and is_library(code.co_filename) else None
+        if code is None or function is None:
             return
-        names = Names(vars(sys.modules.get(kind.__module__, builtins)), code.co_filename)
-        keeps = _keeps(function)
-        for name, place, node, _ in _annotated(function):
+        known = members(sys.modules.get(module_of(kind), builtins))
+        names, keeps = Names(known, code.co_filename, function), _keeps(function)
+        for name, place, node, default in _annotated(function):
             value = attribute(of, keeps[name]) if name in keeps else MISSING
-            if value is MISSING or value is None:
+            if value is MISSING or value is None or fits(node, value, names) is not False:
                 continue
-            if fits(node, value, names) is False:
+            lax = _is_default(default, value, node, names) or _is_asked_for(function, name, value, names)
+            if not lax and not _is_set_later(type(of), keeps[name], code):
                 told = name, place, said(value), text_of(node, names), all_names(function)
                 for called in made_by(of, kind):
                     yield "", 0, called, *told, True
+        if function.args.args[1:] or function.args.vararg is None:
+            return
 
 
 def made_by(of: Any, kind: type) -> list[str]:
     """The classes by which a program may have made an object with the constructor of one of its classes."""
-    return list(dict.fromkeys([type(of).__name__, kind.__name__]))
+    return list(dict.fromkeys([name_of(type(of)), name_of(kind)]))
+
+
+def _is_set_later(kind: type, name: str, make: CodeType) -> bool:
+    """Whether another method sets the attribute."""
+    import dis  # few get here
+
+    waiting: list[CodeType] = []
+    for own in map(members, mro(kind)):
+        for one in own.values():
+            code = getattr(unwrapped(one), "__code__", None)
+            waiting += [code] if code is not None and code is not make else []
+    while waiting:
+        code = waiting.pop()
+        waiting += [one for one in code.co_consts if type(one) is types.CodeType]
+        if name in code.co_names and any(
+            one.opname in _SETS and one.argval == name for one in dis.get_instructions(code)
+        ):
+            return True
+    return False
 
 
 def _keeps(function: Function) -> dict[str, str]:
@@ -173,17 +298,24 @@ def _keeps(function: Function) -> dict[str, str]:
 
 
 def unwrapped(function: Any) -> Any:
+    """The function that a decorator has wrapped; None of what is no function."""
     for _ in range(5):
-        inner = getattr(function, "__wrapped__", None)
+        if type(function) is not types.FunctionType:
+            return None
+        inner = vars(function).get("__wrapped__")
         if inner is None:
             break
         function = inner
-    return function
+    return function if type(function) is types.FunctionType else None
+
+
+_NAMED = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
 def said(value: Any) -> str:
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    if isinstance(value, types.ModuleType):
-        return f"the module {value.__name__}"
-    return described(value) or f"{type(value).__name__} {getattr(value, '__name__', '')}".rstrip()
+    if is_class(value):
+        return f"the class {name_of(value)}"
+    if is_module(value):
+        return f"the module {members(value).get('__name__', '')}".rstrip()
+    name = value.__name__ if is_among(type(value), _NAMED) else ""
+    return (described(value) or f"{name_of(type(value))} {name}".rstrip())[:_LONGEST]

@@ -11,15 +11,19 @@ import re
 import sys
 import types
 
-from nbdist.worker.operands import (
-    MISSING,
-    attribute,
-    frames_of,
-    is_library,
-    members_of,
-    statement_of,
-    value_of,
+from nbdist.worker.looks import (
+    family_of,
+    is_a,
+    is_among,
+    is_class,
+    is_module,
+    members,
+    module_of,
+    mro,
+    name_of,
+    of_class,
 )
+from nbdist.worker.operands import MISSING, attribute, frames_of, is_library, statement_of, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ _NAMELESS = ("__init__", "forward", "__call__", "<locals>")
 _FRAMEWORKS = ("torch", "paddle")
 _OF_TENSORS = ("", ".nn.functional", ".linalg", ".fft", ".special", ".incubate")
 _MOST_MODULES, _MOST_MEMBERS, _MOST_NAMES, _MOST_OTHERS, _SHORT, _ALIKE = 5_000, 100, 40, 3, 3, 0.75
+_OBJECT = vars(AttributeError)["obj"]
 _VALUES = (type, types.FunctionType, types.BuiltinFunctionType)
 
 
@@ -46,9 +51,10 @@ def elsewhere(error: BaseException, trace: TracebackType | None) -> str:
     frames = frames_of(trace)
     said = str(error)[:500]
     if isinstance(error, ImportError) and (found := _IMPORT.match(said)) is not None:
-        return _in_modules(found["name"], found["module"])
+        own = not _is_of_library(sys.modules.get(found["module"]))
+        return "" if own else _in_modules(found["name"], found["module"])
     if isinstance(error, AttributeError) and (found := _ATTRIBUTE.search(said)) is not None and frames:
-        of = getattr(error, "obj", None)
+        of = _OBJECT.__get__(error)
         of = _named(found["kind"], *frames[-1]) if of is None else of
         return _of_attribute(found["name"], of) if of is not None else ""
     if isinstance(error, TypeError) and (found := _KEYWORD.match(said)) is not None and frames:
@@ -78,39 +84,55 @@ def _is_short(value: Any) -> bool:
 
 
 def _of_attribute(name: str, of: Any) -> str:
-    if isinstance(of, types.ModuleType):
-        return _in_modules(name, of.__name__) if _is_of_library(of) else ""
-    kind = of if isinstance(of, type) else type(of)
-    family = kind.__module__.partition(".")[0]
-    if family in _FRAMEWORKS and any(one.__name__ in ("Tensor", "Value", "Variable") for one in kind.__mro__):
+    if is_module(of):
+        return _in_modules(name, str(members(of).get("__name__", ""))) if _is_of_library(of) else ""
+    kind = of if is_class(of) else type(of)
+    family = family_of(kind)
+    names = set(map(name_of, mro(kind)))
+    if family in _FRAMEWORKS and names & {"Tensor", "Value", "Variable"}:
         paths = (f"{family}{end}" for end in _OF_TENSORS)
-        has = (path for path in paths if isinstance(_attribute(sys.modules.get(path), name), _VALUES))
+        has = (path for path in paths if is_a(_attribute(sys.modules.get(path), name), *_VALUES))
         return next((f"{path}.{name}" for path in has), "")
-    if not isinstance(of, type) and (member := _in_members(name, of)):
+    if not is_class(of) and (member := _in_members(name, of)):
         return member
     # a class by the name of an object of its library
-    return _in_modules(name, kind.__module__) if name[:1].isupper() and family in sys.modules else ""
+    is_one = name[:1].isupper() and _is_of_library(sys.modules.get(module_of(kind)))
+    return _in_modules(name, module_of(kind)) if is_one else ""
 
 
 def _in_members(name: str, of: Any) -> str:
-    """``.module.encode``: of what is within an object."""
-    own = members_of(of)
-    members = {**own, **(own.get("_modules") or {}), **(own.get("_sub_layers") or {})}
-    for member, one in list(members.items())[:_MOST_MEMBERS]:
-        if type(member) is str and not isinstance(one, (type, types.ModuleType, *_PLAIN)) and _has(one, name):
-            return f".{member}.{name}"
-    return ""
+    """``.module.encode``: of what is within an object of a library, or of a layer in one of the program;
+    empty where several have it, as any of them may be meant."""
+    own = members(of)
+    if name in own or of_class(type(of), name) is not None:
+        return ""  # a property of its own that has failed
+    file = str(members(sys.modules.get(module_of(type(of)))).get("__file__") or "")
+    is_of_library = "-packages/" in file
+    within = {name: one for each in (own, *_layers(own)) for name, one in each.items()}
+    found = [
+        member
+        for member, one in list(within.items())[:_MOST_MEMBERS]
+        if is_among(type(member), (str,)) and member.isidentifier()
+        if (is_of_library and not is_a(one, type, types.ModuleType, *_PLAIN)) or _layers(members(one))
+        if one is not of and _has(one, name)
+    ]
+    return f".{found[0]}.{name}" if len(found) == 1 else ""
+
+
+def _layers(own: dict[str, Any]) -> list[dict[str, Any]]:
+    """Where a layer keeps those within it; none of what is no layer."""
+    return [dict(own[one]) for one in ("_modules", "_sub_layers") if is_a(own.get(one), dict)]
 
 
 _PLAIN = (int, float, str, bytes, list, tuple, dict, set, type(None))
 
 
 def _has(of: Any, name: str) -> bool:
-    return any(name in vars(kind) for kind in type(of).__mro__) or attribute(of, name) is not MISSING
+    return of_class(type(of), name) is not None or attribute(of, name) is not MISSING
 
 
-def _is_of_library(module: types.ModuleType) -> bool:
-    return is_library(str(vars(module).get("__file__") or ""))
+def _is_of_library(module: Any) -> bool:
+    return is_module(module) and is_library(str(members(module).get("__file__") or ""))
 
 
 def _in_modules(name: str, module: str) -> str:
@@ -124,8 +146,8 @@ def _in_modules(name: str, module: str) -> str:
             if path.partition(".")[0] == package
             and path != module
             and not any(part.startswith("_") for part in path.split("."))
+            and is_a(_attribute(one, name), *_VALUES)
             and _is_of_library(one)
-            and isinstance(_attribute(one, name), _VALUES)
         ]
         if found:
             return f"{min(found, key=lambda path: (path.count('.'), len(path), path))}.{name}"
@@ -133,13 +155,13 @@ def _in_modules(name: str, module: str) -> str:
 
 
 def _attribute(module: Any, name: str) -> Any:
-    return vars(module).get(name) if isinstance(module, types.ModuleType) else None
+    return members(module).get(name) if is_module(module) else None
 
 
 def _named(kind: str, frame: FrameType, line: int) -> Any:
     """The object of this class that a line works with."""
     values = (one for _, one in _values(frame, line))
-    return next((one for one in values if type(one).__name__ == kind.rpartition(".")[2]), None)
+    return next((one for one in values if name_of(type(one)) == kind.rpartition(".")[2]), None)
 
 
 def _values(frame: FrameType, line: int) -> Iterator[tuple[ast.expr, Any]]:
@@ -155,9 +177,10 @@ def _called(said: str, frame: FrameType, line: int) -> Any:
     statement = statement_of(frame, line)
     for node in ast.walk(statement) if statement is not None else ():
         value = _function(node.func, frame) if isinstance(node, ast.Call) else MISSING
-        names = (getattr(value, "__qualname__", None), getattr(value, "__name__", None))
-        if value is not MISSING and (names[0] == said or [names[1]] == last):
-            return value
+        # what is no function may answer with code of its own
+        one: Any = value if is_a(value, *_VALUES, types.MethodType) else None
+        if one is not None and (one.__qualname__ == said or [one.__name__] == last):
+            return one
     return None
 
 
@@ -165,21 +188,21 @@ def _function(node: ast.expr, frame: FrameType) -> Any:
     """What a call is of; of a method, the function in its class."""
     value = value_of(node, frame)
     if value is MISSING and isinstance(node, ast.Attribute):
-        classes = type(value_of(node.value, frame)).__mro__
-        return next((vars(kind)[node.attr] for kind in classes if node.attr in vars(kind)), MISSING)
-    return value
+        of = value_of(node.value, frame)
+        value = of_class(of if is_class(of) else type(of), node.attr) if of is not MISSING else MISSING
+    return value.__func__ if is_a(value, classmethod, staticmethod) else value
 
 
 def _parameters(called: Any) -> list[inspect.Parameter]:
-    module = sys.modules.get(str(getattr(called, "__module__", "")))
-    if module is None or not _is_of_library(module):
+    of = module_of(called) if is_class(called) else called.__module__
+    if not _is_of_library(sys.modules.get(str(of))):
         return []
     try:
         found = list(inspect.signature(called).parameters.values())
     except (TypeError, ValueError):
         return []
     named = [one for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    return named[1:] if named and named[0].name == "self" else named
+    return named[1:] if named and named[0].name in ("self", "cls") else named
 
 
 def _of_keyword(name: str, called: Any) -> str:
@@ -193,12 +216,12 @@ def _of_keyword(name: str, called: Any) -> str:
     near = short or get_close_matches(name, names, n=1, cutoff=_ALIKE)
     if near:
         return f"{near[0]}="
-    members = vars(sys.modules[called.__module__]).items()
+    module = str(module_of(called) if is_class(called) else called.__module__)
     others = [
         one
-        for one, value in list(members)
-        if isinstance(value, (type, types.FunctionType))
-        and (len(name) > _SHORT and value.__module__ == called.__module__)
+        for one, value in members(sys.modules[module]).items()
+        if is_a(value, type, types.FunctionType)
+        and (len(name) > _SHORT and value.__module__ == module)
         and not one.startswith("_")
         and value is not called
         and any(given.name == name for given in _parameters(value))

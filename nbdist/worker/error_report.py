@@ -7,7 +7,6 @@ taken beforehand.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import sys
@@ -167,7 +166,7 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
             operands,
             reducer,
         )  # most ranks do not fail
-    except Exception:  # noqa: BLE001 - the program may have changed what they need
+    except Exception:  # noqa: BLE001 - the program may have changed what is imported
         return {}
     ways: dict[str, Callable[[], Any]] = {
         "operands": lambda: [*operands.operands(trace), *reducer.of_reducer(error, trace)],
@@ -184,12 +183,14 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
         "refused": lambda: layers.refused(trace),
         "folders": lambda: folders.folders(error, trace),
     }
-    told = {}
-    for name, way in ways.items():
-        # objects of the program are looked at
-        with contextlib.suppress(Exception):
-            told[name] = way()
-    return told
+    found = {}
+    for name, look in ways.items():
+        # objects of the program are looked at, and what one costs is not to cost the others
+        try:
+            found[name] = look()
+        except Exception:  # noqa: BLE001
+            continue
+    return found
 
 
 def send_names(module: ModuleType) -> None:

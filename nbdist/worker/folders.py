@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import difflib
+import errno
 import os
+import pathlib
 import re
 
+from nbdist.worker.looks import is_a
 from nbdist.worker.operands import frames_of, is_library, statement_of, value_of
 
 TYPE_CHECKING = False
@@ -24,6 +27,8 @@ _OF_FILES = re.compile(
     r"no such file|not (?:be )?(?:found|exist)|does ?n.t exist|could not find|no file|missing|load",
     re.IGNORECASE,
 )
+_FILENAME = vars(OSError)["filename"]
+_MISSES, _RUNS = (errno.ENOENT, errno.ENOTDIR), ("/subprocess.py", "/multiprocessing/util.py")
 _MOST_FOLDERS, _MOST_NAMES, _MOST_LISTED, _ALIKE = 2, 6, 2_000, 0.5
 
 
@@ -37,10 +42,12 @@ def folders(error: BaseException, trace: TracebackType | None) -> list[Folder]:
 
 
 def _paths(error: BaseException, trace: TracebackType | None) -> Iterator[str]:
-    name = getattr(error, "filename", None)
-    if isinstance(name, str):
-        yield name
-        return
+    if isinstance(error, OSError):
+        name = _FILENAME.__get__(error)
+        if name is not None:
+            if error.errno in _MISSES and not _is_command(trace):
+                yield from (str(one) for one in [name] if type(one) is str or is_a(one, pathlib.PurePath))
+            return
     said = str(error)[:2_000]
     if isinstance(error, (KeyError, NameError, AttributeError, ImportError)) or not _OF_FILES.search(said):
         return
@@ -49,6 +56,12 @@ def _paths(error: BaseException, trace: TracebackType | None) -> Iterator[str]:
     statement = statement_of(*own[-1]) if own else None
     if statement is not None:
         yield from _texts(statement, own[-1][0])
+
+
+def _is_command(trace: TracebackType | None) -> bool:
+    """Whether it is a program that was to run, which is looked for in other folders."""
+    frames = frames_of(trace)
+    return bool(frames) and frames[-1][0].f_code.co_filename.endswith(_RUNS)
 
 
 def _texts(statement: ast.stmt, frame: FrameType) -> Iterator[str]:
@@ -61,7 +74,10 @@ def _texts(statement: ast.stmt, frame: FrameType) -> Iterator[str]:
 
 def _folder(path: str) -> Folder | None:
     base = os.path.basename(path.rstrip("/"))
-    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        folder = os.path.dirname(os.path.abspath(path.rstrip("/")))
+    except OSError:  # this folder is gone itself
+        return None
     while not os.path.isdir(folder):
         folder, base = os.path.dirname(folder), os.path.basename(folder)
         if folder == os.path.dirname(folder):

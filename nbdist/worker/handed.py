@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import types
 
 from nbdist.worker.annotations import function_of
 from nbdist.worker.arguments import (
@@ -21,7 +20,8 @@ from nbdist.worker.arguments import (
     said,
     unwrapped,
 )
-from nbdist.worker.operands import MISSING, frames_of, is_library, members_of, statement_of, value_of
+from nbdist.worker.looks import members, mro, name_of
+from nbdist.worker.operands import MISSING, frames_of, is_library, statement_of, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,15 +82,15 @@ def _complained(frames: Frames, kinds: set[str]) -> list[Any]:
     for node in ast.walk(statement):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
             value = value_of(node, frame)
-            if value is not MISSING and type(value).__name__ in kinds:
+            if value is not MISSING and name_of(type(value)) in kinds:
                 found[id(value)] = value
         elif isinstance(node, ast.comprehension):
             # until Python 3.12 a comprehension has a frame of its own
             outer = frames[-2][0] if frame.f_code.co_name in _COMPREHENSIONS else frame
             every = value_of(node.iter, outer)
-            if every is not MISSING and type(value_of(node.target, frame)).__name__ in kinds:
+            if every is not MISSING and name_of(type(value_of(node.target, frame))) in kinds:
                 loops[id(every)] = every
-    alone = sorted(found.values(), key=lambda one: type(one).__name__ not in _ODD)
+    alone = sorted(found.values(), key=lambda one: name_of(type(one)) not in _ODD)
     return [*alone, *(one for key, one in loops.items() if key not in found)]
 
 
@@ -155,28 +155,27 @@ def _kept(frames: Frames, value: Any) -> Iterator[Given]:
     """Of the objects of libraries that the traceback went through: what has kept the value as it came."""
     objects = {id(one): one for frame, _ in reversed(frames) if (one := object_of(frame)) is not None}
     for of in list(objects.values())[:_MOST_OBJECTS]:
-        for attribute, one in list(members_of(of).items())[:_MOST_ITEMS]:
+        for attribute, one in list(members(of).items())[:_MOST_ITEMS]:
             if one is value and type(value) is not float:
                 yield from _keeping(of, attribute, value)
 
 
 def _keeping(of: Any, attribute: str, value: Any) -> Iterator[Given]:
     """The methods of an object that set an attribute to what they are given."""
-    for kind in type(of).__mro__:
-        for method in list(vars(kind).values()):
-            code = unwrapped(method).__code__ if isinstance(method, types.FunctionType) else None
+    for kind in mro(type(of)):
+        for method in map(unwrapped, members(kind).values()):
+            code = method.__code__ if method is not None else None
             if code is None or attribute not in code.co_names or not is_library(code.co_filename):
                 continue
             function = function_of(code)
             name = _set_from(function, attribute) if function is not None else ""
             if function is None or not name:
                 continue
-            names = all_names(function).split()
-            place = names.index(name) - (names[:1] == ["self"])
-            for called in (
-                made_by(of, kind) if code.co_name == "__init__" else [f"{kind.__name__}.{code.co_name}"]
-            ):
-                yield "", 0, called, name, place, said(value), "", " ".join(names), True
+            names = all_names(function)
+            place = names.split().index(name) - names.startswith("self ")
+            made = code.co_name == "__init__"
+            for called in made_by(of, kind) if made else [f"{name_of(kind)}.{code.co_name}"]:
+                yield "", 0, called, name, place, said(value), "", names, True
 
 
 def _set_from(function: ast.FunctionDef | ast.AsyncFunctionDef, attribute: str) -> str:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from nbdist.worker.operands import MISSING, attribute, frames_of, is_library
+from nbdist.worker.looks import family_of, name_of
+from nbdist.worker.operands import MISSING, attribute, frames_of, is_array, is_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-_MADE = 5
-"""Changes of a parameter in place that are more than its making, loading and sending: an optimizer steps."""
+_MADE = 12
+"""Changes of a parameter in place that are more than its making, loading and sending, of which
+``trunc_normal_()`` takes five: an optimizer steps."""
 
 _INPUTS = {
-    "torch": {"Linear": (1, -1), "Conv1d": (1, 1), "Conv2d": (1, 1), "Conv3d": (1, 1)},
-    "paddle": {"Linear": (0, -1), "Conv1D": (1, 1), "Conv2D": (1, 1), "Conv3D": (1, 1)},
+    "torch": {"Linear": (1, -1), "Conv1d": (1, -2), "Conv2d": (1, -3), "Conv3d": (1, -4)},
+    "paddle": {"Linear": (0, -1), "Conv1D": (1, -2), "Conv2D": (1, -3), "Conv3D": (1, -4)},
 }
 """By layer, the dimensions of its weight and of its input that have to be the same."""
 
@@ -32,22 +34,33 @@ def refused(trace: TracebackType | None) -> tuple[str, int, int] | None:
     if not layers:
         return None
     layer, frame = layers[-1]
-    kind = type(layer)
-    places = _INPUTS.get(kind.__module__.partition(".")[0], {}).get(kind.__name__)
+    places = _INPUTS.get(family_of(type(layer)), {}).get(name := name_of(type(layer)))
     given: Any = next((frame.f_locals[name] for name in ("input", "x") if name in frame.f_locals), None)
     weight = attribute(layer, "weight")
-    if places is None or not hasattr(given, "shape") or _groups(layer) != 1:
+    if places is None or not is_array(given) or not is_array(weight) or not _is_plain(layer):
         return None
-    shape = tuple(given.shape)
-    want, got = int(weight.shape[places[0]]), int(shape[places[1]]) if len(shape) > 1 else 0
-    return (kind.__name__, want, got) if got and want != got and _has_trained(weight) else None
+    of_weight, shape = tuple(weight.shape), tuple(given.shape)
+    # a weight that is sharded is flat
+    dimensions = max(-places[1] + 1, 2)
+    if len(of_weight) != dimensions or len(shape) < max(dimensions - 1, 2):
+        return None
+    most = len(shape) if dimensions == 2 else dimensions
+    # paddle takes no image without a batch around it
+    if len(shape) > most or (family_of(type(layer)) == "paddle" and len(shape) < dimensions):
+        return None
+    want, got = int(of_weight[places[0]]), int(shape[places[1]])
+    return (name, want, got) if want != got and _has_trained(weight) else None
 
 
-def _groups(layer: Any) -> object:
-    return next(
-        (found for name in ("groups", "_groups") if (found := attribute(layer, name)) is not MISSING), 1
-    )
+def _is_plain(layer: Any) -> bool:
+    """Without groups of channels, and with these in front."""
+    own = {name: attribute(layer, name) for name in ("groups", "_groups", "_data_format")}
+    groups = [own[name] for name in ("groups", "_groups") if own[name] is not MISSING]
+    last = own["_data_format"]
+    return groups in ([], [1]) and (last is MISSING or str(last).startswith("NC"))
 
 
 def _has_trained(weight: Any) -> bool:
-    return getattr(weight, "grad", None) is not None or int(getattr(weight, "_version", 0)) >= _MADE
+    # what is computed from others has no gradient of its own, and warns of that
+    grad = getattr(weight, "grad", None) if getattr(weight, "is_leaf", True) else None
+    return grad is not None or int(getattr(weight, "_version", 0)) >= _MADE

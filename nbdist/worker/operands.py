@@ -14,10 +14,13 @@ import re
 import sys
 import types
 from collections import UserDict
+from itertools import islice
+
+from nbdist.worker.looks import is_among, members
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from types import FrameType, TracebackType
     from typing import Any
 
@@ -100,7 +103,7 @@ def _batch(frames: list[tuple[FrameType, int]]) -> list[Told]:
     """What a loader could not make a batch of: its error may not name the shapes, nor the sample."""
     for frame, line in reversed(frames):
         batch = frame.f_locals.get("batch") if _COLLATES.search(frame.f_code.co_filename) else None
-        if type(batch) in (list, tuple) and batch and _is_array(batch[0]):
+        if type(batch) in (list, tuple) and batch and is_array(batch[0]):
             return [(frame.f_code.co_filename, line, "batch", described(batch))]
     return []
 
@@ -122,7 +125,7 @@ def _layer(frames: list[tuple[FrameType, int]]) -> Iterator[Told]:
     name = name or type(outer).__name__
     if path:
         given = frame.f_locals.get(frame.f_code.co_varnames[1]) if frame.f_code.co_argcount > 1 else None
-        got = f", got {_array(given)}" if _is_array(given) else ""
+        got = f", got {_array(given)}" if is_array(given) else ""
         yield at.f_code.co_filename, line, f"{name}{path}"[:_LONGEST], f"{described(layer)}{got}"
 
 
@@ -160,7 +163,7 @@ def not_finite(trace: TracebackType | None) -> list[Told]:
         for frame, line in reversed(frames_of(trace))
         if not is_library(frame.f_code.co_filename)
         for name, value in list(frame.f_locals.items())
-        if (what := _array(value) if _is_array(value) else "").endswith(_MARKS)
+        if (what := _array(value) if is_array(value) else "").endswith(_MARKS)
     ][:_MOST_ASKED]
 
 
@@ -195,13 +198,13 @@ def _added_to(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _is_kept(value: Any) -> bool:
-    return type(value) in (int, float, list, dict) or _is_array(value)
+    return type(value) in (int, float, list, dict) or is_array(value)
 
 
 def _graph(value: Any) -> str:
     """Empty where it is not known."""
     last = value[-1] if type(value) is list and value else value
-    if not _is_array(last) or type(last).__name__ not in _OF_NUMBERS or type(last).__name__ == "ndarray":
+    if not is_array(last) or type(last).__name__ not in _OF_NUMBERS or type(last).__name__ == "ndarray":
         return ""
     has = getattr(last, "grad_fn", None) is not None or getattr(last, "stop_gradient", True) is False
     return "; with a graph" if has else "; without a graph"
@@ -233,9 +236,9 @@ def _names(of: Any) -> set[str]:
     """The attributes of an object, a class or a module, as far as no code of theirs runs for it."""
     classes = of.__mro__ if isinstance(of, type) else type(of).__mro__
     found = {name for one in classes for name in vars(one)}
-    own = members_of(of)
-    for members in (own, *(own.get(each) for each in _MEMBERS)):
-        found |= set(members) if isinstance(members, dict) else set()
+    own = members(of)
+    for every in (own, *(own.get(each) for each in _MEMBERS)):
+        found |= set(every) if isinstance(every, dict) else set()
     return found
 
 
@@ -356,20 +359,11 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
     return MISSING
 
 
-def members_of(of: Any) -> Mapping[str, Any]:
-    """The attributes that an object has for itself."""
-    try:
-        own = object.__getattribute__(of, "__dict__")
-    except AttributeError:
-        return {}
-    return own if isinstance(own, (dict, types.MappingProxyType)) else {}
-
-
 def attribute(of: Any, name: str) -> Any:
-    own = members_of(of)
-    for members in (own, *(own.get(each) for each in _MEMBERS)):
-        if isinstance(members, (dict, types.MappingProxyType)) and name in members:
-            return members[name]
+    own = members(of)
+    for every in (own, *(own.get(each) for each in _MEMBERS)):
+        if isinstance(every, dict) and name in every:
+            return every[name]
     return MISSING
 
 
@@ -390,9 +384,10 @@ def described(value: Any) -> str:
         return repr(value)
     if kind is str:
         return f"str of {len(value)} characters"
-    items = attribute(value, "data") if isinstance(value, UserDict) else value
+    items = attribute(value, "data") if is_among(UserDict, kind.__mro__) else value
     if type(items) is dict:
-        keys = ", ".join(f"{key!r}{_sized(one)}" for key, one in items.items() if type(key) in (str, int))
+        several = islice(items.items(), _MOST_ITEMS)
+        keys = ", ".join(f"{key!r}{_sized(one)}" for key, one in several if type(key) in (str, int))
         return f"{kind.__name__} of {len(items)}" + (f" ({keys})" if keys else "")
     if kind is tuple and 0 < len(value) <= _FEW and all(type(one) in (int, float) for one in value):
         return repr(value)
@@ -401,9 +396,10 @@ def described(value: Any) -> str:
         return f"{kind.__name__} of {len(value)} ({items})"
     if kind in (list, tuple, set, frozenset, bytes, bytearray):
         return f"{kind.__name__} of {len(value)}"
-    if isinstance(value, _NOT_VALUES) or kind.__name__ in _FUNCTIONS_OF_NUMPY:
+    # isinstance() would ask the value for its class
+    if issubclass(kind, _NOT_VALUES) or kind.__name__ in _FUNCTIONS_OF_NUMPY:
         return ""
-    if _is_array(value):
+    if is_array(value):
         return _array(value)
     weight = attribute(value, "weight")
     if weight is not MISSING and hasattr(weight, "shape"):
@@ -411,14 +407,14 @@ def described(value: Any) -> str:
     return kind.__qualname__ + _devices(value)
 
 
-def _is_array(value: Any) -> bool:
+def is_array(value: Any) -> bool:
     family = type(value).__module__.partition(".")[0]
     return family in _ARRAYS and hasattr(value, "shape") and hasattr(value, "dtype")
 
 
 def _sized(value: Any) -> str:
     """The shape of an array in a dict or a list."""
-    return f" {_shape(value)}" if _is_array(value) else ""
+    return f" {_shape(value)}" if is_array(value) else ""
 
 
 def _unlike(values: Sequence[Any]) -> str:
@@ -445,8 +441,8 @@ def _devices(model: Any) -> str:
     """The same of the parameters of a model: `` on cuda:0 and cpu`` where they are apart."""
     if _children(model) is None:
         return ""
-    members = (attribute(one, "_parameters") for _, one in _layers_of(model))
-    parameters = [one for each in members if isinstance(each, dict) for one in each.values()]
+    kept = (attribute(one, "_parameters") for _, one in _layers_of(model))
+    parameters = [one for each in kept if isinstance(each, dict) for one in each.values()]
     places = dict.fromkeys(_where(one) or " on cpu" for one in parameters if one is not None)
     # nor is it told of a tensor that it is on the CPU
     return "" if list(places) == [" on cpu"] else " and".join(places).replace(" and on ", " and ")

@@ -112,10 +112,20 @@ def _is_said(given: Given, failure: Failure) -> bool:
     """Whether the message names the kind of what was given."""
     if not given.takes:
         return True  # by its kind it was found
-    kind = "NoneType" if given.what == "None" else re.escape(given.what.split(" ")[0])
-    kind = "int|float" if _NUMBER.match(given.what) else kind
     message = failure.report.message if failure.report is not None else ""
-    return re.search(rf"\b(?:{kind})\b", message) is not None
+    kinds = "|".join(map(re.escape, _kinds(given.what)))
+    return re.search(rf"\b(?:{kinds})\b", message) is not None
+
+
+def _kinds(what: str) -> tuple[str, ...]:
+    """What a message calls it: ``NoneType``, ``int``, ``type``."""
+    if what in ("None", "True", "False"):
+        return ("NoneType" if what == "None" else "bool",)
+    kind, _, name = what.partition(" ")
+    if kind == "the":
+        kind, _, name = name.partition(" ")
+        return ("type", name) if kind == "class" else ("module",)
+    return ("int", "float") if _NUMBER.match(what) else (kind,)
 
 
 def _hint(given: Given, line: str, source: str, meant: str) -> Hint:
@@ -152,14 +162,20 @@ def _call(given: Given, failure: Failure) -> tuple[str, str, str]:
         named = [one for one in calls if ast.unparse(one.func).rpartition(".")[2] == name] or (
             calls if given.line else []
         )
-        with_it = [one for one in named if _argument(given, one) is not None]
+        with_it = [(one, argument) for one in named if (argument := _argument(given, one)) is not None]
+        if len(with_it) > 1:
+            with_it = [one for one in with_it if _names_it(one[1], given)]
         if len(with_it) == 1:
-            argument = _argument(given, with_it[0])
-            assert argument is not None
-            by_place = argument in with_it[0].args
-            at = failure.sources.at(file, with_it[0].lineno)
-            return at, head(argument), _meant(argument, given) if by_place else ""
+            call, argument = with_it[0]
+            at = failure.sources.at(file, call.lineno)
+            return at, head(argument), _meant(argument, given) if argument in call.args else ""
     return (str(given.line) if given.line else ""), "", ""
+
+
+def _names_it(argument: ast.expr, given: Given) -> bool:
+    """Whether an argument is written as what was given: of several calls it tells which."""
+    text = ast.unparse(argument)
+    return given.what in (text, f"the class {text.rpartition('.')[2]}")
 
 
 def _argument(given: Given, call: ast.Call) -> ast.expr | None:
