@@ -120,7 +120,6 @@ def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | Non
     given = of_argument(first)
     found = met_alone(first, run, directory) or (None if given and given.signature == _UNFIT_NONE else given)
     found = found or of_missing_name(first) or of_elsewhere(first) or of_trained(first)
-    found = found or of_overload(first) or of_missing(first)
     if found is not None:
         return found
     text = first.complaint.root.text if first.complaint is not None else ""
@@ -134,7 +133,8 @@ def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | Non
     if suits(_NONE, text, program) and first.rank > 0 and is_past(0, run, directory):
         return hint(_NONE, late=(first.rank,))
     if first.code is None or text:
-        return given or of_near(first) or of_never_set(first) or of_value(first)
+        told = given or of_near(first) or of_never_set(first) or of_overload(first)
+        return told or of_missing(first) or of_value(first)
     return _of_exit(first.code, program, first, run)
 
 

@@ -163,6 +163,7 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
             folders,
             handed,
             layers,
+            near,
             operands,
             reducer,
         )  # most ranks do not fail
@@ -176,7 +177,7 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
             *operands.kept(error, trace),
         ],
         "inside": lambda: operands.inside(trace),
-        "near": lambda: operands.nearest(error, trace),
+        "near": lambda: near.nearest(error, trace),
         "arguments": lambda: handed.first(handed.handed(error, trace), arguments.arguments(trace)),
         "elsewhere": lambda: elsewhere.elsewhere(error, trace),
         "takes": lambda: elsewhere.takes(error, trace),

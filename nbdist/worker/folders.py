@@ -29,7 +29,7 @@ _OF_FILES = re.compile(
 )
 _FILENAME = vars(OSError)["filename"]
 _MISSES, _RUNS = (errno.ENOENT, errno.ENOTDIR), ("/subprocess.py", "/multiprocessing/util.py")
-_MOST_FOLDERS, _MOST_NAMES, _MOST_LISTED, _ALIKE = 2, 6, 2_000, 0.5
+_MANY, _MOST_FOLDERS, _MOST_NAMES, _MOST_LISTED, _ALIKE = 30, 2, 6, 2_000, 0.5
 
 
 def folders(error: BaseException, trace: TracebackType | None) -> list[Folder]:
@@ -94,5 +94,8 @@ def _folder(path: str) -> Folder | None:
     stem = base.partition(".")[0]
     near = [one for one in names if stem and one.startswith(stem)]
     near += difflib.get_close_matches(base, names, n=_MOST_NAMES, cutoff=_ALIKE)
-    shown = tuple(dict.fromkeys([*near, *names]))[:_MOST_NAMES]
+    # of a large folder, what is like it
+    shown = tuple(dict.fromkeys([*near, *(names if len(names) <= _MANY else ())]))[:_MOST_NAMES]
+    if names and not shown:
+        return None
     return path, folder, shown, len(names)

@@ -7,7 +7,6 @@ Nothing of the program runs for it, no property and no ``__repr__``, and no text
 from __future__ import annotations
 
 import ast
-import builtins
 import linecache
 import os
 import re
@@ -50,7 +49,7 @@ _MEASURED = re.compile(r"\w*(?:Tensor|ndarray|Parameter|ParamBase) \(|(?:list|tu
 
 _PLAIN = (bool, int, float, str, type(None))
 _ARRAYS = frozenset({"torch", "paddle", "numpy", "jaxlib"})
-_MEMBERS = ("_parameters", "_buffers", "_modules", "_sub_layers")
+MEMBERS = ("_parameters", "_buffers", "_modules", "_sub_layers")
 """Where a module of torch or a layer of paddle keeps what its attributes seem to be."""
 
 _WRAPPED = re.compile(r"\.(module|_layers)(?=[.\[])")
@@ -59,11 +58,7 @@ _WRAPPED = re.compile(r"\.(module|_layers)(?=[.\[])")
 _MOST_LAYERS = 10_000
 """Of a model, so many are looked through for the one that failed."""
 
-_MOST_LABELS, _FEW = 1_000, 5
-
-_ALIKE = 0.75
-"""By ``difflib``'s measure, how much a name that is misspelt is like the right one."""
-
+_FEW = 5
 _OF_MEMORY = re.compile(r"out of memory|allocate memory|enough memory", re.IGNORECASE)
 
 _OF_FUNCTION = 1
@@ -210,46 +205,6 @@ def _graph(value: Any) -> str:
     return "; with a graph" if has else "; without a graph"
 
 
-def nearest(error: BaseException, trace: TracebackType | None) -> str:
-    """The name that is nearest to the one that an error misses, of those that there are; empty for none."""
-    name = error.args[0] if isinstance(error, KeyError) and error.args else getattr(error, "name", None)
-    if not isinstance(name, str) or isinstance(error, UnboundLocalError):
-        return ""
-    if isinstance(error, KeyError) and trace is not None:
-        names = _labels(frames_of(trace)[-1][0].f_locals.get("self"))
-        same = [one for one in names if one.strip().lower() == name.strip().lower()]
-        if same:
-            return min(same)
-    elif isinstance(error, AttributeError):
-        names = _names(getattr(error, "obj", None))
-    elif isinstance(error, NameError) and trace is not None:
-        frame = frames_of(trace)[-1][0]
-        names = {*frame.f_locals, *frame.f_globals, *vars(builtins)}
-    else:
-        return ""
-    from difflib import get_close_matches  # few errors miss a name
-
-    return next(iter(get_close_matches(name, names - {name}, n=1, cutoff=_ALIKE)), "")
-
-
-def _names(of: Any) -> set[str]:
-    """The attributes of an object, a class or a module, as far as no code of theirs runs for it."""
-    classes = of.__mro__ if isinstance(of, type) else type(of).__mro__
-    found = {name for one in classes for name in vars(one)}
-    own = members(of)
-    for every in (own, *(own.get(each) for each in _MEMBERS)):
-        found |= set(every) if isinstance(every, dict) else set()
-    return found
-
-
-def _labels(of: Any) -> set[str]:
-    """The names of columns or rows in an index of pandas, which has looked for one of them."""
-    is_index = type(of).__module__.partition(".")[0] == "pandas" and hasattr(type(of), "get_loc")
-    if not is_index or of.size > _MOST_LABELS:
-        return set()
-    return {one for one in of.tolist() if type(one) is str}
-
-
 def conditions(frame: FrameType | None) -> list[Told]:
     """The same of the functions that a thread is in, and of the innermost line that is no library's."""
     found: list[Told] = []
@@ -361,7 +316,7 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
 
 def attribute(of: Any, name: str) -> Any:
     own = members(of)
-    for every in (own, *(own.get(each) for each in _MEMBERS)):
+    for every in (own, *(own.get(each) for each in MEMBERS)):
         if isinstance(every, dict) and name in every:
             return every[name]
     return MISSING

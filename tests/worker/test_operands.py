@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.worker.operands import conditions, conditions_of, kept, nearest, operands
+from nbdist.worker.near import nearest
+from nbdist.worker.operands import conditions, conditions_of, kept, operands
 
 PROGRAM = """
 import os

@@ -98,7 +98,7 @@ def of_missing(failure: Failure) -> Hint | None:
                 takes = f"{node.name}({ast.unparse(node.args)})"
                 line = failure.sources.at(file, node.lineno)
                 return hint("argument-missing-own", **values, takes=takes[:_MOST], line=line)
-    return None
+    return hint("argument-missing-more", **values)
 
 
 @dataclass(frozen=True, slots=True)
