@@ -61,7 +61,9 @@ class WrittenRun:
         values: Sequence[Frame] = (),
         near: str = "",
         text: str = "",
+        **more: object,
     ) -> WrittenRun:
+        """``more`` is what else a report may have (``store.reports.ErrorReport``)."""
         report = {
             "type": kind,
             "message": message,
@@ -70,6 +72,6 @@ class WrittenRun:
             "time": time,
             "full": full,
         }
-        report |= {"operands": operands, "values": values, "near": near}
+        report |= {"operands": operands, "values": values, "near": near} | more
         self.directory.rank(rank).error.write_text(json.dumps(report))
         return self

@@ -320,7 +320,7 @@ class Net:
         return self.forward(*args)
     def forward(self, x: Model): 1 / 0
 def outer(x: int):
-    return inner(str(x))
+    return inner(f"{x}")
 def inner(y: int): 1 / 0
 def back(call: Callable):
     call()
