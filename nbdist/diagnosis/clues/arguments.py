@@ -36,8 +36,8 @@ _MENDS: tuple[tuple[str, str, str], ...] = (
     (r"the class ", r"", "class"),
     (r"(?:ndarray|list|tuple|-?\d)", r"^Tensor\b|\bTensor\b(?!\])", "tensor"),
     (r"(?:ndarray|Tensor)", r"\bDataset\b|\bDataLoader\b", "dataset"),
-    (r"str of", r"\bint\b|\bfloat\b", "number"),
-    (r"str of", r"\b(?:dict|Mapping|OrderedDict)\b", "loaded"),
+    (r"str of", r"\b(?:[Dd]ict|Mapping|OrderedDict)\b", "loaded"),
+    (r"str of", r"^(?!.*\b(?:[Ll]ist|[Tt]uple|Sequence|Iterable)\b).*\b(?:int|float)\b", "number"),
     (
         r"(?:[A-Z]\w+ with weight|[A-Z])",
         r"\b(?:Sequence|Iterable|list)\b.*(?:Tensor|Parameter)",

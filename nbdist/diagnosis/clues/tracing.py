@@ -15,10 +15,12 @@ _TRACERS = (
     (re.compile(r"/paddle/jit/"), "paddle.jit"),
     (re.compile(r"/torch/onnx/"), "torch.onnx"),
     (re.compile(r"/torch/export/"), "torch.export"),
-    (re.compile(r"/torch/jit/_trace\.py$"), "torch.jit.trace"),
     (re.compile(r"/torch/fx/_symbolic_trace\.py$"), "torch.fx"),
     (re.compile(r"/torch/_dynamo/(?:symbolic_convert|convert_frame|output_graph)\.py$"), "torch.compile"),
 )
+_WITH_DATA = re.compile(r"/torch/jit/_trace\.py$")
+"""Records what it is given, and so does the older torch.onnx by it."""
+
 _IS_SAID = re.compile(r"jit|static|trac|spec|compil|dynamo|export|onnx|graph")
 _SPEC = "InputSpec"
 
@@ -32,7 +34,7 @@ def note_of_tracing(failure: Failure) -> list[Both]:
     last = max((place for place, one in enumerate(frames) if one == at), default=0)
     outer = next((one for one in frames[:last] if failure.sources.is_own(one.file)), None)
     within = [name for one in frames[:last] for pattern, name in _TRACERS if pattern.search(one.file)]
-    if outer is None or not within:
+    if outer is None or not within or any(_WITH_DATA.search(one.file) for one in frames[:last]):
         return []
     spec = _spec(failure) if within[0] == "paddle.jit" else Both("", "")
     return [both("diagnosis.traced", line=at.line, by=within[0], outer=outer.line, spec=spec)]

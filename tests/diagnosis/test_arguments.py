@@ -1,0 +1,238 @@
+"""What a diagnosis says of a library that was given what it does not take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis import diagnose
+from nbdist.diagnosis.rank_failure import Failure
+from tests.diagnosis.clue_cells import PACKAGES
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
+
+CELL = """\
+BATCH_SIZE = 16
+loader = DataLoader(data, BATCH_SIZE)
+other = Reader(
+    rows,
+    size=text)
+loader.run(kind)
+"""
+PROGRAM = a_spec().program
+ALL = "self data shuffle batch_size"
+Given = tuple[str, int, str, str, int, str, str, str]
+
+
+def at(line: int, of: str, name: str, place: int, what: str, takes: str) -> Given:
+    return PROGRAM if line else "", line, of, name, place, what, takes, ALL
+
+
+def failed(folder: Path, kind: str, message: str, *given: Given, line: int = 2, **more: object) -> Failure:
+    written = WrittenRun(folder / "home", cell=CELL).happened(*STARTED)
+    frames = [(PROGRAM, line, "<module>", ""), (f"{PACKAGES}/lent/load.py", 9, "run", "x = y")]
+    written.raised(1, kind, message, frames=frames, time=CREATED + 5, arguments=given, **more)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+    assert failure is not None
+    return failure
+
+
+def cause_of(failure: Failure) -> str:
+    return failure.hint.cause.en if failure.hint is not None else ""
+
+
+def notes_of(failure: Failure) -> list[str]:
+    return [note.en for note in failure.notes]
+
+
+NOTHING = "nothing that is known"
+
+CAUSES = [
+    pytest.param(
+        at(2, "DataLoader", "shuffle", 1, "16", "bool | None"),
+        "BATCH_SIZE (16) stands in the place of shuffle in DataLoader(…) in line 2, and shuffle takes bool",
+        "name what you give:  DataLoader(…, batch_size=BATCH_SIZE)",
+        id="the place of another",
+    ),
+    pytest.param(
+        at(2, "DataLoader", "data", 0, "ndarray (3, 4) float64", "Dataset[T]"),
+        "data of DataLoader takes Dataset[T], and got data (ndarray (3, 4) float64) in line 2: each row",
+        "a dataset of inputs and labels:  TensorDataset(data, labels)",
+        id="an array for a dataset",
+    ),
+    pytest.param(
+        at(2, "DataLoader", "data", 0, "ndarray (3, 4) float64", "Tensor"),
+        "data of DataLoader takes Tensor, and got data (ndarray (3, 4) float64) in line 2",
+        "torch.as_tensor(data)  first",
+        id="an array for a tensor",
+    ),
+    pytest.param(
+        at(2, "DataLoader", "data", 0, "the class Rows", "Dataset"),
+        "data of DataLoader takes an object, and got data (the class Rows) itself in line 2",
+        "make one:  data(…)",
+        id="a class",
+    ),
+    pytest.param(
+        at(3, "Reader", "size", 1, "str of 2 characters", "int"),
+        "size of Reader takes int, and got text (str of 2 characters) in line 3: a text",
+        "int(text)",
+        id="a text for a number",
+    ),
+    pytest.param(
+        at(0, "Reader", "size", 1, "str of 2 characters", "int"),
+        "size of Reader takes int, and got text (str of 2 characters) in line 3: a text",
+        "int(text)",
+        id="when an object was made",
+    ),
+    pytest.param(
+        at(2, "DataLoader", "data", 0, "str of 9 characters", "Mapping[str, int]"),
+        "data of DataLoader takes Mapping[str, int], and got data (str of 9 characters) in line 2: the path",
+        "load it first:  torch.load(data)",
+        id="a path",
+    ),
+    pytest.param(
+        at(2, "DataLoader", "data", 0, "str of 9 characters", "list[int]"),
+        "data of DataLoader takes list[int], and got data (str of 9 characters) in line 2",
+        "give it that",
+        id="a text for numbers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "cause", "fix"), CAUSES)
+def test_what_does_not_fit_is_the_cause_where_nothing_else_is_known(
+    given: Given, cause: str, fix: str, tmp_path: Path
+) -> None:
+    failure = failed(tmp_path, "RuntimeError", NOTHING, given)
+
+    assert cause_of(failure).startswith(cause)
+    assert failure.hint is not None
+    assert failure.hint.fix.en.startswith(fix)
+    assert "takes" not in "".join(notes_of(failure))
+
+
+NONE = at(2, "DataLoader", "data", 0, "None", "Dataset")
+LIST = at(2, "DataLoader", "data", 0, "list of 3", "Model")
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "message", "is_cause"),
+    [
+        pytest.param(LIST, "RuntimeError", NOTHING, False, id="a list may pass"),
+        pytest.param(LIST, "TypeError", "a list has no such thing", True, id="unless it is named"),
+        pytest.param(NONE, "RuntimeError", NOTHING, False, id="None may be left out"),
+        pytest.param(NONE, "TypeError", "object of NoneType is odd", True, id="unless it is named, too"),
+        pytest.param(
+            at(2, "DataLoader", "size", 3, "3", "Model | int"), "RuntimeError", NOTHING, False, id="a number"
+        ),
+        pytest.param(
+            at(2, "DataLoader", "data", 0, "3", "float"),
+            "IndexError",
+            "index 3 is out of bounds for axis 0 with size 3",
+            False,
+            id="the same number by chance",
+        ),
+        pytest.param(
+            at(2, "DataLoader", "data", 0, "the class Rows", "Dataset"),
+            "IndexError",
+            "list index out of range, the end",
+            False,
+            id="a word of ours",
+        ),
+        pytest.param(
+            at(2, "DataLoader", "data", 0, "ndarray (3,) float64", "Tensor"),
+            "IndexError",
+            "list index out of range",
+            False,
+            id="words of Python that do not name it",
+        ),
+        pytest.param(
+            at(0, "Trainer", "data", 0, "3", "Tensor"), "RuntimeError", NOTHING, False, id="no call of it"
+        ),
+    ],
+)
+def test_what_may_pass_is_the_cause_where_it_is_named_alone(
+    given: Given, kind: str, message: str, is_cause: bool, tmp_path: Path
+) -> None:
+    failure = failed(tmp_path, kind, message, given)
+
+    signature = failure.hint.signature if failure.hint is not None else ""
+    assert signature.startswith("argument-") is is_cause
+
+
+def test_beside_another_cause_it_is_a_fact(tmp_path: Path) -> None:
+    failure = failed(tmp_path, "IndexError", "list index out of range", NONE)
+
+    assert not cause_of(failure).startswith("data of")
+    assert notes_of(failure) == ["data of DataLoader takes Dataset, and got data (None) in line 2"]
+
+
+def test_what_left_the_program_by_another_error_is_not_told(tmp_path: Path) -> None:
+    text = "Traceback (most recent call last):\nValueError: first\n"
+    failure = failed(tmp_path, "RuntimeError", NOTHING, at(0, "Trainer", "data", 0, "3", "Tensor"), text=text)
+
+    assert cause_of(failure) == ""
+    assert notes_of(failure) == []
+
+
+def test_what_a_message_calls_a_number_or_a_class_counts(tmp_path: Path) -> None:
+    number = at(2, "DataLoader", "data", 0, "3", "Model")
+    kind = at(2, "DataLoader", "data", 0, "the class Rows", "Dataset")
+
+    said = failed(tmp_path / "1", "TypeError", "'int' object is odd", number)
+    also = failed(tmp_path / "2", "TypeError", "Rows is odd", kind)
+
+    assert cause_of(said).startswith("data of DataLoader takes Model, and got data (3)")
+    assert cause_of(also).startswith("data of DataLoader takes an object")
+
+
+def test_a_layer_that_has_trained_is_told(tmp_path: Path) -> None:
+    failure = failed(tmp_path, "RuntimeError", NOTHING, refused=("Linear", 4, 7))
+
+    assert cause_of(failure).startswith("Linear trained with 4 features (or channels) and gets 7 now")
+
+
+@pytest.mark.parametrize(
+    ("names", "near", "note"),
+    [
+        pytest.param(
+            ("Train.csv", "test.csv"),
+            "there is no data/train.csv: /home/data has Train.csv",
+            "",
+            id="a capital",
+        ),
+        pytest.param(("a.txt", "b.txt"), "", "/home/data has a.txt, b.txt, and 3 more", id="other files"),
+        pytest.param((), "", "/home/data is empty", id="nothing"),
+    ],
+)
+def test_what_a_folder_has_where_a_file_is_missing_is_told(
+    names: tuple[str, ...], near: str, note: str, tmp_path: Path
+) -> None:
+    message = "[Errno 2] No such file or directory: 'data/train.csv'"
+    folder = ("data/train.csv", "/home/data", names, 5 if names else 0)
+
+    failure = failed(tmp_path, "FileNotFoundError", message, folders=[folder])
+
+    assert cause_of(failure).startswith(near or cause_of(failure))
+    assert (failure.hint is not None and failure.hint.signature == "file-named-nearly") is bool(near)
+    assert notes_of(failure) == ([note] if note else [])
+
+
+def test_a_file_of_another_number_is_not_the_same(tmp_path: Path) -> None:
+    message = "[Errno 2] No such file or directory: 'data/part-12.csv'"
+    folder = ("data/part-12.csv", "/home/data", ("part-11.csv", "part-10.csv"), 2)
+
+    failure = failed(tmp_path, "FileNotFoundError", message, folders=[folder])
+
+    assert failure.hint is None or failure.hint.signature != "file-named-nearly"
+
+
+def test_what_the_line_of_a_library_had_is_told_where_nothing_is_known(tmp_path: Path) -> None:
+    inside = [(f"{PACKAGES}/lent/load.py", 9, "y", "Tensor (3, 4) float32")]
+
+    failure = failed(tmp_path / "1", "RuntimeError", NOTHING, inside=inside)
+    known = failed(tmp_path / "2", "RuntimeError", NOTHING, inside=inside, refused=("Linear", 4, 7))
+
+    assert [note for note in notes_of(failure) if "load.py line 9 had y" in note]
+    assert notes_of(known) == []
