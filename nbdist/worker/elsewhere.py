@@ -42,6 +42,7 @@ _FRAMEWORKS = ("torch", "paddle")
 _OF_TENSORS = ("", ".nn.functional", ".linalg", ".fft", ".special", ".incubate")
 _MOST_MODULES, _MOST_MEMBERS, _MOST_NAMES, _MOST_OTHERS, _SHORT, _ALIKE = 5_000, 100, 40, 3, 3, 0.75
 _OBJECT = vars(AttributeError)["obj"]
+_PYTHON = sys.stdlib_module_names - {"builtins"}
 _VALUES = (type, types.FunctionType, types.BuiltinFunctionType)
 
 
@@ -146,12 +147,19 @@ def _in_modules(name: str, module: str) -> str:
             if path.partition(".")[0] == package
             and path != module
             and not any(part.startswith("_") for part in path.split("."))
-            and is_a(_attribute(one, name), *_VALUES)
+            and is_a(value := _attribute(one, name), *_VALUES)
             and _is_of_library(one)
+            # nor is it what a module has imported of Python: pandas.io.sql.datetime
+            and (package in _PYTHON or _family(value) not in _PYTHON)
         ]
         if found:
             return f"{min(found, key=lambda path: (path.count('.'), len(path), path))}.{name}"
     return ""
+
+
+def _family(value: Any) -> str:
+    of = module_of(value) if is_class(value) else value.__module__
+    return str(of or "").partition(".")[0]
 
 
 def _attribute(module: Any, name: str) -> Any:

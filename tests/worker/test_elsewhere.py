@@ -30,6 +30,7 @@ class Wrapper:
 def measure(x, axis=-1): ...
 """,
     "other.py": """
+from collections import Counter
 class Reader:
     def __init__(self, source): ...
 def encode(x): ...
@@ -107,6 +108,7 @@ NAMES = [
     pytest.param("measure(1, every=2)", "Saver", id="of another class"),
     pytest.param("Saver.load(1, stricts=2)", "strict=", id="of a method of a class"),
     pytest.param("kept.nothing", "", id="nothing has it"),
+    pytest.param("kept.Counter()", "", id="what a module has imported of Python"),
     pytest.param("Wrapper(one=Net(), two=Net()).embed()", "", id="two objects have it"),
     pytest.param("Wrapper(out='text').upper()", "", id="a text within"),
     pytest.param("Own(sly=sly).embed()", "", id="an object that is no layer"),

@@ -175,3 +175,19 @@ def test_what_a_rank_replaced_of_a_framework_is_in_no_traceback() -> None:
         bootstrap.take_out(error)
         functions = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     assert functions[1:] == ["program", "inner"]
+
+
+def test_what_one_look_at_a_failure_costs_is_not_lost_to_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr("nbdist.worker.arguments.arguments", fails)
+    monkeypatch.setattr("nbdist.worker.elsewhere.takes", fails)
+
+    report = written(tmp_path, raised(FileNotFoundError(2, "No such file", "none.csv")))
+
+    assert report is not None
+    assert (report.arguments, report.takes) == ((), "")
+    assert [folder.path for folder in report.folders] == ["none.csv"]

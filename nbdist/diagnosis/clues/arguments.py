@@ -39,7 +39,7 @@ _MENDS: tuple[tuple[str, str, str], ...] = (
     (r"str of", r"\b(?:[Dd]ict|Mapping|OrderedDict)\b", "loaded"),
     (r"str of", r"^(?!.*\b(?:[Ll]ist|[Tt]uple|Sequence|Iterable)\b).*\b(?:int|float)\b", "number"),
     (
-        r"(?:[A-Z]\w+ with weight|[A-Z])",
+        r"(?!True|False)[A-Z]",
         r"\b(?:Sequence|Iterable|list)\b.*(?:Tensor|Parameter)",
         "parameters",
     ),
