@@ -22,11 +22,11 @@ loader.run(kind)
 """
 PROGRAM = a_spec().program
 ALL = "self data shuffle batch_size"
-Given = tuple[str, int, str, str, int, str, str, str]
+Given = tuple[str, int, str, str, int, str, str, str, bool]
 
 
 def at(line: int, of: str, name: str, place: int, what: str, takes: str) -> Given:
-    return PROGRAM if line else "", line, of, name, place, what, takes, ALL
+    return PROGRAM if line else "", line, of, name, place, what, takes, ALL, True
 
 
 def failed(folder: Path, kind: str, message: str, *given: Given, line: int = 2, **more: object) -> Failure:

@@ -117,9 +117,10 @@ def test_else_nothing_is_said_of_it(message: str, more: dict[str, object], tmp_p
     assert not signature.startswith(("name-of", "name-within", "keyword-", "class-of", "function-not"))
 
 
-def test_the_parameters_are_told_beside_another_cause(tmp_path: Path) -> None:
+def test_the_parameters_are_told_of_a_call_without_one_of_them(tmp_path: Path) -> None:
     message = "measure() missing 1 required positional argument: 'x'"
 
     failure = failed(tmp_path, "TypeError", message, takes="x, axis=-1")
 
-    assert "measure takes x, axis=-1" in [note.en for note in failure.notes]
+    assert failure.hint is not None
+    assert failure.hint.fix.en == "it takes: x, axis=-1"

@@ -288,8 +288,8 @@ def test_the_call_is_told_with_its_place_and_all_parameters(library: Callable[[s
     (first, second) = told(lambda: f(1, "2", y=3))
 
     line = test_the_call_is_told_with_its_place_and_all_parameters.__code__.co_firstlineno + 3
-    assert first == (__file__, line, "f", "x", 1, "str of 1 characters", "int", "a x y")
-    assert second == (__file__, line, "f", "y", -1, "3", "str", "a x y")
+    assert first == (__file__, line, "f", "x", 1, "str of 1 characters", "int", "a x y", True)
+    assert second == (__file__, line, "f", "y", -1, "3", "str", "a x y", True)
 
 
 OBJECTS = """
@@ -335,8 +335,8 @@ def test_an_object_remembers_what_it_was_made_of(library: Callable[[str], Module
 
     names = "self data size mode"
     assert found == [
-        ("", 0, "Loader", "data", 0, "list of 2", "Model", names),
-        ("", 0, "Loader", "size", 1, "str of 1 characters", "int", names),
+        ("", 0, "Loader", "data", 0, "list of 2", "Model", names, True),
+        ("", 0, "Loader", "size", 1, "str of 1 characters", "int", names, True),
     ]
 
 

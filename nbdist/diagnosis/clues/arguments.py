@@ -57,7 +57,7 @@ def of_argument(failure: Failure, row: str = "") -> Hint | None:
     line, source, meant = _call(given, failure)
     said, plain = _is_said(given, failure), _is_plain(given)
     if _turned(source, given) is not None or given.what.startswith("the class "):
-        sure = said or plain
+        sure = said or (plain and not row)
     elif not given.sure:
         sure = False
     elif not row:
