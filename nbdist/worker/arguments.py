@@ -40,11 +40,13 @@ _NAMELESS = ("__init__", "forward", "__call__", "__new__")
 _CONVERTS = frozenset(
     {
         *("asarray", "asanyarray", "array", "as_tensor", "asTensor", "tensor", "to_tensor", "from_numpy"),
-        *("Path", "fspath", "device", "dtype", "DataFrame", "Series", "list", "tuple", "set", "dict"),
-        *("OrderedDict", "str", "int", "float", "bool", "iter"),
+        *("Path", "fspath", "device", "dtype", "str", "int", "float", "bool"),
     }
 )
 """By which a function makes of a parameter what it needs."""
+
+_GATHERS = frozenset({"DataFrame", "Series", "list", "tuple", "set", "dict", "OrderedDict", "iter"})
+"""The same, which is nothing for a text or a number."""
 
 _AROUND = ("For", "AsyncFor", "While", "Try", "TryStar")
 _SETS = ("STORE_ATTR", "DELETE_ATTR")
@@ -193,7 +195,8 @@ def _is_asked_for(function: Function, name: str, value: Any, names: Names) -> bo
                 return True
         elif isinstance(node, ast.Call) and node.args and _is_name(node.args[0], name):
             called = ast.unparse(node.func).rpartition(".")[2]
-            if called in _CONVERTS and value is not None:
+            gathers = called in _GATHERS and not is_among(type(value), (str, int, float, bool))
+            if (called in _CONVERTS or gathers) and value is not None:
                 return True
             if called == "isinstance" and len(node.args) > 1 and _may_be(value, node.args[1], names):
                 return True

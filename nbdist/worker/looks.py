@@ -36,7 +36,8 @@ def name_of(kind: type) -> str:
 
 
 def module_of(kind: type) -> str:
-    found = _OF_TYPE["__dict__"].__get__(kind).get("__module__")
+    # classes of C do not have it among their attributes
+    found = _OF_TYPE["__module__"].__get__(kind)
     return found if type(found) is str else ""
 
 

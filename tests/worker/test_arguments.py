@@ -254,7 +254,8 @@ LAX = [
     pytest.param("def f(x: int):\n    if x is None: pass\n    1 / 0", None, id="it asks for None"),
     pytest.param("def f(x: int):\n    y = x or 3\n    1 / 0", None, id="it has another in its place"),
     pytest.param("def f(x: int):\n    if isinstance(x, str): pass\n    1 / 0", "3", id="it asks for a text"),
-    pytest.param("def f(x: Model):\n    y = list(x)\n    1 / 0", "3", id="it makes a list"),
+    pytest.param("def f(x: Model):\n    y = list(x)\n    1 / 0", {3}, id="it makes a list"),
+    pytest.param("def f(x: Model):\n    y = str(x)\n    1 / 0", 3, id="it makes a text"),
     pytest.param("def f(*x: int): 1 / 0", "3", id="several"),
     pytest.param("def f(x): 1 / 0", "3", id="no annotation"),
     pytest.param(
@@ -418,7 +419,7 @@ def test_what_a_value_is_takes_no_more_than_a_line(library: Callable[[str], Modu
 
 OF_TORCH = """
 import json, sys
-import torch
+import numpy, torch
 from torch import nn
 from nbdist.worker.arguments import arguments
 sys.path.insert(0, "site-packages")
@@ -435,6 +436,8 @@ calls = {
     "a list for a dataset": lambda: lends.data([1, 2]),
     "a wrapper": lambda: nn.DataParallel(Boom())(torch.ones(1)),
     "layers": lambda: nn.Sequential(nn.Identity(), Boom())(torch.ones(1)),
+    "an array for a tensor": lambda: lends.tensor(numpy.ones(1)),
+    "a path for weights": lambda: lends.weights("x.pt"),
     "a list for a tensor": lambda: lends.tensor([1]),
     "a tensor for a list": lambda: lends.text(torch.ones(1)),
     "a model for its parameters": lambda: lends.parameters(Boom()),
@@ -448,7 +451,8 @@ for name, call in calls.items():
 """
 LENDS = """
 import torch
-from typing import Iterable
+from collections import OrderedDict
+from typing import Iterable, Mapping
 from torch.utils.data import Dataset
 def number(x: float): 1 / 0
 def tensor(x: torch.Tensor): 1 / 0
@@ -457,6 +461,9 @@ def dtype(x: torch.dtype): 1 / 0
 def longs(x: torch.LongTensor): 1 / 0
 def data(x: Dataset[int]): 1 / 0
 def text(x: str): 1 / 0
+def weights(x: Mapping[str, torch.Tensor]):
+    1 / 0
+    return OrderedDict(x)
 def parameters(x: Iterable[torch.nn.Parameter]): 1 / 0
 def model(x: torch.nn.Module): 1 / 0
 """
@@ -473,8 +480,10 @@ def test_tensors_devices_and_models_pass_for_what_they_may(tmp_path: Path) -> No
     )
 
     found = dict(json.loads(line) for line in done.stdout.splitlines())
-    assert len(found) == 12
+    assert len(found) == 14
     assert {name: what for name, what in found.items() if what} == {
+        "an array for a tensor": ["ndarray (1,) float64"],
+        "a path for weights": ["str of 4 characters"],
         "a list for a tensor": ["list of 1"],
         "a tensor for a list": ["Tensor (1,) float32"],
         "a model for its parameters": ["Boom"],
