@@ -19,7 +19,7 @@ from nbdist.diagnosis.clues.missing_files import of_folder, of_lock, of_path, of
 from nbdist.diagnosis.clues.names import of_near
 from nbdist.diagnosis.clues.shapes import of_trained
 from nbdist.diagnosis.clues.unset import of_never_set
-from nbdist.diagnosis.clues.values import of_value
+from nbdist.diagnosis.clues.values import of_kind, of_value
 from nbdist.diagnosis.exits import exit_kind
 from nbdist.diagnosis.meetings import apart, is_past, left, met, met_alone
 from nbdist.diagnosis.rank_failure import (
@@ -134,7 +134,7 @@ def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | Non
         return hint(_NONE, late=(first.rank,))
     if first.code is None or text:
         told = given or of_near(first) or of_never_set(first) or of_overload(first)
-        return told or of_missing(first) or of_value(first)
+        return told or of_missing(first) or of_value(first) or of_kind(first)
     return _of_exit(first.code, program, first, run)
 
 

@@ -21,6 +21,8 @@ _NUMBER = re.compile(r"-?\d|True|False")
 _SIMPLE = re.compile(r"\b(?:int|float|complex|bool|Number|number)\b")
 
 _FUNCTION = re.compile(r"Callable\[\[.*?\], [^\]]*\]")
+_QUOTED = re.compile(r"'(?P<bare>-?[\d.]+(?:e-?\d+)?)'")
+_NUMBERS = re.compile(r"\b(?:int|float)\b")
 _GIVES = {
     "numpy": r"ndarray",
     "tolist": r"list",
@@ -136,6 +138,8 @@ def _hint(given: Given, line: str, source: str, meant: str) -> Hint:
         return hint(_MISPLACED, **values, meant=meant)
     if (turned := _turned(source, given)) is not None:
         return hint(f"{_ROWS}-turned", **values, **turned.groupdict())
+    if (quoted := _QUOTED.fullmatch(source)) is not None and _NUMBERS.search(given.takes):
+        return hint(f"{_ROWS}-quoted", **values, bare=quoted["bare"])
     for what, takes, end in _MENDS:
         if re.match(what, given.what) and re.search(takes, given.takes):
             return hint(f"{_ROWS}-{end}", **values)
