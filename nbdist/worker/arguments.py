@@ -285,18 +285,18 @@ def _is_set_later(kind: type, name: str, make: CodeType) -> bool:
 
 def _keeps(function: Function) -> dict[str, str]:
     """By parameter, the attribute in which a constructor keeps it: ``self.feed_list = feed_list``."""
-    sets: dict[str, list[str]] = {}
+    sets: dict[str, list[tuple[str, int]]] = {}
     for node in ast.walk(function):
         if not isinstance(node, ast.Assign):
             continue
-        given = node.value.id if isinstance(node.value, ast.Name) else ""
+        given = node.value.id if isinstance(node.value, ast.Name) else "", node.lineno
         for target in node.targets:
             if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
                 sets.setdefault(target.attr, []).append(given)
     return {
-        every[0]: name
+        every[0][0]: name
         for name, every in sets.items()
-        if len(every) == 1 and every[0] and not is_set(function, every[0])
+        if len(every) == 1 and every[0][0] and not is_set(function, *every[0])
     }
 
 

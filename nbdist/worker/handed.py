@@ -48,7 +48,7 @@ _PASSING = frozenset({"NoneType", "bool", "int"})
 """Such a value is the same one wherever it stands: it is not followed."""
 
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
-_MOST, _MOST_ITEMS, _MOST_OBJECTS = 6, 100, 12
+_MOST, _MOST_ITEMS, _MOST_OBJECTS, _MOST_ALL = 6, 100, 12, 300
 
 
 def handed(error: BaseException, trace: TracebackType | None) -> list[Given]:
@@ -152,11 +152,17 @@ def _parameter(
 
 
 def _kept(frames: Frames, value: Any) -> Iterator[Given]:
-    """Of the objects of libraries that the traceback went through: what has kept the value as it came."""
-    objects = {id(one): one for frame, _ in reversed(frames) if (one := object_of(frame)) is not None}
-    for of in list(objects.values())[:_MOST_OBJECTS]:
+    """Of the objects of libraries that the traceback went through, and of those within them: what has kept the
+    value as it came."""
+    if type(value) is float:
+        return
+    outer = {id(one): one for frame, _ in reversed(frames) if (one := object_of(frame)) is not None}
+    objects = dict(list(outer.items())[:_MOST_OBJECTS])
+    for of in list(objects.values()):
+        objects |= {id(one): one for one in list(members(of).values())[:_MOST_ITEMS]}
+    for of in list(objects.values())[:_MOST_ALL]:
         for attribute, one in list(members(of).items())[:_MOST_ITEMS]:
-            if one is value and type(value) is not float:
+            if one is value:
                 yield from _keeping(of, attribute, value)
 
 
@@ -186,6 +192,7 @@ def _set_from(function: ast.FunctionDef | ast.AsyncFunctionDef, attribute: str) 
         if isinstance(node, ast.Assign)
         and any(isinstance(one, ast.Attribute) and one.attr == attribute for one in node.targets)
     ]
-    given = [node.value.id for node in sets if isinstance(node.value, ast.Name)]
-    names = all_names(function).split()
-    return given[0] if len(given) == 1 and given[0] in names and not is_set(function, given[0]) else ""
+    given = [(node.value.id, node.lineno) for node in sets if isinstance(node.value, ast.Name)]
+    if len(given) != 1 or given[0][0] not in all_names(function).split():
+        return ""
+    return given[0][0] if not is_set(function, *given[0]) else ""

@@ -201,7 +201,9 @@ def _given(
     value = _argument(parameter, function, named[0])
     if value is None:
         return _default(name, parameter, function, frames[-1].file)
-    found = origin_of(ast.unparse(value), frames[:-1], failure, what) if _is_named(value) else None
+    if not _is_named(value):
+        return Origin(name=name, file=caller.file, line=named[0].lineno, source=head(named[0]))
+    found = origin_of(ast.unparse(value), frames[:-1], failure, what)
     return found and replace(found, name=name)
 
 
