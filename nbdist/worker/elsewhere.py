@@ -189,7 +189,10 @@ def _called(said: str, frame: FrameType, line: int) -> Any:
         one: Any = value if is_a(value, *_VALUES, types.MethodType) else None
         if one is not None and (one.__qualname__ == said or [one.__name__] == last):
             return one
-    return None
+    # of a class of the object:  super().__init__(*args, **kwargs)
+    kinds = mro(type(frame.f_locals.get("self")))
+    every = (one for kind in kinds for one in members(kind).values() if is_a(one, types.FunctionType))
+    return next((one for one in every if one.__qualname__ == said), None)
 
 
 def _function(node: ast.expr, frame: FrameType) -> Any:

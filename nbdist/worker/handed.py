@@ -152,8 +152,8 @@ def _parameter(
 
 
 def _kept(frames: Frames, value: Any) -> Iterator[Given]:
-    """Of the objects of libraries that the traceback went through, and of those within them: what has kept the
-    value as it came."""
+    """Of the objects of libraries that the traceback went through, and of those within them: what has kept
+    the value as it came."""
     if type(value) is float:
         return
     outer = {id(one): one for frame, _ in reversed(frames) if (one := object_of(frame)) is not None}
