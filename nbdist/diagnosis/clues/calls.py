@@ -23,6 +23,12 @@ _MISSING = re.compile(
     r"^TypeError: (?P<called>[\w.<>]+)\(\) missing \d+ required (?:positional|keyword-only) arguments?: "
     r"(?P<names>.+)"
 )
+_TAKES_FUNCTION = re.compile(
+    r"(?:^|_)(?:fn|func|function|callable|callback|hook|handler|transform|collator|compute_metrics|lambda|key|target)$"
+)
+"""Parameters by these names take functions."""
+
+_CONSTRUCTS = re.compile(r"__init__\(\)|missing \d+ required")
 _NAMELESS = re.compile(r"\.(?:__init__|forward|__call__)$")
 _MOST = 300
 """Characters of a list of parameters that one still reads."""
@@ -59,6 +65,9 @@ def of_class(failure: Failure) -> Hint | None:
         kind = one.what.removeprefix(_CLASS)
         if kind == one.what or re.search(rf"'self'|\btype\b|\b{re.escape(kind)}\b", said) is None:
             continue
+        # a variable may stand for a class to be chosen, of which the line makes an object
+        if _CONSTRUCTS.search(said) and "'self'" not in said and not one.name.startswith("self."):
+            continue
         origin = origin_of(one.name, own, failure, one.what)
         given = origin.source.partition(" = ")[2] if origin is not None else ""
         if origin is not None and given.rpartition(".")[2] == kind:
@@ -68,7 +77,7 @@ def of_class(failure: Failure) -> Hint | None:
 
 
 def of_function(failure: Failure) -> Hint | None:
-    """Of a function that is called without anything in the arguments of another call."""
+    """Of a function that is called without anything where another call takes the function itself."""
     found = _MISSING.match(_said(failure))
     if found is None or failure.place is None or failure.frames[-1] != failure.place:
         return None
