@@ -15,6 +15,7 @@ import sys
 import types
 import typing
 
+from nbdist.worker.functions import alone
 from nbdist.worker.looks import (
     family_of,
     is_a,
@@ -85,8 +86,9 @@ _IN_SHORT = frozenset(
 )
 """Classes in whose place a text, a number or a tuple is mostly taken, too: ``"cpu"`` for a device."""
 
+_lines: dict[str, list[str]] = {}
 _trees: dict[str, ast.Module] = {}
-_functions: dict[str, dict[tuple[str, int], Function]] = {}
+_functions: dict[tuple[str, str, int], Function | None] = {}
 _scopes: dict[str, list[tuple[ast.AST, frozenset[str]]]] = {}
 _imports: dict[str, dict[str, tuple[ast.Import | ast.ImportFrom, str]]] = {}
 _SCOPES = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -94,29 +96,46 @@ _SCOPES = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 def forget() -> None:
     """What was read of files: a session goes on after an error, and does not need it."""
-    for one in (_trees, _functions, _scopes, _imports):
+    for one in (_lines, _trees, _functions, _scopes, _imports):
         one.clear()
+
+
+def _lines_of(file: str) -> list[str]:
+    if file not in _lines:
+        try:
+            with open(file, encoding="utf-8") as source:
+                _lines[file] = source.readlines()
+        except (OSError, ValueError):
+            _lines[file] = []
+    return _lines[file]
 
 
 def _tree(file: str) -> ast.Module:
     if file not in _trees:
         try:
-            with open(file, encoding="utf-8") as source:
-                _trees[file] = ast.parse(source.read())
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            _trees[file] = ast.parse("".join(_lines_of(file)))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             _trees[file] = ast.Module([], [])
     return _trees[file]
 
 
 def function_of(code: CodeType) -> Function | None:
-    file = code.co_filename
-    if file not in _functions:
-        _functions[file] = {
-            (node.name, min(node.lineno, *(one.lineno for one in node.decorator_list), node.lineno)): node
-            for node in ast.walk(_tree(file))
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        }
-    return _functions[file].get((code.co_name, code.co_firstlineno))
+    key = code.co_filename, code.co_name, code.co_firstlineno
+    if key not in _functions:
+        _functions[key] = alone(_lines_of(code.co_filename), code) or _of_file(code)
+    return _functions[key]
+
+
+def _of_file(code: CodeType) -> Function | None:
+    return next(
+        (
+            node
+            for node in ast.walk(_tree(code.co_filename))
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name
+            if min([node.lineno, *(one.lineno for one in node.decorator_list)]) == code.co_firstlineno
+        ),
+        None,
+    )
 
 
 def text_of(node: ast.expr, names: Names) -> str:
@@ -135,7 +154,12 @@ class Names:
     def __init__(self, known: dict[str, Any], file: str, function: Function) -> None:
         self._known = known
         self._file = file
-        self._inner = _bound_around(file, function)
+        self._function = function
+        self._inner = frozenset(one.name for one in getattr(function, "type_params", ()))
+
+    def look_around(self) -> None:
+        """Leave out what the classes and functions around have: for these the whole file is parsed."""
+        self._inner |= _bound_around(self._file, self._function)
 
     def value(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Name):
@@ -170,18 +194,17 @@ class Names:
 
 
 def _bound_around(file: str, function: Function) -> frozenset[str]:
-    """The names that the classes and functions around a function bind, and its own type parameters."""
+    """The names that the classes and functions around a function bind."""
     if file not in _scopes:
         _scopes[file] = [
             (node, frozenset(_bound(node))) for node in ast.walk(_tree(file)) if isinstance(node, _SCOPES)
         ]
-    own = {one.name for one in getattr(function, "type_params", ())}
     around = (
         names
         for node, names in _scopes[file]
-        if node is not function and node.lineno <= function.lineno <= (node.end_lineno or node.lineno)  # type: ignore[attr-defined]
+        if node.lineno < function.lineno <= (node.end_lineno or node.lineno)  # type: ignore[attr-defined]
     )
-    return frozenset(own).union(*around)
+    return frozenset().union(*around)
 
 
 def _bound(scope: ast.AST) -> Iterator[str]:

@@ -74,10 +74,9 @@ def _arguments(trace: TracebackType | None) -> list[Given]:
                 break
             names = Names(frame.f_globals, frame.f_code.co_filename, function)
             for name, place, value, node in _parameters(function, frame, now, names):
-                if fits(node, value, names) is False:
-                    of, takes = called_of(frame), text_of(node, names)
-                    call = own.f_code.co_filename, line, of, name, place
-                    found.setdefault((of, name), (*call, said(value), takes, all_names(function), True))
+                of, takes = called_of(frame), text_of(node, names)
+                call = own.f_code.co_filename, line, of, name, place
+                found.setdefault((of, name), (*call, said(value), takes, all_names(function), True))
             # what hands all on, as the __call__ of a layer, tells nothing of it
             if not frame.f_code.co_flags & 0x0C or function.args.args[1:]:
                 break
@@ -106,15 +105,17 @@ def called_of(frame: FrameType) -> str:
 def _parameters(
     function: Function, frame: FrameType, now: int, names: Names
 ) -> Iterator[tuple[str, int, Any, ast.expr]]:
-    """Name, place, value and annotation of what a function was given, as far as it has not set it anew and
-    does not ask for more than its annotation says."""
+    """Name, place, value and annotation of what a function was given and does not fit, as far as it has not
+    set it anew and does not ask for more than its annotation says."""
     # what has caught its error and kept it has gone on since
     now = max(now, frame.f_lineno or 0)
     for name, place, node, default in _annotated(function):
         value = frame.f_locals.get(name, MISSING)
-        if value is MISSING or is_set(function, name, now) or _is_default(default, value, node, names):
+        if value is MISSING or fits(node, value, names) is not False or is_set(function, name, now):
             continue
-        if not _is_asked_for(function, name, value, names):
+        names.look_around()
+        lax = _is_default(default, value, node, names) or _is_asked_for(function, name, value, names)
+        if not lax and fits(node, value, names) is False:
             yield name, place, value, node
 
 
@@ -250,7 +251,11 @@ def _made(of: Any) -> Iterator[Given]:
             value = attribute(of, keeps[name]) if name in keeps else MISSING
             if value is MISSING or value is None or fits(node, value, names) is not False:
                 continue
-            lax = _is_default(default, value, node, names) or _is_asked_for(function, name, value, names)
+            names.look_around()
+            lax = fits(node, value, names) is not False
+            lax = (
+                lax or _is_default(default, value, node, names) or _is_asked_for(function, name, value, names)
+            )
             if not lax and not _is_set_later(type(of), keeps[name], code):
                 told = name, place, said(value), text_of(node, names), all_names(function)
                 for called in made_by(of, kind):

@@ -15,6 +15,7 @@ import types
 from collections import UserDict
 from itertools import islice
 
+from nbdist.worker.functions import alone
 from nbdist.worker.looks import is_among, members
 
 TYPE_CHECKING = False
@@ -251,7 +252,8 @@ def _told(frame: FrameType, line: int) -> list[Told]:
 def statement_of(frame: FrameType, line: int) -> ast.stmt | None:
     """The innermost statement that a line is of."""
     statement = None
-    for node in ast.walk(_tree(frame)):
+    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+    for node in ast.walk(alone(lines, frame.f_code) or _tree(frame)):
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
             statement = node  # from the outside in
     return statement
