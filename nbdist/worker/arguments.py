@@ -124,12 +124,19 @@ def _annotated(function: Function) -> Iterator[tuple[str, int, ast.expr, ast.exp
     given = function.args
     positional = [*given.posonlyargs, *given.args]
     first = 1 if positional and positional[0].arg in ("self", "cls") else 0
-    defaults = dict(zip(reversed([one.arg for one in positional]), reversed(given.defaults), strict=False))
-    defaults |= {one.arg: node for one, node in zip(given.kwonlyargs, given.kw_defaults, strict=True) if node}
+    defaults = defaults_of(function)
     for at, one in enumerate([*positional, *given.kwonlyargs]):
         if one.annotation is not None:
             place = at - first if at < len(positional) else -1
             yield one.arg, place, one.annotation, defaults.get(one.arg)
+
+
+def defaults_of(function: Function) -> dict[str, ast.expr]:
+    given = function.args
+    positional = [one.arg for one in (*given.posonlyargs, *given.args)]
+    defaults = dict(zip(reversed(positional), reversed(given.defaults), strict=False))
+    by_name = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    return defaults | {one.arg: node for one, node in by_name if node is not None}
 
 
 def all_names(function: Function) -> str:

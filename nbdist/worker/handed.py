@@ -13,6 +13,7 @@ from nbdist.worker.annotations import function_of
 from nbdist.worker.arguments import (
     all_names,
     called_of,
+    defaults_of,
     is_set,
     made_by,
     object_of,
@@ -20,7 +21,7 @@ from nbdist.worker.arguments import (
     said,
     unwrapped,
 )
-from nbdist.worker.looks import members, mro, name_of
+from nbdist.worker.looks import is_among, members, mro, name_of
 from nbdist.worker.operands import MISSING, frames_of, is_library, statement_of, value_of
 
 TYPE_CHECKING = False
@@ -29,26 +30,33 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
     from typing import Any
 
-    from nbdist.worker.arguments import Given
+    from nbdist.worker.arguments import Function, Given
 
     Frames = list[tuple[FrameType, int]]
 
 _KINDS = (
     re.compile(r"'([\w.]+)' object\b"),
     re.compile(
-        r"\b(?:got|not|received|given|found|of type)(?: an?| value of type)? (?:<class )?'?([A-Za-z_][\w.]*)"
+        r"\b(?:got|received|given|found)(?: an?)?(?:(?: value| object| instance)? of)?(?: type)?"
+        r" (?:<class )?['\"]?([A-Za-z_][\w.]*)"
     ),
+    # what is not set is no set
+    re.compile(r"\b(?:not|of type) (?!set\b)(?:<class )?['\"]?([A-Za-z_][\w.]*)"),
     re.compile(r"'([\w.]+)' and '[\w.]+'"),
     re.compile(r"'[\w.]+' and '([\w.]+)'"),
 )
+_WANTED = re.compile(r"\b(?:expect\w*|must|should|wants?|requires?|needs?|accepts?) [^,.;:()]*$")
+"""What stands before the kind that an error would have, in place of the one that it got."""
+
+_GOT = ("got", "received", "given", "found")
 _ODD = ("str", "bytes", "list", "tuple", "dict", "set")
 """Of several kinds that an error names, these are likelier to be wrong than others."""
 
-_PASSING = frozenset({"NoneType", "bool", "int"})
+_PASSING = frozenset({"NoneType", "bool", "int", "dtype", "DataType", "object"})
 """Such a value is the same one wherever it stands: it is not followed."""
 
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
-_MOST, _MOST_ITEMS, _MOST_OBJECTS, _MOST_ALL = 6, 100, 12, 300
+_MOST, _MOST_ITEMS, _MOST_OBJECTS, _MOST_ALL, _LONGEST, _BEFORE = 6, 100, 12, 300, 2000, 60
 
 
 def handed(error: BaseException, trace: TracebackType | None) -> list[Given]:
@@ -56,12 +64,22 @@ def handed(error: BaseException, trace: TracebackType | None) -> list[Given]:
     frames = frames_of(trace)
     if len(frames) < 2 or not of_library(frames[-1][0]):
         return []
-    kinds = {found.rpartition(".")[2] for one in _KINDS for found in one.findall(str(error)[:2000])}
     found: list[Given] = []
-    for value in _complained(frames, kinds - _PASSING):
+    for value in _complained(frames, _kinds(str(error)[:_LONGEST]) - _PASSING):
         given = _followed(frames, value)
         found += [given] if given is not None else _kept(frames, value)
     return found[:_MOST]
+
+
+def _kinds(said: str) -> set[str]:
+    """Those that an error names, but the one that it wants."""
+    return {
+        found[1].rpartition(".")[2]
+        for one in _KINDS
+        for found in one.finditer(said)
+        if found[0].startswith(_GOT)
+        or _WANTED.search(said[max(0, found.start() - _BEFORE) : found.start()]) is None
+    }
 
 
 def first(complained: list[Given], unfit: list[Given]) -> list[Given]:
@@ -87,6 +105,9 @@ def _complained(frames: Frames, kinds: set[str]) -> list[Any]:
         elif isinstance(node, ast.comprehension):
             # until Python 3.12 a comprehension has a frame of its own
             outer = frames[-2][0] if frame.f_code.co_name in _COMPREHENSIONS else frame
+            # a generator may be read far from where it was written
+            if outer is not frame and not is_among(frame.f_code, outer.f_code.co_consts):
+                continue
             every = value_of(node.iter, outer)
             if every is not MISSING and name_of(type(value_of(node.target, frame))) in kinds:
                 loops[id(every)] = every
@@ -112,7 +133,7 @@ def _followed(frames: Frames, value: Any) -> Given | None:
             told = called_of(frame), name, place, names
         else:
             told = told[0], told[1], place, told[3]  # handed on as it came
-        if not of_library(own):
+        if not is_library(own.f_code.co_filename):
             return own.f_code.co_filename, line, *told[:3], said(value), "", told[3], as_it_came
     return None
 
@@ -129,12 +150,15 @@ def _parameter(
     given = function.args
     positional = [one.arg for one in (*given.posonlyargs, *given.args)]
     first = 1 if positional[:1] in (["self"], ["cls"]) else 0
-    names = [*positional, *(one.arg for one in given.kwonlyargs)]
+    names = [*positional[first:], *(one.arg for one in given.kwonlyargs)]
     same = [name for name in names if frame.f_locals.get(name, MISSING) is value]
     if len(same) > 1 and like in same:
         same = [like]
     if same:
-        if len(same) > 1:
+        if len(same) > 1 or _may_be_default(function, same[0], value, frame):
+            return None
+        # equal texts are often one and the same
+        if type(value) is str and not _reads(frame, line, same[0]):
             return None
         place = positional.index(same[0]) - first if same[0] in positional else -1
         return same[0], place, all_names(function), not is_set(function, same[0], line)
@@ -151,25 +175,46 @@ def _parameter(
     return None
 
 
+def _may_be_default(function: Function, name: str, value: Any, frame: FrameType) -> bool:
+    """Whether a value is what a parameter has where nothing is given."""
+    node = defaults_of(function).get(name)
+    if node is None:
+        return False
+    if value_of(node, frame) is value:
+        return True
+    plain = type(value) in (str, float, list, tuple, dict)
+    return plain and ast.unparse(node) == repr(value)[:_LONGEST]
+
+
+def _reads(frame: FrameType, line: int, name: str) -> bool:
+    statement = statement_of(frame, line)
+    nodes = ast.walk(statement) if statement is not None else ()
+    return any(isinstance(one, ast.Name) and one.id == name for one in nodes)
+
+
 def _kept(frames: Frames, value: Any) -> Iterator[Given]:
     """Of the objects of libraries that the traceback went through, and of those within them: what has kept
     the value as it came."""
     if type(value) is float:
         return
+    read = {name for frame, _ in frames for name in frame.f_code.co_names}
     outer = {id(one): one for frame, _ in reversed(frames) if (one := object_of(frame)) is not None}
     objects = dict(list(outer.items())[:_MOST_OBJECTS])
     for of in list(objects.values()):
         objects |= {id(one): one for one in list(members(of).values())[:_MOST_ITEMS]}
     for of in list(objects.values())[:_MOST_ALL]:
         for attribute, one in list(members(of).items())[:_MOST_ITEMS]:
-            if one is value:
+            # equal texts are often one and the same
+            if one is value and (type(value) is not str or attribute in read):
                 yield from _keeping(of, attribute, value)
 
 
 def _keeping(of: Any, attribute: str, value: Any) -> Iterator[Given]:
     """The methods of an object that set an attribute to what they are given."""
+    makes: str | None = None
     for kind in mro(type(of)):
-        for method in map(unwrapped, members(kind).values()):
+        own = members(kind)
+        for method in map(unwrapped, own.values()):
             code = method.__code__ if method is not None else None
             if code is None or attribute not in code.co_names or not is_library(code.co_filename):
                 continue
@@ -178,10 +223,26 @@ def _keeping(of: Any, attribute: str, value: Any) -> Iterator[Given]:
             if function is None or not name:
                 continue
             names = all_names(function)
-            place = names.split().index(name) - names.startswith("self ")
             made = code.co_name == "__init__"
+            # another constructor hands it on, which has its own places
+            names = makes if made and makes is not None else names
+            if name not in names.split():
+                continue
+            place = names.split().index(name) - names.startswith("self ")
             for called in made_by(of, kind) if made else [f"{name_of(kind)}.{code.co_name}"]:
                 yield "", 0, called, name, place, said(value), "", names, True
+        if "__init__" in own and makes is None:
+            makes = _outer_names(unwrapped(own["__init__"]))
+
+
+def _outer_names(make: Any) -> str | None:
+    """The parameters of a constructor; None of one that hands on all as it came."""
+    function = (
+        function_of(make.__code__) if make is not None and is_library(make.__code__.co_filename) else None
+    )
+    if function is None:
+        return ""
+    return None if function.args.vararg is not None and not function.args.args[1:] else all_names(function)
 
 
 def _set_from(function: ast.FunctionDef | ast.AsyncFunctionDef, attribute: str) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.worker.near import nearest
 from nbdist.worker.operands import conditions, conditions_of, kept, operands
 
 PROGRAM = """
@@ -299,61 +298,6 @@ def test_arrays_that_are_not_finite_are_found_in_all_functions_of_a_traceback(tm
         (8, "lowest", "ndarray (4,) float64, 100% inf"),
     ]
     assert [what for *_, name, what in variables["had"] if name == "batch"] == ["dict of 2 ('x' (4,), 'y')"]
-
-
-MISSES = """
-class Net:
-    layers = 3
-    def __init__(self):
-        self.weights = 1
-    @property
-    def costly(self):
-        raise SystemExit
-labels = Net()
-def check(values):
-    LINE
-check(labels)
-"""
-
-
-@pytest.mark.parametrize(
-    ("line", "near"),
-    [
-        pytest.param("return values.wieghts", "weights", id="an attribute"),
-        pytest.param("return values.layer", "layers", id="of the class"),
-        pytest.param("return values.costy", "costly", id="a property, which does not run"),
-        pytest.param("return lables", "labels", id="a global"),
-        pytest.param("return value", "values", id="a parameter"),
-        pytest.param("return rnage(3)", "range", id="a built-in"),
-        pytest.param("return values.gradient", "", id="nothing like it"),
-        pytest.param("return [].apend(1)", "append", id="of a list"),
-        pytest.param("raise AttributeError('no name')", "", id="an error without a name"),
-    ],
-)
-def test_the_nearest_name_is_found(line: str, near: str) -> None:
-    with pytest.raises((AttributeError, NameError)) as raised:
-        exec(compile(MISSES.replace("LINE", line), "program.py", "exec"), {"__name__": "program"})
-
-    assert nearest(raised.value, raised.value.__traceback__) == near
-
-
-@pytest.mark.parametrize(
-    ("line", "near"),
-    [
-        pytest.param("table['label']", " label", id="a blank"),
-        pytest.param("table['Label']", " label", id="a capital, too"),
-        pytest.param("table.loc['row_one']", "row one", id="a row"),
-        pytest.param("table['weight']", "", id="nothing like it"),
-        pytest.param("{'label': 1}['labels']", "", id="no table"),
-    ],
-)
-def test_the_nearest_name_in_a_table_is_found(line: str, near: str) -> None:
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame({"id": [1, 2], " label": [0, 1]}, index=["row one", "other"])
-    with pytest.raises(KeyError) as raised:
-        exec(compile(line, "program.py", "exec"), {"__name__": "program", "table": table})
-
-    assert nearest(raised.value, raised.value.__traceback__) == near
 
 
 UNUSED = """
