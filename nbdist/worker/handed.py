@@ -102,6 +102,10 @@ def _complained(frames: Frames, kinds: set[str]) -> list[Any]:
             value = value_of(node, frame)
             if value is not MISSING and name_of(type(value)) in kinds:
                 found[id(value)] = value
+        elif isinstance(node, ast.Call):
+            for one in _handed_on(node, frame):
+                if name_of(type(one)) in kinds:
+                    found[id(one)] = one
         elif isinstance(node, ast.comprehension):
             # until Python 3.12 a comprehension has a frame of its own
             outer = frames[-2][0] if frame.f_code.co_name in _COMPREHENSIONS else frame
@@ -113,6 +117,16 @@ def _complained(frames: Frames, kinds: set[str]) -> list[Any]:
                 loops[id(every)] = every
     alone = sorted(found.values(), key=lambda one: name_of(type(one)) not in _ODD)
     return [*alone, *(one for key, one in loops.items() if key not in found)]
+
+
+def _handed_on(call: ast.Call, frame: FrameType) -> list[Any]:
+    """What is in ``*args`` and ``**kwargs`` of a call."""
+    every = [value_of(one.value, frame) for one in call.args if isinstance(one, ast.Starred)]
+    named = [value_of(one.value, frame) for one in call.keywords if one.arg is None]
+    found = [one for values in every if type(values) is tuple for one in values[:_MOST_ITEMS]]
+    return found + [
+        one for values in named if type(values) is dict for one in list(values.values())[:_MOST_ITEMS]
+    ]
 
 
 def _followed(frames: Frames, value: Any) -> Given | None:

@@ -228,11 +228,21 @@ def _let_go(frame: FrameType) -> None:
 
 
 def frames_of(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
-    frames = []
+    frames: list[tuple[FrameType, int]] = []
     while trace is not None:
-        frames.append((trace.tb_frame, trace.tb_lineno))
+        frame = trace.tb_frame
+        # paddle's eval_frame leaves an empty frame of each function, at its first line
+        if frames and frames[-1][1] == frame.f_code.co_firstlineno and _is_of(frames[-1][0], frame):
+            frames.pop()
+        frames.append((frame, trace.tb_lineno))
         trace = trace.tb_next
     return frames
+
+
+def _is_of(one: FrameType, other: FrameType) -> bool:
+    """Whether two frames are of one function."""
+    codes = (one.f_code, other.f_code)
+    return len({(code.co_filename, code.co_firstlineno, code.co_name) for code in codes}) == 1
 
 
 def is_library(file: str) -> bool:

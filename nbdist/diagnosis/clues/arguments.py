@@ -20,8 +20,12 @@ _PLAIN = re.compile(r"ndarray|Tensor|str of|the class|the module|-?\d|True|False
 _NUMBER = re.compile(r"-?\d|True|False")
 _SIMPLE = re.compile(r"\b(?:int|float|complex|bool|Number|number)\b")
 
+_OF_CLASSES = ("property", "cached_property", "member_descriptor", "getset_descriptor", "ABCMeta")
+"""What the attributes of a class are that are values of its objects."""
+
 _FUNCTION = re.compile(r"Callable\[\[.*?\], [^\]]*\]")
 _QUOTED = re.compile(r"'(?P<bare>-?[\d.]+(?:e-?\d+)?)'")
+_FLOAT = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 _NUMBERS = re.compile(r"\b(?:int|float)\b")
 _GIVES = {
     "numpy": r"ndarray",
@@ -58,7 +62,9 @@ def of_argument(failure: Failure, row: str = "") -> Hint | None:
         return None
     line, source, meant = _call(given, failure)
     said, plain = _is_said(given, failure), _is_plain(given)
-    if _turned(source, given) is not None or given.what.startswith("the class "):
+    if not given.takes and not source:
+        sure = False  # it may be no more than a default
+    elif _turned(source, given) is not None or (given.sure and given.what.startswith("the class ")):
         sure = said or (plain and not row)
     elif not given.sure:
         sure = False
@@ -115,6 +121,8 @@ def _is_said(given: Given, failure: Failure) -> bool:
     if not given.takes:
         return True  # by its kind it was found
     message = failure.report.message if failure.report is not None else ""
+    if _FLOAT.fullmatch(given.what) and given.what in message:
+        return True
     kinds = "|".join(map(re.escape, _kinds(given.what)))
     return re.search(rf"\b(?:{kinds})\b", message) is not None
 
@@ -126,7 +134,9 @@ def _kinds(what: str) -> tuple[str, ...]:
     kind, _, name = what.partition(" ")
     if kind == "the":
         kind, _, name = name.partition(" ")
-        return ("type", name) if kind == "class" else ("module",)
+        return ("type", name, *_OF_CLASSES) if kind == "class" else ("module",)
+    if what.startswith("("):
+        return ("tuple",)
     return ("int", "float") if _NUMBER.match(what) else (kind,)
 
 
@@ -179,6 +189,8 @@ def _call(given: Given, failure: Failure) -> tuple[str, str, str]:
 def _names_it(argument: ast.expr, given: Given) -> bool:
     """Whether an argument is written as what was given: of several calls it tells which."""
     text = ast.unparse(argument)
+    if isinstance(argument, ast.Constant) and given.what.startswith("str of "):
+        return isinstance(argument.value, str)
     return given.what in (text, f"the class {text.rpartition('.')[2]}")
 
 

@@ -17,7 +17,11 @@ from nbdist.diagnosis.statements import head, node_at, own_nodes
 from nbdist.store.reports import Call
 from nbdist.text import Both
 
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _CLASS = "the class "
+_SETTING = re.compile(r"-?\d|True|False|None|str of|the class")
+"""What classes are made with: layers are called with more."""
+
 _OF_CLASS = re.compile(r"^(?:TypeError|AttributeError): ")
 _MISSING = re.compile(
     r"^TypeError: (?P<called>[\w.<>]+)\(\) missing \d+ required (?:positional|keyword-only) arguments?: "
@@ -28,8 +32,13 @@ _TAKES_FUNCTION = re.compile(
 )
 """Parameters by these names take functions."""
 
-_CONSTRUCTS = re.compile(r"__init__\(\)|missing \d+ required")
 _NAMELESS = re.compile(r"\.(?:__init__|forward|__call__)$")
+_TAKERS = re.compile(
+    r"^(?:map|filter|apply\w*|submit|spawn|start_processes|register\w*|add_event_handler|partial|Thread|Timer|Process"
+    r"|Lambda\w*|MultiplicativeLR)$"
+)
+"""What takes functions by their places."""
+
 _MOST = 300
 """Characters of a list of parameters that one still reads."""
 
@@ -65,8 +74,7 @@ def of_class(failure: Failure) -> Hint | None:
         kind = one.what.removeprefix(_CLASS)
         if kind == one.what or re.search(rf"'self'|\btype\b|\b{re.escape(kind)}\b", said) is None:
             continue
-        # a variable may stand for a class to be chosen, of which the line makes an object
-        if _CONSTRUCTS.search(said) and "'self'" not in said and not one.name.startswith("self."):
+        if _is_made(one.name, failure):
             continue
         origin = origin_of(one.name, own, failure, one.what)
         given = origin.source.partition(" = ")[2] if origin is not None else ""
@@ -76,14 +84,24 @@ def of_class(failure: Failure) -> Hint | None:
     return None
 
 
+def _is_made(name: str, failure: Failure) -> bool:
+    """Whether the line makes an object of what a name stands for:  make(10) , and not  net(images) ."""
+    more = {one.name for one in failure.operands if _SETTING.match(one.what) is None}
+    made = [one for one in _calls(failure) if ast.unparse(one.func) == name]
+    given = [[*one.args, *(each.value for each in one.keywords)] for one in made]
+    read = [{ast.unparse(node) for each in every for node in ast.walk(each)} for every in given]
+    return any(more.isdisjoint(names) for names in read)
+
+
 def of_function(failure: Failure) -> Hint | None:
     """Of a function that is called without anything where another call takes the function itself."""
     found = _MISSING.match(_said(failure))
     if found is None or failure.place is None or failure.frames[-1] != failure.place:
         return None
     for outer in _calls(failure):
-        for name, inner in [("", one) for one in outer.args] + [
-            (one.arg, one.value) for one in outer.keywords
+        takes = _TAKERS.search(_name(outer.func)) is not None
+        for name, inner in [("", one) for one in outer.args if takes] + [
+            (one.arg, one.value) for one in outer.keywords if one.arg and _TAKES_FUNCTION.search(one.arg)
         ]:
             if isinstance(inner, ast.Call) and not inner.args and not inner.keywords and _is(inner, found):
                 function = ast.unparse(inner.func)
@@ -100,14 +118,30 @@ def of_missing(failure: Failure) -> Hint | None:
     report = failure.report
     if report is not None and report.takes and len(report.takes) <= _MOST:
         return hint("argument-missing", **values, takes=report.takes)
-    name = found["called"].removesuffix(".__init__").rpartition(".")[2]
     for file in dict.fromkeys(one.file for one in failure.frames if failure.sources.is_own(one.file)):
-        for node in ast.walk(parsed(failure.sources.text(file)) or ast.Module([], [])):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
-                takes = f"{node.name}({ast.unparse(node.args)})"
-                line = failure.sources.at(file, node.lineno)
-                return hint("argument-missing-own", **values, takes=takes[:_MOST], line=line)
+        tree = parsed(failure.sources.text(file)) or ast.Module([], [])
+        defined = [one for one in _defined(found["called"], tree) if _takes(one, found["names"])]
+        if len(defined) == 1:
+            takes = f"{values['called'].rpartition('.')[2]}({ast.unparse(defined[0].args)})"
+            line = failure.sources.at(file, defined[0].lineno)
+            return hint("argument-missing-own", **values, takes=takes[:_MOST], line=line)
     return hint("argument-missing-more", **values)
+
+
+def _defined(called: str, tree: ast.Module) -> list[_Function]:
+    """The functions of this name, ``Net.forward`` or ``train.<locals>.step``, in a file."""
+    *around, name = called.split(".")
+    own = around[-1:] if around and around[-1].isidentifier() else []
+    scopes = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and [one.name] == own]
+    within = (each for scope in scopes for each in scope.body) if own else ast.walk(tree)
+    return [one for one in within if isinstance(one, _Function) and one.name == name]
+
+
+def _takes(function: _Function, names: str) -> bool:
+    """Whether it has the parameters that were missed."""
+    given = function.args
+    own = {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+    return own.issuperset(re.findall(r"['\"](\w+)['\"]", names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +182,8 @@ def of_overload(failure: Failure) -> Hint | None:
         "source": source,
     }
     row = "overload-by-name" if one.by_name and not name else "overload-unfit"
-    return hint(row, **values, takes=one.kind, name=one.name)
+    kinds = dict.fromkeys(other.kind for _, other in told if other is not None and other.name == one.name)
+    return hint(row, **values, takes=" or ".join(kinds), name=one.name)
 
 
 def _within(

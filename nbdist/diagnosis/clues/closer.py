@@ -22,7 +22,7 @@ from nbdist.diagnosis.clues.memory import of_cpu, of_gpu
 from nbdist.diagnosis.clues.missing_files import of_mapped, of_removal, of_workers
 from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
 from nbdist.diagnosis.clues.samplers import of_sampler
-from nbdist.diagnosis.clues.samples import of_shapes
+from nbdist.diagnosis.clues.samples import of_shapes, of_single
 from nbdist.diagnosis.clues.shapes import (
     of_alpha,
     of_batchless,
@@ -57,6 +57,7 @@ Clue = Callable[[Failure], Hint | None]
 _ALWAYS: tuple[Clue, ...] = (
     of_assertion,
     of_sample,
+    of_single,
     of_broadcast,
     of_rows,
     of_folded,

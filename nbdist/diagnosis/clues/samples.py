@@ -1,12 +1,16 @@
-"""Samples of other shapes, of which a DataLoader cannot make a batch: what differs, and so what they are."""
+"""Samples of a dataset: some of which a DataLoader cannot make a batch, and one that is taken for a batch."""
 
 from __future__ import annotations
 
+import ast
 import re
 
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import around, head, node_at
+from nbdist.store import ErrorFrame
+from nbdist.store.reports import Call
 
 _OF_LOADER = re.compile(r"/(?:torch/utils/data|paddle/io/dataloader)/")
 _COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
@@ -23,6 +27,42 @@ _MOST_NUMBERS = 100
 
 _LEAST_SIDE = 16
 """Of a picture: what is smaller counts persons, boxes or points."""
+
+
+_OF_SHAPES = re.compile(
+    r"shape|size|dim|channel|elements|axis|\d-?D\b|must be Tensor, but got (?:numpy|int|float)|multiplied"
+    r"|must be Tensor, not|invalid combination"
+)
+_DATASETS = re.compile(r"(?:\w*Dataset|Subset)\b")
+_PASSES_ON = ("enumerate", "tqdm")
+
+
+def of_single(failure: Failure) -> Hint | None:
+    """Of a loop over the dataset in place of its loader, the samples of which a library takes for batches."""
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    if not failure.frames or failure.sources.is_own(failure.frames[-1].file) or not _OF_SHAPES.search(said):
+        return None
+    for frame in reversed([one for one in failure.frames if failure.sources.is_own(one.file)]):
+        call = Call(file=frame.file, line=frame.line, function=frame.function)
+        for loop, part in reversed(around(call, failure.sources)):
+            if isinstance(loop, ast.For) and part == "body" and _is_over_dataset(loop, frame, failure):
+                statement = node_at(call, failure.sources)
+                reads = {one.id for one in ast.walk(statement or loop) if isinstance(one, ast.Name)}
+                given = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+                line = failure.sources.at(frame.file, loop.lineno)
+                return hint("loop-over-dataset", loop=head(loop), line=line) if reads & given else None
+    return None
+
+
+def _is_over_dataset(loop: ast.For, frame: ErrorFrame, failure: Failure) -> bool:
+    over = loop.iter
+    while isinstance(over, ast.Call) and over.args and ast.unparse(over.func) in _PASSES_ON:
+        over = over.args[0]
+    if isinstance(over, ast.Attribute) and over.attr == "dataset":
+        return True
+    values = failure.report.values if failure.report is not None else ()
+    what = {one.name: one.what for one in values if (one.file, one.line) == (frame.file, loop.lineno)}
+    return _DATASETS.match(what.get(ast.unparse(over), "")) is not None
 
 
 def of_shapes(failure: Failure) -> Hint | None:

@@ -201,6 +201,8 @@ def _binds_otherwise(node: ast.AST, name: str) -> bool:
         return node.target.id == name
     if isinstance(node, ast.Delete):
         return any(isinstance(one, ast.Name) and one.id == name for one in node.targets)
+    if isinstance(node, ast.MatchMapping):
+        return node.rest == name
     return isinstance(node, ast.MatchAs | ast.MatchStar) and node.name == name
 
 
