@@ -48,6 +48,7 @@ _KINDS = (
 _WANTED = re.compile(r"\b(?:expect\w*|must|should|wants?|requires?|needs?|accepts?) [^,.;:()]*$")
 """What stands before the kind that an error would have, in place of the one that it got."""
 
+_ASKED = ("__getattr__", "__getattribute__")
 _GOT = ("got", "received", "given", "found")
 _ODD = ("str", "bytes", "list", "tuple", "dict", "set")
 """Of several kinds that an error names, these are likelier to be wrong than others."""
@@ -62,6 +63,9 @@ _MOST, _MOST_ITEMS, _MOST_OBJECTS, _MOST_ALL, _LONGEST, _BEFORE = 6, 100, 12, 30
 def handed(error: BaseException, trace: TracebackType | None) -> list[Given]:
     """The likeliest first; none of what the program raised itself."""
     frames = frames_of(trace)
+    # by which an object has said that it has no such attribute: the line before has asked for it
+    while frames and frames[-1][0].f_code.co_name in _ASKED:
+        frames.pop()
     if len(frames) < 2 or not of_library(frames[-1][0]):
         return []
     found: list[Given] = []

@@ -236,6 +236,38 @@ def test_of_what_the_program_has_not_given_nothing_is_told(
     assert named(told(library, program)) == []
 
 
+ASKS = """
+class Base:
+    def __getattr__(self, name):
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+    def train(self):
+        return self.model.step()
+    def check(self):
+        return self.model.config
+"""
+MINE = """
+class Net(Base):
+    def step(self):
+        return self.head
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        pytest.param("Trainer(Net()).train()", [], id="the program asks"),
+        pytest.param("Trainer(Net()).check()", ["0 Trainer model 0 Net"], id="the library asks"),
+    ],
+)
+def test_an_object_is_told_that_a_library_and_not_the_program_asks_for_more(
+    told: Callable[[str, str], list[Any]], call: str, expected: list[str]
+) -> None:
+    assert named(told(ASKS, MINE + call)) == expected
+
+
 KEEPS = """
 class Loader:
     def __init__(self, size, data=None, *, mode="min"):
