@@ -19,6 +19,9 @@ other = Reader(
     rows,
     size=text)
 loader.run(kind)
+loss = criterion(out, labels.tolist())
+fit(Rows, scale(Rows, 2), lr)
+one, two = Twice(a), Twice(b)
 """
 PROGRAM = a_spec().program
 ALL = "self data shuffle batch_size"
@@ -236,3 +239,99 @@ def test_what_the_line_of_a_library_had_is_told_where_nothing_is_known(tmp_path:
 
     assert [note for note in notes_of(failure) if "load.py line 9 had y" in note]
     assert notes_of(known) == []
+
+
+OUT = at(7, "CrossEntropyLoss", "target", 1, "list of 3", "")
+MISSED = "label() must be Tensor, not list, as the second of its words"
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "cause", "fix"),
+    [
+        pytest.param(
+            OUT,
+            MISSED,
+            "CrossEntropyLoss was given labels.tolist() (list of 3) as target in line 7: .tolist() has made",
+            "give it  labels  itself, without .tolist()",
+            id="what a call has made of it",
+        ),
+        pytest.param(
+            (*OUT[:-1], False),
+            MISSED,
+            "CrossEntropyLoss was given labels.tolist() (list of 3) as target in line 7: .tolist() has made",
+            "give it  labels  itself, without .tolist()",
+            id="which the line itself shows",
+        ),
+        pytest.param(
+            at(2, "DataLoader", "data", 0, "list of 3", ""),
+            MISSED,
+            "DataLoader was given data (list of 3) as data in line 2, and its code works with something else",
+            "see what it takes:  help(DataLoader)",
+            id="what was given as it is",
+        ),
+        pytest.param(
+            at(8, "fit", "data", 0, "the class Rows", ""),
+            "'type' object is odd",
+            "data of fit takes an object, and got Rows (the class Rows) itself in line 8",
+            "make one:  Rows(…)",
+            id="a class",
+        ),
+        pytest.param(
+            at(0, "Twice", "data", 0, "dict of 2", ""),
+            "'dict' object is odd",
+            "",
+            "",
+            id="one of two calls, which is not known",
+        ),
+        pytest.param(
+            at(2, "DataLoader", "mode", 5, "str of 4 characters", ""),
+            "'str' object is odd",
+            "",
+            "",
+            id="a default",
+        ),
+        pytest.param(
+            (*at(2, "DataLoader", "data", 0, "list of 3", "")[:-1], False), MISSED, "", "", id="not sure"
+        ),
+        pytest.param(
+            (*at(8, "fit", "data", 0, "the class Rows", "")[:-1], False),
+            "'type' object is odd",
+            "",
+            "",
+            id="a class that the library may have set",
+        ),
+        pytest.param(
+            at(0, "Trainer", "data", 0, "list of 3", ""), MISSED, "", "", id="no call of it in the program"
+        ),
+    ],
+)
+def test_what_an_error_complains_of_is_the_cause_where_the_program_gives_it(
+    given: Given, message: str, cause: str, fix: str, tmp_path: Path
+) -> None:
+    failure = failed(tmp_path, "TypeError", message, given)
+
+    assert cause_of(failure).startswith(cause)
+    assert cause or "given" not in cause_of(failure) + "".join(notes_of(failure))
+    assert failure.hint is None or failure.hint.fix.en.startswith(fix)
+
+
+@pytest.mark.parametrize(
+    ("given", "note"),
+    [
+        pytest.param(
+            at(2, "DataLoader", "data", 0, "str of 3 characters", ""),
+            "line 2 gives data (str of 3 characters) to DataLoader as data",
+            id="what was given",
+        ),
+        pytest.param(
+            (*at(2, "DataLoader", "data", 0, "str of 3 characters", "")[:-1], False), "", id="not sure"
+        ),
+        pytest.param(at(2, "DataLoader", "mode", 5, "str of 3 characters", ""), "", id="a default"),
+    ],
+)
+def test_beside_another_cause_it_is_told_what_was_given(given: Given, note: str, tmp_path: Path) -> None:
+    failure = failed(tmp_path, "IndexError", "list index out of range", given)
+
+    assert failure.hint is not None
+    assert not failure.hint.signature.startswith("argument-")
+    assert notes_of(failure) == ([note] if note else [])

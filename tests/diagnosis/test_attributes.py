@@ -219,3 +219,31 @@ def test_a_method_that_is_missing_is_told_by_what_was_meant(
     told = failure.hint.cause.en if failure.hint is not None else ""
     assert told.startswith(cause)
     assert cause or "line" not in told
+
+
+ITSELF = """\
+class Net(Base):
+    def __init__(self):
+        {first}
+        self.head = wrap(self.head)
+net = Net()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "signature"),
+    [
+        pytest.param("pass", "attribute-of-itself", id="out of itself"),
+        pytest.param("if a: self.head = 1", "", id="set above, perhaps"),
+        pytest.param("self.build()", "attribute-of-itself", id="a method that does not set it"),
+    ],
+)
+def test_an_attribute_that_is_made_out_of_itself_is_told(tmp_path: Path, first: str, signature: str) -> None:
+    cell = ITSELF.replace("{first}", first)
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    frames = [(a_spec().program, 5, "<module>", ""), (a_spec().program, 4, "__init__", "")]
+    written.raised(1, "AttributeError", "'Net' object has no attribute 'head'", frames=frames)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert (failure.hint.signature if failure.hint is not None else "") == signature

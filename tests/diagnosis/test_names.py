@@ -311,6 +311,26 @@ def test_a_name_that_is_nearly_another_one_is_told_with_that(
     assert said is None or (failure.hint is not None and failure.hint.cause.en.startswith(said))
 
 
+@pytest.mark.parametrize(
+    ("cell", "signature"),
+    [
+        pytest.param("labels = 1\nprint(lables)\n", "name-misspelt", id="once"),
+        pytest.param("labels = 1\nprint(lables, lables)\n", "name-misspelt", id="twice in a line"),
+        pytest.param("labels = 1\nprint(lables)\nprint(lables)\n", "name-never-set", id="in two lines"),
+    ],
+)
+def test_a_slip_is_made_once(tmp_path: Path, cell: str, signature: str) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    frames = [(a_spec().program, 2, "<module>", "")]
+    written.raised(1, "NameError", "name 'lables' is not defined", frames=frames, near="labels")
+
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.signature == signature
+
+
 def test_a_label_that_pandas_does_not_find_may_be_a_position(tmp_path: Path) -> None:
     written = WrittenRun(tmp_path / "home", cell="row = prices.loc[191]").happened(*STARTED)
     pandas = "/v/lib/python3.11/site-packages/pandas/core"

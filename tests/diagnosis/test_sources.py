@@ -72,6 +72,13 @@ def test_what_no_installer_put_there_is_the_users(file: str, own: bool, name: st
         assert sources.name(file) == name
 
 
+def test_a_line_is_named_with_its_file_unless_it_is_the_programs() -> None:
+    sources = Sources("/srv/train.py", RunDirectory(Path("/runs/20261120-141503-lenet-k3f9")), "/srv")
+
+    assert sources.at("/srv/train.py", 3) == "3"
+    assert sources.at("/srv/nets/lenet.py", 3) == "3 of nets/lenet.py"
+
+
 def test_what_pip_has_installed_into_a_target_is_a_library(tmp_path: Path) -> None:
     target, cwd = tmp_path / "external-libraries", tmp_path / "work"
     (target / "einops-0.8.dist-info").mkdir(parents=True)

@@ -166,3 +166,82 @@ def test_a_name_of_the_module_is_told_by_what_sets_it(
     assert failure is not None
     cause = "" if failure.hint is None else failure.hint.cause.en
     assert cause.startswith(said) if said else not cause.startswith("x is set")
+
+
+@pytest.mark.parametrize(
+    ("cell", "line", "lines"),
+    [
+        pytest.param("print(x)", 1, "1", id="once"),
+        pytest.param("print(x)\nf(x)\nx.y\nx + 1", 1, "1, 2, 3", id="a few of many"),
+        pytest.param("def f(y):\n    return x\nf(1)", 2, "2", id="in a function"),
+        pytest.param("exec('x = 1', {})\nprint(x)", 2, "2", id="a text of other names"),
+        pytest.param("o.x = 1\nprint(x)", 2, "2", id="an attribute is no name"),
+        pytest.param("f(x=1)\nprint(x)", 2, "2", id="nor is what a call gives"),
+        pytest.param("x: int\nprint(x)", 2, "", id="an annotation"),
+        pytest.param("from lib import *\nprint(x)", 2, "", id="a star import"),
+        pytest.param("import lib as x\nprint(x)", 2, "", id="an import"),
+        pytest.param("def f():\n    global x\n    x = 1\nprint(x)", 4, "", id="global"),
+        pytest.param("class A:\n    x = 1\n    def f(self):\n        return x\nA().f()", 4, "", id="a class"),
+        pytest.param("def f(x): ...\nprint(x)", 2, "", id="a parameter"),
+        pytest.param("[x for x in y]\nprint(x)", 2, "", id="a comprehension"),
+        pytest.param("for x in (): ...\nprint(x)", 2, "", id="a loop"),
+        pytest.param("if False: (x := 1)\nprint(x)", 2, "", id="a walrus"),
+        pytest.param("if False:\n    with f() as x: ...\nprint(x)", 3, "", id="with"),
+        pytest.param("try: ...\nexcept ValueError as x: ...\nprint(x)", 3, "", id="except"),
+        pytest.param("match y:\n    case [x]: ...\nprint(x)", 3, "", id="match"),
+        pytest.param("match y:\n    case [*x]: ...\nprint(x)", 3, "", id="the rest of a match"),
+        pytest.param("match y:\n    case {**x}: ...\nprint(x)", 3, "", id="the rest of a dict"),
+        pytest.param("def x(): ...\ndel x\nprint(x)", 3, "", id="taken away"),
+        pytest.param("print(x", 1, "", id="no program"),
+    ],
+)
+def test_a_name_that_nothing_sets_is_told(tmp_path: Path, cell: str, line: int, lines: str) -> None:
+    written = WrittenRun(tmp_path / "home", cell=f"{cell}\n").happened(*STARTED)
+    frames = [(a_spec().program, line, "<module>", "")]
+    written.raised(1, "NameError", "name 'x' is not defined", frames=frames, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    cause = failure.hint.cause.en if failure.hint is not None else ""
+    said = f"nothing in this file sets, defines or imports x: it is used in line {lines}"
+    assert cause == said if lines else not cause.startswith("nothing")
+
+
+FREE = """\
+x = 0
+def train():
+    def step():
+        return x
+    {first}
+    {second}
+train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        pytest.param("step()", "x = 1", "line 6 sets x, so all of train() takes it for", id="below"),
+        pytest.param(
+            "if a: x = 1", "step()", "x is set only at line 5, where the program has not", id="an if"
+        ),
+        pytest.param(
+            "for x in y: ...", "step()", "x is set by  for x in y:  (line 5), which had", id="a loop"
+        ),
+        pytest.param("x = 1; del x", "step()", GENERIC, id="taken away"),
+    ],
+)
+def test_a_name_of_the_function_around_is_told_by_what_sets_it_there(
+    tmp_path: Path, first: str, second: str, said: str
+) -> None:
+    cell = FREE.replace("{first}", first).replace("{second}", second)
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    message = "cannot access free variable 'x' where it is not associated with a value in enclosing scope"
+    program = a_spec().program
+    frames = [(program, 7, "<module>", ""), (program, 6, "train", ""), (program, 4, "step", "")]
+    written.raised(1, "NameError", message, frames=frames, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)

@@ -111,3 +111,15 @@ def test_nothing_of_the_program_runs_and_nothing_is_raised(monkeypatch: pytest.M
     gone_to = os.getcwd()
     os.rmdir(gone_to)
     assert found(lambda: reads("none.csv")) == []
+
+
+def test_of_a_large_folder_only_what_is_like_it_is_told(data: Path) -> None:
+    for number in range(50):
+        (data / f"{number}.png").write_text("")
+
+    ((_, _, names, count),) = found(lambda: reads(data / "trian.csv"))  # type: ignore[misc]
+
+    assert names[0] == "train.csv"
+    assert not [name for name in names if name.endswith(".png")]
+    assert count == 54
+    assert found(lambda: reads(data / "weights")) == []

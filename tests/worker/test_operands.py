@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.worker.operands import conditions, conditions_of, kept, operands
+from nbdist.worker.operands import conditions, conditions_of, is_library, kept, operands
 
 PROGRAM = """
 import os
@@ -43,6 +43,12 @@ LINES = [
     pytest.param("return os.path.join(by)", {"by": "0"}, id="no modules and functions"),
     pytest.param("for x in by:\n        print(rate)", {"by": "0"}, id="the head of a loop"),
     pytest.param("return (lambda one: one / by)(rate)", {"one": "0.5", "by": "0"}, id="a lambda"),
+    pytest.param("kind = Batch; kind.x", {"kind": "the class Batch"}, id="a name for a class"),
+    pytest.param("return Batch.x / by", {"by": "0"}, id="no class by its own name"),
+    pytest.param("size = 3, 0.5; size.x", {"size": "(3, 0.5)"}, id="a few numbers as they are"),
+    pytest.param("size = (1,) * 9; size.x", {"size": "tuple of 9"}, id="no more of them"),
+    pytest.param("size = 1, 'a'; size.x", {"size": "tuple of 2"}, id="nor a text among them"),
+    pytest.param("size = (); size.x", {"size": "tuple of 0"}, id="nor nothing"),
     pytest.param(SEVERAL_LINES, {"batch.labels[0]": "1", "by": "0", "rate": "0.5"}, id="several lines"),
 ]
 
@@ -76,6 +82,22 @@ def test_no_more_than_a_few_names_are_told(tmp_path: Path) -> None:
     program = "\n".join(f"{name} = {number}" for number, name in enumerate(names))
 
     assert [*told(f"{program}\n0 / ({' + '.join(names)}) / name_0", tmp_path)] == names[:6]
+
+
+@pytest.mark.parametrize(
+    ("file", "of_library"),
+    [
+        pytest.param("pandas/_libs/lib.pyx", True, id="Cython"),
+        pytest.param("pandas/_libs/lib.pxd", True, id="what it includes"),
+        pytest.param("/v/site-packages/lent.py", True, id="installed"),
+        pytest.param("<frozen importlib>", True, id="frozen"),
+        pytest.param(json.__file__, True, id="of Python"),
+        pytest.param("/srv/train.py", False, id="the program"),
+        pytest.param("/srv/my.pyx.py", False, id="a name like it"),
+    ],
+)
+def test_what_is_no_part_of_the_program_is_known_by_its_file(file: str, of_library: bool) -> None:
+    assert is_library(file) is of_library
 
 
 ASKED = """

@@ -37,9 +37,19 @@ def of_unset(failure: Failure) -> Hint | None:
     if at is None or name is None:
         return None
     call = Call(file=at.file, line=at.line, function=at.function)
-    functions = functions_of(call, failure.sources)
+    functions: Sequence[_Scope] = functions_of(call, failure.sources)
     if failure.complaint is not None and _FREE in failure.complaint.root.text:
         functions = _around(name, call, failure)
+        # where that function itself is: what it sets may stand below the one within, and have run
+        inside = [
+            one
+            for one in failure.frames
+            if functions and one.file == at.file and one.function == functions[-1].name
+            if holds(functions[-1], one.line)
+        ]
+        if not inside:
+            return None
+        call = Call(file=at.file, line=inside[-1].line, function=inside[-1].function)
     if not functions or isinstance(functions[-1], ast.Module):
         return None
     function = functions[-1]
@@ -52,7 +62,7 @@ def of_unset(failure: Failure) -> Hint | None:
     return _within(name, sets, call, failure) if sets else None
 
 
-def _around(name: str, call: Call, failure: Failure) -> list[_Scope]:
+def _around(name: str, call: Call, failure: Failure) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     """The functions around that of a line which set a name, the innermost last."""
     tree = parsed(failure.sources.text(call.file)) or ast.Module([], [])
     scopes = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and holds(node, call.line)]
