@@ -91,6 +91,7 @@ _trees: dict[str, ast.Module] = {}
 _functions: dict[tuple[str, str, int], Function | None] = {}
 _scopes: dict[str, list[tuple[ast.AST, frozenset[str]]]] = {}
 _imports: dict[str, dict[str, tuple[ast.Import | ast.ImportFrom, str]]] = {}
+_DEFINES = ("def ", "async def ", "class ", "@")
 _SCOPES = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -117,6 +118,16 @@ def _tree(file: str) -> ast.Module:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             _trees[file] = ast.Module([], [])
     return _trees[file]
+
+
+def _head(file: str) -> ast.Module:
+    """A file as far as its first function or class."""
+    lines = _lines_of(file)
+    end = next((at for at, line in enumerate(lines) if line.startswith(_DEFINES)), len(lines))
+    try:
+        return ast.parse("".join(lines[:end]))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _tree(file)  # that line is of a text
 
 
 def function_of(code: CodeType) -> Function | None:
@@ -178,7 +189,7 @@ class Names:
             # the first one of a name
             _imports[self._file] = {
                 one.asname or one.name: (node, one.name)
-                for node in reversed(list(ast.walk(_tree(self._file))))
+                for node in reversed(list(ast.walk(_head(self._file))))
                 if isinstance(node, (ast.Import, ast.ImportFrom))
                 for one in node.names
             }

@@ -178,7 +178,8 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
         ],
         "inside": lambda: operands.inside(trace),
         "near": lambda: near.nearest(error, trace),
-        "arguments": lambda: handed.first(handed.handed(error, trace), arguments.arguments(trace)),
+        "handed": lambda: handed.handed(error, trace),
+        "arguments": lambda: arguments.arguments(trace),
         "elsewhere": lambda: elsewhere.elsewhere(error, trace),
         "takes": lambda: elsewhere.takes(error, trace),
         "refused": lambda: layers.refused(trace),
@@ -191,6 +192,7 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
             found[name] = look()
         except Exception:  # noqa: BLE001
             continue
+    found["arguments"] = handed.first(found.pop("handed", []), found.get("arguments", []))
     return found
 
 

@@ -191,3 +191,19 @@ def test_what_one_look_at_a_failure_costs_is_not_lost_to_the_others(
     assert report is not None
     assert (report.arguments, report.takes) == ((), "")
     assert [folder.path for folder in report.folders] == ["none.csv"]
+
+
+def test_what_was_given_is_told_where_it_cannot_be_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError
+
+    given = ("program.py", 3, "f", "x", 0, "list of 1", "int", "x y", True)
+    monkeypatch.setattr("nbdist.worker.handed.handed", fails)
+    monkeypatch.setattr("nbdist.worker.arguments.arguments", lambda trace: [given])
+
+    report = written(tmp_path, raised(TypeError("no")))
+
+    assert report is not None
+    assert [one.name for one in report.arguments] == ["x"]
