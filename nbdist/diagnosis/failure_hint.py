@@ -15,7 +15,14 @@ from nbdist.diagnosis.clues.calls import of_missing, of_overload
 from nbdist.diagnosis.clues.closer import of_any, of_missing_name, of_row
 from nbdist.diagnosis.clues.elsewhere import of_elsewhere
 from nbdist.diagnosis.clues.memory import of_sharing
-from nbdist.diagnosis.clues.missing_files import of_folder, of_lock, of_path, of_writing
+from nbdist.diagnosis.clues.missing_files import (
+    of_file,
+    of_folder,
+    of_lock,
+    of_path,
+    of_writing,
+    path_of_line,
+)
 from nbdist.diagnosis.clues.names import of_near
 from nbdist.diagnosis.clues.shapes import of_trained
 from nbdist.diagnosis.clues.unset import of_never_set
@@ -44,6 +51,8 @@ from nbdist.text import Both, both
 
 _OF_NAMES = frozenset({"argument-unknown", "import-name", "module-attribute"})
 _OF_FILES = frozenset({"file-missing", "file-missing-there", "paddle-load-missing"})
+# of paths to which a library adds an ending
+_OF_STEMS = frozenset({"paddle-model-load"})
 _CUT_SHORT = frozenset({"json-not-there", "file-half-written", "safetensors-damaged", "checkpoint-corrupt"})
 _GPU_FULL = "cuda-out-of-memory"
 _LOCKED = "database-locked"
@@ -102,6 +111,8 @@ def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirector
     if (found := of_argument(first, row.name)) is not None:
         return found
     if row.name in _OF_FILES and (made := of_path(first, run, first.found["path"] or "")) is not None:
+        return made
+    if row.name in _OF_STEMS and (made := of_file(first, run, path_of_line(first))) is not None:
         return made
     if row.name in _OF_FILES and (near := of_folder(first, first.found["path"] or "")) is not None:
         return near

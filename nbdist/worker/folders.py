@@ -29,7 +29,7 @@ _OF_FILES = re.compile(
 )
 _FILENAME = vars(OSError)["filename"]
 _MISSES, _RUNS = (errno.ENOENT, errno.ENOTDIR), ("/subprocess.py", "/multiprocessing/util.py")
-_MANY, _MOST_FOLDERS, _MOST_NAMES, _MOST_LISTED, _ALIKE = 30, 2, 6, 2_000, 0.5
+_MANY, _MOST_FOLDERS, _MOST_NAMES, _MOST_LISTED, _ALIKE, _MUCH_ALIKE = 30, 2, 6, 2_000, 0.5, 0.8
 
 
 def folders(error: BaseException, trace: TracebackType | None) -> list[Folder]:
@@ -93,7 +93,8 @@ def _folder(path: str) -> Folder | None:
     names = sorted(one for one in names if not one.startswith("."))
     stem = base.partition(".")[0]
     near = [one for one in names if stem and one.startswith(stem)]
-    near += difflib.get_close_matches(base, names, n=_MOST_NAMES, cutoff=_ALIKE)
+    alike = _ALIKE if len(names) <= _MANY else _MUCH_ALIKE
+    near += difflib.get_close_matches(base, names, n=_MOST_NAMES, cutoff=alike)
     # of a large folder, what is like it
     shown = tuple(dict.fromkeys([*near, *(names if len(names) <= _MANY else ())]))[:_MOST_NAMES]
     if names and not shown:

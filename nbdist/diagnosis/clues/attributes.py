@@ -54,6 +54,8 @@ def of_attribute(failure: Failure) -> Hint | None:
         for method in _methods(at)
         for one in _setting(method, found["name"])
     ]
+    if not sets and not bases and _is_of_library(failure):
+        return _of_uncalled_base(node, file, failure)
     methods = {method.name for _, _, method, _ in sets}
     if len(methods) != 1 or len({where for where, *_ in sets}) != 1:
         return None
@@ -76,6 +78,19 @@ def of_attribute(failure: Failure) -> Hint | None:
     if within and [one.lineno for *_, one in sets] == within[-1:]:
         return hint("attribute-of-itself", **values)
     return None
+
+
+def _is_of_library(failure: Failure) -> bool:
+    return not failure.sources.is_own(failure.frames[-1].file)
+
+
+def _of_uncalled_base(node: ast.ClassDef, file: str, failure: Failure) -> Hint | None:
+    """Of a class whose constructor does not call that of its base, which sets what a library asks for."""
+    own = next((one for one in _methods(node) if one.name == _CONSTRUCTOR), None)
+    if own is None or not node.bases or _CONSTRUCTOR in _attributes(own):
+        return None
+    line = failure.sources.at(file, own.lineno)
+    return hint("base-not-called", kind=node.name, base=ast.unparse(node.bases[0]), line=line)
 
 
 def _by_lightning(failure: Failure) -> bool:

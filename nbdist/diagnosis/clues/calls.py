@@ -7,6 +7,7 @@ import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from nbdist.diagnosis.clues.origins import origin_of
 from nbdist.diagnosis.places import parsed
@@ -48,6 +49,7 @@ _COMBINATION = re.compile(
 )
 _SIGNATURE = re.compile(r"^ \* \((?P<takes>.*)\)$", re.MULTILINE)
 _TUPLE = "tuple of "
+_SIZES, _HOLD = "tuple of ints", ("tuple", "list", "Size")
 _INTEGERS = ("int", "bool", "SymInt")
 _TAKEN: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Tensor", ("Tensor", "Parameter", "Buffer", "NoneType")),
@@ -72,15 +74,20 @@ def of_class(failure: Failure) -> Hint | None:
         return None
     for one in failure.operands:
         kind = one.what.removeprefix(_CLASS)
-        if kind == one.what or re.search(rf"'self'|\btype\b|\b{re.escape(kind)}\b", said) is None:
+        if kind == one.what or _is_made(one.name, failure):
             continue
-        if _is_made(one.name, failure):
+        # the line has made an object of it by mistake
+        calls = any(ast.unparse(each.func) == one.name for each in _calls(failure)) and any(
+            frame.function == "__init__" for frame in failure.frames[failure.frames.index(own[-1]) + 1 :]
+        )
+        given = failure.report is not None and any(each.what == one.what for each in failure.report.arguments)
+        if not calls and not given and re.search(rf"'self'|\btype\b|\b{re.escape(kind)}\b", said) is None:
             continue
         origin = origin_of(one.name, own, failure, one.what)
-        given = origin.source.partition(" = ")[2] if origin is not None else ""
-        if origin is not None and given.rpartition(".")[2] == kind:
+        value = origin.source.partition(" = ")[2] if origin is not None else ""
+        if origin is not None and value.rpartition(".")[2] == kind:
             line = failure.sources.at(origin.file, origin.line)
-            return hint("class-without-call", name=one.name, kind=given, line=line)
+            return hint("class-without-call", name=one.name, kind=value, line=line)
     return None
 
 
@@ -170,6 +177,12 @@ def of_overload(failure: Failure) -> Hint | None:
     told = list(dict.fromkeys(way[0] for way in ways))
     if not told or len({place for place, _ in told}) > 1:
         return None
+    name = given[told[0][0]][0] if told[0][0] >= 0 else ""
+    names = {each.name for every in signatures for each in every}
+    if name and name not in names:
+        near = get_close_matches(name, names, n=1)
+        values = {"called": found["called"], "name": name}
+        return hint("keyword-renamed", **values, other=near[0], takes="") if near else None
     place, one = min(told, key=lambda way: (way[1] is None, way[1].name if way[1] else ""))
     if one is None or place < 0:
         return None
@@ -224,10 +237,21 @@ def _misses(
     missed: list[tuple[int, _Taken | None]] = []
     places = [one for one in takes if not one.by_name]
     left = {one.name for one in takes if not one.has_default}
+    # sizes may be given one by one
+    last = len(places) - 1
+    one_by_one = (
+        bool(places)
+        and places[-1].kind == _SIZES
+        and [name for name, _, kind in given[last:] if kind in _HOLD] == []
+    )
     for at, (name, _, kind) in enumerate(given):
         one = next((each for each in takes if each.name == name), None) if name else None
         if not name and at < len(places):
             one = places[at]
+        if not name and one_by_one and at >= last:
+            missed += [] if kind in _INTEGERS else [(at, places[-1])]
+            left -= {places[-1].name}
+            continue
         if not name and one is None:
             named = [each for each in takes if each.by_name and _fits(kind, each.kind)]
             missed.append((at, named[0] if len(named) == 1 else None))

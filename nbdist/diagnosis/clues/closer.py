@@ -31,6 +31,7 @@ from nbdist.diagnosis.clues.shapes import (
     of_places,
     of_positions,
     of_rows,
+    of_state,
     of_unlike,
 )
 from nbdist.diagnosis.clues.training import of_idle, of_replaced, of_squeezed, of_twice, of_used_up
@@ -73,6 +74,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
     {
         "argument-of-collective": (of_number,),
         "argument-unknown": (of_constructor,),
+        "attribute-of-several": (of_state,),
         "attention-no-kernel": (of_attention,),
         "backward-twice": (of_twice,),
         "batch-sizes-differ": (of_positions,),

@@ -72,6 +72,16 @@ def of_path(failure: Failure, run: Run, path: str) -> Hint | None:
     )
 
 
+def path_of_line(failure: Failure) -> str:
+    """The first text in the failing line, as it is written there; empty for none."""
+    at = failure.place
+    statement = node_at(Call(file=at.file, line=at.line, function=""), failure.sources) if at else None
+    texts = (
+        node.value for node in ast.walk(statement or ast.Module([], [])) if isinstance(node, ast.Constant)
+    )
+    return next((one for one in texts if isinstance(one, str)), "")
+
+
 def of_folder(failure: Failure, path: str) -> Hint | None:
     """Of a file that its folder has by nearly the same name."""
     for one in failure.report.folders if failure.report is not None else ():

@@ -212,6 +212,13 @@ def of_trained(failure: Failure) -> Hint | None:
     return hint("layer-has-trained", layer=layer, want=want, got=got)
 
 
+def of_state(failure: Failure) -> Hint | None:
+    """Of the state of a GRU of torch, in whose line it was asked for what it has not."""
+    last = failure.frames[-1] if failure.frames else None
+    is_state = last is not None and last.file.endswith("/torch/nn/modules/rnn.py") and "hx" in last.source
+    return hint("state-of-gru") if is_state else None
+
+
 def of_dummies(failure: Failure) -> Hint | None:
     """Of a layer that gets another number of features than it was trained with: columns that each table has
     made of its own categories."""

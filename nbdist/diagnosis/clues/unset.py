@@ -93,15 +93,20 @@ def of_unset_in_module(failure: Failure) -> Hint | None:
 
 
 def of_never_set(failure: Failure) -> Hint | None:
-    """Of a name that nothing in its file sets, defines or imports, or that a function around takes from one
-    around it."""
+    """Of a name that nothing sets, defines or imports where the failing line could see it."""
     said = _NO_NAME.match(failure.complaint.root.text if failure.complaint is not None else "")
-    tree = parsed(failure.sources.text(failure.place.file)) if failure.place is not None else None
-    if said is None or tree is None or any(_binds(node, said["name"]) for node in ast.walk(tree)):
+    at = failure.place
+    tree = parsed(failure.sources.text(at.file)) if at is not None else None
+    if said is None or at is None or tree is None:
         return None
-    lines = uses(said["name"], tree)
-    told = ", ".join(map(str, lines[:_MOST]))
-    return hint("name-never-set", name=said["name"], lines=told) if lines else None
+    around = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and holds(node, at.line)]
+    seen = [node for each in (tree, *around) for one in each.body for node in own_nodes(one)]
+    # a class or a function is no part of what is around it, and its name is
+    seen += [one for one in ast.walk(tree) if isinstance(one, (*_DEFINED, ast.Global))]
+    given = [one for node in around for one in ast.walk(node.args)]
+    if any(_binds(node, said["name"]) for node in (*seen, *given)):
+        return None
+    return hint("name-never-set", name=said["name"], line=failure.sources.at(at.file, at.line))
 
 
 def uses(name: str, tree: ast.Module) -> list[int]:
@@ -115,6 +120,8 @@ def _binds(node: ast.AST, name: str) -> bool:
         return node.id == name and not isinstance(node.ctx, ast.Load)
     if isinstance(node, ast.arg):
         return node.arg == name
+    if isinstance(node, ast.Global):
+        return name in node.names
     return _binds_otherwise(node, name) or (isinstance(node, ast.alias) and node.name == "*")
 
 
