@@ -95,13 +95,13 @@ def called_of(frame: FrameType) -> str:
     """``DataLoader`` of its constructor, ``Model.fit``, ``linear``."""
     code = frame.f_code
     first = code.co_varnames[:1] if code.co_argcount else ()
-    of = frame.f_locals.get("self") if first == ("self",) else None
+    of = frame.f_locals.get(first[0]) if first in (("self",), ("cls",)) else None
     if of is None:
         # of a decorator's, the function that it has wrapped
         inner = [frame.f_locals.get(name) for name in code.co_freevars if not code.co_argcount]
         names = [one.__name__ for one in inner if type(one) is types.FunctionType]
         return names[0] if len(names) == 1 else code.co_name
-    kind = name_of(type(of))
+    kind = name_of(of if is_class(of) else type(of))
     return kind if code.co_name in _NAMELESS else f"{kind}.{code.co_name}"
 
 

@@ -158,6 +158,18 @@ FOLLOWED = [
         ["3 f x 0 Odd"],
         id="what answers to nothing",
     ),
+    pytest.param(
+        "class C:\n    @classmethod\n    def load(cls, x): return x.shape\n",
+        "C.load([1])",
+        ["3 C.load x 0 list of 1"],
+        id="a method of a class",
+    ),
+    pytest.param(
+        "class C:\n    def __new__(cls, x): return x.shape\n",
+        "C([1])",
+        ["3 C x 0 list of 1"],
+        id="a constructor",
+    ),
     pytest.param("def f(x):\n    return len(x)\n", "f(Rows)", ["3 f x 0 the class Rows"], id="a class"),
     pytest.param(
         "def f(x, y=None):\n    y = [1]\n    y.shape\n",
