@@ -102,7 +102,13 @@ IN_INIT = ((19, "<module>"), (7, "__init__"), (14, "build"))
             "pool is an attribute of Net (line 8), and no name by itself",
             id="without self",
         ),
-        pytest.param("__init__", "NameError: name 'F' is not defined", IN_FORWARD, "", id="no attribute"),
+        pytest.param(
+            "__init__",
+            "NameError: name 'F' is not defined",
+            IN_FORWARD,
+            "nothing sets, defines or imports F where line 17 could see it",
+            id="no attribute",
+        ),
         # an object that was loaded has not been through its constructor
         pytest.param(
             "__init__", "AttributeError: 'Net' object has no attribute 'pool'", IN_FORWARD, "", id="loaded"
