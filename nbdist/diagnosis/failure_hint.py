@@ -14,6 +14,7 @@ from nbdist.diagnosis.clues.arguments import of_argument
 from nbdist.diagnosis.clues.calls import of_missing, of_overload
 from nbdist.diagnosis.clues.closer import of_any, of_missing_name, of_row
 from nbdist.diagnosis.clues.elsewhere import of_elsewhere
+from nbdist.diagnosis.clues.kinds import of_kind
 from nbdist.diagnosis.clues.memory import of_sharing
 from nbdist.diagnosis.clues.missing_files import (
     of_file,
@@ -26,7 +27,7 @@ from nbdist.diagnosis.clues.missing_files import (
 from nbdist.diagnosis.clues.names import of_near
 from nbdist.diagnosis.clues.shapes import of_trained
 from nbdist.diagnosis.clues.unset import of_never_set
-from nbdist.diagnosis.clues.values import of_kind, of_value
+from nbdist.diagnosis.clues.values import of_value
 from nbdist.diagnosis.exits import exit_kind
 from nbdist.diagnosis.meetings import apart, is_past, left, met, met_alone
 from nbdist.diagnosis.rank_failure import (

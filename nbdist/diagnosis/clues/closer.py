@@ -18,6 +18,7 @@ from nbdist.diagnosis.clues.devices import of_devices, of_map_location
 from nbdist.diagnosis.clues.exchanges import of_sends
 from nbdist.diagnosis.clues.forward_hooks import of_hook
 from nbdist.diagnosis.clues.kernels import of_assertion, of_attention, of_capture, of_large
+from nbdist.diagnosis.clues.kinds import of_called
 from nbdist.diagnosis.clues.memory import of_cpu, of_gpu
 from nbdist.diagnosis.clues.missing_files import of_mapped, of_removal, of_workers
 from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
@@ -116,6 +117,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "missing-values": (of_nan,),
         "module-attribute": (of_near,),
         "name-not-set-yet": (of_unset,),
+        "name-overwritten": (of_called,),
         "nccl-internal-error": (of_sends,),
         "never-set": (of_value,),
         "no-input-ids": (of_decoder,),

@@ -40,9 +40,6 @@ _OF_TENSORS = re.compile(r"must be Tensor, (?:but got|not) None")
 _LAYERS = re.compile(r"/(?:torch|paddle)/(?:nn|_tensor|tensor)\b")
 """Where a layer or a function checks what the program's line gave it."""
 
-_KIND = re.compile(r"'(\w+)' object\b|\b(?:not|got|found) (?:an? )?'?(\w+)")
-_FLOAT = re.compile(r"-?[\d.e+-]*\.[\d.e+-]*")
-_COMPILED = re.compile(r"\.p(?:yx|xd|xi)$")
 
 # of masks and the best so far, infinity is meant
 _MEANT = re.compile(r"mask|bias|best|lowest|highest|min|max", re.IGNORECASE)
@@ -260,31 +257,6 @@ def of_value(failure: Failure) -> Hint | None:
     if at.later:
         return hint("value-none-at-first", name=at.name, line=at.line, later=at.later)
     return hint("value-none", name=at.name, line=at.line, source=at.source)
-
-
-def of_kind(failure: Failure) -> Hint | None:
-    """Of the one value in the failing line that is of the kind which the error names, where the line itself,
-    or what it calls that is not of Python, has raised."""
-    said = failure.complaint.root.text if failure.complaint is not None else ""
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
-    if not own or not all(
-        _COMPILED.search(one.file) for one in failure.frames[failure.frames.index(own[-1]) + 1 :]
-    ):
-        return None
-    kinds = {kind for found in _KIND.findall(said.partition(": ")[2]) for kind in found if kind}
-    named = [one for one in failure.operands if _kind(one.what) in kinds]
-    if len(named) != 1:
-        return None
-    at = origin_of(named[0].name, own, failure, named[0].what)
-    where = both("diagnosis.value-origin", line=at.line, source=at.source) if at is not None else Both("", "")
-    return hint("value-of-kind", name=named[0].name, what=named[0].what, where=where)
-
-
-def _kind(what: str) -> str:
-    """``tuple`` of ``(3, 3)``, ``float`` of ``3.5``, ``list`` of ``list of 3``."""
-    if what.startswith("("):
-        return "tuple"
-    return "float" if _FLOAT.fullmatch(what) else what.partition(" ")[0]
 
 
 def _divisors(failure: Failure) -> set[str]:
