@@ -1,4 +1,4 @@
-"""The one value in the failing line that is of the kind which the error names: what it is, and what set it."""
+"""The value in the failing line that is of the kind which the error names: what it is, and what set it."""
 
 from __future__ import annotations
 
