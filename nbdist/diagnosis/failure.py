@@ -80,6 +80,7 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
         note_of_argument(failure)
         + note_of_parameters(failure)
         + note_of_tracing(failure)
+        + _nearly(failure)
         + _folders(failure)
         + _inside(failure)
         + _operands(failure, run, directory)
@@ -109,6 +110,15 @@ def _inside(failure: Failure) -> list[Both]:
         return []
     names = _told({one.name: one.what for one in told})
     return [both("diagnosis.inside", file=short_path(told[0].file), line=told[0].line, names=names)]
+
+
+def _nearly(failure: Failure) -> list[Both]:
+    """Methods of the program by which a library does not call it."""
+    told = failure.report.nearly if failure.report is not None else ()
+    return [
+        both("diagnosis.nearly", kind=kind, name=name, base=base, method=method)
+        for kind, name, base, method in told
+    ]
 
 
 def _folders(failure: Failure) -> list[Both]:

@@ -11,7 +11,7 @@ from tempfile import gettempdir
 from nbdist.devices.usage import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.clues.arguments import of_argument
-from nbdist.diagnosis.clues.calls import of_missing, of_overload
+from nbdist.diagnosis.clues.calls import of_binding, of_missing, of_overload
 from nbdist.diagnosis.clues.closer import of_any, of_missing_name, of_row
 from nbdist.diagnosis.clues.elsewhere import of_elsewhere
 from nbdist.diagnosis.clues.kinds import of_kind
@@ -51,6 +51,7 @@ from nbdist.store import RunDirectory
 from nbdist.text import Both, both
 
 _OF_NAMES = frozenset({"argument-unknown", "import-name", "module-attribute"})
+_OF_UNPACKING = frozenset({"loop-of-pairs", "fields-to-unpack", "more-to-unpack"})
 _OF_FILES = frozenset({"file-missing", "file-missing-there", "paddle-load-missing"})
 # of paths to which a library adds an ending
 _OF_STEMS = frozenset({"paddle-model-load"})
@@ -109,7 +110,9 @@ def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirector
         return found
     if row is known and (found := of_trained(first)) is not None:
         return found
-    if (found := of_argument(first, row.name)) is not None:
+    # a library that takes something apart has not been written by the program
+    lent = row.name in _OF_UNPACKING and not first.sources.is_own(first.frames[-1].file)
+    if (found := of_argument(first, "" if lent else row.name)) is not None:
         return found
     if row.name in _OF_FILES and (made := of_path(first, run, first.found["path"] or "")) is not None:
         return made
@@ -145,7 +148,7 @@ def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | Non
     if suits(_NONE, text, program) and first.rank > 0 and is_past(0, run, directory):
         return hint(_NONE, late=(first.rank,))
     if first.code is None or text:
-        told = given or of_near(first) or of_never_set(first) or of_overload(first)
+        told = given or of_near(first) or of_never_set(first) or of_overload(first) or of_binding(first)
         return told or of_missing(first) or of_value(first) or of_kind(first)
     return _of_exit(first.code, program, first, run)
 

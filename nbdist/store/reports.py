@@ -97,6 +97,8 @@ class ErrorReport:
     """The parameters of what was called wrongly."""
     arguments: tuple[Given, ...] = ()
     """What libraries were given that they do not take."""
+    nearly: tuple[tuple[str, str, str, str], ...] = ()
+    """Class and method of the program that are nearly a class and method of a library."""
     refused: tuple[str, int, int] | None = None
     """A layer that had trained, with how many features, and how many it got now."""
     folders: tuple[Folder, ...] = ()

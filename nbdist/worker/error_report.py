@@ -165,6 +165,7 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
             layers,
             near,
             operands,
+            overrides,
             reducer,
         )  # most ranks do not fail
     except Exception:  # noqa: BLE001 - the program may have changed what is imported
@@ -182,6 +183,7 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
         "arguments": lambda: arguments.arguments(trace),
         "elsewhere": lambda: elsewhere.elsewhere(error, trace),
         "takes": lambda: elsewhere.takes(error, trace),
+        "nearly": lambda: overrides.nearly(trace),
         "refused": lambda: layers.refused(trace),
         "folders": lambda: folders.folders(error, trace),
     }

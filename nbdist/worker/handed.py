@@ -49,6 +49,9 @@ _WANTED = re.compile(r"\b(?:expect\w*|must|should|wants?|requires?|needs?|accept
 """What stands before the kind that an error would have, in place of the one that it got."""
 
 _ASKED = ("__getattr__", "__getattribute__")
+_UNPACKED = "unpacked"
+"""What is taken apart, of any kind."""
+
 _GOT = ("got", "received", "given", "found")
 _ODD = ("str", "bytes", "list", "tuple", "dict", "set")
 """Of several kinds that an error names, these are likelier to be wrong than others."""
@@ -77,6 +80,8 @@ def handed(error: BaseException, trace: TracebackType | None) -> list[Given]:
 
 def _kinds(said: str) -> set[str]:
     """Those that an error names, but the one that it wants."""
+    if "values to unpack" in said:
+        return {_UNPACKED}
     return {
         found[1].rpartition(".")[2]
         for one in _KINDS
@@ -100,6 +105,10 @@ def _complained(frames: Frames, kinds: set[str]) -> list[Any]:
     if statement is None:
         return []
     found: dict[int, Any] = {}
+    if _UNPACKED in kinds and isinstance(statement, (ast.For, ast.Assign)):
+        taken = value_of(statement.iter if isinstance(statement, ast.For) else statement.value, frame)
+        items = taken[:_MOST] if type(taken) is tuple else ()
+        found |= {id(one): one for one in (taken, *items)}
     loops: dict[int, Any] = {}
     for node in ast.walk(statement):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):

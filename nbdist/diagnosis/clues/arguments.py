@@ -27,6 +27,7 @@ _FUNCTION = re.compile(r"Callable\[\[.*?\], [^\]]*\]")
 _QUOTED = re.compile(r"'(?P<bare>-?[\d.]+(?:e-?\d+)?)'")
 _FLOAT = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 _NUMBERS = re.compile(r"\b(?:int|float)\b")
+_LIST = re.compile(r"(?:list|tuple) of ")
 _GIVES = {
     "numpy": r"ndarray",
     "tolist": r"list",
@@ -146,6 +147,8 @@ def _hint(given: Given, line: str, source: str, meant: str) -> Hint:
     values |= {"what": _what(given, source), "where": where, "source": source or "x"}
     if meant:
         return hint(_MISPLACED, **values, meant=meant)
+    if given.name.startswith("*") and _LIST.match(given.what) and source.isidentifier():
+        return hint(f"{_ROWS}-starred", **values)
     if (turned := _turned(source, given)) is not None:
         return hint(f"{_ROWS}-turned", **values, **turned.groupdict())
     if (quoted := _QUOTED.fullmatch(source)) is not None and _NUMBERS.search(given.takes):

@@ -47,6 +47,8 @@ _COMBINATION = re.compile(
     r"(?P<called>\w+)\(\) received an invalid combination of arguments - got \((?P<given>[^)]*)\), "
     r"but expected"
 )
+_BINDING = re.compile(r"^TypeError: (?P<called>\w+)\(\): incompatible function arguments\.")
+_BOUND = re.compile(r"^\s+\d+\. \((?P<takes>[^\n]*)\) -> ", re.MULTILINE)
 _SIGNATURE = re.compile(r"^ \* \((?P<takes>.*)\)$", re.MULTILINE)
 _TUPLE = "tuple of "
 _SIZES, _HOLD = "tuple of ints", ("tuple", "list", "Size")
@@ -197,6 +199,20 @@ def of_overload(failure: Failure) -> Hint | None:
     row = "overload-by-name" if one.by_name and not name else "overload-unfit"
     kinds = dict.fromkeys(other.kind for _, other in told if other is not None and other.name == one.name)
     return hint(row, **values, takes=" or ".join(kinds), name=one.name)
+
+
+def of_binding(failure: Failure) -> Hint | None:
+    """Of an argument that none of the signatures of a function of C++ has, by its name."""
+    said = _said(failure)
+    found = _BINDING.match(said)
+    given = said.rpartition("kwargs: ")[2] if found is not None and "kwargs: " in said else ""
+    names = re.findall(r"(?:^|, )(\w+)=", given)
+    signatures = [one["takes"] for one in _BOUND.finditer(said)]
+    unknown = [name for name in names if not any(re.search(rf"\b{name}:", one) for one in signatures)]
+    if found is None or not signatures or len(unknown) != 1:
+        return None
+    takes = " or ".join(re.sub(r"self: [^,)]*,? ?", "", one) or "nothing" for one in signatures)[:_MOST]
+    return hint("keyword-not-taken", called=found["called"], name=unknown[0], takes=takes)
 
 
 def _within(

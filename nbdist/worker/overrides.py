@@ -1,0 +1,54 @@
+"""Methods of the program's classes that are nearly those of a library's class, which does not call them: a
+hook by another name."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+from nbdist.worker.looks import members, module_of, mro, name_of
+from nbdist.worker.operands import frames_of, is_library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+_ALIKE, _SHORTEST = 0.85, 6
+_MOST, _MOST_CLASSES, _MOST_VALUES = 2, 20, 100
+
+
+def nearly(trace: TracebackType | None) -> list[tuple[str, str, str, str]]:
+    """Class and method of the program, class and method of the library: of the objects that the functions of a
+    traceback have."""
+    kinds = {
+        type(value): None
+        for frame, _ in frames_of(trace)
+        for value in list(frame.f_locals.values())[:_MOST_VALUES]
+    }
+    own = [kind for kind in kinds if _is_own(kind)]
+    return [one for kind in own[:_MOST_CLASSES] for one in _nearly(kind)][:_MOST]
+
+
+def _nearly(kind: type) -> Iterator[tuple[str, str, str, str]]:
+    from difflib import get_close_matches  # few ranks fail
+
+    classes = mro(kind)
+    mine = {name for one in classes if _is_own(one) for name in _methods(one)}
+    hooks = {name: one for one in reversed(classes) if not _is_own(one) for name in _methods(one)}
+    for name in sorted(mine - set(hooks)):
+        for near in get_close_matches(name, set(hooks) - mine, n=1, cutoff=_ALIKE):
+            yield name_of(kind), name, name_of(hooks[near]), near
+
+
+def _methods(kind: type) -> list[str]:
+    return [
+        name
+        for name, one in members(kind).items()
+        if type(one) is types.FunctionType and not name.startswith("_") and len(name) >= _SHORTEST
+    ]
+
+
+def _is_own(kind: type) -> bool:
+    file = members(sys.modules.get(module_of(kind))).get("__file__")
+    return module_of(kind) == "__main__" or (type(file) is str and not is_library(file))
