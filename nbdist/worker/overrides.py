@@ -19,8 +19,8 @@ _MOST, _MOST_CLASSES, _MOST_VALUES = 2, 20, 100
 
 
 def nearly(trace: TracebackType | None) -> list[tuple[str, str, str, str]]:
-    """Class and method of the program, class and method of the library: of the objects that the functions of a
-    traceback have."""
+    """Class and method of the program, class and method of the library: of the objects that the functions of
+    a traceback have."""
     kinds = {
         type(value): None
         for frame, _ in frames_of(trace)

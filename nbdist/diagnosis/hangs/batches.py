@@ -29,6 +29,11 @@ _SHARES = re.compile(r"Distributed(?:Batch)?Sampler$")
 _DRAWS = re.compile(r"rand|shuffle|perm|sampl|choice|generator|rng")
 _OF_BATCHES = re.compile(r"BatchSampler$")
 _AROUND = frozenset({"enumerate", "tqdm", "iter"})
+_CHOOSES = re.compile(
+    r"\b(?:Subset|random_split|choices?|sample|permutation|randperm|shuffle)\(|\.(?:random|rand|uniform)\("
+)
+"""What takes some samples of all."""
+
 _LISTS_FILES = re.compile(r"\b(?:exists|isfile|is_file|listdir|scandir|glob|rglob|iterdir)\(")
 
 
@@ -53,7 +58,10 @@ def batches_of(loop: ast.stmt, one: Entry, sources: Sources) -> Both:
         )
     classes = iterables(one.here.file, sources)
     if len(classes) != 1:
-        return Both("", "")
+        by_rank = seeded_by_rank(one.here.file, sources)
+        if by_rank is None or not _CHOOSES.search(sources.text(one.here.file)):
+            return Both("", "")
+        return both("diagnosis.batches-drawn", line=by_rank.lineno, source=head(by_rank))
     draws = _DRAWS.search(ast.unparse(classes[0])) is not None
     seeds = seeded_by_rank(one.here.file, sources) if draws else None
     drawn = (

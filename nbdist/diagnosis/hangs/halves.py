@@ -32,6 +32,37 @@ def half_below(side: Side, here: Call, step: tuple[ast.If, str], sources: Source
     return None
 
 
+def of_condition(one: Entry, step: tuple[ast.If, str], call: Call, sources: Sources) -> Hint | None:
+    """Of ranks in the second half, where the first, above, asks for more than the rank, and was left out."""
+    side, (own, _) = one.inside, step
+    name = side.place.what.rpartition(".")[2]
+    for other in calls_of_function(name, call.file, sources):
+        if other.function != call.function or other.line >= own.lineno:
+            continue
+        for node, part in around(other, sources):
+            if not isinstance(node, ast.If) or not _is_for_others((node, part), step, side, other, sources):
+                continue
+            asked = [each for each in _conjuncts(node.test) if not asks_for_rank(each, other, sources)]
+            mine = set(map(ast.unparse, _conjuncts(own.test)))
+            more = [each for each in map(ast.unparse, asked) if each not in mine]
+            if part == "body" and more:
+                return hint(
+                    "hang-half-condition",
+                    inside=side.ranks,
+                    outside=one.outside.ranks,
+                    call=side.call,
+                    line=call.line,
+                    half=other.line,
+                    more=" and ".join(more),
+                    own=own.lineno,
+                )
+    return None
+
+
+def _conjuncts(test: ast.expr) -> list[ast.expr]:
+    return list(test.values) if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+
+
 def has_other_half(side: Side, here: Call, step: tuple[ast.If, str], sources: Sources) -> bool:
     """Whether the function calls what these ranks are in for the other ranks, too, above or below."""
     name = side.place.what.rpartition(".")[2]

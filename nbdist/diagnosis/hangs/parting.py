@@ -23,7 +23,7 @@ from nbdist.diagnosis.hangs.entries import (
     line_of,
     of_caught,
 )
-from nbdist.diagnosis.hangs.halves import half_below, of_half
+from nbdist.diagnosis.hangs.halves import half_below, of_condition, of_half
 from nbdist.diagnosis.hangs.hooks import of_hooks, of_library
 from nbdist.diagnosis.hangs.loops import by_loop, by_round
 from nbdist.diagnosis.hangs.moments import told_names
@@ -208,6 +208,8 @@ def _of_rank_if(step: tuple[ast.If, str], one: Entry, call: Call, sources: Sourc
         return None
     if (half := half_below(one.inside, call, step, sources)) is not None:
         return of_half(one, step[0], call, half, sources)
+    if (found := of_condition(one, step, call, sources)) is not None:
+        return found
     return _branch("hang-rank-branch", *step, one, line_of(step[0], call, sources), sources)
 
 
