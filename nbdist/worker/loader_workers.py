@@ -1,6 +1,7 @@
 """Where the DataLoader workers of this rank are: forked processes, which tell by a handler that they inherit.
 
-In a worker no thread listens. So the handler of ``faulthandler`` alone answers there, into a file that all
+In a worker no thread listens. One that sleeps answers by the handler of ``faulthandler``, one that executes
+Python by a handler in Python, which runs between two of its instructions; both write to a file that all
 workers of the rank share.
 """
 
@@ -8,9 +9,17 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import time
 
-_MOST, _LIMIT, _POLL = 2, 0.25, 0.005
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+
+_BUSY = int(signal.SIGRTMIN) + 9 if hasattr(signal, "SIGRTMIN") else 0
+"""The signal that one takes which executes Python."""
+
+_MOST, _LIMIT, _POLL = 2, 0.5, 0.005
 """So many workers are asked, each for so many seconds, with so many between two looks at the file."""
 
 _path = ""
@@ -28,8 +37,27 @@ def _listen() -> None:
     try:
         file = _open(os.O_WRONLY | os.O_APPEND)
         faulthandler.register(_signal, file=file, all_threads=True, chain=False)
+        if _BUSY:
+            signal.signal(_BUSY, _tell)
     except (OSError, ValueError, RuntimeError):
         return
+
+
+def _tell(_: int, frame: FrameType | None) -> None:
+    """Write the stack as ``faulthandler`` does."""
+    lines = ["Current thread 0x0000000000000001 (most recent call first):"]
+    while frame is not None:
+        code = frame.f_code
+        lines.append(f'  File "{code.co_filename}", line {frame.f_lineno} in {code.co_name}')
+        frame = frame.f_back
+    try:
+        file = _open(os.O_WRONLY | os.O_APPEND)
+    except OSError:
+        return
+    try:
+        os.write(file, "\n".join([*lines, ""]).encode(errors="replace"))
+    finally:
+        os.close(file)
 
 
 def _open(flags: int) -> int:
@@ -38,17 +66,17 @@ def _open(flags: int) -> int:
 
 def stacks() -> list[str]:
     """What the handlers of a few forked processes wrote; nothing of one that did not answer in time."""
-    children = [pid for pid in _children() if _listens(pid)]
-    return list(filter(None, map(_asked, children[:_MOST])))
+    asked = [(pid, number) for pid in _children() if (number := _listens(pid))]
+    return list(filter(None, (_asked(pid, number) for pid, number in asked[:_MOST])))
 
 
-def _asked(pid: int) -> str:
+def _asked(pid: int, number: int) -> str:
     text, until = b"", time.monotonic() + _LIMIT
     try:
         file = _open(os.O_RDWR)
         try:
             os.ftruncate(file, 0)
-            os.kill(pid, _signal)
+            os.kill(pid, number)
             while time.monotonic() < until:
                 time.sleep(_POLL)
                 before, text = text, os.pread(file, 1 << 16, 0)
@@ -73,12 +101,13 @@ def _children() -> list[int]:
     return found
 
 
-def _listens(pid: int) -> bool:
-    """Whether the process sleeps, and takes the signal. One that executes Python could crash while a handler
+def _listens(pid: int) -> int:
+    """The signal that a process takes: 0 for none. One that executes Python could crash while a handler in C
     reads its frames; one that has executed another program would be ended by the signal."""
     try:
         with open(f"/proc/{pid}/status") as file:
             told = dict(line.split(":", 1) for line in file if ":" in line)
-        return "S" in told["State"].split()[0] and bool(int(told["SigCgt"], 16) & 1 << (_signal - 1))
+        number = {"S": _signal, "R": _BUSY}.get(told["State"].split()[0], 0)
+        return number if number and int(told["SigCgt"], 16) & 1 << (number - 1) else 0
     except (OSError, KeyError, ValueError):
-        return False
+        return 0

@@ -54,6 +54,9 @@ _FEW = 3
 """Of the lines that set a key of the store, so many are named."""
 
 _OF_STORES = frozenset({"get", "wait", "multi_get", "barrier"})
+_WAITS = re.compile(r"(?:get|recv\w*|acquire|wait|accept|select|join|read\w*|sleep|communicate)$")
+"""What a worker may be held by."""
+
 _STORE = re.compile(r"(?<!re)store", re.IGNORECASE)
 _OF_CLOCK = re.compile(r"\b(?:time|time_ns|monotonic|perf_counter|now)\(")
 _NUMBER = re.compile(r"None|True|False|-?\d[\d.e+-]*")
@@ -181,6 +184,9 @@ def _words(within: ast.AST) -> set[str]:
 def _of_workers(side: Side, sources: Sources) -> Hint | None:
     """Where in the program the DataLoader workers of these ranks are."""
     if (child := _child(side, sources)) is not None:
+        loop = _loop_of_child(side, sources) if _WAITS.search(child[0]) is None else None
+        if loop is not None:
+            return hint("hang-loader-loops", who=side.ranks, test=head(loop), line=loop.lineno, at=child[1])
         return hint("hang-loader-at", who=side.ranks, call=child[0], line=child[1])
     # without workers, paddle reads in a thread
     for way in (way for way in side.beside if any(call.function in _OF_DATASETS for call in way)):
@@ -206,6 +212,13 @@ def _child(side: Side, sources: Sources) -> tuple[str, str] | None:
             what = place_of(calls, sources).what or sources.line(own.file, own.line)
             return what, _end((own,), sources)
     return None
+
+
+def _loop_of_child(side: Side, sources: Sources) -> ast.While | None:
+    """The loop without a number of rounds that it is in."""
+    calls = [call for each in side.workers for call in each if sources.is_own(call.file)]
+    loops = (node for call in calls for node, part in reversed(around(call, sources)) if part == "body")
+    return next((node for node in loops if isinstance(node, ast.While)), None)
 
 
 def _end(way: Sequence[Call], sources: Sources) -> str:
