@@ -289,6 +289,8 @@ def _told_of(name: str, one: Entry, test: str, line: str, sources: Sources, **mo
         alone = both("diagnosis.unwrapped")
     elif "new_group" in sources.text(one.here.file) and "new_group" not in one.inside.place.what:
         alone = both("diagnosis.or-group", said=alone)
+    elif one.inside.place.what.rpartition(".")[2] == "barrier" and 0 not in one.inside.ranks:
+        alone = both("diagnosis.behind-rank-0")
     return hint(
         name,
         inside=one.inside.ranks,
