@@ -29,6 +29,7 @@ from nbdist.diagnosis.clues.shapes import (
     of_batchless,
     of_dummies,
     of_folded,
+    of_gray,
     of_places,
     of_positions,
     of_rows,
@@ -75,6 +76,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
     {
         "argument-of-collective": (of_number,),
         "argument-unknown": (of_constructor,),
+        "arrays-unlike": (of_gray,),
         "attribute-of-several": (of_state,),
         "attention-no-kernel": (of_attention,),
         "backward-twice": (of_twice,),

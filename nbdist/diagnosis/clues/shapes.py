@@ -33,6 +33,10 @@ _FEATURES = re.compile(
     r"mat1 and mat2 shapes cannot be multiplied \(\d+x(?P<a>\d+) and (?P<b>\d+)x\d+\)"
     r"|dimension of Input\(X\) is \[(?P<c>\d+)\], and the \[\d+\] dimension of Input\(Y\) is \[(?P<d>\d+)\]"
 )
+_OPENS = re.compile(r"Image\.open\(|imread\(")
+_LEAST_SIDE = 8
+"""Of a picture."""
+
 _RECURRENT = re.compile(r"\b(LSTM|GRU|RNN|SimpleRNN)\(")
 _OF_TEXTS = re.compile(r"Tensor \((?P<shape>[\d, ]+)\) (?P<dtype>float\d+|int\d+)")
 # what counts from 1, or goes on from a place, does not say by its length how far it goes
@@ -201,6 +205,16 @@ def of_alpha(failure: Failure) -> Hint | None:
     if {found.get("a"), found.get("b")} != {"3", "4"} or "Image.open(" not in text or ".convert(" in text:
         return None
     return hint("image-with-alpha")
+
+
+def of_gray(failure: Failure) -> Hint | None:
+    """Of a picture without colours that meets values for three, in a program that opens pictures."""
+    shapes = [re.findall(r"\d+", failure.found.get(name) or "") for name in ("a", "b")]
+    place = failure.place
+    text = failure.sources.text(place.file) if place is not None else ""
+    sides = [shape for shape in shapes if len(shape) == len(("height", "width"))]
+    is_gray = ["3"] in shapes and len(sides) == 1 and min(map(int, sides[0])) >= _LEAST_SIDE
+    return hint("image-gray") if is_gray and _OPENS.search(text) is not None else None
 
 
 def of_trained(failure: Failure) -> Hint | None:
