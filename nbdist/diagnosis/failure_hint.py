@@ -25,7 +25,7 @@ from nbdist.diagnosis.clues.missing_files import (
     path_of_line,
 )
 from nbdist.diagnosis.clues.names import of_near
-from nbdist.diagnosis.clues.shapes import of_trained
+from nbdist.diagnosis.clues.shapes import of_no_rows, of_trained
 from nbdist.diagnosis.clues.unset import of_never_set
 from nbdist.diagnosis.clues.values import of_value
 from nbdist.diagnosis.exits import exit_kind
@@ -149,7 +149,7 @@ def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | Non
         return hint(_NONE, late=(first.rank,))
     if first.code is None or text:
         told = given or of_near(first) or of_never_set(first) or of_overload(first) or of_binding(first)
-        return told or of_missing(first) or of_value(first) or of_kind(first)
+        return told or of_missing(first) or of_value(first) or of_kind(first) or of_no_rows(first)
     return _of_exit(first.code, program, first, run)
 
 

@@ -13,6 +13,7 @@ from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import node_at
 from nbdist.store.reports import Call
+from nbdist.text import Both, both
 
 _SAID = re.compile(
     r"size of tensor a \((?P<a>\d+)\) must match the size of tensor b \((?P<b>\d+)\) at non-singleton "
@@ -215,6 +216,19 @@ def of_gray(failure: Failure) -> Hint | None:
     sides = [shape for shape in shapes if len(shape) == len(("height", "width"))]
     is_gray = ["3"] in shapes and len(sides) == 1 and min(map(int, sides[0])) >= _LEAST_SIDE
     return hint("image-gray") if is_gray and _OPENS.search(text) is not None else None
+
+
+def of_no_rows(failure: Failure) -> Hint | None:
+    """Of the one array in the line that has nothing in it, of an error that no row knows."""
+    found = [(one.name, array["shape"]) for one in failure.operands if (array := _ARRAY.match(one.what))]
+    empty = [(name, shape) for name, shape in found if "0" in re.findall(r"\d+", shape)]
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    if len(empty) != 1 or not own:
+        return None
+    name, shape = empty[0]
+    at = origin_of(name, own, failure)
+    where = both("diagnosis.value-origin", line=at.line, source=at.source) if at is not None else Both("", "")
+    return hint("array-empty", name=name, shape=shape, where=where)
 
 
 def of_trained(failure: Failure) -> Hint | None:
