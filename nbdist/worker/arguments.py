@@ -98,7 +98,8 @@ def called_of(frame: FrameType) -> str:
     of = frame.f_locals.get(first[0]) if first in (("self",), ("cls",)) else None
     if of is None:
         # of a decorator's, the function that it has wrapped
-        inner = [frame.f_locals.get(name) for name in code.co_freevars if not code.co_argcount]
+        hands_on = not code.co_argcount and code.co_flags & 0x0C
+        inner = [frame.f_locals.get(name) for name in code.co_freevars if hands_on]
         names = [one.__name__ for one in inner if type(one) is types.FunctionType]
         return names[0] if len(names) == 1 else code.co_name
     kind = name_of(of if is_class(of) else type(of))

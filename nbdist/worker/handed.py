@@ -107,8 +107,9 @@ def _complained(frames: Frames, kinds: set[str]) -> list[Any]:
     found: dict[int, Any] = {}
     if _UNPACKED in kinds and isinstance(statement, (ast.For, ast.Assign)):
         taken = value_of(statement.iter if isinstance(statement, ast.For) else statement.value, frame)
-        items = taken[:_MOST] if type(taken) is tuple else ()
-        found |= {id(one): one for one in (taken, *items)}
+        # a loop takes the items apart
+        items = taken[:_MOST] if type(taken) is tuple and isinstance(statement, ast.For) else ()
+        found |= {id(one): one for one in (taken, *items) if one is not MISSING}
     loops: dict[int, Any] = {}
     for node in ast.walk(statement):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):

@@ -60,6 +60,12 @@ class Sly:
     def __getattr__(self, name):
         ran.append(name)
         raise SystemExit
+class Mine(Saver):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+class Told(Saver):
+    def __init__(self, said):
+        raise TypeError(said)
 sly = Sly()
 def run():
     LINE
@@ -107,6 +113,8 @@ NAMES = [
     pytest.param("measure(1, strict=2)", "", id="of a method"),
     pytest.param("measure(1, every=2)", "Saver", id="of another class"),
     pytest.param("Saver.load(1, stricts=2)", "strict=", id="of a method of a class"),
+    pytest.param("Mine(1, keeps=2)", "keep=", id="of the constructor of a base"),
+    pytest.param("Told('Other.__init__() got an unexpected keyword argument \\'keeps\\'')", "", id="of none"),
     pytest.param("kept.nothing", "", id="nothing has it"),
     pytest.param("kept.Counter()", "", id="what a module has imported of Python"),
     pytest.param("Wrapper(one=Net(), two=Net()).embed()", "", id="two objects have it"),
@@ -161,6 +169,7 @@ def test_a_module_that_is_loaded_when_it_is_used_stays_as_it_is(
     ("line", "expected"),
     [
         pytest.param("Saver(1, keeps=2)", "path, every=1, keep=None, learning_rate=0.1", id="a class"),
+        pytest.param("Mine()", "path, every=1, keep=None, learning_rate=0.1", id="a base"),
         pytest.param("measure()", "x, axis=-1", id="one that is missing"),
         pytest.param("measure(1, 2, 3)", "x, axis=-1", id="one too many"),
         pytest.param("Saver.load()", "path, strict=True", id="of a class"),

@@ -183,6 +183,39 @@ FOLLOWED = [
         ["4 f x 0 the class Mine"],
         id="a class of the program",
     ),
+    pytest.param(
+        "def f(rows):\n    for one, two in rows:\n        pass\n",
+        "f(['abc'])",
+        ["3 f rows 0 list of 1"],
+        id="what a loop takes apart",
+    ),
+    pytest.param(
+        "def f(*rows):\n    for one, two in rows:\n        pass\n",
+        "f([1, 2, 3])",
+        ["3 f *rows 0 list of 3"],
+        id="each of what a loop takes apart",
+    ),
+    pytest.param(
+        "def f(pair):\n    one, two = pair\n", "f((1, 2, 3))", ["3 f pair 0 (1, 2, 3)"], id="what is set"
+    ),
+    pytest.param(
+        "def f(*args, **kwargs):\n    g(*args, **kwargs)\ng = lambda *a, **k: fails('not list')\n",
+        "f(1, [2])",
+        [],
+        id="through what has no definition",
+    ),
+    pytest.param(
+        "def f(*args, **kwargs):\n    return max(*args, **kwargs)\n",
+        "f([1], key=Rows())",
+        ["3 f key -1 Rows"],
+        id="what is handed on by its name",
+    ),
+    pytest.param(
+        "def f(*args):\n    return divmod(*args)\n",
+        "f('ab', {})",
+        ["3 f *args 0 str of 2 characters", "3 f *args 1 dict of 0"],
+        id="what is handed on by its place",
+    ),
 ]
 
 
@@ -234,6 +267,14 @@ NOTHING = [
         "def read(rows):\n    return sum(rows)\ndef f(rows):\n    return read(one.shape for one in rows)\n",
         "f([[1]])",
         id="a generator that another function reads",
+    ),
+    pytest.param(
+        "def f(x, y):\n    both = (x, y, 1)\n    one, two = both\n", "f([1], [2])", id="what is in a pair"
+    ),
+    pytest.param(
+        "def f(rows):\n    for one, two in rows.items():\n        pass\n",
+        "class Odd3(dict):\n    def items(self): return [(1, 2, 3)]\nf(Odd3())",
+        id="what a call gives to a loop",
     ),
     pytest.param(
         "def f(call):\n    return call()\n", "f(lambda: fails('list'))", id="a callback's own error"

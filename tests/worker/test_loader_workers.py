@@ -33,6 +33,32 @@ for pid in (forked, other.pid):
     os.kill(pid, signal.SIGKILL)
 """
 
+BUSY = """
+import os, signal, sys
+from nbdist.worker import loader_workers
+
+def draws():
+    os.write(1, b"busy\\n")
+    while True:
+        pass
+
+def _bootstrap():
+    draws()
+
+loader_workers.prepare(sys.argv[1], signal.SIGRTMIN + 7)
+own = signal.getsignal(loader_workers._BUSY)
+forked = os.fork()
+if forked == 0:
+    _bootstrap()
+sys.stdin.readline()
+while not loader_workers._listens(forked):
+    pass
+for text in loader_workers.stacks() + loader_workers.stacks():
+    print(text)
+print("ours:", signal.getsignal(loader_workers._BUSY) == own, "its end:", os.waitpid(forked, os.WNOHANG)[0])
+os.kill(forked, signal.SIGKILL)
+"""
+
 WORKER = """\
 Current thread 0x00007f482dc0bb80 (most recent call first):
   File "/home/ada/train.py", line 32 in price
@@ -56,6 +82,22 @@ def test_a_forked_process_tells_where_it_is_and_one_that_executed_is_left_alone(
     assert "in asleep" in said
     assert said.count("most recent call first") == 1
     assert "other: None" in said
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_forked_process_that_executes_python_tells_where_it_is_and_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", BUSY, str(tmp_path)]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        said, _ = process.communicate("now\n", timeout=60)
+
+    both = [calls_of_worker(f"Current thread{text}") for text in said.split("Current thread")[1:]]
+    assert [[call.function for call in calls] for calls in both] == [["draws"], ["draws"]]
+    assert both[0][0].line in (7, 8)
+    # the signal is for those that were forked
+    assert "ours: True its end: 0" in said
 
 
 def test_the_calls_of_a_worker_end_where_it_was_forked() -> None:

@@ -7,12 +7,13 @@ import linecache
 import subprocess
 import sys
 import threading
+import types
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from nbdist.worker.operands import conditions, conditions_of, is_library, kept, operands
+from nbdist.worker.operands import conditions, conditions_of, frames_of, is_library, kept, operands
 
 PROGRAM = """
 import os
@@ -402,3 +403,56 @@ def kept_in(folder: Path, message: str) -> dict[str, str]:
     with pytest.raises(RuntimeError) as raised:
         exec(compile(program, str(path), "exec"), {"__name__": "program"})
     return {name: what for *_, name, what in kept(raised.value, raised.value.__traceback__)}
+
+
+FRAMES = """
+def step(x):
+    return 1 / x
+def {0}(x):{1}
+    return step(x)
+{0}(0)
+"""
+
+
+def trace_of(program: str, folder: Path) -> types.TracebackType:
+    path = folder / "program.py"
+    path.write_text(program)
+    linecache.checkcache(str(path))
+    with pytest.raises(ZeroDivisionError) as raised:
+        exec(compile(program, str(path), "exec"), {"__name__": "program"})
+    assert raised.value.__traceback__ is not None
+    assert raised.value.__traceback__.tb_next is not None
+    return raised.value.__traceback__.tb_next
+
+
+def with_empty(trace: types.TracebackType, line: int) -> types.TracebackType:
+    """A traceback with one more frame before its second, of the same function, at this line of it."""
+    below = trace.tb_next
+    assert below is not None
+    empty = types.TracebackType(below, below.tb_frame, below.tb_lasti, line)
+    return types.TracebackType(empty, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        pytest.param(4, [6, 5, 3], id="at its first line"),
+        pytest.param(5, [6, 5, 5, 3], id="where it calls itself"),
+        pytest.param(2, [6, 2, 5, 3], id="at that of another function"),
+    ],
+)
+def test_an_empty_frame_of_the_same_function_is_left_out(line: int, lines: list[int], tmp_path: Path) -> None:
+    trace = with_empty(trace_of(FRAMES.format("run", ""), tmp_path), line)
+
+    assert [at for _, at in frames_of(trace)] == lines
+
+
+def test_a_function_of_one_line_that_another_calls_is_no_empty_frame(tmp_path: Path) -> None:
+    trace = trace_of("def f(x): return 1 / x\ndef g(x): return f(x)\ng(0)\n", tmp_path)
+
+    assert [(frame.f_code.co_name, at) for frame, at in frames_of(trace)] == [
+        ("<module>", 3),
+        ("g", 2),
+        ("f", 1),
+    ]
+    assert frames_of(None) == []
