@@ -10,6 +10,7 @@ from nbdist.diagnosis.hangs.batches import shared_out, sized_by_rank
 from nbdist.diagnosis.places import Sources
 from nbdist.store.reports import Call
 from nbdist.text import Both
+from tests.diagnosis.hang_cells import a_program, at, reason
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
 
@@ -122,3 +123,45 @@ def test_batches_of_sizes_that_each_rank_has_for_itself(cell: str, said: str, tm
     found = sized_by_rank(way, Sources.of(written.run, written.directory))
 
     assert (f"{found['at']}  {found['source']}" if found is not None else "") == said
+
+
+DRAWN = """\
+{0}
+{1}
+for batch in loader:
+    backward(batch)
+barrier()
+"""
+OWN_SEED = "random.seed(7 + rank)"
+TOLD = (
+    f"; each rank may draw other samples, and so more or fewer (line 1  {OWN_SEED}): draw them with one seed"
+)
+
+
+@pytest.mark.parametrize(
+    ("seed", "chooses", "told"),
+    [
+        pytest.param(OWN_SEED, "rows = random.sample(rows, count)", True, id="a sample"),
+        pytest.param(OWN_SEED, "rows = Subset(data, mine)", True, id="a subset"),
+        pytest.param(
+            OWN_SEED, "rows = [row for row in rows if random.random() < 0.5]", True, id="one by one"
+        ),
+        pytest.param(OWN_SEED, "table = table[np.random.rand(len(table)) < 0.8]", True, id="of a table"),
+        pytest.param(OWN_SEED, "keep = torch.rand(1).item() > share", True, id="a tensor's number"),
+        pytest.param(OWN_SEED, "x = torch.rand(64, 8)", False, id="random data"),
+        pytest.param(OWN_SEED, "x = rng.uniform(size=(64, 8))", False, id="other random data"),
+        pytest.param(OWN_SEED, "nn.init.uniform_(weight)", False, id="weights"),
+        pytest.param(OWN_SEED, "rows = read()", False, id="nothing is drawn"),
+        pytest.param("random.seed(7)", "rows = random.sample(rows, count)", False, id="one seed"),
+    ],
+)
+def test_samples_that_each_rank_draws_for_itself_may_be_more_or_fewer(
+    seed: str, chooses: str, told: bool, tmp_path: Path
+) -> None:
+    sides = at((0,), "backward", (4, "<module>")), at((1,), "barrier", (5, "<module>"))
+
+    hint = reason(a_program(tmp_path, DRAWN.format(seed, chooses)), *sides)
+
+    assert hint.signature == "hang-loop"
+    assert hint.cause.en.endswith(TOLD) is told
+    assert told or "draw" not in hint.cause.en

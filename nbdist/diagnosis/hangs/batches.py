@@ -30,7 +30,8 @@ _DRAWS = re.compile(r"rand|shuffle|perm|sampl|choice|generator|rng")
 _OF_BATCHES = re.compile(r"BatchSampler$")
 _AROUND = frozenset({"enumerate", "tqdm", "iter"})
 _CHOOSES = re.compile(
-    r"\b(?:Subset|random_split|choices?|sample|permutation|randperm|shuffle)\(|\.(?:random|rand|uniform)\("
+    r"\b(?:Subset|random_split|choices?|sample|permutation|randperm|shuffle)\(|\.(?:random|rand)\(\)"
+    r"|\.(?:random|rand|uniform)\((?:[^()\n]|\([^()\n]*\))*\)(?:\.item\(\))? *[<>]"
 )
 """What takes some samples of all."""
 

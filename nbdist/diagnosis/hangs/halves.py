@@ -13,7 +13,15 @@ from nbdist.diagnosis.hangs.entries import Entry, Way, handlers_of, named
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import Step, around, calls_of_function, functions_of, holds, own_nodes
+from nbdist.diagnosis.statements import (
+    LOOPS,
+    Step,
+    around,
+    calls_of_function,
+    functions_of,
+    holds,
+    own_nodes,
+)
 from nbdist.store.reports import Call
 
 _MOST = 3
@@ -36,6 +44,9 @@ def of_condition(one: Entry, step: tuple[ast.If, str], call: Call, sources: Sour
     """Of ranks in the second half, where the first, above, asks for more than the rank, and was left out."""
     side, (own, _) = one.inside, step
     name = side.place.what.rpartition(".")[2]
+    again = any(
+        isinstance(node, LOOPS) and holds(node, one.there.line) for node, _ in around(one.here, sources)
+    )
     for other in calls_of_function(name, call.file, sources):
         if other.function != call.function or other.line >= own.lineno:
             continue
@@ -45,7 +56,9 @@ def of_condition(one: Entry, step: tuple[ast.If, str], call: Call, sources: Sour
             asked = [each for each in _conjuncts(node.test) if not asks_for_rank(each, other, sources)]
             mine = set(map(ast.unparse, _conjuncts(own.test)))
             more = [each for each in map(ast.unparse, asked) if each not in mine]
-            if part == "body" and more:
+            # or they may be yet to come there
+            is_past = one.is_behind or again or (call is one.here and one.there.line > other.line)
+            if part == "body" and more and is_past:
                 return hint(
                     "hang-half-condition",
                     inside=side.ranks,
@@ -82,6 +95,13 @@ def _is_for_others(step: Step, first: Step, side: Side, call: Call, sources: Sou
         return False
     if ast.unparse(node.test) == ast.unparse(other.test):
         return part != its_part
+    mine = [each for each in _conjuncts(node.test) if asks_for_rank(each, call, sources)]
+    theirs = set(map(ast.unparse, _conjuncts(other.test))) if part == its_part == "body" else set()
+    # beside something else, too, the same number is for the same ranks
+    if theirs.intersection(map(ast.unparse, mine)):
+        return False
+    if part == "body" and any(all(holds_for(each, rank, {}) for each in mine) for rank in side.ranks):
+        return False
     return not any(holds_for(node.test, rank, {}) is (part == "body") for rank in side.ranks)
 
 

@@ -215,10 +215,13 @@ def _child(side: Side, sources: Sources) -> tuple[str, str] | None:
 
 
 def _loop_of_child(side: Side, sources: Sources) -> ast.While | None:
-    """The loop without a number of rounds that it is in."""
+    """The loop without a number of rounds that it is in; none that hands out samples, round by round."""
     calls = [call for each in side.workers for call in each if sources.is_own(call.file)]
     loops = (node for call in calls for node, part in reversed(around(call, sources)) if part == "body")
-    return next((node for node in loops if isinstance(node, ast.While)), None)
+    loop = next((node for node in loops if isinstance(node, ast.While)), None)
+    if loop is None or counts_to_its_end(loop):
+        return None
+    return None if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own_nodes(loop)) else loop
 
 
 def _end(way: Sequence[Call], sources: Sources) -> str:
