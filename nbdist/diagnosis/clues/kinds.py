@@ -13,7 +13,8 @@ from nbdist.diagnosis.statements import node_at
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
-_KIND = re.compile(r"'(\w+)' object\b|\b(?:not|got|found) (?:an? )?'?(\w+)")
+_KIND = re.compile(r"'(\w+)' object\b|(?<!is )(?<!are )\b(?:not|got|found) (?:an? )?'?(\w+)")
+_INT = re.compile(r"-?\d+")
 _FLOAT = re.compile(r"-?[\d.e+-]*\.[\d.e+-]*")
 _LOADS = re.compile(r"\bload\w*\(|state_dict\(")
 _COMPILED = re.compile(r"\.p(?:yx|xd|xi)$")
@@ -57,7 +58,9 @@ def of_called(failure: Failure) -> Hint | None:
 
 
 def _kind(what: str) -> str:
-    """``tuple`` of ``(3, 3)``, ``float`` of ``3.5``, ``list`` of ``list of 3``."""
+    """``tuple`` of ``(3, 3)``, ``float`` of ``3.5``, ``int`` of ``3``, ``list`` of ``list of 3``."""
     if what.startswith("("):
         return "tuple"
+    if _INT.fullmatch(what):
+        return "int"
     return "float" if _FLOAT.fullmatch(what) else what.partition(" ")[0]
