@@ -8,7 +8,7 @@ import re
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, head, node_at
+from nbdist.diagnosis.statements import around, head, iterables, node_at
 from nbdist.store import ErrorFrame
 from nbdist.store.reports import Call
 
@@ -33,7 +33,8 @@ _OF_SHAPES = re.compile(
     r"shape|size|dim|channel|elements|axis|\d-?D\b|must be Tensor, but got (?:numpy|int|float)|multiplied"
     r"|must be Tensor, not|invalid combination"
 )
-_DATASETS = re.compile(r"(?:\w*Dataset|Subset)\b")
+_DATASETS = re.compile(r"(?P<name>(?!\w*(?:Batch|Web))\w*Dataset|Subset)\b")
+_MAKES_BATCH = re.compile(r"unsqueeze|expand_dims|newaxis|\[None\b|stack|collate|(?:view|reshape)\(1\b")
 _PASSES_ON = ("enumerate", "tqdm")
 
 
@@ -46,6 +47,8 @@ def of_single(failure: Failure) -> Hint | None:
         call = Call(file=frame.file, line=frame.line, function=frame.function)
         for loop, part in reversed(around(call, failure.sources)):
             if isinstance(loop, ast.For) and part == "body" and _is_over_dataset(loop, frame, failure):
+                if _MAKES_BATCH.search("\n".join(map(ast.unparse, loop.body))):
+                    return None
                 statement = node_at(call, failure.sources)
                 reads = {one.id for one in ast.walk(statement or loop) if isinstance(one, ast.Name)}
                 given = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
@@ -62,7 +65,10 @@ def _is_over_dataset(loop: ast.For, frame: ErrorFrame, failure: Failure) -> bool
         return True
     values = failure.report.values if failure.report is not None else ()
     what = {one.name: one.what for one in values if (one.file, one.line) == (frame.file, loop.lineno)}
-    return _DATASETS.match(what.get(ast.unparse(over), "")) is not None
+    kind = _DATASETS.match(what.get(ast.unparse(over), ""))
+    # one of the program may say itself what a round has
+    own = {one.name for one in iterables(frame.file, failure.sources)}
+    return kind is not None and kind["name"] not in own
 
 
 def of_shapes(failure: Failure) -> Hint | None:
