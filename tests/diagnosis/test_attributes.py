@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis import diagnose
-from tests.fakes.directories import WrittenRun
+from tests.diagnosis.clue_cells import PACKAGES
+from tests.fakes.directories import Frame, WrittenRun
 from tests.fakes.runs import STARTED, a_spec, errored, exited
 
 CELL = """\
@@ -253,3 +254,58 @@ def test_an_attribute_that_is_made_out_of_itself_is_told(tmp_path: Path, first: 
 
     assert failure is not None
     assert (failure.hint.signature if failure.hint is not None else "") == signature
+
+
+UNCALLED = """\
+class Net({0}):
+    def __init__(self, width):
+        {1}
+
+run(Net(3))
+"""
+IN_MODULE = (f"{PACKAGES}/torch/nn/modules/module.py", 9, "_call_impl", "if self._hooks or self.training:")
+IN_GETATTR = (f"{PACKAGES}/torch/nn/modules/module.py", 19, "__getattr__", "raise AttributeError(name)")
+IN_TRAINER = (f"{PACKAGES}/lent/trainer.py", 90, "fit", "if model.training:")
+
+
+@pytest.mark.parametrize(
+    ("base", "first", "name", "inner", "told"),
+    [
+        pytest.param("nn.Module", "self.width = width", "training", (IN_MODULE,), True, id="of itself"),
+        pytest.param(
+            "nn.Module", "self.width = width", "training", (IN_MODULE, IN_GETATTR), True, id="by its method"
+        ),
+        pytest.param("Sampler", "self.width = width", "_hooks", (IN_TRAINER,), True, id="of its own alone"),
+        pytest.param("nn.Module", "super().__init__()", "training", (IN_MODULE,), False, id="it is called"),
+        pytest.param(
+            "nn.Module", "nn.Module.__init__(self)", "training", (IN_MODULE,), False, id="called by its class"
+        ),
+        pytest.param("Dataset", "self.width = width", "training", (IN_TRAINER,), False, id="by another"),
+        pytest.param("Dataset", "self.width = width", "train", (IN_MODULE,), False, id="another attribute"),
+        pytest.param("", "self.width = width", "training", (IN_MODULE,), False, id="no base"),
+        pytest.param("nn.Module", "self.width = width", "training", (), False, id="by the program"),
+        pytest.param(
+            "nn.Module",
+            "self.width = width\n    def begin(self):\n        self.training = True",
+            "training",
+            (IN_MODULE,),
+            False,
+            id="the program sets it",
+        ),
+    ],
+)
+def test_a_constructor_that_does_not_call_that_of_its_base_is_told(
+    tmp_path: Path, base: str, first: str, name: str, inner: tuple[Frame, ...], told: bool
+) -> None:
+    cell = UNCALLED.format(base, first)
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    line = next(at for at, one in enumerate(cell.splitlines(), 1) if one.startswith("run("))
+    frames = [(a_spec().program, line, "<module>", ""), *inner]
+    written.raised(1, "AttributeError", f"'Net' object has no attribute '{name}'", frames=frames)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    cause = failure.hint.cause.en if failure.hint is not None else ""
+    said = f"__init__ of Net (line 2) does not call that of {base}, which sets what the library asks for"
+    assert (cause == said) is told
+    assert told or "does not call" not in cause

@@ -415,3 +415,44 @@ def test_a_file_that_is_mapped_with_a_larger_dtype_is_told(tmp_path: Path, cell:
     assert cause_of(tmp_path, "ValueError", "mmap length is greater than file size", 3, cell=cell).startswith(
         said
     )
+
+
+STEMS = """\
+if {0}:
+    {1}
+prepare()
+{2}
+"""
+NO_PARAMETERS = "Failed to load parameters, please check path. (out/final)"
+
+
+@pytest.mark.parametrize(
+    ("test", "saves", "loads", "said"),
+    [
+        pytest.param(
+            "rank == 0",
+            "model.save('out/final')",
+            "model.load('out/final')",
+            "out/final was not there yet: rank 0 makes it (line 2)",
+            id="rank 0 saves it",
+        ),
+        pytest.param(
+            "rank == 0",
+            "paddle.save(weights, 'out/final')",
+            "model.load(path='out/final')",
+            "out/final was not there yet: rank 0 makes it (line 2)",
+            id="by its name",
+        ),
+        pytest.param("verbose", "model.save('out/final')", "model.load('out/final')", "", id="all save it"),
+        pytest.param("rank == 0", "model.save('out/best')", "model.load('out/final')", "", id="another"),
+        pytest.param("rank == 0", "model.save('out/final')", "model.load(path)", "", id="a name"),
+    ],
+)
+def test_a_path_without_its_ending_is_that_of_the_failing_line(
+    tmp_path: Path, test: str, saves: str, loads: str, said: str
+) -> None:
+    cell = STEMS.format(test, saves, loads)
+
+    cause = cause_of(tmp_path, "ValueError", NO_PARAMETERS, 4, cell=cell)
+
+    assert cause.startswith(said or "model.load(path) found no parameters: it reads path + '.pdparams'")

@@ -172,3 +172,32 @@ def test_one_sample_in_place_of_a_batch_is_told_by_the_channels(
     cause = cause_of(tmp_path, "net(x)\n", message, (1, "<module>"), layer)
 
     assert cause.startswith("net.conv got one sample of (12, 32, 32)") is told
+
+
+RNN = "/v/lib/python3.11/site-packages/torch/nn/modules/rnn.py"
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "source", "told"),
+    [
+        pytest.param("tuple", RNN, "if hx is not None and hx.dim() != 3:", True, id="a batch"),
+        pytest.param("tuple", RNN, "if hx.size() != expected_hidden_size:", True, id="packed"),
+        pytest.param("tuple", RNN, "if hx[0].dim() != 3 or hx[1].dim() != 3:", False, id="an LSTM"),
+        pytest.param("list", RNN, "if hx is not None and hx.dim() != 3:", False, id="a list"),
+        pytest.param("tuple", RNN, "if input.dim() not in (2, 3):", False, id="what it gets"),
+        pytest.param("tuple", "/v/site-packages/lent/rnn.py", "if hx.dim() != 3:", False, id="elsewhere"),
+        pytest.param("tuple", "", "", False, id="the program"),
+    ],
+)
+def test_the_state_of_an_lstm_is_told_where_a_gru_gets_it(
+    tmp_path: Path, kind: str, file: str, source: str, told: bool
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell="y, h = rnn(x, (h, c))\n").happened(*STARTED)
+    frames = [(a_spec().program, 1, "<module>", ""), *([(file, 717, "forward", source)] if file else [])]
+    message = f"'{kind}' object has no attribute 'dim'"
+    written.raised(1, "AttributeError", message, frames=frames, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith("nn.GRU and nn.RNN take one tensor as their state") is told

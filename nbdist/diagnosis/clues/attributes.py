@@ -54,7 +54,7 @@ def of_attribute(failure: Failure) -> Hint | None:
         for method in _methods(at)
         for one in _setting(method, found["name"])
     ]
-    if not sets and not bases and _is_of_library(failure):
+    if not sets and not bases and _is_of_base(found["name"], failure):
         return _of_uncalled_base(node, file, failure)
     methods = {method.name for _, _, method, _ in sets}
     if len(methods) != 1 or len({where for where, *_ in sets}) != 1:
@@ -80,8 +80,11 @@ def of_attribute(failure: Failure) -> Hint | None:
     return None
 
 
-def _is_of_library(failure: Failure) -> bool:
-    return not failure.sources.is_own(failure.frames[-1].file)
+def _is_of_base(name: str, failure: Failure) -> bool:
+    """Whether a library has asked the object for what is its own, and not for what it may have or not."""
+    last = [one for one in failure.frames[-2:] if not failure.sources.is_own(one.file)]
+    own = name.startswith("_") or any(re.search(rf"\bself\.{name}\b", one.source) for one in last)
+    return bool(last) and last[-1] == failure.frames[-1] and own
 
 
 def _of_uncalled_base(node: ast.ClassDef, file: str, failure: Failure) -> Hint | None:

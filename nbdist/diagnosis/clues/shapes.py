@@ -243,8 +243,11 @@ def of_trained(failure: Failure) -> Hint | None:
 def of_state(failure: Failure) -> Hint | None:
     """Of the state of a GRU of torch, in whose line it was asked for what it has not."""
     last = failure.frames[-1] if failure.frames else None
-    is_state = last is not None and last.file.endswith("/torch/nn/modules/rnn.py") and "hx" in last.source
-    return hint("state-of-gru") if is_state else None
+    if last is None or not last.file.endswith("/torch/nn/modules/rnn.py"):
+        return None
+    # an LSTM asks for  hx[0]
+    is_state = "hx" in last.source and "hx[" not in last.source
+    return hint("state-of-gru") if is_state and failure.found.get("type") == "tuple" else None
 
 
 def of_dummies(failure: Failure) -> Hint | None:
