@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from nbdist.diagnosis import diagnose
 from nbdist.diagnosis.rank_failure import Failure
 from tests.diagnosis.clue_cells import PACKAGES
-from tests.fakes.directories import WrittenRun
+from tests.fakes.directories import Frame, WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
 
 CELL = """\
@@ -32,9 +33,18 @@ def at(line: int, of: str, name: str, place: int, what: str, takes: str) -> Give
     return PROGRAM if line else "", line, of, name, place, what, takes, ALL, True
 
 
-def failed(folder: Path, kind: str, message: str, *given: Given, line: int = 2, **more: object) -> Failure:
-    written = WrittenRun(folder / "home", cell=CELL).happened(*STARTED)
-    frames = [(PROGRAM, line, "<module>", ""), (f"{PACKAGES}/lent/load.py", 9, "run", "x = y")]
+def failed(
+    folder: Path,
+    kind: str,
+    message: str,
+    *given: Given,
+    line: int = 2,
+    cell: str = CELL,
+    frames: Sequence[Frame] = (),
+    **more: object,
+) -> Failure:
+    written = WrittenRun(folder / "home", cell=cell).happened(*STARTED)
+    frames = frames or [(PROGRAM, line, "<module>", ""), (f"{PACKAGES}/lent/load.py", 9, "run", "x = y")]
     written.raised(1, kind, message, frames=frames, time=CREATED + 5, arguments=given, **more)
     failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
     assert failure is not None
@@ -335,3 +345,140 @@ def test_beside_another_cause_it_is_told_what_was_given(given: Given, note: str,
     assert failure.hint is not None
     assert not failure.hint.signature.startswith("argument-")
     assert notes_of(failure) == ([note] if note else [])
+
+
+@pytest.mark.parametrize(
+    ("given", "line", "cause", "fix"),
+    [
+        pytest.param(
+            at(2, "chain", "*rows", 0, "list of 3", "Tensor"),
+            "x = chain(rows)",
+            "chain takes its arguments one by one, and got rows (list of 3) as one of them in line 2",
+            "chain(*rows)",
+            id="a list",
+        ),
+        pytest.param(
+            at(2, "chain", "*rows", 0, "tuple of 3", "Tensor"),
+            "x = chain(rows)",
+            "chain takes its arguments one by one, and got rows (tuple of 3)",
+            "chain(*rows)",
+            id="a tuple",
+        ),
+        pytest.param(
+            at(2, "chain", "*rows", 0, "list of 3", "Tensor"),
+            "x = chain([one, two])",
+            "*rows of chain takes Tensor",
+            "",
+            id="a list without a name",
+        ),
+        pytest.param(
+            at(2, "chain", "rows", 0, "list of 3", "Model"),
+            "x = chain(rows)",
+            "rows of chain takes Model",
+            "",
+            id="one alone",
+        ),
+        pytest.param(
+            at(2, "Adam", "lr", 1, "str of 4 characters", "float"),
+            "x = Adam(p, '1e-3')",
+            "lr of Adam takes float, and got a text in line 2: '1e-3'",
+            "without quotes:  lr=1e-3",
+            id="a number in quotes",
+        ),
+        pytest.param(
+            at(2, "Adam", "lr", 1, "str of 4 characters", "float | Tensor"),
+            "x = Adam(p, lr='0.01')",
+            "lr of Adam takes float | Tensor, and got a text in line 2: '0.01'",
+            "without quotes:  lr=0.01",
+            id="by its name",
+        ),
+        pytest.param(
+            at(2, "Adam", "lr", 1, "str of 4 characters", "float"),
+            "x = Adam(p, 'auto')",
+            "lr of Adam takes float, and got 'auto' (str of 4 characters) in line 2",
+            "give it that",
+            id="a word in quotes",
+        ),
+        pytest.param(
+            at(2, "Adam", "mode", 1, "str of 4 characters", "Model"),
+            "x = Adam(p, '0.01')",
+            "mode of Adam takes Model, and got '0.01' (str of 4 characters) in line 2",
+            "",
+            id="where no number is taken",
+        ),
+    ],
+)
+def test_several_things_as_one_and_numbers_in_quotes_are_told(
+    given: Given, line: str, cause: str, fix: str, tmp_path: Path
+) -> None:
+    failure = failed(tmp_path, "TypeError", "list, tuple and str are odd", given, cell=f"begin()\n{line}\n")
+
+    assert cause_of(failure).startswith(cause)
+    assert failure.hint is not None
+    assert failure.hint.fix.en.startswith(fix)
+    assert fix or "(*" not in failure.hint.fix.en + "quotes"
+
+
+KIND = at(8, "fit", "data", 0, "the class Rows", "Dataset")
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "is_cause"),
+    [
+        pytest.param(KIND, "'property' object is not callable", True, id="a property of a class"),
+        pytest.param(KIND, "'int' object is not callable", False, id="something else of a class"),
+        pytest.param(LIST, "'property' object is odd", False, id="of no class"),
+        pytest.param(
+            at(2, "DataLoader", "size", 3, "0.5", "Model | int"), "0.5 is no model", True, id="a float"
+        ),
+        pytest.param(
+            at(2, "DataLoader", "size", 3, "0.5", "Model | int"), "it got 0.5.", True, id="at the end"
+        ),
+        pytest.param(
+            at(2, "DataLoader", "size", 3, "0.5", "Model | int"), "it got 10.52", False, id="a longer one"
+        ),
+        pytest.param(
+            at(2, "DataLoader", "size", 3, "1.0", "Model | int"), "lent 1.0.3", False, id="a version"
+        ),
+    ],
+)
+def test_what_a_message_says_of_a_class_or_a_float_names_it(
+    given: Given, message: str, is_cause: bool, tmp_path: Path
+) -> None:
+    failure = failed(tmp_path, "TypeError", message, given)
+
+    assert cause_of(failure).startswith(f"{given[3]} of {given[2]} takes") is is_cause
+
+
+TAKES_APART = [(PROGRAM, 2, "<module>", ""), (f"{PACKAGES}/lent/load.py", 9, "run", "for x, y in rows:")]
+
+
+@pytest.mark.parametrize(
+    ("frames", "source"),
+    [
+        pytest.param(TAKES_APART, "data", id="by a library"),
+        pytest.param([(PROGRAM, 2, "<module>", "for x, y in rows:")], "", id="by the program"),
+    ],
+)
+def test_what_a_library_cannot_take_apart_is_told_as_what_was_given(
+    frames: list[Frame], source: str, tmp_path: Path
+) -> None:
+    message = "not enough values to unpack (expected 2, got 1)"
+
+    failure = failed(
+        tmp_path, "ValueError", message, at(2, "DataLoader", "data", 0, "list of 3", ""), frames=frames
+    )
+
+    assert failure.hint is not None
+    assert (failure.hint.signature == "argument-unfit-handed") is bool(source)
+    assert not source or cause_of(failure).startswith(
+        "DataLoader was given data (list of 3) as data in line 2"
+    )
+
+
+@pytest.mark.parametrize("told", [[("Net", "trainning_step", "Module", "training_step")], []])
+def test_a_method_that_is_nearly_a_hook_is_a_fact(told: list[object], tmp_path: Path) -> None:
+    failure = failed(tmp_path, "RuntimeError", NOTHING, nearly=told)
+
+    said = "Net has trainning_step(), which Module does not call: it calls training_step()"
+    assert notes_of(failure) == ([said] if told else [])

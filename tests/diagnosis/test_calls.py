@@ -242,6 +242,41 @@ ZEROS = " * (tuple of ints size, *, torch.dtype dtype = None)\n"
             "zeros() takes several ints as size, and something else is among them:  (n, 2)",
             id="within a tuple",
         ),
+        pytest.param(
+            "torch.zeros(2.5, 3)",
+            "zeros",
+            "float, int",
+            ZEROS,
+            "zeros() takes tuple of ints as size, and argument 1 is of the kind float:  2.5",
+            id="sizes one by one",
+        ),
+        pytest.param(
+            "torch.randint(9, 2, 2.5)",
+            "randint",
+            "int, int, float",
+            RAND,
+            "randint() takes tuple of ints as size, and argument 3 is of the kind float:  2.5",
+            id="sizes behind another",
+        ),
+        pytest.param(
+            "torch.zeros(2, 3, dtyp=torch.int32)",
+            "zeros",
+            "int, int, dtyp=torch.dtype",
+            ZEROS,
+            "zeros() takes no dtyp= in the installed version: it takes dtype=",
+            id="a name that is nearly one",
+        ),
+        pytest.param(
+            "x.sum(1, keepdims=True)",
+            "sum",
+            "Tensor, int, keepdims=bool",
+            SUM,
+            "sum() takes no keepdims= in the installed version: it takes keepdim=",
+            id="of several signatures",
+        ),
+        pytest.param("torch.zeros(2, 3)", "zeros", "int, int", ZEROS, "", id="sizes that fit"),
+        pytest.param("torch.zeros(2.5, 1.5)", "zeros", "float, float", ZEROS, "", id="two sizes do not"),
+        pytest.param("torch.zeros(2, axis=1)", "zeros", "int, axis=int", ZEROS, "", id="another name"),
         pytest.param("torch.randint(9)", "randint", "int", RAND, "", id="one is missing"),
         pytest.param("torch.clamp('a', 'b')", "clamp", "str, str", CLAMP, "", id="two do not fit"),
         pytest.param("torch.randint(a=1)", "randint", "a=int", RAND, "", id="a name that is not there"),
@@ -273,3 +308,46 @@ def test_of_a_call_within_a_library_no_source_is_told(tmp_path: Path) -> None:
     assert failure is not None
     assert failure.hint is not None
     assert failure.hint.cause.en == "sum() takes tuple of ints as dim, and argument 2 is of the kind str"
+
+
+BOUND = """\
+run(): incompatible function arguments. The following argument types are supported:
+    1. (self: lent.Session, rows: List[int], *, limit: int = 3) -> None
+    2. (self: lent.Session) -> None
+
+Invoked with: <lent.Session object at 0x7f>"""
+ONE = "rows: List[int], *, limit: int = 3 or nothing"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        pytest.param("; kwargs: row=[1, 2]", "row", id="alone"),
+        pytest.param(", [1]; kwargs: limit=2, size=3", "size", id="beside another"),
+        pytest.param("; kwargs: size=Size(x=1, y=(2, z=3)), limit=2", "size", id="with names within it"),
+        pytest.param("; kwargs: size='a, b=c'", "size", id="with a text"),
+        pytest.param(
+            "; kwargs: size=3\n\nDid you forget to `#include <pybind11/stl.h>`?",
+            "size",
+            id="with a word of help",
+        ),
+        pytest.param("; kwargs: limit=2", "", id="what it takes"),
+        pytest.param("; kwargs: limit=Size(row=1)", "", id="what it takes, with a name within it"),
+        pytest.param("; kwargs: row=1, size=2", "", id="two names"),
+        pytest.param(", 3, 4", "", id="no names"),
+    ],
+)
+def test_a_name_that_a_function_of_c_does_not_take_is_told_with_what_it_takes(
+    tmp_path: Path, given: str, name: str
+) -> None:
+    cause = cause_of(tmp_path, "TypeError", BOUND + given, 1, cell="session.run(rows)\n")
+
+    said = f"run() takes no {name}= in the installed version; it takes {ONE}"
+    assert cause.startswith(said if name else "")
+    assert name or "takes no" not in cause
+
+
+def test_of_another_error_no_names_are_told(tmp_path: Path) -> None:
+    other = BOUND.replace("run(): incompatible function arguments", "run() went wrong")
+
+    assert "takes no" not in cause_of(tmp_path, "TypeError", f"{other}; kwargs: row=1", 1, cell="run(rows)\n")

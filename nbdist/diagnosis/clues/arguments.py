@@ -122,7 +122,7 @@ def _is_said(given: Given, failure: Failure) -> bool:
     if not given.takes:
         return True  # by its kind it was found
     message = failure.report.message if failure.report is not None else ""
-    if _FLOAT.fullmatch(given.what) and given.what in message:
+    if _FLOAT.fullmatch(given.what) and re.search(rf"(?<![\w.]){given.what}(?!\.?\w)", message):
         return True
     kinds = "|".join(map(re.escape, _kinds(given.what)))
     return re.search(rf"\b(?:{kinds})\b", message) is not None
@@ -154,6 +154,9 @@ def _hint(given: Given, line: str, source: str, meant: str) -> Hint:
     if (quoted := _QUOTED.fullmatch(source)) is not None and _NUMBERS.search(given.takes):
         return hint(f"{_ROWS}-quoted", **values, bare=quoted["bare"])
     for what, takes, end in _MENDS:
+        # a word that is written there is no number
+        if end == "number" and source.startswith(("'", '"')):
+            continue
         if re.match(what, given.what) and re.search(takes, given.takes):
             return hint(f"{_ROWS}-{end}", **values)
     return hint(_ROWS if given.takes else f"{_ROWS}-handed", **values)

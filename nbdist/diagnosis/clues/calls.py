@@ -49,6 +49,7 @@ _COMBINATION = re.compile(
 )
 _BINDING = re.compile(r"^TypeError: (?P<called>\w+)\(\): incompatible function arguments\.")
 _BOUND = re.compile(r"^\s+\d+\. \((?P<takes>[^\n]*)\) -> ", re.MULTILINE)
+_WITHIN = re.compile(r"'[^'\n]*'|\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}")
 _SIGNATURE = re.compile(r"^ \* \((?P<takes>.*)\)$", re.MULTILINE)
 _TUPLE = "tuple of "
 _SIZES, _HOLD = "tuple of ints", ("tuple", "list", "Size")
@@ -206,6 +207,8 @@ def of_binding(failure: Failure) -> Hint | None:
     said = _said(failure)
     found = _BINDING.match(said)
     given = said.rpartition("kwargs: ")[2] if found is not None and "kwargs: " in said else ""
+    while (outer := _WITHIN.sub("", given)) != given:
+        given = outer
     names = re.findall(r"(?:^|, )(\w+)=", given)
     signatures = [one["takes"] for one in _BOUND.finditer(said)]
     unknown = [name for name in names if not any(re.search(rf"\b{name}:", one) for one in signatures)]
