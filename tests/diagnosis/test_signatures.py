@@ -423,6 +423,42 @@ def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str
             id="saved for inference",
         ),
         pytest.param(
+            "no-loss-returned",
+            "model = AutoModelForCausalLM.from_pretrained(name)",
+            "no-loss-of-language-model",
+            id="a language model",
+        ),
+        pytest.param(
+            "no-loss-returned",
+            "model = GPT2LMHeadModel(config)",
+            "no-loss-of-language-model",
+            id="a language model by its class",
+        ),
+        pytest.param(
+            "no-loss-returned",
+            "model = AutoModelForMaskedLM.from_pretrained(name)",
+            "no-loss-of-language-model",
+            id="a language model of masks",
+        ),
+        pytest.param(
+            "no-loss-returned",
+            "model = AutoModelForSequenceClassification.from_pretrained(name)",
+            "no-loss-returned",
+            id="a model that tells classes",
+        ),
+        pytest.param(
+            "no-loss-returned",
+            "model = BertForPreTraining(config)",
+            "no-loss-returned",
+            id="a model of two tasks",
+        ),
+        pytest.param(
+            "no-loss-in-forward",
+            "model = AutoModelForCausalLM.from_pretrained(name)",
+            "no-loss-in-forward",
+            id="a language model that has labels",
+        ),
+        pytest.param(
             "paddle-static-left-on",
             "paddle.enable_static()\nexe = paddle.static.Executor()\nloss.backward()",
             "paddle-static-left-on",
