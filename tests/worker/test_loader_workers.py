@@ -95,7 +95,7 @@ def test_a_forked_process_that_executes_python_tells_where_it_is_and_goes_on(tmp
 
     both = [calls_of_worker(f"Current thread{text}") for text in said.split("Current thread")[1:]]
     assert [[call.function for call in calls] for calls in both] == [["draws"], ["draws"]]
-    assert both[0][0].line in (7, 8)
+    assert both[0][0].line in (6, 7, 8)
     # the signal is for those that were forked
     assert "ours: True its end: 0" in said
 
