@@ -157,7 +157,7 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
     """What stood in the failing line, and in the conditions around with the variables that are not finite,
     of which more is not worth a report."""
     try:
-        from nbdist.worker import (
+        from nbdist.worker.failure import (
             arguments,
             elsewhere,
             folders,

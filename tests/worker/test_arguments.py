@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.worker.arguments import arguments
+from nbdist.worker.failure.arguments import arguments
 
 HEAD = """
 from __future__ import annotations
@@ -421,7 +421,7 @@ OF_TORCH = """
 import json, sys
 import numpy, torch
 from torch import nn
-from nbdist.worker.arguments import arguments
+from nbdist.worker.failure.arguments import arguments
 sys.path.insert(0, "site-packages")
 import lends
 class Boom(nn.Module):

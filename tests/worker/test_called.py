@@ -7,7 +7,7 @@ from types import FrameType, ModuleType
 
 import pytest
 
-from nbdist.worker.arguments import called_of
+from nbdist.worker.failure.arguments import called_of
 
 CALLED = """
 import sys

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.worker.elsewhere import elsewhere, takes
+from nbdist.worker.failure.elsewhere import elsewhere, takes
 
 FILES = {
     "__init__.py": "from . import deep, other\nfrom .deep import Saver\n",

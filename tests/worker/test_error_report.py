@@ -183,8 +183,8 @@ def test_what_one_look_at_a_failure_costs_is_not_lost_to_the_others(
     def fails(*_: object) -> None:
         raise ValueError
 
-    monkeypatch.setattr("nbdist.worker.arguments.arguments", fails)
-    monkeypatch.setattr("nbdist.worker.elsewhere.takes", fails)
+    monkeypatch.setattr("nbdist.worker.failure.arguments.arguments", fails)
+    monkeypatch.setattr("nbdist.worker.failure.elsewhere.takes", fails)
 
     report = written(tmp_path, raised(FileNotFoundError(2, "No such file", "none.csv")))
 
@@ -200,8 +200,8 @@ def test_what_was_given_is_told_where_it_cannot_be_followed(
         raise ValueError
 
     given = ("program.py", 3, "f", "x", 0, "list of 1", "int", "x y", True)
-    monkeypatch.setattr("nbdist.worker.handed.handed", fails)
-    monkeypatch.setattr("nbdist.worker.arguments.arguments", lambda trace: [given])
+    monkeypatch.setattr("nbdist.worker.failure.handed.handed", fails)
+    monkeypatch.setattr("nbdist.worker.failure.arguments.arguments", lambda trace: [given])
 
     report = written(tmp_path, raised(TypeError("no")))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.worker.folders import folders
+from nbdist.worker.failure.folders import folders
 
 
 def found(call: Callable[[], object]) -> list[object]:

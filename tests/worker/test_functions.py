@@ -13,7 +13,7 @@ from types import CodeType
 
 import pytest
 
-from nbdist.worker.functions import alone
+from nbdist.worker.failure.functions import alone
 
 WRITTEN = '''
 import functools

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.worker.handed import first, handed
+from nbdist.worker.failure.handed import first, handed
 
 HEAD = """
 from functools import wraps

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.worker.layers import refused
+from nbdist.worker.failure.layers import refused
 
 PROGRAM = """
 import json, warnings
 import torch
 from torch import nn
-from nbdist.worker.layers import refused
+from nbdist.worker.failure.layers import refused
 warnings.simplefilter("error")
 def steps(layer, x, count):
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.worker.near import nearest
+from nbdist.worker.failure.near import nearest
 
 MISSES = """
 class Net:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.worker.operands import conditions, conditions_of, frames_of, is_library, kept, operands
+from nbdist.worker.failure.operands import conditions, conditions_of, frames_of, is_library, kept, operands
 
 PROGRAM = """
 import os
@@ -147,7 +147,7 @@ def test_what_the_ifs_and_the_loops_around_ask_for_is_told(tmp_path: Path) -> No
 
 SHAPES = """
 import json, sys
-from nbdist.worker.operands import operands
+from nbdist.worker.failure.operands import operands
 import torch
 linear, batch, ids = torch.nn.Linear(4, 2), torch.ones(3, 5), torch.arange(7)
 item = {"x": [batch]}
@@ -216,7 +216,7 @@ def test_a_list_of_arrays_is_told_with_the_first_that_has_another_shape(tmp_path
 
 LAYERS = """
 import json
-from nbdist.worker.operands import operands
+from nbdist.worker.failure.operands import operands
 import torch
 from torch import nn
 class Net(nn.Module):
@@ -251,7 +251,7 @@ def test_of_a_model_the_layer_that_failed_is_named(tmp_path: Path) -> None:
 
 TRAINS = """
 import json, sys
-from nbdist.worker.operands import operands
+from nbdist.worker.failure.operands import operands
 import torch
 from torch import nn
 sys.path.insert(0, "site-packages")
@@ -298,7 +298,7 @@ def test_a_model_that_a_library_calls_is_named_by_its_class(tmp_path: Path) -> N
 
 NUMBERS = """
 import numpy
-from nbdist.worker.operands import not_finite, operands
+from nbdist.worker.failure.operands import not_finite, operands
 def check(loss, batch):
     raise ValueError(loss, batch)
 def train(x, rows):
@@ -325,7 +325,7 @@ def test_arrays_that_are_not_finite_are_found_in_all_functions_of_a_traceback(tm
 
 UNUSED = """
 import json
-from nbdist.worker.reducer import of_reducer
+from nbdist.worker.failure.reducer import of_reducer
 import torch, torch.distributed as dist
 from torch import nn
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

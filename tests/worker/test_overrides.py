@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.worker.overrides import nearly
+from nbdist.worker.failure.overrides import nearly
 
 LIBRARY = """
 class Module:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from nbdist.worker.operands import frames_of, is_library
+from nbdist.worker.failure.operands import frames_of, is_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from nbdist.worker.operands import Told
+    from nbdist.worker.failure.operands import Told
 
 _MOST_LISTED = 3
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import sys
 import types
 
-from nbdist.worker.looks import members, module_of, mro, name_of
-from nbdist.worker.operands import frames_of, is_library
+from nbdist.worker.failure.looks import members, module_of, mro, name_of
+from nbdist.worker.failure.operands import frames_of, is_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import types
 from collections import UserDict
 from itertools import islice
 
-from nbdist.worker.functions import alone
-from nbdist.worker.looks import is_among, members
+from nbdist.worker.failure.functions import alone
+from nbdist.worker.failure.looks import is_among, members
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _MOST, _MOST_ASKED, _LONGEST = 6, 60, 80
 _LIBRARIES = re.compile(r"/(?:site|dist)-packages/|^<|\.p(?:yx|xd|xi)$")
 _COLLATES = re.compile(r"/(?:torch/utils/data/_utils|paddle/io/dataloader)/collate\.py$")
 _STANDARD = os.path.dirname(os.__file__) + os.sep
-_OURS = os.path.dirname(__file__) + os.sep
+_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _NOT_VALUES = (
     types.FunctionType,
     types.BuiltinFunctionType,

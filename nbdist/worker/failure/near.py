@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 import builtins
 
-from nbdist.worker.looks import is_class, members, module_of, mro
-from nbdist.worker.operands import MEMBERS, MISSING, attribute, frames_of, statement_of
+from nbdist.worker.failure.looks import is_class, members, module_of, mro
+from nbdist.worker.failure.operands import MEMBERS, MISSING, attribute, frames_of, statement_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 import re
 
-from nbdist.worker.annotations import function_of
-from nbdist.worker.arguments import (
+from nbdist.worker.failure.annotations import function_of
+from nbdist.worker.failure.arguments import (
     all_names,
     called_of,
     defaults_of,
@@ -21,8 +21,8 @@ from nbdist.worker.arguments import (
     said,
     unwrapped,
 )
-from nbdist.worker.looks import is_among, members, mro, name_of
-from nbdist.worker.operands import MISSING, frames_of, is_library, statement_of, value_of
+from nbdist.worker.failure.looks import is_among, members, mro, name_of
+from nbdist.worker.failure.operands import MISSING, frames_of, is_library, statement_of, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
     from typing import Any
 
-    from nbdist.worker.arguments import Function, Given
+    from nbdist.worker.failure.arguments import Function, Given
 
     Frames = list[tuple[FrameType, int]]
 

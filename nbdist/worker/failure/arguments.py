@@ -13,9 +13,9 @@ import os
 import sys
 import types
 
-from nbdist.worker.annotations import Names, fits, forget, function_of, text_of
-from nbdist.worker.looks import is_among, is_class, is_module, members, module_of, mro, name_of
-from nbdist.worker.operands import MISSING, attribute, described, frames_of, is_library
+from nbdist.worker.failure.annotations import Names, fits, forget, function_of, text_of
+from nbdist.worker.failure.looks import is_among, is_class, is_module, members, module_of, mro, name_of
+from nbdist.worker.failure.operands import MISSING, attribute, described, frames_of, is_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_OURS = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 _MOST, _MOST_OBJECTS, _LONGEST = 3, 8, 80
 
 _NAMELESS = ("__init__", "forward", "__call__", "__new__")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nbdist.worker.looks import family_of, name_of
-from nbdist.worker.operands import MISSING, attribute, frames_of, is_array, is_library
+from nbdist.worker.failure.looks import family_of, name_of
+from nbdist.worker.failure.operands import MISSING, attribute, frames_of, is_array, is_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

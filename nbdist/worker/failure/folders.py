@@ -9,8 +9,8 @@ import os
 import pathlib
 import re
 
-from nbdist.worker.looks import is_a
-from nbdist.worker.operands import frames_of, is_library, statement_of, value_of
+from nbdist.worker.failure.looks import is_a
+from nbdist.worker.failure.operands import frames_of, is_library, statement_of, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import re
 import sys
 import types
 
-from nbdist.worker.looks import (
+from nbdist.worker.failure.looks import (
     family_of,
     is_a,
     is_among,
@@ -23,7 +23,7 @@ from nbdist.worker.looks import (
     name_of,
     of_class,
 )
-from nbdist.worker.operands import MISSING, attribute, frames_of, is_library, statement_of, value_of
+from nbdist.worker.failure.operands import MISSING, attribute, frames_of, is_library, statement_of, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import sys
 import types
 import typing
 
-from nbdist.worker.functions import alone
-from nbdist.worker.looks import (
+from nbdist.worker.failure.functions import alone
+from nbdist.worker.failure.looks import (
     family_of,
     is_a,
     is_among,
@@ -28,7 +28,7 @@ from nbdist.worker.looks import (
     name_of,
     of_class,
 )
-from nbdist.worker.operands import MISSING
+from nbdist.worker.failure.operands import MISSING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
