@@ -76,7 +76,7 @@ REPORTS = [
         "devices", ("at line 7 of the cell", "two devices meet"), id="devices"
     ),
     pytest.param("iterable", ("at line 18 of the cell", "takes no sampler"), id="an iterable with a sampler"),
-    pytest.param("device-ids", ("at line 10 of the cell", "leave device_ids out"), id="the wrong GPU"),
+    pytest.param("device-ids", ("at line 10 of the cell", "leave out device_ids"), id="the wrong GPU"),
     pytest.param(
         "only-rank-0",
         ("rank 1 failed first", "at line 11 of the cell", "on every rank, not on rank 0 alone"),

@@ -124,6 +124,8 @@ def _is_said(given: Given, failure: Failure) -> bool:
     message = failure.report.message if failure.report is not None else ""
     if _FLOAT.fullmatch(given.what) and re.search(rf"(?<![\w.]){given.what}(?!\.?\w)", message):
         return True
+    if given.what.startswith("(") and given.what in message:
+        return True
     kinds = "|".join(map(re.escape, _kinds(given.what)))
     return re.search(rf"\b(?:{kinds})\b", message) is not None
 

@@ -39,6 +39,9 @@ _CALL = re.compile(
 )
 _NAMELESS = ("__init__", "forward", "__call__", "<locals>")
 _FRAMEWORKS = ("torch", "paddle")
+_OF_C = ("libpaddle",)
+"""Parts of modules that no program imports from."""
+
 _OF_TENSORS = ("", ".nn.functional", ".linalg", ".fft", ".special", ".incubate")
 _MOST_MODULES, _MOST_MEMBERS, _MOST_NAMES, _MOST_OTHERS, _SHORT, _ALIKE = 5_000, 100, 40, 3, 3, 0.75
 _OBJECT = vars(AttributeError)["obj"]
@@ -141,12 +144,12 @@ def _in_modules(name: str, module: str) -> str:
     and paddle for a class."""
     top = module.partition(".")[0]
     for package in (top, *_FRAMEWORKS) if name[:1].isupper() else (top,):
+        within = [(path, one) for path, one in list(sys.modules.items()) if path.partition(".")[0] == package]
         found = [
             path
-            for path, one in list(sys.modules.items())[:_MOST_MODULES]
-            if path.partition(".")[0] == package
-            and path != module
-            and not any(part.startswith("_") for part in path.split("."))
+            for path, one in within[:_MOST_MODULES]
+            if path != module
+            and not any(part.startswith("_") or part in _OF_C for part in path.split("."))
             and is_a(value := _attribute(one, name), *_VALUES)
             and _is_of_library(one)
             # nor is it what a module has imported of Python: pandas.io.sql.datetime
