@@ -232,6 +232,24 @@ def test_what_a_folder_has_where_a_file_is_missing_is_told(
     assert notes_of(failure) == ([note] if note else [])
 
 
+@pytest.mark.parametrize(
+    ("names", "is_told"),
+    [
+        pytest.param(("worker_0/",), True, id="of rank 0"),
+        pytest.param(("worker_2/", "worker_10/"), False, id="of others"),
+    ],
+)
+def test_a_path_of_each_rank_that_rank_0_alone_has_made_is_told(
+    names: tuple[str, ...], is_told: bool, tmp_path: Path
+) -> None:
+    message = "[Errno 2] No such file or directory: '/home/out/worker_1/net.pt'"
+    folder = ("/home/out/worker_1/net.pt", "/home/out", names, len(names))
+
+    failure = failed(tmp_path, "FileNotFoundError", message, folders=[folder])
+
+    assert (failure.hint is not None and failure.hint.signature == "file-of-rank-0") is is_told
+
+
 def test_a_file_of_another_number_is_not_the_same(tmp_path: Path) -> None:
     message = "[Errno 2] No such file or directory: 'data/part-12.csv'"
     folder = ("data/part-12.csv", "/home/data", ("part-11.csv", "part-10.csv"), 2)

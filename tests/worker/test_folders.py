@@ -123,3 +123,12 @@ def test_of_a_large_folder_only_what_is_like_it_is_told(data: Path) -> None:
     assert not [name for name in names if name.endswith(".png")]
     assert count == 54
     assert found(lambda: reads(data / "weights")) == []
+
+
+def test_a_path_that_stands_in_an_error_without_quotes_counts(data: Path) -> None:
+    def fails() -> None:
+        raise ValueError(f"The path ({data}/model.pt) to load does not exist.")
+
+    ((path, folder, _, count),) = found(fails)
+
+    assert (path, folder, count) == (f"{data}/model.pt", str(data), 4)

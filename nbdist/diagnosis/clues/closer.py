@@ -36,7 +36,14 @@ from nbdist.diagnosis.clues.shapes import (
     of_state,
     of_unlike,
 )
-from nbdist.diagnosis.clues.training import of_idle, of_replaced, of_squeezed, of_twice, of_used_up
+from nbdist.diagnosis.clues.training import (
+    of_idle,
+    of_in_place,
+    of_replaced,
+    of_squeezed,
+    of_twice,
+    of_used_up,
+)
 from nbdist.diagnosis.clues.unset import of_unset, of_unset_in_module
 from nbdist.diagnosis.clues.values import (
     of_broadcast,
@@ -137,6 +144,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "paddle-collate-shapes": (of_shapes,),
         "paddle-embedding-from-one": (of_places,),
         "paddle-embedding-range": (of_places,),
+        "paddle-in-place": (of_in_place,),
         "paddle-labels-shape": (of_positions,),
         "paddle-not-probabilities": (of_given_nan,),
         "recursion": (of_recursion,),

@@ -65,11 +65,24 @@ _NUMBERS = re.compile(r"\d+")
 def of_path(failure: Failure, run: Run, path: str) -> Hint | None:
     """Of a file that is missing, by what the program does with files."""
     return (
-        of_never(failure, run, path)
+        of_rank_0(failure, path)
+        or of_never(failure, run, path)
         or of_ending(failure, run, path)
         or of_file(failure, run, path)
         or of_missing(failure, run, path)
     )
+
+
+def of_rank_0(failure: Failure, path: str) -> Hint | None:
+    """Of a path with the number of the rank in it, which is there with a 0 in its place."""
+    for one in failure.report.folders if failure.report is not None and failure.rank else ():
+        missing = one.path.removeprefix(one.folder).strip(os.sep).partition(os.sep)[0]
+        other = re.sub(rf"(?<!\d){failure.rank}(?!\d)", "0", missing)
+        if one.path == path and other != missing and other in (name.rstrip(os.sep) for name in one.names):
+            return hint(
+                "file-of-rank-0", path=path, rank=str(failure.rank), other=os.path.join(one.folder, other)
+            )
+    return None
 
 
 def path_of_line(failure: Failure) -> str:

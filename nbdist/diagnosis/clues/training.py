@@ -33,6 +33,7 @@ _MAY_NOT = (ast.If, ast.Try, ast.ExceptHandler, *LOOPS)
 _ARRAY = re.compile(r"(?:Tensor|ndarray) \(")
 _OF_ONE = re.compile(r"(?:Tensor|ndarray) \(1,")
 _MOST_LINES = 2
+_LAYER = re.compile(r"(?:^|\.)(?:Layer|Module|Sequential)$")
 _ITERATORS = frozenset({"filter", "map", "zip", "generator", "chain", "islice"})
 """What gives its items once."""
 
@@ -265,3 +266,32 @@ def of_idle(failure: Failure) -> Hint | None:
     """Of parameters in DistributedDataParallel that got no gradient: their layers."""
     idle = next((one.what for one in failure.operands if one.name == "without gradient"), "")
     return hint("ddp-unused-layers", layers=idle) if idle else None
+
+
+def of_in_place(failure: Failure) -> Hint | None:
+    """Of a gradient that needs what was changed in place: the one line in the layers that does so."""
+    files = dict.fromkeys(one.file for one in failure.frames if failure.sources.is_own(one.file))
+    found = [
+        (file, node)
+        for file in files
+        for layer in ast.walk(parsed(failure.sources.text(file)) or ast.Module([], []))
+        if isinstance(layer, ast.ClassDef) and any(_LAYER.search(ast.unparse(base)) for base in layer.bases)
+        for method in layer.body
+        if isinstance(method, ast.FunctionDef) and method.name != "__init__"
+        for node in ast.walk(method)
+        if isinstance(node, ast.stmt) and _changes(node)
+    ]
+    if len(found) != 1:
+        return None
+    file, node = found[0]
+    return hint("paddle-in-place-at", line=failure.sources.at(file, node.lineno), source=head(node))
+
+
+def _changes(node: ast.stmt) -> bool:
+    """``h[b, n:] = 0.0``, ``h.add_(1)``."""
+    if isinstance(node, ast.Assign | ast.AugAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return any(isinstance(one, ast.Subscript) for one in targets)
+    call = node.value if isinstance(node, ast.Expr) else None
+    name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
+    return name.endswith("_") and not name.endswith("__")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     with a slash at the end), and how many there are."""
 
 _QUOTED = re.compile(r"[\"'`]([^\"'`\n]{2,500})[\"'`]")
+_BARE = re.compile(r"(?<![\w/.\"'`])/(?:[\w.@=+~-]+/)+[\w.@=+~-]+")
 _PATH = re.compile(r"^(?:[\w.~-]+)?(?:/[\w.@=+~ -]+)+/?$|^[\w.-]+\.(?:\w{2,12})$")
 _OF_FILES = re.compile(
     r"no such file|not (?:be )?(?:found|exist)|does ?n.t exist|could not find|no file|missing|load",
@@ -52,6 +53,7 @@ def _paths(error: BaseException, trace: TracebackType | None) -> Iterator[str]:
     if isinstance(error, (KeyError, NameError, AttributeError, ImportError)) or not _OF_FILES.search(said):
         return
     yield from (one for one in _QUOTED.findall(said) if _PATH.match(one))
+    yield from (one.rstrip(".") for one in _BARE.findall(said))
     own = [(frame, line) for frame, line in frames_of(trace) if not is_library(frame.f_code.co_filename)]
     statement = statement_of(*own[-1]) if own else None
     if statement is not None:
