@@ -148,8 +148,9 @@ def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | Non
     if suits(_NONE, text, program) and first.rank > 0 and is_past(0, run, directory):
         return hint(_NONE, late=(first.rank,))
     if first.code is None or text:
-        told = given or of_near(first) or of_never_set(first) or of_overload(first) or of_binding(first)
-        return told or of_missing(first) or of_value(first) or of_kind(first) or of_no_rows(first)
+        told = of_near(first) or of_never_set(first) or of_overload(first) or of_binding(first)
+        told = told or of_missing(first) or of_value(first) or given
+        return told or of_kind(first) or of_no_rows(first)
     return _of_exit(first.code, program, first, run)
 
 

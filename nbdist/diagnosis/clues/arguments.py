@@ -133,7 +133,7 @@ def _is_said(given: Given, failure: Failure) -> bool:
 def _kinds(what: str) -> tuple[str, ...]:
     """What a message calls it: ``NoneType``, ``int``, ``type``."""
     if what in ("None", "True", "False"):
-        return ("NoneType" if what == "None" else "bool",)
+        return ("NoneType", "None") if what == "None" else ("bool",)
     kind, _, name = what.partition(" ")
     if kind == "the":
         kind, _, name = name.partition(" ")

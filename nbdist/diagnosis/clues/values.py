@@ -37,7 +37,7 @@ _VALUES = {
 
 _OF_TENSORS = re.compile(r"must be Tensor, (?:but got|not) None")
 
-_LAYERS = re.compile(r"/(?:torch|paddle)/(?:nn|_tensor|tensor)\b")
+_LAYERS = re.compile(r"/(?:torch|paddle)/(?:nn|_tensor|tensor|utils/decorator_utils|base/dygraph)\b")
 """Where a layer or a function checks what the program's line gave it."""
 
 
