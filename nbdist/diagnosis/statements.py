@@ -21,7 +21,7 @@ _QUIET = re.compile(
 _COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
 
 _SEEDS = re.compile(
-    r"\b(?:\w*seed\w*|Random|default_rng|RandomState)\([^)]*\brank\b"
+    r"\b(?:\w*seed|seed_\w+|manual_seed_all|Random|default_rng|RandomState)\([^)]*\brank\b"
     r"|\bseed=(?:[\w.]+ [+*] )*(?:\w+\.)*(?:get_)?rank\b"
 )
 _MEETING = re.compile(r"\bMASTER_PORT\b|\btcp://")
@@ -183,7 +183,13 @@ def stops_of(loop: ast.stmt, file: str, sources: Sources) -> list[ast.If]:
 def returns_before(call: Call, sources: Sources) -> list[ast.If]:
     """In the function of this call, the ifs before it that return, or end the process."""
     ifs = [node for function in functions_of(call, sources) for node in _ifs_before(function.body, call.line)]
-    return [node for node in ifs if _ends(node.body[-1]) and not is_of_all(node.test)]
+    return [node for node in ifs if _may_end(node.body[-1]) and not is_of_all(node.test)]
+
+
+def _may_end(last: ast.stmt) -> bool:
+    """Also by an ``except`` of a ``try`` that is the last of its statements."""
+    handlers = last.handlers if isinstance(last, ast.Try) else []
+    return _ends(last) or any(_ends(one.body[-1]) for one in handlers)
 
 
 def functions_of(call: Call, sources: Sources) -> list[ast.Module | ast.FunctionDef | ast.AsyncFunctionDef]:
