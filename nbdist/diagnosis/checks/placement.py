@@ -314,6 +314,9 @@ def _ranks(count: int) -> str:
     return f"{count} ranks" if count > 1 else "1 rank"
 
 
+_REMOTE = re.compile(r"\b(?:rh|runhouse|modal|sky|ray)\b|remote", re.IGNORECASE)
+
+
 def _spawns(program: Program, situation: Situation) -> Iterator[Finding]:
     count = situation.world_size
     for call in program.calls:
@@ -330,7 +333,8 @@ def _spawns(program: Program, situation: Situation) -> Iterator[Finding]:
                     )
                     option = "gpus" if near and near[0] == "selected_gpus" else (near or ["gpus"])[0]
                     yield found("spawn-option", call.line, said=keyword.arg, near=option)
-        if count > 1 and not _chosen_by_rank(call.place) and not _if_several(call.place, program, situation):
+        in_ranks = count > 1 and not _chosen_by_rank(call.place) and not _runs_elsewhere(call.place, program)
+        if in_ranks and not _if_several(call.place, program, situation):
             yield found("spawn-in-ranks", call.line, what=short, count=count)
         processes = program.value(call.argument("nprocs", 2))
         if count == 1 and situation.gpus and isinstance(processes, int) and processes > len(situation.gpus):
@@ -340,6 +344,16 @@ def _spawns(program: Program, situation: Situation) -> Iterator[Finding]:
                 said=processes,
                 count=len(situation.gpus),
             )
+
+
+def _runs_elsewhere(place: Place, program: Program) -> bool:
+    """Whether the program calls the function of a place nowhere, and hands it on to what sends it to another
+    machine."""
+    calls = [node for node in ast.walk(program.tree) if isinstance(node, ast.Call)]
+    if not place.function or any(ast.unparse(node.func) == place.function for node in calls):
+        return False
+    takers = [node.func for node in calls if place.function in map(ast.unparse, node.args)]
+    return any(_REMOTE.search(ast.unparse(one)) for one in takers)
 
 
 def _launches(program: Program, situation: Situation) -> Iterator[Finding]:

@@ -495,3 +495,19 @@ def test_a_spawn_behind_an_option_that_was_passed_is_warned_of() -> None:
     )
 
     assert rules(cell, args=("--many",)) == [("spawn-in-ranks", 7)]
+
+
+@pytest.mark.parametrize(
+    ("use", "is_told"),
+    [
+        pytest.param("launch()", True, id="called"),
+        pytest.param("rh.fn(launch).to(cluster)()", False, id="sent elsewhere"),
+        pytest.param("rh.fn(launch)\nlaunch()", True, id="both"),
+        pytest.param("app.run(launch)", True, id="handed to what calls it here"),
+    ],
+)
+def test_a_function_that_is_sent_to_another_machine_starts_no_ranks_here(use: str, is_told: bool) -> None:
+    starts = "torch.multiprocessing.spawn(print, nprocs=2)"
+    cell = f"import torch, app, runhouse as rh\ndef launch():\n    {starts}\n{use}"
+
+    assert ("spawn-in-ranks" in [rule for rule, _ in rules(cell)]) is is_told
