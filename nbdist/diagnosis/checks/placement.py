@@ -352,7 +352,8 @@ def _runs_elsewhere(place: Place, program: Program) -> bool:
     calls = [node for node in ast.walk(program.tree) if isinstance(node, ast.Call)]
     if not place.function or any(ast.unparse(node.func) == place.function for node in calls):
         return False
-    takers = [node.func for node in calls if place.function in map(ast.unparse, node.args)]
+    given = [(node.func, [*node.args, *(one.value for one in node.keywords)]) for node in calls]
+    takers = [taker for taker, values in given if place.function in map(ast.unparse, values)]
     return any(_REMOTE.search(ast.unparse(one)) for one in takers)
 
 

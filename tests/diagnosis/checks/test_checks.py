@@ -502,6 +502,7 @@ def test_a_spawn_behind_an_option_that_was_passed_is_warned_of() -> None:
     [
         pytest.param("launch()", True, id="called"),
         pytest.param("rh.fn(launch).to(cluster)()", False, id="sent elsewhere"),
+        pytest.param("rh.function(fn=launch, system=cluster)()", False, id="by its name"),
         pytest.param("rh.fn(launch)\nlaunch()", True, id="both"),
         pytest.param("app.run(launch)", True, id="handed to what calls it here"),
     ],
