@@ -137,7 +137,7 @@ def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | Non
     found = found or of_missing_name(first) or of_elsewhere(first) or of_trained(first)
     if found is not None:
         return found
-    text = first.complaint.root.text if first.complaint is not None else ""
+    text = first.said
     program = _program(first, run)
     if (of_program := match_in(text, program)) is not None:
         if of_program[0].name == _NO_TENSOR and (value := of_value(first)) is not None:

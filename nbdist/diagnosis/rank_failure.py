@@ -82,6 +82,16 @@ class Failure:
         return self.report.frames if self.report is not None else ()
 
     @property
+    def own_frames(self) -> tuple[ErrorFrame, ...]:
+        """Those of them in the program and in modules of the user's."""
+        return tuple(frame for frame in self.frames if self.sources.is_own(frame.file))
+
+    @property
+    def said(self) -> str:
+        """``Type: message`` of the cause; empty where the rank said nothing."""
+        return self.complaint.root.text if self.complaint is not None else ""
+
+    @property
     def line(self) -> int | None:
         """The innermost line of the program in the cause's traceback, else in that of what left it."""
         frame = self._innermost(self.sources.is_program)

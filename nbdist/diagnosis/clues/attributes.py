@@ -41,7 +41,7 @@ _REGISTERS = frozenset({"register_buffer", "register_parameter", "add_module", "
 
 def of_attribute(failure: Failure) -> Hint | None:
     """Of an attribute that a method sets which is no constructor, or one that was not called, or later."""
-    found = _MISSING.match(_said(failure))
+    found = _MISSING.match(failure.said)
     classes = _classes(failure)
     own = classes.get(found["kind"]) if found is not None else None
     if found is None or own is None:
@@ -103,7 +103,7 @@ def _by_lightning(failure: Failure) -> bool:
 
 def of_self(failure: Failure) -> Hint | None:
     """Of a name that is not defined in a method, and is an attribute or a method of its class."""
-    found, at = _NO_NAME.match(_said(failure)), failure.place
+    found, at = _NO_NAME.match(failure.said), failure.place
     for file, node in _classes(failure).values() if found is not None and at is not None else ():
         if found is None or at is None or file != at.file or not holds(node, at.line):
             continue
@@ -122,7 +122,7 @@ def of_self(failure: Failure) -> Hint | None:
 
 def of_constructor(failure: Failure) -> Hint | None:
     """Of a class that was called with more than it takes: what its constructor takes, or which it has."""
-    found = _OF_CALL.match(_said(failure))
+    found = _OF_CALL.match(failure.said)
     file, node = _classes(failure).get(found["kind"], ("", None)) if found is not None else ("", None)
     if node is None:
         return None
@@ -140,7 +140,7 @@ def of_constructor(failure: Failure) -> Hint | None:
 def of_renamed_label(failure: Failure) -> Hint | None:
     """Of ``labels`` that a forward() does not take, and takes as ``label``: the collator of transformers has
     given them the other name."""
-    place, found = failure.place, _OF_LABELS.search(_said(failure))
+    place, found = failure.place, _OF_LABELS.search(failure.said)
     text = failure.sources.text(place.file) if place is not None else ""
     takes = _TAKES_LABEL.search(text)
     by_trainer = any("/transformers/" in frame.file for frame in failure.frames)
@@ -150,7 +150,7 @@ def of_renamed_label(failure: Failure) -> Hint | None:
 def of_special(failure: Failure) -> Hint | None:
     """Of a method that a class is asked for: one of nearly that name, or one that is within another."""
     for special, pattern in _SPECIAL.items():
-        found = pattern.match(_said(failure))
+        found = pattern.match(failure.said)
         file, node = _classes(failure).get(found["kind"], ("", None)) if found is not None else ("", None)
         if node is None:
             continue
@@ -172,10 +172,6 @@ def _is_nearly(name: str, special: str) -> bool:
         return False
     one, other = name.replace("_", "").lower(), special.strip("_")
     return bool(get_close_matches(one, [other], cutoff=_ALIKE)) or (one, other) == ("length", "len")
-
-
-def _said(failure: Failure) -> str:
-    return failure.complaint.root.text if failure.complaint is not None else ""
 
 
 def _classes(failure: Failure) -> dict[str, tuple[str, ast.ClassDef]]:

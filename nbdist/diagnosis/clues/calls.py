@@ -33,7 +33,7 @@ _TAKES_FUNCTION = re.compile(
 )
 """Parameters by these names take functions."""
 
-_NAMELESS = re.compile(r"\.(?:__init__|forward|__call__)$")
+NAMELESS = re.compile(r"\.(?:__init__|forward|__call__)$")
 _TAKERS = re.compile(
     r"^(?:map|filter|apply\w*|submit|spawn|start_processes|register\w*|add_event_handler|partial|Thread|Timer|Process"
     r"|Lambda\w*|MultiplicativeLR)$"
@@ -71,8 +71,8 @@ _TAKEN: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 def of_class(failure: Failure) -> Hint | None:
     """Of a name in the line that stands for a class, as it was set without brackets."""
-    said = _said(failure)
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    said = failure.said
+    own = list(failure.own_frames)
     if not own or _OF_CLASS.match(said) is None:
         return None
     for one in failure.operands:
@@ -105,7 +105,7 @@ def _is_made(name: str, failure: Failure) -> bool:
 
 def of_function(failure: Failure) -> Hint | None:
     """Of a function that is called without anything where another call takes the function itself."""
-    found = _MISSING.match(_said(failure))
+    found = _MISSING.match(failure.said)
     if found is None or failure.place is None or failure.frames[-1] != failure.place:
         return None
     for outer in _calls(failure):
@@ -121,10 +121,10 @@ def of_function(failure: Failure) -> Hint | None:
 
 def of_missing(failure: Failure) -> Hint | None:
     """Of a call that leaves out what a function needs."""
-    found = _MISSING.match(_said(failure))
+    found = _MISSING.match(failure.said)
     if found is None:
         return None
-    values = {"called": _NAMELESS.sub("", found["called"]), "names": found["names"]}
+    values = {"called": NAMELESS.sub("", found["called"]), "names": found["names"]}
     report = failure.report
     if report is not None and report.takes and len(report.takes) <= _MOST:
         return hint("argument-missing", **values, takes=report.takes)
@@ -166,7 +166,7 @@ class _Taken:
 
 def of_overload(failure: Failure) -> Hint | None:
     """Of the argument by which a call misses the signature of torch's that is nearest to it."""
-    said = _said(failure)
+    said = failure.said
     found = _COMBINATION.search(said)
     if found is None:
         return None
@@ -204,7 +204,7 @@ def of_overload(failure: Failure) -> Hint | None:
 
 def of_binding(failure: Failure) -> Hint | None:
     """Of an argument that none of the signatures of a function of C++ has, by its name."""
-    said = _said(failure)
+    said = failure.said
     found = _BINDING.match(said)
     given = said.rpartition("kwargs: ")[2] if found is not None and "kwargs: " in said else ""
     while (outer := _WITHIN.sub("", given)) != given:
@@ -308,7 +308,3 @@ def _is(call: ast.Call, found: re.Match[str]) -> bool:
 
 def _name(node: ast.expr) -> str:
     return ast.unparse(node).rpartition(".")[2]
-
-
-def _said(failure: Failure) -> str:
-    return failure.complaint.root.text if failure.complaint is not None else ""

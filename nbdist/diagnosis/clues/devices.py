@@ -239,7 +239,7 @@ def _of_tensors(left: Sequence[str], there: tuple[str, str] | None, failure: Fai
         return hint("device-of-parameter", **values)
     if len(left) > 1:
         return hint("device-of-value", **values)
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     at = origin_of(left[0], own, failure)
     if _is_plain(left[0], failure):
         line = both("diagnosis.set-at", line=at.line, source=at.source) if at is not None else Both("", "")
@@ -251,7 +251,7 @@ def _of_tensors(left: Sequence[str], there: tuple[str, str] | None, failure: Fai
 
 def _thrown_away(names: Sequence[str], failure: Failure) -> ast.Expr | None:
     """``images.to(device)`` alone, of one of these, or of what a loop of a caller gives for it."""
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     at = origin_of(names[0], own, failure)
     for frame in reversed(own):
         if not failure.sources.is_program(frame.file):
@@ -337,7 +337,7 @@ def _of_layer(failure: Failure) -> Hint | None:
     name = layers[-1] if layers else ""
     if (kept := _kept_plainly(failure, _LAYERS)) is not None:
         return hint("device-layers-in-list", name=kept[0], line=kept[1])
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     at = origin_of(name, own, failure) if name.isidentifier() else None
     if at is not None and own[-1].function == "forward" and re.search(r"= (?:torch\.)?nn\.[A-Z]", at.source):
         return hint("device-layer-made-here", name=name, line=at.line, source=at.source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+from nbdist.diagnosis.clues.calls import NAMELESS
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
@@ -13,7 +14,6 @@ from nbdist.text import Both, both
 _ATTRIBUTE = re.compile(r"(?P<of>module '[\w.]+'|'[\w.]+' object|'[\w.]+') has no attribute '(?P<name>\w+)'")
 _IMPORT = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<of>[\w.]+)'")
 _KEYWORD = re.compile(r"(?P<called>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
-_NAMELESS = re.compile(r"\.(?:__init__|forward|__call__)$")
 _OF_CALLS = ("", "argument-unknown", "keyword-renamed", "keyword-of-other")
 _FEW = 300
 """Characters of a list of parameters that one still reads."""
@@ -40,7 +40,7 @@ def of_elsewhere(failure: Failure) -> Hint | None:
 
 def _of_keyword(called: str, name: str, elsewhere: str, takes: str) -> Hint | None:
     values = {
-        "called": _NAMELESS.sub("", called),
+        "called": NAMELESS.sub("", called),
         "name": name,
         "other": elsewhere.rstrip("="),
         "takes": takes,
@@ -60,7 +60,7 @@ def note_of_parameters(failure: Failure) -> list[Both]:
         return []
     if len(report.takes) > _FEW:
         return []
-    called = _NAMELESS.sub("", report.message.partition("()")[0])
+    called = NAMELESS.sub("", report.message.partition("()")[0])
     return [both("diagnosis.parameters", called=called, takes=report.takes)]
 
 

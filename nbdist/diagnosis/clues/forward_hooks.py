@@ -31,7 +31,7 @@ _DEEPEST = 4
 def of_hook(failure: Failure) -> Hint | None:
     """Of what is no tensor, in a model with a forward hook that gives one such back: torch puts that in the
     place of what the layer gave."""
-    said = failure.complaint.root.text if failure.complaint is not None else ""
+    said = failure.said
     own = [frame.file for frame in failure.frames if failure.sources.is_own(frame.file)]
     within = any(_IN_MODULE.search(frame.file) for frame in failure.frames)
     if not within or not _NO_TENSOR.search(said):

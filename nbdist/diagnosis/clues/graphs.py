@@ -336,7 +336,7 @@ class Untrained:
 
 def untrained(failure: Failure) -> Untrained | None:
     """Of a failure while a model is called. Its caller is not given anything that it trains with."""
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     calls = [Call(file=one.file, line=one.line, function=one.function) for one in own]
     within = next((at for at, one in enumerate(calls) if one.function in ("forward", "__call__")), len(calls))
     if within == 0 or are_off(failure):

@@ -77,7 +77,7 @@ _CALLS = {
 
 def of_assertion(failure: Failure) -> Hint | None:
     """Of an error of the GPU, after a kernel has printed which check has failed."""
-    said = failure.complaint.root.text if failure.complaint is not None else ""
+    said = failure.said
     known = match(failure.assertion) if _OF_GPU.search(said) else None
     if known is None:
         return None

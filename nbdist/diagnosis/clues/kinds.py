@@ -23,8 +23,8 @@ _COMPILED = re.compile(r"\.p(?:yx|xd|xi)$")
 def of_kind(failure: Failure) -> Hint | None:
     """Of the one value in the failing line that is of the kind which the error names, where the line itself,
     or what it calls that is not of Python, has raised."""
-    said = failure.complaint.root.text if failure.complaint is not None else ""
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    said = failure.said
+    own = list(failure.own_frames)
     if not own or not all(
         _COMPILED.search(one.file) for one in failure.frames[failure.frames.index(own[-1]) + 1 :]
     ):
@@ -49,7 +49,7 @@ def of_called(failure: Failure) -> Hint | None:
         if isinstance(one, ast.Call)
     }
     named = [one for one in failure.operands if one.name in called and _kind(one.what) == kind]
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     origin = origin_of(named[0].name, own, failure, named[0].what) if len(named) == 1 and own else None
     if origin is None:
         return None

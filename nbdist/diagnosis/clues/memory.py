@@ -137,7 +137,7 @@ def _told(size: float) -> str:
 
 def of_gpu(failure: Failure) -> Hint | None:
     """Of the memory of a GPU."""
-    text = failure.complaint.root.text if failure.complaint is not None else ""
+    text = failure.said
     room = room_of(text)
     if room.most and room.asked >= room.most:
         return hint("gpu-asked-too-much", **_values(room, failure))
@@ -156,7 +156,7 @@ def of_gpu(failure: Failure) -> Hint | None:
 def of_sharing(failure: Failure, run: Run) -> Hint | None:
     """Of a GPU that several ranks use: as they were started; or, though each has one of its own, by the
     number of the one that is full, which is another rank's, or by the processes that the message names."""
-    text = failure.complaint.root.text if failure.complaint is not None else ""
+    text = failure.said
     full = _NUMBER.search(text)
     mine = run.ranks[failure.rank].spec
     near = [one for one in run.ranks if one.spec.node_rank == mine.node_rank]
@@ -180,7 +180,7 @@ def of_sharing(failure: Failure, run: Run) -> Hint | None:
 
 def of_cpu(failure: Failure) -> Hint | None:
     """Of the memory of the machine, where a tensor of torch or paddle found no room in it."""
-    text = failure.complaint.root.text if failure.complaint is not None else ""
+    text = failure.said
     asked = room_of(text).asked
     return of_kept(failure) if "DefaultCPUAllocator" in text and asked <= _LARGE_ON_CPU else None
 
@@ -189,7 +189,7 @@ def of_kept(failure: Failure) -> Hint | None:
     """What the program's text tells: graphs or models that it keeps in each round, gradients that nothing
     needs."""
     idle = untrained(failure)
-    for frame in reversed([one for one in failure.frames if failure.sources.is_own(one.file)]):
+    for frame in reversed(list(failure.own_frames)):
         call = Call(file=frame.file, line=frame.line, function=frame.function)
         tree = parsed(failure.sources.text(frame.file))
         functions = functions_of(call, failure.sources)[-1:]
@@ -333,7 +333,7 @@ def _of_joined(failure: Failure) -> Hint | None:
 def _of_pieces(room: Room, failure: Failure) -> Hint | None:
     """Of memory that is there, and in no piece that is large enough; what CUDA graphs have reserved is for
     them alone."""
-    text = failure.complaint.root.text if failure.complaint is not None else ""
+    text = failure.said
     own = [one.file for one in failure.frames if failure.sources.is_own(one.file)]
     if "private pools" in text or any("expandable_segments:True" in failure.sources.text(one) for one in own):
         return None
@@ -377,7 +377,7 @@ def _of_move(values: dict[str, object], room: Room, failure: Failure) -> Hint | 
     if any(_LAYERS.search(one.file) and one.function in _MOVED for one in failure.frames):
         return hint("gpu-model-moved", **values)
     known = {one.name: one.what for one in failure.operands}
-    own = [one for one in failure.frames if failure.sources.is_own(one.file)]
+    own = list(failure.own_frames)
     at = [Call(file=one.file, line=one.line, function=one.function) for one in own]
     in_loop = any(True for one in at for _ in _loops(one, failure))
     for name in moved:

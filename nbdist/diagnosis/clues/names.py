@@ -60,7 +60,7 @@ _LEAST = 5
 
 def of_key(failure: Failure) -> Hint | None:
     """Of a key that is missing: one that is nearly the same in the program, or those that there are."""
-    said = failure.complaint.root.text if failure.complaint is not None else ""
+    said = failure.said
     found, at = _KEY.match(said), failure.place
     if found is None or at is None:
         return None
@@ -75,7 +75,7 @@ def of_key(failure: Failure) -> Hint | None:
 
 def of_number_key(failure: Failure) -> Hint | None:
     """Of a number that is missing in a dict which has it as a text, or in the only one that the line asks."""
-    said = failure.complaint.root.text if failure.complaint is not None else ""
+    said = failure.said
     found = _NUMBER_KEY.match(said)
     if found is None:
         return None
@@ -161,7 +161,7 @@ def of_best(failure: Failure) -> Hint | None:
 def of_columns(failure: Failure) -> Hint | None:
     """Of a key that a collator or a compute_loss() misses, which transformers' Trainer has called: it drops
     the columns that forward() does not name, unless it is told to keep them."""
-    said = failure.complaint.root.text if failure.complaint is not None else ""
+    said = failure.said
     found = _KEY.match(said)
     collates = any(
         _FETCHES.search(frame.file) and frame.source.startswith("return self.collate_fn")

@@ -42,7 +42,7 @@ class Origin:
 
 def origins(failure: Failure) -> list[Origin]:
     """Of the names in the failing line, as far as they were set in lines that the traceback does not show."""
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     if not own:
         return []
     shown = {(frame.file, frame.line) for frame in own}

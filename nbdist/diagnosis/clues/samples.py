@@ -40,10 +40,10 @@ _PASSES_ON = ("enumerate", "tqdm")
 
 def of_single(failure: Failure) -> Hint | None:
     """Of a loop over the dataset in place of its loader, the samples of which a library takes for batches."""
-    said = failure.complaint.root.text if failure.complaint is not None else ""
+    said = failure.said
     if not failure.frames or failure.sources.is_own(failure.frames[-1].file) or not _OF_SHAPES.search(said):
         return None
-    for frame in reversed([one for one in failure.frames if failure.sources.is_own(one.file)]):
+    for frame in reversed(list(failure.own_frames)):
         call = Call(file=frame.file, line=frame.line, function=frame.function)
         for loop, part in reversed(around(call, failure.sources)):
             if isinstance(loop, ast.For) and part == "body" and _is_over_dataset(loop, frame, failure):
@@ -77,7 +77,7 @@ def of_shapes(failure: Failure) -> Hint | None:
         return None
     operands = failure.report.operands if failure.report is not None else ()
     said = [one.what for one in operands if one.name == "batch" and _COLLATE.search(one.file)]
-    message = failure.complaint.root.text if failure.complaint is not None else ""
+    message = failure.said
     found = next(filter(None, map(_STACKED.match, said)), None) or _SAID.search(message)
     if found is None:
         return None

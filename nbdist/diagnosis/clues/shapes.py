@@ -102,7 +102,7 @@ def of_positions(failure: Failure) -> Hint | None:
     # where the labels are as many as the last axis is long, the classes stand in the axis between
     if given[2] == wanted[1]:
         return None
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     made = [origin_of(one, own, failure) for one in (name, other)] if own else []
     if any(at is not None and _CHOOSES.search(at.source) for at in made):
         return None
@@ -112,7 +112,7 @@ def of_positions(failure: Failure) -> Hint | None:
 
 def of_places(failure: Failure) -> Hint | None:
     """Of an embedding that is asked for places which the program counts itself, and of which it has fewer."""
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     size = failure.found.get("size")
     table = re.compile(rf"Embedding with weight \({size}, ")
     tables = {one.name for one in failure.operands if table.match(one.what)}
@@ -144,7 +144,7 @@ def of_rows(failure: Failure) -> Hint | None:
     """Of two tensors that differ in their rows, one of which the program makes with a fixed number of them: a
     last batch that is smaller does not fit."""
     said = _ROWS.search(failure.complaint.root.text) if failure.complaint is not None else None
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     if said is None or not own:
         return None
     sizes = {number for number in said.groups() if number is not None}
@@ -222,7 +222,7 @@ def of_no_rows(failure: Failure) -> Hint | None:
     """Of the one array in the line that has nothing in it, of an error that no row knows."""
     found = [(one.name, array["shape"]) for one in failure.operands if (array := _ARRAY.match(one.what))]
     empty = [(name, shape) for name, shape in found if "0" in re.findall(r"\d+", shape)]
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     if len(empty) != 1 or not own:
         return None
     name, shape = empty[0]
@@ -253,7 +253,7 @@ def of_state(failure: Failure) -> Hint | None:
 def of_dummies(failure: Failure) -> Hint | None:
     """Of a layer that gets another number of features than it was trained with: columns that each table has
     made of its own categories."""
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     tests = any(_TESTS.search(frame.function) for frame in own)
     makes = any("get_dummies(" in failure.sources.text(frame.file) for frame in own)
     return hint("dummies-differ") if tests and makes else None

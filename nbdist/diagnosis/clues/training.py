@@ -207,7 +207,7 @@ def of_used_up(failure: Failure) -> Hint | None:
     """Of parameters that an optimizer has none of: where they come from an iterator that another line has
     gone through."""
     place = failure.place
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     once = [one for one in failure.operands if one.what in _ITERATORS and one.name.isidentifier()]
     if place is None or len(once) != 1:
         return None
@@ -232,7 +232,7 @@ def of_squeezed(failure: Failure) -> Hint | None:
     """Of a dimension that is missing where the loader's batch has one sample: with the lines of the file that
     drop all dimensions of 1."""
     place = failure.place
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     if place is None or not own:
         return None
     lines = sorted(

@@ -78,7 +78,7 @@ def _around(name: str, call: Call, failure: Failure) -> list[ast.FunctionDef | a
 def of_unset_in_module(failure: Failure) -> Hint | None:
     """Of a name that the module sets in an if, a loop or a try alone, and that had no value when one of its
     lines, outside of its functions, asked for it."""
-    said = _NO_NAME.match(failure.complaint.root.text if failure.complaint is not None else "")
+    said = _NO_NAME.match(failure.said)
     at = failure.place
     if at is None or said is None:
         return None
@@ -94,7 +94,7 @@ def of_unset_in_module(failure: Failure) -> Hint | None:
 
 def of_never_set(failure: Failure) -> Hint | None:
     """Of a name that nothing sets, defines or imports where the failing line could see it."""
-    said = _NO_NAME.match(failure.complaint.root.text if failure.complaint is not None else "")
+    said = _NO_NAME.match(failure.said)
     at = failure.place
     tree = parsed(failure.sources.text(at.file)) if at is not None else None
     if said is None or at is None or tree is None:

@@ -92,8 +92,8 @@ def of_text(failure: Failure) -> Hint | None:
     below that speaks of it, too."""
     place = failure.place
     texts = [one for one in failure.operands if _TEXT.match(one.what)]
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
-    said = failure.complaint.root.text if failure.complaint is not None else ""
+    own = list(failure.own_frames)
+    said = failure.said
     # what is added may be meant to be a text
     if place is None or not own or _ADDS.search(said):
         return None
@@ -115,10 +115,10 @@ def of_text(failure: Failure) -> Hint | None:
 
 def of_sample(failure: Failure) -> Hint | None:
     """Of a batch that a DataLoader could not make since a sample was None."""
-    said = failure.complaint.root.text if failure.complaint is not None else ""
+    said = failure.said
     if "NoneType" not in said or not failure.frames or _COLLATE.search(failure.frames[-1].file) is None:
         return None
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     at = own[-1] if own else failure.place
     lines = _nothing_given(failure.sources.text(at.file)) if at is not None else []
     told = both("diagnosis.gives-none", lines=", ".join(map(str, lines))) if lines else Both("", "")
@@ -127,7 +127,7 @@ def of_sample(failure: Failure) -> Hint | None:
 
 def of_broadcast(failure: Failure) -> Hint | None:
     """Of memory for each element of one value with each of another: one is a column, the other a row."""
-    said = failure.complaint.root.text if failure.complaint is not None else ""
+    said = failure.said
     size = _TOO_MUCH.search(said)
     shapes = {
         one.name: found[1].replace(",", "") for one in failure.operands if (found := _SHAPE.search(one.what))
@@ -146,7 +146,7 @@ def of_broadcast(failure: Failure) -> Hint | None:
 def of_nan(failure: Failure) -> Hint | None:
     """Of a value that is not finite: the variable that was so first, in the outermost function with one."""
     values = failure.report.values if failure.report is not None else ()
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     for depth in range(1, len(own) + 1):
         at = own[depth - 1]
         here = [one for one in values if (one.file, one.line) == (at.file, at.line)]
@@ -174,8 +174,8 @@ def _nan(first: Origin, what: str, failure: Failure) -> Hint:
 
 def of_empty(failure: Failure) -> Hint | None:
     """Of a place in a list that has none: with the line that set it. In a library it may be another list."""
-    said = failure.complaint.root.text if failure.complaint is not None else ""
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    said = failure.said
+    own = list(failure.own_frames)
     if not _OF_EMPTY.search(said) or not own or failure.frames[-1] is not own[-1]:
         return None
     here = Call(file=own[-1].file, line=own[-1].line, function=own[-1].function)
@@ -235,12 +235,12 @@ def of_labels(failure: Failure) -> Hint | None:
 def of_value(failure: Failure) -> Hint | None:
     """Of the one value in the failing line that is None or 0, where the error is of such a one: with the line
     that set it."""
-    said = failure.complaint.root.text if failure.complaint is not None else ""
+    said = failure.said
     found = next((what for what, pattern in _VALUES.items() if pattern.search(said)), ())
     named = [one for one in failure.operands if one.what in found]
     if found is ZEROS and (divisors := _divisors(failure)):
         named = [one for one in named if one.name in divisors]
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     if len(named) != 1 or not own:
         return None
     within = failure.frames[failure.frames.index(own[-1]) + 1 :]
@@ -331,7 +331,7 @@ def _never_counted(at: Origin, failure: Failure) -> Hint | None:
         for node in ast.walk(method)
         if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == at.name
     }
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     for frame, inner in zip(own[-2::-1], own[:0:-1], strict=True):
         # the line is told without its file
         if not failure.sources.is_program(frame.file):
@@ -368,7 +368,7 @@ def of_number(failure: Failure) -> Hint | None:
     of it. What adds numbers leaves a number."""
     place = failure.place
     named = [one for one in failure.operands if one.what in ZEROS]
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     if place is None or len(named) != 1:
         return None
     at = origin_of(named[0].name, own, failure, named[0].what)
@@ -387,7 +387,7 @@ def of_number(failure: Failure) -> Hint | None:
 def of_recursion(failure: Failure) -> Hint | None:
     """Of a ``__getattr__`` that calls itself: with the attribute that it asks for and does not have."""
     place = failure.place
-    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    own = list(failure.own_frames)
     if place is None or {frame.function for frame in own[-_REPEATED:]} != {"__getattr__"}:
         return None
     if len({frame.line for frame in own[-_REPEATED:]}) > 1:

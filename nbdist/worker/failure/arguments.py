@@ -2,7 +2,7 @@
 fail many calls later, in words that say nothing of it.
 
 Nothing of the program runs for it. Where an annotation cannot be resolved, or a value may pass for what it
-names, nothing is said.
+names, it is passed over.
 """
 
 from __future__ import annotations
