@@ -21,6 +21,8 @@ _ALIKE = re.compile(
     r"unsupported operand type.*'NoneType'|object is not callable$|is not in list$|"
     r"values to unpack \(expected|invalid data type (?:of )?'str'$"
 )
+# what a process meets whose partner has ended
+_CLOSED = frozenset({"ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "EOFError"})
 _FATAL_SIGNALS = frozenset(
     {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGTRAP}
 )
@@ -89,7 +91,7 @@ def _of_report(report: ErrorReport, log: Sequence[str]) -> Complaint:
             said = _printed(first, outer, log)
         if said is not None:
             return Complaint(root=said.root, outer=outer, signature=said.signature, found=said.found)
-    if complaint.signature is None or complaint.role is not Role.CAUSE:
+    if complaint.signature is None or complaint.role is not Role.CAUSE or first.type in _CLOSED:
         return _of_workers(report, outer) or complaint
     return complaint
 

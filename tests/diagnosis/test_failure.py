@@ -277,6 +277,38 @@ def test_what_was_full_is_what_the_rank_has_seen(
     assert failure.hint.signature == signature
 
 
+EXITED = "DataLoader worker (pid(s) 7) exited unexpectedly"
+"""What torch says where its handler was not told of the end of a worker."""
+
+
+@pytest.mark.parametrize("left", [None, EXITED], ids=["the connection", "torch's own words"])
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("ConnectionResetError", "[Errno 104] Connection reset by peer"),
+        ("ConnectionRefusedError", "[Errno 111] Connection refused"),
+        ("BrokenPipeError", "[Errno 32] Broken pipe"),
+        ("EOFError", ""),
+    ],
+)
+def test_a_worker_that_was_killed_is_the_cause_and_not_its_closed_connection(
+    written: WrittenRun, kind: str, message: str, left: str | None
+) -> None:
+    lines = ["Traceback (most recent call last):", '  File "connection.py", line 1, in recv']
+    lines.append(f"{kind}: {message}" if message else kind)
+    if left is not None:
+        lines += ["", "The above exception was the direct cause of the following exception:", "", *lines[:2]]
+        lines.append(f"RuntimeError: {left}")
+    raised = (kind, message) if left is None else ("RuntimeError", left)
+    written.raised(0, *raised, text="\n".join(lines), workers=[[7, -9]])
+    written.happened(errored(0), exited(0, 1))
+
+    failure = failure_of(written)
+
+    assert failure.hint is not None
+    assert failure.hint.signature == "loader-worker-killed"
+
+
 def test_a_rank_that_could_not_be_started_did_not_leave_by_itself(written: WrittenRun) -> None:
     said = "nbdist: rank 0 could not be started: [Errno 2] No such file or directory: '/gone'"
     written.printed(0, f"{said}\n").happened(exited(0, 127))
