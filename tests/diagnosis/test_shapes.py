@@ -201,3 +201,103 @@ def test_the_state_of_an_lstm_is_told_where_a_gru_gets_it(
     assert failure is not None
     assert failure.hint is not None
     assert failure.hint.cause.en.startswith("nn.GRU and nn.RNN take one tensor as their state") is told
+
+
+MADE = """\
+class Net:
+    def __init__(self):
+        self.lstm = nn.LSTM(5, 32)
+    def forward(self, x, h):
+        return self.lstm(x, h)
+"""
+TORCH_STATES = "Expected hidden[0] size (2, 24, 32), got [2, 16, 32]"
+PADDLE_STATES = (
+    "(InvalidArgument) The second dimension size (representing for batch size) of Input and PreState"
+    " should be equal. But received 24 and 16."
+)
+
+
+@pytest.mark.parametrize("message", [TORCH_STATES, PADDLE_STATES], ids=["torch", "paddle"])
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ("(16, 24, 5)", "the layer takes the second axis of x [16, 24, 5] for the batch (24), and"),
+        ("(24, 16, 5)", "the layer takes the first axis of x [24, 16, 5] for the batch (24), and"),
+        ("(24, 7, 5)", ""),
+        ("(16, 24)", ""),
+    ],
+)
+def test_a_layer_that_takes_another_axis_for_the_batch_is_told(
+    tmp_path: Path, message: str, shape: str, said: str
+) -> None:
+    values = (("self.lstm", "LSTM"), ("x", f"Tensor {shape} float32"))
+
+    cause = cause_of(tmp_path, MADE, message, (5, "forward"), *values)
+
+    if said:
+        assert cause.startswith(said)
+        assert cause.endswith("line 3  self.lstm = nn.LSTM(5, 32)")
+    else:
+        assert "takes the" not in cause
+
+
+RESIZED = """\
+def grown(picture, size):
+    return ndimage.zoom(picture, size / len(picture), order=3)
+def __getitem__(self, i):
+    return grown(self.images[i], 32), grown(self.masks[i], 32)
+loss = criterion(logits, labels)
+"""
+NO_CLASS = "Target 9 is out of bounds."
+OF_PIXELS = ("labels", "Tensor (4, 32, 32) int64")
+
+
+@pytest.mark.parametrize(
+    ("cell", "values", "told"),
+    [
+        pytest.param(RESIZED, OF_PIXELS, True, id="masks"),
+        pytest.param(RESIZED.replace("order=3", "order=0"), OF_PIXELS, False, id="by nearest neighbour"),
+        pytest.param(
+            RESIZED.replace("grown(self.masks[i], 32)", "self.masks[i]"), OF_PIXELS, False, id="images"
+        ),
+        pytest.param(RESIZED, ("labels", "Tensor (4,) int64"), False, id="of whole pictures"),
+        pytest.param(
+            "resize = transforms.Compose([transforms.Resize(32)])\n\nitem = resize(x), resize(mask)\n\n"
+            "loss = criterion(logits, labels)\n",
+            OF_PIXELS,
+            True,
+            id="by a transform",
+        ),
+    ],
+)
+def test_masks_with_values_that_are_no_class_are_told_by_what_resizes_them(
+    tmp_path: Path, cell: str, values: tuple[str, str], told: bool
+) -> None:
+    at = cell.count("\n")
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    program = a_spec().program
+    frames, operands = [(program, at, "<module>", "")], [(program, at, *values)]
+    written.raised(1, "IndexError", NO_CLASS, frames=frames, operands=operands, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert (failure.hint.signature == "masks-resized") is told
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "told"),
+    [
+        ("Image", "too many indices for array: array is 2-dimensional, but 3 were indexed", True),
+        (
+            "ndarray (24, 24) uint8",
+            "too many indices for array: array is 2-dimensional, but 3 were indexed",
+            False,
+        ),
+        ("Image", "too many indices for array: array is 3-dimensional, but 4 were indexed", False),
+    ],
+)
+def test_a_picture_without_colours_is_told(tmp_path: Path, kind: str, message: str, told: bool) -> None:
+    cause = cause_of(tmp_path, "x = np.asarray(img)[:, :, ::-1]\n", message, (1, "<module>"), ("img", kind))
+
+    assert cause.startswith("a picture without colours") is told

@@ -92,6 +92,52 @@ def test_a_graph_that_a_line_above_has_freed_is_told_with_that(tmp_path: Path, c
     assert cause.startswith(said)
 
 
+GAN = """\
+critic = paddle.DataParallel(Critic())
+for real in loader:
+    fake = generator(noise)
+    seen, _ = critic(real)
+    made, _ = critic(fake.detach())
+    first = loss(made, zeros)
+    first.backward()
+    second = loss(seen, ones)
+    second.backward()
+    optimizer.step()
+"""
+PADDLE_TWICE = "Error happened, when parameter[3][linear_3.b_0] has been ready before."
+TORCH_TWICE = "Expected to mark a variable ready only once."
+NOT_TWICE = "a parameter unused in the first step has a gradient now"
+
+
+@pytest.mark.parametrize(
+    ("message", "cell", "said"),
+    [
+        pytest.param(PADDLE_TWICE, GAN, "line 7 called backward() for critic, too", id="paddle"),
+        pytest.param(TORCH_TWICE, GAN, "line 7 called backward() for critic, too", id="torch"),
+        pytest.param(
+            PADDLE_TWICE, GAN.replace("loss(seen", "loss(critic(real)"), NOT_TWICE, id="forward between"
+        ),
+        pytest.param(PADDLE_TWICE, GAN.replace("critic(real)", "other(real)"), NOT_TWICE, id="another model"),
+        pytest.param(PADDLE_TWICE, GAN.replace("paddle.DataParallel", ""), NOT_TWICE, id="not wrapped"),
+        pytest.param(
+            PADDLE_TWICE, GAN.replace("    first.b", "    if warm: first.b"), NOT_TWICE, id="not always"
+        ),
+        pytest.param(
+            PADDLE_TWICE,
+            GAN.replace("fake.detach())", "fake.detach()).detach()"),
+            NOT_TWICE,
+            id="no gradient",
+        ),
+    ],
+)
+def test_gradients_that_come_twice_for_a_forward_are_told_with_the_first(
+    tmp_path: Path, message: str, cell: str, said: str
+) -> None:
+    cause = cause_of(tmp_path, "RuntimeError", message, cell, [(9, "<module>")])
+
+    assert cause.startswith(said)
+
+
 REPLACED = """\
 model = build()
 optimizer = AdamW(grouped(model), lr=1e-3)

@@ -50,6 +50,16 @@ CASES = [
     ),
     pytest.param(
         """\
+    if accelerator.is_main_process:
+        x = DataLoader(download())
+    for batch in x:
+        step(batch)""",
+        5,
+        "x is set only at line 4, where this rank does not come: within line 3  if accelerator.is_main",
+        id="an if for one rank",
+    ),
+    pytest.param(
+        """\
     for x, (y, z) in enumerate(loader):
         step(y, z)
     print(x)""",

@@ -25,6 +25,32 @@ _ROWS = re.compile(
     r"|The size of tensor a \((?P<c>\d+)\) must match the size of tensor b \((?P<d>\d+)\)"
     r" at non-singleton dimension 0\b"
 )
+_OF_PIXELS = re.compile(r"Tensor \(\d+, \d+, \d+(?:, \d+)?\) u?int\d+")
+_RESIZERS = frozenset(
+    {
+        "zoom",
+        "resize",
+        "Resize",
+        "rescale",
+        "interpolate",
+        "rotate",
+        "warpAffine",
+        "RandomRotation",
+        "RandomAffine",
+    }
+)
+"""What gives a picture new pixels, between those that it had."""
+
+_MASK = re.compile(r"mask|\blab|label|seg|\bgt|target|annot", re.IGNORECASE)
+_BY_NEAREST = re.compile(r"NEAREST|nearest|order\s*=\s*0")
+_STATES = re.compile(
+    r"Input and PreState should be equal\. But received (\d+) and (\d+)"
+    r"|Expected hidden(?:\[\d\])? size \(\d+, (\d+), \d+\), got \[\d+, (\d+), \d+\]"
+)
+_RECURRENTS = ("LSTM", "GRU", "RNN", "SimpleRNN")
+_OF_SERIES = 3
+"""Dimensions of a batch of series."""
+
 _TESTS = re.compile(r"eval|valid|test|predict|infer")
 _SHAPE = re.compile(r"Tensor \((\d+)[,)]")
 _MAKES = re.compile(r"(?:^|= )(?:[\w.]+\.)?(?:zeros|ones|full|empty|rand|randn|normal|uniform)\(")
@@ -216,6 +242,71 @@ def of_gray(failure: Failure) -> Hint | None:
     sides = [shape for shape in shapes if len(shape) == len(("height", "width"))]
     is_gray = ["3"] in shapes and len(sides) == 1 and min(map(int, sides[0])) >= _LEAST_SIDE
     return hint("image-gray") if is_gray and _OPENS.search(text) is not None else None
+
+
+def of_flat_picture(failure: Failure) -> Hint | None:
+    """Of an array that has no axis for colours, in a line that works with a picture."""
+    is_flat = (failure.found.get("have"), failure.found.get("want")) == ("2", "3")
+    is_picture = any(one.what == "Image" for one in failure.operands)
+    return hint("image-without-colours") if is_flat and is_picture else None
+
+
+def of_masks(failure: Failure) -> Hint | None:
+    """Of a class that there is none of, among labels of pixels: of masks that the program resizes."""
+    place = failure.place
+    text = failure.sources.text(place.file) if place is not None else ""
+    tree = parsed(text)
+    labels = any(_OF_PIXELS.search(one.what) for one in failure.operands)
+    if not labels or tree is None or _BY_NEAREST.search(text):
+        return None
+    resizers = {name for node in ast.walk(tree) for name in _made_to_resize(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (_resizes(node) or _last(node.func) in resizers):
+            given = [*node.args, *(one.value for one in node.keywords)]
+            if any(_MASK.search(ast.unparse(one)) for one in given):
+                return hint("masks-resized", line=node.lineno)
+    return None
+
+
+def _resizes(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and _last(node.func) in _RESIZERS
+
+
+def _made_to_resize(node: ast.AST) -> Iterator[str]:
+    """The name of a function of the program that resizes, or of what is made to do so."""
+    if isinstance(node, ast.FunctionDef) and any(map(_resizes, ast.walk(node))):
+        yield node.name
+    elif isinstance(node, ast.Assign) and any(map(_resizes, ast.walk(node.value))):
+        yield from map(_last, node.targets)
+
+
+def _last(node: ast.expr) -> str:
+    return ast.unparse(node).rpartition(".")[2]
+
+
+def of_turned(failure: Failure) -> Hint | None:
+    """Of a recurrent layer that takes the first two axes of a batch the other way round: the states are for
+    as many as the other axis has."""
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    sizes = _STATES.search(said)
+    own = list(failure.own_frames)
+    if sizes is None or not own:
+        return None
+    batch, state = (int(one) for one in sizes.groups() if one is not None)
+    layers = [one.name for one in failure.operands if one.what in _RECURRENTS]
+    for one in failure.operands:
+        found = _ARRAY.match(one.what)
+        shape = tuple(map(int, re.findall(r"\d+", found["shape"]))) if found is not None else ()
+        if len(shape) != _OF_SERIES or sorted(shape[:2]) != sorted((batch, state)) or batch == state:
+            continue
+        at = origin_of(layers[0], own, failure) if len(layers) == 1 else None
+        where = (
+            both("diagnosis.value-origin", line=at.line, source=at.source) if at is not None else Both("", "")
+        )
+        row = "batch-is-second" if shape[1] == batch else "batch-is-first"
+        row = f"paddle-{row}" if "PreState" in said else row
+        return hint(row, name=one.name, shape=list(shape), state=state, batch=batch, where=where)
+    return None
 
 
 def of_no_rows(failure: Failure) -> Hint | None:

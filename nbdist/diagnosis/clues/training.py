@@ -27,6 +27,7 @@ _GIVES_DATA = re.compile(
     re.IGNORECASE,
 )
 _OF_NO_GRADIENT = re.compile(r"no_grad|inference_mode")
+_WRAPS = re.compile(r"(?:^|\.)(?:(?:Distributed)?DataParallel|DDP|distributed_model)$")
 _MAY_NOT = (ast.If, ast.Try, ast.ExceptHandler, *LOOPS)
 """What a line within may not have been executed in."""
 
@@ -76,6 +77,49 @@ def of_twice(failure: Failure) -> Hint | None:
         values = {"line": first.lineno, "name": ast.unparse(node.targets[0]).strip("()"), "set": node.lineno}  # type: ignore[attr-defined]
         return hint("backward-twice-in-step", **values)
     return None
+
+
+def of_reduced_twice(failure: Failure) -> Hint | None:
+    """Of gradients that a wrapped model gave twice in a step: a backward() above went through it, too, and no
+    forward() of it came between."""
+    place = failure.place
+    if place is None:
+        return None
+    here = Call(file=place.file, line=place.line, function=place.function)
+    wrapped = set(_wrapped(parsed(failure.sources.text(here.file)) or ast.Module([], [])))
+    for function in functions_of(here, failure.sources)[-1:]:
+        calls = [one for child in function.body for one in own_nodes(child) if isinstance(one, ast.Call)]
+        backwards = [one for one in calls if _goes_back(one)]
+        mine = [one for one in backwards if holds(one, here.line)]
+        above = [one for one in backwards if one.lineno < here.line and _is_executed(one, here, failure)]
+        if len(mine) != 1 or not above:
+            return None
+        last = above[-1]
+        for model in sorted(wrapped & _models_behind(last, function) & _models_behind(mine[0], function)):
+            forwards = [one.lineno for one in calls if ast.unparse(one.func) == model]
+            if not any(last.lineno <= line <= here.line for line in forwards):
+                return hint("gradients-twice-in-step", line=last.lineno, model=model)
+    return None
+
+
+def _wrapped(tree: ast.Module) -> Iterator[str]:
+    """The names of models that take part in all ranks' gradients."""
+    for node in ast.walk(tree):
+        made = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(made, ast.Call) and _WRAPS.search(ast.unparse(made.func)):
+            yield from map(ast.unparse, node.targets)  # type: ignore[attr-defined]
+
+
+def _models_behind(node: ast.AST, function: _Function) -> set[str]:
+    """What was called for the loss of a backward()."""
+    needed = (one.value for one in _needed(node, function) if not _is_cut(one.value))
+    return {ast.unparse(one.func) for each in needed for one in ast.walk(each) if isinstance(one, ast.Call)}
+
+
+def _is_cut(value: ast.expr) -> bool:
+    """Whether there is no graph behind what a call gives: ``model(x).detach()``."""
+    called = value.func if isinstance(value, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in _OF_NO_GRAPH
 
 
 def _goes_back(node: ast.AST) -> bool:

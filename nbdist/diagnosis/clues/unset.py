@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
+from nbdist.diagnosis.conditions import asks_for_rank
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
@@ -167,7 +168,11 @@ def _within(name: str, sets: Sequence[ast.stmt], call: Call, failure: Failure) -
         "，".join(f"第 {line} 行  {text}" for line, text in said),
     )
     lines = ", ".join(str(node.lineno) for node in sets)
-    return hint("name-set-within", name=name, lines=lines, tests=places)
+    of_ranks = all(
+        isinstance(one, ast.If) and asks_for_rank(one.test, call, failure.sources) for one, _ in told
+    )
+    row = "name-set-on-some-ranks" if of_ranks else "name-set-within"
+    return hint(row, name=name, lines=lines, tests=places)
 
 
 def _may_end_in_silence(loop: ast.For, call: Call, failure: Failure) -> bool:
