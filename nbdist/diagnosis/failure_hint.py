@@ -25,7 +25,7 @@ from nbdist.diagnosis.clues.missing_files import (
     path_of_line,
 )
 from nbdist.diagnosis.clues.names import of_near
-from nbdist.diagnosis.clues.shapes import of_no_rows, of_trained
+from nbdist.diagnosis.clues.shapes import of_features, of_no_rows, of_trained
 from nbdist.diagnosis.clues.unset import of_never_set
 from nbdist.diagnosis.clues.values import of_value
 from nbdist.diagnosis.exits import exit_kind
@@ -108,7 +108,7 @@ def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirector
         return found
     if (found := of_row(known.name, first)) is not None:
         return found
-    if row is known and (found := of_trained(first)) is not None:
+    if row is known and (found := of_trained(first) or of_features(first)) is not None:
         return found
     # a library that takes something apart has not been written by the program
     lent = row.name in _OF_UNPACKING and not first.sources.is_own(first.frames[-1].file)

@@ -351,3 +351,53 @@ def test_of_another_error_no_names_are_told(tmp_path: Path) -> None:
     other = BOUND.replace("run(): incompatible function arguments", "run() went wrong")
 
     assert "takes no" not in cause_of(tmp_path, "TypeError", f"{other}; kwargs: row=1", 1, cell="run(rows)\n")
+
+
+KEPT = """\
+class Positions:
+    def __init__(self, width):
+        self.table = torch.zeros(8, width)
+class Net:
+    def __init__(self):
+        self.positions = Positions
+    def forward(self, x):
+        return self.positions(x)
+net(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        pytest.param(KEPT, True, id="without brackets"),
+        pytest.param(KEPT.replace("= Positions\n", "= Positions(4)\n"), False, id="an object"),
+        pytest.param(KEPT.replace("def forward", "def build"), False, id="a method that makes layers"),
+        pytest.param(KEPT.replace("self.positions(x)", "Positions(x)"), False, id="made there"),
+    ],
+)
+def test_a_class_that_a_model_calls_as_a_layer_is_told(tmp_path: Path, cell: str, told: bool) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    method = "forward" if "def forward" in cell else "build"
+    frames = [(PROGRAM, 9, "<module>", ""), (PROGRAM, 8, method, ""), (PROGRAM, 3, "__init__", "")]
+    written.raised(1, "TypeError", "zeros(): argument 'size' must be tuple of ints", frames=frames)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    cause = failure.hint.cause.en if failure.hint is not None else ""
+    assert (
+        cause.startswith("self.positions is the class Positions itself, and no object of it: line 6") is told
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("num_layer", "Net(), from line 2, takes no num_layer= : it takes num_layers="),
+        ("depth", "Net.__init__() is of the program and takes no depth= : misspelt"),
+    ],
+)
+def test_a_keyword_that_is_nearly_one_of_the_program_s_is_told(tmp_path: Path, name: str, said: str) -> None:
+    cell = f"class Net:\n    def __init__(self, width, *, num_layers=2): ...\nNet(4, {name}=3)\n"
+    message = f"Net.__init__() got an unexpected keyword argument '{name}'"
+
+    assert cause_of(tmp_path, "TypeError", message, 3, cell=cell).startswith(said)

@@ -82,3 +82,41 @@ def test_it_is_told_where_a_library_speaks_of_shapes_alone(tmp_path: Path) -> No
     assert "goes over" not in cause_of(tmp_path / "2", over("data"), inner=None)
     behind = "for x, y in data:\n    pass\nloss = cost(net(x), y)\n"
     assert "goes over" not in cause_of(tmp_path / "3", behind)
+
+
+@pytest.mark.parametrize(
+    ("message", "cell", "told"),
+    [
+        pytest.param(
+            "too many indices for array: array is 1-dimensional, but 2 were indexed",
+            over("loader.dataset", given="net(x[:, 1:])"),
+            True,
+            id="indices",
+        ),
+        pytest.param("too many indices for tensor of dimension 1", over("data"), True, id="of torch"),
+        pytest.param("index 7 is out of bounds", over("data"), False, id="another error"),
+        pytest.param("too many indices for tensor", over("data", "x = x.unsqueeze(0)"), False, id="batch"),
+        pytest.param("too many indices for tensor", over("data", "h = x.unsqueeze(-1)"), True, id="an axis"),
+        pytest.param("too many indices for tensor", over("loader"), False, id="a loader"),
+    ],
+)
+def test_a_line_of_the_program_that_takes_a_sample_for_a_batch_is_told_of_the_loop(
+    tmp_path: Path, message: str, cell: str, told: bool
+) -> None:
+    kind = DATASET if "loader:" not in cell else "DataLoader"
+
+    assert cause_of(tmp_path, cell, message, kind, None).startswith("line 1 goes over the dataset") is told
+
+
+@pytest.mark.parametrize(("data", "told"), [("loader.dataset", True), ("loader", False)])
+def test_samples_with_fewer_parts_than_a_batch_are_told(tmp_path: Path, data: str, told: bool) -> None:
+    written = WrittenRun(tmp_path / "home", cell=f"for x, size, y in {data}:\n    net(x)\n").happened(
+        *STARTED
+    )
+    message, frames = "not enough values to unpack (expected 3, got 2)", [(PROGRAM, 1, "<module>", "")]
+    written.raised(1, "ValueError", message, frames=frames, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert (failure.hint.signature == "loop-over-dataset") is told

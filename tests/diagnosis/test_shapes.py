@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis import diagnose
-from tests.fakes.directories import WrittenRun
+from tests.diagnosis.clue_cells import PACKAGES
+from tests.fakes.directories import Frame, WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
 
 PADDLE_ROWS = (
@@ -27,10 +28,17 @@ PADDLE_FEATURES = (
 TABLES = {"words": 1000, "places": 64}
 
 
-def cause_of(tmp_path: Path, cell: str, message: str, at: tuple[int, str], *values: tuple[str, str]) -> str:
+def cause_of(
+    tmp_path: Path,
+    cell: str,
+    message: str,
+    at: tuple[int, str],
+    *values: tuple[str, str],
+    inner: tuple[Frame, ...] = (),
+) -> str:
     written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
     program = a_spec().program
-    frames = [(program, *at, "")]
+    frames = [(program, *at, ""), *inner]
     operands = [(program, at[0], *one) for one in values]
     written.raised(1, "RuntimeError", message, frames=frames, operands=operands, time=CREATED + 5)
     failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
@@ -301,3 +309,36 @@ def test_a_picture_without_colours_is_told(tmp_path: Path, kind: str, message: s
     cause = cause_of(tmp_path, "x = np.asarray(img)[:, :, ::-1]\n", message, (1, "<module>"), ("img", kind))
 
     assert cause.startswith("a picture without colours") is told
+
+
+LAYERS = "self.up = nn.Linear(32, 64)\nself.down = nn.Linear(65, 32)\nself.down(self.up(x))\n"
+OF_TORCH = "mat1 and mat2 shapes cannot be multiplied (16x64 and 65x32)"
+OF_PADDLE = (
+    "(InvalidArgument) In operator matmul, the [1] dimension of Input(X) must be equal to the [0] dimension"
+    " of Input(Y). But receiving the [1]dimension of Input(X) is [64],"
+    " and the [0] dimension of Input(Y) is [65]."
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "up", "down", "said"),
+    [
+        pytest.param(OF_TORCH, "(64, 32)", "(32, 65)", "self.down takes 65 features, and", id="torch"),
+        pytest.param(OF_PADDLE, "(32, 64)", "(65, 32)", "self.down takes 65 features, and", id="paddle"),
+        pytest.param(OF_PADDLE, "(65, 64)", "(65, 32)", "self.up / self.down takes 65", id="two of them"),
+        pytest.param(OF_PADDLE, "(32, 64)", "(64, 32)", "a linear layer or matmul got", id="none"),
+    ],
+)
+def test_the_layer_that_other_features_come_to_is_named(
+    tmp_path: Path, message: str, up: str, down: str, said: str
+) -> None:
+    values = (
+        ("self.up", f"Linear with weight {up} float32"),
+        ("self.down", f"Linear with weight {down} float32"),
+    )
+
+    linear = (f"{PACKAGES}/torch/nn/modules/linear.py", 134, "forward", "")
+    cause = cause_of(tmp_path, LAYERS, message, (3, "<module>"), *values, inner=(linear,))
+
+    assert cause.startswith(said)
+    assert not said.startswith("self.down") or cause.endswith("has 64: line 2  self.down = nn.Linear(65, 32)")

@@ -125,6 +125,12 @@ def test_what_sets_a_name_alone_is_told(tmp_path: Path, body: str, line: int, sa
     assert cause_of(tmp_path, body, line).startswith(said)
 
 
+def test_a_name_that_only_another_function_has_is_not_one_outside(tmp_path: Path) -> None:
+    cause = cause_of(tmp_path, "    print(x)\n    x = 1\ndef other():\n    x = 2", 3)
+
+    assert cause.startswith("x is set in train() only at line 4")
+
+
 def test_a_name_of_the_module_that_a_function_sets_is_its_own(tmp_path: Path) -> None:
     cause = cause_of(tmp_path, "    x += 1\nx = 0", 3)
 

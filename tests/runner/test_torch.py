@@ -182,4 +182,5 @@ def test_a_model_is_freed_while_a_thread_of_gloo_needs_the_interpreter(run_cell)
     handle = run_cell("-n 2 --timeout 60s", ENDS_IN_MAIN, limit=90)
 
     assert handle.status == "succeeded", handle.logs(0) + handle.logs(1)
-    assert [handle.logs(rank).split()[-1] for rank in (0, 1)] == ["out", "out"]
+    # where a thread of torch is torn down with the process, its words may follow
+    assert ["out" in handle.logs(rank).splitlines() for rank in (0, 1)] == [True, True]

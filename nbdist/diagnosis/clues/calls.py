@@ -8,13 +8,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 
 from nbdist.diagnosis.clues.origins import origin_of
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import head, node_at, own_nodes
+from nbdist.diagnosis.statements import head, holds, node_at, own_nodes
 from nbdist.store.reports import Call
 from nbdist.text import Both
 
@@ -28,6 +29,13 @@ _MISSING = re.compile(
     r"^TypeError: (?P<called>[\w.<>]+)\(\) missing \d+ required (?:positional|keyword-only) arguments?: "
     r"(?P<names>.+)"
 )
+_UNKNOWN = re.compile(
+    r"^TypeError: (?P<called>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'"
+)
+_ALIKE = 0.8
+"""Of two names, one of which is written by mistake."""
+
+_OF_BATCHES = ("forward", "__call__", "training_step", "validation_step")
 _TAKES_FUNCTION = re.compile(
     r"(?:^|_)(?:fn|func|function|callable|callback|hook|handler|transform|collator|compute_metrics|lambda|key|target)$"
 )
@@ -94,6 +102,27 @@ def of_class(failure: Failure) -> Hint | None:
     return None
 
 
+def of_class_as_layer(failure: Failure) -> Hint | None:
+    """Of a class that a model has kept without brackets: its forward() makes an object of it by a call."""
+    own = list(failure.own_frames)
+    for at, (outer, inner) in enumerate(pairwise(own)):
+        if outer.function not in _OF_BATCHES or inner.function != "__init__":
+            continue
+        tree = parsed(failure.sources.text(inner.file)) or ast.Module([], [])
+        made = [
+            one.name for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and holds(one, inner.line)
+        ]
+        call = Call(file=outer.file, line=outer.line, function=outer.function)
+        for one in own_nodes(node_at(call, failure.sources) or ast.Pass()):
+            name = ast.unparse(one.func) if isinstance(one, ast.Call) else ""
+            origin = origin_of(name, own[: at + 1], failure) if name.startswith("self.") else None
+            value = origin.source.partition(" = ")[2] if origin is not None else ""
+            if origin is not None and value.rpartition(".")[2] in made:
+                line = failure.sources.at(origin.file, origin.line)
+                return hint("class-without-call", name=name, kind=value, line=line)
+    return None
+
+
 def _is_made(name: str, failure: Failure) -> bool:
     """Whether the line makes an object of what a name stands for:  make(10) , and not  net(images) ."""
     more = {one.name for one in failure.operands if _SETTING.match(one.what) is None}
@@ -116,6 +145,23 @@ def of_function(failure: Failure) -> Hint | None:
             if isinstance(inner, ast.Call) and not inner.args and not inner.keywords and _is(inner, found):
                 function = ast.unparse(inner.func)
                 return hint("function-called", called=function, to=f"{name}={function}" if name else function)
+    return None
+
+
+def of_misspelt(failure: Failure) -> Hint | None:
+    """Of a keyword that a function of the program does not take, and takes by nearly that name."""
+    found = _UNKNOWN.match(failure.said)
+    for file in dict.fromkeys(one.file for one in failure.own_frames) if found is not None else ():
+        tree = parsed(failure.sources.text(file)) or ast.Module([], [])
+        defined = _defined(found["called"], tree) if found is not None else []
+        if found is None or len(defined) != 1:
+            continue
+        given = defined[0].args
+        takes = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+        near = get_close_matches(found["name"], takes, n=1, cutoff=_ALIKE)
+        if near:
+            values = {"called": NAMELESS.sub("", found["called"]), "name": found["name"], "other": near[0]}
+            return hint("keyword-misspelt", **values, line=failure.sources.at(file, defined[0].lineno))
     return None
 
 

@@ -13,7 +13,7 @@ from nbdist.diagnosis.clues.attributes import (
     of_special,
 )
 from nbdist.diagnosis.clues.by_rank import of_model
-from nbdist.diagnosis.clues.calls import of_class, of_function
+from nbdist.diagnosis.clues.calls import of_class, of_class_as_layer, of_function, of_misspelt
 from nbdist.diagnosis.clues.devices import of_devices, of_map_location
 from nbdist.diagnosis.clues.exchanges import of_sends
 from nbdist.diagnosis.clues.forward_hooks import of_hook
@@ -79,6 +79,7 @@ _ALWAYS: tuple[Clue, ...] = (
     of_special,
     of_self,
     of_class,
+    of_class_as_layer,
     of_function,
 )
 """For any error, whether a row knows it or not."""
@@ -86,7 +87,7 @@ _ALWAYS: tuple[Clue, ...] = (
 _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
     {
         "argument-of-collective": (of_number,),
-        "argument-unknown": (of_constructor,),
+        "argument-unknown": (of_constructor, of_misspelt),
         "arrays-unlike": (of_gray,),
         "attribute-of-several": (of_state,),
         "attention-no-kernel": (of_attention,),

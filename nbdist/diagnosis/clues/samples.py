@@ -33,26 +33,37 @@ _OF_SHAPES = re.compile(
     r"shape|size|dim|channel|elements|axis|\d-?D\b|must be Tensor, but got (?:numpy|int|float)|multiplied"
     r"|must be Tensor, not|invalid combination"
 )
+_OF_ITEMS = re.compile(r"too many indices|values to unpack")
+"""What a line of the program says that goes over samples."""
+
 _DATASETS = re.compile(r"(?P<name>(?!\w*(?:Batch|Web))\w*Dataset|Subset)\b")
-_MAKES_BATCH = re.compile(r"unsqueeze|expand_dims|newaxis|\[None\b|stack|collate|(?:view|reshape)\(1\b")
+_MAKES_BATCH = re.compile(
+    r"unsqueeze_?\((?:\w+=)?\[?0\b|expand_dims|newaxis|\[None\b|stack|collate|(?:view|reshape)\(1\b"
+)
 _PASSES_ON = ("enumerate", "tqdm")
 
 
 def of_single(failure: Failure) -> Hint | None:
     """Of a loop over the dataset in place of its loader, the samples of which a library takes for batches."""
     said = failure.said
-    if not failure.frames or failure.sources.is_own(failure.frames[-1].file) or not _OF_SHAPES.search(said):
+    own = not failure.frames or failure.sources.is_own(failure.frames[-1].file)
+    if (_OF_ITEMS if own else _OF_SHAPES).search(said) is None:
         return None
     for frame in reversed(list(failure.own_frames)):
         call = Call(file=frame.file, line=frame.line, function=frame.function)
         for loop, part in reversed(around(call, failure.sources)):
-            if isinstance(loop, ast.For) and part == "body" and _is_over_dataset(loop, frame, failure):
+            if not isinstance(loop, ast.For) or not _is_over_dataset(loop, frame, failure):
+                continue
+            line = failure.sources.at(frame.file, loop.lineno)
+            # what it takes apart has not as many parts as a batch
+            if frame.line == loop.lineno and own and isinstance(loop.target, ast.Tuple):
+                return hint("loop-over-dataset", loop=head(loop), line=line)
+            if part == "body":
                 if _MAKES_BATCH.search("\n".join(map(ast.unparse, loop.body))):
                     return None
                 statement = node_at(call, failure.sources)
                 reads = {one.id for one in ast.walk(statement or loop) if isinstance(one, ast.Name)}
                 given = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
-                line = failure.sources.at(frame.file, loop.lineno)
                 return hint("loop-over-dataset", loop=head(loop), line=line) if reads & given else None
     return None
 

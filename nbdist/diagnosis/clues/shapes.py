@@ -60,6 +60,8 @@ _FEATURES = re.compile(
     r"mat1 and mat2 shapes cannot be multiplied \(\d+x(?P<a>\d+) and (?P<b>\d+)x\d+\)"
     r"|dimension of Input\(X\) is \[(?P<c>\d+)\], and the \[\d+\] dimension of Input\(Y\) is \[(?P<d>\d+)\]"
 )
+_LINEAR = re.compile(r"Linear with weight \((?P<first>\d+), (?P<second>\d+)\)")
+_MOST_LAYERS = 2
 _OPENS = re.compile(r"Image\.open\(|imread\(")
 _LEAST_SIDE = 8
 """Of a picture."""
@@ -307,6 +309,28 @@ def of_turned(failure: Failure) -> Hint | None:
         row = f"paddle-{row}" if "PreState" in said else row
         return hint(row, name=one.name, shape=list(shape), state=state, batch=batch, where=where)
     return None
+
+
+def of_features(failure: Failure) -> Hint | None:
+    """Of the layer in the line that takes as many features as did not come to it."""
+    said = _FEATURES.search(failure.complaint.root.text) if failure.complaint is not None else None
+    own = list(failure.own_frames)
+    if said is None or not own:
+        return None
+    got, wanted = (int(number) for number in said.groups() if number is not None)
+    # paddle keeps a weight the other way round
+    axis = "in" if said["c"] is not None else "out"
+    layers = [
+        one.name
+        for one in failure.operands
+        if (found := _LINEAR.match(one.what)) is not None
+        and int(found["first" if axis == "in" else "second"]) == wanted != got
+    ]
+    if not 0 < len(layers) <= _MOST_LAYERS:
+        return None
+    at = origin_of(layers[0], own, failure) if len(layers) == 1 else None
+    where = both("diagnosis.value-origin", line=at.line, source=at.source) if at is not None else Both("", "")
+    return hint("features-of-layer", name=" / ".join(layers), want=wanted, got=got, where=where)
 
 
 def of_no_rows(failure: Failure) -> Hint | None:

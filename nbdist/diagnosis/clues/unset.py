@@ -228,9 +228,11 @@ def _binds_otherwise(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.MatchAs | ast.MatchStar) and node.name == name
 
 
-def _of_others(function: ast.AST, tree: ast.Module) -> Iterator[str]:
-    """The names that are set in a file outside of a function."""
+def _of_others(function: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module) -> Iterator[str]:
+    """The names that are set outside of a function where it can see them."""
     mine = set(map(id, ast.walk(function)))
-    for node in ast.walk(tree):
+    around = [one for one in ast.walk(tree) if isinstance(one, _FUNCTIONS) and holds(one, function.lineno)]
+    nodes = (node for scope in (tree, *around) for each in scope.body for node in own_nodes(each))
+    for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in mine:
             yield node.id
