@@ -21,7 +21,7 @@ _QUIET = re.compile(
 _COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
 
 _SEEDS = re.compile(
-    r"\b(?:\w*seed|seed_\w+|manual_seed_all|Random|default_rng|RandomState)\([^)]*\brank\b"
+    r"\b(?:\w*seed|seed_\w+|manual_seed_all|Random|default_rng|RandomState)\([^)]*\b(?:rank|(?:LOCAL_)?RANK)\b"
     r"|\bseed=(?:[\w.]+ [+*] )*(?:\w+\.)*(?:get_)?rank\b"
 )
 _MEETING = re.compile(r"\bMASTER_PORT\b|\btcp://")

@@ -150,7 +150,7 @@ def test_what_a_call_leaves_out_is_told_as_its_function_is_defined(
 
     assert failure is not None
     assert failure.hint is not None
-    name = called.removesuffix(".__init__")
+    name = called.removesuffix(".__init__").rpartition("<locals>.")[2]
     end = f" as line {line} defines it" if line else ""
     assert failure.hint.cause.en == f"{name}() is called without {names}, which it needs{end}"
     assert not line or failure.hint.fix.en == f"give it there, or a default in the definition:  {fix}"

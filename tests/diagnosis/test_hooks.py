@@ -99,6 +99,36 @@ def test_where_the_library_parts_them_is_told_with_what_it_calls_back(
     assert hint.cause.en.endswith(last)
 
 
+DRAWN = """\
+L.seed_everything(12 + int(os.environ["RANK"]))
+keep = np.random.rand(900) < 0.8
+trainer.fit(Model(), loader(keep))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "function", "told"),
+    [
+        pytest.param(DRAWN, "on_advance_end", True, id="at the end of an epoch"),
+        pytest.param(DRAWN, "training_step", False, id="in its middle"),
+        pytest.param(DRAWN.replace('os.environ["RANK"]', "1"), "on_advance_end", False, id="one seed"),
+        pytest.param(DRAWN.replace(" < 0.8", ""), "on_advance_end", False, id="none is left out"),
+    ],
+)
+def test_samples_that_each_rank_draws_are_told_where_some_have_used_up_theirs(
+    tmp_path: Path, program: str, function: str, told: bool
+) -> None:
+    sides = [
+        inside(0, 3, ("fit", 10), (function, 71)),
+        inside(1, 3, ("fit", 10), ("advance", 9)),
+    ]
+
+    hint = of_hooks(sides, a_program(tmp_path, program))
+
+    assert hint is not None
+    assert ("each rank may draw other samples, and so more or fewer (line 1" in hint.cause.en) is told
+
+
 EARLY = """\
 trainer = Trainer(model, args, compute_metrics=accuracy,
                   callbacks=[EarlyStoppingCallback(2)])

@@ -59,3 +59,51 @@ def test_a_sum_that_one_rank_alone_has_is_named(reduces: str, test: str, told: b
     assert found.signature == "hang-branch"
     assert ("reduce() at line 3 gives its sum to dst" in found.cause.en) is told
     assert found.fix.en.startswith("all_reduce() at line 3 in place of reduce()") is told
+
+
+STOPS = """\
+def fit():
+    best, seen = 9, 0
+    for epoch in range(9):
+        loss = validate(loader)
+        if rank == 0:
+            print(loss)
+            if loss < best:
+                {sets}
+        {sends}
+        if epoch - seen > 3:
+            break
+        train(epoch)
+    barrier()
+fit()
+"""
+
+
+@pytest.mark.parametrize(
+    ("sets", "sends", "told"),
+    [
+        pytest.param("best, seen = loss, epoch", "pass", True, id="on one rank"),
+        pytest.param("best = loss", "pass", False, id="another value"),
+        pytest.param("best, seen = loss, epoch", "dist.broadcast(seen, 0)", False, id="sent"),
+        pytest.param("best, seen = loss, epoch", "seen = given(best)", False, id="set for all later"),
+    ],
+)
+def test_a_value_that_one_rank_alone_sets_is_named(sets: str, sends: str, told: bool, tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path / "home", cell=STOPS.format(sets=sets, sends=sends))
+    sides = [
+        Side(
+            ranks=(rank,),
+            way=tuple(
+                Call(file=a_spec().program, line=at, function=name)
+                for at, name in ((14, "<module>"), (line, "fit"))
+            ),
+            place=CodeLocation(line=line, what=what, waits=True),
+        )
+        for rank, (what, line) in enumerate((("train", 12), ("barrier", 13)))
+    ]
+
+    found = why(sides, Sources.of(written.run, written.directory), {})
+
+    assert found is not None
+    assert found.signature == "hang-loop-left"
+    assert ("seen is set on some ranks alone: line 8, within  if rank == 0:" in found.cause.en) is told

@@ -41,7 +41,8 @@ _TAKES_FUNCTION = re.compile(
 )
 """Parameters by these names take functions."""
 
-NAMELESS = re.compile(r"\.(?:__init__|forward|__call__)$")
+NAMELESS = re.compile(r"^.*<locals>\.|\.(?:__init__|forward|__call__)$")
+"""What the name of a function has beside that by which it is called."""
 _TAKERS = re.compile(
     r"^(?:map|filter|apply\w*|submit|spawn|start_processes|register\w*|add_event_handler|partial|Thread|Timer|Process"
     r"|Lambda\w*|MultiplicativeLR)$"

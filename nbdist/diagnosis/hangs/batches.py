@@ -59,16 +59,21 @@ def batches_of(loop: ast.stmt, one: Entry, sources: Sources) -> Both:
         )
     classes = iterables(one.here.file, sources)
     if len(classes) != 1:
-        by_rank = seeded_by_rank(one.here.file, sources)
-        if by_rank is None or not _CHOOSES.search(sources.text(one.here.file)):
-            return Both("", "")
-        return both("diagnosis.batches-drawn", line=by_rank.lineno, source=head(by_rank))
+        return drawn_by_rank(one.here.file, sources)
     draws = _DRAWS.search(ast.unparse(classes[0])) is not None
     seeds = seeded_by_rank(one.here.file, sources) if draws else None
     drawn = (
         both("diagnosis.seeded", line=seeds.lineno, source=head(seeds)) if seeds is not None else Both("", "")
     )
     return both("diagnosis.batches-of", name=classes[0].name, line=classes[0].lineno, seeded=drawn)
+
+
+def drawn_by_rank(file: str, sources: Sources) -> Both:
+    """What seeds each rank otherwise in a file that draws samples; empty where nothing does."""
+    by_rank = seeded_by_rank(file, sources)
+    if by_rank is None or not _CHOOSES.search(sources.text(file)):
+        return Both("", "")
+    return both("diagnosis.batches-drawn", line=by_rank.lineno, source=head(by_rank))
 
 
 def _left_out(loop: ast.stmt, at: Call, sources: Sources) -> tuple[ast.FunctionDef, ast.If] | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from nbdist.diagnosis.conditions import asks_for_rank
+from nbdist.diagnosis.hangs.batches import drawn_by_rank
 from nbdist.diagnosis.places import WRAPPERS, Sources, as_written, parsed
 from nbdist.diagnosis.sides import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
@@ -76,7 +77,12 @@ def of_hooks(sides: Sequence[Side], sources: Sources) -> Hint | None:
     }
     if not tests and (at := _stopped_early(sides, ways, last.file, sources)) is not None:
         return hint("hang-hooks-early", **values, at=at)
-    return hint("hang-hooks-of-rank" if of_rank else "hang-hooks", **values, tests=_told(tests))
+    told = _told(tests)
+    ended = [_ENDS.search(way) is not None for way in ways]
+    if not tests and any(ended) and not all(ended):
+        # of some the batches are used up
+        told = drawn_by_rank(last.file, sources)
+    return hint("hang-hooks-of-rank" if of_rank else "hang-hooks", **values, tests=told)
 
 
 def _stopped_early(sides: Sequence[Side], ways: Sequence[str], file: str, sources: Sources) -> int | None:

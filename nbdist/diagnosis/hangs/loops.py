@@ -21,7 +21,7 @@ from nbdist.diagnosis.hangs.entries import (
     of_caught,
 )
 from nbdist.diagnosis.hangs.limits import begun_elsewhere, is_limit, leads_away
-from nbdist.diagnosis.hangs.one_sided import with_reduce
+from nbdist.diagnosis.hangs.one_sided import with_one_sided
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
@@ -160,7 +160,7 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
     if len(ways) == 1 and isinstance(ways[0], ast.ExceptHandler):
         return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
     found = hint("hang-loop-left", **values, tests=named(ways, (one.inside, one.outside), sources))
-    return with_reduce(found, ways, one.here.file, sources)
+    return with_one_sided(found, ways, one.here.file, sources)
 
 
 def _given_by_rank(loop: ast.stmt, here: Call, sources: Sources) -> ast.Assign | None:

@@ -27,7 +27,7 @@ from nbdist.diagnosis.hangs.halves import half_below, of_condition, of_half
 from nbdist.diagnosis.hangs.hooks import of_hooks, of_library
 from nbdist.diagnosis.hangs.loops import by_loop, by_round
 from nbdist.diagnosis.hangs.moments import told_names
-from nbdist.diagnosis.hangs.one_sided import with_reduce
+from nbdist.diagnosis.hangs.one_sided import with_one_sided
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
@@ -256,7 +256,7 @@ def _by_data(entries: Sequence[Entry], sources: Sources) -> Hint | None:
                     return _branch("hang-branch-file", node, part, one, at, sources, names=names)
                 name = "hang-branch-drawn" if is_drawn else "hang-branch"
                 found = _branch(name, node, part, one, at, sources, values=values)
-                return with_reduce(found, [node], call.file, sources)
+                return with_one_sided(found, [node], call.file, sources)
         if one.is_behind and (caught := of_caught(one, [], sources)) is not None:
             return caught
         for call in one.deeper if one.is_behind else ():
