@@ -160,3 +160,31 @@ def test_where_a_name_was_not_set_a_loop_may_have_had_no_round(tmp_path: Path) -
     assert branches(tmp_path, ("total", "0"), kind="UnboundLocalError", message=message) == [
         "total is from line 6  total = 0"
     ]
+
+
+CHECKPOINTED = """\
+class Block:
+    def forward(self, x, mask):
+        return self.attention(x, mask)
+def forward(self, x):
+    mask = causal(x)
+    x = self.embed(x)
+    return checkpoint(self.block, x, mask)
+"""
+
+
+@pytest.mark.parametrize(("inner", "told"), [("checkpoint", False), ("_call_impl", True)])
+def test_what_a_function_of_a_library_hands_on_is_not_taken_by_its_place(
+    tmp_path: Path, inner: str, told: bool
+) -> None:
+    # where no such function lies between, checkpoint is the layer itself
+    written = WrittenRun(tmp_path / "home", cell=CHECKPOINTED).happened(*STARTED)
+    program = a_spec().program
+    library = ("/v/lib/python3.11/site-packages/torch/utils/checkpoint.py", 500, inner, "")
+    stack = [(program, 7, "forward", ""), library, (program, 3, "forward", "")]
+    operands = [(program, 3, "mask", TENSOR)]
+    written.raised(1, "ValueError", "no", frames=stack, operands=operands, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert any(note.en.startswith("mask is from") for note in failure.notes) is told

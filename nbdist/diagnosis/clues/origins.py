@@ -195,7 +195,10 @@ def _given(
     named = [one for one in calls if ast.unparse(one.func).rpartition(".")[2] == function.name]
     if not named and function.name in _METHODS:
         made = function.name == "__init__"
-        named = [one for one in calls if one.args and _is_class(one.func) is made]
+        # checkpoint(block, x)  calls the block itself, with less
+        passed = {frame.function for frame in _between(caller, frames[-1], failure)}
+        objects = (one for one in calls if ast.unparse(one.func).rpartition(".")[2] not in passed)
+        named = [one for one in objects if one.args and _is_class(one.func) is made]
     if len(named) != 1:
         return None
     value = _argument(parameter, function, named[0])
@@ -205,6 +208,14 @@ def _given(
         return Origin(name=name, file=caller.file, line=named[0].lineno, source=head(named[0]))
     found = origin_of(ast.unparse(value), frames[:-1], failure, what)
     return found and replace(found, name=name)
+
+
+def _between(caller: ErrorFrame, called: ErrorFrame, failure: Failure) -> Sequence[ErrorFrame]:
+    """The frames of libraries between two of the program."""
+    frames = list(failure.frames)
+    if caller not in frames or called not in frames:
+        return ()
+    return frames[frames.index(caller) + 1 : frames.index(called)]
 
 
 def _is_class(called: ast.expr) -> bool | None:
