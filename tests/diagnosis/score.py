@@ -132,6 +132,7 @@ def totals(scores: Iterable[Score]) -> str:
 
 
 def recorded(page: str) -> dict[str, Score]:
-    """The rows of the table in ``page``."""
+    """The rows of the tables of programs in ``page``, the last row of each."""
     cells = [line.strip("| ").split(" | ") for line in page.split("\n") if line.startswith("| ")]
+    cells = [row for row in cells if len(row) == len(COLUMNS)]
     return {name: Score(*rest) for name, *rest in cells if name != COLUMNS[0]}
