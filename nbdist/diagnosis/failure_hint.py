@@ -20,6 +20,7 @@ from nbdist.diagnosis.clues.missing_files import (
     of_file,
     of_folder,
     of_lock,
+    of_model,
     of_path,
     of_writing,
     path_of_line,
@@ -52,9 +53,12 @@ from nbdist.text import Both, both
 
 _OF_NAMES = frozenset({"argument-unknown", "import-name", "module-attribute"})
 _OF_UNPACKING = frozenset({"loop-of-pairs", "fields-to-unpack", "more-to-unpack"})
+# an operation deep in a layer names its own argument, and not the layer's
+_OF_OPERATIONS = frozenset({"paddle-argument-text", "paddle-argument-float", "paddle-argument-kind"})
 _OF_FILES = frozenset({"file-missing", "file-missing-there", "paddle-load-missing"})
 # of paths to which a library adds an ending
 _OF_STEMS = frozenset({"paddle-model-load"})
+_OF_MODELS = frozenset({"paddle-jit-load-missing"})
 _CUT_SHORT = frozenset({"json-not-there", "file-half-written", "safetensors-damaged", "checkpoint-corrupt"})
 _GPU_FULL = "cuda-out-of-memory"
 _LOCKED = "database-locked"
@@ -112,11 +116,14 @@ def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirector
         return found
     # a library that takes something apart has not been written by the program
     lent = row.name in _OF_UNPACKING and not first.sources.is_own(first.frames[-1].file)
-    if (found := of_argument(first, "" if lent else row.name)) is not None:
+    of_inner = lent or row.name in _OF_OPERATIONS
+    if (found := of_argument(first, "" if of_inner else row.name)) is not None:
         return found
     if row.name in _OF_FILES and (made := of_path(first, run, first.found["path"] or "")) is not None:
         return made
     if row.name in _OF_STEMS and (made := of_file(first, run, path_of_line(first))) is not None:
+        return made
+    if row.name in _OF_MODELS and (made := of_model(first, run, first.found["path"] or "")) is not None:
         return made
     if row.name in _OF_FILES and (near := of_folder(first, first.found["path"] or "")) is not None:
         return near

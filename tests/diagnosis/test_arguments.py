@@ -500,3 +500,49 @@ def test_a_method_that_is_nearly_a_hook_is_a_fact(told: list[object], tmp_path: 
 
     said = "Net has trainning_step(), which Module does not call: it calls training_step()"
     assert notes_of(failure) == ([said] if told else [])
+
+
+QUOTED = """\
+attr = ParamAttr(initializer=Normal(0.0, std="0.1"))
+layer = Embedding(words, width, attr)
+other = Embedding(int("3"), width, name="table")
+plain = leaky_relu(x, '1e-2')
+both = scale(x, "2", "3")
+"""
+OF_TEXT = "(InvalidType) gaussian(): argument (position 3) must be double, but got str (at /paddle/op.cc:428)"
+
+
+@pytest.mark.parametrize(
+    ("line", "names", "said", "fix"),
+    [
+        pytest.param(2, ("words", "attr"), ": line 1 has std='0.1'", "std=0.1", id="a line above"),
+        pytest.param(4, ("x",), ": line 4 has '1e-2'", "1e-2", id="this line"),
+        pytest.param(3, ("width",), "", "a number without quotes", id="a text that is a number at last"),
+        pytest.param(5, ("x",), "", "a number without quotes", id="one of two"),
+    ],
+)
+def test_a_number_in_quotes_is_told_where_an_operation_of_paddle_gets_a_text(
+    tmp_path: Path, line: int, names: tuple[str, ...], said: str, fix: str
+) -> None:
+    operands = [(PROGRAM, line, name, "ParamAttr" if name == "attr" else "10") for name in names]
+
+    failure = failed(tmp_path, "TypeError", OF_TEXT, line=line, cell=QUOTED, operands=operands)
+
+    assert cause_of(failure) == f"gaussian() takes double at position 3, and got a text{said}"
+    assert failure.hint is not None
+    assert fix in failure.hint.fix.en
+
+
+def test_what_a_layer_was_given_is_told_rather_than_what_its_operation_got(tmp_path: Path) -> None:
+    message = (
+        "(InvalidType) group_norm(): argument (position 5) must be int, but got tuple (at /paddle/op.cc:321)"
+    )
+    cell = "norm = GroupNorm((4, 4), 16)\ny = norm(x)\n"
+
+    known = failed(
+        tmp_path / "1", "TypeError", message, at(1, "GroupNorm", "num_groups", 0, "(4, 4)", "int"), cell=cell
+    )
+    unknown = failed(tmp_path / "2", "TypeError", message, cell=cell)
+
+    assert cause_of(known) == "num_groups of GroupNorm takes int, and got (4, 4) in line 1"
+    assert cause_of(unknown) == "group_norm() takes int at position 5, and got tuple"

@@ -153,3 +153,71 @@ def test_what_is_called_and_is_no_function_is_told_with_the_line_that_set_it(
 
     assert hint is not None
     assert hint.cause.en.startswith(said or f"a {kind} is called like a function: a name such as")
+
+
+LISTED = "kept = stack(masks.numpy())\nsizes = size.tolist()\nout = run(net(x).numpy(), masks)\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "line", "value", "cause", "fix"),
+    [
+        pytest.param(
+            "list",
+            "numpy",
+            1,
+            ("masks", "list of 16 (ndarray (20, 20))"),
+            "masks is list of 16 (ndarray (20, 20)), a plain list, and .numpy() belongs to tensors",
+            "leave .numpy() out:  masks ;",
+            id="arrays",
+        ),
+        pytest.param(
+            "list",
+            "numpy",
+            1,
+            ("masks", "list of 3 (Tensor (20, 20))"),
+            "masks is list of 3 (Tensor (20, 20)): each tensor in it has .numpy()",
+            "[t.numpy() for t in masks]; of one: masks[0].numpy();",
+            id="tensors",
+        ),
+        pytest.param(
+            "tuple",
+            "tolist",
+            2,
+            ("size", "(3, 3)"),
+            "size is (3, 3), a plain tuple, and .tolist()",
+            "leave .tolist() out:  size ;",
+            id="numbers",
+        ),
+        pytest.param(
+            "list",
+            "numpy",
+            1,
+            ("masks", "list of 3 (Image)"),
+            "this is a plain list, and .numpy() belongs to tensors",
+            "numbers, arrays: leave .numpy() out",
+            id="what may be anything",
+        ),
+        pytest.param(
+            "list",
+            "numpy",
+            3,
+            ("masks", "list of 3 (Tensor (20, 20))"),
+            "this is a plain list, and .numpy() belongs to tensors",
+            "numbers, arrays: leave .numpy() out",
+            id="of another value in the line",
+        ),
+    ],
+)
+def test_a_list_that_is_asked_for_a_method_of_tensors_is_told_by_what_is_in_it(
+    tmp_path: Path, kind: str, name: str, line: int, value: tuple[str, str], cause: str, fix: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=LISTED).happened(*STARTED)
+    message = f"'{kind}' object has no attribute '{name}'"
+    operands, frames = [(PROGRAM, line, *value)], [(PROGRAM, line, "<module>", "")]
+    written.raised(1, "AttributeError", message, frames=frames, operands=operands, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(cause)
+    assert failure.hint.fix.en.startswith(fix)

@@ -456,3 +456,39 @@ def test_a_path_without_its_ending_is_that_of_the_failing_line(
     cause = cause_of(tmp_path, "ValueError", NO_PARAMETERS, 4, cell=cell)
 
     assert cause.startswith(said or "model.load(path) found no parameters: it reads path + '.pdparams'")
+
+
+NO_MODEL = (
+    "The ``path`` (out/wave) to load model not exists. Please make sure that *.pdmodel(json) exists or don't "
+    "using ``skip_forward=True`` to jit.save."
+)
+NONE_THERE = "paddle.jit.load() looks for out/wave.json"
+
+
+@pytest.mark.parametrize(
+    ("test", "saves", "said"),
+    [
+        pytest.param(
+            "rank == 0", "paddle.jit.save(net, path)", "out/wave was not there yet: rank 0", id="it"
+        ),
+        pytest.param(
+            "rank == 0",
+            "static.save_inference_model(path, feed, fetch, exe)",
+            "out/wave was not there yet: rank 0 makes it (line 2)",
+            id="for inference",
+        ),
+        pytest.param("verbose", "paddle.jit.save(net, path)", NONE_THERE, id="all save it"),
+        pytest.param("rank == 0", "paddle.jit.save(net, other)", NONE_THERE, id="another"),
+        pytest.param(
+            "rank == 0", "paddle.save(net.state_dict(), path + '.pdparams')", NONE_THERE, id="weights alone"
+        ),
+    ],
+)
+def test_a_model_that_rank_0_saves_later_is_told_by_the_line(
+    tmp_path: Path, test: str, saves: str, said: str
+) -> None:
+    cell = f"if {test}:\n    {saves}\ndist.barrier\nnet = paddle.jit.load(path)\n"
+
+    cause = cause_of(tmp_path, "ValueError", NO_MODEL, 4, ("path", "str of 8 characters"), cell=cell)
+
+    assert cause.startswith(said)

@@ -8,7 +8,7 @@ import pytest
 
 from nbdist.diagnosis import diagnose
 from tests.diagnosis.clue_cells import OF_LOADER, PACKAGES, READS, cause_of
-from tests.fakes.directories import WrittenRun
+from tests.fakes.directories import Frame, WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
 
 DATASET = """\
@@ -561,3 +561,100 @@ def test_an_index_that_a_sampler_has_drawn_elsewhere_is_told(
     assert failure is not None
     assert failure.hint is not None
     assert failure.hint.cause.en.startswith(said)
+
+
+TENSORS = WEIGHTED.replace("self.df.iloc[idx]", "self.df[idx]")
+BEYOND = "index 94 is out of bounds for dimension 0 with size 64"
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        pytest.param("self.df[idx]", "len() of the dataset is len(self.df) (line 3), so", id="counted"),
+        pytest.param("self.df[idx], self.y[idx]", "index 94 of dimension 0 was asked for", id="labels, too"),
+    ],
+)
+def test_an_index_beyond_a_tensor_is_the_sampler_s_where_the_dataset_counts_that(
+    tmp_path: Path, read: str, said: str
+) -> None:
+    cell = TENSORS.replace("self.df[idx]", read)
+    frames = [(a_spec().program, 7, "<module>", ""), (OF_LOADER, 54, "fetch", "")]
+
+    cause = beyond(tmp_path, cell, BEYOND, *frames, (a_spec().program, 5, "__getitem__", ""))
+
+    assert cause.startswith(said)
+
+
+def beyond(folder: Path, cell: str, message: str, *frames: Frame, **more: object) -> str:
+    written = WrittenRun(folder / "home", cell=cell).happened(*STARTED)
+    written.raised(1, "IndexError", message, frames=frames, time=CREATED + 5, **more)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+    assert failure is not None
+    assert failure.hint is not None
+    return failure.hint.cause.en
+
+
+FETCHED = """\
+sampler = {0}
+loader = DataLoader({1}, batch_size=16, sampler=sampler)
+for x in loader:
+    step(x)
+"""
+OF_DATASET = f"{PACKAGES}/torch/utils/data/dataset.py"
+IN_TENSORS = (OF_DATASET, 206, "__getitem__", "return tuple(tensor[index] for tensor in self.tensors)")
+IN_SUBSET = (OF_DATASET, 443, "__getitems__", "return [self.dataset[self.indices[idx]] for idx in indices]")
+ASKED = ((OF_DATASET, 443, "self.indices", "list of 64"), (OF_DATASET, 443, "idx", "94"))
+INNER = ((OF_DATASET, 443, "self.indices", "list of 64"), (OF_DATASET, 443, "idx", "3"))
+TOLD = "the loader in line 2 reads part, and its sampler draws from data (line 1)"
+
+
+@pytest.mark.parametrize(
+    ("sampler", "message", "within", "inside", "said"),
+    [
+        pytest.param("DistributedSampler(data)", BEYOND, (), (), TOLD, id="an array"),
+        pytest.param("DistributedSampler(dataset=data)", BEYOND, (), (), TOLD, id="by its name"),
+        pytest.param("DistributedSampler(data)", BEYOND, (IN_TENSORS,), (), TOLD, id="a TensorDataset"),
+        pytest.param("DistributedSampler(data)", "list index out of range", (), (), TOLD, id="a list"),
+        pytest.param(
+            "DistributedSampler(data)",
+            "list index out of range",
+            (IN_SUBSET,),
+            ASKED,
+            TOLD,
+            id="a part of a dataset",
+        ),
+        pytest.param(
+            "DistributedSampler(data)",
+            "list index out of range",
+            (IN_SUBSET,),
+            INNER,
+            "an index is asked for that the Subset",
+            id="an index of that part",
+        ),
+        pytest.param(
+            "DistributedSampler(data)",
+            BEYOND,
+            (IN_SUBSET, IN_TENSORS),
+            (),
+            "index 94 of dimension 0 was asked for",
+            id="one dataset asks another",
+        ),
+        pytest.param(
+            "DistributedSampler(part)", BEYOND, (), (), "index 94 of dimension 0 was asked for", id="the same"
+        ),
+        pytest.param("make(data)", BEYOND, (), (), "index 94 of dimension 0 was asked for", id="unknown"),
+    ],
+)
+def test_an_index_that_a_loader_asks_an_array_for_is_told_by_its_sampler(
+    tmp_path: Path,
+    sampler: str,
+    message: str,
+    within: tuple[Frame, ...],
+    inside: tuple[Frame, ...],
+    said: str,
+) -> None:
+    frames = [(a_spec().program, 3, "<module>", ""), (OF_LOADER, 54, "fetch", ""), *within]
+
+    cause = beyond(tmp_path, FETCHED.format(sampler, "part"), message, *frames, inside=inside)
+
+    assert cause.startswith(said)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
+from nbdist.diagnosis.clues.origins import origin_of
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint, is_general
-from nbdist.diagnosis.statements import head, holds
-from nbdist.store.reports import Given
+from nbdist.diagnosis.statements import head, holds, node_at
+from nbdist.store.reports import Call, Given
 from nbdist.text import Both, both
 
 _MISPLACED, _ROWS = "argument-misplaced", "argument-unfit"
@@ -89,6 +91,44 @@ def _is_plain(given: Given) -> bool:
     """Whether what was given cannot pass for what is taken."""
     is_number = _NUMBER.match(given.what) and _SIMPLE.search(_FUNCTION.sub("", given.takes))
     return _PLAIN.match(given.what) is not None and not is_number
+
+
+def of_quoted(failure: Failure) -> Hint | None:
+    """Of a text where a number is wanted: the one number in quotes that a call is given in the failing line,
+    or in one that has set what this line works with."""
+    at, own = failure.place, list(failure.own_frames)
+    if at is None or not own:
+        return None
+    lines = {(at.file, at.line)}
+    for one in failure.operands:
+        if (origin := origin_of(one.name, own, failure, one.what)) is not None:
+            lines.add((origin.file, origin.line))
+    found = {
+        (file, node.lineno, source): bare
+        for file, line in lines
+        for node in ast.walk(node_at(Call(file=file, line=line, function=""), failure.sources) or ast.Pass())
+        if isinstance(node, ast.Call) and holds(node, line) and ast.unparse(node.func) not in ("int", "float")
+        for source, bare in _numbers_in_quotes(node)
+    }
+    if len(found) != 1:
+        return None
+    (((file, line, source), bare),) = found.items()
+    return hint(
+        "paddle-argument-quoted",
+        **failure.found,
+        line=failure.sources.at(file, line),
+        source=source,
+        bare=bare,
+    )
+
+
+def _numbers_in_quotes(call: ast.Call) -> Iterator[tuple[str, str]]:
+    """``std='0.1'`` and ``std=0.1`` of what a call is given."""
+    for prefix, value in [("", one) for one in call.args] + [
+        (f"{one.arg}=", one.value) for one in call.keywords
+    ]:
+        if (quoted := _QUOTED.fullmatch(ast.unparse(value))) is not None:
+            yield f"{prefix}{quoted[0]}", f"{prefix}{quoted['bare']}"
 
 
 def note_of_argument(failure: Failure) -> list[Both]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from nbdist.diagnosis.clues.arguments import of_quoted
 from nbdist.diagnosis.clues.attributes import (
     of_attribute,
     of_constructor,
@@ -18,11 +19,12 @@ from nbdist.diagnosis.clues.devices import of_devices, of_map_location
 from nbdist.diagnosis.clues.exchanges import of_sends
 from nbdist.diagnosis.clues.forward_hooks import of_hook
 from nbdist.diagnosis.clues.kernels import of_assertion, of_attention, of_capture, of_large
-from nbdist.diagnosis.clues.kinds import of_called
+from nbdist.diagnosis.clues.kinds import of_called, of_listed
 from nbdist.diagnosis.clues.memory import of_cpu, of_gpu
 from nbdist.diagnosis.clues.missing_files import of_mapped, of_removal, of_workers
 from nbdist.diagnosis.clues.names import of_best, of_columns, of_key, of_names, of_near, of_number_key
-from nbdist.diagnosis.clues.samplers import of_sampler
+from nbdist.diagnosis.clues.packing import of_packed
+from nbdist.diagnosis.clues.samplers import of_fetched, of_sampler
 from nbdist.diagnosis.clues.samples import of_shapes, of_single
 from nbdist.diagnosis.clues.shapes import (
     of_alpha,
@@ -76,6 +78,8 @@ _ALWAYS: tuple[Clue, ...] = (
     of_rows,
     of_folded,
     of_hook,
+    of_packed,
+    of_fetched,
     of_special,
     of_self,
     of_class,
@@ -116,6 +120,8 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "format-of-array": (of_value,),
         "forward-argument-unknown": (of_renamed_label,),
         "hidden-state-shape": (of_turned,),
+        "index-of-array": (of_sampler,),
+        "index-of-tensor": (of_sampler,),
         "index-out-of-range": (of_ids,),
         "indices-of-numpy": (of_flat_picture,),
         "indices-of-tensor": (of_squeezed,),
@@ -124,6 +130,8 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "key-as-attribute": (of_near,),
         # nan is neither below 0 nor above 1, and so no probability
         "labels-beyond-one": (of_given_nan,),
+        "list-already": (of_listed,),
+        "list-as-tensor": (of_listed,),
         "list-too-short": (of_empty,),
         "loss-is-none": (of_value,),
         "matmul-shapes": (of_dummies,),
@@ -147,6 +155,7 @@ _BY_ROW: Mapping[str, tuple[Clue, ...]] = MappingProxyType(
         "one-dimension-less": (of_squeezed,),
         "optimizer-empty": (of_used_up,),
         "option-not-defined": (of_near,),
+        "paddle-argument-text": (of_quoted,),
         "paddle-backward-twice": (of_twice,),
         "paddle-channel-missing": (of_batchless,),
         "paddle-collate-shapes": (of_shapes,),

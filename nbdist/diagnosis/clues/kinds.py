@@ -1,4 +1,5 @@
-"""The value in the failing line that is of the kind which the error names: what it is, and what set it."""
+"""The value in the failing line that is of the kind which the error names: what it is, what set it, and of a
+list whether tensors are in it."""
 
 from __future__ import annotations
 
@@ -17,6 +18,9 @@ _KIND = re.compile(r"'(\w+)' object\b|(?<!is )(?<!are )\b(?:not|got|found) (?:an
 _INT = re.compile(r"-?\d+")
 _FLOAT = re.compile(r"-?[\d.e+-]*\.[\d.e+-]*")
 _LOADS = re.compile(r"\bload\w*\(|state_dict\(")
+_ASKED = re.compile(r"^AttributeError: '(?P<kind>list|tuple)' object has no attribute '(?P<name>\w+)'")
+_OF_TENSORS = re.compile(r"(?:list|tuple) of \d+ \((?:\w*Tensor|Parameter|\w*ParamBase) \(")
+_OF_PLAIN = re.compile(r"(?:list|tuple) of \d+(?: \(ndarray \([\d, ]*\)\))?$|\(")
 _COMPILED = re.compile(r"\.p(?:yx|xd|xi)$")
 
 
@@ -55,6 +59,28 @@ def of_called(failure: Failure) -> Hint | None:
         return None
     row = "weights-called" if kind.endswith("dict") and _LOADS.search(origin.source) else "value-called"
     return hint(row, name=origin.name, what=named[0].what, line=origin.line, source=origin.source)
+
+
+def of_listed(failure: Failure) -> Hint | None:
+    """Of a list in the failing line that is asked for a method of tensors: which one, and what is in it."""
+    found, at = _ASKED.match(failure.said), failure.place
+    if found is None or at is None or failure.frames[-1] is not at:
+        return None
+    asked = {
+        ast.unparse(one.value)
+        for one in ast.walk(
+            node_at(Call(file=at.file, line=at.line, function=""), failure.sources) or ast.Pass()
+        )
+        if isinstance(one, ast.Attribute) and one.attr == found["name"]
+    }
+    named = [one for one in failure.operands if one.name in asked and _kind(one.what) == found["kind"]]
+    if len(named) != 1:
+        return None
+    (one,) = named
+    values = {"of": one.name, "what": one.what, **found.groupdict()}
+    if _OF_TENSORS.match(one.what):
+        return hint("list-of-tensors", **values)
+    return hint("list-of-others", **values) if _OF_PLAIN.match(one.what) else None
 
 
 def _kind(what: str) -> str:

@@ -36,7 +36,7 @@ _LONG_ENOUGH = 5
 
 _SAVES = (
     *("save", "dump", "to_csv", "to_parquet", "save_pretrained", "save_checkpoint", "savez", "savetxt"),
-    *("savez_compressed", "save_file", "write_text", "write_bytes", "open"),
+    *("savez_compressed", "save_file", "save_inference_model", "write_text", "write_bytes", "open"),
 )
 
 # what writes lines keeps its file open for long, and no rank waits for that one
@@ -55,6 +55,9 @@ _OF_MOMENT = re.compile(r"\d\d[-_:.hT]?\d\d[-_:.mT]?\d\d|[0-9a-f]{8}-?[0-9a-f]{4
 
 _REMOVES = frozenset({"remove", "unlink", "rmdir", "rmtree", "removedirs"})
 _REMOVED_BY_SHUTIL = re.compile(r"/shutil\.py$")
+
+_OF_MODELS = re.compile(r"\bjit\.save\(|\bsave_inference_model\(|\.save\(.*\btraining=False")
+"""What writes a model that ``paddle.jit.load()`` reads."""
 
 _FEW = 3
 _ALIKE = 0.8
@@ -107,14 +110,17 @@ def of_folder(failure: Failure, path: str) -> Hint | None:
     return None
 
 
-def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
-    """Of a file that is missing on other ranks than 0, which saves it in the program, and has not failed."""
+def of_file(failure: Failure, run: Run, path: str, saves: re.Pattern[str] | None = None) -> Hint | None:
+    """Of a file that is missing on other ranks than 0, which saves it in the program, by a statement with
+    ``saves`` where that is given, and has not failed."""
     first = run.ranks[0]
     raised = first.errored is not None and first.freed is None
     if failure.rank == 0 or raised or first.state is RankState.FAILED:
         return None
     own = own_names(run.spec.program, failure.sources)
     for call in _saving(path, run.spec.program, failure):
+        if saves is not None and not saves.search(ast.unparse(node_at(call, failure.sources) or ast.Pass())):
+            continue
         if own is not None and _OF_MOMENT.search(path):
             return hint(
                 "file-of-own-name", path=path, line=own.lineno, source=head(own), late=(failure.rank,)
@@ -126,6 +132,11 @@ def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
                 return hint("file-made-and-removed", **values, at=gone.lineno)
             return hint("file-not-made-yet", **values)
     return None
+
+
+def of_model(failure: Failure, run: Run, path: str) -> Hint | None:
+    """The same of a model that ``paddle.jit.load()`` does not find: weights alone are none."""
+    return of_file(failure, run, path, _OF_MODELS)
 
 
 def of_ending(failure: Failure, run: Run, path: str) -> Hint | None:
