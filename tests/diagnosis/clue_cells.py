@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nbdist.diagnosis import diagnose
-from tests.fakes.directories import WrittenRun
+from tests.fakes.directories import Frame, WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
 
 CELL = """\
@@ -27,6 +27,25 @@ def cause_of(
     written.raised(1, kind, message, frames=frames, operands=operands, time=CREATED + 5)
     written.happened(errored(1), exited(1, 1))
     failure = diagnose(written.run, written.directory)
+    assert failure is not None
+    return failure.hint.cause.en if failure.hint is not None else ""
+
+
+def cause_in_function(
+    tmp_path: Path,
+    cell: str,
+    message: str,
+    at: tuple[int, str],
+    *values: tuple[str, str],
+    inner: tuple[Frame, ...] = (),
+) -> str:
+    """What is said of an error in a line of this function of a cell, or in what that called of a library."""
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    program = a_spec().program
+    frames = [(program, *at, ""), *inner]
+    operands = [(program, at[0], *one) for one in values]
+    written.raised(1, "RuntimeError", message, frames=frames, operands=operands, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
     assert failure is not None
     return failure.hint.cause.en if failure.hint is not None else ""
 

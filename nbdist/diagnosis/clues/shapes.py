@@ -19,54 +19,26 @@ _SAID = re.compile(
     r"size of tensor a \((?P<a>\d+)\) must match the size of tensor b \((?P<b>\d+)\) at non-singleton "
     r"dimension (?P<dim>\d+)"
 )
-_ARRAY = re.compile(r"(?P<kind>Tensor|Parameter|ndarray) \((?P<shape>[\d, ]+)\)")
+ARRAY = re.compile(r"(?P<kind>Tensor|Parameter|ndarray) \((?P<shape>[\d, ]+)\)")
 _ROWS = re.compile(
     r"Received \[(?P<a>\d+)\] in X is not equal to \[(?P<b>\d+)\] in Y at i:0\b"
     r"|The size of tensor a \((?P<c>\d+)\) must match the size of tensor b \((?P<d>\d+)\)"
     r" at non-singleton dimension 0\b"
 )
-_OF_PIXELS = re.compile(r"Tensor \(\d+, \d+, \d+(?:, \d+)?\) u?int\d+")
-_RESIZERS = frozenset(
-    {
-        "zoom",
-        "resize",
-        "Resize",
-        "rescale",
-        "interpolate",
-        "rotate",
-        "warpAffine",
-        "RandomRotation",
-        "RandomAffine",
-    }
-)
-"""What gives a picture new pixels, between those that it had."""
 
-_MASK = re.compile(r"mask|\blab|label|seg|\bgt|target|annot", re.IGNORECASE)
-_BY_NEAREST = re.compile(r"NEAREST|nearest|order\s*=\s*0")
-_STATES = re.compile(
-    r"Input and PreState should be equal\. But received (\d+) and (\d+)"
-    r"|Expected hidden(?:\[\d\])? size \(\d+, (\d+), \d+\), got \[\d+, (\d+), \d+\]"
-)
-_RECURRENTS = ("LSTM", "GRU", "RNN", "SimpleRNN")
-_OF_SERIES = 3
-"""Dimensions of a batch of series."""
 
 _TESTS = re.compile(r"eval|valid|test|predict|infer")
-_SHAPE = re.compile(r"Tensor \((\d+)[,)]")
+SHAPE = re.compile(r"Tensor \((\d+)[,)]")
 _MAKES = re.compile(r"(?:^|= )(?:[\w.]+\.)?(?:zeros|ones|full|empty|rand|randn|normal|uniform)\(")
 # what is made by the shape of another tensor has no number of its own
 _OF_ANOTHER = re.compile(r"shape|\bsize\b|\blen\(|_like\(")
-_FEATURES = re.compile(
+FEATURES = re.compile(
     r"mat1 and mat2 shapes cannot be multiplied \(\d+x(?P<a>\d+) and (?P<b>\d+)x\d+\)"
     r"|dimension of Input\(X\) is \[(?P<c>\d+)\], and the \[\d+\] dimension of Input\(Y\) is \[(?P<d>\d+)\]"
 )
 _LINEAR = re.compile(r"Linear with weight \((?P<first>\d+), (?P<second>\d+)\)")
 _MOST_LAYERS = 2
-_OPENS = re.compile(r"Image\.open\(|imread\(")
-_LEAST_SIDE = 8
-"""Of a picture."""
 
-_RECURRENT = re.compile(r"\b(LSTM|GRU|RNN|SimpleRNN)\(")
 _OF_TEXTS = re.compile(r"Tensor \((?P<shape>[\d, ]+)\) (?P<dtype>float\d+|int\d+)")
 # what counts from 1, or goes on from a place, does not say by its length how far it goes
 _COUNTS = re.compile(r"\A(?!.*\s\+\s).*\b(?:paddle|np)\.arange\((?!\s*[1-9]\d*\s*,)")
@@ -83,7 +55,7 @@ def of_unlike(failure: Failure) -> Hint | None:
     """Of two tensors of other sizes: labels beside one-hot labels or scores, one that is turned, a table of
     positions that was made for another length."""
     said = _SAID.search(failure.complaint.root.text) if failure.complaint is not None else None
-    arrays = [(one.name, found) for one in failure.operands if (found := _ARRAY.match(one.what)) is not None]
+    arrays = [(one.name, found) for one in failure.operands if (found := ARRAY.match(one.what)) is not None]
     if said is None:
         return None
     sizes = {int(said["a"]), int(said["b"])}
@@ -176,7 +148,7 @@ def of_rows(failure: Failure) -> Hint | None:
     if said is None or not own:
         return None
     sizes = {number for number in said.groups() if number is not None}
-    rows = {one.name: found[1] for one in failure.operands if (found := _SHAPE.search(one.what))}
+    rows = {one.name: found[1] for one in failure.operands if (found := SHAPE.search(one.what))}
     made = []
     for name, count in rows.items():
         at = origin_of(name, own, failure)
@@ -203,22 +175,6 @@ def _is_fixed(at: Origin, failure: Failure) -> bool:
     return not any(_OF_ANOTHER.search(ast.unparse(node.value)) for node in sets)
 
 
-def of_folded(failure: Failure) -> Hint | None:
-    """Of one row that has as many features as a whole batch, in a file with a recurrent layer: the last state
-    of that has the layers first, and flatten() makes one row of the rest."""
-    said = _FEATURES.search(failure.complaint.root.text) if failure.complaint is not None else None
-    if said is None or failure.place is None:
-        return None
-    got, wanted = (int(number) for number in said.groups() if number is not None)
-    is_one_row = any(found[1] == "1" for one in failure.operands if (found := _SHAPE.search(one.what)))
-    # of a batch of one, nothing is folded
-    if got == wanted or got % wanted or not (is_one_row or "(1x" in said[0]):
-        return None
-    layer = _RECURRENT.search(failure.sources.text(failure.place.file))
-    values = {"got": got, "rows": got // wanted, "wanted": wanted}
-    return hint("state-flattened", layer=layer[1], **values) if layer is not None else None
-
-
 def _set(node: ast.Assign) -> Iterator[str]:
     return (one.id for each in node.targets for one in ast.walk(each) if isinstance(one, ast.Name))
 
@@ -227,93 +183,9 @@ def _names(node: ast.AST) -> Iterator[str]:
     return (one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
 
 
-def of_alpha(failure: Failure) -> Hint | None:
-    """Of three channels that meet four: in a program that opens pictures as they are."""
-    found, place = failure.found, failure.place
-    text = failure.sources.text(place.file) if place is not None else ""
-    if {found.get("a"), found.get("b")} != {"3", "4"} or "Image.open(" not in text or ".convert(" in text:
-        return None
-    return hint("image-with-alpha")
-
-
-def of_gray(failure: Failure) -> Hint | None:
-    """Of a picture without colours that meets values for three, in a program that opens pictures."""
-    shapes = [re.findall(r"\d+", failure.found.get(name) or "") for name in ("a", "b")]
-    place = failure.place
-    text = failure.sources.text(place.file) if place is not None else ""
-    sides = [shape for shape in shapes if len(shape) == len(("height", "width"))]
-    is_gray = ["3"] in shapes and len(sides) == 1 and min(map(int, sides[0])) >= _LEAST_SIDE
-    return hint("image-gray") if is_gray and _OPENS.search(text) is not None else None
-
-
-def of_flat_picture(failure: Failure) -> Hint | None:
-    """Of an array that has no axis for colours, in a line that works with a picture."""
-    is_flat = (failure.found.get("have"), failure.found.get("want")) == ("2", "3")
-    is_picture = any(one.what == "Image" for one in failure.operands)
-    return hint("image-without-colours") if is_flat and is_picture else None
-
-
-def of_masks(failure: Failure) -> Hint | None:
-    """Of a class that there is none of, among labels of pixels: of masks that the program resizes."""
-    place = failure.place
-    text = failure.sources.text(place.file) if place is not None else ""
-    tree = parsed(text)
-    labels = any(_OF_PIXELS.search(one.what) for one in failure.operands)
-    if not labels or tree is None or _BY_NEAREST.search(text):
-        return None
-    resizers = {name for node in ast.walk(tree) for name in _made_to_resize(node)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and (_resizes(node) or _last(node.func) in resizers):
-            given = [*node.args, *(one.value for one in node.keywords)]
-            if any(_MASK.search(ast.unparse(one)) for one in given):
-                return hint("masks-resized", line=node.lineno)
-    return None
-
-
-def _resizes(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and _last(node.func) in _RESIZERS
-
-
-def _made_to_resize(node: ast.AST) -> Iterator[str]:
-    """The name of a function of the program that resizes, or of what is made to do so."""
-    if isinstance(node, ast.FunctionDef) and any(map(_resizes, ast.walk(node))):
-        yield node.name
-    elif isinstance(node, ast.Assign) and any(map(_resizes, ast.walk(node.value))):
-        yield from map(_last, node.targets)
-
-
-def _last(node: ast.expr) -> str:
-    return ast.unparse(node).rpartition(".")[2]
-
-
-def of_turned(failure: Failure) -> Hint | None:
-    """Of a recurrent layer that takes the first two axes of a batch the other way round: the states are for
-    as many as the other axis has."""
-    said = failure.complaint.root.text if failure.complaint is not None else ""
-    sizes = _STATES.search(said)
-    own = list(failure.own_frames)
-    if sizes is None or not own:
-        return None
-    batch, state = (int(one) for one in sizes.groups() if one is not None)
-    layers = [one.name for one in failure.operands if one.what in _RECURRENTS]
-    for one in failure.operands:
-        found = _ARRAY.match(one.what)
-        shape = tuple(map(int, re.findall(r"\d+", found["shape"]))) if found is not None else ()
-        if len(shape) != _OF_SERIES or sorted(shape[:2]) != sorted((batch, state)) or batch == state:
-            continue
-        at = origin_of(layers[0], own, failure) if len(layers) == 1 else None
-        where = (
-            both("diagnosis.value-origin", line=at.line, source=at.source) if at is not None else Both("", "")
-        )
-        row = "batch-is-second" if shape[1] == batch else "batch-is-first"
-        row = f"paddle-{row}" if "PreState" in said else row
-        return hint(row, name=one.name, shape=list(shape), state=state, batch=batch, where=where)
-    return None
-
-
 def of_features(failure: Failure) -> Hint | None:
     """Of the layer in the line that takes as many features as did not come to it."""
-    said = _FEATURES.search(failure.complaint.root.text) if failure.complaint is not None else None
+    said = FEATURES.search(failure.complaint.root.text) if failure.complaint is not None else None
     own = list(failure.own_frames)
     if said is None or not own:
         return None
@@ -335,7 +207,7 @@ def of_features(failure: Failure) -> Hint | None:
 
 def of_no_rows(failure: Failure) -> Hint | None:
     """Of the one array in the line that has nothing in it, of an error that no row knows."""
-    found = [(one.name, array["shape"]) for one in failure.operands if (array := _ARRAY.match(one.what))]
+    found = [(one.name, array["shape"]) for one in failure.operands if (array := ARRAY.match(one.what))]
     empty = [(name, shape) for name, shape in found if "0" in re.findall(r"\d+", shape)]
     own = list(failure.own_frames)
     if len(empty) != 1 or not own:
@@ -353,16 +225,6 @@ def of_trained(failure: Failure) -> Hint | None:
         return None
     layer, want, got = report.refused
     return hint("layer-has-trained", layer=layer, want=want, got=got)
-
-
-def of_state(failure: Failure) -> Hint | None:
-    """Of the state of a GRU of torch, in whose line it was asked for what it has not."""
-    last = failure.frames[-1] if failure.frames else None
-    if last is None or not last.file.endswith("/torch/nn/modules/rnn.py"):
-        return None
-    # an LSTM asks for  hx[0]
-    is_state = "hx" in last.source and "hx[" not in last.source
-    return hint("state-of-gru") if is_state and failure.found.get("type") == "tuple" else None
 
 
 def of_dummies(failure: Failure) -> Hint | None:
