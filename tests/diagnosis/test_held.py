@@ -95,6 +95,25 @@ def test_the_thread_of_a_loader_is_not_one_that_the_program_could_ask(sources: S
     assert "num_workers=1 in place of 0" not in known.fix.en
 
 
+@pytest.mark.parametrize("given", ["batch_sampler", "sampler"])
+def test_what_killed_the_thread_of_a_loader_is_told_by_the_program(tmp_path: Path, given: str) -> None:
+    held = a_side((1,), "DataLoader", 2, waits=False)
+    loader = Call(file="/v/paddle/io/dataloader/dataloader_iter.py", line=307, function="__next__")
+    held = replace(held, place=replace(held.place, loads=True), calls=(*held.way, loader))
+    cell = f"loader = DataLoader(data, {given}=sampler)\nfor x in loader:\n    barrier()\n"
+
+    hint = reason(
+        a_program(tmp_path, cell),
+        held,
+        a_side((0,), "barrier", 3),
+        raised={1: "TypeError: 'int' object is not iterable"},
+    )
+
+    assert hint.signature == "hang-thread-of-loader"
+    assert ("; batch_sampler= of the DataLoader got a sampler" in hint.cause.en) is (given == "batch_sampler")
+    assert hint.fix.en.startswith("batch_sampler=paddle.io.BatchSampler(") is (given == "batch_sampler")
+
+
 LABELS = """\
 mapping = json.load(file)
 label = data.mapping[category]

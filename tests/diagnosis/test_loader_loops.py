@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.diagnosis.hangs.held import loop_of_reader
 from nbdist.store.reports import Call
 from tests.diagnosis.hang_cells import a_program, a_side, reason
 from tests.fakes.runs import a_spec
@@ -61,3 +62,28 @@ def test_a_worker_that_goes_round_a_loop_is_told_with_it(
 
     assert said in cause
     assert said == HELD or cause.endswith(head.removesuffix(":") + ":")
+
+
+@pytest.mark.parametrize(
+    ("head", "loads", "told"),
+    [
+        ("while not fits(row):", True, True),
+        ("for part in parts:", True, False),
+        ("while not fits(row):", False, False),
+    ],
+)
+def test_the_loop_of_a_thread_that_reads_is_told_at_the_time_limit(
+    head: str, loads: bool, told: bool, tmp_path: Path
+) -> None:
+    way = (Call(file=a_spec().program, line=4, function="__getitem__"),)
+    side = a_side((0,), "next", 11, waits=False)
+    side = replace(side, place=replace(side.place, loads=loads), beside=(way,))
+
+    found = loop_of_reader(side, a_program(tmp_path, DATA.format(head, "draw()")))
+
+    assert (found is not None) is told
+    if found is not None:
+        assert found.cause.en.startswith(
+            "the dataset of rank 0 was in the loop of line 3 when the time was over"
+        )
+        assert found.cause.en.endswith(f"(then at line 4):  {head}")

@@ -132,6 +132,68 @@ def test_a_name_by_the_clock_is_another_one_on_each_rank(
     assert cause_of(tmp_path, "FileNotFoundError", message, line, value, cell=cell).startswith(said)
 
 
+LOGS = """\
+stamp = datetime.now().strftime("%H-%M-%S")
+folder = f"/b/{stamp}"
+if rank == 0:
+    makedirs(folder)
+open(folder + f"/log{rank}.txt", "w")
+"""
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        pytest.param(["10-11-11/"], True, id="that of rank 0"),
+        pytest.param(["other/"], False, id="another name"),
+    ],
+)
+def test_a_folder_by_the_clock_is_told_where_that_of_rank_0_is_there(
+    tmp_path: Path, there: list[str], told: bool
+) -> None:
+    path = "/b/10-11-12/log1.txt"
+    written = WrittenRun(tmp_path / "home", cell=LOGS).happened(*STARTED)
+    message = f"[Errno 2] No such file or directory: '{path}'"
+    frames = [(a_spec().program, 5, "<module>", "")]
+    written.raised(1, "FileNotFoundError", message, frames=frames, folders=[[path, "/b", there, 1]])
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert (failure.hint.signature == "file-of-own-name") is told
+
+
+OF_EACH = """\
+folder = f"/b/part_{dist.get_rank()}"
+path = folder + "/best.pt"
+if rank == 0:
+    save(model, path)
+load(path)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "path", "said"),
+    [
+        pytest.param(
+            OF_EACH.replace("folder = f", "path = f").replace('}"\npath = folder + "/best', "}/best"),
+            "/b/part_1/best.pt",
+            "each rank has a path of its own (line 1  path = ",
+            id="of each rank",
+        ),
+        pytest.param(OF_EACH, "/b/part/best.pt", "/b/part/best.pt was not there yet", id="one for all"),
+    ],
+)
+def test_a_path_that_the_rank_is_in_is_not_what_rank_0_writes(
+    tmp_path: Path, cell: str, path: str, said: str
+) -> None:
+    value = ("path", f"str of {len(path)} characters")
+    message = f"[Errno 2] No such file or directory: '{path}'"
+    line = len(cell.splitlines())
+
+    assert cause_of(tmp_path, "FileNotFoundError", message, line, value, cell=cell).startswith(said)
+
+
 IN_A_WITH = """\
 with tempfile.TemporaryDirectory(prefix="clips_") as folder:
     unpack(archive, folder)

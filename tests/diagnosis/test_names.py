@@ -475,3 +475,34 @@ def test_columns_of_dummies_that_differ_are_told(tmp_path: Path, function: str, 
     assert failure is not None
     assert failure.hint is not None
     assert failure.hint.cause.en.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("made", "line", "said"),
+    [
+        pytest.param(
+            "read_csv(path).dropna()",
+            "table.loc[name]",
+            "table has no row 'p_57' in its index; line 1 leaves rows out:  table = read_csv(path).dropna()",
+            id="rows were left out",
+        ),
+        pytest.param(
+            "read_csv(path)", "table.loc[name]", "table has no row 'p_57' in its index", id="as read"
+        ),
+        pytest.param("read_csv(path)", "table.loc[rows, name]", "", id="it may be a column"),
+        pytest.param("read_csv(path)", "table[name]", "", id="a column"),
+    ],
+)
+def test_a_row_that_a_table_has_not_is_told_with_what_leaves_rows_out(
+    tmp_path: Path, made: str, line: str, said: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=f"table = {made}\n{line}\n").happened(*STARTED)
+    program = a_spec().program
+    frames = [(program, 2, "<module>", ""), (f"{PACKAGES}/pandas/core/indexes/base.py", 3823, "get_loc", "")]
+    operands = [(program, 2, "table", "DataFrame")]
+    written.raised(1, "KeyError", "'p_57'", frames=frames, operands=operands, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    told = failure.hint.cause.en if failure.hint is not None else ""
+    assert told == said if said else "has no row" not in told

@@ -470,6 +470,29 @@ def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str
             "paddle-static-argument",
             id="static mode alone",
         ),
+        pytest.param(
+            "cuda-not-built",
+            "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\ntorch.cuda.synchronize()",
+            "cuda-asked-all-the-same",
+            id="a device that was chosen",
+        ),
+        pytest.param("cuda-not-built", "model.cuda()", "cuda-not-built", id="no device"),
+        pytest.param(
+            "number-not-iterable",
+            "DataLoader(data, batch_sampler=sampler)\n/v/paddle/io/dataloader/fetcher.py",
+            "paddle-batch-sampler-of-ones",
+            id="a batch_sampler of single indices",
+        ),
+        pytest.param("number-not-iterable", "for i in n:", "number-not-iterable", id="a loop"),
+        pytest.param(
+            "paddle-dtype", "/v/paddle/hapi/model_summary.py", "paddle-dtype-of-summary", id="a summary"
+        ),
+        pytest.param(
+            "attribute-of-several",
+            "raised in /v/ignite/metrics/accuracy.py",
+            "metric-of-several",
+            id="a metric",
+        ),
     ],
 )
 def test_a_situation_is_told_by_the_program(known: str, program: str, said: str) -> None:

@@ -52,12 +52,13 @@ def test_the_nearest_name_is_found(line: str, near: str) -> None:
         pytest.param("table['Label']", " label", id="a capital, too"),
         pytest.param("table.loc['row_one']", "row one", id="a row"),
         pytest.param("table['weight']", "", id="nothing like it"),
+        pytest.param("table.loc['row_2']", "", id="another number"),
         pytest.param("{'label': 1}['labels']", "", id="no table"),
     ],
 )
 def test_the_nearest_name_in_a_table_is_found(line: str, near: str) -> None:
     pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame({"id": [1, 2], " label": [0, 1]}, index=["row one", "other"])
+    table = pandas.DataFrame({"id": [1, 2], " label": [0, 1]}, index=["row one", "row_1"])
     with pytest.raises(KeyError) as raised:
         exec(compile(line, "program.py", "exec"), {"__name__": "program", "table": table})
 

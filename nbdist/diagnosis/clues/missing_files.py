@@ -10,6 +10,7 @@ from difflib import get_close_matches
 
 from nbdist.diagnosis.checks.program import Program
 from nbdist.diagnosis.checks.texts import Compared, compared_texts
+from nbdist.diagnosis.clues.origins import Origin, origin_of
 from nbdist.diagnosis.conditions import asks_for_rank
 from nbdist.diagnosis.hangs.moments import own_names
 from nbdist.diagnosis.numpy_files import named_by, removing, saved_by_numpy
@@ -59,6 +60,7 @@ _REMOVED_BY_SHUTIL = re.compile(r"/shutil\.py$")
 _OF_MODELS = re.compile(r"\bjit\.save\(|\bsave_inference_model\(|\.save\(.*\btraining=False")
 """What writes a model that ``paddle.jit.load()`` reads."""
 
+_BY_RANK = re.compile(r"\b(?:\w+\.)*(?:\w*_)?(?:get_)?rank\b|process_index|RANK\b")
 _FEW = 3
 _ALIKE = 0.8
 _NUMBERS = re.compile(r"\d+")
@@ -125,12 +127,29 @@ def of_file(failure: Failure, run: Run, path: str, saves: re.Pattern[str] | None
             return hint(
                 "file-of-own-name", path=path, line=own.lineno, source=head(own), late=(failure.rank,)
             )
+        if (by_rank := _path_by_rank(path, failure)) is not None:
+            values = {"path": path, "line": by_rank.line, "source": by_rank.source, "at": call.line}
+            return hint("file-of-own-path", **values, late=(failure.rank,))
         called = [call, *calls_of_function(call.function, call.file, failure.sources)]
         if any(_is_alone(one, failure.sources) for one in called):
             values = {"path": path, "line": call.line, "late": (failure.rank,)}
             if (gone := _removed_below(call, path, failure)) is not None:
                 return hint("file-made-and-removed", **values, at=gone.lineno)
             return hint("file-not-made-yet", **values)
+    return None
+
+
+def _path_by_rank(path: str, failure: Failure) -> Origin | None:
+    """What has made a path with the number of the rank in it, by that number."""
+    own = list(failure.own_frames)
+    if not own or re.search(rf"(?<!\d){failure.rank}(?!\d)", path) is None:
+        return None
+    for one in failure.operands:
+        at = origin_of(one.name, own, failure, one.what) if one.what.startswith("str of ") else None
+        call = Call(file=at.file, line=at.line, function="") if at is not None else None
+        statement = node_at(call, failure.sources) if call is not None else None
+        if at is not None and statement is not None and _BY_RANK.search(ast.unparse(statement)):
+            return at
     return None
 
 
@@ -321,10 +340,11 @@ def of_missing(failure: Failure, run: Run, path: str) -> Hint | None:
     if failure.line in made:
         return hint("folder-of-file-missing", path=path)
     told = [both("diagnosis.made-at", line=at, under=under(one, failure.sources)) for at, one in made.items()]
-    named = (own_names(file, failure.sources) for file in files)
-    told += [
-        both("diagnosis.names-at", line=one.lineno, source=head(one)) for one in named if one is not None
-    ]
+    named = [one for file in files if (one := own_names(file, failure.sources)) is not None]
+    if named and failure.rank and _OF_MOMENT.search(path) and _has_other(path, failure):
+        values = {"line": named[0].lineno, "source": head(named[0]), "late": (failure.rank,)}
+        return hint("file-of-own-name", path=path, **values)
+    told += [both("diagnosis.names-at", line=one.lineno, source=head(one)) for one in named]
     removed = {node.lineno: node for file in files for node in removing(file, failure.sources)}
     # of a DataLoader worker's error, what left the program tells where its rank was
     frames = [*failure.frames, *(failure.report.frames if failure.report is not None else ())]
@@ -337,6 +357,16 @@ def of_missing(failure: Failure, run: Run, path: str) -> Hint | None:
         return None
     lines = Both("; ".join(one.en for one in told), "；".join(one.zh for one in told))
     return hint("file-missing-made", path=path, lines=lines)
+
+
+def _has_other(path: str, failure: Failure) -> bool:
+    """Whether there is a folder or file that differs from what is missing of the path by numbers alone."""
+    for one in failure.report.folders if failure.report is not None else ():
+        missing = one.path.removeprefix(one.folder).strip(os.sep).partition(os.sep)[0]
+        plain = _NUMBERS.sub("0", missing)
+        if one.path == path and any(_NUMBERS.sub("0", name.rstrip(os.sep)) == plain for name in one.names):
+            return True
+    return False
 
 
 def _held_it(node: ast.stmt, path: str) -> bool:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from nbdist.diagnosis.clues.origins import origin_of
 from nbdist.diagnosis.clues.unset import uses
 from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
@@ -28,6 +29,10 @@ _LISTED = re.compile(
     re.IGNORECASE,
 )
 
+_OF_PANDAS = re.compile(r"/pandas/core/indexes/")
+_LEAVES_OUT = re.compile(
+    r"\.(?:dropna|drop_duplicates|drop|query|sample|head|nlargest|merge|isin)\(|[<>]|[=!]="
+)
 _QUOTED = re.compile(r"['`]([\w./:-]+)['`]")
 
 _SHOWN = 200
@@ -70,7 +75,30 @@ def of_key(failure: Failure) -> Hint | None:
             return hint("key-misspelt", key=repr(key), near=repr(node.value), line=node.lineno)
     if failure.report is not None and failure.report.near:
         return hint("key-nearly", key=repr(key), near=repr(failure.report.near))
-    return _not_in(repr(key), failure)
+    return _row_of_table(repr(key), failure) or _not_in(repr(key), failure)
+
+
+def _row_of_table(key: str, failure: Failure) -> Hint | None:
+    """Of a row that a table does not have, with the line that leaves rows out."""
+    at, own = failure.place, list(failure.own_frames)
+    if at is None or not own or not _OF_PANDAS.search(failure.frames[-1].file):
+        return None
+    call = Call(file=at.file, line=at.line, function=at.function)
+    for node in ast.walk(node_at(call, failure.sources) or ast.Pass()):
+        # of  df.loc[rows, columns]  it may be a column
+        if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Tuple):
+            continue
+        if isinstance(node.value, ast.Attribute) and node.value.attr in ("loc", "at"):
+            name = ast.unparse(node.value.value)
+            made = origin_of(name, own, failure)
+            leaves = made is not None and _LEAVES_OUT.search(made.source)
+            told = (
+                both("diagnosis.leaves-rows-out", line=made.line, source=made.source)
+                if made is not None and leaves
+                else Both("", "")
+            )
+            return hint("row-not-there", name=name, key=key, left=told)
+    return None
 
 
 def of_number_key(failure: Failure) -> Hint | None:

@@ -19,7 +19,7 @@ from nbdist.diagnosis.hangs.parting import of_groups, of_parting
 from nbdist.diagnosis.hangs.process_groups import group_left_out, group_of_callers
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
-from nbdist.diagnosis.signatures import Hint, Role, match
+from nbdist.diagnosis.signatures import Hint, Role, Signature, match, variant
 from nbdist.diagnosis.statements import (
     LOOPS,
     around,
@@ -127,8 +127,20 @@ def of_threads(held: Sequence[Side], raised: Mapping[int, str], sources: Sources
             found, known = hint(name, who=(rank,), error=raised[rank]), match(raised[rank])
             if (of_json := _of_number_key(raised[rank], side, sources)) is not None:
                 return found.mended_by(of_json)
-            return found if known is None else found.mended_by(Hint.of(known[0], known[1].groupdict()))
+            return found if known is None else _with_row(found, *known, side, sources)
     return None
+
+
+def _with_row(found: Hint, known: Signature, matched: re.Match[str], side: Side, sources: Sources) -> Hint:
+    """The hint with the fix of the row that knows the error, with its cause, too, where the program tells."""
+    files = dict.fromkeys(call.file for call in side.calls)
+    own = (sources.text(file) for file in files if sources.is_own(file))
+    row = variant(known, "\n".join([*own, *files]), matched.groupdict())
+    told = Hint.of(row, matched.groupdict())
+    if row is not known:
+        cause = Both(f"{found.cause.en}; {told.cause.en}", f"{found.cause.zh}；{told.cause.zh}")
+        found = replace(found, cause=cause)
+    return found.mended_by(told)
 
 
 def _of_number_key(error: str, side: Side, sources: Sources) -> Hint | None:

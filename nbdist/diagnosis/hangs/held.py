@@ -181,15 +181,36 @@ def _words(within: ast.AST) -> set[str]:
     return (names | {node.attr for node in read if isinstance(node, ast.Attribute)}) - {"self"}
 
 
+def loop_of_reader(side: Side, sources: Sources) -> Hint | None:
+    """Of ranks that wait for their DataLoader: the loop in which their dataset was then."""
+    readers = [*_ways_of_workers(side, sources), *_ways_of_readers(side)] if side.place.loads else []
+    for way in readers:
+        if way and (loop := _loop_of_reader(way, sources)) is not None:
+            return hint(
+                "reads-in-loop", who=side.ranks, test=head(loop), line=loop.lineno, at=_end(way, sources)
+            )
+    return None
+
+
+def _ways_of_workers(side: Side, sources: Sources) -> list[tuple[Call, ...]]:
+    """The calls of each DataLoader worker in the user's files, outermost first."""
+    return [tuple(call for call in reversed(one) if sources.is_own(call.file)) for one in side.workers]
+
+
+def _ways_of_readers(side: Side) -> list[tuple[Call, ...]]:
+    """Those of the threads that read: without workers, paddle reads in one."""
+    return [way for way in side.beside if any(call.function in _OF_DATASETS for call in way)]
+
+
 def _of_workers(side: Side, sources: Sources) -> Hint | None:
     """Where in the program the DataLoader workers of these ranks are."""
     if (child := _child(side, sources)) is not None:
-        loop = _loop_of_child(side, sources) if _WAITS.search(child[0]) is None else None
+        ways = _ways_of_workers(side, sources) if _WAITS.search(child[0]) is None else []
+        loop = next(filter(None, (_loop_of_reader(way, sources) for way in ways)), None)
         if loop is not None:
             return hint("hang-loader-loops", who=side.ranks, test=head(loop), line=loop.lineno, at=child[1])
         return hint("hang-loader-at", who=side.ranks, call=child[0], line=child[1])
-    # without workers, paddle reads in a thread
-    for way in (way for way in side.beside if any(call.function in _OF_DATASETS for call in way)):
+    for way in _ways_of_readers(side):
         return hint("hang-loader-in-thread", who=side.ranks, line=_end(way, sources))
     return None
 
@@ -214,9 +235,9 @@ def _child(side: Side, sources: Sources) -> tuple[str, str] | None:
     return None
 
 
-def _loop_of_child(side: Side, sources: Sources) -> ast.While | None:
+def _loop_of_reader(way: Sequence[Call], sources: Sources) -> ast.While | None:
     """The loop without a number of rounds that it is in; none that hands out samples, round by round."""
-    calls = [call for each in side.workers for call in each if sources.is_own(call.file)]
+    calls = reversed(way)
     loops = (node for call in calls for node, part in reversed(around(call, sources)) if part == "body")
     loop = next((node for node in loops if isinstance(node, ast.While)), None)
     if loop is None or counts_to_its_end(loop):

@@ -33,6 +33,7 @@ from nbdist.diagnosis.statements import (
     counts_to_its_end,
     does_more,
     exchanges,
+    functions_of,
     head,
     holds,
     iterables,
@@ -42,6 +43,10 @@ from nbdist.diagnosis.statements import (
     ways_out,
 )
 from nbdist.store.reports import Call
+
+_MESSAGES = re.compile(r"\b(?:batch_isend_irecv|P2POp|isend|irecv)\(")
+_DIVIDES = frozenset({"split", "chunk", "unbind", "unfold", "tensor_split"})
+"""What gives as many parts as a batch is long."""
 
 _ALIKE = re.compile(
     r"^t?range\(|\b(?:\w*parameters|\w*modules|\w*layers|\w*blocks|\w*stages|state_dict|param_groups)\b"
@@ -57,6 +62,9 @@ def by_loop(entries: Sequence[Entry], common: Sequence[ast.stmt], sources: Sourc
         inner = [node for call in one.deeper for node, _ in around(call, sources) if isinstance(node, LOOPS)]
         loops = here + inner if here or one.is_behind else []
         if loops:
+            if _awaits_message(one, sources):
+                ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
+                return hint("hang-message-unmet", **ranks, line=one.inside.place.line)
             # epochs are as many on each rank, as a rule; batches may not be
             over_data = [loop for loop in loops if not _is_alike(loop)]
             # a rank that is past the epochs has most likely broken off
@@ -66,6 +74,17 @@ def by_loop(entries: Sequence[Entry], common: Sequence[ast.stmt], sources: Sourc
                 return by_round(entries, common, sources) or _loop(left, one, other, sources)
             return _loop(left, one, other, sources)
     return None
+
+
+def _awaits_message(one: Entry, sources: Sources) -> bool:
+    """Whether ranks wait for what  isend()  or  irecv()  gave, which stands in the same function."""
+    at = one.inside.way[-1]
+    if not one.inside.place.what.endswith(".wait"):
+        return False
+    return any(
+        not isinstance(function, ast.Module) and _MESSAGES.search(ast.unparse(function))
+        for function in functions_of(at, sources)
+    )
 
 
 def _has_as_many(loop: ast.stmt, one: Entry) -> bool:
@@ -153,6 +172,8 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
             return hint("hang-loop-sizes", **values, **sized)
         if (shared := shared_out(one.inside.way, sources)) is not None:
             return hint("hang-loop-shared", **values, **shared)
+        if (varying := _within(loop, one, sources)) is not None:
+            return hint("hang-loop-within", **values, at=line_of(*varying, sources), test=head(varying[0]))
         batches = batches_of(loop, one, sources)
         # no sampler shares out a stream
         name = "hang-loop-stream" if len(iterables(one.here.file, sources)) == 1 else "hang-loop"
@@ -161,6 +182,43 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
         return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
     found = hint("hang-loop-left", **values, tests=named(ways, (one.inside, one.outside), sources))
     return with_one_sided(found, ways, one.here.file, sources)
+
+
+def _within(loop: ast.stmt, one: Entry, sources: Sources) -> tuple[ast.stmt, Call] | None:
+    """The loop that ranks are in within another one, where what it goes over is worked out for each round."""
+    found = [
+        (node, call)
+        for call in (one.here, *one.deeper)
+        for node, part in around(call, sources)
+        if isinstance(node, LOOPS) and part == "body"
+    ]
+    nodes = [node for node, _ in found]
+    after = found[nodes.index(loop) + 1 :] if loop in nodes else []
+    return next((each for each in after if _is_worked_out(*each, sources)), None)
+
+
+def _is_worked_out(loop: ast.stmt, call: Call, sources: Sources) -> bool:
+    """Whether its rounds are not given, but by calls in ``while`` or ``range()``, by parts of a batch, by
+    a generator of the program."""
+    if isinstance(loop, ast.While):
+        return any(isinstance(node, ast.Call | ast.Subscript) for node in ast.walk(loop.test))
+    over = loop.iter if isinstance(loop, ast.For) else None
+    while isinstance(over, ast.Call) and over.args and ast.unparse(over.func) in ("enumerate", "tqdm"):
+        over = over.args[0]
+    if not isinstance(over, ast.Call):
+        return False
+    name = ast.unparse(over.func).rpartition(".")[2]
+    if name == "range":
+        return any(isinstance(node, ast.Call | ast.Subscript) for one in over.args for node in ast.walk(one))
+    tree = parsed(sources.text(call.file)) or ast.Module([], [])
+    return name in _DIVIDES or any(
+        isinstance(node, ast.FunctionDef)
+        and node.name == name
+        and any(
+            isinstance(inner, ast.Yield | ast.YieldFrom) for each in node.body for inner in own_nodes(each)
+        )
+        for node in ast.walk(tree)
+    )
 
 
 def _given_by_rank(loop: ast.stmt, here: Call, sources: Sources) -> ast.Assign | None:

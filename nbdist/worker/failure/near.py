@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 
 from nbdist.worker.failure.looks import is_class, members, module_of, mro
 from nbdist.worker.failure.operands import MEMBERS, MISSING, attribute, frames_of, statement_of
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
     from typing import Any
 
+_NUMBERS = re.compile(r"\d+")
 _MOST_LABELS = 1_000
 
 _ALIKE = 0.75
@@ -43,7 +45,10 @@ def nearest(error: BaseException, trace: TracebackType | None) -> str:
         return ""
     from difflib import get_close_matches  # few errors miss a name
 
-    return next(iter(get_close_matches(name, names - {name}, n=1, cutoff=_ALIKE)), "")
+    plain = _NUMBERS.sub("0", name)
+    # another number is the name of another thing:  person_0057  and  person_0079
+    others = {one for one in names if _NUMBERS.sub("0", one) != plain}
+    return next(iter(get_close_matches(name, others, n=1, cutoff=_ALIKE)), "")
 
 
 def _asked(name: str, frame: FrameType, line: int) -> set[str]:
