@@ -42,6 +42,7 @@ _ALWAYS: tuple[Clue, ...] = (
     forward_hooks.of_hook,
     recurrent.of_packed,
     samplers.of_fetched,
+    exchanges.of_mixed,
     attributes.of_special,
     attributes.of_self,
     calls.of_class,
