@@ -23,6 +23,8 @@ _ALIKE = re.compile(
 )
 # what a process meets whose partner has ended
 _CLOSED = frozenset({"ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "EOFError"})
+# what a library says of an error that it has caught, and knows the reason of
+_TELLS_MORE = frozenset({"dispatched-batches"})
 _FATAL_SIGNALS = frozenset(
     {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGTRAP}
 )
@@ -137,6 +139,9 @@ def _in_log(log: Sequence[str], but: Sequence[Raised] = ()) -> Complaint | None:
 
 def _of_chain(chain: Sequence[Raised], outer: Raised) -> Complaint:
     first = root(chain)
+    said = match(_searched(outer))
+    if said is not None and said[0].name in _TELLS_MORE:
+        return Complaint(root=first, outer=outer, signature=said[0], found=said[1])
     # what passes an error on from another process has nothing to say of its own
     passed_on = any(raised.link == "inside" for raised in chain)
     return _recognised(first, outer, *((first,) if passed_on else (first, outer)))

@@ -45,6 +45,27 @@ def test_a_loop_within_whose_rounds_the_data_decide_is_told(head: str, told: boo
     assert cause.endswith(WITHIN.format(head)) is told
 
 
+DRAINED = """\
+rows = iter(loader)
+while True:
+    try:
+        row = next(rows)
+    except {0}:
+        break
+    backward(row)
+barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "name"), [("StopIteration", "hang-loop-stream"), ("RuntimeError", "hang-loop-caught")]
+)
+def test_the_end_of_the_data_is_no_error_that_cut_a_step_short(error: str, name: str, tmp_path: Path) -> None:
+    sides = a_side((0,), "backward", 7), a_side((1,), "barrier", 8)
+
+    assert reason(a_program(tmp_path, DRAINED.format(error)), *sides).signature == name
+
+
 EXCHANGES = """\
 def validate(ops):
     for request in {0}:

@@ -166,3 +166,22 @@ def test_the_layer_that_other_features_come_to_is_named(
 
     assert cause.startswith(said)
     assert not said.startswith("self.down") or cause.endswith("has 64: line 2  self.down = nn.Linear(65, 32)")
+
+
+@pytest.mark.parametrize(
+    ("shape", "message", "told"),
+    [
+        pytest.param("(2048,)", OF_PADDLE.replace("[64]", "[2048]").replace("[65]", "[128]"), True, id="all"),
+        pytest.param(
+            "(4, 512)", OF_PADDLE.replace("[64]", "[512]").replace("[65]", "[128]"), False, id="a batch"
+        ),
+        pytest.param("(64,)", OF_PADDLE.replace("[65]", "[128]"), False, id="no multiple"),
+    ],
+)
+def test_a_batch_among_the_features_is_told(tmp_path: Path, shape: str, message: str, told: bool) -> None:
+    values = (("self.fc", "Linear with weight (128, 64) float32"), ("x", f"Tensor {shape} float32"))
+
+    cause = cause_of(tmp_path, "self.fc(x)\n", message, (1, "<module>"), *values)
+
+    assert cause.startswith("x has one axis: 2048 is 16 x 128, so the batch is among the features") is told
+    assert told or cause.startswith("self.fc takes 128 features")

@@ -200,6 +200,10 @@ def of_features(failure: Failure) -> Hint | None:
     ]
     if not 0 < len(layers) <= _MOST_LAYERS:
         return None
+    flat = [one.name for one in failure.operands if one.what.startswith(f"Tensor ({got},)")]
+    if len(flat) == 1 and got % wanted == 0:
+        values = {"name": flat[0], "got": got, "rows": got // wanted, "want": wanted, "layer": layers[0]}
+        return hint("batch-flattened", **values)
     at = origin_of(layers[0], own, failure) if len(layers) == 1 else None
     where = both("diagnosis.value-origin", line=at.line, source=at.source) if at is not None else Both("", "")
     return hint("features-of-layer", name=" / ".join(layers), want=wanted, got=got, where=where)

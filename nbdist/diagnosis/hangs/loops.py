@@ -145,6 +145,8 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
     ways = [
         way for way in ways if not _counts_alike(way, loop, one, sources) and not is_limit(way, one, sources)
     ]
+    used_up = [way for way in ways if isinstance(way, ast.ExceptHandler) and _is_end_of_data(way)]
+    ways = [way for way in ways if way not in used_up]
     ways = list(dict.fromkeys(_of_rank(way, one.here.file, sources) for way in ways))
     for node, _, call in one.ifs(sources):
         if node not in ways and not decides_alike(node, one, call, sources):
@@ -158,6 +160,8 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
     if not ways and (drawn := drawn_rounds(loop, one.here.file, sources)) is not None:
         return hint("hang-loop-drawn", **values, drawn=head(drawn), at=drawn.lineno)
     if not 0 < len(ways) <= MOST:
+        if used_up and not ways:
+            return hint("hang-loop-stream", **values, batches=batches_of(loop, one, sources))
         if isinstance(loop, ast.While):
             return hint("hang-while", **values)
         if (begun := begun_elsewhere(one, sources)) is not None:
@@ -182,6 +186,11 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
         return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
     found = hint("hang-loop-left", **values, tests=named(ways, (one.inside, one.outside), sources))
     return with_one_sided(found, ways, one.here.file, sources)
+
+
+def _is_end_of_data(handler: ast.ExceptHandler) -> bool:
+    """``except StopIteration: break``"""
+    return handler.type is not None and ast.unparse(handler.type) == "StopIteration"
 
 
 def _within(loop: ast.stmt, one: Entry, sources: Sources) -> tuple[ast.stmt, Call] | None:
