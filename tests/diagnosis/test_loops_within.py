@@ -20,7 +20,10 @@ for batch in loader:
         backward(part)
 barrier()
 """
-WITHIN = "rank 1 left the loop of line 6, rank 0 not: the data decide the rounds of line 8  {0}"
+WITHIN = (
+    "rank 1 left the loop of line 6, rank 0 not: fewer rounds of it, or of line 8 within, which the data"
+    " decide:  {0}"
+)
 
 
 @pytest.mark.parametrize(
