@@ -261,9 +261,8 @@ def _is_joined() -> bool:
 
 def _aborted() -> str:
     """The backend of the groups that this rank was freed from, and is in no longer."""
-    # most sessions free no rank
-    freeing: Any = sys.modules.get("nbdist.worker.freeing")
-    return str(freeing.aborted) if freeing is not None else ""
+    # most sessions free no rank; the thread that hears the supervisor may be importing it at this moment
+    return str(getattr(sys.modules.get("nbdist.worker.freeing"), "aborted", ""))
 
 
 def _forget_aborted() -> None:

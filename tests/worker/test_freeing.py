@@ -6,17 +6,18 @@ import os
 import subprocess
 import sys
 import traceback
+from types import ModuleType
 
 import pytest
 
-from nbdist.worker import main_thread
+from nbdist.worker import main_thread, session
 from nbdist.worker.bootstrap import take_out
 
 # what a rank's listener asks for, and what happens when the main thread executes Python then
 RANK = """
 import _thread, os, signal
 os.dup2(os.open(os.devnull, os.O_RDWR), 3)
-from nbdist.worker import main_thread
+from nbdist.worker import main_thread, session
 from nbdist.worker.freeing import Freeing
 freeing = Freeing(_thread.get_ident(), lambda: True)
 def beat():
@@ -132,3 +133,10 @@ def test_what_the_handler_raises_is_raised_by_the_line_that_it_interrupted(monke
     take_out(caught.value)
 
     assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "program"
+
+
+def test_a_session_may_ask_while_a_thread_imports_what_frees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # as Python has it in sys.modules until it is executed
+    monkeypatch.setitem(sys.modules, "nbdist.worker.freeing", ModuleType("nbdist.worker.freeing"))
+
+    assert session._aborted() == ""
