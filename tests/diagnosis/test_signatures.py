@@ -500,6 +500,21 @@ def test_a_situation_is_told_by_the_program(known: str, program: str, said: str)
 
 
 @pytest.mark.parametrize(
+    ("name", "program", "said"),
+    [
+        ("keepdims", "x.numpy().max(keepdims=True)\n/v/paddle/jit/api.py", "paddle-numpy-in-traced"),
+        ("keepdims", "x.numpy().max(keepdims=True)", "argument-unknown"),
+        ("width", "net(width=3)\n/v/paddle/jit/api.py", "argument-unknown"),
+    ],
+)
+def test_an_argument_of_numpy_in_what_paddle_traces_is_told(name: str, program: str, said: str) -> None:
+    known = match(f"TypeError: max() got an unexpected keyword argument '{name}'")
+
+    assert known is not None
+    assert variant(known[0], program, known[1].groupdict()).name == said
+
+
+@pytest.mark.parametrize(
     ("program", "name"),
     [
         pytest.param('os.environ.get("SLURM_PROCID", 0)', "send-to-itself-by-launcher", id="of Slurm"),
