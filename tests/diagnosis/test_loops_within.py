@@ -48,6 +48,26 @@ def test_a_loop_within_whose_rounds_the_data_decide_is_told(head: str, told: boo
     assert cause.endswith(WITHIN.format(head)) is told
 
 
+SUMS = """\
+for name in {0}:
+    reduce(losses[name])
+backward(losses)
+"""
+
+
+@pytest.mark.parametrize(
+    ("over", "told"),
+    [("sorted(losses)", True), ("losses.items()", True), ("names", False), ("read(names)", False)],
+)
+def test_a_loop_over_what_may_have_other_entries_is_told(over: str, told: bool, tmp_path: Path) -> None:
+    sides = a_side((0,), "reduce", 2), a_side((1,), "backward", 3)
+
+    found = reason(a_program(tmp_path, SUMS.format(over)), *sides)
+
+    assert (found.signature == "hang-loop-entries") is told
+    assert not told or f"it goes over {over}, which may have other entries" in found.cause.en
+
+
 DRAINED = """\
 rows = iter(loader)
 while True:

@@ -524,6 +524,16 @@ def test_an_argument_of_numpy_in_what_paddle_traces_is_told(name: str, program: 
 )
 def test_a_rank_that_is_read_from_another_launcher_is_named(program: str, name: str) -> None:
     assert variant(signatures()["send-to-itself"], program).name == name
+    assert (variant(signatures()["list-for-one-rank"], program).name == name) is (name != "send-to-itself")
+
+
+def test_a_schedule_that_a_state_was_not_saved_with_is_told() -> None:
+    error = "KeyError: 'LinearWarmup_LR'"
+    known = match_in(error, "raised in /v/paddle/optimizer/lr.py")
+
+    assert known is not None
+    assert known[0].name == "paddle-schedule-of-another"
+    assert match_in(error, "raised in /v/paddle/optimizer/optimizer.py") is None
 
 
 def test_the_conditions_of_rows_are_expressions() -> None:

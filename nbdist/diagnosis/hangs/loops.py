@@ -45,6 +45,7 @@ from nbdist.diagnosis.statements import (
 from nbdist.store.reports import Call
 
 _MESSAGES = re.compile(r"\b(?:batch_isend_irecv|P2POp|isend|irecv)\(")
+_OF_ENTRIES = re.compile(r"^sorted\(\w+\)$|^(?:sorted\()?[\w.]+\.(?:items|keys|values)\(\)\)?$")
 _DIVIDES = frozenset({"split", "chunk", "unbind", "unfold", "tensor_split"})
 """What gives as many parts as a batch is long."""
 
@@ -176,6 +177,8 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
             return hint("hang-loop-sizes", **values, **sized)
         if (shared := shared_out(one.inside.way, sources)) is not None:
             return hint("hang-loop-shared", **values, **shared)
+        if isinstance(loop, ast.For) and _OF_ENTRIES.search(ast.unparse(loop.iter)):
+            return hint("hang-loop-entries", **values, over=ast.unparse(loop.iter))
         if (varying := _within(loop, one, sources)) is not None:
             return hint("hang-loop-within", **values, at=line_of(*varying, sources), test=head(varying[0]))
         batches = batches_of(loop, one, sources)
