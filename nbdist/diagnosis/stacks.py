@@ -11,11 +11,11 @@ from typing import Any
 
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hangs.causes import cause_of
+from nbdist.diagnosis.hangs.dead_threads import of_threads
 from nbdist.diagnosis.hangs.deadlocks import (
     concerned,
     fewest,
     first_of,
-    of_threads,
 )
 from nbdist.diagnosis.hangs.endless import retrying
 from nbdist.diagnosis.hangs.evidence import MESSAGE, are_unlike, await_ended, ended_before, waits_long

@@ -39,7 +39,7 @@ def cause_in_function(
     *values: tuple[str, str],
     inner: tuple[Frame, ...] = (),
 ) -> str:
-    """What is said of an error in a line of this function of a cell, or in what that called of a library."""
+    """What nbdist tells of an error in a line of a function of a cell, or in a library that this called."""
     written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
     program = a_spec().program
     frames = [(program, *at, ""), *inner]

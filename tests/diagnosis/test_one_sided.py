@@ -9,6 +9,7 @@ import pytest
 from nbdist.diagnosis.hangs.deadlocks import why
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
+from nbdist.diagnosis.signatures import Hint
 from nbdist.store.reports import Call
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
@@ -29,6 +30,25 @@ fit()
 """
 
 
+def reason_in_fit(tmp_path: Path, cell: str, *waits: tuple[str, int]) -> Hint:
+    """What parted ranks that wait in these calls at these lines of ``fit()``, which the last line calls."""
+    written = WrittenRun(tmp_path / "home", cell=cell)
+    last = (cell.count("\n"), "<module>")
+    sides = [
+        Side(
+            ranks=(rank,),
+            way=tuple(
+                Call(file=a_spec().program, line=at, function=name) for at, name in (last, (line, "fit"))
+            ),
+            place=CodeLocation(line=line, what=what, waits=True),
+        )
+        for rank, (what, line) in enumerate(waits)
+    ]
+    found = why(sides, Sources.of(written.run, written.directory), {})
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize(
     ("reduces", "test", "told"),
     [
@@ -40,22 +60,9 @@ fit()
     ],
 )
 def test_a_sum_that_one_rank_alone_has_is_named(reduces: str, test: str, told: bool, tmp_path: Path) -> None:
-    written = WrittenRun(tmp_path / "home", cell=SAVES.format(reduces=reduces, test=test))
-    sides = [
-        Side(
-            ranks=(rank,),
-            way=tuple(
-                Call(file=a_spec().program, line=at, function=name)
-                for at, name in ((12, "<module>"), (line, "fit"))
-            ),
-            place=CodeLocation(line=line, what=what, waits=True),
-        )
-        for rank, (what, line) in enumerate((("barrier", 10), ("train", 11)))
-    ]
+    cell = SAVES.format(reduces=reduces, test=test)
+    found = reason_in_fit(tmp_path, cell, ("barrier", 10), ("train", 11))
 
-    found = why(sides, Sources.of(written.run, written.directory), {})
-
-    assert found is not None
     assert found.signature == "hang-branch"
     assert ("reduce() at line 3 gives its sum to dst" in found.cause.en) is told
     assert found.fix.en.startswith("all_reduce() at line 3 in place of reduce()") is told
@@ -89,21 +96,8 @@ fit()
     ],
 )
 def test_a_value_that_one_rank_alone_sets_is_named(sets: str, sends: str, told: bool, tmp_path: Path) -> None:
-    written = WrittenRun(tmp_path / "home", cell=STOPS.format(sets=sets, sends=sends))
-    sides = [
-        Side(
-            ranks=(rank,),
-            way=tuple(
-                Call(file=a_spec().program, line=at, function=name)
-                for at, name in ((14, "<module>"), (line, "fit"))
-            ),
-            place=CodeLocation(line=line, what=what, waits=True),
-        )
-        for rank, (what, line) in enumerate((("train", 12), ("barrier", 13)))
-    ]
+    cell = STOPS.format(sets=sets, sends=sends)
+    found = reason_in_fit(tmp_path, cell, ("train", 12), ("barrier", 13))
 
-    found = why(sides, Sources.of(written.run, written.directory), {})
-
-    assert found is not None
     assert found.signature == "hang-loop-left"
     assert ("seen is set on some ranks alone: line 8, within  if rank == 0:" in found.cause.en) is told

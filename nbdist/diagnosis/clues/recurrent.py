@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"(?:list|tuple) of ")
 _SIZES = re.compile(
     r"index out of range in self|INDICES element is out of DATA bounds|Expected `len\(lengths\)` to be equal"
 )
-"""What is said where there are more lengths than sequences, or fewer."""
+"""What torch raises where there are more lengths than sequences, or fewer."""
 
 
 def of_folded(failure: Failure) -> Hint | None:
