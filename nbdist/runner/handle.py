@@ -163,7 +163,7 @@ class RunHandle:
             said = reason_text(run.reason) if failure is None else failure_report(failure, config.language())
             kind = RunCancelled if run.stopped_as_asked else RunFailed
             raise kind(f"run {run.label} {run.state.value}: {said}")
-        return self.results.of(rank).returned
+        return self.results.of(rank).returned()
 
     def stop(self, reason: str = "", timeout: float = 15.0) -> str:
         """Ask the run to end (SIGINT, then SIGTERM, then SIGKILL) and wait for it; the status then.

@@ -25,11 +25,14 @@ _OWN = frozenset({LAST, RETURNED})
 
 
 class Results(Mapping[str, Any]):
-    """The results of one rank by their names. Only ``[…]`` reads a value; printed, and listed, the index is
-    shown alone.
+    """The results of one rank by their names. Only what returns a value reads one (``[…]``, ``get``,
+    ``items``); to print, list, count, complete or compare them, or to look for a name, reads the index alone.
 
     A value that is no JSON, array or tensor is a pickle, and reading it executes what the rank's program has
     put into it; ``safe`` refuses those.
+
+    Two of them are equal when they are of the same rank and attempt of the same run, whatever it gave; a dict
+    is equal to none. To compare values, write ``dict(run.results) == {…}``.
     """
 
     def __init__(self, directory: RunDirectory, run: Run, rank: int = 0, *, pickles: bool = True) -> None:
@@ -68,12 +71,12 @@ class Results(Mapping[str, Any]):
     def last_text(self) -> str:
         """The value of the cell's last expression as it is printed; empty where there is none."""
         result = read_index(self._files).get(LAST)
-        text = self[LAST] if result is not None and result.format == "json" else ""
+        # the rank may put another in its place meanwhile
+        text = self.safe[LAST] if result is not None and result.format == "json" else ""
         return text if isinstance(text, str) else ""
 
-    @property
     def returned(self) -> Any:
-        """What a function of ``nbdist.run`` returned. Raises as ``[…]`` does."""
+        """Return what a function of ``nbdist.run`` returned. Raises as ``[…]`` does."""
         if RETURNED not in read_index(self._files):
             raise UnknownResult(
                 f"run {self._run.label} is of no function, which returns a value: write  "
@@ -111,14 +114,9 @@ class Results(Mapping[str, Any]):
         return result
 
     def _read(self, result: Result) -> Any:
-        if result.kind == "object" and not self._pickles:
-            raise UsageMistake(
-                f"result {result.name} ({result.type}) is a pickle, which can execute anything when it is "
-                f"read: if you trust the program, type  run.results[{result.name!r}]"
-            )
         try:
             check_private(self._directory.path)
-            return read_value(self._files, result)
+            return read_value(self._files, result, pickles=self._pickles)
         except (FileNotFoundError, NbdistError):
             raise
         except Exception as error:
@@ -132,6 +130,14 @@ class Results(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    # a Mapping would read values for these two
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self._files.path == other._files.path if isinstance(other, Results) else NotImplemented
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self)

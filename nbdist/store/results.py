@@ -2,7 +2,9 @@
 And what they showed besides text (``worker.display``): records, and the files that they name.
 
 To list results reads no value. A value is read only where directory and file are this user's alone; and
-nothing but ``read_value`` ever takes a pickle apart (a box is one), which executes what stands in it.
+nothing but ``read_value`` ever takes a pickle apart (a box is one), which executes what stands in it. The
+rank wrote the whole index: what may be read is decided by the reader that a format gets, and by nothing that
+the index says besides.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ import os
 import pickle
 import re
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from nbdist.errors import NotPrivate
+from nbdist.errors import NotPrivate, UsageMistake
 from nbdist.model import Run
 from nbdist.model.decoding import MALFORMED, as_int, as_time, build, loads
 from nbdist.store.journal import load_object, open_plain, read_whole
@@ -68,19 +71,25 @@ def read_index(files: RankDirectory) -> dict[str, Result]:
     return {result.name: result for result in sorted(found, key=lambda result: result.time)}
 
 
-def read_value(files: RankDirectory, result: Result) -> Any:
-    """The value of a result; its class decides what that raises where it is a pickle.
+def read_value(files: RankDirectory, result: Result, *, pickles: bool = True) -> Any:
+    """Return the value of a result; its class decides what that raises where it is a pickle.
 
-    Raises NotPrivate where another user could have written it, FileNotFoundError where the rank has given
-    another value meanwhile, and OSError or ValueError for a file that cannot be read.
+    Without ``pickles`` no reader that could execute what stands in the file opens it. Raises UsageMistake for
+    a pickle then, NotPrivate where another user could have written the file, FileNotFoundError where the rank
+    has given another value meanwhile, and OSError or ValueError for a file that cannot be read.
     """
+    if result.format in _EXECUTE and not pickles:
+        raise UsageMistake(
+            f"result {result.name} ({result.type}) is a pickle, which can execute anything when it is "
+            f"read: if you trust the program, type  run.results[{result.name!r}]"
+        )
     for directory in (files.path, files.results):
         check_private(directory)
     path = files.results / result.file
     with open_plain(path) as file:
         if os.fstat(file.fileno()).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise NotPrivate(path, "can be written by others", "type  chmod go-w  and its name")
-        return _READ[result.format](file, result)
+        return (_EXECUTE | _READ)[result.format](file, result)
 
 
 def _read_json(file: BinaryIO, _: Result) -> Any:
@@ -88,9 +97,9 @@ def _read_json(file: BinaryIO, _: Result) -> Any:
 
 
 def _read_array(file: BinaryIO, result: Result) -> Any:
-    import numpy
+    import numpy.lib.format
 
-    array = numpy.load(file, allow_pickle=False)
+    array = numpy.lib.format.read_array(file, allow_pickle=False)
     return array[()] if result.kind == "number" else array
 
 
@@ -107,13 +116,15 @@ def _read_pickle(file: BinaryIO, _: Result) -> Any:
     return pickle.load(file)
 
 
-_READ = {
+_READ: dict[str, Callable[[BinaryIO, Result], Any]] = {
     "json": _read_json,
     "npy": _read_array,
     "safetensors": _read_tensors,
-    "box": _read_box,
-    "pickle": _read_pickle,
 }
+"""Readers that execute nothing, whatever stands in the file."""
+
+_EXECUTE: dict[str, Callable[[BinaryIO, Result], Any]] = {"box": _read_box, "pickle": _read_pickle}
+"""Readers that execute what the file says."""
 
 
 # What they showed.

@@ -25,6 +25,13 @@ with open(os.environ["WATCHED"] + ".begun", "a") as file:
     file.write(f"{' '.join(sys.orig_argv)}\\n")
 """
 
+LOOKS = """
+import nbdist
+run = nbdist.attach()
+print(run.results, 'loud' in run.results, run.results == {}, len(run.results), list(run.results.safe))
+run.results
+"""
+
 CELL = """%%distributed -n 2 --name pickled --pull acc
 import nbdist
 class Loud:
@@ -56,7 +63,9 @@ def test_no_screen_and_no_server_unpickles_what_a_rank_gave(
     kernel = Kernel(tmp_path / "home")
     try:
         assert kernel.run(CELL).status == "ok"
-        shown = kernel.run("import nbdist\nrun = nbdist.attach()\nprint(run.results)\nrun.results")
+        shown = kernel.run(LOOKS)
+        for typed in ("run.results['", "run.results['loud'].", "run.results."):
+            kernel.client.complete(typed, reply=True, timeout=60)
         for magic in ("status", "attach", "logs", "export"):
             assert kernel.run(f"%dist_{magic} pickled").status == "ok"
         for words in (
@@ -82,7 +91,7 @@ def test_no_screen_and_no_server_unpickles_what_a_rank_gave(
         stop_board(kernel.home)
         kernel.close()
 
-    assert "loud" in shown.stdout
+    assert shown.stdout.endswith("True False 2 ['acc', 'loud']\n")
     assert OURS not in unasked
     assert watched.read_text().count(OURS) == 1
     # the hook was in each of them; a supervisor, which reads no results, loads no site

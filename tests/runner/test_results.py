@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import os
 import subprocess
 import sys
@@ -65,6 +67,57 @@ def test_safe_refuses_pickles(run_cell) -> None:
     assert safe.of(1)["acc"] == 1.5
     with pytest.raises(UsageMistake, match=r"result mine \(Mine\) is a pickle"):
         safe["mine"]
+
+
+LOUD = """
+import nbdist
+class Loud:
+    def __reduce__(self): return (print, ("LOUD",))
+nbdist.result(acc=0.5, loud=Loud())
+"""
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        pytest.param({"kind": "value"}, id="that it is a value"),
+        pytest.param({"kind": "array", "format": "npy"}, id="that it is an array"),
+        pytest.param({"format": "json"}, id="that it is JSON"),
+        pytest.param({"kind": "tensor", "format": "safetensors", "framework": "torch"}, id="a tensor"),
+        pytest.param({"kind": "value", "format": "pickle"}, id="another pickle"),
+        pytest.param({"kind": "value", "format": "other"}, id="what nothing reads"),
+    ],
+)
+def test_safe_executes_nothing_whatever_the_index_says(run_cell, capfd, lie: dict[str, str]) -> None:
+    handle = run_cell("-n 1", LOUD)
+    folder = handle.directory.rank(0).results
+    index = json.loads((folder / "loud.index.json").read_text())
+    (folder / "loud.index.json").write_text(json.dumps(index | lie))
+    if "format" in lie:
+        (folder / index["file"]).write_bytes(b"cbuiltins\nprint\n(VLOUD\ntR.")
+
+    with pytest.raises(UsageMistake, match="loud"):
+        handle.results.safe["loud"]
+
+    assert "LOUD" not in capfd.readouterr().out
+
+
+def test_only_what_returns_values_reads_them(run_cell, capfd) -> None:
+    handle = run_cell("-n 2", LOUD)
+    results = handle.results
+
+    assert "loud" in results
+    assert "absent" not in results
+    assert results == handle.results == results.safe
+    assert results != {}
+    assert results != results.of(1)
+    assert results._ipython_key_completions_() == list(results) == ["acc", "loud"]
+    assert (len(results), bool(results)) == (2, True)
+    assert "index" in dict(inspect.getmembers(results))
+    assert "loud" in repr(results) + results._repr_html_()
+    assert "LOUD" not in capfd.readouterr().out
+    results["loud"]
+    assert capfd.readouterr().out == "LOUD\n"
 
 
 def test_what_is_printed_is_the_index_alone(run_cell) -> None:
