@@ -149,14 +149,17 @@ class _Full(Exception):
 
 
 class _Sink(io.BytesIO):
-    """The pickles. Raises _Full when they become more than ``most`` bytes."""
+    """The pickles. Raises _Full when they become more than ``most`` bytes. ``asked`` counts the bytes with
+    those of the last write, also where it raised: the bytes of a large value come in one."""
 
     def __init__(self, most: int | None) -> None:
         super().__init__()
         self._most = most
+        self.asked = 0
 
     def write(self, data: Any, /) -> int:
-        if self._most is not None and self.tell() + len(data) > self._most:
+        self.asked = self.tell() + len(data)
+        if self._most is not None and self.asked > self._most:
             raise _Full
         return super().write(data)
 
@@ -238,7 +241,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             verb = "is" if refused.kind is type(value) else "holds"
             problem = f"{verb} {refused.what}, which cannot be sent: {refused.instead}"
         except (_Full, MemoryError):
-            size = self._sink.tell() - begin
+            size = self._sink.asked - begin + self._buffered(buffers)
             raise TooLarge([*before, Item(name, kind_of(value), type(value).__name__, size)]) from None
         except Exception as error:  # noqa: BLE001 - what an object's own code raises when it is pickled
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -246,12 +249,15 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         if problem:
             used = f", which {user} uses," if user else ""
             raise Unsendable(name, f"{name} ({type(value).__name__}){used} {problem}") from None
-        size = self._sink.tell() - begin + sum(buffer.nbytes for buffer in self._buffers[buffers:])
+        size = self._sink.tell() - begin + self._buffered(buffers)
         device, kind = ", ".join(sorted(self._devices)), kind_of(value)
         number = str(value) if isinstance(value, (bool, int, float)) and size <= _NUMBER else ""
         # the bytes of a function are others in each kernel
         digest = self._digest(begin, buffers) if kind == "data" and not number and size <= _HASHED else ""
         return Item(name, kind, type(value).__name__, size, device, asked, number, digest)
+
+    def _buffered(self, begin: int) -> int:
+        return sum(buffer.nbytes for buffer in self._buffers[begin:])
 
     def _digest(self, begin: int, buffers: int) -> str:
         """Of what was packed from there on."""

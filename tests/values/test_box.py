@@ -303,6 +303,24 @@ def test_pickles_that_become_too_large_are_refused_with_the_sizes() -> None:
     assert [item.name for item in caught.value.items] == ["small", "large"]
 
 
+@pytest.mark.parametrize(
+    "large",
+    [
+        pytest.param(bytes(200_000), id="bytes"),
+        pytest.param(bytearray(200_000), id="a bytearray"),
+        pytest.param(memoryview(bytes(200_000)), id="a memoryview"),
+        pytest.param("x" * 200_000, id="a text"),
+        pytest.param([np.zeros(100_000, np.uint8), bytes(100_000)], id="an array and bytes"),
+    ],
+)
+def test_what_comes_in_one_piece_is_refused_with_its_whole_size(large: object) -> None:
+    with pytest.raises(packing.TooLarge) as caught:
+        packing.pack({"small": 1, "large": large}, most=50_000)
+
+    assert [item.name for item in caught.value.items] == ["small", "large"]
+    assert 200_000 <= caught.value.items[1].size < 201_000
+
+
 def test_an_index_that_is_none_is_named(tmp_path: Path) -> None:
     packing.write(tmp_path / "x.box", {"a": 1})
     whole = (tmp_path / "x.box").read_bytes()
