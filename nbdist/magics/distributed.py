@@ -90,6 +90,7 @@ def start_and_show(
 ) -> runner.RunHandle:
     """Start the run, and show it until it ends unless it is detached. Raises UsageMistake or LaunchError with
     nothing started, RunFailed or RunCancelled as it ended."""
+    runner.check_pulled(chosen.pull, notebook_names(shell))
     with started(shell, chosen, planned, taken, typed=typed, advice=advice) as handle:
         if chosen.detach:
             show_detached(shell, handle, chosen, planned)

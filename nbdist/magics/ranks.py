@@ -72,6 +72,7 @@ class RanksMagics(Magics):
         shell = shell_of(self)
         with as_usage_errors():
             asked = options.parse_ranks(line)
+            runner.check_pulled(asked.options.pull, notebook_names(shell))
             _execute(shell, self._session(shell, asked, cell), asked, cell)
 
     def _session(self, shell: InteractiveShell, asked: options.RanksLine, cell: str) -> runner.RunHandle:

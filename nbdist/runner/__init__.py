@@ -24,7 +24,7 @@ from nbdist.runner.launching import keep_ready, launch, start
 from nbdist.runner.placement import TOKEN, words_of_node_1
 from nbdist.runner.planning import plan, plan_script, thread_advice
 from nbdist.runner.pruning import Pruned, Pruner, prune, pruner
-from nbdist.runner.pushing import Namespace, describe_inputs, pack_inputs
+from nbdist.runner.pushing import Namespace, check_pulled, describe_inputs, pack_inputs
 from nbdist.runner.resuming import resume_plan
 from nbdist.runner.sessions import IDLE, LiveCell, request, session_plan, sessions
 from nbdist.runner.sweeps import (

@@ -1,4 +1,5 @@
-"""Names of a notebook that its ranks get (``--push``): which, how much that may be, and how they are told."""
+"""Names of a notebook that its ranks get (``--push``): which, how much that may be, and how they are told;
+and those that a result may take there (``--pull``)."""
 
 from __future__ import annotations
 
@@ -36,7 +37,11 @@ class Namespace:
     also: Mapping[str, Any] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
-        return name in self.values and name not in self.hidden and not name.startswith("__")
+        return name in self.values and not self.owns(name)
+
+    def owns(self, name: str) -> bool:
+        """Return whether a name is a part of the notebook itself: ``In``, ``get_ipython``, ``__name__``."""
+        return name in self.hidden or name.startswith("__")
 
 
 def pack_inputs(
@@ -83,6 +88,15 @@ def pack_inputs(
     if packed.size > room:
         raise UsageMistake(_too_large(packed.items, room))
     return packed
+
+
+def check_pulled(names: Sequence[str], namespace: Namespace) -> None:
+    """Raises UsageMistake for a name that a result must not take."""
+    if own := next(filter(namespace.owns, names), ""):
+        raise UsageMistake(
+            f"--pull {own}: it is a part of the notebook itself, which no result may replace: give the "
+            "result another name"
+        )
 
 
 def inputs_of(packed: Packed) -> tuple[Input, ...]:
