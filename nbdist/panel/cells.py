@@ -16,7 +16,7 @@ from nbdist.feed.rank_log import LogDelta
 from nbdist.model import CellEnded, RankExited
 from nbdist.panel.outputs import Bundle, bundles_in
 from nbdist.panel.terminal import apart, folded
-from nbdist.panel.text import LINES_LIMIT
+from nbdist.panel.text import Room
 from nbdist.store import ErrorReport, LogLines, LogStream, RunDirectory, read_error
 from nbdist.text import say
 
@@ -51,17 +51,19 @@ class CellOutput:
         self._ranks: dict[int, _RankLines] = {}
         self._held: dict[int, list[str]] = {}
         self._since = 0.0
-        self._room = LINES_LIMIT
+        self._room = Room()
 
     def look(self, logs: Mapping[int, int], ended: Mapping[int, CellEnded], *, last: bool = False) -> None:
         """Show what is new. ``logs`` are the ranks that execute the cell, and where in their logs they began;
         ``ended`` those that are done with it. ``last``: nothing more comes."""
+        if self._room.full:
+            return
         for rank, begin in logs.items():
             if rank not in self._ranks:
                 files = self._directory.rank(rank)
                 self._ranks[rank] = _RankLines(LogStream(files.log, begin), files.cell_error(self._number))
         for rank, lines in self._ranks.items():
-            if new := lines.read(ended[rank].log if rank in ended else None):
+            if new := lines.read(ended[rank].log if rank in ended else None, self._room.characters):
                 self._since = self._since if self._held else self._clock()
                 self._held.setdefault(rank, []).extend(new)
         if self._held:
@@ -89,11 +91,8 @@ class CellOutput:
         everyone = sorted(self._ranks)
         text = ""
         for rank, line in lines:
-            if self._room <= 0:
-                break
-            self._room -= 1
-            if self._room == 0:
-                text += say("panel.cell-more-lines", self._language, count=LINES_LIMIT) + "\n"
+            if not self._room.takes(line):
+                text += self._room.note("%dist_logs", self._language)
                 break
             text += f"[{rank_ranges(everyone) if rank is None else rank}] {harmless(line)}\n"
             shown = bundles_in(line, self._directory, everyone[0] if rank is None else rank)
@@ -116,8 +115,9 @@ class _RankLines:
         self._end: int | None = None
         self._closed = False
 
-    def read(self, end: int | None) -> list[str]:
-        """The next lines; ``end`` is where the rank was done, where it is."""
+    def read(self, end: int | None, most: int) -> list[str]:
+        """Return the next lines, until they have more than ``most`` characters. ``end`` is where the rank was
+        done, where it is."""
         if self._closed:
             return []
         size = self._stream.size if end is None else end
@@ -129,7 +129,11 @@ class _RankLines:
             size = min(size, self._end)
         found: list[str] = []
         while data := self._stream.read(max(0, min(_CHUNK, size - self._stream.offset))):
-            found += self._lines.feed(data)
+            lines = self._lines.feed(data)
+            found += lines
+            most -= sum(len(line) + 1 for line in lines)
+            if most < 0:
+                return found
         if end is not None:
             self._closed = True
             found += self._lines.close()

@@ -15,16 +15,45 @@ from nbdist.model import RunState
 from nbdist.text import say
 
 LINES_LIMIT = 20_000
+_LINE = 200
+"""Characters of a line, in the mean: a program may print few lines that are long."""
+
 _PROGRESS_STEP = 0.1
 _PROGRESS_PERIOD = 5.0
+
+
+class Room:
+    """The text for which a notebook has room: so many lines, and as many characters as lines have."""
+
+    def __init__(self, lines: int = LINES_LIMIT) -> None:
+        self._lines = lines
+        self._shown = 0
+        self.characters = lines * _LINE
+        """How many are left."""
+
+        self.full = False
+        """A line had no room, and none has any after it."""
+
+    def takes(self, line: str) -> bool:
+        """Count a line; return whether there was room for it."""
+        size = len(line) + 1
+        self.full = self.full or self._shown == self._lines or size > self.characters
+        if not self.full:
+            self._shown += 1
+            self.characters -= size
+        return not self.full
+
+    def note(self, logs: str, language: str) -> str:
+        """Return the line that stands for the rest; ``logs`` is the command that shows it."""
+        return say("panel.more-lines-shown", language, count=self._shown, logs=logs) + "\n"
 
 
 class TextSurface:
     """Each line with its rank in front, as it comes; changes of state, and how far the run is, on lines
     of their own. A line that still grows is shown when it is complete.
 
-    After some 20,000 lines no more are shown, so that a notebook stays one that can be opened; a
-    note says where the rest is: ``logs`` is the command for it.
+    Where a notebook has no ``Room`` for more than ``limit`` lines, a note says where the rest is: ``logs`` is
+    the command for it. So it stays one that can be opened.
     """
 
     def __init__(
@@ -38,7 +67,7 @@ class TextSurface:
         self._write = _screened(write)
         self._logs = logs
         self._language = language
-        self._limit = self._room = limit
+        self._room = Room(limit)
         self._state = ""
         self._progress = _ProgressNotes(language)
         self._stall = StallNotes(language)
@@ -61,15 +90,17 @@ class TextSurface:
                 self._write(note)
 
     def _lines(self, delta: LogDelta, ranks: int) -> str:
+        if self._room.full:
+            return ""
         prefix = rank_prefix(delta.rank, ranks)
         out = []
         if delta.skipped:
             out.append(prefix + skipped_text(delta.skipped, self._logs))
-        shown = delta.lines[: max(0, self._room)]
-        out += [f"{prefix}{line}\n" for line in shown]
-        if self._room > 0 and len(delta.lines) >= self._room:
-            out.append(f"[nbdist] {self._limit:,} lines are shown; the rest is in the log: {self._logs}\n")
-        self._room -= len(delta.lines)
+        for line in delta.lines:
+            if not self._room.takes(line):
+                out.append(self._room.note(self._logs, self._language))
+                break
+            out.append(f"{prefix}{line}\n")
         return "".join(out)
 
 

@@ -169,5 +169,26 @@ def test_a_flood_is_left_to_the_log(shown: Shown) -> None:
 
     lines = shown.look(last=True).splitlines()
 
-    assert len(lines) == 20_000
-    assert "%dist_logs" in lines[-1]
+    assert len(lines) == 20_001
+    assert lines[-1] == "[nbdist] 20,000 lines are shown; the rest is in the log: %dist_logs"
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_one_line_of_many_megabytes_is_left_to_the_log(shown: Shown, ranks: int) -> None:
+    for rank in range(ranks):
+        shown.run.printed(rank, "x" * 12_000_000 + "\n")
+        shown.ends(rank)
+
+    shown.look(last=True)
+    again = shown.look(last=True)
+
+    assert 3_900_000 < len(shown.text) < 4_010_000
+    assert "%dist_logs" in shown.text.splitlines()[-1]
+    assert again == ""
+
+
+def test_a_bar_that_is_drawn_for_megabytes_is_one_line(shown: Shown) -> None:
+    shown.run.printed(0, "bar\r" * 2_000_000 + "\nlast")
+    shown.ends(0)
+
+    assert shown.look(last=True) == "[0] bar\n[0] last\n"

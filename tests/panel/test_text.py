@@ -128,6 +128,18 @@ def test_a_flood_of_lines_ends_with_a_note_and_the_notebook_stays_small() -> Non
     ]
 
 
+def test_a_line_of_many_megabytes_ends_with_a_note_too() -> None:
+    page = Page(limit=3)
+
+    page.update(a_view(), lines(0, "1" * 500, "2" * 500, "3"), lines(1, "4"))
+    page.update(a_view(), lines(1, "5", skipped=7))
+
+    assert page.lines[1:] == [
+        f"[0] {'1' * 500}",
+        "[nbdist] 1 line is shown; the rest is in the log: %dist_logs",
+    ]
+
+
 def progress_lines(*looks: tuple[float, float], language: str = "en", **more: object) -> list[str]:
     """The lines about the progress, from looks at it: seconds since the start, and how far it was."""
     writes: list[str] = []
