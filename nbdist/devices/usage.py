@@ -4,6 +4,7 @@ have. Without NVML."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import time
@@ -12,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nbdist.control_groups import own_groups
-from nbdist.model import ProcessId
+from nbdist.model import NO_REASON, ProcessId, Reason
 from nbdist.model.decoding import MALFORMED, build, loads
 from nbdist.processes import PROC, ProcessStat, alive, memory_groups, read_at_once, read_stat
 
@@ -412,6 +413,20 @@ def disks(paths: Iterable[str]) -> list[Disk]:
 def full_disks(paths: Iterable[str]) -> list[Disk]:
     """Those of them that are full."""
     return [disk for disk in disks(paths) if disk.full]
+
+
+_REFUSALS = {errno.ENOSPC: "disk-full", errno.EDQUOT: "disk-quota", errno.EROFS: "disk-read-only"}
+
+
+def refusal(error: OSError, path: str | os.PathLike[str]) -> Reason:
+    """Return how the disk of ``path`` refused a write; no reason where something else did."""
+    code = _REFUSALS.get(error.errno or 0)
+    refusing = disks([os.fspath(path)]) if code else []
+    if not code or not refusing:
+        return NO_REASON
+    if code == "disk-full" and refusing[0].files == 0:
+        code = "disk-inodes"
+    return Reason(code, mount=refusing[0].mount)
 
 
 def _existing(path: str) -> str:

@@ -98,7 +98,7 @@ def _record(ahead: dict[str, Any], started: dict[str, tuple[int, socket]]) -> li
     lines += [_filled(rank["begin"], started[rank["place"]][0]) for rank in ahead["ranks"]]
     data = "".join(lines).encode()
     try:
-        journal = os.open(ahead["journal"], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        journal = os.open(ahead["journal"], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         try:
             written = os.write(journal, data)
             if written < len(data):

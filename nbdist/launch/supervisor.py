@@ -140,11 +140,12 @@ class Supervisor:
             group=self._group,
         )
         try:
+            attempt.start(rendezvous)
+            # behind the ranks, which only the attempt can end where the disk refuses the session its socket
             if self._spec.session is not None:
                 self._begin_session(attempt)
-            attempt.start(rendezvous)
         except OSError as error:
-            reason = Reason("rank-not-started", error=str(error), **_remedy(error))
+            reason = Reason("rank-not-started", error=str(error), **self._remedy(error))
             self._policy.stop(reason, time.monotonic())
             self._wait(attempt)
             return Outcome.failed(reason)
@@ -165,6 +166,15 @@ class Supervisor:
         attempt.session = self._session = Session(
             self._directory, self._spec, policy=self._policy, selector=self._selector, ranks=attempt
         )
+
+    def _remedy(self, error: OSError) -> dict[str, Reason | int]:
+        """Return what the user can change: the limit of open files, or the disk."""
+        from nbdist.devices.usage import refusal  # most ranks can be started
+
+        if error.errno == errno.EMFILE:
+            return {"files": os.sysconf("SC_OPEN_MAX")}
+        disk = refusal(error, self._directory.path)
+        return {"disk": disk} if disk else {}
 
     def _tries_again(self) -> bool:
         """Whether the attempt that is over is followed by another."""
@@ -340,11 +350,6 @@ def group_for_ranks(memory: int | None = None) -> ControlGroup | None:
     """A control group for what this process starts, where it may make one; each rank may have ``memory``."""
     myself = processes.identify(os.getpid())
     return None if myself is None else make_group(myself.pid, myself.start_time, memory)
-
-
-def _remedy(error: OSError) -> dict[str, int]:
-    """The limit of open files when the error is EMFILE: the user can raise it."""
-    return {"files": os.sysconf("SC_OPEN_MAX")} if error.errno == errno.EMFILE else {}
 
 
 def adopt(

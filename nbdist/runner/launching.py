@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -25,7 +26,7 @@ from nbdist.options import Options
 from nbdist.runner.allocations import choose_allocation
 from nbdist.runner.checking import check_program
 from nbdist.runner.handle import Interrupts, RunHandle, store
-from nbdist.runner.planning import plan
+from nbdist.runner.planning import not_written, plan
 from nbdist.runner.pruning import PRUNING, keeping, pruner
 from nbdist.runner.resuming import check_checkpoints
 from nbdist.store.allocations import AllocationDirectory
@@ -73,12 +74,29 @@ def start(plan: Plan, *, warm: bool | None = None, pool: WarmPool = ranks) -> Ru
     """
     check_checkpoints(plan.spec)
     _make_log_dir(plan.spec)
-    launcher = choose_launcher(plan, warm=warm, pool=pool)
-    handle = launcher.start(store().create(plan.spec, plan.cell, plan.write_inputs), plan)
+    with beginning(store().runs / plan.spec.run_id):
+        directory = store().create(plan.spec, plan.cell, plan.write_inputs)
+        handle = choose_launcher(plan, warm=warm, pool=pool).start(directory, plan)
     # to start a process takes some milliseconds where the machine is busy
     asking = threading.Thread(target=ask_git, args=(handle.directory, plan.spec), name="nbdist asks git")
     asking.start()
     return handle
+
+
+@contextlib.contextmanager
+def beginning(path: Path) -> Iterator[None]:
+    """Remove the directory of a run or a sweep that could not begin. Raises LaunchError where a disk refused
+    it, and what else prevented it, as an interrupt while gigabytes are written."""
+    try:
+        yield
+    except BaseException as error:
+        # asked before there is room again
+        problem = not_written(error, path) if isinstance(error, OSError) else None
+        if not isinstance(error, FileExistsError):
+            shutil.rmtree(path, ignore_errors=True)
+        if problem is not None:
+            raise problem from error
+        raise
 
 
 # the tree alone, as it is: no lock that the user's own git would meet, no hook of the repository
@@ -159,13 +177,9 @@ class EngineLauncher:
 
     def start(self, directory: RunDirectory, plan: Plan) -> RunHandle:
         spec = plan.spec
-        try:
-            make_private(directory.nodes)
-            engine = engine_of(directory, spec, self.allocation)
-            job = engine.submit(directory, spec, plan.environment)
-        except LaunchError:
-            shutil.rmtree(directory.path, ignore_errors=True)
-            raise
+        make_private(directory.nodes)
+        engine = engine_of(directory, spec, self.allocation)
+        job = engine.submit(directory, spec, plan.environment)
         # a later watcher of the run may have another environment
         where = {key: plan.environment[key] for key in _WHERE if key in plan.environment}
         about: dict[str, object] = {"engine": spec.engine, "job": job, "environment": where}

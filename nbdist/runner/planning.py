@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import platform
 import re
@@ -18,7 +19,7 @@ from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from typing import TYPE_CHECKING
 
 from nbdist import config, control_groups, processes
-from nbdist.devices.usage import cpu_count
+from nbdist.devices.usage import cpu_count, refusal
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks.environment import (
     FRAMEWORKS,
@@ -378,6 +379,8 @@ def check_disk(
     existing = home
     while not os.path.exists(existing) and existing != existing.parent:
         existing = existing.parent
+    if os.statvfs(existing).f_flag & os.ST_RDONLY:
+        raise not_written(OSError(errno.EROFS, os.strerror(errno.EROFS)), home)
     if not os.access(existing, os.W_OK | os.X_OK) or not existing.is_dir():
         raise LaunchError(
             f"{existing} cannot be written, and the runs belong into {home}: choose another place, "
@@ -390,6 +393,24 @@ def check_disk(
             f"{f', and --push needs {more >> 20}' if more else ''}: free some, or choose another "
             "disk with  %env NBDIST_HOME=/another/disk/nbdist"
         )
+
+
+def not_written(error: OSError, place: Path) -> LaunchError:
+    """Return what a user is told where nbdist could not write ``place``, a directory of runs or one of them:
+    which disk refused, and what to type instead."""
+    disk = refusal(error, place)
+    can_be_freed = bool(disk) and error.errno != errno.EROFS
+    return LaunchError(
+        say(
+            "runs.not-written",
+            config.language(),
+            disk=disk,
+            place="" if disk else place,
+            problem=error.strerror or str(error),
+            runs=config.home() / "runs" if can_be_freed else "",
+            home="/another/disk/nbdist" if disk else config.local_home(),
+        )
+    )
 
 
 def check_files(ranks: int) -> None:

@@ -25,7 +25,8 @@ from nbdist.model.sweep import Sweep
 from nbdist.runner.handle import RunHandle
 from nbdist.runner.launching import start
 from nbdist.store.control import StopRequest, take_requests
-from nbdist.store.paths import SweepDirectory, write_private
+from nbdist.store.journal import write_reserved
+from nbdist.store.paths import SweepDirectory
 from nbdist.store.run_store import read_sweep
 from nbdist.warm.pool import WarmPool
 
@@ -210,5 +211,5 @@ def main(arguments: Sequence[str]) -> int:
     if not spec.keep_inputs:
         directory.delete_inputs()
     with contextlib.suppress(OSError):
-        write_private(directory.ended, json.dumps({"reason": reason.encode()}))
+        write_reserved(directory.ended, json.dumps({"reason": reason.encode()}))
     return 0

@@ -19,6 +19,7 @@ from nbdist.model.sweep import Points, Sweep, grid, names_in, names_of
 from nbdist.options import Options
 from nbdist.runner.checking import check_program
 from nbdist.runner.handle import Interrupts, RunHandle, store
+from nbdist.runner.launching import beginning
 from nbdist.runner.placement import choose_devices
 from nbdist.runner.planning import new_run_id, ranks_on
 from nbdist.runner.pruning import PRUNING, keeping, pruner
@@ -134,7 +135,15 @@ def launch_sweep(
 def start_sweep(planned: SweepPlan) -> SweepHandle:
     """Start the process that starts the runs. Raises LaunchError, with nothing running."""
     sweep, first = planned.sweep, planned.first
-    directory = sweeps_store().begin(sweep, first.program.text, first.write_inputs)
+    with beginning(sweeps_store().runs / sweep.sweep_id):
+        directory = sweeps_store().begin(sweep, first.program.text, first.write_inputs)
+        _start_sweeper(directory, planned)
+    return SweepHandle(directory)
+
+
+def _start_sweeper(directory: SweepDirectory, planned: SweepPlan) -> None:
+    """Raises LaunchError and OSError."""
+    sweep, first = planned.sweep, planned.first
     # who has the lock looks after the sweep: from before the process is there until it has gone
     lock = take_run_lock(directory)
     try:
@@ -152,7 +161,6 @@ def start_sweep(planned: SweepPlan) -> SweepHandle:
     finally:
         os.close(lock)
     local.collect(process, lambda _: ours.close())
-    return SweepHandle(directory)
 
 
 class SweepHandle:

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from nbdist.model import Event, decode_event, encode_event
 from nbdist.model.decoding import loads
+from nbdist.store.paths import open_to_append
 
 LIMIT = 16 << 20
 """Bytes. A spec of 1,024 ranks has a hundredth of that."""
@@ -81,8 +82,7 @@ class Journal:
         self._pending = b"" if self._ends_whole() else b"\n"
         self._report = report
         with contextlib.suppress(OSError):
-            # room beyond its end
-            fallocate(self._handle, KEEP_SIZE, os.fstat(self._handle).st_size, _RESERVE)
+            _take_room(self._handle)
 
     def append(self, event: Event) -> None:
         self._pending += encode_event(event).encode() + b"\n"
@@ -108,6 +108,35 @@ class Journal:
     def _ends_whole(self) -> bool:
         size = os.fstat(self._handle).st_size
         return size == 0 or os.pread(self._handle, 1, size - 1) == b"\n"
+
+
+def reserve(path: Path) -> None:
+    """Make an empty file with room on the disk, which can be written when the disk is full. Raises OSError
+    where the disk has no room now."""
+    handle = open_to_append(path)
+    try:
+        _take_room(handle)
+    except OSError as error:
+        # some file systems reserve nothing
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+    finally:
+        os.close(handle)
+
+
+def write_reserved(path: Path, text: str) -> None:
+    """Write a file in the room reserved for it, and give back the rest. Raises OSError."""
+    handle = open_to_append(path)
+    try:
+        size = os.write(handle, text.encode())
+        os.truncate(handle, size)
+    finally:
+        os.close(handle)
+
+
+def _take_room(handle: int) -> None:
+    """Take room on the disk beyond the end of a file. Raises OSError."""
+    fallocate(handle, KEEP_SIZE, os.fstat(handle).st_size, _RESERVE)
 
 
 def fallocate(handle: int, mode: int, offset: int, length: int) -> None:

@@ -9,18 +9,17 @@ import json
 import math
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from nbdist import config, processes
-from nbdist.errors import IllegalTransition, LaunchError, NotPrivate, UnknownRun
+from nbdist import processes
+from nbdist.errors import IllegalTransition, NotPrivate, UnknownRun
 from nbdist.model import Event, ProcessId, Reason, Run, RunLost, RunSpec, RunState
 from nbdist.model.decoding import MALFORMED
 from nbdist.model.sweep import Sweep
-from nbdist.store.journal import load_object, read_events
+from nbdist.store.journal import load_object, read_events, reserve
 from nbdist.store.logs import FileStat
 from nbdist.store.paths import (
     RunDirectory,
@@ -28,6 +27,7 @@ from nbdist.store.paths import (
     check_home,
     check_private,
     make_private,
+    open_to_append,
     write_private,
 )
 
@@ -51,34 +51,26 @@ class RunStore:
         self, spec: RunSpec, cell: str | None, inputs: Callable[[Path], object] | None = None
     ) -> RunDirectory:
         """Make the directory of a run, with ``cell`` in it where the program is a cell; ``inputs`` writes the
-        file of what the notebook gives it.
+        file of what the notebook gives it. It holds all that its supervisor needs to record an end.
 
-        Raises LaunchError when it cannot be written, NotPrivate when others could write it, too.
+        Raises OSError when it cannot be written, NotPrivate when others could write it, too.
         """
         run = RunDirectory(self.runs / spec.run_id)
         self.check()
-        try:
-            make_private(self.home)
-            make_private(self.runs)
-            run.path.mkdir(mode=0o700)
-            for directory in (run.control, run.board):
-                make_private(directory)
-            for rank in spec.ranks:
-                make_private(run.rank(rank.rank).path)
-            if cell is not None:
-                write_private(run.cell, cell)
-            if inputs is not None:
-                try:
-                    inputs(run.inputs)
-                except BaseException:  # gigabytes take long enough for a user to interrupt it
-                    shutil.rmtree(run.path, ignore_errors=True)
-                    raise
-            write_private(run.spec, json.dumps(spec.to_dict()))
-        except OSError as error:
-            raise LaunchError(
-                f"the run directory {run.path} cannot be written ({error.strerror}): set NBDIST_HOME "
-                f"to a directory that can, for example  %env NBDIST_HOME={config.local_home()}"
-            ) from error
+        make_private(self.home)
+        make_private(self.runs)
+        run.path.mkdir(mode=0o700)
+        for directory in (run.control, run.board):
+            make_private(directory)
+        for rank in spec.ranks:
+            make_private(run.rank(rank.rank).path)
+        if cell is not None:
+            write_private(run.cell, cell)
+        if inputs is not None:
+            inputs(run.inputs)
+        reserve(run.journal)
+        os.close(open_to_append(run.supervisor_log))
+        write_private(run.spec, json.dumps(spec.to_dict()))
         return run
 
     def check(self) -> None:
@@ -184,25 +176,20 @@ class SweepStore(RunStore):
     def begin(
         self, sweep: Sweep, cell: str | None, inputs: Callable[[Path], object] | None
     ) -> SweepDirectory:
-        """Make the directory of a sweep, with what its runs will have in common. Raises LaunchError and
+        """Make the directory of a sweep, with what its runs will have in common. Raises OSError and
         NotPrivate as ``create`` does."""
         made = SweepDirectory(self.runs / sweep.sweep_id)
         self.check()
-        try:
-            make_private(self.runs)
-            made.path.mkdir(mode=0o700)
-            make_private(made.control)
-            if cell is not None:
-                write_private(made.cell, cell)
-            if inputs is not None:
-                inputs(made.inputs)
-            write_private(made.spec, json.dumps(sweep.to_dict()))
-        except OSError as error:
-            shutil.rmtree(made.path, ignore_errors=True)
-            raise LaunchError(f"the directory {made.path} cannot be written: {error.strerror}") from error
-        except BaseException:  # as in ``create``
-            shutil.rmtree(made.path, ignore_errors=True)
-            raise
+        make_private(self.runs)
+        made.path.mkdir(mode=0o700)
+        make_private(made.control)
+        if cell is not None:
+            write_private(made.cell, cell)
+        if inputs is not None:
+            inputs(made.inputs)
+        reserve(made.ended)
+        os.close(open_to_append(made.supervisor_log))
+        write_private(made.spec, json.dumps(sweep.to_dict()))
         return made
 
     def sweeps(self) -> list[SweepDirectory]:

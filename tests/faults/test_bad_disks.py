@@ -7,18 +7,22 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import nbdist
-from nbdist import processes, runner
+from nbdist import options, processes, runner
 from nbdist.diagnosis import diagnose, failure_report
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.launch.run_policy import RunPolicy
 from nbdist.model import Reason, RunEnded
+from nbdist.model.plan import Plan
+from nbdist.runner.sweeps import SweepHandle, start_sweep
 from nbdist.store import read_events, snapshot
 from nbdist.text import reason_text
 from tests.fakes.directories import WrittenRun
@@ -57,11 +61,6 @@ def fill(disk: Path) -> Path:
             except OSError:
                 continue
     return ballast
-
-
-def until_it_has_room(handle: runner.RunHandle) -> None:
-    """The ranks run while their supervisor is still being imported, which takes room for the end first."""
-    until(lambda: handle.directory.journal.stat().st_blocks > 2 * PAGE // 512)
 
 
 def test_a_run_on_a_full_disk_is_not_started_and_it_is_said(small_disk: Path, start_cell) -> None:
@@ -167,11 +166,119 @@ def test_a_disk_that_can_hold_no_more_files_is_named(small_disk: Path, start_cel
     assert f"{small_disk} now has no inodes left, so no file can be made" in report
 
 
+NO_INODES = "has no inodes left, so no file can be made there"
+
+
+def leave_inodes(disk: Path, count: int) -> None:
+    """Let ``count`` more files be made on the disk."""
+    space = os.statvfs(disk)
+    limit = f"remount,nr_inodes={space.f_files - space.f_ffree + count}"
+    subprocess.run(["mount", "-o", limit, str(disk)], check=True)
+
+
+def planned(line: str, cell: str) -> Plan:
+    return runner.plan(options.parse(line), cell=cell, cwd="/tmp", python_path=["", *sys.path])
+
+
+def start_session(line: str, cell: str) -> runner.RunHandle:
+    return runner.start(runner.session_plan(planned(line, cell), 600.0))
+
+
+def started_sweep(line: str, cell: str) -> SweepHandle:
+    each = partial(runner.plan, cell=cell, cwd="/tmp", python_path=["", *sys.path])
+    return start_sweep(runner.plan_sweep(options.parse(line), each))
+
+
+@pytest.mark.parametrize("way", ["run", "detached", "session"])
+def test_a_start_that_lacks_inodes_names_the_disk(small_disk: Path, start_cell, way: str) -> None:
+    """With each number of them, until there are enough."""
+    start = start_session if way == "session" else start_cell
+    line, refused, reasons = "-n 2 -d" if way == "detached" else "-n 2", [], []
+    for count in range(30):
+        leave_inodes(small_disk, count)
+        try:
+            handle = start(line, SLEEP)
+        except LaunchError as error:
+            refused.append(str(error))
+            assert runner.runs() == []
+            continue
+        until(lambda handle=handle: has_begun(handle) or handle.run.state.terminal, limit=10)
+        if not handle.run.state.terminal:
+            break
+        reasons.append(reason_text(handle.run.reason))
+        shutil.rmtree(handle.directory.path)
+
+    assert handle.stop() == "cancelled"
+    advice = f"{small_disk} {NO_INODES}: delete old runs in {small_disk}/home/runs, or choose another disk"
+    assert len(refused) > 5
+    assert all(text.startswith(advice) for text in refused)
+    assert reasons
+    assert all(f"({small_disk} {NO_INODES}): choose another disk with" in text for text in reasons)
+
+
+def has_begun(handle: runner.RunHandle) -> bool:
+    is_served = handle.run.spec.session is None or handle.directory.socket.exists()
+    return is_served and all(rank.process is not None for rank in handle.run.ranks)
+
+
+@pytest.mark.parametrize("count", [2, 6, 9, 13, 17, 22])
+def test_a_sweep_that_lacks_inodes_names_the_disk(small_disk: Path, count: int) -> None:
+    leave_inodes(small_disk, count)
+
+    try:
+        sweep = started_sweep("-n 1 --sweep lr=1,2", "import nbdist\nnbdist.params")
+    except LaunchError as error:
+        why = str(error)
+        assert list((small_disk / "home/sweeps").glob("*")) == []
+    else:
+        assert sweep.wait(20) == "failed"
+        why = reason_text(sweep.look().reason)
+        assert why.startswith("point ")
+
+    assert f"{small_disk} {NO_INODES}: delete old runs in {small_disk}/home/runs, or choose" in why
+
+
+@pytest.mark.parametrize(
+    ("take_all", "words"),
+    [(fill, "is full"), (lambda disk: leave_inodes(disk, 0), NO_INODES)],
+    ids=["bytes", "inodes"],
+)
+def test_a_sweep_whose_disk_is_full_later_names_it(
+    small_disk: Path, take_all: Callable[[Path], object], words: str
+) -> None:
+    go = small_disk.parent / "go"
+    wait = f"while not os.path.exists('{go}'): time.sleep(0.01)"
+    # a run that has ended gives back the room for its end, which is not enough for such a cell
+    cell = f"import nbdist, os, time\nnbdist.params\nprint('ready')\n{wait}\n# {'x' * 500_000}"
+    sweep = started_sweep("-n 1 --sweep lr=1,2", cell)
+    until(lambda: sweep.runs and "ready" in sweep.runs[0].logs())
+    take_all(small_disk)
+
+    go.touch()
+
+    assert sweep.wait(20) == "failed"
+    assert [run.status for run in sweep.runs] == ["succeeded"]
+    assert f"point 2 could not be started: {small_disk} {words}" in reason_text(sweep.look().reason)
+
+
+def test_a_disk_that_is_read_only_is_named(small_disk: Path, start_cell) -> None:
+    plan = planned("-n 2", "pass")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+
+    with pytest.raises(
+        LaunchError, match=f"{small_disk} is mounted read-only: choose another disk with  %env"
+    ):
+        start_cell("-n 2", "pass")
+    with pytest.raises(
+        LaunchError, match=f"{small_disk} is mounted read-only: choose another disk with  %env"
+    ):
+        runner.start(plan)
+
+
 @pytest.mark.parametrize("cell", [SLEEP, STUBBORN], ids=["willing", "unwilling"])
 def test_a_run_whose_disk_is_full_can_be_stopped(small_disk: Path, start_cell, cell: str) -> None:
     handle = start_cell("-n 2", cell)
     until_ready(handle)
-    until_it_has_room(handle)
     ranks = ranks_of(handle)
     fill(small_disk)
 
@@ -186,7 +293,6 @@ def test_a_run_whose_disk_is_full_ends_and_its_end_is_recorded(small_disk: Path,
     cell = f"{FAMILY}\nwhile not os.path.exists('go'): time.sleep(0.01)"
     handle = start_cell("-n 2", cell)
     until_ready(handle)
-    until_it_has_room(handle)
     family = family_of(handle)
     fill(small_disk)
     # what the journal's last page had room for would hide that there is no room

@@ -21,6 +21,7 @@ from nbdist.board.server import read_board
 from nbdist.cli.commands import main
 from nbdist.errors import LaunchError, NotPrivate
 from nbdist.launch.log_watch import WorkerLogs
+from nbdist.runner.launching import beginning
 from nbdist.store import RunStore, look, read_error
 from nbdist.store.allocations import Allocation, allocations, make_allocation
 from nbdist.store.paths import check_home, check_private
@@ -52,6 +53,7 @@ class Trap:
         self.run = WrittenRun(self.home, spec).happened(supervisor_started(time=CREATED), queued("Priority"))
         self.run.directory.job.write_text('{"job": "7", "environment": {}}')
         self.run.printed(0, "a secret line\n")
+        self.run.directory.supervisor_log.unlink()
         give(self.home, owner)
 
     @property
@@ -382,7 +384,7 @@ def test_old_runs_of_another_user_are_not_removed(trap: Trap, kept: str) -> None
 def test_a_home_on_the_way_to_which_something_is_in_the_way_is_no_defect(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(LaunchError, match="cannot be written"):
+    with pytest.raises(LaunchError, match="cannot be written"), beginning(tmp_path / "file/nbdist/runs/run"):
         RunStore(tmp_path / "file" / "nbdist").create(a_spec(), None)
 
 

@@ -1,13 +1,19 @@
-"""Which launcher starts a run: decided once, before its directory is made."""
+"""Which launcher starts a run, and what becomes of one that cannot begin."""
 
 from __future__ import annotations
 
+import errno
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nbdist import options, runner
-from nbdist.runner.launching import ColdLauncher, EngineLauncher, choose_launcher
+from nbdist.errors import LaunchError
+from nbdist.runner.launching import ColdLauncher, EngineLauncher, beginning, choose_launcher
+from nbdist.store import RunStore
+from tests.fakes.runs import a_spec
 
 
 @pytest.mark.parametrize(
@@ -38,3 +44,46 @@ def test_a_run_that_was_to_be_warm_says_why_it_is_cold(
 
     assert isinstance(launcher, ColdLauncher)
     assert launcher.notes[0].startswith("the ranks kept ready were not used: this program imports none of")
+
+
+def test_a_home_that_cannot_be_written_names_another(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    home = tmp_path / "file/nbdist"
+
+    refused = pytest.raises(LaunchError, match=r"cannot be written .*%env NBDIST_HOME=/tmp/nbdist")
+    with refused as raised, beginning(home / "runs/run"):
+        RunStore(home).create(a_spec(), "import torch\n")
+
+    assert "\n" not in str(raised.value)
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (
+            errno.EDQUOT,
+            "your quota on /.* is used up: delete old runs in {home}/runs, or choose another disk",
+        ),
+        (errno.EROFS, "/.* is mounted read-only: choose another disk with  %env NBDIST_HOME=/another/disk/"),
+        (
+            errno.EIO,
+            "cannot be written .Input/output error.: choose another disk with  %env NBDIST_HOME=/tmp",
+        ),
+    ],
+    ids=["a quota", "a read-only disk", "a broken disk"],
+)
+def test_a_write_that_a_disk_refuses_names_the_disk_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("NBDIST_HOME", str(home))
+    planned = runner.plan(options.parse("-n 2"), cell="pass", cwd=str(tmp_path))
+
+    def refuse(path: Path) -> None:
+        raise OSError(number, os.strerror(number), str(path))
+
+    with pytest.raises(LaunchError, match=words.format(home=home)):
+        runner.start(replace(planned, write_inputs=refuse))
+
+    assert list((home / "runs").iterdir()) == []

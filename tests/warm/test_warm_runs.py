@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -9,16 +10,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nbdist import processes, runner
+from nbdist.errors import LaunchError
 from nbdist.feed.view import view_of
 from nbdist.model import Reason
 from nbdist.text import reason_text
 from nbdist.warm.idle_policy import BackgroundShare
-from nbdist.warm.pool import Standby
+from nbdist.warm.pool import Standby, WarmPool
 from tests.programs import FAMILY, MEMBERS, family_of, left_of, until, until_ready
 from tests.warm.conftest import SLOW, processes_of
 
@@ -243,7 +246,7 @@ def test_a_standby_that_does_not_answer_gets_no_run(make_plan, stand_by) -> None
 
     until(lambda: not processes.alive(reaper))
     assert runner.RunHandle(directory).status == "pending"
-    assert not directory.journal.exists()
+    assert directory.journal.read_bytes() == b""
 
 
 def test_beside_a_run_ranks_get_what_is_left_over_until_they_are_to_hurry(
@@ -325,6 +328,22 @@ def test_a_standby_that_dies_is_no_standby(make_plan, stand_by, victim: int) -> 
     assert standby.go(runner.store().create(plan.spec, plan.cell), plan.environment) != ""
     standby.supervisor.process.wait(20)
     until(lambda: not [one for one in there if processes.alive(one)])
+
+
+@pytest.mark.usefixtures("light_torch")
+def test_ranks_that_wait_are_kept_where_a_disk_refuses_the_run(make_plan) -> None:
+    def refuse(path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    pool = WarmPool()
+    pool.keep(lambda: make_plan("-n 1"))
+    assert pool.wait_until_ready(90.0)
+
+    with pytest.raises(LaunchError, match="is full: delete old runs"):
+        runner.start(replace(make_plan("-n 1"), write_inputs=refuse), pool=pool)
+
+    assert pool.state().ranks == 1
+    pool.release()
 
 
 def test_a_warm_run_whose_supervisor_is_killed_leaves_nothing(make_plan, stand_by, run_on) -> None:
