@@ -112,6 +112,30 @@ def test_a_link_to_a_heading_finds_it(page: str) -> None:
     assert not missing
 
 
+def named_tests(page: str) -> list[tuple[str, str]]:
+    """File and function, as ``tests/…/test_x.py::test_y``; no function where the file alone is named."""
+    return re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", read(page))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if named_tests(page)])
+def test_every_test_that_a_page_names_is_there(page: str) -> None:
+    missing = [
+        f"{path}::{name}"
+        for path, name in named_tests(page)
+        if not (ROOT / path).is_file() or not re.search(rf"def {name}\b", (ROOT / path).read_text())
+    ]
+
+    assert not missing
+
+
+def test_the_promises_name_their_tests() -> None:
+    """Otherwise the test above would have nothing to look at."""
+    named = named_tests("docs/reliability.md")
+
+    assert len(named) >= 20
+    assert all(path.split("/")[-1].startswith("test_") for path, _ in named)
+
+
 def test_the_site_leads_to_every_page() -> None:
     leads = re.findall(r"^(?!:)([\w./*\[\]-]+|.* <(.+)>)$", read("docs/index.md"), re.M)
     listed = [named or path for path, named in leads]
