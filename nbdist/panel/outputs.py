@@ -170,26 +170,31 @@ _PLAIN = frozenset(
     | {"dl", "dt", "dd", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote"}
 )
 _EMPTY = frozenset({"br", "hr", "col"})
+_DEEPEST = 64  # elements within each other; a browser draws no more than some hundred
 _KEPT = {"colspan", "rowspan", "scope", "border"}
 _DROPPED = re.compile(r"id|class|title|halign|valign|data-[\w-]+")
 _ALIGNED = re.compile(r"\s*text-align:\s*(?:left|right|center);?\s*")
 
 
 class _PlainHtml(HTMLParser):
-    """Writes HTML again, of what is known to be harmless."""
+    """Writes HTML again, of what is known to be harmless. Each of its end tags ends an element that it has
+    begun, and each element is ended: nothing leaves its place in a page, or takes in what stands behind."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
         self.plain = True
         self.in_style = False
+        self._begun: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         # pandas styles its tables so, and they can be read without
         if tag == "style" and [name for name, _ in attrs] == ["scoped"]:
             self.in_style = True
             return
-        self.plain &= tag in _PLAIN
+        self.plain &= tag in _PLAIN and len(self._begun) < _DEEPEST
+        if tag not in _EMPTY:
+            self._begun.append(tag)
         self.parts.append(f"<{tag}{''.join(self._attributes(attrs))}>")
 
     def _attributes(self, attrs: Sequence[tuple[str, str | None]]) -> Iterator[str]:
@@ -203,8 +208,19 @@ class _PlainHtml(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag == "style":
             self.in_style = False
-        elif tag not in _EMPTY:
-            self.parts.append(f"</{tag}>")
+        elif tag in self._begun:
+            self._end(tag)
+
+    def close(self) -> None:
+        super().close()
+        self.parts += [f"</{tag}>" for tag in reversed(self._begun)]
+
+    def _end(self, tag: str) -> None:
+        """End the elements that were begun last, up to the last ``tag``."""
+        ended = ""
+        while ended != tag:
+            ended = self._begun.pop()
+            self.parts.append(f"</{ended}>")
 
     def handle_data(self, data: str) -> None:
         if not self.in_style:

@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from nbdist.panel import write_report
 from nbdist.runner import RunHandle
 from nbdist.store import RunStore
+from tests.panel.test_outputs import LEAVING, Shown
 from tests.programs import until
 
 pytestmark = pytest.mark.browser
@@ -251,3 +252,30 @@ def test_a_thousand_figures_do_not_hold_the_page_up(
         lab.save()
         size = (lab.path).stat().st_size
         assert size < 1_500_000, size
+
+
+def test_html_of_a_rank_stays_in_its_place_in_a_report(browser: Browser, tmp_path: Path) -> None:
+    shown = Shown(tmp_path / "r1")
+    for number, content in enumerate(LEAVING):
+        for rank in (0, 1):
+            shown.show(rank, content.encode(), at=float(number), ending="html")
+    values = {"t": 1.0, "step": 0, "v": {}, "hparams": {"lr": 0.1}}
+    shown.directory.rank(0).metrics.write_text(json.dumps(values) + "\n")
+    write_report([(shown.run, shown.directory)], tmp_path / "report.html", "en")
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+
+    page.goto((tmp_path / "report.html").as_uri())
+
+    places = page.locator(".nbdist-report > [data-nbdist-run] > .r-shown > div")
+    expect(places).to_have_count(len(LEAVING))
+    for number in range(len(LEAVING)):
+        place = places.nth(number)
+        frames = place.locator("iframe")
+        held = frames.first.content_frame.locator("html") if frames.count() else place
+        expect(held).to_contain_text("mark")
+    behind = page.locator(".nbdist-report > section", has_text="lr")
+    expect(behind).to_have_count(1)
+    expect(behind).to_have_css("font-weight", "400")
+    expect(page.locator("body > *:not(.nbdist-report, script)")).to_have_count(0)
+    context.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,34 @@ TABLE += '<tr style="text-align: right;"><th>a</th></tr></table></div>'
 PLAIN = (
     '<div><table border="1" class="dataframe"><tr style="text-align: right;"><th>a</th></tr></table></div>'
 )
+
+
+LEAVING = (
+    "mark</div></section></body></html>",
+    "mark</textarea></title></p></td></table>",
+    "<div><table><tr><td>mark",
+    "<div><b><i><h1>mark",
+    "<p>mark</div></div><p></b>",
+    "<b><p>mark</b></p>",
+    "<table><div>mark</table></div></div>",
+    "<li>mark</ul></li><td></tr><dd>",
+    "mark<!-- ",
+    "mark<!-- --!><!--><div>",
+    "mark<plaintext>",
+    "mark<script><!--<script>",
+    "mark<style>p {",
+    "mark<style scoped>p {} </style></div>",
+    "mark<template><div>",
+    "mark<select><option>",
+    "mark<textarea><title>",
+    "mark<svg><foreignObject></svg></div>",
+    "mark<![CDATA[ <div>",
+    "mark<? <div>",
+    "mark</ div></div",
+    "mark<iframe><noscript><noembed>",
+    "mark" + "<div>" * 600,
+)
+"""HTML that would leave its place in a page, or take in what stands behind it."""
 
 
 class Shown:
@@ -137,6 +166,38 @@ def test_html_that_could_do_anything_is_in_a_sandbox(shown: Shown, page: str) ->
     assert page not in bundle["text/html"].partition("srcdoc=")[2].partition('"')[0]
     assert "default-src" in bundle["text/html"]
     assert bundle["text/html"].endswith("&lt;it&gt;</iframe>")
+
+
+class _Tags(HTMLParser):
+    """Finds tags that have no other."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.alone: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.open += [tag] if tag not in ("br", "hr", "col") else []
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+        else:
+            self.alone.append(tag)
+
+
+@pytest.mark.parametrize("page", LEAVING)
+def test_html_begins_and_ends_in_its_place(shown: Shown, page: str) -> None:
+    shown.show(0, page.encode(), ending="html")
+    shown.show(1, page.encode(), ending="html")
+
+    (bundle,) = shown.bundles()
+
+    tags = _Tags(bundle["text/html"])
+    assert (tags.open, tags.alone) == ([], [])
+    assert "mark" in bundle["text/html"]
 
 
 def test_a_drawing_is_a_picture(shown: Shown) -> None:
