@@ -1,18 +1,24 @@
-"""What may be secret: whose values are written down, and what is masked where arguments are shown. Decided
-here alone, for all that writes or shows them.
+"""What may be secret: whose values are written down, and what is masked where arguments and texts are shown.
+Decided here alone, for all that writes or shows them.
 
 Of a variable the value is written down only where its name is known to be harmless: no value is harmless by
 its looks. An argument is needed by the supervisor, so it is written into the run's own directory and masked
-wherever it leaves that.
+wherever it leaves that. A text is of a program: there a value is masked that is known, that has the shape of
+a secret, or that a secret's name introduces (``is_secret_name``, as for variables and arguments).
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import html
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 MASK = "•••"
 
@@ -44,34 +50,72 @@ _DOORS = frozenset(
 # anywhere in a name, whatever stands between their letters
 _ALWAYS = ("password", "passwd", "passphrase", "secret", "apikey", "accesskey", "privatekey", "credential")
 _LAST = frozenset(
-    {"auth", "authorization", "bearer", "cookie", "dsn", "key", "keys", "pass", "passcode", "pat", "pin"}
-    | {"pw", "pwd", "sig", "signature", "token"}
+    {
+        "ak",
+        "auth",
+        "authorization",
+        "bearer",
+        "cookie",
+        "dsn",
+        "key",
+        "keys",
+        "pass",
+        "passcode",
+        "pat",
+        "pin",
+    }
+    | {"pw", "pwd", "sig", "signature", "sk", "token"}
 )
 # a token of a text, a key of a table
 _TEXT_TOKENS = frozenset({"bos", "cls", "end", "eos", "image", "mask", "pad", "sep", "start", "unk"})
 _TABLE_KEYS = frozenset(
-    {"column", "dict", "feature", "foreign", "group", "image", "label", "primary", "sort", "target", "text"}
+    {"cache", "column", "dict", "feature", "foreign", "group", "image", "label", "primary", "sort", "target"}
+    | {"text"}
 )
 _OF_SHELLS = frozenset({"PWD", "OLDPWD"})
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _FLAG = re.compile(r"-{1,2}([A-Za-z][\w.\-]*)")
 _SETTING = re.compile(r"[-+~]*([\w.\-/@]+)=(.+)", re.DOTALL)
-# what begins a value within a word: 'password=', '"api_key": "', 'X-Api-Key: ', '--token '
+# quotes as they stand in a text, in JSON within JSON, and in HTML
+_QUOTE = r"(?:\\?['\"]|&quot;|&\#x27;|&\#39;)"
+# what begins a value within a word: 'password=', '"api_key": "', 'X-Api-Key: ', '--token '; behind a space a
+# value stands for a flag alone: "token y" are two words of a sentence
 _NAMED = re.compile(
-    r"(?<![\w.\-])(?P<name>[\w.\-]{1,100})"
-    r"(?:['\"]?\s{0,9}[=:]\s{0,9}|(?<=[\w])\s{1,9}(?=[^\s=:\-]))"
-    r"(?:(?i:bearer|basic|token)\s{1,9})?(?P<quote>['\"])?"
+    r"(?<![\w.\-])(?:(?P<flag>--?[A-Za-z][\w.\-]{0,100})[ \t]{1,9}(?=[^\s=:\-])"
+    rf"|(?P<name>[\w.\-]{{1,100}})(?P<form>{_QUOTE}?[ \t]{{0,9}}[=:：][ \t]{{0,9}})\[?"
+    rf"(?:(?i:bearer|basic|token)[ \t]{{1,9}})?)(?P<quote>{_QUOTE})?"
 )
-_BARE = re.compile(r"[^\s'\",;&}\])]+")
-_QUOTED = re.compile(r"[^'\"]*")
+# what a secret's name has in it: most of a text is passed over so; a first letter of a class is found soonest
+_STEMS = (
+    "pass",
+    "secret",
+    "key",
+    "credential",
+    "token",
+    "auth",
+    "bearer",
+    "cookie",
+    "dsn",
+    "pat",
+    "pin",
+    "pw",
+)
+_STEM = re.compile(
+    r"[aAbBcCdDkKpPsStT](?i:" + "|".join(stem[1:] for stem in (*_STEMS, "sig", "ak", "sk")) + ")"
+)
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+_WORD_END = re.compile(r"[\w.\-]*")
+_BARE = re.compile(r"[^\s'\",;&}\])<>，；。、）]+")
+_QUOTED = re.compile(rf"(?:(?!&quot;|&#x27;|&#39;|\\['\"])[^'\"\n])+(?={_QUOTE})")
+_ROOM = 1000  # characters by which a value is judged
 SHAPES = re.compile(
-    r"\b(?:hf_|ghp_|gho_|ghs_|ghu_|ghr_|github_pat_|glpat-|sk-|xox[abpr]-|AKIA|ASIA|AIza|ya29\.|dckr_pat_|npm_"
-    r"|pypi-)[A-Za-z0-9_\-.]{12,}"
-    r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+"
-    r"|(?<=://)[^\s/:@'\"]{1,64}:[^\s/@'\"]{1,256}(?=@)"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
-    re.DOTALL,
+    r"\b(?:hf_|ghp_|gho_|ghs_|ghu_|ghr_|github_pat_|glpat-|sk-|[rs]k_live_|[rs]k_test_|whsec_|xox[abpr]-|AKIA|ASIA"
+    r"|AIza|ya29\.|dckr_pat_|npm_|pypi-)[A-Za-z0-9_\-.]{12,}"
+    r"|\beyJ[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]+"
+    r"|(?<=://)[^\s/:@'\"<>]{1,64}:[^\s/@'\"<>]{1,256}(?=@)"
+    # neither another key nor a tag of a page stands in one
+    r"|-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[^<>-]*(?:-{1,4}[^<>-]+)*-----END [A-Z ]{0,20}PRIVATE KEY-----"
 )
 """What is a secret by its shape, wherever it stands."""
 
@@ -101,6 +145,7 @@ def without_values(variables: Mapping[str, str] | Iterable[tuple[str, str]]) -> 
     return {name: value if may_be_written(name, value) else MASK for name, value in dict(variables).items()}
 
 
+@functools.lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Whether what has this name is a secret: a flag, a setting or a variable."""
     words = _words_of(name)
@@ -156,44 +201,167 @@ def _spans(word: str, before: str) -> list[tuple[int, int, str]]:
 
 
 def _within(text: str) -> list[tuple[int, int, str]]:
-    """Where secrets stand in a text, none within another."""
-    spans: list[tuple[int, int, str]] = []
-    for span in sorted([*_named(text), *_known(text)]):
-        if spans and span[0] < spans[-1][1]:
-            start, end, name = spans.pop()
+    """Return where secrets stand in arguments or an address, none within another."""
+    shapes = (span for pattern in (SHAPES, _USER) for span in _matches(pattern, text))
+    return _apart([*_named(text, lambda _: True), *shapes])
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int, str]]:
+    return ((*match.span(), "") for match in pattern.finditer(text))
+
+
+def _apart(spans: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    apart: list[tuple[int, int, str]] = []
+    for span in sorted(spans):
+        if apart and span[0] < apart[-1][1]:
+            start, end, name = apart.pop()
             span = (start, max(end, span[1]), name or span[2])
-        spans.append(span)
-    return spans
+        apart.append(span)
+    return apart
 
 
-def _named(text: str) -> Iterator[tuple[int, int, str]]:
-    for found in _NAMED.finditer(text):
-        name = found["name"]
-        # behind a space a value stands for a flag alone: "token y" are two words of a sentence
-        if not is_secret_name(name) or (name[0] != "-" and not re.search("[=:]", found[0])):
+_NAME = 100  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What stands in a text behind a secret's name, its first ROOM characters. ``form`` parts the two."""
+
+    name: str
+    form: str
+    quoted: bool
+    text: str
+
+
+def _named(text: str, tells: Callable[[_Value], bool]) -> Iterator[tuple[int, int, str]]:
+    """Return where values stand behind the names of secrets, those that ``tells`` takes for one."""
+    behind = 0
+    for stem in _STEM.finditer(text):
+        if stem.start() < behind:
             continue
-        value = (_QUOTED if found["quote"] else _BARE).match(text, found.end())
-        if value is not None and value[0]:
-            yield *value.span(), name.lstrip("-")
+        match = _NAMED.match(text, _start(text, stem.start()))
+        behind = _end(_WORD_END, text, stem.end()) if match is None else match.end()
+        name = "" if match is None else match["flag"] or match["name"]
+        if match is None or not is_secret_name(name):
+            continue
+        form = _QUOTED if match["quote"] and _QUOTED.match(text, behind, behind + _ROOM) else _BARE
+        end = _end(form, text, behind, behind + _ROOM)
+        value = _Value(
+            name=name.lstrip("-"),
+            form=match["form"] or " ",
+            quoted=form is _QUOTED,
+            text=text[behind:end],
+        )
+        if value.text and tells(value):
+            start, behind = behind, _end(form, text, behind)
+            yield start, behind, value.name
 
 
-def _known(text: str) -> Iterator[tuple[int, int, str]]:
-    for pattern in (SHAPES, _USER):
-        yield from ((*found.span(), "") for found in pattern.finditer(text))
+def _start(text: str, at: int) -> int:
+    """Return where the name begins that has ``at`` in it, or one that is too long."""
+    start = at
+    while start and text[start - 1] in _LETTERS and at - start < _NAME:
+        start -= 1
+    return start
+
+
+def _end(pattern: re.Pattern[str], text: str, start: int, most: int = sys.maxsize) -> int:
+    """Return where what a pattern matches at ``start`` ends; there, where nothing does."""
+    match = pattern.match(text, start, most)
+    return start if match is None else match.end()
 
 
 def _words_of(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(name)]
 
 
-_LEAST = 6  # characters; what is shorter stands in text for other reasons
-# the value goes, its name stays: "api_key=…", "'password': '…'", "Authorization: Bearer …"
-_SECRET_ASSIGNED = re.compile(
-    r"(?P<name>\b[\w-]{0,40}(?:token|secret|passw(?:or)?d|api_?key|access_?key|authorization)"
-    r"(?:['\"]|&quot;|&\#x27;|&\#39;)?\s*[=:]\s*(?:bearer\s+|basic\s+)?(?:['\"]|&quot;|&\#x27;|&\#39;)?)"
-    r"(?P<value>(?=[A-Za-z0-9_\-./+=]*\d)[A-Za-z0-9_\-./+=]{16,})",
-    re.I,
+# what a program writes in the place of a value: a constant, a type, a place to fill
+_NO_VALUE = re.compile(
+    r"(?i:none|null|nil|true|false|yes|no|nan|any|bool|bytes|float|int|object|optional|required|str|string)"
+    rf"|[*x.…{MASK[0]}]+|\$\w+|[$#]?\{{.*|%\w|%\(.*"
 )
+_CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")
+_NUMBER = re.compile(r"[-+\d.,:eE]+")
+# of layers, files and the like: words and small numbers
+_READABLE = re.compile(r"[A-Za-z]*\d{0,4}|\d+")
+_BREAKS = re.compile(r"[._\-/+=:~|]+")
+_DRAWN = re.compile(r"(?=[^\s]*\d)(?=[^\s]*[A-Za-z])[\w\-./+=:~|]{16,}", re.ASCII)
+"""What looks as if it were drawn at random."""
+
+
+def _is_told(value: _Value) -> bool:
+    """Return whether a value in a program's text or output is a secret, and no expression or number of a
+    training: ``password=`` stands before nothing else, ``token=`` also before the numbers of tokens."""
+    code = not value.quoted and (_CALL.match(value.text) or _is_named_alike(value.name, value.text))
+    if code or _NO_VALUE.fullmatch(value.text):
+        return False
+    if any(each in "".join(_words_of(value.name)) for each in _ALWAYS):
+        return True
+    if value.name.isupper() and "_" in value.name and value.form != " " and not value.form.startswith(" "):
+        # as programs print their environment
+        return len(value.text) >= _LEAST and not _NUMBER.fullmatch(value.text)
+    drawn = _DRAWN.fullmatch(value.text) is not None
+    return drawn and not all(_READABLE.fullmatch(part) for part in _BREAKS.split(value.text))
+
+
+def _is_named_alike(name: str, value: str) -> bool:
+    """Return whether a value is a variable, as in ``api_key=args.api_key``, ``--password PASSWORD``."""
+    words, others = _words_of(name), _words_of(value)
+    fewer = min(len(words), len(others))
+    return fewer > 0 and re.sub("[._]", "", value).isalpha() and words[-fewer:] == others[-fewer:]
+
+
+_LEAST = 6  # characters; what is shorter stands in text for other reasons
+_DIGEST = 3  # bytes: by chance one of 17 million other words of the same length has the same
+_DIGESTS = 64
+_DIGESTED = re.compile(r"(\d{1,6}):([0-9a-f]{16}):([0-9a-f]{6})", re.ASCII)
+
+
+def digests_of(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what finds the values of secret variables in a text, each as ``length:salt:digest``. It may be
+    written down, since it holds 24 bits of a value."""
+    values = {value for name, value in variables.items() if is_secret_name(name)}
+    known = sorted(value for value in values if len(value) >= _LEAST and not re.search(r"\s", value))
+    salted = ((value, os.urandom(8).hex()) for value in known[:_DIGESTS])
+    return tuple(f"{len(value)}:{salt}:{_digest(value, salt)}" for value, salt in salted)
+
+
+def _digest(value: str, salt: str) -> str:
+    data = value.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=_DIGEST, salt=bytes.fromhex(salt)).hexdigest()
+
+
+class _Digested:
+    """The words of a text that a digest is known of, all of one length."""
+
+    def __init__(self, length: int, digests: Iterable[tuple[str, str]]) -> None:
+        self._digests = tuple(digests)
+        self._words = re.compile(rf"(?<![A-Za-z0-9])(?=(\S{{{length}}})(?![A-Za-z0-9]))")
+        self._is_secret = functools.lru_cache(maxsize=4096)(self._compare)
+
+    def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
+        return ((*match.span(1), "") for match in self._words.finditer(text) if self._is_secret(match[1]))
+
+    def _compare(self, word: str) -> bool:
+        return any(_digest(word, salt) == digest for salt, digest in self._digests)
+
+
+def _digested(digests: Iterable[str]) -> list[_Digested]:
+    by_length: dict[int, list[tuple[str, str]]] = {}
+    for text in digests:
+        if (match := _DIGESTED.fullmatch(text)) is not None:
+            by_length.setdefault(int(match[1]), []).append((match[2], match[3]))
+    return [_Digested(length, pairs) for length, pairs in by_length.items()]
+
+
+class Recorded(Protocol):
+    """What a run's spec holds of its secrets: arguments, and digests of its variables."""
+
+    @property
+    def args(self) -> Sequence[str]: ...
+
+    @property
+    def digests(self) -> Sequence[str]: ...
 
 
 class Privacy:
@@ -201,13 +369,12 @@ class Privacy:
 
     def __init__(
         self,
-        *,
+        *specs: Recorded,
         homes: Iterable[tuple[str, str]] = (),
         environ: Mapping[str, str] | None = None,
-        secrets: Iterable[str] = (),
     ) -> None:
-        """``homes`` are paths and what stands for them; ``secrets`` are known besides those that the
-        environment holds."""
+        """``homes`` are paths and what stands for them; the secrets of ``specs`` are known besides those that
+        the environment holds."""
         known = os.environ if environ is None else environ
         user = [(str(Path.home()), "~"), (os.path.realpath(Path.home()), "~")]
         paths = {path.rstrip("/"): short for path, short in (*user, *homes) if path.strip("/")}
@@ -216,16 +383,26 @@ class Privacy:
         self._path = re.compile(
             "|".join(rf"{re.escape(path)}(?![\w.-])" for path, _ in self._paths) or r"(?!)"
         )
-        named = (value for name, value in known.items() if is_secret_name(name))
-        long = {value for value in (*named, *secrets) if len(value) >= _LEAST}
+        named = [value for name, value in known.items() if is_secret_name(name)]
+        given = [value for spec in specs for value in secret_values(spec.args)]
+        long = {value for value in (*named, *given) if len(value) >= _LEAST}
+        # a page has some characters otherwise
+        long |= set(map(html.escape, long))
         self._secret = re.compile("|".join(map(re.escape, sorted(long, key=len, reverse=True))) or r"(?!)")
+        self._digested = _digested(digest for spec in specs for digest in spec.digests)
         self.masked = 0
 
     def clean(self, text: str) -> str:
         text = self._path.sub(lambda found: dict(self._paths)[found[0]], text)
         text = self._secret.sub(lambda found: self._mask(found[0]), text)
-        text = SHAPES.sub(lambda found: self._mask(found[0]), text)
-        return _SECRET_ASSIGNED.sub(lambda found: found["name"] + self._mask(found["value"]), text)
+        spans = [*_named(text, _is_told)]
+        for digested in self._digested:
+            spans += digested.spans(text)
+        parts, end = [], 0
+        for start, behind, _ in _apart([*spans, *_matches(SHAPES, text)]):
+            parts += [text[end:start], self._mask(text[start:behind])]
+            end = behind
+        return "".join([*parts, text[end:]])
 
     def _mask(self, secret: str) -> str:
         self.masked += 1

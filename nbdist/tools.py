@@ -29,7 +29,7 @@ from nbdist.feed.waiting import parse_moments
 from nbdist.model import Reason, Run
 from nbdist.options import parse as parse_options
 from nbdist.panel import StatusReader
-from nbdist.privacy import Privacy, secret_values
+from nbdist.privacy import Privacy
 from nbdist.verbs import machines
 from nbdist.verbs import runs as verbs
 from nbdist.verbs.verb import Frontend
@@ -322,7 +322,7 @@ def doctor() -> Answer:
 
 def _clean(run: Run) -> Callable[[str], str]:
     """Takes out of a text what is private."""
-    return Privacy(secrets=secret_values(run.spec.args)).clean
+    return Privacy(run.spec).clean
 
 
 def _cut(text: str) -> str:

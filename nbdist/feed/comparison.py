@@ -18,7 +18,7 @@ from nbdist.feed.explanation import time_spent
 from nbdist.feed.labels import clipped
 from nbdist.model import Run
 from nbdist.model.spec import Value
-from nbdist.privacy import Privacy, secret_values
+from nbdist.privacy import Privacy
 from nbdist.store import RunDirectory
 from nbdist.store.metrics import read_hparams
 from nbdist.text import size_text
@@ -350,7 +350,7 @@ def _program(run: Run, directory: RunDirectory) -> tuple[str, ...] | None:
         return None
     if len(text) > _PROGRAM:
         return None
-    return tuple(Privacy(secrets=secret_values(run.spec.args)).clean(text).strip("\n").split("\n"))
+    return tuple(Privacy(run.spec).clean(text).strip("\n").split("\n"))
 
 
 def _diff(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -25,7 +25,7 @@ from nbdist.feed.stalling import SlowView, StallReader, StallView, ended_slow, s
 from nbdist.feed.summary import code_lines
 from nbdist.feed.view import current_reason, duration
 from nbdist.model import Run, RunState
-from nbdist.privacy import Privacy, secret_values
+from nbdist.privacy import Privacy
 from nbdist.store import MetricPoint, RunDirectory
 from nbdist.store.metrics import last_points, sampled_points
 from nbdist.text import reason_text, say
@@ -206,7 +206,7 @@ def explain_run(
 ) -> Explanation:
     """The run as it stands at the moment ``now`` (Unix seconds), from the files of its directory."""
     now = time.time() if now is None else now
-    clean = Privacy(secrets=secret_values(run.spec.args)).clean
+    clean = Privacy(run.spec).clean
     seen = glance(run, directory, run.ended or now)
     succeeded = run.state is RunState.SUCCEEDED
     progress = None if succeeded else seen.progress

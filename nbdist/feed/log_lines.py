@@ -16,7 +16,7 @@ from typing import Any
 from nbdist.feed.ansi import printable
 from nbdist.feed.rank_log import LogDelta, RankFollower, log_base
 from nbdist.model import Run
-from nbdist.privacy import Privacy, secret_values
+from nbdist.privacy import Privacy
 from nbdist.store import RunDirectory
 
 _CHUNK = 1 << 20
@@ -59,7 +59,7 @@ class LineReader:
         bases = [log_base(directory, rank, attempt) for attempt in range(1, run.attempt + 1)]
         self.rank = rank
         self._directory = directory
-        self._clean = Privacy(secrets=secret_values(run.spec.args)).clean
+        self._clean = Privacy(run.spec).clean
         self._skip = since.lines if since is not None else 0
         self._address = since.address if since is not None else bases[-1]
         self._attempt = max(1, bisect_right(bases, self._address))

@@ -132,6 +132,7 @@ class RunSpec:
     ``memory`` is how many bytes each rank may have; None for no limit.
     ``environment`` is what the user asked to be set, with a mask for each value that is not known to be
     harmless (``privacy``): the ranks inherit the real ones from process to process, never through a file.
+    ``digests`` are those of their secret variables (``privacy.digests_of``).
     ``scrape``: numbers that the ranks print become curves. ``log_dir`` is where each rank's log is written
     besides.
     ``inputs`` are the names that the ranks have from the notebook; their values are deleted when the run has
@@ -163,6 +164,7 @@ class RunSpec:
     module: str = ""
     python_path: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    digests: tuple[str, ...] = ()
     detached: bool = False
     timeout: float | None = None
     hang_after: float | None = None
@@ -217,6 +219,7 @@ class RunSpec:
             self,
             args=privacy.masked_words(self.args),
             environment=privacy.without_values(self.environment),
+            digests=(),
             engine_options=privacy.masked_words(self.engine_options),
         )
 

@@ -22,7 +22,7 @@ from nbdist.panel.gallery import MEDIA_ROOM, Gallery, Room, galleries, media_htm
 from nbdist.panel.outputs import Bundle, bundle_html, output_bundles
 from nbdist.panel.recording import LOG_ROOM, MOST_TAGS, Recording, record
 from nbdist.panel.summary import rank_chip, sheet, summary_page
-from nbdist.privacy import Privacy, secret_values
+from nbdist.privacy import Privacy
 from nbdist.store import RunDirectory
 from nbdist.store.metrics import read_hparams
 from nbdist.text import Both, both, say
@@ -233,8 +233,8 @@ def write_report(
         raise UsageMistake(f"{len(runs)} runs make no page that opens: name at most {MOST_RUNS}")
     place = Path(os.path.realpath(path.expanduser()))
     replaced = _check(path, place, runs[0][0].label)
-    told = [secret for run, _ in runs for secret in secret_values(run.spec.args)]
-    privacy, again = (Privacy(homes=_homes(runs), secrets=told) for _ in range(2))
+    specs = [run.spec for run, _ in runs]
+    privacy, again = (Privacy(*specs, homes=_homes(runs)) for _ in range(2))
     now = time.time()
     media = Room(MEDIA_ROOM)
     sections = []

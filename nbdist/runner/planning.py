@@ -33,7 +33,7 @@ from nbdist.frameworks.environment import (
 from nbdist.model import Device, RankSpec, RunSpec
 from nbdist.model.plan import Plan, Program
 from nbdist.options import Options
-from nbdist.privacy import without_values
+from nbdist.privacy import digests_of, without_values
 from nbdist.runner.placement import (
     TOKEN,
     NodeSet,
@@ -174,6 +174,7 @@ def _plan(
         module=script.module if script else "",
         python_path=python_path,
         environment=without_values(options.env),
+        digests=digests_of(environment),
         detached=options.detach,
         timeout=options.timeout,
         hang_after=options.hang_after or None,

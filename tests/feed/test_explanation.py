@@ -14,6 +14,7 @@ import pytest
 from nbdist.feed.explanation import ROOM, Explanation, encode, explain_run
 from nbdist.feed.following import RunFeed
 from nbdist.model import RunState
+from nbdist.privacy import digests_of
 from nbdist.store import RunDirectory, snapshot
 from tests.corpus.test_corpus import RUNS, laid_out
 from tests.fakes.directories import WrittenRun
@@ -199,6 +200,21 @@ def test_what_looks_like_a_secret_is_masked(tmp_path: Path) -> None:
     assert TOKEN not in text
     assert "swordfish" not in text
     assert text.count("login(token='•••')") == 2
+
+
+def test_values_and_texts_that_are_secret_are_masked_in_all_of_it(tmp_path: Path) -> None:
+    spec = a_spec(digests=digests_of({"WANDB_KEY": "swordfish-of-ada"}))
+    cell = "PGPASSWORD = 'hunter2'\nfail('swordfish-of-ada')\n"
+    written = WrittenRun(tmp_path / "home", spec, cell=cell).happened(*STARTED)
+    frames = [(spec.program, 2, "<module>", "fail('swordfish-of-ada')")]
+    written.raised(1, "ValueError", "{'api_key': 'tuna'} swordfish-of-ada", frames=frames)
+    written.raised(0, "ValueError", "password=hunter2", frames=frames, time=CREATED + 12)
+    written.happened(errored(1), errored(0), exited(1, 1), run_ended(RunState.FAILED, "rank 1 failed"))
+
+    text = encode(as_read(explained(written))) + str(explained(written))
+
+    assert [secret for secret in ("swordfish", "tuna", "hunter2") if secret in text] == []
+    assert "PGPASSWORD = '•••'" in text
 
 
 @pytest.mark.parametrize(

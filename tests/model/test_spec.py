@@ -16,6 +16,7 @@ FULL = a_spec(
     args=("--lr", "0.1"),
     python_path=("", "/home/ada/project"),
     environment={"NCCL_DEBUG": "INFO", "HF_TOKEN": "•••"},
+    digests=("24:00112233aabbccdd:0011aa",),
     detached=True,
     timeout=90.0,
     scrape=False,

@@ -11,6 +11,7 @@ import pytest
 from nbdist import options, runner
 from nbdist.devices.usage import cpu_count
 from nbdist.errors import LaunchError, UsageMistake
+from nbdist.privacy import MASK, Privacy
 from nbdist.runner.planning import check_disk
 
 
@@ -56,6 +57,14 @@ def test_one_thread_a_rank_is_the_default_and_advised_of_where_it_matters(
     chosen = planned.environment.get("OMP_NUM_THREADS")
     assert chosen == {"-n 1": None, "-n 2": "1"}.get(line, "2")
     assert advised in advice if advised else advice == ""
+
+
+def test_of_a_secret_variable_the_spec_has_a_digest_that_finds_its_value(tmp_path: Path) -> None:
+    spec = plan("--env WANDB_KEY=swordfish-of-ann --env LR=learning-rate", tmp_path).spec
+
+    assert "swordfish" not in str(spec)
+    assert Privacy(spec, environ={}).clean("swordfish-of-ann at learning-rate") == f"{MASK} at learning-rate"
+    assert spec.shown().digests == ()
 
 
 @pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "MASTER_PORT", "PADDLE_TRAINER_ID", "NBDIST_RANK"])
