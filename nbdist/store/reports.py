@@ -107,10 +107,20 @@ class ErrorReport:
     """Where in its log the rank printed what left a cell of a session."""
 
 
+# a pattern that begins with a word takes the square of its length
+_LONG_WORD = re.compile(r"(\S{200})\S{201,}(?<=(\S{200}))")
+
+
 def read_error(path: Path) -> ErrorReport | None:
-    """The report at ``path``; None where there is none or it cannot be read."""
+    """Return the report at ``path``, its longest words without their middle; None where there is none or it
+    cannot be read."""
     try:
-        return build(ErrorReport, load_object(path))
+        report = build(ErrorReport, load_object(path))
+        return replace(
+            report,
+            message=_LONG_WORD.sub(r"\1…\2", report.message),
+            text=_LONG_WORD.sub(r"\1…\2", report.text),
+        )
     except (OSError, *MALFORMED):
         return None
 
