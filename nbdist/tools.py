@@ -2,15 +2,18 @@
 server (entry points in ``pyproject.toml``) offer them; ``verbs`` and ``feed`` make what an answer holds.
 
 This module alone decides what an agent may do: read, and what NBDIST_TOOLS_ALLOW names besides. A mistake of
-the caller is an answer, too, whose ``error`` says what to type instead. What ranks wrote stands below
-``untrusted``, without secrets, at most ROOM bytes of it. An agent reads the docstrings.
+the caller is an answer, too, whose ``error`` says what to type instead; every argument has a limit. What
+ranks wrote stands below ``untrusted``, without secrets, at most ROOM bytes of it. An agent reads the
+docstrings.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import os
+import re
 import shlex
 import sys
 import time
@@ -47,6 +50,21 @@ _TAIL = 1 << 17  # bytes at the end of a log, in which its last lines are looked
 _MOST = 10_000  # lines, or points
 _LONGEST = 600.0  # seconds of one wait
 _PRUNING = 0.5  # seconds for old runs
+_ERROR = 1000  # characters of what is said of a mistake
+_TEXTS = {
+    "run": (200, 'run="lenet", an id or a label of the tool runs'),
+    "script": (4000, 'script="train.py --config lenet.yaml"'),
+    "cell": (200_000, 'script="train.py", with the text in that file'),
+    "options": (4000, 'options="-n 2 --name lenet"'),
+    "until": (200, 'until="failed,step=500"'),
+    "since": (100_000, 'since="0", or next of the answer before'),
+    "grep": (200, 'grep="loss: nan"'),
+}
+"""By the name of an argument its characters, and what to write instead."""
+_NUMBERS = {"rank": "rank=0", "timeout": "timeout=50", "tail": "tail=50", "last": "last=20"}
+_GREATEST = 10**9
+# nobody writes these between the words of a log
+_EXPRESSION = re.compile(r"\.[*+]|\\[bBdDsSwW.()\[\]]|\w\|\w|\)[*+?]|\][*+?]|^\^|\$$")
 _HERE = Frontend("the tool ", lambda _: None)
 _IN_TOOLS = (
     ("%%distributed -n 2", 'start(script="train.py", options="-n 2")'),
@@ -59,16 +77,37 @@ _IN_TOOLS = (
 
 
 def _answers(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
-    """The function with a version in its answer, and its mistakes as answers."""
+    """Return the function with its arguments checked, a version in its answer, its mistakes as answers."""
+    signature = inspect.signature(function)
 
     @functools.wraps(function)
     def answer(*args: Parameters.args, **keywords: Parameters.kwargs) -> Answer:
         try:
+            for name, value in signature.bind(*args, **keywords).arguments.items():
+                _check(signature.parameters[name], value)
             return {"version": JSON_VERSION} | function(*args, **keywords)
         except NbdistError as mistake:
-            return {"version": JSON_VERSION, "error": _as_tools(str(mistake))}
+            return {"version": JSON_VERSION, "error": clipped(_as_tools(str(mistake)), _ERROR)}
 
     return answer
+
+
+def _check(parameter: inspect.Parameter, value: object) -> None:
+    """Raise UsageMistake for a value that the argument may not have."""
+    name = parameter.name
+    if value == parameter.default:
+        return
+    if name in _NUMBERS:
+        whole = parameter.annotation != "float"
+        # not a number is not less than any
+        if not isinstance(value, int if whole else (int, float)) or not abs(value) <= _GREATEST:
+            raise UsageMistake(f"{name} is a number, at most {_GREATEST}: write  {_NUMBERS[name]}")
+        return
+    most, instead = _TEXTS[name]
+    if not isinstance(value, str):
+        raise UsageMistake(f"{name} is a text: write  {instead}")
+    if len(value) > most:
+        raise UsageMistake(f"{name} has {len(value)} characters, and may have {most}: write  {instead}")
 
 
 def _as_tools(message: str) -> str:
@@ -186,36 +225,36 @@ def explain(run: str = "") -> Answer:
     """Say why a run (the latest where none is named) stands as it does: the rank that failed first, its line
     of the program with the source around it, cause and fix where they are known; where ranks of a stalled run
     wait; the slowest rank; where the time goes. At most 2 kB. Call it first when a run has failed."""
-    return verbs.explain(_HERE, run=run or None, json=True).explanation.to_dict()
+    return verbs.explain(_HERE, run=run or None, json=True).explanation.to_dict(apart=True)
 
 
 @_answers
 def logs(run: str = "", rank: int | None = None, since: str = "", tail: int = 50, grep: str = "") -> Answer:
     """Read what the ranks of a run (the latest) printed: the last lines of each rank (tail); or with since,
     which is next of the answer before, all lines from there on, the oldest first, none twice and none lost
-    ("0": from the first). more: not all fitted into 8 kB; with since, call again with next. grep is a regular
-    expression."""
+    ("0": from the first). more: not all fitted into 8 kB; with since, call again with next. grep is a text
+    that the lines have in them, in capitals or not; it is no regular expression."""
+    _check_plain(grep)
     asked = verbs.logs(
         _HERE,
         run=run or None,
         rank=rank,
         tail=None,
-        grep=grep or None,
+        grep=None,
         json=True,
         since=verbs.log_places(since) if since else None,
     )
-    readers, stands = asked.readers(), asked.handle.run
-    wanted = asked.pattern.search
+    readers, stands, wanted = asked.readers(), asked.handle.run, grep.casefold()
     if since:
         merged = MergedLines(readers, stands)
-        kept, more = _fitting(line for line in merged if wanted(line.text))
+        kept, more = _fitting(line for line in merged if wanted in line.text.casefold())
         behind = merged.next
     else:
         found: list[LogLine] = []
         for reader in readers:
             if not grep:
                 reader.skip(_TAIL)
-            lines = (line for line in reader.read(stands) if wanted(line.text))
+            lines = (line for line in reader.read(stands) if wanted in line.text.casefold())
             found += deque(lines, maxlen=min(max(tail, 1), _MOST))
         found.sort(key=lambda line: line.time)
         kept, more = _fitting(reversed(found))
@@ -223,6 +262,13 @@ def logs(run: str = "", rank: int | None = None, since: str = "", tail: int = 50
         behind = places_text({one.rank: one.next for one in readers})
     answer = {"run_id": stands.run_id, "state": stands.state.value, "next": behind, "more": more}
     return answer | {"untrusted": {"lines": kept}}
+
+
+def _check_plain(grep: str) -> None:
+    """Raise UsageMistake for a regular expression: one may take for ever, which would hold the server."""
+    if _EXPRESSION.search(grep):
+        plain = 'it is plain text, no regular expression: write a part of the line:  grep="loss: nan"'
+        raise UsageMistake(f'grep="{grep}": {plain}')
 
 
 def _fitting(lines: Iterable[LogLine]) -> tuple[list[Answer], bool]:
@@ -280,12 +326,14 @@ def stacks(run: str = "") -> Answer:
         "label": stands.label,
         "now": asked and not report.problem,
         "after": round(report.after, 1),
-        "where": clean(sentence(report)),
         "behind": report.behind,
-        "cause": hint.cause.en if hint is not None else "",
-        "fix": hint.fix.en if hint is not None else "",
+        "cause": clean(hint.cause.en) if hint is not None else "",
+        "fix": clean(hint.fix.en) if hint is not None else "",
         "problem": report.problem,
-        "untrusted": {"text": _cut("\n".join(map(printable, lines)))},
+        "untrusted": {
+            "where": clipped(printable(clean(sentence(report))), _LINE),
+            "text": _cut("\n".join(map(printable, lines))),
+        },
     }
 
 

@@ -41,6 +41,7 @@ _LISTED = 16
 _END = 5  # last lines of a rank that raised nothing
 _AFTER = 4
 _LATELY = 4096  # bytes of what was measured of a rank that runs
+_OF_PROGRAM = {"failure": ("kind", "headline", "file", "source"), "stall": ("where", "behind")}
 _WATCHED = ("wait", "cpu", "gpu")
 
 
@@ -163,13 +164,16 @@ class Explanation:
     warnings: tuple[str, ...]
     time: TimeSpent
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON, of at most ROOM bytes: where it is more, what ranks wrote and the source are cut."""
+    def to_dict(self, *, apart: bool = False) -> dict[str, Any]:
+        """Return it for JSON, of at most ROOM bytes: where it is more, what ranks wrote and the source are
+        cut. With ``apart``, for agents, also what names parts of the program stands below ``untrusted``."""
         data: dict[str, Any] = {"version": JSON_VERSION} | asdict(self)
         for most in _SHORTER:
-            if len(encode(shorter := _clipped(data, most)).encode()) <= ROOM:
+            shorter: dict[str, Any] = _clipped(data, most)
+            shorter = _apart(shorter) if apart else shorter
+            if len(encode(shorter).encode()) <= ROOM:
                 break
-        return shorter  # type: ignore[no-any-return]
+        return shorter
 
     def __str__(self) -> str:
         """For a person: a few lines."""
@@ -227,7 +231,7 @@ def explain_run(
         done=None if progress is None else round(progress.fraction, 4),
         progress="" if progress is None else progress.text,
         failure=None if failure is None else first_failure_of(failure, clean, language),
-        stall=None if stall is None else _stall(stall, run, directory, run.elapsed(now), language),
+        stall=None if stall is None else _stall(stall, run, directory, run.elapsed(now), clean, language),
         slow=None if slow is None else _slowest(slow, language),
         warnings=tuple(clean(one.text(language)) for one in MistakeReader(directory).look(run)),
         time=time_spent(run, directory),
@@ -247,7 +251,7 @@ def first_failure_of(failure: Failure, clean: Callable[[str], str], language: st
     others = {rank for group in failure.groups for rank in group.ranks} | set(failure.others)
     return FirstFailure(
         rank=view.rank,
-        kind=failure_kind(failure, language),
+        kind=clean(failure_kind(failure, language)),
         headline=clean(view.headline_zh if zh else view.headline),
         line=view.line,
         file=clean(view.file),
@@ -276,7 +280,14 @@ def _all_said(lines: Iterable[str], clean: Callable[[str], str]) -> tuple[str, .
     return tuple(_said(line, clean)[:_TEXT] for line in lines)
 
 
-def _stall(view: StallView, run: Run, directory: RunDirectory, elapsed: float, language: str) -> Stall:
+def _stall(
+    view: StallView,
+    run: Run,
+    directory: RunDirectory,
+    elapsed: float,
+    clean: Callable[[str], str],
+    language: str,
+) -> Stall:
     report = last_stacks(run, directory)
     hint = report.hint if report is not None else None
     held = [group for group in view.groups if group.kind == "held"]
@@ -284,11 +295,13 @@ def _stall(view: StallView, run: Run, directory: RunDirectory, elapsed: float, l
         seconds=round(max(0.0, elapsed - view.since), 1),
         ranks=tuple(rank for group in held for rank in group.ranks),
         line=held[0].line if held else None,
-        where=view.sentence(language),
-        behind=view.behind_text(language).removesuffix(hint.text(language) if hint else "").rstrip("\n"),
+        where=clean(view.sentence(language)),
+        behind=clean(view.behind_text(language).removesuffix(hint.text(language) if hint else "")).rstrip(
+            "\n"
+        ),
         signature=hint.signature if hint else "",
-        cause=hint.cause.text(language) if hint else "",
-        fix=hint.fix.text(language) if hint else "",
+        cause=clean(hint.cause.text(language)) if hint else "",
+        fix=clean(hint.fix.text(language)) if hint else "",
     )
 
 
@@ -323,6 +336,17 @@ def _share(by_rank: Mapping[int, float]) -> Share:
     values = by_rank.values()
     mean, least = sum(values) / len(values), min(values)
     return Share(mean=round(mean, 1), least=round(least, 1), most=round(most, 1), rank=rank)
+
+
+def _apart(data: dict[str, Any]) -> dict[str, Any]:
+    """Return an explanation as data, in which no class, function, file or line of the program stands among
+    what is nbdist's own."""
+    for part, names in _OF_PROGRAM.items():
+        if data[part] is not None:
+            own = {name: value for name, value in data[part].items() if name not in names}
+            theirs = {name: data[part][name] for name in names}
+            data = data | {part: own | {"untrusted": theirs | own.get("untrusted", {})}}
+    return data
 
 
 def _clipped(value: Any, most: int) -> Any:

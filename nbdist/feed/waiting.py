@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from nbdist.store.metrics import last_points
 from nbdist.store.scraped.log import printed_points
 
 _STEP = "step="
+_NUMBER = re.compile(r"\d{1,18}")
 _ROOM = 4096  # bytes at the end of a file, in which its last step is
 
 
@@ -47,7 +49,7 @@ def parse_moments(text: str, name: str = "--until ") -> tuple[str, ...]:
     """``failed,step=500`` as its parts. Raises UsageMistake, of what is called ``name``."""
     parts = tuple(part.strip() for part in text.split(","))
     for part in parts:
-        if part not in _MOMENTS and not part.removeprefix(_STEP).isdecimal():
+        if part not in _MOMENTS and not _NUMBER.fullmatch(part.removeprefix(_STEP)):
             known = ", ".join(MOMENTS)
             raise UsageMistake(f"{name}{text}: there are {known}: write  {name}failed,stalled,step=500")
     return parts

@@ -150,7 +150,8 @@ def log_pattern(text: str | None) -> re.Pattern[str]:
         raise UsageMistake(f"--grep {text}: {error}: write a regular expression") from None
 
 
-_SINCE = re.compile(r"(?:(\d+):)?(\d+)(?:\+(\d+))?")
+# what is longer is the place of no file
+_SINCE = re.compile(r"(?:(\d{1,9}):)?(\d{1,18})(?:\+(\d{1,18}))?")
 
 
 def log_places(text: str) -> Mapping[int, Place] | Place:
