@@ -83,6 +83,15 @@ def read_stat(pid: int, proc: str = str(PROC)) -> ProcessStat | None:
     )
 
 
+_PF_EXITING = 0x4  # include/linux/sched.h
+
+
+def is_exiting(pid: int) -> bool:
+    """Whether the system takes the process down, as far as it says: with a GPU that may take seconds."""
+    fields = read_at_once(f"{PROC}/{pid}/stat").rpartition(b")")[2].split()
+    return HAS_PROC and (not fields or bool(int(fields[6]) & _PF_EXITING))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
     """What a process is doing: its ``state`` as proc(5) has it (R, S, D, T, …), how often it has had a

@@ -49,6 +49,9 @@ _ERROR_TAIL = 65_536
 QUIET_BEFORE_STACKS = 5.0
 """Seconds without a sign of life after which it is worth knowing where a rank was when it was ended."""
 
+_EXITS = 1.0
+"""Seconds after which a rank has exited that has closed its socket by that."""
+
 _HEARS = 0.4
 """Seconds that a rank's thread has to answer; native code may keep the interpreter from it."""
 
@@ -94,6 +97,8 @@ class Attempt:
         self._unfreed: dict[int, float] = {}
         # when those are freed that were interrupted by themselves, and how long they must have waited
         self._interrupted: dict[int, tuple[float, float]] = {}
+        # when it is seen whether these ranks of a session have closed their sockets and go on
+        self._unreachable: dict[int, float] = {}
         self.session: Session | None = None
         """What gives the ranks cells, where there is such."""
 
@@ -270,6 +275,19 @@ class Attempt:
         for rank in [rank for rank, (until, _) in self._interrupted.items() if now >= until]:
             _, patience = self._interrupted.pop(rank)
             self.free((rank,), patience)
+        for rank in [rank for rank, until in self._unreachable.items() if now >= until]:
+            del self._unreachable[rank]
+            self._see_whether_it_exits(rank, now)
+
+    def _see_whether_it_exits(self, rank: int, now: float) -> None:
+        """Let the session do without a rank that can be given no cells."""
+        over = self._policy.stop_reason is not None or self._policy.run.ranks[rank].state.terminal
+        if self.session is None or over:
+            return
+        if processes.is_exiting(self._ranks[rank].process.pid):
+            self._unreachable[rank] = now + _EXITS
+        else:
+            self.session.unreachable(rank, now)
 
     def port_was_taken(self) -> bool:
         """Whether rank 0 says that another process had the port where the ranks were to meet."""
@@ -372,6 +390,7 @@ class Attempt:
         if words is None:
             self._selector.unregister(channel)
             channel.close()
+            self._unreachable[rank] = time.monotonic() + _EXITS
             return
         if self._policy.run.ranks[rank].state.terminal:
             return

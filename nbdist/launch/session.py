@@ -26,7 +26,8 @@ from typing import Any, Protocol
 from nbdist.errors import LaunchError
 from nbdist.launch.rank_process import Reservation
 from nbdist.launch.run_policy import RunPolicy
-from nbdist.model import CellEnded, CellStarted, Event, RankExited, Rejoined, RunSpec, encode_event
+from nbdist.model import CellEnded, CellStarted, Event, RankExited, Reason, Rejoined, RunSpec, encode_event
+from nbdist.model.decoding import MALFORMED, as_int, loads
 from nbdist.store.control import is_own, open_socket
 from nbdist.store.paths import RunDirectory, make_private, write_private
 from nbdist.worker.order import BROKEN, CELL, END, FREED, GROUPED, KEPT, RAISED, READY, REJOINED, WELL, Cell
@@ -101,9 +102,11 @@ class Session:
         self._cell: _Cell | None = None
         self._waiting: deque[_Cell] = deque()
         self._count = 0
+        # when the session was last of use: in a cell, or to those who wait for one
         self._active = time.monotonic()
         self._ready: set[int] = set()
         self._leaving: set[int] = set()
+        self._ending = False
         # those that were in a process group when their last cell ended; whether it may be of no more use
         self._joined: set[int] = set()
         self._broken = False
@@ -146,6 +149,13 @@ class Session:
                 self._broken = True
             self._cell.free_at = min(self._cell.free_at, now + _REPEAT)
 
+    def unreachable(self, rank: int, now: float) -> None:
+        """A rank that lives has closed the socket on which it is given cells: end it."""
+        self._ready.discard(rank)
+        self._policy.kill(rank)
+        if rank in self.busy:
+            self._end(rank, "unreachable", now)
+
     def recorded(self, event: Event) -> None:
         """An event has been written into the journal."""
         line = encode_event(event).encode() + b"\n"
@@ -166,9 +176,14 @@ class Session:
             self._refuse_all("stopping")
             self._let_go()
             return
+        if self._ending:
+            self._refuse_all("ended")
+            self._let_go()
         if (cell := self._cell) is not None:
             if (cell.failed or cell.interrupted) and now >= cell.free_at:
                 self._free(cell, now)
+            if not self._clients and self._idle and now - self._active >= self._idle:
+                self._policy.stop(Reason("session-left", seconds=self._idle), now, requested=False)
         elif not self._waiting and self._idle and now - self._active >= self._idle:
             self._let_go()
 
@@ -214,12 +229,12 @@ class Session:
             line = bytes(said[:end])
             del said[: end + 1]
             try:
-                self._do(client, json.loads(line))
-            except (ValueError, KeyError, TypeError, OSError) as error:
+                self._do(client, loads(line))
+            except (OSError, *MALFORMED) as error:
                 self._say(client, {"refused": "malformed", "problem": f"{type(error).__name__}: {error}"})
 
     def _do(self, client: socket.socket, asked: dict[str, Any]) -> None:
-        """Raises KeyError, TypeError, ValueError or OSError for what is no request."""
+        """Raises OSError, or one of MALFORMED for what is no request."""
         now = time.monotonic()
         match asked["do"]:
             case "cell":
@@ -230,16 +245,16 @@ class Session:
                 for rank in tuple(self.busy):
                     self._policy.kill(rank)
             case "end":
-                self._let_go()
+                self._ending = True
 
     def _take(self, client: socket.socket, asked: dict[str, Any], now: float) -> None:
         known = self._policy.run.ranks
         there = {rank.rank for rank in known if not rank.state.terminal}
-        ranks = tuple(sorted(there if asked["ranks"] is None else {int(rank) for rank in asked["ranks"]}))
+        ranks = tuple(sorted(there if asked["ranks"] is None else {as_int(rank) for rank in asked["ranks"]}))
         inputs = str(asked.get("inputs", ""))
-        if inputs != os.path.basename(inputs):
+        if inputs != os.path.basename(inputs) or "\0" in inputs:
             raise ValueError("what a cell is given lies beside it")
-        if self._leaving:
+        if self._leaving or self._ending:
             self._say(client, {"refused": "ended"})
             return
         if not ranks or not set(ranks) <= there:
@@ -326,7 +341,7 @@ class Session:
         )
         if over:
             self._begin(now)
-        elif outcome in ("error", "died") and not cell.failed:
+        elif outcome in ("error", "died", "unreachable") and not cell.failed:
             cell.failed = True
             self._free(cell, now)
 
@@ -373,6 +388,7 @@ class Session:
             return
         self._selector.unregister(client)
         client.close()
+        self._active = time.monotonic() if self._cell is not None else self._active
         for cell in [cell for cell in self._waiting if cell.client is client]:
             self._waiting.remove(cell)
             self._delete_inputs(cell)

@@ -198,10 +198,17 @@ def _execute(shell: InteractiveShell, handle: runner.RunHandle, asked: options.R
         )
         interrupted = _watch(live, output, presses, handle)
     if live.lost and not live.ended.keys() >= live.logs.keys():
-        raise without_frames(RunFailed(f"the session {label} has ended: {_why(handle)}"))
+        over = runner.settled(handle).state.terminal
+        code = "panel.session-ended" if over else "panel.session-unheard"
+        said = say(code, language, label=label, why=_why(handle))
+        raise without_frames(RunFailed(harmless(said)))
     report = panel.cell_report(handle.directory, live.number, live.ended, live.exits, language)
     if interrupted:
-        said = say("panel.cell-interrupted", language, number=live.number, label=label)
+        kept = panel.ranks_kept(live.ended)
+        ranks = rank_names(kept, language)
+        said = say(
+            "panel.cell-interrupted", language, number=live.number, label=label, ranks=ranks, count=len(kept)
+        )
         raise without_frames(KeyboardInterrupt(harmless("\n".join(filter(None, [said, report])))))
     if report:
         raise without_frames(RunFailed(harmless(report)))

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TypeVar, Union, get_args
 
 from nbdist.errors import IllegalTransition
-from nbdist.model.decoding import build, loads
+from nbdist.model.decoding import MALFORMED, build, loads
 from nbdist.model.reason import Reason
 from nbdist.model.spec import ProcessId
 
@@ -212,7 +212,8 @@ class CellStarted(_Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEnded(_Event):
     """A rank of a session is done with a cell: ``outcome`` is ok, error, interrupted, freed (from a wait for
-    a rank that had failed) or died. ``log`` is how many bytes its log has."""
+    a rank that had failed), died, or unreachable (it had closed its socket, and was ended). ``log`` is how
+    many bytes its log has."""
 
     cell: int
     rank: int
@@ -329,7 +330,7 @@ def encode_event(event: Event) -> str:
     return json.dumps({"kind": type(event).__name__, **data}, default=Reason.encode)
 
 
-def decode_event(line: str) -> Event | None:
+def decode_event(line: str | bytes) -> Event | None:
     """The event on a line of the journal; None for a kind that only a newer nbdist knows.
 
     Raises ValueError when the line is torn or no event at all.
@@ -342,5 +343,5 @@ def decode_event(line: str) -> Event | None:
         return None
     try:
         return build(cls, data)
-    except (KeyError, TypeError, AttributeError) as error:
+    except MALFORMED as error:
         raise ValueError(f"no {cls.__name__}: {error}") from error

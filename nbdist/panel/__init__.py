@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nbdist.feed.view import UsageWatch as UsageWatch
     from nbdist.panel.cells import CellOutput as CellOutput
     from nbdist.panel.cells import cell_report as cell_report
+    from nbdist.panel.cells import ranks_kept as ranks_kept
     from nbdist.panel.comparison import SweepLines as SweepLines
     from nbdist.panel.comparison import comparison_bundle as comparison_bundle
     from nbdist.panel.comparison import comparison_text as comparison_text
@@ -44,7 +45,7 @@ _LATER = {
     "nbdist.feed.following": "follow only_ranks",
     "nbdist.feed.summary": "run_report stopped_text",
     "nbdist.feed.view": "UsageWatch",
-    "nbdist.panel.cells": "CellOutput cell_report",
+    "nbdist.panel.cells": "CellOutput cell_report ranks_kept",
     "nbdist.panel.comparison": "SweepLines comparison_bundle comparison_text follow_sweep"
     " sweep_bundle sweep_failures sweep_headline sweep_text",
     "nbdist.panel.outputs": "output_bundles",

@@ -160,6 +160,8 @@ def cell_report(
             freed.setdefault(_line_of(report, directory, number), []).append(rank)
         elif report is not None:
             groups.setdefault(_plain(report.text, directory), (report, []))[1].append(rank)
+    kept = ranks_kept(ended)
+    others = {"others": rank_names(kept, language), "count": len(kept)}
     heads = []
     for report, ranks in groups.values():
         message = _CELL_FILE.sub(_cell_name, report.message.partition("\n")[0])
@@ -174,12 +176,21 @@ def cell_report(
         )
     for rank in outcomes.get("died", ()):
         how = _exit_text(exits.get(rank), language)
-        heads.append(say("panel.cell-died", language, ranks=rank_names((rank,), language), exit=how))
+        heads.append(
+            say("panel.cell-died", language, ranks=rank_names((rank,), language), exit=how, **others)
+        )
+    if ranks := outcomes.get("unreachable", []):
+        heads.append(say("panel.cell-unreachable", language, ranks=rank_names(ranks, language), **others))
     for line, ranks in freed.items():
         heads.append(say("panel.cell-freed", language, ranks=rank_names(ranks, language), line=line))
     traces = (f"—— {rank_names(ranks, language)}\n{text.rstrip()}" for text, (_, ranks) in groups.items())
     hints = dict.fromkeys(_hint(report, language) for report, _ in groups.values())
     return "\n\n".join(filter(None, ["\n".join(heads), *traces, *hints]))
+
+
+def ranks_kept(ended: Mapping[int, CellEnded]) -> list[int]:
+    """The ranks of a cell that live on, with their variables."""
+    return [rank for rank in sorted(ended) if ended[rank].outcome not in ("died", "unreachable")]
 
 
 def _hint(report: ErrorReport, language: str) -> str:

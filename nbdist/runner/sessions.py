@@ -9,17 +9,18 @@ import select
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from nbdist import processes
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
-from nbdist.model import CellEnded, CellStarted, RankExited, RunEnded, Stalled, decode_event
+from nbdist.model import CellEnded, CellStarted, RankExited, Run, RunEnded, Stalled, decode_event
+from nbdist.model.decoding import MALFORMED, build, loads
 from nbdist.model.plan import Plan, Program
 from nbdist.runner.handle import RunHandle, store
-from nbdist.store.control import connect
+from nbdist.store.control import connect, wake
 
 IDLE = 1800.0
 """Seconds without a cell after which a session ends itself."""
@@ -31,6 +32,8 @@ __import__("nbdist.worker.session", fromlist=["serve"]).serve()
 """
 _ANSWERS = 20.0
 """Seconds that a supervisor has to take a cell. It may just start many ranks."""
+_CLEANS_UP = 10.0
+"""Seconds that the reaper of a supervisor which was killed has to end what is left, and to write down why."""
 
 
 def session_plan(planned: Plan, idle: float) -> Plan:
@@ -97,12 +100,25 @@ def live_sessions() -> list[RunHandle]:
 
 
 def _goes_on(handle: RunHandle) -> bool:
-    if os.path.lexists(handle.directory.socket):
-        return True  # its journal may be long; where it was lost nothing answers there
+    """Whether it takes cells, or is about to."""
+    with contextlib.suppress(OSError):
+        connect(handle.directory).close()
+        return True  # its journal may be long
     try:
-        return not handle.run.state.terminal
+        return not settled(handle).state.terminal
     except UnknownRun:
         return False
+
+
+def settled(handle: RunHandle) -> Run:
+    """The run of a session, with its end where its supervisor was killed a moment ago. Raises UnknownRun."""
+    deadline = time.monotonic() + _CLEANS_UP
+    while not (run := handle.run).state.terminal and time.monotonic() < deadline:
+        here = run.supervisor_host == os.uname().nodename
+        if run.supervisor is None or not here or processes.alive(run.supervisor):
+            break
+        time.sleep(0.02)
+    return run
 
 
 def request(handle: RunHandle, what: str) -> None:
@@ -110,6 +126,7 @@ def request(handle: RunHandle, what: str) -> None:
     session has ended, LaunchError when it does not answer."""
     with _connected(handle) as line:
         line.sendall(json.dumps({"do": what}).encode() + b"\n")
+        wake(handle.run)
 
 
 def _connected(handle: RunHandle) -> socket.socket:
@@ -123,7 +140,7 @@ def _connected(handle: RunHandle) -> socket.socket:
             if run.state.terminal:
                 # of a supervisor that was killed it is still there
                 handle.directory.socket.unlink(missing_ok=True)
-                raise UsageMistake(_refusal("ended", {})) from None
+                raise UsageMistake(_Answer(refused="ended").refusal) from None
             # it is about to listen
             starting = isinstance(error, (FileNotFoundError, ConnectionRefusedError))
             if not starting or time.monotonic() >= deadline:
@@ -157,8 +174,9 @@ class LiveCell:
         self.stalled = False
         self.lost = False
         self._said = b""
+        self._handle = handle
         self._line = _connected(handle)
-        self._answer: dict[str, Any] = {}
+        self._answer = _Answer()
         given = {"inputs": inputs.name if inputs is not None else "", "pull": list(pull)}
         try:
             self._ask({"do": "cell", "text": text, "ranks": ranks} | given)
@@ -167,15 +185,15 @@ class LiveCell:
                 self.listen(max(0.0, deadline - time.monotonic()))
                 if self.lost or time.monotonic() > deadline:
                     raise LaunchError(f"the session {handle.run.label} did not take the cell")
-            if why := str(self._answer.get("refused", "")):
-                raise UsageMistake(_refusal(why, self._answer))
+            if self._answer.refused:
+                raise UsageMistake(self._answer.refusal)
         except BaseException:
             self.close()
             raise
-        self.number = int(self._answer["cell"])
-        self.behind = int(self._answer["behind"])
-        self.ranks = tuple(self._answer["ranks"])
-        self.gone = tuple(self._answer["gone"])
+        self.number = self._answer.cell
+        self.behind = self._answer.behind
+        self.ranks = self._answer.ranks
+        self.gone = self._answer.gone
 
     def __enter__(self) -> LiveCell:
         return self
@@ -208,7 +226,7 @@ class LiveCell:
             return
         *lines, self._said = (self._said + piece).split(b"\n")
         for line in lines:
-            self._hear(line.decode())
+            self._hear(line)
 
     def interrupt(self) -> None:
         """Let its ranks raise KeyboardInterrupt, also from a wait for each other."""
@@ -223,19 +241,22 @@ class LiveCell:
 
     def _ask(self, what: dict[str, Any]) -> None:
         # one that has gone is noticed when it is listened to
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UnknownRun):
+            # one that is stopped takes no more than its socket has room for
+            wake(self._handle.run)
             self._line.sendall(json.dumps(what).encode() + b"\n")
 
-    def _hear(self, line: str) -> None:
+    def _hear(self, line: bytes) -> None:
         try:
             event = decode_event(line)
         except ValueError:
-            self._answer = json.loads(line)
+            with contextlib.suppress(*MALFORMED):
+                self._answer = self._answer or build(_Answer, loads(line))
             return
         match event:
-            case CellStarted(cell=number) if number == self._answer.get("cell"):
+            case CellStarted(cell=number) if number == self._answer.cell:
                 self.logs = dict(zip(event.ranks, event.logs, strict=False))
-            case CellEnded(cell=number) if number == self._answer.get("cell"):
+            case CellEnded(cell=number) if number == self._answer.cell:
                 self.ended[event.rank] = event
             case RankExited():
                 self.exits[event.rank] = event
@@ -247,18 +268,35 @@ class LiveCell:
                 pass
 
 
-def _refusal(why: str, answer: dict[str, Any]) -> str:
-    if why == "full":
-        return (
-            f"{answer['waiting']} cells wait in this session already: %dist_session interrupt  ends the one "
-            "that its ranks are at"
-        )
-    if why == "gone" and answer["ranks"]:
-        ranks = ", ".join(map(str, answer["ranks"]))
-        return f"the session has no rank {ranks} any more: %dist_session reset  starts all of them anew"
-    if why == "malformed":
-        return f"the session did not take the cell: {answer['problem']}"
-    return "the session has ended: the next cell with  %%ranks  starts another one"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What a supervisor answers to a cell (``launch.session``): false before it does."""
+
+    cell: int = 0
+    behind: int = 0
+    ranks: tuple[int, ...] = ()
+    gone: tuple[int, ...] = ()
+    refused: str = ""
+    waiting: int = 0
+    problem: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.cell or self.refused)
+
+    @property
+    def refusal(self) -> str:
+        """Why it did not take the cell, and what to type."""
+        if self.refused == "full":
+            return (
+                f"{self.waiting} cells wait in this session already: %dist_session interrupt  ends the one "
+                "that its ranks are at"
+            )
+        if self.refused == "gone" and self.ranks:
+            ranks = ", ".join(map(str, self.ranks))
+            return f"the session has no rank {ranks} any more: %dist_session reset  starts all of them anew"
+        if self.refused == "malformed":
+            return f"the session did not take the cell: {self.problem}"
+        return "the session has ended: the next cell with  %%ranks  starts another one"
 
 
 sessions = Sessions()

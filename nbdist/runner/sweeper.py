@@ -13,11 +13,13 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
 from nbdist import processes
 from nbdist.errors import NbdistError, UnknownRun
+from nbdist.launch.binding import wake_with_parent
 from nbdist.launch.lifetime import Lifeline, Wakeup, complain
 from nbdist.model import Reason, Run
 from nbdist.model.plan import Plan, Program
@@ -186,6 +188,12 @@ def main(arguments: Sequence[str]) -> int:
     directory = SweepDirectory(Path(arguments[0]).absolute())
     for descriptor in map(int, arguments[1:]):
         os.set_inheritable(descriptor, False)
+    # the end of the kernel is to be seen, had a signal stopped this process
+    wake_with_parent()
+    environment, myself = dict(os.environ), processes.identify(os.getpid())
+    assert myself is not None, "a running process is in the process table"
+    with contextlib.suppress(OSError):
+        write_private(directory.process, json.dumps(asdict(myself)))
     sweep = read_sweep(directory)
     spec = sweep.spec
     line = int(arguments[2]) if len(arguments) > 2 else None
@@ -195,7 +203,6 @@ def main(arguments: Sequence[str]) -> int:
         Lifeline(None if spec.detached else spec.owner, line),
     )
     program = Program.parse(directory.cell.read_text(encoding="utf-8", errors="surrogatepass"), spec.program)
-    environment, myself = dict(os.environ), processes.identify(os.getpid())
 
     def plan(number: int, slot: int) -> Plan:
         return Plan(

@@ -23,7 +23,7 @@ from nbdist.runner.launching import beginning
 from nbdist.runner.placement import choose_devices
 from nbdist.runner.planning import new_run_id, ranks_on
 from nbdist.runner.pruning import PRUNING, keeping, pruner
-from nbdist.store.control import request_stop
+from nbdist.store.control import ask_sweep_to_end
 from nbdist.store.paths import SweepDirectory, open_to_append
 from nbdist.store.run_store import SweepStore, is_run_locked, take_run_lock
 from nbdist.text import say
@@ -230,7 +230,7 @@ class SweepHandle:
 
     def request_stop(self, reason: Reason) -> None:
         """Ask for the end of all runs, once more to hasten it."""
-        request_stop(self.directory, reason)
+        ask_sweep_to_end(self.directory, reason)
 
     def __repr__(self) -> str:
         counts = self.look().counts

@@ -26,6 +26,7 @@ from nbdist.feed.measures import FailureWatch, glance
 from nbdist.feed.stalling import StallReader, stall_view
 from nbdist.feed.view import view_of
 from nbdist.model import Reason, Run
+from nbdist.model.decoding import loads
 from nbdist.model.sweep import MOST
 from nbdist.options.ranks import option_list
 from nbdist.options.recorded import first_line
@@ -33,7 +34,8 @@ from nbdist.server.backend import Backend
 from nbdist.server.run_list import RunList, row_of
 from nbdist.server.streams import program_of
 from nbdist.store import RunDirectory, look
-from nbdist.store.control import ask_to_end, request_interrupt, request_stop
+from nbdist.store.control import ask_sweep_to_end, ask_to_end, request_interrupt
+from nbdist.store.paths import SweepDirectory
 from nbdist.store.results import read_media
 from nbdist.store.run_store import RUN_ID, is_run_locked
 from nbdist.version import __version__
@@ -117,7 +119,7 @@ def stop_sweep(directory: RunDirectory, reason: Reason) -> bool:
     if not is_run_locked(directory):
         return False
     with _as_refusal("the sweep cannot be asked to end"):
-        request_stop(directory, reason)
+        ask_sweep_to_end(SweepDirectory(directory.path), reason)
     return True
 
 
@@ -250,8 +252,8 @@ class Api(APIHandler):
         if not self.request.body.strip():
             return {}
         try:
-            body = json.loads(self.request.body)
-        except (ValueError, RecursionError):
+            body = loads(self.request.body)
+        except ValueError:
             raise web.HTTPError(400, "the body is not JSON") from None
         if not isinstance(body, dict) or body.keys() - set(known):
             raise web.HTTPError(400, f"the body is an object with {', '.join(known) or 'nothing in it'}")

@@ -22,8 +22,9 @@ from nbdist import processes
 from nbdist.model.decoding import MALFORMED, build, loads
 from nbdist.model.reason import Reason
 from nbdist.model.run import Run
-from nbdist.store.journal import read_whole
-from nbdist.store.paths import RunDirectory, write_private
+from nbdist.model.spec import ProcessId
+from nbdist.store.journal import load_object, read_whole
+from nbdist.store.paths import RunDirectory, SweepDirectory, write_private
 
 _LIMIT = 4096
 _LONGEST_ADDRESS = 100
@@ -78,6 +79,14 @@ def ask_to_end(directory: RunDirectory, run: Run, reason: Reason) -> None:
         if not here or run.supervisor is None or not processes.send(run.supervisor, signal.SIGTERM):
             raise
     wake(run)
+
+
+def ask_sweep_to_end(directory: SweepDirectory, reason: Reason) -> None:
+    """Ask the process of a sweep to end its runs and to start no others. Raises OSError."""
+    request_stop(directory, reason)
+    with contextlib.suppress(OSError, *MALFORMED):
+        # had a signal stopped it
+        processes.send(build(ProcessId, load_object(directory.process)), signal.SIGCONT)
 
 
 def request_stacks(run: RunDirectory) -> str:

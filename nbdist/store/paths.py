@@ -199,6 +199,8 @@ class SweepDirectory(RunDirectory):
     """The files of a sweep: ``<home>/sweeps/<sweep_id>/``. What a run has too is where a run has it, but its
     points are runs by themselves."""
 
+    process = PathBelow("process.json")
+    """Which process starts its runs."""
     ended = PathBelow("ended.json")
     """Why it ended, once every run that it started has."""
 

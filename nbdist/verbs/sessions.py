@@ -76,6 +76,12 @@ def _interrupt(handle: RunHandle) -> str:
 
 def _rejoin(handle: RunHandle) -> str:
     run = handle.run
+    if gone := [rank.rank for rank in run.ranks if rank.state.terminal]:
+        language = config.language()
+        ranks = rank_names(gone, language)
+        raise UsageMistake(
+            say("panel.session-no-rejoin", language, ranks=ranks, count=len(gone), label=run.label)
+        )
     with runner.LiveCell(handle, _REJOIN) as cell:
         deadline = time.monotonic() + _LONGEST_REJOIN
         while not cell.over and time.monotonic() < deadline:

@@ -1,4 +1,5 @@
-"""The supervisor is stopped or frozen, its reaper with it or not: whoever wants the run to end ends it."""
+"""The supervisor is stopped or frozen, its reaper with it or not: whoever wants the run to end ends it. The
+same of a session, whose cells are interrupted, too, and of the process of a sweep."""
 
 from __future__ import annotations
 
@@ -13,11 +14,14 @@ import pytest
 
 from nbdist import control_groups, processes, runner
 from nbdist.model import Escalated, Reason, RunEnded
+from nbdist.runner.sweeps import SweepHandle
 from nbdist.store import read_events
 from nbdist.text import reason_text
+from tests.faults.test_live_ranks import handle_of
 from tests.faults.test_the_owner_goes import the_run
 from tests.faults.test_the_supervisor_goes import reaper_of
-from tests.magics.conftest import Kernel
+from tests.magics.conftest import Kernel, by_rank
+from tests.magics.test_sweeps import SLEEPING, begun
 from tests.programs import FAMILY, MEMBERS, SLEEP, family_of, left_of, rank_states, until, until_ready
 
 FOREGROUND = f"%%distributed -n 2\n{FAMILY}\ntime.sleep(600)"
@@ -51,7 +55,11 @@ def interrupt(kernel: Kernel, handle: runner.RunHandle) -> None:
 
 
 def ask(kernel: Kernel, handle: runner.RunHandle) -> None:
-    command = [sys.executable, "-m", "nbdist", "stop", handle.run_id]
+    type_in_a_terminal(kernel, "stop", handle.run_id)
+
+
+def type_in_a_terminal(kernel: Kernel, *words: str) -> None:
+    command = [sys.executable, "-m", "nbdist", *words]
     subprocess.run(command, env=os.environ | {"NBDIST_HOME": str(kernel.home)}, check=True, timeout=60)
 
 
@@ -261,3 +269,105 @@ def test_a_supervisor_that_is_stopped_while_it_ends_its_ranks_ends_them_all_the_
 
     assert handle.wait(LIMIT) == "cancelled"
     assert left_of(handle, family) == []
+
+
+def stop_the_sweep(kernel: Kernel, sweep: SweepHandle) -> None:
+    type_in_a_terminal(kernel, "stop", sweep.sweep_id)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(lambda kernel, _: kernel.interrupt(), id="kernel interrupted"),
+        pytest.param(stop_the_sweep, id="nbdist stop"),
+        pytest.param(kill, id="kernel killed"),
+    ],
+)
+def test_a_sweep_whose_process_is_stopped_ends_when_it_is_wanted_to(
+    kernel: Kernel, end: Callable[[Kernel, SweepHandle], None]
+) -> None:
+    kernel.submit(SLEEPING)
+    sweep = begun(kernel.home)
+    owner = sweep.runs[0].run.spec.owner
+    os.kill(owner.pid, signal.SIGSTOP)
+    until(lambda: is_stopped(owner.pid))
+
+    end(kernel, sweep)
+
+    assert sweep.wait(LIMIT) == "cancelled"
+    assert [run.state.value for run, _ in sweep.look().runs] == ["cancelled"] * 4
+    until(lambda: not processes.alive(owner), limit=5)
+
+
+SESSION = "%%ranks -n 2 --framework none\nimport time\nkept = 41\nwhile True: time.sleep(0.1)"
+DEAF = (
+    "%%ranks -n 2 --framework none\nimport time\nwhile True:\n    try:\n        time.sleep(0.1)\n"
+    "    except BaseException:\n        pass"
+)
+
+
+def interrupt_the_session(kernel: Kernel, handle: runner.RunHandle) -> None:
+    type_in_a_terminal(kernel, "session", "interrupt")
+
+
+@pytest.mark.parametrize("fault", [stop_supervisor, stop_both])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(interrupt, id="kernel interrupted"),
+        pytest.param(interrupt_the_session, id="nbdist session"),
+    ],
+)
+def test_a_cell_of_a_session_whose_supervisor_is_stopped_is_interrupted(
+    kernel: Kernel,
+    fault: Callable[[runner.RunHandle], None],
+    end: Callable[[Kernel, runner.RunHandle], None],
+) -> None:
+    cell = kernel.submit(SESSION)
+    handle = handle_of(kernel)
+    fault(handle)
+
+    end(kernel, handle)
+
+    kernel.collect(cell, limit=LIMIT)
+    kept = kernel.run("%%ranks\nkept", limit=LIMIT)
+    assert by_rank(kept.stdout) == {0: ["41"], 1: ["41"]}, kept.error
+    kernel.run("%dist_session end")
+
+
+@pytest.mark.parametrize("fault", [stop_supervisor, stop_both])
+def test_a_session_whose_supervisor_is_stopped_ends_when_it_is_told_to(
+    kernel: Kernel, fault: Callable[[runner.RunHandle], None]
+) -> None:
+    cell = kernel.submit(SESSION)
+    handle = handle_of(kernel)
+    fault(handle)
+
+    type_in_a_terminal(kernel, "session", "end")
+
+    assert handle.wait(LIMIT) == "succeeded"
+    kernel.collect(cell, limit=LIMIT)
+
+
+def test_a_stopped_supervisor_takes_the_next_cell(kernel: Kernel) -> None:
+    kernel.run("%%ranks -n 2 --framework none\nkept = 41")
+    stop_both(handle_of(kernel))
+
+    kept = kernel.run("%%ranks\nkept", limit=LIMIT)
+
+    assert by_rank(kept.stdout) == {0: ["41"], 1: ["41"]}, kept.error
+    kernel.run("%dist_session end")
+
+
+def test_ranks_that_an_interrupt_has_ended_keep_nothing(kernel: Kernel) -> None:
+    cell = kernel.submit(DEAF)
+    handle_of(kernel)
+    kernel.interrupt()
+    kernel.collect(cell, until=lambda reply: "interrupt again" in reply.stdout + reply.stderr)
+
+    kernel.interrupt()
+
+    reply = kernel.collect(cell, limit=LIMIT)
+    assert "cell 1 of " in reply.error
+    assert "keep" not in reply.error
+    assert "rank 0 has ended: SIGKILL" in reply.error

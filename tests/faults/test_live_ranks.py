@@ -1,11 +1,13 @@
 """Ranks that live on, in rounds: they come back from where they wait for each other, outlive a kernel that is
-killed in the middle of a cell, and leave nothing when they end."""
+killed in the middle of a cell, though not for ever, and leave nothing when they end. Of a supervisor that was
+killed, and of ranks that it cannot reach any more, the next cell says so."""
 
 from __future__ import annotations
 
 import os
 import random
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -13,8 +15,10 @@ from importlib.util import find_spec
 
 import pytest
 
+from nbdist import runner
 from nbdist.model import CellStarted
 from nbdist.store import RunDirectory, RunStore, read_events
+from nbdist.text import reason_text
 from tests.faults.test_stuck_ranks import MODEL, TORCH, TORCH_JOIN
 from tests.magics.conftest import Kernel, by_rank
 from tests.programs import until
@@ -140,3 +144,82 @@ def test_cells_leave_no_memory_behind(kernel: Kernel) -> None:
     grown = [int(after[rank][0]) - int(before[rank][0]) for rank in (0, 1)]
     print(f"a rank grew by {max(grown) / 1e6:.2f} MB in {CELLS} cells")
     assert max(grown) < MOST_GROWN
+
+
+ENDLESS = "import time\nwhile True: time.sleep(0.1)"
+
+
+def handle_of(kernel: Kernel, cells: int = 1) -> runner.RunHandle:
+    """The session, once so many of its cells have begun."""
+    until(lambda: bool(RunStore(kernel.home).directories()) and live(kernel).socket.exists())
+    handle = runner.RunHandle(live(kernel))
+    until(lambda: cells_of(handle.directory) == cells)
+    return handle
+
+
+def test_a_busy_session_goes_its_idle_time_after_its_kernel(kernel: Kernel) -> None:
+    kernel.submit(f"%%ranks -n 2 --framework none --idle 2s\n{ENDLESS}")
+    handle = handle_of(kernel)
+
+    os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
+
+    assert handle.wait(1.0) == "running"
+    assert handle.wait(20.0) == "cancelled"
+    assert reason_text(handle.run.reason) == (
+        "its notebook ended, and its cell went on for 2 s without it (--idle)"
+    )
+
+
+def test_a_cell_whose_supervisor_is_killed_names_that_and_the_next_one_starts_a_session(
+    kernel: Kernel,
+) -> None:
+    cell = kernel.submit(f"%%ranks -n 2 --framework none\n{ENDLESS}")
+    supervisor = handle_of(kernel).run.supervisor
+
+    os.kill(supervisor.pid, signal.SIGKILL)
+    reply = kernel.collect(cell, limit=20)
+    anew = kernel.run("%%ranks -n 2 --framework none\n'anew'")
+
+    assert f"has ended: its supervisor (pid {supervisor.pid}) was killed" in reply.error
+    assert by_rank(anew.stdout) == {0: ["'anew'"], 1: ["'anew'"]}, anew.stderr + anew.error
+    kernel.run("%dist_session end")
+
+
+def test_a_session_whose_supervisor_was_killed_between_two_cells_is_followed_by_another(
+    kernel: Kernel,
+) -> None:
+    kernel.run("%%ranks -n 2 --framework none\nkept = 41")
+    supervisor = handle_of(kernel).run.supervisor
+
+    os.kill(supervisor.pid, signal.SIGKILL)
+    anew = kernel.run("%%ranks -n 2 --framework none\n'kept' in globals()")
+    second = handle_of(kernel).run.supervisor
+    os.kill(second.pid, signal.SIGKILL)
+    refused = kernel.run("%%ranks\nkept")
+
+    assert by_rank(anew.stdout) == {0: ["False"], 1: ["False"]}, anew.stderr + anew.error
+    assert f"has ended (its supervisor (pid {second.pid}) was killed" in refused.stderr
+
+
+def test_ranks_of_which_one_has_ended_do_not_rejoin(kernel: Kernel) -> None:
+    kernel.run("%%ranks -n 2 --framework none\nimport os")
+    kernel.run("%%ranks 1\nos._exit(3)")
+
+    begun = time.monotonic()
+    refused = kernel.run("%dist_session rejoin")
+
+    assert time.monotonic() - begun < 5
+    assert "%dist_session reset" in refused.stderr
+    kernel.run("%dist_session end")
+
+
+@pytest.mark.parametrize("then", ["pass", ENDLESS], ids=["and returns", "and goes on"])
+def test_a_rank_that_closes_its_sockets_is_ended_and_named(kernel: Kernel, then: str) -> None:
+    kernel.run("%%ranks -n 2 --framework none\nimport os\nkept = 41")
+
+    reply = kernel.run(f"%%ranks 1\nos.closerange(0, 256)\n{then}", limit=20)
+    alone = kernel.run("%%ranks\nkept")
+
+    assert "rank 1 closed the socket on which nbdist reaches it, and was ended" in reply.error
+    assert alone.stdout.endswith("[0] 41\n"), alone.error
+    kernel.run("%dist_session end")

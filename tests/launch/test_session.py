@@ -341,6 +341,59 @@ def test_a_session_without_cells_ends_itself(played: Played) -> None:
     assert asker.cell() == {"refused": "ended"}
 
 
+def test_a_busy_session_ends_its_idle_time_after_those_have_gone_who_gave_it_cells(played: Played) -> None:
+    first, second = played.asker(), played.asker()
+    first.cell()
+    played.passes(40)
+    first.socket.close()
+    played.look()
+    played.passes(40)
+    watched = played.policy.stop_reason
+    played.now = time.monotonic()
+
+    second.socket.close()
+    played.look()
+    played.passes(29)
+    early = played.policy.stop_reason
+    played.passes(2)
+
+    assert (watched, early) == (None, None)
+    assert played.policy.stop_reason == Reason("session-left", seconds=30.0)
+
+
+def test_a_rank_that_cannot_be_reached_is_ended_and_the_others_are_freed(played: Played) -> None:
+    asker = played.asker()
+    asker.cell()
+    played.ranks.take()
+
+    played.session.unreachable(1, played.now)
+    told = played.ranks.take()
+    played.says(0, RAISED)
+    outcomes = asker.outcomes()
+    waits = asker.cell()
+    begun = played.ranks.cells()
+    played.policy.rank_exited(1, -9, played.now)
+
+    assert told == [(1, "signal", signal.SIGKILL), (0, "free", 1.0)]
+    assert outcomes == [(1, 1, "unreachable"), (1, 0, "error")]
+    # until it has exited, it may still be counted among those that a cell is for
+    assert (waits["cell"], begun, played.ranks.cells()) == (2, [], [(0, 2, "")])
+
+
+def test_a_busy_session_that_is_told_to_end_lets_each_rank_go_when_it_is_done(played: Played) -> None:
+    asker = played.asker()
+    asker.cell(ranks=[0])
+
+    asker.ask(do="end")
+    played.passes(0.1)
+    idle = played.ranks.ends()
+    played.says(0, RAISED)
+    played.passes(0.1)
+
+    assert (idle, played.ranks.ends()) == ([1], [0])
+    assert asker.cell() == {"refused": "ended"}
+
+
 def test_a_stop_lets_each_rank_go_when_it_is_done(played: Played) -> None:
     asker = played.asker()
     asker.cell(ranks=[0])
