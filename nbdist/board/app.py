@@ -33,6 +33,7 @@ from nbdist.board.patches import LOAD_SECONDS, READ_SECONDS, Boards, board_argum
 from nbdist.board.readers import STEP_TIME, SYSTEM, shown_first
 from nbdist.board.request import ALIVE, TENSORBOARD, BoardRequest, Refused, read_request
 from nbdist.errors import NotPrivate
+from nbdist.model.decoding import loads
 from nbdist.store import LogStream, MetricPoint, RunDirectory, snapshot
 from nbdist.store.metrics import points_of
 from nbdist.store.paths import check_private
@@ -402,7 +403,7 @@ class View:
         """VisualDL's own list, and behind it the runs that sleep."""
         chunks, status, headers = run_wsgi_app(self._app, environ, buffered=True)
         body = b"".join(chunks)
-        given = json.loads(body)
+        given = loads(body)
         data = given.get("data")
         there = set(data["runs"] if isinstance(data, dict) else data or ())
         more = [(name, tags) for name, tags in self._asleep.listed() if name not in there]

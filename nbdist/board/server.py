@@ -35,7 +35,7 @@ from nbdist.board.request import (
     proxied_token,
 )
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.model.decoding import MALFORMED, as_int, build
+from nbdist.model.decoding import MALFORMED, as_int, build, loads
 from nbdist.model.spec import ProcessId
 from nbdist.store.journal import load_object
 from nbdist.store.paths import PathBelow, check_home, make_private, write_private
@@ -321,12 +321,12 @@ def find_jupyter(environ: Mapping[str, str] = os.environ) -> JupyterServer | Non
     folder = _runtime(environ)
     for pid in _ancestors(environ):
         try:
-            said = json.loads((folder / f"jpserver-{pid}.json").read_bytes())
+            said = loads((folder / f"jpserver-{pid}.json").read_bytes())
             # a socket file is no address that we can ask
             if str(said["url"]).startswith("http"):
                 token = str(said.get("token") or environ.get("JUPYTERHUB_API_TOKEN") or "")
                 return JupyterServer(url=_here(said), base_url=str(said["base_url"]), token=token)
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, *MALFORMED):
             continue
     return None
 

@@ -4,7 +4,6 @@ the notebook's extensions, the running server and its paths; and what ``--fix`` 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import subprocess
@@ -22,6 +21,7 @@ from nbdist.diagnosis.checks.names import at_least
 from nbdist.doctor.report import Entry, Level, Report, find
 from nbdist.errors import LaunchError
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
+from nbdist.model.decoding import MALFORMED, as_int, loads
 from nbdist.version import __version__
 
 _NEEDED = {
@@ -127,10 +127,9 @@ def ask_framework(name: str) -> dict[str, object] | str:
     lines = process.stdout.strip().splitlines()
     if process.returncode == 0 and lines:
         try:
-            answer = json.loads(lines[-1])
-        except ValueError:
+            return dict(loads(lines[-1]))
+        except MALFORMED:
             return f"import {name} said {lines[-1][:120]!r}"
-        return dict(answer)
     said = process.stderr.strip().splitlines()
     return f"import {name} failed: {said[-1][:200] if said else f'exit {process.returncode}'}"
 
@@ -179,8 +178,8 @@ def _labextension(data_paths: Sequence[str]) -> Entry:
     """The first place in Jupyter's search order counts."""
     for path in data_paths:
         package = Path(path) / "labextensions" / "nbdist" / "package.json"
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            found = str(json.loads(package.read_text()).get("version", "?"))
+        with contextlib.suppress(OSError, *MALFORMED):
+            found = str(loads(package.read_text()).get("version", "?"))
             own = __version__
             # 0.1.0 and 0.1.0-dev.0 there are 0.1.0.dev0 here
             same = _NUMBERS.findall(found)[:3] == _NUMBERS.findall(own)[:3]
@@ -193,8 +192,8 @@ def _server_extension(config_paths: Sequence[str]) -> Entry:
     """Whether a configuration switches it on; the first that names it counts."""
     for path in config_paths:
         for file in sorted(Path(path).glob("jupyter_server_config.d/*.json")):
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                named = json.loads(file.read_text()).get("ServerApp", {}).get("jpserver_extensions", {})
+            with contextlib.suppress(OSError, *MALFORMED):
+                named = loads(file.read_text()).get("ServerApp", {}).get("jpserver_extensions", {})
                 if "nbdist" in named:
                     code = "notebook.server-extension" if named["nbdist"] else "notebook.no-server-extension"
                     return find(code, file=file)
@@ -257,9 +256,9 @@ def _own_servers(environ: Mapping[str, str], runtime: Path | None) -> list[dict[
 def _servers(runtime: Path) -> Iterator[dict[str, object]]:
     """What running servers write down about themselves: jpserver-PID.json."""
     for file in sorted(runtime.glob("jpserver-*.json")):
-        with contextlib.suppress(OSError, ValueError):
-            found = json.loads(file.read_text())
-            if isinstance(found, dict) and processes.identify(int(found.get("pid", 0))) is not None:
+        with contextlib.suppress(OSError, *MALFORMED):
+            found = loads(file.read_text())
+            if isinstance(found, dict) and processes.identify(as_int(found.get("pid", 0))) is not None:
                 yield found
 
 

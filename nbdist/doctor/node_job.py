@@ -29,6 +29,7 @@ from nbdist.doctor.node_checks import JobResult, ProbeResult
 from nbdist.doctor.slurm import call
 from nbdist.engines.slurm import Partition, Slurm, refusal, scrubbed, waiting
 from nbdist.engines.slurm_batch import address_of
+from nbdist.model.decoding import MALFORMED, loads
 from nbdist.store.paths import make_private
 from nbdist.text import reason_text
 
@@ -96,8 +97,8 @@ class NodeJob(ABC):
             name = line.split(" ", 1)[1]
             self._result.nodes[name] = ProbeResult(name=name)
         elif line.startswith(node_probe.MARK):
-            with contextlib.suppress(ValueError, KeyError):
-                self._heard(json.loads(line[len(node_probe.MARK) :]))
+            with contextlib.suppress(*MALFORMED):
+                self._heard(loads(line[len(node_probe.MARK) :]))
 
     def _heard(self, said: Mapping[str, Any]) -> None:
         self._result.heard(said)

@@ -112,7 +112,7 @@ class RayApi:
         try:
             request = urllib.request.Request(self.address + path, data=data, headers=headers, method=method)
             with self._opener.open(request, timeout=self._patience) as answer:
-                found = json.loads(answer.read(_MOST))
+                found = loads(answer.read(_MOST))
         except urllib.error.HTTPError as error:
             with error:
                 self._check(error)
@@ -203,7 +203,9 @@ def unseal(sealed: str, key: str) -> dict[str, str]:
     mac, body = data[:32], data[32:]
     if not hmac.compare_digest(mac, _mac(body, key)):
         raise ValueError("it was sealed with another key")
-    found = json.loads(_mixed(body, key))
+    found = loads(_mixed(body, key), exact=True)
+    if not isinstance(found, dict):
+        raise ValueError("it holds no variables")
     return {str(name): str(value) for name, value in found.items()}
 
 

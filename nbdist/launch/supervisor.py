@@ -7,7 +7,6 @@ them), its own session. What to do is decided in ``run_policy``; this module wai
 from __future__ import annotations
 
 import errno
-import json
 import os
 import selectors
 import signal
@@ -36,6 +35,7 @@ from nbdist.launch.rank_process import RankCommand, RankProcess, Reservation, st
 from nbdist.launch.reaper import keep
 from nbdist.launch.run_policy import Outcome, RunPolicy
 from nbdist.model import Event, ProcessId, RankStarted, Reason, RunEnded, RunSpec, decode_event
+from nbdist.model.decoding import loads
 from nbdist.model.events import RunState
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.journal import Journal
@@ -366,7 +366,7 @@ def adopt(
     directories, their pids and our ends of their sockets. ``lines`` are those that the journal has begun
     with; there are none where the ranks have not been told what to run. ``port`` is the socket that holds
     it, the host and the port. ``group`` is the control group of the ranks."""
-    spec = RunSpec.from_dict(json.loads(asked))
+    spec = RunSpec.from_dict(loads(asked, exact=True))
     begun = [event for event in map(decode_event, lines) if event is not None]
     known = {event.pid: event.process for event in begun if isinstance(event, RankStarted)}
     reservations = [Reservation.inherited(*port)]

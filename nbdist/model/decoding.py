@@ -1,4 +1,6 @@
-"""JSON that may be anything by now: text in, and a value of the kind that a field asks for, or ValueError."""
+"""JSON that may be anything by now: text in, and a value of the kind that a field asks for, or ValueError.
+
+Every reader of a socket or a file decodes here, and catches MALFORMED around what it makes of the value."""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from nbdist.model.reason import Reason
 
 T = TypeVar("T")
 
-MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 """What comes of taking something for what it is not."""
 
 _LARGEST = 1 << 63
@@ -41,7 +43,7 @@ def _may_hold_halves(text: str | bytes) -> bool:
 
 def as_int(given: Any) -> int:
     """A number that fits into 64 bits. Raises one of MALFORMED."""
-    number = int(given)
+    number = int(given)  # OverflowError for an infinity
     if not -_LARGEST <= number < _LARGEST:
         raise ValueError(f"too large: {given!r:.40}")
     return number

@@ -248,6 +248,8 @@ class RunSpec:
         spec = build(cls, {**data, "ranks": ranks})
         if [rank.rank for rank in spec.ranks] != list(range(spec.world_size)):
             raise ValueError("the ranks are not numbered from 0 on")
+        if spec.nodes < 1:
+            raise ValueError("a run is on a machine")
         if any(
             "\0" in path for path in (spec.program, spec.python, spec.cwd, spec.log_dir, spec.checkpoints)
         ):

@@ -18,7 +18,7 @@ from nbdist.engines.slurm import AllocationStatus
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.launch import local
 from nbdist.model import Reason, RunSpec
-from nbdist.model.decoding import MALFORMED
+from nbdist.model.decoding import MALFORMED, as_time
 from nbdist.options import Options
 from nbdist.runner.placement import check_shared
 from nbdist.store.allocations import Allocation, AllocationDirectory, allocations, make_allocation
@@ -222,9 +222,12 @@ def _hosted(one: HeldAllocation) -> tuple[list[str], float]:
     from nbdist.engines.allocation import ask  # most notebooks have no allocation
 
     answer = ask(one.directory, 0, {"kind": "hosted"}, limit=_ANSWER)
-    # behind the date and the time
-    names = [os.path.basename(str(hosted["run"])).split("-", 2)[-1] for hosted in answer["hosted"]]
-    return names, float(answer["idle"])
+    try:
+        # behind the date and the time
+        names = [os.path.basename(str(hosted["run"])).split("-", 2)[-1] for hosted in answer["hosted"]]
+        return names, as_time(answer["idle"])
+    except MALFORMED:
+        raise LaunchError("its nodes have another version of nbdist") from None
 
 
 def count_nodes(count: int) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from nbdist import config
 from nbdist.errors import UnknownRun, UsageMistake
 from nbdist.model import RunEnded, RunLost, decode_event
+from nbdist.model.decoding import MALFORMED, as_int
 from nbdist.store import RunDirectory, RunStore, look
 from nbdist.store.journal import read_object
 from nbdist.store.paths import make_private, write_private
@@ -143,8 +144,9 @@ class _Sizes:
         self._learned: dict[str, int] = {}
 
     def __enter__(self) -> _Sizes:
-        known = read_object(self._file)
-        self._known = {run: size for run, size in known.items() if isinstance(size, int)}
+        for run, size in read_object(self._file).items():
+            with contextlib.suppress(*MALFORMED):
+                self._known[run] = as_int(size)
         return self
 
     def __exit__(self, *_: object) -> None:

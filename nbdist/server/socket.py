@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from tornado import web
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from nbdist.feed.protocol import frame
+from nbdist.model.decoding import loads
 from nbdist.server.backend import Backend
 from nbdist.server.streams import Watcher, gone_frame
 from nbdist.store.run_store import RUN_ID
@@ -174,8 +174,8 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 def read_request(text: str | bytes) -> Request:
     """What the page said. Raises ValueError, with what is wrong."""
     try:
-        said = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        said = loads(text)
+    except ValueError as error:
         raise ValueError("this is not JSON") from error
     if not isinstance(said, dict):
         raise ValueError("this is not an object")

@@ -9,7 +9,6 @@ the index says besides.
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import re
@@ -93,7 +92,7 @@ def read_value(files: RankDirectory, result: Result, *, pickles: bool = True) ->
 
 
 def _read_json(file: BinaryIO, _: Result) -> Any:
-    return json.load(file)
+    return loads(file.read(), exact=True)
 
 
 def _read_array(file: BinaryIO, result: Result) -> Any:

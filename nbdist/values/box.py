@@ -96,7 +96,8 @@ class Contents(NamedTuple):
                 sources=told["sources"],
                 packages=tuple(told["packages"]),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        # decoding.MALFORMED: a rank does without nbdist.model
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise BadBox(f"its index cannot be read: {error}") from None
 
 

@@ -23,6 +23,7 @@ from nbdist.devices.usage import memory_available, memory_total
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks.environment import imported_modules
 from nbdist.launch import local
+from nbdist.model.decoding import MALFORMED, loads
 from nbdist.model.plan import Plan
 from nbdist.store.paths import RunDirectory
 from nbdist.warm.match import (
@@ -88,8 +89,11 @@ class Standby:
             self.gone = "it ended"
             return
         *lines, self._said = (self._said + piece).split(b"\n")
-        for said in map(json.loads, lines):
-            self._take(said)
+        for said in lines:
+            try:
+                self._take(loads(said, exact=True))
+            except MALFORMED:
+                self.gone = "it is no standby of this version"
 
     def wait_until_ready(self, limit: float) -> bool:
         """Whether its ranks have done their imports, now or within ``limit`` seconds."""

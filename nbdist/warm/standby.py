@@ -38,6 +38,7 @@ from nbdist.launch.rank_process import RankCommand, RankProcess, Reservation, ra
 from nbdist.launch.reaper import watch_over
 from nbdist.launch.supervisor import Supervisor, group_for_ranks
 from nbdist.model import RunSpec
+from nbdist.model.decoding import MALFORMED, build, loads
 from nbdist.store.paths import RunDirectory
 from nbdist.store.run_store import read_spec, take_run_lock
 from nbdist.warm.idle_policy import IDLE_LIMIT, LEAST_MEMORY, BackgroundShare, IdlePolicy
@@ -47,12 +48,25 @@ from nbdist.worker.order import HURRY, PLACE, ROOM, WAIT, Assignment, Preload
 _TICK = 2.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a rank says that its imports were made from (``worker.warm``): ``files`` with time (ns) and size,
+    ``reads`` are variables. ``problem`` says why it cannot be used."""
+
+    begun: int
+    reads: tuple[str, ...]
+    files: Mapping[str, tuple[int, int]]
+    path: tuple[str, ...]
+    problem: str
+    threads: int
+
+
 @dataclass(slots=True)
 class WaitingRank(RankProcess):
     """It imports, says what that was made from (``facts``), and waits. It can be told its run before it is
     ready; it hears of it when it is."""
 
-    facts: dict[str, Any] | None = None
+    facts: Facts | None = None
     _said: bytes = b""
     _assignment: Assignment | None = None
     _doubt: Callable[[], str] = str
@@ -80,7 +94,12 @@ class WaitingRank(RankProcess):
             return None
         self._said += piece
         if self._said.endswith(b"\n"):
-            self.facts, self._said = json.loads(self._said), b""
+            try:
+                self.facts, self._said = build(Facts, loads(self._said, exact=True)), b""
+            except MALFORMED:
+                # it cannot be told its run
+                self.send(signal.SIGKILL)
+                return None
             self._tell()
         return b"" if piece else None
 
@@ -112,8 +131,9 @@ class WaitingRank(RankProcess):
 
 def problem_of(waiting: WaitingRank) -> str:
     """Why a rank that has done its imports cannot be used; empty when it can."""
-    facts = waiting.facts or {}
-    return str(facts["problem"]) or unfit(waiting.process.pid, int(facts["threads"]))
+    facts = waiting.facts
+    assert facts is not None, "it is asked when the rank is ready"
+    return facts.problem or unfit(waiting.process.pid, facts.threads)
 
 
 def unfit(pid: int, allowed: int = 1) -> str:
@@ -252,8 +272,8 @@ class Standby:
             self._hopeless = True
             return
         self._hurry()
-        self._staleness = Staleness(facts[0]["files"], facts[0]["path"], self._spec.cwd)
-        reads = sorted({name for one in facts for name in one["reads"]})
+        self._staleness = Staleness(facts[0].files, facts[0].path, self._spec.cwd)
+        reads = sorted({name for one in facts for name in one.reads})
         self._say({"ready": {"reads": reads, "pids": [os.getpid(), *self._pids()]}})
 
     def _pids(self) -> list[int]:
@@ -278,7 +298,10 @@ class Standby:
         self._said += piece
         *lines, self._said = self._said.split(b"\n")
         for line in lines:
-            self._obey(json.loads(line))
+            try:
+                self._obey(loads(line, exact=True))
+            except MALFORMED:
+                self._leave()
 
     def _obey(self, said: dict[str, Any]) -> None:
         if "go" in said:
@@ -355,13 +378,13 @@ class Standby:
         empty when it is."""
         facts = waiting.facts
         assert facts is not None, "it is asked when the rank is ready"
-        reads, unseen = frozenset(facts["reads"]), tuple(self._preload.unseen)
+        reads, unseen = frozenset(facts.reads), tuple(self._preload.unseen)
         then, now = self._inherited | dict(self._own[rank][0]), dict(os.environ) | dict(self._own[rank][1])
         for name in sorted(then.keys() | now.keys()):
             if then.get(name) != now.get(name) and (name in reads or name.startswith(unseen)):
                 return f"{name} changed while {self._spec.framework} was imported, which may read it"
-        staleness = Staleness(facts["files"], facts["path"], self._spec.cwd)
-        return problem_of(waiting) or staleness.changed_since(facts["begun"])
+        staleness = Staleness(facts.files, facts.path, self._spec.cwd)
+        return problem_of(waiting) or staleness.changed_since(facts.begun)
 
     def _tell_reaper(self, directory: RunDirectory) -> bool:
         """Which run it is from now on; with the lock, so that it holds as long as one of the two lives.
@@ -416,7 +439,7 @@ def main(arguments: Sequence[str]) -> int:
     if supervisor == 0:
         ours.close()
         die_with_parent(reaper, signal.SIGTERM)
-        offer = json.loads(_first_line(line))
+        offer = loads(_first_line(line), exact=True)
         least = max(LEAST_MEMORY, (memory_total() or 0) // 10)
         idle_policy = IdlePolicy(least=least, limit=float(offer.get("idle", IDLE_LIMIT)))
         return Standby(offer, line, theirs, idle_policy=idle_policy).stand_by()

@@ -121,8 +121,8 @@ def _write_index(directory: str, name: str, about: Mapping[str, object]) -> None
     path = os.path.join(directory, name + INDEX)
     try:
         with open(path, "rb") as file:
-            before = json.load(file).get("file", "")
-    except (OSError, ValueError):
+            before = str(json.load(file).get("file", ""))
+    except (OSError, ValueError, AttributeError, RecursionError):
         before = ""
     draft = os.path.join(directory, f".{name}.{os.getpid()}-{next(_numbers)}")
     try:
@@ -134,7 +134,7 @@ def _write_index(directory: str, name: str, about: Mapping[str, object]) -> None
             os.unlink(draft)
         raise
     if before:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             os.unlink(os.path.join(directory, before))
 
 

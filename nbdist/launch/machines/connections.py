@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from nbdist import config
 from nbdist.errors import LaunchError
 from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey, parsed
+from nbdist.model.decoding import MALFORMED
 
 HANDSHAKE_TIMEOUT = 5.0
 """Seconds in which a connection has to be proven."""
@@ -170,7 +171,7 @@ class QuestionListener:
                 if message["last"]:
                     question, guest.said = parsed(guest.said), ""
                     guest.link.send(self._answer(question))
-        except (LinkClosed, WrongKey, KeyError, ValueError, TypeError):
+        except (LinkClosed, WrongKey, *MALFORMED):
             self._part(guest)
 
     def _part(self, guest: Peer) -> None:

@@ -27,6 +27,7 @@ from typing import Any
 
 from nbdist.errors import LaunchError, NbdistError
 from nbdist.model import RankState, Reason
+from nbdist.model.decoding import loads
 
 Message = dict[str, Any]
 
@@ -201,8 +202,8 @@ def _mac(session: bytes, from_caller: bool, count: int, body: bytes) -> bytes:
 def parsed(text: str | bytes) -> Message:
     """The message that is written there. Raises LinkClosed."""
     try:
-        message = json.loads(text)
-    except (ValueError, RecursionError):  # no JSON, a number of thousands of digits, brackets without end
+        message = loads(text, exact=True)  # ``check`` refuses halves of characters
+    except ValueError:
         message = None
     if not isinstance(message, dict):
         raise LinkClosed("what came is no message")

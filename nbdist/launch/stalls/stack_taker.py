@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbdist.model import ProcessId
-from nbdist.model.decoding import MALFORMED, as_int, build
+from nbdist.model.decoding import MALFORMED, as_int, build, loads
 from nbdist.processes import PROC, alive
 from nbdist.store.journal import load_object
 from nbdist.store.paths import RankDirectory, RunDirectory
@@ -66,7 +65,7 @@ def find(process: ProcessId, files: RankDirectory) -> Target:
         return Target(problem="ended")
     try:
         thread, descriptor, begin = _introduction(files)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MALFORMED):
         return Target(problem="not ready")
     if not PROC.is_dir():
         return Target(begin=begin)
@@ -82,13 +81,13 @@ def find(process: ProcessId, files: RankDirectory) -> Target:
 
 def _introduction(files: RankDirectory) -> tuple[int, int, int]:
     """What the rank has said of itself at the begin of the file: which thread to ask, the number of the
-    file there; and where that ends. Raises OSError, ValueError, KeyError or TypeError."""
+    file there; and where that ends. Raises OSError, or one of MALFORMED."""
     with open(files.stacks, "rb") as file:
         begin = file.read(400)
     lines = itertools.takewhile(lambda line: line.startswith(b"{"), begin.splitlines(keepends=True))
     said = [line for line in lines if line.endswith(b"\n")]
-    told = json.loads(said[-1] if said else b"")
-    return int(told["thread"]), int(told["fd"]), sum(map(len, said))
+    told = loads(said[-1] if said else b"")
+    return as_int(told["thread"]), as_int(told["fd"]), sum(map(len, said))
 
 
 def _state(pid: int) -> str:

@@ -1,0 +1,777 @@
+"""Words that no nbdist says, on every socket and in every file that it reads: each reader takes them for what
+they are, and goes on. A reader that is missing in this table fails the last test."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import http.server
+import json
+import os
+import random
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tornado import web
+
+from nbdist import options, processes, runner
+from nbdist.board.server import find_jupyter, read_board
+from nbdist.devices.usage import decode_loads
+from nbdist.doctor import installed, node_probe
+from nbdist.doctor.node_job import NodeJob
+from nbdist.engines import ray
+from nbdist.errors import LaunchError, UnknownRun, UsageMistake
+from nbdist.feed.sweeps import SweepReader
+from nbdist.launch.attempt import Attempt
+from nbdist.launch.machines.link import BadMessage, Link, LinkClosed, WrongKey, check, parsed
+from nbdist.launch.rank_process import RankProcess
+from nbdist.launch.run_policy import RunPolicy
+from nbdist.launch.stalls.stack_taker import RankContact, find
+from nbdist.model import ProcessId, Reason, Rendezvous, decode_event, encode_event
+from nbdist.model.decoding import MALFORMED
+from nbdist.model.sweep import Sweep
+from nbdist.options.recorded import first_line, program_words
+from nbdist.runner.pruning import _Sizes
+from nbdist.server.handlers import Api
+from nbdist.server.socket import read_request
+from nbdist.store import RunDirectory, RunStore, read_events
+from nbdist.store.allocations import Allocation, NodeAddress, make_allocation
+from nbdist.store.control import ask_sweep_to_end, connect, open_socket, request_stop, take_requests
+from nbdist.store.journal import load_object, read_object
+from nbdist.store.metrics import points_of, read_hparams
+from nbdist.store.paths import SweepDirectory, make_private
+from nbdist.store.reports import read_error, read_history, read_stacks
+from nbdist.store.results import Result, read_index, read_outputs, read_value
+from nbdist.store.run_store import SweepStore, read_spec, read_sweep, replayed
+from nbdist.values import tensors
+from nbdist.values.box import BadBox, Contents
+from nbdist.warm.idle_policy import IdlePolicy
+from nbdist.warm.pool import Standby as KernelsStandby
+from nbdist.warm.standby import Standby, WaitingRank
+from nbdist.worker.order import WELL
+from nbdist.worker.results import _write_index
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, RUN_ID, STARTED, a_spec
+from tests.faults.test_damaged_files import MARK, RAW, WRONG, places, replaced
+from tests.launch.test_session import Played
+
+Take = Callable[[bytes], object]
+
+GONE = ProcessId(pid=2**22 + 1, start_time=5, boot_id="b")
+"""A process that is not there."""
+
+PARTS = 20
+"""Of a sample as many get each hostile word."""
+
+DEEP = [b"[" * 900 + b"]" * 900, b'{"a":' * 900 + b"0" + b"}" * 900]
+"""As deep as JSON may be nested; a little further down the stack it is too deep."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What reads. ``sample`` is a word that it takes; ``refuses`` are the errors that it says it raises."""
+
+    names: tuple[str, ...]
+    sample: Any
+    open: Callable[[Path], AbstractContextManager[Take]]
+    refuses: tuple[type[Exception], ...]
+
+
+READERS: list[Reader] = []
+
+
+def reads(*names: str, sample: Any, refuses: tuple[type[Exception], ...] = ()) -> Callable[[Any], Any]:
+    def register(opens: Callable[[Path], Iterator[Take]]) -> Any:
+        READERS.append(Reader(names, sample, contextlib.contextmanager(opens), refuses))
+        return opens
+
+    return register
+
+
+def in_file(path: Path, read: Callable[[], object]) -> Take:
+    """Reads a file that holds the word."""
+
+    def take(word: bytes) -> object:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_bytes(word)
+        return read()
+
+    return take
+
+
+def words(sample: Any) -> Iterator[bytes]:
+    """The sample, with each hostile word in the place of each of its parts; and what is no JSON at all."""
+    dice = random.Random("nbdist")
+    yield json.dumps(sample).encode()
+    parts = list(places(sample))
+    for path in dice.sample(parts, min(PARTS, len(parts))):
+        marked = json.dumps(replaced(sample, path, MARK)).encode()
+        for word in (*RAW[:-2], *DEEP):
+            yield marked.replace(json.dumps(MARK).encode(), word)
+        for value in WRONG:
+            yield json.dumps(replaced(sample, path, value)).encode()
+    yield from RAW
+    for length in (0, 1, 3, 30, 300):
+        yield from (dice.randbytes(length) for _ in range(10))
+
+
+SPEC = a_spec(args=("--lr", "{lr}"), timeout=90.0, owner=GONE)
+SWEEP = Sweep(
+    sweep_id="20261123-120000-lenet-bbbb",
+    name="lenet",
+    created=CREATED,
+    spec=SPEC,
+    runs=("20261123-120000-lenet-1-cccc",),
+    points=({"lr": "0.1"},),
+    slots=(SPEC.ranks,),
+)
+ANSWER = {"cell": 1, "behind": 0, "ranks": [0, 1], "gone": []}
+FACTS = {"begun": 1, "reads": ["A"], "files": {"a": [1, 2]}, "path": ["/"], "problem": "", "threads": 1}
+
+
+def events() -> list[Any]:
+    return [json.loads(encode_event(event)) for event in STARTED]
+
+
+def as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+# sockets
+
+
+@reads(
+    "launch/session:Session._read",
+    sample={"do": "cell", "text": "x", "ranks": [0, 1], "inputs": "", "pull": ["a"]},
+)
+def _(folder: Path) -> Iterator[Take]:
+    played = Played(folder / "home")
+    asker = played.asker()
+
+    def take(word: bytes) -> None:
+        asker.socket.setblocking(True)
+        asker.socket.sendall(word[:60_000].replace(b"\n", b" ") + b"\n")
+        played.look()
+        played.says(0, WELL)
+        played.says(1, WELL)
+        asker.heard()
+
+    yield take
+    assert "cell" in asker.cell()
+    played.close()
+
+
+@reads("launch/rank_process:RankProcess.hear", sample=[])
+def _(folder: Path) -> Iterator[Take]:
+    """A rank of a session whose program writes into the socket of its supervisor."""
+    spec = a_spec(ranks=1, session=30.0)
+    directory = RunStore(folder / "home").create(spec, "")
+    selector, pairs = selectors.DefaultSelector(), [socket.socketpair()]
+    policy = RunPolicy(spec, record=lambda _: None, send=lambda *_: None, wall_clock=lambda: CREATED)
+    pairs[0][0].setblocking(False)
+    attempt = Attempt(
+        directory,
+        spec,
+        1,
+        policy=policy,
+        selector=selector,
+        spawn=lambda _: RankProcess(GONE, pairs[0][0]),
+    )
+    attempt.start(Rendezvous(host="127.0.0.1", port=20_001))
+
+    def take(word: bytes) -> None:
+        for at in range(0, len(word[:2_000]), 50):
+            pairs[0][1].sendall(word[at : at + 50])
+            while ready := selector.select(0):
+                for key, _ in ready:
+                    key.data()
+
+    take(bytes(range(256)) * 2)
+    yield take
+    attempt.forget()
+    selector.close()
+    pairs[0][1].close()
+
+
+@reads(
+    "runner/sessions:LiveCell.listen",
+    "runner/sessions:LiveCell._hear",
+    sample=ANSWER | {"refused": ""},
+    refuses=(UsageMistake,),
+)
+def _(folder: Path) -> Iterator[Take]:
+    run = WrittenRun(folder / "home", a_spec(session=30.0)).happened(*STARTED)
+    listener, handle = open_socket(run.directory), runner.RunHandle(run.directory)
+    listener.setblocking(True)
+    word = b""
+
+    def answer() -> None:
+        while True:
+            client, _ = listener.accept()
+            with client, contextlib.suppress(OSError):
+                if not client.recv(1 << 16):
+                    return
+                # one that is no answer is passed over
+                client.sendall(b"\n".join([word, json.dumps(ANSWER).encode(), word, b""]))
+
+    def take(hostile: bytes) -> None:
+        nonlocal word
+        word = hostile.replace(b"\n", b" ")
+        with runner.LiveCell(handle, "x") as cell:
+            while not cell.lost:
+                cell.listen(5.0)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield take
+    finally:
+        with connect(run.directory):
+            """It says nothing: there is no other."""
+        thread.join()
+        listener.close()
+
+
+@reads(
+    "launch/machines/link:parsed", sample={"kind": "still", "attempt": 1}, refuses=(LinkClosed, BadMessage)
+)
+def _(folder: Path) -> Iterator[Take]:
+    yield lambda word: check(parsed(word))
+
+
+@reads("launch/machines/link:Link.receive", sample=[], refuses=(LinkClosed, WrongKey))
+def _(folder: Path) -> Iterator[Take]:
+    def take(word: bytes) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            link = Link(ours, "key", caller=False)
+            theirs.sendall(word[:60_000] + b"\n")
+            try:
+                link.receive()
+            finally:
+                link.close()
+
+    yield take
+
+
+@reads("warm/pool:Standby.look", sample={"ready": {"reads": ["A"], "pids": [1]}})
+def _(folder: Path) -> Iterator[Take]:
+    def take(word: bytes) -> None:
+        standby = KernelsStandby.__new__(KernelsStandby)
+        ours, theirs = socket.socketpair()
+        standby.supervisor = SimpleNamespace(lifeline=ours)  # type: ignore[assignment]
+        standby.gone, standby._said, standby._answers = "", b"", {}
+        with ours, theirs:
+            theirs.sendall(word[:60_000] + b"\n")
+            standby.look(1.0)
+
+    yield take
+
+
+@reads("warm/standby:WaitingRank.hear", sample=FACTS)
+def _(folder: Path) -> Iterator[Take]:
+    def take(word: bytes) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            theirs.sendall(word[:60_000] + b"\n")
+            WaitingRank(GONE, ours).hear()
+
+    yield take
+
+
+@reads("warm/standby:Standby._hear_kernel", sample={"hurry": True})
+def _(folder: Path) -> Iterator[Take]:
+    preload = {"modules": [], "first": "", "python_path": [], "unseen": []}
+    offer = {"spec": SPEC.to_dict(), "preload": preload, "beside": False, "hurry": False}
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    standby = Standby(offer, ours, ours, idle_policy=IdlePolicy(least=0, limit=900.0))
+
+    def take(word: bytes) -> None:
+        theirs.sendall(word[:60_000].replace(b"\n", b" ") + b"\n")
+        standby._hear_kernel()
+
+    yield take
+    standby._end()
+    ours.close()
+    theirs.close()
+
+
+@reads("devices/usage:decode_loads", sample=[{"index": 1, "processes": [[2, 3]]}], refuses=(ValueError,))
+def _(folder: Path) -> Iterator[Take]:
+    yield decode_loads
+
+
+@reads("server/handlers:Api.body", sample={"reason": "enough"}, refuses=(web.HTTPError,))
+def _(folder: Path) -> Iterator[Take]:
+    def take(word: bytes) -> None:
+        request: Any = SimpleNamespace(request=SimpleNamespace(body=word))
+        request.body = lambda *known: Api.body(request, *known)
+        Api.stop_reason(request)
+
+    yield take
+
+
+@reads(
+    "server/socket:read_request",
+    sample={"kind": "watch", "run_id": RUN_ID, "from": {"0": 7}},
+    refuses=(ValueError,),
+)
+def _(folder: Path) -> Iterator[Take]:
+    yield read_request
+
+
+@reads("engines/ray:RayApi._call", sample={"ray_version": "2.9"}, refuses=(LaunchError,))
+def _(folder: Path) -> Iterator[Take]:
+    said = [b""]
+
+    class Head(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(said[0])
+
+        def log_message(self, *_: object) -> None:
+            """It has nothing to say."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Head) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+
+        def take(word: bytes) -> None:
+            said[0] = word
+            ray.RayApi(f"http://127.0.0.1:{server.server_port}", "").version()
+
+        try:
+            yield take
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+# what other programs print or pass on
+
+
+@reads("engines/ray:_reason", sample=Reason("ray-stopped", job="7", why=Reason("ray-looks")).encode())
+def _(folder: Path) -> Iterator[Take]:
+    yield lambda word: ray._reason(word.decode(errors="replace"))
+
+
+@reads("engines/ray:unseal", sample={"A": "b"}, refuses=(ValueError,))
+def _(folder: Path) -> Iterator[Take]:
+    import base64
+
+    def take(word: bytes) -> None:
+        body = ray._mixed(word, "key")
+        ray.unseal(base64.b64encode(ray._mac(body, "key") + body).decode(), "key")
+
+    yield take
+
+
+@reads("doctor/node_job:NodeJob.take", sample={"say": "hello", "name": "a", "job": "7"})
+def _(folder: Path) -> Iterator[Take]:
+    class Job(NodeJob):
+        def _look(self, begun: float) -> None:
+            """The test says what is printed."""
+
+        def _end(self) -> None:
+            """Nothing was started."""
+
+    job = Job(nodes=1, home=folder, wait=1.0)
+    yield lambda word: job.take(node_probe.MARK + word.decode(errors="replace"))
+
+
+# files
+
+
+@reads("model/decoding:loads", "store/journal:load_object", sample=[], refuses=(ValueError,))
+def _(folder: Path) -> Iterator[Take]:
+    yield in_file(folder / "a.json", lambda: load_object(folder / "a.json"))
+
+
+@reads("store/journal:read_object", sample={})
+def _(folder: Path) -> Iterator[Take]:
+    yield in_file(folder / "a.json", lambda: read_object(folder / "a.json"))
+
+
+@reads("model/events:decode_event", sample=events()[2], refuses=(ValueError,))
+def _(folder: Path) -> Iterator[Take]:
+    yield decode_event
+
+
+for _event in events():
+
+    @reads("store/journal:read_events", sample=_event)
+    def _(folder: Path) -> Iterator[Take]:
+        yield in_file(folder / "journal", lambda: replayed(a_spec(), read_events(folder / "journal")))
+
+
+@reads("store/run_store:read_spec", sample=as_json(SPEC.to_dict()), refuses=(UnknownRun,))
+def _(folder: Path) -> Iterator[Take]:
+    directory = RunStore(folder / "home").create(SPEC, "")
+
+    def read() -> None:
+        spec = read_spec(directory)
+        first_line(spec)
+        program_words(spec)
+
+    yield in_file(directory.spec, read)
+
+
+def a_sweep(folder: Path) -> SweepDirectory:
+    return SweepStore(folder / "home").begin(SWEEP, "", None)
+
+
+@reads("store/run_store:read_sweep", sample=as_json(SWEEP.to_dict()), refuses=(UnknownRun,))
+def _(folder: Path) -> Iterator[Take]:
+    directory = a_sweep(folder)
+    yield in_file(directory.spec, lambda: read_sweep(directory))
+
+
+@reads("feed/sweeps:SweepReader._reason", sample={"reason": Reason("kernel-ended").encode()})
+def _(folder: Path) -> Iterator[Take]:
+    directory = a_sweep(folder)
+    yield in_file(directory.ended, SweepReader(directory).look)
+
+
+@reads("store/control:ask_sweep_to_end", sample=asdict(GONE))
+def _(folder: Path) -> Iterator[Take]:
+    directory = a_sweep(folder)
+    yield in_file(directory.process, lambda: ask_sweep_to_end(directory, Reason("kernel-ended")))
+
+
+@reads("store/control:_decode", sample={"kind": "stop", "reason": {"code": "said", "text": "enough"}})
+def _(folder: Path) -> Iterator[Take]:
+    directory = RunStore(folder / "home").create(SPEC, "")
+    request_stop(directory, Reason("kernel-ended"))
+    yield in_file(directory.control / "stop-1-a.json", lambda: take_requests(directory))
+
+
+@reads("runner/pruning:_Sizes.__enter__", sample={RUN_ID: 5})
+def _(folder: Path) -> Iterator[Take]:
+    store = RunStore(folder / "home")
+    run = store.create(SPEC, "")
+
+    def read() -> None:
+        with _Sizes(store) as sizes:
+            assert sizes.of(run)[0] / 1e9 < 1e12
+
+    yield in_file(store.sizes, read)
+
+
+ALLOCATION = Allocation(
+    engine="slurm", nodes=1, per_node=1, gpus=False, idle=60.0, python="/bin/sh", created=CREATED
+)
+
+
+@reads("store/allocations:AllocationDirectory.read", sample=asdict(ALLOCATION), refuses=(OSError, *MALFORMED))
+def _(folder: Path) -> Iterator[Take]:
+    made = make_allocation(folder, "a", ALLOCATION)
+    yield in_file(made.about, made.read)
+
+
+@reads(
+    "store/allocations:AllocationDirectory.number",
+    "store/allocations:AllocationDirectory.environment",
+    sample={"job": "7", "environment": {"A": "b"}},
+)
+def _(folder: Path) -> Iterator[Take]:
+    made = make_allocation(folder, "a", ALLOCATION)
+    yield in_file(made.job, lambda: (made.number(), made.environment()))
+
+
+@reads(
+    "store/allocations:AllocationDirectory.place",
+    sample=asdict(NodeAddress(node=0, host="a", address="127.0.0.1", port=1)),
+)
+def _(folder: Path) -> Iterator[Take]:
+    made = make_allocation(folder, "a", ALLOCATION)
+    yield in_file(made.places / "0.json", lambda: made.place(0))
+
+
+@reads("store/allocations:AllocationDirectory.why_over", sample={"reason": Reason("notebook-gone").encode()})
+def _(folder: Path) -> Iterator[Take]:
+    made = make_allocation(folder, "a", ALLOCATION)
+    yield in_file(made.over, made.why_over)
+
+
+@reads(
+    "store/metrics:decoded",
+    "store/metrics:_settings",
+    sample={"t": CREATED, "step": 1, "total": 9, "v": {"loss": 0.5}, "hparams": {"lr": 1}},
+)
+def _(folder: Path) -> Iterator[Take]:
+    run = WrittenRun(folder / "home").happened(*STARTED)
+    path = run.directory.rank(0).metrics
+
+    def read() -> None:
+        points_of(path.read_bytes().splitlines())
+        read_hparams(run.run, run.directory)
+
+    yield in_file(path, read)
+
+
+FRAME = {"file": "a.py", "line": 1, "function": "f", "source": "x"}
+
+
+@reads(
+    "store/reports:read_error",
+    sample={"type": "E", "message": "m", "frames": [FRAME], "text": "t", "time": 1.0, "refused": ["a", 1, 2]},
+)
+def _(folder: Path) -> Iterator[Take]:
+    yield in_file(folder / "error.json", lambda: read_error(folder / "error.json"))
+
+
+COLLECTIVE = {"name": "all_reduce", "number": 3, "over": False, "members": [0]}
+
+
+@reads(
+    "store/reports:read_stacks",
+    sample={"time": 1.0, "attempt": 1, "ranks": [{"rank": 0, "collectives": {"0": COLLECTIVE}}]},
+)
+def _(folder: Path) -> Iterator[Take]:
+    directory = RunStore(folder / "home").create(SPEC, "")
+    yield in_file(directory.stacks, lambda: read_stacks(directory))
+
+
+@reads(
+    "store/reports:read_history",
+    sample={"ways": [[["a.py", 1, "f"]]], "groups": {"0": [[1, "gloo:send", "float32", 0]]}},
+)
+def _(folder: Path) -> Iterator[Take]:
+    yield in_file(folder / "history", lambda: read_history(folder / "history"))
+
+
+def a_rank(folder: Path) -> tuple[RankContact, RunDirectory]:
+    """A rank whose process is this one."""
+    directory = RunStore(folder / "home").create(SPEC, "")
+    make_private(directory.rank(0).path)
+    process = processes.identify(os.getpid())
+    assert process is not None
+    return RankContact(0, process, directory.rank(0), lambda _: None), directory
+
+
+@reads("launch/stalls/stack_taker:_introduction", sample={"thread": 1, "fd": 3})
+def _(folder: Path) -> Iterator[Take]:
+    rank, _ = a_rank(folder)
+
+    def take(word: bytes) -> None:
+        rank.files.stacks.write_bytes(word + b"\n")
+        find(rank.process, rank.files)
+
+    yield take
+
+
+@reads(
+    "launch/stalls/stack_taker:_answer",
+    sample={
+        "groups": {"0": COLLECTIVE},
+        "beats": 1,
+        "handling": {"text": "E", "places": [["a.py", 1]]},
+        "values": [{"file": "a.py", "line": 1, "name": "x", "what": "5"}],
+        "workers": ["w"],
+    },
+)
+def _(folder: Path) -> Iterator[Take]:
+    from nbdist.launch.stalls import stack_taker
+
+    rank, _ = a_rank(folder)
+    rank.files.stacks.write_text("text\n")
+    pending = stack_taker._Pending(rank, b"", ending=False)
+    yield in_file(stack_taker._numbers(rank.files), lambda: stack_taker._answer(pending))
+
+
+@reads(
+    "store/results:read_index",
+    "store/results:_read_json",
+    sample={"name": "acc", "time": 1.0, "kind": "object", "format": "json", "file": "acc.json"},
+)
+def _(folder: Path) -> Iterator[Take]:
+    files = RunStore(folder / "home").create(SPEC, "").rank(0)
+    make_private(files.path)
+    make_private(files.results)
+
+    def take(word: bytes) -> None:
+        (files.results / "acc.json").write_bytes(word)
+        (files.results / "acc.index.json").write_bytes(word)
+        for name in os.listdir(files.results):
+            (files.results / name).chmod(0o600)
+        read_index(files)
+        with contextlib.suppress(ValueError):
+            read_value(files, Result(name="acc", time=1.0, kind="object", format="json", file="acc.json"))
+
+    yield take
+
+
+@reads(
+    "store/results:_output",
+    sample={"t": 1.0, "at": 0, "file": f"{'a' * 32}.png", "mime": "image/png", "id": "", "text": "x"},
+)
+def _(folder: Path) -> Iterator[Take]:
+    run = WrittenRun(folder / "home").happened(*STARTED)
+    yield in_file(run.directory.rank(0).display, lambda: read_outputs(run.directory, run.run))
+
+
+@reads("worker/results:_write_index", sample={"file": "a.json"})
+def _(folder: Path) -> Iterator[Take]:
+    yield in_file(folder / "acc.index.json", lambda: _write_index(str(folder), "acc", {"file": "new.json"}))
+
+
+@reads(
+    "values/box:Contents.decode",
+    sample={
+        "items": [],
+        "pickles": 0,
+        "buffers": [[0, 1]],
+        "sources": {"a": "x"},
+        "packages": ["numpy"],
+    },
+    refuses=(BadBox,),
+)
+def _(folder: Path) -> Iterator[Take]:
+    yield Contents.decode
+
+
+# a kind of number that there is not: none is made
+@reads("values/tensors:read", sample={"a": {"dtype": "F33", "shape": [1]}}, refuses=(ValueError,))
+def _(folder: Path) -> Iterator[Take]:
+    def take(word: bytes) -> None:
+        path = folder / "a.safetensors"
+        path.write_bytes(len(word).to_bytes(8, "little") + word)
+        with path.open("rb") as file:
+            tensors.read(file, "torch")
+
+    yield take
+
+
+@reads(
+    "board/server:read_board",
+    sample={"pid": 2**22 + 1, "start_time": 5, "boot_id": "b", "port": 1, "token": "t"},
+)
+def _(folder: Path) -> Iterator[Take]:
+    folder.chmod(0o700)
+    yield in_file(folder / "board/server.json", lambda: read_board(folder))
+
+
+SERVER = {
+    "url": "http://localhost:8888/",
+    "hostname": "localhost",
+    "port": 8888,
+    "base_url": "/",
+    "token": "t",
+}
+
+
+@reads(
+    "board/server:find_jupyter",
+    "doctor/installed:_servers",
+    sample=SERVER | {"pid": 2**22 + 1},
+)
+def _(folder: Path) -> Iterator[Take]:
+    environ = {"JUPYTER_RUNTIME_DIR": str(folder), "JPY_PARENT_PID": "77"}
+    yield in_file(
+        folder / "jpserver-77.json", lambda: (find_jupyter(environ), list(installed._servers(folder)))
+    )
+
+
+@reads("doctor/installed:_labextension", sample={"version": "0.1.0"})
+def _(folder: Path) -> Iterator[Take]:
+    path = folder / "labextensions/nbdist/package.json"
+    yield in_file(path, lambda: installed._labextension([str(folder)]))
+
+
+@reads("doctor/installed:_server_extension", sample={"ServerApp": {"jpserver_extensions": {"nbdist": True}}})
+def _(folder: Path) -> Iterator[Take]:
+    path = folder / "jupyter_server_config.d/a.json"
+    yield in_file(path, lambda: installed._server_extension([str(folder)]))
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.names[0])
+def test_every_reader_takes_hostile_words(tmp_path: Path, reader: Reader) -> None:
+    with reader.open(tmp_path) as take:
+        for word in words(reader.sample):
+            try:
+                take(word)
+            except reader.refuses:
+                continue
+            except Exception as error:
+                raise AssertionError(f"{word[:200]!r}") from error
+
+
+READING = {"loads", "load", "load_object", "read_object", "recv", "recv_fds", "recv_into", "recvmsg"}
+
+ELSEWHERE = {
+    # what it was started with, by a process that waits for it: what it cannot read ends it, and nothing else
+    "doctor/node_probe:main",
+    "doctor/ray_probe:main",
+    "engines/watch:RunWatcher.__init__",
+    "engines/watch:_engine",
+    "launch/prestart:main",
+    "launch/supervisor:adopt",
+    "warm/standby:main",
+    "warm/standby:_first_line",
+    "worker/order:_Message.receive",
+    "worker/order:Assignment.decode",
+    "worker/results:",
+    "worker/warm:main",
+    # it is handed to one of the readers above, or compared, or a signal's number
+    "doctor/installed:ask_framework",
+    "doctor/node_probe:reach",
+    "doctor/ray_probe:look",
+    "engines/ray_driver:Node.supervise",
+    "launch/lifetime:Wakeup.requests_to_end",
+    "launch/meters:GpuProbe.loads",
+    "launch/meters:Meters._measure",
+    "warm/standby:_AssignedRun.run",
+    # what torch and VisualDL say in the same process
+    "board/app:View._listing",
+    "worker/history:_dumped",
+    "worker/stacks:collectives",
+    "worker/stacks:under_way",
+    "worker/training:_exchange",
+    # files of the package, and values that a user's own class reads
+    "__init__:load_ipython_extension",
+    "store/results:_read_array",
+    "store/results:_read_pickle",
+    "tables:read_table",
+    "values/box:read",
+    "worker/spawned_main:",
+}
+"""Readers that are not in the table, by why they need not be."""
+
+
+def readers_of(path: Path) -> Iterator[str]:
+    """The functions of a module that read what others have written."""
+
+    def look(node: ast.AST, within: tuple[str, ...]) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            named = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+            if isinstance(child, ast.Call):
+                called = child.func
+                if getattr(called, "attr", getattr(called, "id", "")) in READING:
+                    yield ".".join(within)
+            yield from look(child, (*within, child.name) if named else within)
+
+    text = path.read_text(encoding="utf-8")
+    return look(ast.parse(text), ()) if any(f"{name}(" in text for name in READING) else iter(())
+
+
+def test_no_reader_is_missing_here() -> None:
+    package = Path(options.__file__).parents[1]
+    found = {
+        f"{path.relative_to(package).with_suffix('').as_posix()}:{name}"
+        for path in package.rglob("*.py")
+        for name in readers_of(path)
+    }
+
+    known = {name for reader in READERS for name in reader.names}
+    assert found - known - ELSEWHERE == set(), "add it to the table, with what it reads"
+    assert ELSEWHERE - found == set(), "it reads nothing any more"
