@@ -28,7 +28,7 @@ from nbdist.runner.handle import RunHandle
 from nbdist.runner.launching import start
 from nbdist.store.control import StopRequest, take_requests
 from nbdist.store.journal import write_reserved
-from nbdist.store.paths import SweepDirectory
+from nbdist.store.paths import SweepDirectory, write_private
 from nbdist.store.run_store import read_sweep
 from nbdist.warm.pool import WarmPool
 
