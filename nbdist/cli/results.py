@@ -140,7 +140,7 @@ def _follow(logs: Logs) -> None:
         time.sleep(seconds)
 
     try:
-        follow(logs.handle.directory, surface, whole=True, wait=wait)
+        follow(logs.handle.directory, surface, whole=True, attend=logs.handle.keep_watched, wait=wait)
     except UnknownRun as gone:
         raise LaunchError(str(gone)) from None
     surface.caught_up()

@@ -340,6 +340,7 @@ def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int]
                 only_ranks(surface, handle.run.spec, show_ranks),
                 watch=watch,
                 whole=True,
+                attend=handle.keep_watched,
             )
     except UnknownRun as gone:
         raise LaunchError(str(gone)) from None

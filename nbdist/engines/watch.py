@@ -23,7 +23,6 @@ from nbdist.engines.ending import Ending, JobStop
 from nbdist.engines.engine import Engine, EnginePoller, Phase
 from nbdist.engines.merged_journal import NodeJournals, NodeRequests
 from nbdist.errors import IllegalTransition, UnknownRun
-from nbdist.launch.binding import die_with_parent
 from nbdist.launch.lifetime import Lifeline, Wakeup, complain, owner_ended, supervisor_started
 from nbdist.launch.reaper import pass_on
 from nbdist.launch.run_policy import Outcome
@@ -99,14 +98,15 @@ class RunWatcher:
     def _introduce(self) -> None:
         wakeup = Wakeup()
         self._selector.register(wakeup.socket, selectors.EVENT_READ, lambda: self._take_signals(wakeup))
-        for descriptor in self._lifeline.descriptors():
-            self._selector.register(descriptor, selectors.EVENT_READ, self._owner_gone)
         fresh = self._run.supervisor is None
         self._record(supervisor_started())
         if fresh:
             self._record(Queued(time=time.time(), job=self._job, reason=self._submitted))
         if self._lifeline.gone:
             self._stop_for_owner()
+            return  # the pidfd of a zombie is readable: a second request would hasten the end
+        for descriptor in self._lifeline.descriptors():
+            self._selector.register(descriptor, selectors.EVENT_READ, self._owner_gone)
 
     def _look(self) -> Outcome | None:
         """Wait a moment; handle requests, journals and answers. The outcome, once the run is over."""
@@ -242,18 +242,19 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
-    """Watch the run in a child, and in another one when that is killed. 0 when the end is recorded."""
+    """Watch the run in a child, and in another one when that is killed. 0 when the end is recorded.
+
+    A child whose parent is killed goes on, and holds the lock.
+    """
     try:
         take_run_lock(directory)
     except BlockingIOError:
         return 0  # it is watched
     except OSError:
         pass  # no locks there
-    reaper = os.getpid()
     for _ in range(_LIVES):
         child = os.fork()
         if child == 0:
-            die_with_parent(reaper, signal.SIGTERM)
             RunWatcher(directory, spec, lifeline, _engine(directory, spec)).watch()
             return 0
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

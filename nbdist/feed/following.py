@@ -102,6 +102,7 @@ def follow(
     room: int = _ROOM,
     finish: bool = True,
     budget: Callable[[], int | None] = lambda: None,
+    attend: Callable[[Run], object] = lambda _: None,
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
 ) -> Run:
@@ -111,6 +112,7 @@ def follow(
     fast as that goes; otherwise a few megabytes a look, and a run that is more than ``room`` bytes ahead
     of what was shown is skipped ahead. Without ``finish`` what is still waiting when the run ends is not
     shown, but for its end. ``budget`` tells how many bytes the surface has room for now, None for the usual.
+    ``attend`` gets the run at each look, to keep going what it needs on this machine.
     ``wait`` is called with the seconds to wait between two looks (with ``whole``,
     only when all that was written has been shown). Raises UnknownRun when the run's directory disappears.
     """
@@ -122,6 +124,7 @@ def follow(
         run, now = feed.run(), clock()
         if run is None:
             raise UnknownRun(f"the directory of run {directory.run_id} was deleted or cannot be read")
+        attend(run)
         ended = run.state.terminal
         last = ended and not finish
         room_now = budget()

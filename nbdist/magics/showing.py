@@ -54,7 +54,14 @@ def show_as_text(
     with panel.on_text_screen(write, terminal, language=language) as surface:
         # a notebook must stay small, and a terminal has room for every line
         shown = panel.only_ranks(surface, handle.run.spec, show_ranks)
-        run = panel.follow(handle.directory, shown, watch=watch, whole=terminal.drawable, wait=pause)
+        run = panel.follow(
+            handle.directory,
+            shown,
+            watch=watch,
+            whole=terminal.drawable,
+            attend=handle.keep_watched,
+            wait=pause,
+        )
     print(panel.summary_text(run, handle.directory, language, watch.report(language)))
     return run
 
@@ -155,6 +162,7 @@ class _Panel:
                 room=surface.room,
                 budget=lambda: surface.budget,
                 finish=False,
+                attend=self._handle.keep_watched,
                 wait=pause,
             )
         except BaseException:

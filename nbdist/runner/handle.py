@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nbdist import config
+from nbdist import config, processes
 from nbdist.engines.engine import WATCHER
 from nbdist.errors import LaunchError, RunCancelled, RunFailed, UnknownRun, UsageMistake
 from nbdist.feed.waiting import Awaited, parse_moments
@@ -60,10 +60,15 @@ class RunHandle:
         if run is None:
             read_spec(self.directory)  # says why
             raise UnknownRun(f"the directory of run {self.run_id} is gone")
+        self.keep_watched(run)
+        return run
+
+    def keep_watched(self, run: Run) -> None:
+        """Start the watcher of a run on an engine again where it has gone. A caller that waits for the run
+        calls this at each look: it looks for the watcher every few seconds."""
         if run.spec.engine and not run.state.terminal and time.monotonic() - self._watched > _WATCHED:
             self._watched = time.monotonic()
             watch_again(self.directory, run)
-        return run
 
     @property
     def status(self) -> str:
@@ -209,8 +214,10 @@ def watch_again(directory: RunDirectory, run: Run) -> None:
     """Start a new watcher of a run on an engine whose watcher has gone: it may have ended long ago."""
     if run.supervisor is None and time.time() - run.spec.created < _STARTING:
         return  # the first one is on its way
-    here = run.spec.detached or run.supervisor_host in ("", os.uname().nodename)
-    if here and directory.job.exists() and not is_run_locked(directory):
+    here = run.supervisor_host in ("", os.uname().nodename)
+    if here and run.supervisor is not None and processes.alive(run.supervisor):
+        return  # a file system without locks would not say so
+    if (here or run.spec.detached) and directory.job.exists() and not is_run_locked(directory):
         with contextlib.suppress(LaunchError):
             local.submit(directory, os.environ, run.spec.python, detached=True, module=WATCHER)
 

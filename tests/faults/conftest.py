@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from nbdist import runner
+from tests.engines.conftest import cluster, login
 from tests.magics.conftest import kernel, leaves_nothing_in
 
-__all__ = ["kernel", "leaves_nothing_in"]
+__all__ = ["cluster", "kernel", "leaves_nothing_in", "login"]
 
 ROUNDS = int(os.environ.get("NBDIST_FAULT_ROUNDS", "1"))
 
