@@ -1,28 +1,32 @@
 """Old runs make room for new ones: by number and by size, never one that goes on, never in silence.
 
 No cell waits for it: a thread looks through them while the new run goes on, for a few seconds at most, and
-goes on where it stopped with the next run. A run leaves the list by one rename before its files are deleted.
+leaves what it had no time for to a process, one at a time, that stands back for everything else. A run leaves
+the list by one rename before its files are deleted.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist import config
-from nbdist.errors import UnknownRun, UsageMistake
+from nbdist.errors import LaunchError, UnknownRun, UsageMistake
+from nbdist.launch import local
 from nbdist.model import RunEnded, RunLost, decode_event
 from nbdist.model.decoding import MALFORMED, as_int
 from nbdist.store import RunDirectory, RunStore, look
 from nbdist.store.journal import read_object
-from nbdist.store.paths import make_private, write_private
+from nbdist.store.paths import make_private, open_to_append, write_private
 from nbdist.store.run_store import SweepStore, is_run_locked, read_spec, read_sweep
 from nbdist.text import say
 
@@ -39,16 +43,17 @@ _BEGINS = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What was removed. ``size`` in bytes."""
+    """What was removed. ``size`` in bytes; ``goes_on`` where a process removes others."""
 
     runs: tuple[str, ...]
     size: int
     keep_runs: int
     keep_gb: float
+    goes_on: bool = False
 
     def __str__(self) -> str:
         return say(
-            "runs.pruned",
+            "runs.pruning-goes-on" if self.goes_on else "runs.pruned",
             config.language(),
             count=len(self.runs),
             size=self.size / 1e6,
@@ -64,21 +69,32 @@ def keeping(environ: Mapping[str, str] = os.environ) -> tuple[int, float]:
     return int(runs), _number(environ, "NBDIST_KEEP_GB", KEEP_GB)
 
 
+def start_process(store: RunStore, limits: tuple[int, float]) -> None:
+    """Let a process of its own, which outlives this one, remove old runs beyond ``limits``."""
+    words = [str(store.home), *map(str, limits)]
+    with contextlib.suppress(LaunchError):
+        local.collect(local.spawn([sys.executable, str(local.ENTRY), "runner.pruning", *words]))
+
+
 class Pruner:
     """Removes old runs beside whatever this process does. ``pause`` gets the seconds that a removal took: for
-    as long the processor and the disk are left to the new run."""
+    as long the processor and the disk are left to the new run. ``hand_over`` starts a process that removes
+    what there was no time for."""
 
     def __init__(
         self,
         *,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
+        hand_over: Callable[[RunStore, tuple[int, float]], None] = start_process,
     ) -> None:
         self._clock = clock
         self._pause = pause
+        self._hand_over = hand_over
         self._thread: threading.Thread | None = None
         self._limits = (KEEP_RUNS, KEEP_GB)
         self._removed: list[tuple[str, int]] = []
+        self._goes_on = False
 
     def begin(self, store: RunStore, limits: tuple[int, float], *, most: float = PRUNING) -> None:
         """Remove the oldest ended runs beyond ``limits`` (``keeping``) for ``most`` seconds."""
@@ -95,19 +111,31 @@ class Pruner:
         if wait and self._thread is not None:
             self._thread.join(wait)
         removed, self._removed = self._removed, []
-        if not removed:
+        goes_on, self._goes_on = self._goes_on, False
+        if not removed and not goes_on:
             return None
         keep_runs, keep_gb = self._limits
-        ids, sizes = zip(*removed, strict=True)
-        return Pruned(runs=ids, size=sum(sizes), keep_runs=keep_runs, keep_gb=keep_gb)
+        return Pruned(
+            runs=tuple(run for run, _ in removed),
+            size=sum(size for _, size in removed),
+            keep_runs=keep_runs,
+            keep_gb=keep_gb,
+            goes_on=goes_on,
+        )
 
     def _work(self, store: RunStore, most: float) -> None:
         deadline = self._clock() + most
         began = self._clock()
+        some = False
         for removed in prune(store, self._limits, over=lambda: self._clock() >= deadline):
+            some = True
             self._removed.append(removed)
             self._pause(self._clock() - began)
             began = self._clock()
+        # a slow disk takes the time also where nothing is to be removed
+        if self._clock() >= deadline and (some or len(store.directories()) > self._limits[0]):
+            self._hand_over(store, self._limits)
+            self._goes_on = True
 
 
 pruner = Pruner()
@@ -132,6 +160,39 @@ def prune(
                 yield directory.run_id, size
                 shutil.rmtree(moved, ignore_errors=True)
     _forget_sweeps(store)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The process: ``HOME RUNS GB``. Does nothing where another one is at work."""
+    home, runs, gb = arguments
+    store = RunStore(Path(home))
+    store.check()
+    _stand_back()
+    if _take_lock(store):
+        for _ in prune(store, (int(runs), float(gb))):
+            pass
+    return 0
+
+
+def _stand_back() -> None:
+    """Leave processors and disk to all others."""
+    os.nice(19)
+    import psutil  # only here, and only some systems have it
+
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
+
+
+def _take_lock(store: RunStore) -> bool:
+    """Keep other such processes out until this one ends; return whether none is at work."""
+    try:
+        fcntl.flock(open_to_append(store.pruning), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without locks: two do no harm
+    return True
 
 
 class _Sizes:

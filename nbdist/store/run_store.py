@@ -43,9 +43,11 @@ class RunStore:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.runs = home / "runs"
-        # of what is pruned (``runner.pruning``): what is being deleted, and how large what has ended is
+        # of what is pruned (``runner.pruning``): what is being deleted, how large what has ended is, and the
+        # file that its process holds a lock on
         self.removed = home / "removed"
         self.sizes = home / "sizes.json"
+        self.pruning = home / "pruning.lock"
 
     def create(
         self, spec: RunSpec, cell: str | None, inputs: Callable[[Path], object] | None = None

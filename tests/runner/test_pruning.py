@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from nbdist.errors import UsageMistake
+from nbdist.launch import local
 from nbdist.model import RunState, encode_event
 from nbdist.runner import Pruned, Pruner, prune
-from nbdist.runner.pruning import keeping
+from nbdist.runner.pruning import KEEP_GB, keeping, start_process
 from nbdist.store import RunStore
 from tests.fakes import runs
+from tests.programs import until
+
+PRUNING_PROCESS = (sys.executable, str(local.ENTRY), "runner.pruning")
 
 
-def write_run(store: RunStore, day: int, *, ended: bool = True, size: int = 0) -> str:
+def write_run(store: RunStore, day: int, *, hour: int = 12, ended: bool = True, size: int = 0) -> str:
     """A run of this day of November; its log has ``size`` bytes."""
-    spec = runs.a_spec(run_id=f"202611{day:02}-120000-lenet-aaaa")
+    spec = runs.a_spec(run_id=f"202611{day:02}-{hour:02}0000-lenet-aaaa")
     directory = store.create(spec, "pass")
     directory.rank(0).log.write_bytes(b"x" * size)
     events = [runs.supervisor_started()]
@@ -103,6 +112,69 @@ def test_in_the_time_that_there_is_some_go_and_the_next_time_the_others(store: R
     assert 0 < len(first) < 8
     list(prune(store, limits))
     assert kept(store) == ["09"]
+
+
+def test_what_there_was_no_time_for_is_left_to_a_process(store: RunStore) -> None:
+    for day in range(1, 5):
+        write_run(store, day)
+    limits, taken = keeping({"NBDIST_KEEP_RUNS": "2"}), []
+    pruner = Pruner(hand_over=lambda *what: taken.append(what))
+
+    pruner.begin(store, limits, most=0.0)
+    said = pruner.removed(wait=20)
+
+    assert taken == [(store, limits)]
+    assert str(said).startswith("removed 0 old runs (0 MB), a process removes the others: the latest 2 runs")
+
+
+def test_no_process_is_started_where_nothing_is_left(store: RunStore) -> None:
+    write_run(store, 1)
+    taken: list[object] = []
+    pruner = Pruner(hand_over=lambda *what: taken.append(what))
+
+    pruner.begin(store, keeping({"NBDIST_KEEP_RUNS": "1"}), most=0.0)
+
+    assert pruner.removed(wait=20) is None
+    assert taken == []
+
+
+def write_many(store: RunStore, count: int) -> None:
+    """Runs of one hour each; that of the first hour goes on."""
+    for number in range(count):
+        write_run(store, 1 + number // 24, hour=number % 24, ended=number > 0)
+
+
+def test_a_process_removes_all_that_is_too_much_but_what_goes_on(store: RunStore) -> None:
+    write_many(store, 40)
+    names = [directory.run_id for directory in store.directories()]
+
+    start_process(store, (10, KEEP_GB))
+
+    until(lambda: len(list(store.runs.iterdir())) == 11)
+    assert [directory.run_id for directory in store.directories()] == [*names[:10], names[-1]]
+
+
+def test_the_process_stands_back_for_all_others(store: RunStore) -> None:
+    write_many(store, 1)
+    os.mkfifo(store.pruning)  # it waits there for a reader
+    with subprocess.Popen([*PRUNING_PROCESS, str(store.home), "1", "20.0"]) as running:
+        process = psutil.Process(running.pid)
+
+        until(lambda: process.ionice().ioclass == psutil.IOPRIO_CLASS_IDLE)
+
+        assert process.nice() == 19
+        with store.pruning.open("rb"):
+            assert running.wait(20) == 0
+
+
+def test_a_second_process_leaves_the_work_to_the_first(store: RunStore) -> None:
+    write_many(store, 3)
+    with store.pruning.open("w") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+
+        subprocess.run([*PRUNING_PROCESS, str(store.home), "1", "20.0"], check=True)
+
+    assert len(store.directories()) == 3
 
 
 def test_a_run_has_left_the_list_before_its_files_are_deleted(store: RunStore) -> None:
