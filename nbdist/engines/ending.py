@@ -316,6 +316,10 @@ _OTHERS = 3.0
 _ENGINE = 6.0
 """Seconds that the engine has, to say what it knows of an end that came from outside."""
 
+_COMPLETING = 300.0
+"""Seconds that it has while it answers that the job is not over: Slurm says that a job was put into the queue
+again, or why it ended, when the epilogs of its nodes have ended."""
+
 _FORGOTTEN = 20.0
 _HOPELESS = 3.0
 
@@ -373,9 +377,16 @@ class Ending:
                 return self._conclude()
         if ends:
             self._poller.hurry()
-            if self._lasts("ended", now) > (_ENGINE if every else _OTHERS + _ENGINE):
+            if self._lasts("ended", now) > self._engine_patience(every=every):
                 return self._conclude()
         return self._of_silence(now)
+
+    def _engine_patience(self, *, every: bool) -> float:
+        """Return the seconds that the engine has, once the nodes have ended, or some of them."""
+        if not every:
+            return _OTHERS + _ENGINE
+        completing = self._poller.status.phase is Phase.RUNNING
+        return _COMPLETING if completing and self._stop_job.reason is None else _ENGINE
 
     def _of_silence(self, now: float) -> Outcome | None:
         job, asked = self._poller.status, self._stop_job.reason is not None

@@ -59,12 +59,12 @@ class Watched:
     def _record(self, event: Event) -> None:
         self.run = self.run.after(event)
 
-    def wrote(self, node: int, *, log: int) -> None:
+    def wrote(self, node: int, *, log: int, state: RunState = RunState.SUCCEEDED) -> None:
         """The journal of a node comes to be seen, from its start to its end."""
         own = NodeDirectory(self.directory.path, f"0-{node}")
         own.own.mkdir(parents=True)
         mine: list[Event] = [event for event in STARTED if getattr(event, "rank", node) == node]
-        mine += [dataclasses.replace(exited(node), log=log), run_ended(RunState.SUCCEEDED)]
+        mine += [dataclasses.replace(exited(node), log=log), run_ended(state)]
         own.journal.write_text("".join(encode_event(event) + "\n" for event in mine))
 
     def outcome(self, now: float) -> str:
@@ -116,6 +116,27 @@ def test_a_job_that_ended_badly_without_a_word_is_believed_soon(tmp_path: Path) 
 
     assert watched.outcome(100.0) == ""
     assert watched.outcome(103.0) == "failed"
+
+
+def test_an_engine_that_still_ends_the_job_is_waited_for(tmp_path: Path) -> None:
+    poller = KnowingClerk(phase=Phase.RUNNING)  # Slurm says so while an epilog runs
+    watched = Watched(tmp_path, poller)
+    for node in (0, 1):
+        watched.wrote(node, log=0, state=RunState.CANCELLED)
+
+    assert watched.outcome(100.0) == ""
+    assert watched.outcome(160.0) == ""
+    poller.status = JobStatus(phase=Phase.WAITING)  # put into the queue again
+    assert watched.outcome(161.0) == ""
+
+
+def test_an_engine_that_does_not_answer_is_waited_for_a_moment(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, KnowingClerk(phase=Phase.UNKNOWN))
+    for node in (0, 1):
+        watched.wrote(node, log=0, state=RunState.CANCELLED)
+
+    assert watched.outcome(100.0) == ""
+    assert watched.outcome(107.0) == "failed"
 
 
 def test_who_wants_an_end_waits_a_moment_alone(tmp_path: Path) -> None:
