@@ -69,8 +69,8 @@ class NodeJournals:
         self._attempt = max((e.attempt for e in known if isinstance(e, AttemptStarted)), default=0)
         self._failed = max((e.attempt for e in known if isinstance(e, AttemptFailed)), default=0)
         self._nodes: dict[str, _Node] = {}
-        self._begun_anew = False
-        self.life = 0
+        # those before it are over, as an earlier watcher has written down
+        self.life = sum(isinstance(e, AttemptFailed) and e.reason.code == "requeued" for e in known)
         self.ends: dict[int, RunEnded | RunLost] = {}
         """How the run ended on each node that has said so."""
 
@@ -88,14 +88,11 @@ class NodeJournals:
         """The nodes' own parts of the run's directory."""
         return [NodeDirectory(self._directory.path, name) for name in self._nodes]
 
-    def poll(self) -> bool:
-        """Take what is new; whether a life of the job has begun that is not its first."""
-        self._find()
+    def poll(self) -> None:
+        """Take what is new of the nodes that are known."""
         for node in self._nodes.values():
             for event in _events(node):
                 self._take(node, event)
-        begun, self._begun_anew = self._begun_anew, False
-        return begun
 
     def forget_life(self) -> None:
         """The job will begin another life: what the nodes of this one still say is of no interest."""
@@ -103,21 +100,24 @@ class NodeJournals:
         self._nodes.clear()
         self.ends.clear()
 
-    def _find(self) -> None:
+    def find(self) -> bool:
+        """Find nodes that have begun; return whether a life of the job has, other than its first."""
         try:
             names = sorted(path.name for path in self._directory.nodes.iterdir())
         except OSError:
-            return
+            return False
+        begun_anew = False
         for name in names:
             found = _NAME.fullmatch(name)
             if found is None or name in self._nodes or int(found[1]) < self.life:
                 continue
             if int(found[1]) > self.life:
-                self._begun_anew = bool(self._nodes)
+                begun_anew = bool(self._nodes)
                 self.forget_life()
                 self.life = int(found[1])
             journal = NodeDirectory(self._directory.path, name).journal
             self._nodes[name] = _Node(int(found[2]), LogStream(journal))
+        return begun_anew
 
     def _take(self, node: _Node, event: Event) -> None:
         match event:
@@ -143,6 +143,8 @@ class NodeJournals:
                 node.stopping = True
                 if self._run().state is RunState.STOPPING:
                     return
+                # the watcher alone writes down what was asked for: one that replaces it goes on with that
+                event = replace(event, requested=False)
             case RemoteRank(rank=rank, state=state):
                 # it knows no better than the node itself, unless that has gone
                 if state is not RankState.LOST or self._run().ranks[rank].state.terminal:

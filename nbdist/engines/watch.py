@@ -71,7 +71,8 @@ class RunWatcher:
         self._run = replayed(spec, known)
         self._nodes = NodeJournals(directory, run=lambda: self._run, record=self._record, known=known)
         self._poller = EnginePoller(engine, self._job, spec)
-        self._stop_job = JobStop(self._run.stop_reason or None, self._poller, self._nodes)
+        asked = self._run.stop_reason if self._run.stop_requested else None
+        self._stop_job = JobStop(asked, self._poller, self._nodes)
         self._requests = NodeRequests(directory, spec, self._nodes)
         self._ending = Ending(
             directory,
@@ -113,13 +114,14 @@ class RunWatcher:
         for key, _ in self._selector.select(_TICK):
             key.data()
         now = time.monotonic()
-        self._serve(now)
         if self._directory.deleted:
             self._poller.stop(gently=False)
             return Outcome.cancelled(Reason("directory-deleted"))
         self._requests.tick(now)
-        if self._nodes.poll():
+        if self._nodes.find():
             self._requeued()
+        self._nodes.poll()
+        self._serve(now)  # a rank is interrupted by its node, which has to be known
         self._beat(now)
         self._follow()
         self._stop_job.press(now)

@@ -162,6 +162,7 @@ def test_a_run_of_which_nothing_is_heard_is_given_up(
     nodes = Nodes(run, spec)
     if begun:
         begin(run, "0-0")
+        nodes.find()
         nodes.poll()
     silence = EngineTimeout(run, nodes, limit=100.0)
 
@@ -175,6 +176,7 @@ def test_a_run_whose_ranks_leave_traces_is_not_given_up(tmp_path: Path) -> None:
     make_private(run.rank(0).path)
     nodes = Nodes(run, spec)
     begin(run, "0-0")
+    nodes.find()
     nodes.poll()
     silence = EngineTimeout(run, nodes, limit=100.0)
     silence.lasts_too_long(Run.of(spec), 0.0, asked=False)
@@ -198,6 +200,7 @@ def test_the_stacks_of_all_nodes_become_one_answer(tmp_path: Path) -> None:
     run, spec = RunDirectory(tmp_path), on_nodes(2, 1)
     nodes = Nodes(run, spec)
     here = [begin(run, f"0-{number}") for number in range(2)]
+    nodes.find()
     nodes.poll()
     requests = NodeRequests(run, spec, nodes)
 
@@ -224,6 +227,7 @@ def test_a_node_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> None:
     nodes = Nodes(run, spec)
     here = begin(run, "0-0")
     begin(run, "0-1")
+    nodes.find()
     nodes.poll()
     requests = NodeRequests(run, spec, nodes)
 

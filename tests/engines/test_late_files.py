@@ -68,6 +68,7 @@ class Watched:
         own.journal.write_text("".join(encode_event(event) + "\n" for event in mine))
 
     def outcome(self, now: float) -> str:
+        self.nodes.find()
         self.nodes.poll()
         decided = self.ending.decide(now)
         return "" if decided is None else decided.state.value

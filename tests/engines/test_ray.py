@@ -19,8 +19,9 @@ from nbdist import processes
 from nbdist.model import ProcessId, RunState
 from nbdist.runner.handle import RunHandle
 from nbdist.store import RunDirectory, RunStore
+from nbdist.store.control import request_interrupt
 from nbdist.text import reason_text
-from tests.engines.conftest import Login, until
+from tests.engines.conftest import Login, parent_of, until
 from tests.engines.programs import SAVES
 from tests.engines.ray_cluster import NoRay, RayCluster, ray
 
@@ -241,6 +242,25 @@ def test_a_detached_run_outlives_its_notebook_and_is_seen_from_elsewhere(login: 
     assert ["[0] ready" in shown, "[1] ready" in shown] == [True, True]
     # one SIGINT a rank, and none in the middle of what it does about that
     assert ["saved" in login.handle.logs(rank) for rank in range(2)] == [True, True]
+
+
+# the watcher is that of Slurm, in tests/faults
+@pytest.mark.more
+def test_a_run_whose_watcher_was_killed_is_shown_to_its_end(login: RayLogin) -> None:
+    login.script(f"{SAVES}print('done')")
+    running = login.begin(*PLAIN, "train.py")
+    login.until_ready()
+    run = login.handle.run
+    assert run.supervisor is not None
+
+    for pid in (parent_of(run.supervisor.pid), run.supervisor.pid):
+        os.kill(pid, signal.SIGKILL)
+    for rank in range(2):
+        request_interrupt(login.handle.directory, rank)
+    code, said = login.finish(running)
+
+    assert code == 0, said
+    assert said.count("done") == 2
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nbdist import processes
-from nbdist.model import ProcessId, Run
+from nbdist.model import ProcessId, Run, RunState
+from nbdist.store.control import request_interrupt
 from nbdist.store.run_store import snapshot
 from nbdist.text import reason_text
 from tests.engines.conftest import Login, parent_of, until
@@ -42,11 +43,24 @@ except KeyboardInterrupt:
 """
 
 
+FOR_ONE_LIFE = """
+import os, time
+print("ready", flush=True)
+if "attempt-" not in os.environ["NBDIST_RANK_DIR"]:
+    time.sleep(600)
+"""
+
+
 def look(login: Login) -> Run:
     """Read how the only run stands, without replacing its watcher."""
     run = snapshot(login.handle.directory)
     assert run is not None
     return run
+
+
+def reasons_of_failures(login: Login) -> list[str]:
+    """Why attempts of the only run have failed, as codes."""
+    return [reason.code for reason in look(login).failures]
 
 
 def until_ready(login: Login) -> None:
@@ -121,6 +135,35 @@ def test_a_run_that_lost_its_owner_too_is_stopped_by_the_next_who_waits(
 
     run = look(login)
     assert (run.state.value, reason_text(run.reason)) == ("cancelled", "the process that started it ended")
+
+
+def test_a_run_that_is_requeued_meanwhile_goes_on(login: Login) -> None:
+    login.script(FOR_ONE_LIFE)
+    running = login.begin(*PLAIN, "--retries", "1", "train.py")
+    until_ready(login)
+    job = look(login).job
+
+    login.cluster.call("scontrol", "requeue", job)
+    until(lambda: look(login).state is not RunState.RUNNING)
+    kill_the_watcher(login)
+    until(lambda: "PENDING" in login.jobs())
+    login.cluster.call("scontrol", "update", f"jobid={job}", "StartTime=now+3seconds")
+
+    code, shown = login.finish(running)
+    assert code == 0, shown
+    assert reasons_of_failures(login).count("requeued") == 1
+
+
+def test_a_rank_is_interrupted_by_the_watcher_that_comes(login: Login) -> None:
+    login.script(EXITS)
+    running = login.begin(*PLAIN, "train.py")
+    until_ready(login)
+
+    kill_the_watcher(login)
+    request_interrupt(login.handle.directory, 1)
+
+    code, shown = login.finish(running, 60)
+    assert (code, "rank 1 failed first" in shown) == (1, True), shown
 
 
 def test_a_watcher_outlives_the_process_above_it(login: Login) -> None:
