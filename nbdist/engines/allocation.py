@@ -57,6 +57,9 @@ class AllocationEngine:
             raise
         return self._allocation.number()
 
+    def cluster(self) -> str:
+        return ""  # its nodes are asked themselves
+
     def status(self, job: str, spec: RunSpec) -> JobStatus:
         if why := self._allocation.why_over():
             reason = Reason("allocation-released", job=job, why=why)

@@ -62,6 +62,10 @@ class Engine(Protocol):
         """Hand the run to the engine; what it calls the job. Raises LaunchError, with nothing submitted."""
         ...
 
+    def cluster(self) -> str:
+        """Return the name of the cluster that is reached from here; empty where it has none, or is silent."""
+        ...
+
     def status(self, job: str, spec: RunSpec) -> JobStatus: ...
 
     def stop(self, job: str, *, gently: bool) -> bool:

@@ -172,6 +172,10 @@ class Slurm:
             raise LaunchError(refusal(done.stderr, spec.engine_options, self.partitions))
         return done.stdout.strip().partition(";")[0]
 
+    def cluster(self) -> str:
+        said = call(["scontrol", "show", "config"]).stdout
+        return next((line.split()[-1] for line in said.splitlines() if line.startswith("ClusterName ")), "")
+
     def status(self, job: str, spec: RunSpec) -> JobStatus:
         return self.look(job, spec.nodes)
 

@@ -22,7 +22,7 @@ from nbdist.engines import engine_of
 from nbdist.engines.ending import Ending, JobStop
 from nbdist.engines.engine import Engine, EnginePoller, Phase
 from nbdist.engines.merged_journal import NodeJournals, NodeRequests
-from nbdist.errors import IllegalTransition, UnknownRun
+from nbdist.errors import IllegalTransition, LaunchError, UnknownRun
 from nbdist.launch.lifetime import Lifeline, Wakeup, complain, owner_ended, supervisor_started
 from nbdist.launch.reaper import pass_on
 from nbdist.launch.run_policy import Outcome
@@ -254,6 +254,8 @@ def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
         return 0  # it is watched
     except OSError:
         pass  # no locks there
+    if _is_elsewhere(directory, spec):
+        return 0
     for _ in range(_LIVES):
         child = os.fork()
         if child == 0:
@@ -264,6 +266,19 @@ def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
             return 0
     return 1
+
+
+def _is_elsewhere(directory: RunDirectory, spec: RunSpec) -> bool:
+    """Return whether the job is on another cluster than the one that is reached from here: several may share
+    a home, and number their jobs alike. The first watcher is started where the job was submitted."""
+    about = load_object(directory.job)
+    if not about.get("cluster") or not read_events(directory.journal):
+        return False
+    os.environ.update(about.get("environment", {}))
+    with contextlib.suppress(LaunchError):
+        here = _engine(directory, spec).cluster()
+        return bool(here) and here != about["cluster"]
+    return True  # a machine without Slurm's commands
 
 
 def _engine(directory: RunDirectory, spec: RunSpec) -> Engine:

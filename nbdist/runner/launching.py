@@ -183,6 +183,8 @@ class EngineLauncher:
         # a later watcher of the run may have another environment
         where = {key: plan.environment[key] for key in _WHERE if key in plan.environment}
         about: dict[str, object] = {"engine": spec.engine, "job": job, "environment": where}
+        with contextlib.suppress(LaunchError):
+            about["cluster"] = engine.cluster()
         if self.allocation is not None:
             about["allocation"] = str(self.allocation.path)
         write_private(directory.job, json.dumps(about))

@@ -3,6 +3,7 @@ shows how it really ended."""
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import pytest
 from nbdist import processes
 from nbdist.model import ProcessId, Run, RunState
 from nbdist.store.control import request_interrupt
+from nbdist.store.paths import write_private
 from nbdist.store.run_store import snapshot
 from nbdist.text import reason_text
 from tests.engines.conftest import Login, parent_of, until
@@ -164,6 +166,25 @@ def test_a_rank_is_interrupted_by_the_watcher_that_comes(login: Login) -> None:
 
     code, shown = login.finish(running, 60)
     assert (code, "rank 1 failed first" in shown) == (1, True), shown
+
+
+def test_a_job_is_watched_from_its_own_cluster_alone(login: Login) -> None:
+    login.script(ENDS)
+    login.run(*PLAIN, "-d", "train.py")
+    until_ready(login)
+    job = login.handle.directory.job
+    about = job.read_text()
+    kill_the_watcher(login)
+
+    write_private(job, json.dumps(json.loads(about) | {"cluster": "another"}))
+    (login.folder / "go").touch()
+    until(lambda: not login.jobs())
+    login.finish(login.start("wait", "--timeout", "5s"))
+    elsewhere = look(login).state
+    write_private(job, about)
+    login.finish(login.start("wait"))
+
+    assert (elsewhere, look(login).state) == (RunState.RUNNING, RunState.SUCCEEDED)
 
 
 def test_a_watcher_outlives_the_process_above_it(login: Login) -> None:
