@@ -8,16 +8,24 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from nbdist.model.spec import ProcessId
 
 PROC = Path("/proc")
 HAS_PROC = sys.platform == "linux"
+
+
+class HasFileno(Protocol):
+    """A file, a socket, or what holds one."""
+
+    def fileno(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +44,16 @@ class ProcessStat:
     cpu: float = 0.0
     waited: float = 0.0
     resident: int = 0
+
+
+def wait_for(line: HasFileno | int, seconds: float, *, to_write: bool = False) -> bool:
+    """Wait until there is something to read, an end too, or room ``to_write``; return whether there is.
+
+    select() takes no descriptor above 1023, and a kernel may have many files open.
+    """
+    ready = select.poll()
+    ready.register(line, select.POLLIN | (select.POLLOUT if to_write else 0))
+    return bool(ready.poll(max(0.0, seconds) * 1000))
 
 
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -11,7 +11,6 @@ import contextlib
 import http.client
 import json
 import os
-import select
 import signal
 import ssl
 import subprocess
@@ -260,8 +259,7 @@ def _wait_until_ready(started: subprocess.Popen[bytes], seconds: float) -> str:
     said = b""
     with started.stdout as output:
         while not said.endswith(READY):  # a sitecustomize may print something before it
-            readable, _, _ = select.select([output], [], [], max(0.0, end - time.monotonic()))
-            if not readable:
+            if not processes.wait_for(output, end - time.monotonic()):
                 return f"took over {seconds:g} s"
             word = os.read(output.fileno(), 4096)
             if not word:
@@ -276,7 +274,7 @@ def _wait_until_gone(process: ProcessId, seconds: float) -> bool:
         handle = os.pidfd_open(process.pid)
         try:
             if processes.alive(process):
-                select.select([handle], [], [], seconds)
+                processes.wait_for(handle, seconds)
         finally:
             os.close(handle)
     while processes.alive(process) and time.monotonic() < end:

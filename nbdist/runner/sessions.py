@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import socket
 import time
 from collections.abc import Sequence
@@ -215,7 +214,7 @@ class LiveCell:
 
     def listen(self, patience: float) -> None:
         """Take what the supervisor has said; wait at most so many seconds for something."""
-        if not select.select([self._line], [], [], patience)[0]:
+        if not processes.wait_for(self._line, patience):
             return
         try:
             piece = self._line.recv(1 << 16)

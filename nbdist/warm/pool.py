@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import socket
 import sys
 import time
@@ -79,7 +78,7 @@ class Standby:
         line = self.supervisor.lifeline
         if self.gone or line is None:
             return
-        if not select.select([line], [], [], wait)[0]:
+        if not processes.wait_for(line, wait):
             return
         try:
             piece = line.recv(1 << 20)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import selectors
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
+from nbdist.launch.machines.connections import QuestionListener
+from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey, call
 
 KEY = "the key of a run"
 
@@ -139,3 +144,30 @@ def test_the_other_ends_end_is_told(ends: tuple[socket.socket, socket.socket]) -
     caller.receive()  # its nonce
     with pytest.raises(LinkClosed):
         caller.receive()
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Open files until the next descriptor is above what select() takes."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(before[1], 2048), before[1]))
+    files = [os.open(os.devnull, os.O_RDONLY)]
+    while files[-1] < 1024:
+        files.append(os.dup(files[0]))
+    yield
+    for file in files:
+        os.close(file)
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("many_files")
+def test_a_process_with_many_open_files_gets_its_answer() -> None:
+    with selectors.DefaultSelector() as selector, ThreadPoolExecutor(1) as pool:
+        listener = QuestionListener("127.0.0.1", KEY, selector, lambda question: {"heard": question})
+        asked = pool.submit(call, "127.0.0.1", listener.port, KEY, {"kind": "look"})
+        while not asked.done():
+            for key, _ in selector.select(0.05):
+                key.data()
+        listener.forget()
+
+    assert asked.result() == {"heard": {"kind": "look"}}

@@ -18,7 +18,6 @@ import json
 import math
 import os
 import re
-import select
 import socket
 import struct
 import time
@@ -28,6 +27,7 @@ from typing import Any
 from nbdist.errors import LaunchError, NbdistError
 from nbdist.model import RankState, Reason
 from nbdist.model.decoding import loads
+from nbdist.processes import wait_for
 
 Message = dict[str, Any]
 
@@ -225,7 +225,7 @@ def call(address: str, port: int, key: str, question: Message, *, limit: float =
         for message in pieces(question):
             link.send(message)
         while (left := deadline - time.monotonic()) > 0:
-            select.select([link], [link] if link.pending else [], [], left)
+            wait_for(link, left, to_write=link.pending)
             link.flush()
             for answer in link.receive():
                 return answer
