@@ -714,6 +714,7 @@ ELSEWHERE = {
     "doctor/ray_probe:main",
     "engines/watch:RunWatcher.__init__",
     "engines/watch:_engine",
+    "engines/watch:_is_elsewhere",
     "launch/prestart:main",
     "launch/supervisor:adopt",
     "warm/standby:main",
