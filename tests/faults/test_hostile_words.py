@@ -740,7 +740,6 @@ ELSEWHERE = {
     "worker/training:_exchange",
     # files of the package, and values that a user's own class reads
     "__init__:load_ipython_extension",
-    "store/results:_read_array",
     "store/results:_read_pickle",
     "tables:read_table",
     "values/box:read",
