@@ -14,17 +14,10 @@ from nbdist.store import ErrorReport
 
 # how far before its exit a rank that left without an exception may have printed the reason
 _NEAR_THE_END = 80
-_LAST = 3
 # errors whose text says what is wrong only beside the line that they come from
-_ALIKE = re.compile(
-    r"^(?:KeyError|IndexError|ZeroDivisionError): |'NoneType' object has no attribute|"
-    r"unsupported operand type.*'NoneType'|object is not callable$|is not in list$|"
-    r"values to unpack \(expected|invalid data type (?:of )?'str'$"
-)
+_ALIKE = re.compile(r"^(?:KeyError|IndexError): |is not in list$")
 # what a process meets whose partner has ended
 _CLOSED = frozenset({"ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "EOFError"})
-# what a library says of an error that it has caught, and knows the reason of
-_TELLS_MORE = frozenset({"dispatched-batches"})
 _FATAL_SIGNALS = frozenset(
     {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGTRAP}
 )
@@ -89,21 +82,11 @@ def _of_report(report: ErrorReport, log: Sequence[str]) -> Complaint:
                 return before
     if complaint.role is Role.CHILD or leaving:
         said = _in_log(log[-_NEAR_THE_END:] if leaving else log, but=chain)
-        if said is None and leaving and complaint.signature is not None:
-            said = _printed(first, outer, log)
         if said is not None:
             return Complaint(root=said.root, outer=outer, signature=said.signature, found=said.found)
     if complaint.signature is None or complaint.role is not Role.CAUSE or first.type in _CLOSED:
         return _of_workers(report, outer) or complaint
     return complaint
-
-
-def _printed(first: Raised, outer: Raised, log: Sequence[str]) -> Complaint | None:
-    """Of a rank that left, what is known of its last lines: a program that catches an error prints it."""
-    for line in reversed(log[-_LAST:]):
-        if (known := match(line.strip())) is not None and known[0].role is Role.CAUSE:
-            return Complaint(root=first, outer=outer, signature=known[0], found=known[1])
-    return None
 
 
 def _of_workers(report: ErrorReport, outer: Raised) -> Complaint | None:
@@ -139,9 +122,6 @@ def _in_log(log: Sequence[str], but: Sequence[Raised] = ()) -> Complaint | None:
 
 def _of_chain(chain: Sequence[Raised], outer: Raised) -> Complaint:
     first = root(chain)
-    said = match(_searched(outer))
-    if said is not None and said[0].name in _TELLS_MORE:
-        return Complaint(root=first, outer=outer, signature=said[0], found=said[1])
     # what passes an error on from another process has nothing to say of its own
     passed_on = any(raised.link == "inside" for raised in chain)
     return _recognised(first, outer, *((first,) if passed_on else (first, outer)))
@@ -156,8 +136,8 @@ def _recognised(first: Raised, outer: Raised, *searched: Raised) -> Complaint:
 
 
 def _searched(raised: Raised) -> str:
-    """What signatures are searched in; of a bare ``assert``, the statement says what was wrong, of an exit,
-    the file that calls it, of errors that are alike everywhere, the function and the line."""
+    """Return the text that rows are searched in: of a bare ``assert`` with the statement, of an exit with the
+    file that calls it, of errors that are alike everywhere with the function and the line."""
     if raised.type == "SystemExit" and raised.frames:
         return f"{raised.text} in {os.path.basename(raised.frames[-1].file)}"
     if raised.frames and _ALIKE.search(raised.text):

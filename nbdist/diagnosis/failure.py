@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nbdist.diagnosis.exits import describe_exit, rank_names
-from nbdist.diagnosis.places import short_path
 from nbdist.diagnosis.rank_failure import Failure, Group, absent_places, failure_of, last_line
 from nbdist.model import Rank, RankState, Run
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory, read_error
 from nbdist.text import Both, both
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nbdist.diagnosis.facts import Origin
 
 _SHOWN_LINE, _FEW_RANKS = 120, 8
 # seconds by which the supervisor may learn of a rank's end later than the peer that complains of it
@@ -71,21 +74,13 @@ def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
 
 
 def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
-    from nbdist.diagnosis.clues.arguments import note_of_argument
-    from nbdist.diagnosis.clues.elsewhere import note_of_parameters
-    from nbdist.diagnosis.clues.tracing import note_of_tracing
+    from nbdist.diagnosis.facts import first_not_finite, origins  # it reads programs
     from nbdist.diagnosis.failure_hint import OF_DISKS
 
-    notes = (
-        note_of_argument(failure)
-        + note_of_parameters(failure)
-        + note_of_tracing(failure)
-        + _nearly(failure)
-        + _folders(failure)
-        + _inside(failure)
-        + _operands(failure, run, directory)
-        + _origins(failure)
-    )
+    notes = _operands(failure, run, directory)
+    notes += [_origin("origin", origin, failure) for origin in origins(failure)]
+    if (first := first_not_finite(failure)) is not None:
+        notes.append(_origin("not-finite", first, failure))
     notes += [_did_not_come(rank, run, directory) for rank in failure.absent]
     notes += [
         both("diagnosis.absent-where", first=failure.rank, where=where)
@@ -100,39 +95,6 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
         line = last_line(rank, run, directory)
         who = Both(*(rank_names([rank], one) for one in ("en", "zh")))
         notes.append(both(code, rank=who, seconds=before, last=line))
-    return notes
-
-
-def _inside(failure: Failure) -> list[Both]:
-    """What the line of a library that raised worked with, where nothing else is known."""
-    told = failure.report.inside if failure.report is not None else ()
-    if failure.hint is not None or not told or not failure.frames or failure.frames[-1].file != told[0].file:
-        return []
-    names = _told({one.name: one.what for one in told})
-    return [both("diagnosis.inside", file=short_path(told[0].file), line=told[0].line, names=names)]
-
-
-def _nearly(failure: Failure) -> list[Both]:
-    """Methods of the program by which a library does not call it."""
-    told = failure.report.nearly if failure.report is not None else ()
-    return [
-        both("diagnosis.nearly", kind=kind, name=name, base=base, method=method)
-        for kind, name, base, method in told
-    ]
-
-
-def _folders(failure: Failure) -> list[Both]:
-    """What there is where a file is missing, unless that was said."""
-    notes: list[Both] = []
-    if failure.hint is not None and failure.hint.signature == "file-named-nearly":
-        return notes
-    for one in failure.report.folders if failure.report is not None else ():
-        left = one.count - len(one.names)
-        more = both("diagnosis.folder-more", count=left) if left else Both("", "")
-        if one.names:
-            notes.append(both("diagnosis.folder", folder=one.folder, names=", ".join(one.names), more=more))
-        else:
-            notes.append(both("diagnosis.folder-empty", folder=one.folder))
     return notes
 
 
@@ -151,20 +113,12 @@ def _operands(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]
     return notes
 
 
-def _origins(failure: Failure) -> list[Both]:
-    from nbdist.diagnosis.clues.origins import origins
-
-    told = ((one, failure.sources.name(one.file)) for one in origins(failure))
-    return [
-        both(
-            "diagnosis.origin-file" if file != failure.sources.script else "diagnosis.origin",
-            name=one.name,
-            line=one.line,
-            source=one.source,
-            file=file,
-        )
-        for one, file in told
-    ]
+def _origin(code: str, origin: Origin, failure: Failure) -> Both:
+    file = failure.sources.name(origin.file)
+    of_file = "" if file == failure.sources.script else "-file"
+    return both(
+        f"diagnosis.{code}{of_file}", name=origin.name, line=origin.line, source=origin.source, file=file
+    )
 
 
 def _named(report: ErrorReport | None, at: ErrorFrame) -> dict[str, str]:

@@ -1,4 +1,17 @@
-"""What is known about the failure that came first: from all ranks together, from its words, or its exit."""
+"""Cause and fix of the failure that came first, where it has to do with several ranks.
+
+The rungs, from the top:
+
+1. the ranks never met: their stacks and histories show where they parted (``meetings.apart``);
+2. ranks ended while others waited for them (``meetings.left``);
+3. the program uses a name that its framework has removed (``removed_name``);
+4. an ``if`` for some ranks made a value, a message or a file differ (``_from_other_ranks``);
+5. a row of the tables has the error's words (``_from_table``);
+6. a rank failed within a collective that others waited in (``meetings.met_alone``);
+7. a row has the exit of a rank that left no words (``_from_exit``).
+
+Of every other failure nbdist shows facts (``failure``), and no hint.
+"""
 
 from __future__ import annotations
 
@@ -10,65 +23,22 @@ from tempfile import gettempdir
 
 from nbdist.devices.usage import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
-from nbdist.diagnosis.clues.arguments import of_argument
-from nbdist.diagnosis.clues.calls import of_binding, of_missing, of_overload
-from nbdist.diagnosis.clues.closer import of_any, of_missing_name, of_row
-from nbdist.diagnosis.clues.elsewhere import of_elsewhere
-from nbdist.diagnosis.clues.kinds import of_kind
-from nbdist.diagnosis.clues.memory import of_sharing
-from nbdist.diagnosis.clues.missing_files import (
-    of_file,
-    of_folder,
-    of_lock,
-    of_model,
-    of_path,
-    of_writing,
-    path_of_line,
-)
-from nbdist.diagnosis.clues.names import of_near
-from nbdist.diagnosis.clues.shapes import of_features, of_no_rows, of_trained
-from nbdist.diagnosis.clues.unset import of_never_set
-from nbdist.diagnosis.clues.values import of_value
 from nbdist.diagnosis.exits import exit_kind
+from nbdist.diagnosis.files_of_ranks import hint_from_missing_file
+from nbdist.diagnosis.gpu_memory import hint_from_gpu_memory
 from nbdist.diagnosis.meetings import apart, is_past, left, met, met_alone
-from nbdist.diagnosis.rank_failure import (
-    Failure,
-    last_line,
-)
+from nbdist.diagnosis.p2p import hint_from_mixed_values, hint_from_sends
+from nbdist.diagnosis.rank_failure import Failure, last_line
+from nbdist.diagnosis.rank_values import hint_from_model, hint_from_unset_name
 from nbdist.diagnosis.sides import hint
-from nbdist.diagnosis.signatures import (
-    Hint,
-    Signature,
-    Source,
-    match,
-    match_in,
-    named,
-    suits,
-    variant,
-)
-from nbdist.diagnosis.stacks import last_sides
+from nbdist.diagnosis.signatures import Hint, Signature, Source, match, match_in, named, variant
 from nbdist.model import Run
 from nbdist.store import RunDirectory
 from nbdist.text import Both, both
 
-_OF_NAMES = frozenset({"argument-unknown", "import-name", "module-attribute"})
-_OF_UNPACKING = frozenset({"loop-of-pairs", "fields-to-unpack", "more-to-unpack"})
-# an operation deep in a layer names its own argument, and not the layer's
-_OF_OPERATIONS = frozenset({"paddle-argument-text", "paddle-argument-float", "paddle-argument-kind"})
-_OF_FILES = frozenset({"file-missing", "file-missing-there", "paddle-load-missing"})
-# of paths to which a library adds an ending
-_OF_STEMS = frozenset({"paddle-model-load"})
-_OF_MODELS = frozenset({"paddle-jit-load-missing"})
-_CUT_SHORT = frozenset({"json-not-there", "file-half-written", "safetensors-damaged", "checkpoint-corrupt"})
-_GPU_FULL = "cuda-out-of-memory"
-_LOCKED = "database-locked"
-_NO_TENSOR = "none-for-tensor"
-# which ranks have it tells more
-_UNFIT_NONE = "argument-unfit-none"
-_WITHOUT_A_WORD = "exit-without-error"
-# with the last line of the rank
-_AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named"}
-_NONE, _NONE_OF_CALL = "none-on-other-ranks", "none-of-collective"
+_GPU_FULL, _MODELS_DIFFER, _NO_GRADIENT = "cuda-out-of-memory", "ddp-models-differ", "ddp-unused-parameters"
+_EXIT_CALLED, _WITHOUT_A_WORD = "exit-called", "exit-without-error"
+_NONE_ON_OTHERS = "none-on-other-ranks"
 _OF_SHARED_MEMORY = frozenset(
     {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
 )
@@ -78,133 +48,112 @@ _PATH = re.compile(r": '([^']+)'")
 
 
 def hint_of(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
-    """Cause and fix of the failure that came first, in the words of the framework and with the full disks."""
-    found = apart(first, failures, run, directory) or _hint(first, run, directory)
-    if found is not None and run.spec.framework == "paddle":
-        found = found.in_paddle()
-    if found is not None and found.signature in OF_DISKS:
-        found = _with_disks(found, first, run, directory)
-    return found
+    """Return cause and fix in the words of the run's framework; None where no rung knows them."""
+    known = apart(first, failures, run, directory) or _hint(first, run, directory)
+    if known is not None and run.spec.framework == "paddle":
+        known = known.in_paddle()
+    if known is not None and known.signature in OF_DISKS:
+        known = _with_disks(known, first, run, directory)
+    return known
 
 
 def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
-    """What is known about the first failure: from all ranks together, from its words, or its exit."""
-    complaint = first.complaint
     if first.early_exits:
         return left(first, run, directory)
-    if complaint is not None and (removed := removed_name(complaint.root.text)) is not None:
+    if (removed := removed_name(first.said)) is not None:
         return Hint.of(named("removed-name"), removed)
-    if (clue := of_any(first)) is not None:
-        return clue
-    if complaint is not None and complaint.signature is not None:
-        return _of_known(complaint.signature, first, run, directory)
-    return _of_unknown(first, run, directory)
+    if (known := _from_other_ranks(first, run)) is not None:
+        return known
+    if first.complaint is not None and first.complaint.signature is not None:
+        return _from_table(first.complaint.signature, first, run, directory)
+    if (known := met_alone(first, run, directory)) is not None:
+        return known
+    if first.code is None or first.said:
+        return _from_program(first, run, directory)
+    return _from_exit(first.code, first, run)
 
 
-def _of_known(known: Signature, first: Failure, run: Run, directory: RunDirectory) -> Hint:
-    """Of an error that a row knows: what tells more of it, else what the row says."""
-    row = variant(known, _program(first, run), first.found)
-    if (found := met(first, run, directory)) is not None:
-        return found
-    if known.name == _GPU_FULL and (shared := of_sharing(first, run)) is not None:
-        return shared
-    if row is known and row.name in _OF_NAMES and (found := of_elsewhere(first)) is not None:
-        return found
-    if (found := of_row(known.name, first)) is not None:
-        return found
-    if row is known and (found := of_trained(first) or of_features(first)) is not None:
-        return found
-    # a library that takes something apart has not been written by the program
-    lent = row.name in _OF_UNPACKING and not first.sources.is_own(first.frames[-1].file)
-    of_inner = lent or row.name in _OF_OPERATIONS
-    if (found := of_argument(first, "" if of_inner else row.name)) is not None:
-        return found
-    if row.name in _OF_FILES and (made := of_path(first, run, first.found["path"] or "")) is not None:
-        return made
-    if row.name in _OF_STEMS and (made := of_file(first, run, path_of_line(first))) is not None:
-        return made
-    if row.name in _OF_MODELS and (made := of_model(first, run, first.found["path"] or "")) is not None:
-        return made
-    if row.name in _OF_FILES and (near := of_folder(first, first.found["path"] or "")) is not None:
-        return near
-    if row.name == _LOCKED and (held := of_lock(first, last_sides(run, directory), run)) is not None:
-        return held
-    if row.name in _CUT_SHORT and (writing := of_writing(first, last_sides(run, directory))) is not None:
-        return writing
-    after = _AFTER_WORDS.get(known.name)
-    if after is not None and (last := last_line(first.rank, run, directory)).en:
-        return Hint.of(named(after), first.found | {"last": last.en}, first.found | {"last": last.zh})
-    return Hint.of(row, first.found)
+def _from_other_ranks(first: Failure, run: Run) -> Hint | None:
+    return hint_from_mixed_values(first) or hint_from_missing_file(first, run) or hint_from_unset_name(first)
 
 
-def _of_unknown(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
-    """Of an error that no row knows, or of an exit."""
-    given = of_argument(first)
-    found = met_alone(first, run, directory) or (None if given and given.signature == _UNFIT_NONE else given)
-    found = found or of_missing_name(first) or of_elsewhere(first) or of_trained(first)
-    if found is not None:
-        return found
-    text = first.said
-    program = _program(first, run)
-    if (of_program := match_in(text, program)) is not None:
-        if of_program[0].name == _NO_TENSOR and (value := of_value(first)) is not None:
-            return value
-        return Hint.of(of_program[0], of_program[1].groupdict())
-    if suits(_NONE_OF_CALL, text, program):
-        return Hint.of(named(_NONE_OF_CALL), {})
-    if suits(_NONE, text, program) and first.rank > 0 and is_past(0, run, directory):
-        return hint(_NONE, late=(first.rank,))
-    if first.code is None or text:
-        told = of_near(first) or of_never_set(first) or of_overload(first) or of_binding(first)
-        told = told or of_missing(first) or of_value(first) or given
-        return told or of_kind(first) or of_no_rows(first)
-    return _of_exit(first.code, program, first, run)
+def _from_table(row: Signature, first: Failure, run: Run, directory: RunDirectory) -> Hint:
+    """Return the hint of a row, or a closer one that the other ranks or the program give."""
+    closer = met(first, run, directory)
+    if closer is None and row.name == _GPU_FULL:
+        closer = hint_from_gpu_memory(first, run)
+    if closer is None and row.name == _MODELS_DIFFER:
+        closer = hint_from_model(first)
+    if closer is None and row.name == _NO_GRADIENT:
+        closer = _idle_layers(first)
+    if closer is None and row.name == "nccl-internal-error":
+        closer = hint_from_sends(first)
+    if closer is None and row.name == _EXIT_CALLED and (last := last_line(first.rank, run, directory)).en:
+        values, values_zh = first.found | {"last": last.en}, first.found | {"last": last.zh}
+        closer = Hint.of(named("exit-after-words"), values, values_zh)
+    return closer or Hint.of(variant(row, _program(first, run), first.found), first.found)
 
 
-def _of_exit(code: int, program: str, first: Failure, run: Run) -> Hint | None:
-    """Of a rank that has said nothing: by how it ended."""
-    found = match(exit_kind(code, oom=first.oom, limit=first.limit), Source.EXIT)
-    if found is None:
+def _idle_layers(first: Failure) -> Hint | None:
+    """Name the layers of a DistributedDataParallel model that got no gradient."""
+    layers = next((operand.what for operand in first.operands if operand.name == "without gradient"), "")
+    return hint("ddp-unused-layers", layers=layers) if layers else None
+
+
+def _from_program(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+    """Return the hint of a row that needs words of the error and of the program."""
+    known = match_in(first.said, _program(first, run))
+    if known is None:
         return None
-    if found[0].name == _WITHOUT_A_WORD:
+    if known[0].name == _NONE_ON_OTHERS and (first.rank == 0 or not is_past(0, run, directory)):
+        return None
+    return hint(known[0].name, late=(first.rank,), **known[1].groupdict())
+
+
+def _from_exit(code: int, first: Failure, run: Run) -> Hint | None:
+    """Return the hint for a rank that left no words, by the way it ended."""
+    known = match(exit_kind(code, oom=first.oom, limit=first.limit), Source.EXIT)
+    if known is None:
+        return None
+    if known[0].name == _WITHOUT_A_WORD:
         if first.full:
             return Hint.of(named("exit-disk-full"), {"disk": first.full})
         if run.ranks[first.rank].errored is not None:
             return Hint.of(named("exit-report-lost"), {})
-    return Hint.of(variant(found[0], program, found[1].groupdict()), found[1].groupdict())
+    values = known[1].groupdict()
+    return Hint.of(variant(known[0], _program(first, run), values), values)
 
 
 def _program(first: Failure, run: Run) -> str:
-    """The text of the program, and of the module in which it failed, with the paths of the libraries that it
-    went through, and whether one of these raised it."""
+    """Return the text of the program and of the module that failed, and the paths of the libraries in the
+    traceback."""
     files = {run.spec.program} | ({first.place.file} if first.place is not None else set())
     libraries = [frame.file for frame in first.frames if not first.sources.is_own(frame.file)]
-    inside = [f"raised in {libraries[-1]}"] if libraries and libraries[-1] == first.frames[-1].file else []
-    return "\n".join([*map(first.sources.text, files), *libraries, *inside])
+    return "\n".join([*map(first.sources.text, files), *libraries])
 
 
-def _with_disks(found: Hint, first: Failure, run: Run, directory: RunDirectory) -> Hint:
-    """The hint with which disk is full, where the ranks ran here: of those that they may write to."""
-    if found.signature == "disk-full" and first.full == SHARED_MEMORY:
-        found = Hint.of(named("shared-memory-full"), {})
+def _with_disks(known: Hint, first: Failure, run: Run, directory: RunDirectory) -> Hint:
+    """Add which disk is full to a hint, where the ranks ran on this machine."""
+    if known.signature == "disk-full" and first.full == SHARED_MEMORY:
+        known = Hint.of(named("shared-memory-full"), {})
     if run.spec.engine or run.spec.nodes > 1 or run.supervisor_host != os.uname().nodename:
-        return found
+        return known
     message = first.complaint.root.message if first.complaint is not None else ""
-    own = [path for path in _PATH.findall(message) if os.path.isabs(path)]
-    own += [first.full] if first.full else []
-    own += [SHARED_MEMORY] if found.signature in _OF_SHARED_MEMORY else [str(directory.path), run.spec.cwd]
-    known = disks([*own, str(directory.path), SHARED_MEMORY, gettempdir()])
-    full = [disk for disk in known if disk.full]
-    # once there is room again: the one that is likeliest
-    shown = full or known[:1]
+    paths = [path for path in _PATH.findall(message) if os.path.isabs(path)]
+    paths += [first.full] if first.full else []
+    paths += [SHARED_MEMORY] if known.signature in _OF_SHARED_MEMORY else [str(directory.path), run.spec.cwd]
+    written_to = disks([*paths, str(directory.path), SHARED_MEMORY, gettempdir()])
+    full = [disk for disk in written_to if disk.full]
+    # there may be room again: then show the disk that is the likeliest
+    shown = full or written_to[:1]
     room = Both(
         "; ".join(f"{disk.mount} now has {disk.room()}" for disk in shown),
         "；".join(f"{disk.mount} 现在{disk.room('zh')}" for disk in shown),
     )
-    # the runs lie on that disk, too
-    more = both("diagnosis.other-home") if any(disk.holds(directory.path) for disk in full) else Both("", "")
+    holds_runs = any(disk.holds(directory.path) for disk in full)
+    more = both("diagnosis.other-home") if holds_runs else Both("", "")
     return replace(
-        found,
-        cause=Both(f"{found.cause.en}: {room.en}", f"{found.cause.zh}：{room.zh}"),
-        fix=Both(found.fix.en + more.en, found.fix.zh + more.zh),
+        known,
+        cause=Both(f"{known.cause.en}: {room.en}", f"{known.cause.zh}：{room.zh}"),
+        fix=Both(known.fix.en + more.en, known.fix.zh + more.zh),
     )

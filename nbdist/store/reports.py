@@ -41,34 +41,6 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What a function or class of a library, ``of``, was given for its parameter ``name`` and is not what its
-    annotation ``takes``, or of which its error complains (then that may be empty). ``place`` is its place
-    among the positional ones (-1: none), ``names`` are all of them, with a blank between; ``line`` is 0 where
-    the call is not in the traceback, and ``sure`` whether the function has not set the parameter anew."""
-
-    file: str
-    line: int
-    of: str
-    name: str
-    place: int
-    what: str
-    takes: str
-    names: str
-    sure: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
-    """The last folder of a missing ``path`` that is there, and ``names`` in it, of ``count``."""
-
-    path: str
-    folder: str
-    names: tuple[str, ...]
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorReport:
     """An exception that left a program, or a cell of a session, and what its rank could tell of it."""
 
@@ -87,22 +59,6 @@ class ErrorReport:
     """What the innermost line of the user's worked with."""
     values: tuple[Operand, ...] = ()
     """What the ifs and the loops around asked for, and the variables there that were not finite."""
-    inside: tuple[Operand, ...] = ()
-    """What the line of a library that raised worked with."""
-    near: str = ""
-    """The name that is nearest to the one that it misses."""
-    elsewhere: str = ""
-    """Where else a library has the name that it misses."""
-    takes: str = ""
-    """The parameters of what was called wrongly."""
-    arguments: tuple[Given, ...] = ()
-    """What libraries were given that they do not take."""
-    nearly: tuple[tuple[str, str, str, str], ...] = ()
-    """Class and method of the program that are nearly a class and method of a library."""
-    refused: tuple[str, int, int] | None = None
-    """A layer that had trained, with how many features, and how many it got now."""
-    folders: tuple[Folder, ...] = ()
-    """What there is where a file is missing."""
     log: int = 0
     """Where in its log the rank printed what left a cell of a session."""
 

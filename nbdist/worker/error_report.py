@@ -154,48 +154,23 @@ def _report(error: BaseException, trace: TracebackType | None) -> dict[str, Any]
 
 
 def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
-    """What stood in the failing line, and in the conditions around with the variables that are not finite,
-    of which more is not worth a report."""
+    """Return what stood in the failing line, and in the conditions around it with the arrays that are not
+    finite. A look that fails costs its own part of the report alone."""
     try:
-        from nbdist.worker.failure import (
-            arguments,
-            elsewhere,
-            folders,
-            handed,
-            layers,
-            near,
-            operands,
-            overrides,
-            reducer,
-        )  # most ranks do not fail
+        from nbdist.worker import operands, reducer  # most ranks do not fail
     except Exception:  # noqa: BLE001 - the program may have changed what is imported
         return {}
-    ways: dict[str, Callable[[], Any]] = {
-        "operands": lambda: [*operands.operands(trace), *reducer.of_reducer(error, trace)],
-        "values": lambda: [
-            *operands.conditions_of(trace),
-            *operands.not_finite(trace),
-            *operands.kept(error, trace),
-        ],
-        "inside": lambda: operands.inside(trace),
-        "near": lambda: near.nearest(error, trace),
-        "handed": lambda: handed.handed(error, trace),
-        "arguments": lambda: arguments.arguments(trace),
-        "elsewhere": lambda: elsewhere.elsewhere(error, trace),
-        "takes": lambda: elsewhere.takes(error, trace),
-        "nearly": lambda: overrides.nearly(trace),
-        "refused": lambda: layers.refused(trace),
-        "folders": lambda: folders.folders(error, trace),
+    looks: dict[str, Callable[[], Any]] = {
+        "operands": lambda: [*operands.operands(trace), *reducer.layers_of_reducer(error, trace)],
+        "values": lambda: [*operands.conditions_of(trace), *operands.not_finite(trace)],
     }
-    found = {}
-    for name, look in ways.items():
-        # objects of the program are looked at, and what one costs is not to cost the others
+    names = {}
+    for name, look in looks.items():
         try:
-            found[name] = look()
-        except Exception:  # noqa: BLE001
+            names[name] = look()
+        except Exception:  # noqa: BLE001 - objects of the program are looked at
             continue
-    found["arguments"] = handed.first(found.pop("handed", []), found.get("arguments", []))
-    return found
+    return names
 
 
 def send_names(module: ModuleType) -> None:

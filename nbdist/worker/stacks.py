@@ -377,7 +377,7 @@ class _Listener:
         """What the ifs and the loops that the main thread is in work with."""
         try:
             with import_lock:
-                from nbdist.worker.failure.operands import conditions  # most runs never stand still
+                from nbdist.worker.operands import conditions  # most runs never stand still
             return conditions(sys._current_frames().get(self._main))
         except Exception:  # noqa: BLE001 - objects of the program are looked at
             return []

@@ -309,23 +309,6 @@ def test_a_worker_that_was_killed_is_the_cause_and_not_its_closed_connection(
     assert failure.hint.signature == "loader-worker-killed"
 
 
-def test_what_a_library_says_of_an_error_that_it_caught_may_tell_more(written: WrittenRun) -> None:
-    inner = (
-        "RuntimeError: Sizes of tensors must match except in dimension 0. Expected size 36 but got size 41"
-    )
-    outer = "You can't use batches of different size with `dispatch_batches=True` or an `IterableDataset`."
-    lines = ["Traceback (most recent call last):", '  File "operations.py", line 738, in concatenate']
-    link = "The above exception was the direct cause of the following exception:"
-    text = "\n".join([*lines, inner, "", link, "", *lines, f"RuntimeError: {outer}"])
-    written.raised(0, "RuntimeError", outer, text=text)
-    written.happened(errored(0), exited(0, 1))
-
-    failure = failure_of(written)
-
-    assert failure.hint is not None
-    assert failure.hint.signature == "dispatched-batches"
-
-
 def test_a_rank_that_could_not_be_started_did_not_leave_by_itself(written: WrittenRun) -> None:
     said = "nbdist: rank 0 could not be started: [Errno 2] No such file or directory: '/gone'"
     written.printed(0, f"{said}\n").happened(exited(0, 127))
@@ -351,7 +334,6 @@ def test_a_message_with_a_whole_tensor_in_it_is_shown_by_its_ends(written: Writt
     ("printed", "name", "said"),
     [
         pytest.param("no more batches", "exit-after-words", "no more batches", id="words of its own"),
-        pytest.param("Loss is nan, stopping", "not-finite", "nan", id="an error that is known"),
     ],
 )
 def test_of_a_rank_that_left_its_last_words_are_the_cause(

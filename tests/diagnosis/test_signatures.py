@@ -151,367 +151,53 @@ def test_an_unknown_error_has_no_hint(text: str) -> None:
     assert match(text) is None
 
 
-def test_a_bare_error_is_told_by_the_library_that_raised_it() -> None:
-    tokenizers = "/v/site-packages/transformers/tokenization_utils_base.py"
-    known = match_in("AttributeError", f"model(inputs)\nraised in {tokenizers}")
+@pytest.mark.parametrize(
+    ("row", "program", "shown"),
+    [
+        pytest.param("store-port-in-use", "store = TCPStore('a', 1, 2)", "store-of-its-own", id="a store"),
+        pytest.param("store-port-in-use", "os.environ['RANK'] = '0'", "rank-overwritten", id="RANK set"),
+        pytest.param(
+            "store-port-in-use", "mp.spawn(train, nprocs=2)", "started-twice", id="ranks that start ranks"
+        ),
+        pytest.param("store-port-in-use", "init_process_group()", "store-port-in-use", id="nothing else"),
+        pytest.param(
+            "store-not-reached",
+            "os.environ['MASTER_PORT'] = str(free_port())",
+            "store-port-by-rank",
+            id="a port of each rank's own",
+        ),
+        pytest.param(
+            "group-not-initialized",
+            "import lightning\ntrainer = Trainer(devices=2)",
+            "group-made-by-trainer",
+            id="before Lightning's fit()",
+        ),
+        pytest.param(
+            "checkpoint-corrupt",
+            "/v/site-packages/torch/distributed/distributed_c10d.py",
+            "objects-garbled",
+            id="an object that a collective gave",
+        ),
+        pytest.param(
+            "paddle-not-initialized",
+            "dist.destroy_process_group()\ndist.all_reduce(x)",
+            "paddle-group-destroyed",
+            id="after destroy_process_group()",
+        ),
+    ],
+)
+def test_the_program_chooses_between_two_causes_of_one_error(row: str, program: str, shown: str) -> None:
+    assert variant(signatures()[row], program).name == shown
+
+
+def test_a_collective_s_return_value_is_nothing() -> None:
+    error = "TypeError: unsupported operand type(s) for /: 'NoneType' object and int"
+
+    known = match_in(error, "total = dist.all_reduce(loss)")
 
     assert known is not None
-    assert known[0].name == "encoding-as-tensor"
-    assert match_in("AttributeError", f"model(inputs)\n{tokenizers}") is None
-
-
-GATHERED = "\n/v/site-packages/accelerate/utils/operations.py"
-
-
-@pytest.mark.parametrize(
-    ("program", "said"),
-    [
-        pytest.param(
-            "Trainer(preprocess_logits_for_metrics=chosen)\n/v/site-packages/transformers/trainer.py"
-            + GATHERED,
-            "collective-sizes-of-logits",
-            id="what the Trainer gathers",
-        ),
-        pytest.param(
-            "boxes = accelerator.gather_for_metrics(boxes)" + GATHERED,
-            "collective-sizes-of-metrics",
-            id="what the program gathers",
-        ),
-        pytest.param(
-            "preds.append(accelerator.gather(logits.argmax(-1)))" + GATHERED,
-            "collective-sizes-of-gather",
-            id="what the program gathers as it is",
-        ),
-        pytest.param("loss = accelerator.gather(loss)" + GATHERED, "collective-sizes", id="something else"),
-    ],
-)
-def test_tensors_of_other_sizes_are_told_by_what_gathers_them(program: str, said: str) -> None:
-    assert variant(signatures()["collective-sizes"], program).name == said
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        pytest.param("Options.__init__()", "argument-unknown-of-program", id="a class of the program"),
-        pytest.param("Option.__init__()", "argument-unknown", id="another class"),
-        pytest.param("train()", "argument-unknown-of-program", id="a function of the program"),
-        pytest.param("main.<locals>.Options.scaled()", "argument-unknown-of-program", id="a method"),
-    ],
-)
-def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str, said: str) -> None:
-    known = match(f"TypeError: {error} got an unexpected keyword argument 'dropout'")
-    assert known is not None
-
-    program = "@dataclass\nclass Options:\n    lr: float\n\ndef train(model):\n    pass\n"
-    assert variant(known[0], program, known[1].groupdict()).name == said
-
-
-@pytest.mark.parametrize(
-    ("known", "program", "said"),
-    [
-        pytest.param(
-            "paddle-label-out-of-range",
-            "        mask = T.resize(self.masks[i], SIZE)\n",
-            "paddle-mask-resized",
-            id="masks mixed",
-        ),
-        pytest.param(
-            "paddle-label-out-of-range",
-            "label = cv2.resize(label, (64, 64), interpolation=cv2.INTER_LINEAR)\n",
-            "paddle-mask-resized",
-            id="masks mixed as is written",
-        ),
-        pytest.param(
-            "paddle-label-out-of-range",
-            "mask = cv2.resize(\n    mask, size(image),\n    interpolation=cv2.INTER_NEAREST)\n",
-            "paddle-label-out-of-range",
-            id="masks of the nearest",
-        ),
-        pytest.param(
-            "paddle-label-out-of-range",
-            "mask = cv2.resize(mask, size, interpolation=how)\n",
-            "paddle-label-out-of-range",
-            id="masks somehow",
-        ),
-        pytest.param(
-            "paddle-label-out-of-range",
-            "image = T.resize(image, SIZE)\nmask = load(path)\n",
-            "paddle-label-out-of-range",
-            id="images alone",
-        ),
-        pytest.param(
-            "truth-of-array",
-            "/v/site-packages/paddle/metric/metrics.py",
-            "truth-in-paddle-metric",
-            id="a metric of paddle",
-        ),
-        pytest.param(
-            "image-array-shape",
-            "from visualdl import LogWriter",
-            "image-array-shape-of-visualdl",
-            id="VisualDL",
-        ),
-        pytest.param(
-            "paddle-gradient-twice",
-            "model = paddle.DataParallel(net)\nmodel(x).mean().backward()\n",
-            "paddle-unused-used-later",
-            id="unused in the first step",
-        ),
-        pytest.param(
-            "paddle-gradient-twice",
-            "model = paddle.DataParallel(net, find_unused_parameters=True)\n",
-            "paddle-gradient-twice",
-            id="unused looked for in each step",
-        ),
-        pytest.param(
-            "paddle-gradient-twice",
-            "x = recompute(self.block, x)\n",
-            "paddle-gradient-twice",
-            id="computed again",
-        ),
-        pytest.param(
-            "paddle-ids-not-integers",
-            "/v/site-packages/paddle/hapi/model_summary.py",
-            "paddle-summary-of-ids",
-            id="a summary of ids",
-        ),
-        pytest.param(
-            "empty-loader",
-            "import paddle\nloader = DataLoader(data, batch_size=8, collate_fn=collate)\n",
-            "paddle-loader-without-batch",
-            id="a collate_fn of paddle",
-        ),
-        pytest.param(
-            "empty-loader",
-            "import paddle\nloader = DataLoader(data, batch_size=8)\n",
-            "empty-loader",
-            id="no collate_fn",
-        ),
-        pytest.param(
-            "list-too-short",
-            "opt.step()\nraised in /v/site-packages/paddle/optimizer/optimizer.py",
-            "paddle-optimizer-empty",
-            id="an optimizer of nothing",
-        ),
-        pytest.param(
-            "more-to-unpack",
-            "raised in /v/site-packages/paddle/nn/layer/container.py",
-            "paddle-sequential-of-list",
-            id="layers in a list",
-        ),
-        pytest.param(
-            "paddle-broadcast",
-            "raised in /v/site-packages/paddle/nn/layer/transformer.py",
-            "paddle-attention-mask",
-            id="a mask of attention",
-        ),
-        pytest.param(
-            "number-not-iterable",
-            "F.interpolate(x, size=16)\nraised in /v/site-packages/paddle/nn/functional/common.py",
-            "paddle-interpolate-number",
-            id="a size of one number",
-        ),
-        pytest.param(
-            "range-of-nothing",
-            "/v/site-packages/paddle/vision/transforms/transforms.py",
-            "paddle-crop-too-large",
-            id="a crop",
-        ),
-        pytest.param(
-            "paddle-dtype",
-            "loss = F.ctc_loss(logits, labels, n, m)\n/v/site-packages/paddle/nn/functional/loss.py",
-            "paddle-ctc-labels",
-            id="labels of ctc_loss",
-        ),
-        pytest.param(
-            "more-to-unpack",
-            "raised in /v/site-packages/ignite/engine/__init__.py",
-            "batch-of-ignite",
-            id="a batch of ignite",
-        ),
-        pytest.param(
-            "more-to-unpack",
-            "/v/site-packages/ignite/engine/engine.py\nraised in /v/site-packages/ignite/metrics/accuracy.py",
-            "metric-of-a-long-step",
-            id="a step of ignite that returns more",
-        ),
-        pytest.param(
-            "number-not-iterable",
-            "raised in /v/site-packages/ignite/metrics/accuracy.py",
-            "metric-of-a-step",
-            id="a step of ignite that returns its loss",
-        ),
-        pytest.param(
-            "lists-subtracted",
-            "raised in /v/site-packages/accelerate/accelerator.py",
-            "loss-of-trainer",
-            id="a loss that is a tuple",
-        ),
-        pytest.param(
-            "number-looped-over",
-            "    def compute_loss(self, model, inputs, return_outputs=False):\n"
-            "/v/site-packages/transformers/trainer.py\n/v/site-packages/torch/_tensor.py",
-            "loss-without-outputs",
-            id="a loss alone at an evaluation",
-        ),
-        pytest.param(
-            "attribute-of-a-list",
-            "raised in /v/site-packages/transformers/models/bert/modeling_bert.py",
-            "list-for-tensor",
-            id="a list for a model of transformers",
-        ),
-        pytest.param(
-            "shapes-differ",
-            "/v/site-packages/transformers/models/llama/modeling_llama.py\n"
-            "raised in /v/site-packages/transformers/integrations/sdpa_attention.py",
-            "heads-in-transformers",
-            id="heads in attention",
-        ),
-        pytest.param(
-            "name-overwritten",
-            "raised in /v/site-packages/ignite/engine/__init__.py",
-            "loss-of-ignite",
-            id="losses in a dict",
-        ),
-        pytest.param(
-            "weights-shared",
-            "/v/site-packages/transformers/trainer.py\nraised in /v/site-packages/safetensors/torch.py",
-            "weights-shared-in-trainer",
-            id="saved by the Trainer",
-        ),
-        pytest.param(
-            "file-missing",
-            "accelerator.load_state(folder)\n/v/site-packages/accelerate/checkpointing.py",
-            "state-not-in-folder",
-            id="a folder without a state",
-        ),
-        pytest.param(
-            "split-lengths", "a, b = random_split(data, [0.8, 0.3])", "split-fractions", id="fractions"
-        ),
-        pytest.param("split-lengths", "a, b = random_split(data, [80, 30])", "split-lengths", id="lengths"),
-        pytest.param(
-            "paddle-dimensions",
-            "model.fit(train_X, epochs=2)\n/v/site-packages/paddle/hapi/model.py",
-            "paddle-fit-array",
-            id="an array in place of a dataset",
-        ),
-        pytest.param(
-            "paddle-dimensions",
-            "model.fit(train_set, epochs=2)\n/v/site-packages/paddle/hapi/model.py",
-            "paddle-dimensions",
-            id="a dataset",
-        ),
-        pytest.param(
-            "paddle-dimensions",
-            "/v/site-packages/paddle/jit/api.py\n/v/site-packages/paddle/nn/layer/conv.py",
-            "paddle-dimensions-of-spec",
-            id="the shape of input_spec",
-        ),
-        pytest.param(
-            "paddle-gradient-twice",
-            "for loss in losses:\n    loss.backward(retain_graph=True)",
-            "paddle-backward-for-each-loss",
-            id="a backward() for each loss",
-        ),
-        pytest.param(
-            "paddle-gradient-twice", "loss.backward()", "paddle-unused-used-later", id="one backward()"
-        ),
-        pytest.param(
-            "paddle-model-load",
-            "model.save(path, training=False)\nmodel.load(path)",
-            "paddle-model-saved-for-inference",
-            id="saved for inference",
-        ),
-        pytest.param(
-            "no-loss-returned",
-            "model = AutoModelForCausalLM.from_pretrained(name)",
-            "no-loss-of-language-model",
-            id="a language model",
-        ),
-        pytest.param(
-            "no-loss-returned",
-            "model = GPT2LMHeadModel(config)",
-            "no-loss-of-language-model",
-            id="a language model by its class",
-        ),
-        pytest.param(
-            "no-loss-returned",
-            "model = AutoModelForMaskedLM.from_pretrained(name)",
-            "no-loss-of-language-model",
-            id="a language model of masks",
-        ),
-        pytest.param(
-            "no-loss-returned",
-            "model = AutoModelForSequenceClassification.from_pretrained(name)",
-            "no-loss-returned",
-            id="a model that tells classes",
-        ),
-        pytest.param(
-            "no-loss-returned",
-            "model = BertForPreTraining(config)",
-            "no-loss-returned",
-            id="a model of two tasks",
-        ),
-        pytest.param(
-            "no-loss-in-forward",
-            "model = AutoModelForCausalLM.from_pretrained(name)",
-            "no-loss-in-forward",
-            id="a language model that has labels",
-        ),
-        pytest.param(
-            "paddle-static-left-on",
-            "paddle.enable_static()\nexe = paddle.static.Executor()\nloss.backward()",
-            "paddle-static-left-on",
-            id="both modes",
-        ),
-        pytest.param(
-            "paddle-static-left-on",
-            "paddle.enable_static()\nexe = paddle.static.Executor()\nopt.minimize(loss)",
-            "paddle-static-argument",
-            id="static mode alone",
-        ),
-        pytest.param(
-            "cuda-not-built",
-            "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\ntorch.cuda.synchronize()",
-            "cuda-asked-all-the-same",
-            id="a device that was chosen",
-        ),
-        pytest.param("cuda-not-built", "model.cuda()", "cuda-not-built", id="no device"),
-        pytest.param(
-            "number-not-iterable",
-            "DataLoader(data, batch_sampler=sampler)\n/v/paddle/io/dataloader/fetcher.py",
-            "paddle-batch-sampler-of-ones",
-            id="a batch_sampler of single indices",
-        ),
-        pytest.param("number-not-iterable", "for i in n:", "number-not-iterable", id="a loop"),
-        pytest.param(
-            "paddle-dtype", "/v/paddle/hapi/model_summary.py", "paddle-dtype-of-summary", id="a summary"
-        ),
-        pytest.param(
-            "attribute-of-several",
-            "raised in /v/ignite/metrics/accuracy.py",
-            "metric-of-several",
-            id="a metric",
-        ),
-    ],
-)
-def test_a_situation_is_told_by_the_program(known: str, program: str, said: str) -> None:
-    assert variant(signatures()[known], program).name == said
-
-
-@pytest.mark.parametrize(
-    ("name", "program", "said"),
-    [
-        ("keepdims", "x.numpy().max(keepdims=True)\n/v/paddle/jit/api.py", "paddle-numpy-in-traced"),
-        ("keepdims", "x.numpy().max(keepdims=True)", "argument-unknown"),
-        ("width", "net(width=3)\n/v/paddle/jit/api.py", "argument-unknown"),
-    ],
-)
-def test_an_argument_of_numpy_in_what_paddle_traces_is_told(name: str, program: str, said: str) -> None:
-    known = match(f"TypeError: max() got an unexpected keyword argument '{name}'")
-
-    assert known is not None
-    assert variant(known[0], program, known[1].groupdict()).name == said
+    assert known[0].name == "none-of-collective"
+    assert match_in(error, "dist.all_reduce(loss)") is None
 
 
 @pytest.mark.parametrize(
@@ -527,15 +213,17 @@ def test_a_rank_that_is_read_from_another_launcher_is_named(program: str, name: 
     assert (variant(signatures()["list-for-one-rank"], program).name == name) is (name != "send-to-itself")
 
 
-def test_a_schedule_that_a_state_was_not_saved_with_is_told() -> None:
-    error = "KeyError: 'LinearWarmup_LR'"
-    known = match_in(error, "raised in /v/paddle/optimizer/lr.py")
-
-    assert known is not None
-    assert known[0].name == "paddle-schedule-of-another"
-    assert match_in(error, "raised in /v/paddle/optimizer/optimizer.py") is None
-
-
 def test_the_conditions_of_rows_are_expressions() -> None:
-    for one in SIGNATURES:
-        re.compile(re.sub(r"\\g<\w+>", "x", one.where))
+    for row in SIGNATURES:
+        re.compile(re.sub(r"\\g<\w+>", "x", row.where))
+
+
+def test_the_tables_stay_small() -> None:
+    lines = sum(
+        len(Path(TABLES).with_name(f"{table}.toml").read_text().splitlines())
+        for table in (*signature_tables._TABLES, "in_paddle")
+    )
+
+    # a row needs a reason: would the program fail alike as one process, then it gets none
+    assert len(SIGNATURES) <= 340
+    assert lines <= 2_900

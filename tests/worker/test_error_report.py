@@ -183,27 +183,13 @@ def test_what_one_look_at_a_failure_costs_is_not_lost_to_the_others(
     def fails(*_: object) -> None:
         raise ValueError
 
-    monkeypatch.setattr("nbdist.worker.failure.arguments.arguments", fails)
-    monkeypatch.setattr("nbdist.worker.failure.elsewhere.takes", fails)
+    zero = 0
+    monkeypatch.setattr("nbdist.worker.operands.conditions_of", fails)
+    with pytest.raises(ZeroDivisionError) as failed:
+        1 / zero
 
-    report = written(tmp_path, raised(FileNotFoundError(2, "No such file", "none.csv")))
-
-    assert report is not None
-    assert (report.arguments, report.takes) == ((), "")
-    assert [folder.path for folder in report.folders] == ["none.csv"]
-
-
-def test_what_was_given_is_told_where_it_cannot_be_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: object) -> None:
-        raise ValueError
-
-    given = ("program.py", 3, "f", "x", 0, "list of 1", "int", "x y", True)
-    monkeypatch.setattr("nbdist.worker.failure.handed.handed", fails)
-    monkeypatch.setattr("nbdist.worker.failure.arguments.arguments", lambda trace: [given])
-
-    report = written(tmp_path, raised(TypeError("no")))
+    report = written(tmp_path, failed.value)
 
     assert report is not None
-    assert [one.name for one in report.arguments] == ["x"]
+    assert report.values == ()
+    assert [(operand.name, operand.what) for operand in report.operands] == [("zero", "0")]

@@ -13,7 +13,6 @@ from nbdist.diagnosis.hangs.locks import locked
 from nbdist.diagnosis.hangs.moments import told_names
 from nbdist.diagnosis.hangs.parting import passed_by
 from nbdist.diagnosis.hangs.reading import has_no_workers, no_batches
-from nbdist.diagnosis.numpy_files import longer_name
 from nbdist.diagnosis.places import Sources, call_on_line, parsed, place_of
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
@@ -84,9 +83,6 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
         plain = [f"{name} = {what}" for name, what in asked.items() if _NUMBER.fullmatch(what)]
         if _waits_for_file(loop):
             values: dict[str, object] = {"test": head(loop), "line": loop.lineno}
-            asked_for = {ast.unparse(one) for test in _tests(loop) for one in ast.walk(test)}
-            if longer := longer_name(asked_for, side.way[-1], sources):
-                return hint("hang-polls-longer", who=side.ranks, **values, **longer)
             names = told_names(dict.fromkeys(call.file for call in reversed(side.way)), sources)
             if waiting and not names.en:
                 others = tuple(sorted(rank for other in waiting for rank in other.ranks))

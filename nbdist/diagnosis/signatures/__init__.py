@@ -18,7 +18,6 @@ from nbdist.text import Both, say
 
 # the first that matches counts: NCCL's and CUDA's errors come in torch's and paddle's words
 _TABLES = (
-    "kernels",
     "nccl",
     "torch_ranks",
     "torch_parallel",
@@ -154,22 +153,11 @@ def match_in(text: str, program: str) -> tuple[Signature, re.Match[str]] | None:
     return None
 
 
-def suits(name: str, error: str, program: str) -> bool:
-    """Whether a signature that no pattern alone can see suits an error in a program with this text."""
-    row = named(name)
-    return bool(re.search(row.pattern, _ends(error)) and re.search(row.where, program))
-
-
 def in_paddle(text: str) -> str:
     """A hint in the words of a program of paddle."""
     for torch, paddle in read_table(__file__, "in_paddle").items():
         text = text.replace(torch, paddle)
     return text
-
-
-def is_general(name: str) -> bool:
-    """Whether a row knows the words of Python, or of a library that any program may use, and no more."""
-    return name in read_table(__file__, "python") and not signatures()[name].where
 
 
 def named(name: str) -> Signature:

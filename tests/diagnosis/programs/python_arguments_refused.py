@@ -1,4 +1,4 @@
-# expect: rank any, line 6, signature arguments-named
+# expect: rank any, line 6, signature exit-after-words
 import argparse
 
 parser = argparse.ArgumentParser()

@@ -1,4 +1,4 @@
-# expect: rank 1, line 7, signature recursion
+# expect: rank 1, line 7, signature none
 import os
 import time
 

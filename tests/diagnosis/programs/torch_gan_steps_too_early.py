@@ -1,4 +1,4 @@
-# expect: rank any, line 16, signature parameter-stepped
+# expect: rank any, line 16, signature gradient-in-place
 # A GAN whose generator learns through the discriminator as it was before the discriminator's step.
 import torch
 import torch.distributed as dist
