@@ -4,7 +4,6 @@ This side of it is for kernels and other short-lived readers and imports no Visu
 a process of its own, ``python -m nbdist.board``.
 """
 
-from nbdist.board.request import TENSORBOARD, VISUALDL
 from nbdist.board.server import (
     Board,
     BoardRoute,
@@ -18,8 +17,6 @@ from nbdist.board.server import (
 )
 
 __all__ = [
-    "TENSORBOARD",
-    "VISUALDL",
     "Board",
     "BoardRoute",
     "Reach",

@@ -12,7 +12,6 @@ import fcntl
 import logging
 import os
 import secrets
-import shutil
 import signal
 import sys
 import threading
@@ -98,9 +97,7 @@ def _serve(home: Path, idle_seconds: float, output: int) -> int:
         def version_string(self) -> str:
             return "nbdist"
 
-    scratch = BoardDirectory(home / "board").scratch
-    shutil.rmtree(scratch, ignore_errors=True)
-    app = BoardApp(home / "runs", secrets.token_urlsafe(32), scratch)
+    app = BoardApp(home / "runs", secrets.token_urlsafe(32))
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=QuietHandler)
     process = processes.identify(os.getpid())
     assert process is not None
@@ -116,7 +113,6 @@ def _serve(home: Path, idle_seconds: float, output: int) -> int:
         BoardDirectory(home / "board").discovery.unlink(missing_ok=True)
     server.shutdown()
     server.server_close()
-    shutil.rmtree(scratch, ignore_errors=True)
     return 0
 
 

@@ -8,11 +8,9 @@ given in one page, and a page with every run of a user does not come up. The add
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import logging
 import re
-import sys
 import threading
 import time
 from collections import OrderedDict
@@ -31,7 +29,7 @@ from werkzeug.wrappers import Response
 from nbdist.board.feed import Feed
 from nbdist.board.patches import LOAD_SECONDS, READ_SECONDS, Boards, board_arguments, curve_name, read_on
 from nbdist.board.readers import STEP_TIME, SYSTEM, shown_first
-from nbdist.board.request import ALIVE, TENSORBOARD, BoardRequest, Refused, read_request
+from nbdist.board.request import ALIVE, BoardRequest, Refused, read_request
 from nbdist.errors import NotPrivate
 from nbdist.model.decoding import loads
 from nbdist.store import LogStream, MetricPoint, RunDirectory, snapshot
@@ -42,7 +40,6 @@ from nbdist.store.scraped.log import printed_points
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from nbdist.board.tensorboard import TensorBoardView
 
 log = logging.getLogger("nbdist.board")
 
@@ -67,19 +64,14 @@ _HEADERS = {
 
 
 class BoardApp:
-    """A WSGI application, for a server with threads. ``runs`` is the directory of the runs, ``scratch`` one
-    for files that can be made again."""
+    """A WSGI application, for a server with threads. ``runs`` is the directory of the runs."""
 
-    def __init__(
-        self, runs: Path, token: str, scratch: Path, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, runs: Path, token: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._runs = runs
-        self._scratch = scratch
         self.token = token
         self._clock = clock
         self._feed = Feed()
-        self._made_for_tensorboard = 0
-        self._views: OrderedDict[str, View | TensorBoardView] = OrderedDict()
+        self._views: OrderedDict[str, View] = OrderedDict()
         self._lock = threading.Lock()
         self._last_request = clock()
 
@@ -117,28 +109,15 @@ class BoardApp:
             return False
         return True
 
-    def _view(self, asked: BoardRequest) -> View | TensorBoardView:
+    def _view(self, asked: BoardRequest) -> View:
         with self._lock:
             if asked.public_path not in self._views:
-                self._views[asked.public_path] = self._made(asked)
+                runs = [RunDirectory(self._runs / run_id) for run_id in asked.runs]
+                self._views[asked.public_path] = View(runs, asked.public_path, self._feed)
             self._views.move_to_end(asked.public_path)
             while len(self._views) > MAX_VIEWS:
                 self._views.popitem(last=False)
             return self._views[asked.public_path]
-
-    def _made(self, asked: BoardRequest) -> View | TensorBoardView:
-        runs = [RunDirectory(self._runs / run_id) for run_id in asked.runs]
-        if asked.viewer != TENSORBOARD:
-            return View(runs, asked.public_path, self._feed)
-        # the user may have installed it since this process began
-        importlib.invalidate_caches()
-        try:
-            from nbdist.board.tensorboard import TensorBoardView
-        except ImportError as error:
-            raise Refused(501, f"TensorBoard cannot be imported by {sys.executable}: {error}\n") from None
-        self._made_for_tensorboard += 1
-        scratch = self._scratch / f"tensorboard-{self._made_for_tensorboard}"
-        return TensorBoardView(runs, asked.public_path, self._feed, scratch)
 
 
 def _with_headers(start_response: StartResponse, policy: str) -> StartResponse:

@@ -3,7 +3,6 @@
     /<token>/alive                        204
     /<token>/<run_id>[~<run_id>…]/alive   204 where these runs are known
     /<token>/<run_id>[~<run_id>…]/…       VisualDL over these runs; its page is …/scalar
-    /<token>/tensorboard/<run_id>[…]/     TensorBoard over them
 
 A proxy may put something in front of all that: then the token is another one (``proxied_token``), and what
 stands before it is kept, since the pages hold addresses. A proxy that takes its prefix away again has left
@@ -25,8 +24,6 @@ from urllib.parse import unquote
 RUN_SEPARATOR = "~"  # in no run id, and no proxy rewrites it
 PREFIX_MARK = "@"
 ALIVE = "alive"
-TENSORBOARD = "tensorboard"
-VISUALDL = ""
 
 AUTHORIZATION = "Authorization"
 PUBLIC_PATH = "X-Nbdist-Public-Path"
@@ -41,12 +38,11 @@ def proxied_token(token: str) -> str:
     return hmac.new(token.encode(), b"proxied", "sha256").hexdigest()
 
 
-def page(run_ids: Sequence[str], viewer: str = VISUALDL) -> str:
-    """The page over these runs, below the token; in VisualDL that of the scalars."""
+def page(run_ids: Sequence[str]) -> str:
+    """Return the page of the scalars of these runs, below the token."""
     if not run_ids:
         raise ValueError("a board shows at least one run")
-    runs = RUN_SEPARATOR.join(run_ids)
-    return f"{viewer}/{runs}/" if viewer else f"{runs}/scalar"
+    return f"{RUN_SEPARATOR.join(run_ids)}/scalar"
 
 
 def encoded(prefix: str) -> str:
@@ -63,7 +59,6 @@ class BoardRequest:
     prefix that a proxy took away. ``direct``: no proxy stands between. ``below`` is what stands behind the
     name of the view."""
 
-    viewer: str
     runs: tuple[str, ...]
     public_path: str
     path: str
@@ -114,16 +109,11 @@ def _around(path: str, tokens: tuple[str, ...]) -> tuple[str, str, str]:
 
 
 def _view(prefix: str, rest: str, *, direct: bool) -> BoardRequest:
-    viewer, _, behind = rest.partition("/")
-    if viewer != TENSORBOARD:
-        viewer, behind = "", rest
-    name, slash, below = behind.partition("/")
-    above = "/".join(filter(None, (prefix, viewer))) if prefix else f"/{viewer}".rstrip("/")
+    name, slash, below = rest.partition("/")
     return BoardRequest(
-        viewer=viewer,
         runs=tuple(dict.fromkeys(name.split(RUN_SEPARATOR))),
-        public_path=f"{above}/{name}",
-        path=f"{above}/{name}{slash}{below}",
+        public_path=f"{prefix}/{name}",
+        path=f"{prefix}/{name}{slash}{below}",
         below=below,
         direct=direct,
     )

@@ -44,7 +44,6 @@ READY = b"ready\n"
 """What a server says on its standard output when it can be found and answers."""
 
 _ANSWER_SECONDS = 2.0
-_VIEWER_SECONDS = 30.0
 _LOG_TAIL = 2000  # characters
 _MAIN = """\
 import os, runpy, sys
@@ -62,9 +61,6 @@ class BoardDirectory:
     lock = PathBelow("server.lock")
     log = PathBelow("server.log")
 
-    scratch = PathBelow("scratch")
-    """What a server makes for itself, and can make again."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
@@ -74,16 +70,16 @@ class Board:
     port: int
     token: str
 
-    def url(self, run_ids: Sequence[str], viewer: str = "") -> str:
+    def url(self, run_ids: Sequence[str]) -> str:
         """Where a browser on this machine sees these runs, at least one."""
-        return f"http://127.0.0.1:{self.port}/{self.token}/{page(run_ids, viewer)}"
+        return f"http://127.0.0.1:{self.port}/{self.token}/{page(run_ids)}"
 
-    def path(self, run_ids: Sequence[str], prefix: str, viewer: str = "", *, stripped: bool = False) -> str:
+    def path(self, run_ids: Sequence[str], prefix: str, *, stripped: bool = False) -> str:
         """The same behind a proxy that has ``prefix`` (``/user/ann/proxy/absolute/8040``) in front, and
         takes it away again where it is ``stripped``."""
         token = proxied_token(self.token)
         mark = f"/{encoded(prefix)}" if stripped else ""
-        return f"{prefix}/{token}{mark}/{page(run_ids, viewer)}"
+        return f"{prefix}/{token}{mark}/{page(run_ids)}"
 
     def answers(self) -> bool:
         """Whether this server is alive and lets us in."""
@@ -91,10 +87,6 @@ class Board:
         return (
             processes.alive(self.process) and self._status(f"/{self.token}/{ALIVE}", _ANSWER_SECONDS) == 204
         )
-
-    def can_show(self, run_ids: Sequence[str], viewer: str) -> bool:
-        """Whether it has what it needs to show these runs in a viewer; the first time this takes a while."""
-        return self._status(f"/{self.token}/{page(run_ids, viewer)}", _VIEWER_SECONDS) == 200
 
     def _status(self, path: str, seconds: float) -> int:
         """Of the answer to a GET; 0 for none."""
@@ -139,9 +131,9 @@ class BoardRoute:
     headers: Mapping[str, str]
     public_path: str
 
-    def path(self, run_ids: Sequence[str], viewer: str = "") -> str:
+    def path(self, run_ids: Sequence[str]) -> str:
         """Where a browser sees these runs, at least one, behind the same web server."""
-        return f"{self.public_path}/{page(run_ids, viewer)}"
+        return f"{self.public_path}/{page(run_ids)}"
 
 
 def route_to_board(home: Path, public_path: str) -> BoardRoute:
@@ -380,15 +372,14 @@ class Reach:
 def reach(
     board: Board,
     run_ids: Sequence[str],
-    viewer: str = "",
     *,
     environ: Mapping[str, str] = os.environ,
 ) -> Reach:
     """The best way there. Raises UsageMistake for an NBDIST_PROXY_URL that is none."""
     if template := environ.get("NBDIST_PROXY_URL"):
-        return Reach(url=_by_template(template, board, run_ids, viewer))
+        return Reach(url=_by_template(template, board, run_ids))
     jupyter = find_jupyter(environ)
-    if jupyter is not None and (path := _behind(jupyter, board, run_ids, viewer)):
+    if jupyter is not None and (path := _behind(jupyter, board, run_ids)):
         return Reach(url=path)
     if any(name in environ for name in _HOSTED) or "google.colab" in sys.modules:
         return Reach(
@@ -396,27 +387,27 @@ def reach(
             "%pip install jupyter-server-proxy  and start the server again, or set NBDIST_PROXY_URL to the "
             "address of its ports, with %PORT% for the number"
         )
-    return Reach(url=board.url(run_ids, viewer), direct=True)
+    return Reach(url=board.url(run_ids), direct=True)
 
 
-def _by_template(template: str, board: Board, run_ids: Sequence[str], viewer: str) -> str:
+def _by_template(template: str, board: Board, run_ids: Sequence[str]) -> str:
     if "%PORT%" not in template:
         raise UsageMistake(
             f"NBDIST_PROXY_URL={template} has no %PORT%: write it as  https://host/api_serving/%PORT%/"
         )
     address = urlsplit(template.replace("%PORT%", str(board.port)))
     origin = f"{address.scheme}://{address.netloc}" if address.netloc else ""
-    return origin + board.path(run_ids, address.path.rstrip("/"), viewer, stripped=True)
+    return origin + board.path(run_ids, address.path.rstrip("/"), stripped=True)
 
 
-def _behind(jupyter: JupyterServer, board: Board, run_ids: Sequence[str], viewer: str) -> str:
+def _behind(jupyter: JupyterServer, board: Board, run_ids: Sequence[str]) -> str:
     """The path on the Jupyter server; empty where it passes nothing on."""
     extension = f"{jupyter.base_url}{EXTENSION}"
     # its home may be another one than ours: does it know these runs?
     if jupyter.answers(f"{extension}/{RUN_SEPARATOR.join(run_ids)}/{ALIVE}"):
-        return f"{extension}/{page(run_ids, viewer)}"
+        return f"{extension}/{page(run_ids)}"
     prefix = f"{jupyter.base_url}proxy/absolute/{board.port}"
-    path = board.path(run_ids, prefix, viewer)
+    path = board.path(run_ids, prefix)
     answer = jupyter.answers(board.path(run_ids, prefix).removesuffix("scalar") + ALIVE)
     # where we are not let in to ask, what is installed beside us is the best guess
     if answer or (answer is None and find_spec("jupyter_server_proxy") is not None):

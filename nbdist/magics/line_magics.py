@@ -183,13 +183,13 @@ def _paint(text: str, shade: str) -> str:
 def _show_curves(curves: Curves) -> None:
     reach = curves.reach
     if not reach.url:
-        _say(f"{curves.viewer} cannot be shown here: {reach.problem}")
+        _say(f"VisualDL cannot be shown here: {reach.problem}")
         display(HTML(_charts(curves)))
         return
     # what is shown where the browser turns out not to reach the server
     charts = _charts(curves) if reach.direct else ""
     display(HTML(_frame(reach.url, curves.height, charts)))
-    _say(f"{curves.viewer}: {reach.url}")
+    _say(f"VisualDL: {reach.url}")
 
 
 def _charts(curves: Curves) -> str:

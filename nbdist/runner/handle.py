@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -288,27 +287,15 @@ def _looked_after(directory: RunDirectory) -> RunHandle:
     return handle
 
 
-def reach_board(handles: Sequence[RunHandle], *, tensorboard: bool = False) -> Reach:
-    """Where a browser sees the curves of these runs; starts the server where it must.
+def reach_board(handles: Sequence[RunHandle]) -> Reach:
+    """Return where a browser sees the curves of these runs; start the server where there is none.
 
-    Raises LaunchError when it does not start, UsageMistake when there is no TensorBoard.
+    Raises LaunchError when it does not start.
     """
     # its HTTP client takes a while to import, and most runs never ask for curves
-    from nbdist.board import TENSORBOARD, VISUALDL, ensure_board, reach
+    from nbdist.board import ensure_board, reach
 
-    if tensorboard and find_spec("tensorboard") is None:
-        raise UsageMistake(
-            "--tensorboard: TensorBoard is not installed here: %pip install tensorboard, or leave the "
-            "option out for VisualDL"
-        )
-    board = ensure_board(config.home())
-    run_ids = [handle.run_id for handle in handles]
-    if tensorboard and not board.can_show(run_ids, TENSORBOARD):
-        raise LaunchError(
-            "TensorBoard did not start in the server that shows the curves: %dist_board --stop  ends it, and "
-            "the next  %dist_board --tensorboard  starts one of this kernel's Python"
-        )
-    return reach(board, run_ids, TENSORBOARD if tensorboard else VISUALDL)
+    return reach(ensure_board(config.home()), [handle.run_id for handle in handles])
 
 
 class Stoppable(Protocol):

@@ -179,7 +179,6 @@ def comparison_of(known: RunList, run_ids: list[str], *, curves: bool) -> dict[s
 PROTOCOL = 1
 _MOST_RUNS = 500
 _MOST_ON_A_BOARD = 16
-_VIEWERS = {"visualdl": "", "tensorboard": "tensorboard"}
 _SEARCH = 200
 _REASON = 200
 _STOPPED_FROM = {
@@ -424,14 +423,11 @@ class BoardHandler(Api):
     @web.authenticated
     @authorized
     async def post(self) -> None:
-        body = self.body("run_ids", "viewer")
-        run_ids, viewer = self.run_ids(body, most=_MOST_ON_A_BOARD), body.get("viewer", "visualdl")
-        if not isinstance(viewer, str) or viewer not in _VIEWERS:
-            raise web.HTTPError(400, f"viewer is one of {', '.join(_VIEWERS)}")
+        run_ids = self.run_ids(self.body("run_ids"), most=_MOST_ON_A_BOARD)
         for run_id in run_ids:
             await self.directory(run_id)
         try:
             route = await self.backend.board_route(fresh=True)
         except LaunchError as error:
             raise web.HTTPError(503, str(error)) from None
-        self.answer({"url": route.path(list(dict.fromkeys(run_ids)), _VIEWERS[viewer])})
+        self.answer({"url": route.path(list(dict.fromkeys(run_ids)))})

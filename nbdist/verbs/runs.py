@@ -419,7 +419,6 @@ class Curves:
 
     handles: tuple[RunHandle, ...]
     reach: Reach
-    viewer: str
     height: int
 
 
@@ -434,7 +433,6 @@ def board(
     _: Frontend,
     *,
     run: Sequence[str],
-    tensorboard: bool,
     export: str | None,
     stop: bool,
     height: int = 0,
@@ -453,7 +451,6 @@ def board(
         return write_report(shown, Path(export), config.language())
     return Curves(
         handles=tuple(handles),
-        reach=runner.reach_board(handles, tensorboard=tensorboard),
-        viewer="TensorBoard" if tensorboard else "VisualDL",
+        reach=runner.reach_board(handles),
         height=height,
     )

@@ -52,7 +52,7 @@ class Visitor:
         from nbdist.board.patches import PATCHES, apply
 
         apply(PATCHES)
-        self._client = Client(BoardApp(home.path / "runs", TOKEN, home.path / "scratch"))
+        self._client = Client(BoardApp(home.path / "runs", TOKEN))
 
     def get(
         self, path: str, *, host: str = "127.0.0.1:8040", follow: bool = True, **headers: str

@@ -21,7 +21,7 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 
-from nbdist.board import TENSORBOARD, Board, ensure_board, reach, route_to_board
+from nbdist.board import Board, ensure_board, reach, route_to_board
 from nbdist.errors import UsageMistake
 
 if TYPE_CHECKING:
@@ -164,16 +164,6 @@ def test_a_kernel_of_a_jupyter_server_finds_the_way_through_it(jupyter: JupyterS
         assert jupyter.get(urljoin(found.url, asset))[0] == 200, asset
     tags = json.loads(jupyter.get(urljoin(found.url, "api/scalar/tags"))[1])["data"]
     assert tags == {"runs": ["rank0"], "tags": [["loss"]]}
-
-
-def test_tensorboard_goes_the_same_way(jupyter: JupyterServer, home: Home) -> None:
-    run = home.run()
-    home.log(run, home.point(0, loss=1.5))
-
-    found = reach(ensure_board(home.path), [run.run_id], TENSORBOARD, environ=jupyter.environ)
-
-    assert jupyter.get(found.url)[0] == 200
-    assert json.loads(jupyter.get(found.url + "data/runs")[1]) == ["rank0"]
 
 
 def test_through_the_proxy_nobody_gets_in_without_the_token(jupyter: JupyterServer, home: Home) -> None:

@@ -33,9 +33,6 @@ def read(path: str, host: str = "127.0.0.1:8040", **headers: str) -> BoardReques
             f"/api_serving/8040/{PROXIED}/{MARK}/run",
             id="behind one that might have been, and was not",
         ),
-        pytest.param(
-            f"/{TOKEN}/tensorboard/run/scalar", f"/{TOKEN}/tensorboard/run", id="in the other viewer"
-        ),
     ],
 )
 def test_a_view_knows_the_address_that_the_browser_has(path: str, public_path: str) -> None:

@@ -106,8 +106,8 @@ def test_runs_are_compared_below_their_cell(home: Path, capsys: pytest.CaptureFi
         pytest.param(verbs.ATTACH, ["a", "b"], "write  {}attach [RUN]", id="one too many"),
         pytest.param(
             verbs.BOARD,
-            ["--tensorboard", "--stop"],
-            "--stop is not allowed with --tensorboard: write  {}board [RUN …] [--tensorboard | --export",
+            ["--export", "a.html", "--stop"],
+            "--stop is not allowed with --export FILE.html: write  {}board [RUN …] [--export",
             id="two forms at once",
         ),
         pytest.param(verbs.ALLOC, ["list"], "what there is, is shown by  {}alloc  alone", id="list"),
