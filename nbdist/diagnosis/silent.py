@@ -1,5 +1,5 @@
 """Mistakes of a training that raise nothing, from what its ranks have noted (``worker.training``): every rank
-reads the same batches, every epoch has the same order, the parameters of ranks drift apart.
+reads the same batches, every epoch has the same order, a wrapper that averages gradients is never called.
 
 nbdist says nothing where a right program might look the same.
 """
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from nbdist.diagnosis.exits import rank_ranges
 from nbdist.diagnosis.places import Sources
 from nbdist.model import Run
 from nbdist.model.decoding import MALFORMED, as_int
@@ -60,11 +59,10 @@ class _Batch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parameters:
     """``sums`` of the absolute values of samples, one for each tensor, which may differ by the part
-    ``within``; ``called`` says whether the wrapped model was."""
+    ``within``."""
 
     sums: tuple[float, ...]
     within: float
-    called: bool
 
     def differs(self, other: _Parameters) -> bool:
         within = max(self.within, other.within)
@@ -146,7 +144,6 @@ class MistakeReader:
         here = _Parameters(
             sums=tuple(float(one) for one in note["sums"]),
             within=float(note["within"]),
-            called=bool(note["called"]),
         )
         # ranks that have come to another step, or look at other tensors, cannot be compared
         key = (str(note["model"]), str(note["of"]), step, *group, len(here.sums))
@@ -155,23 +152,22 @@ class MistakeReader:
         if set(ranks) != set(group):
             return
         del self._parameters[key]
-        if not all(isfinite(one) for known in ranks.values() for one in known.sums):
+        samples = list(ranks.values())
+        if not all(isfinite(total) for sample in samples for total in sample.sums):
             return
-        if (odd := _odd(ranks)) is not None:
+        if any(sample.differs(samples[0]) for sample in samples):
             words = _WRAPPERS[str(note["library"])] | {"model": str(note["name"])}
-            why = "drifted" if any(known.called for known in ranks.values()) else "never-shared"
-            alone = rank_ranges(odd) if odd else ""
-            self._say(why, _at(note), kind="parameters", step=step, odd=alone, **words)
+            self._say("never-shared", _at(note), step=step, **words)
 
-    def _say(self, why: str, at: tuple[str, int] | None, *, kind: str = "", **fields: object) -> None:
-        if (kind or why) in self._found:
+    def _say(self, why: str, at: tuple[str, int] | None, **fields: object) -> None:
+        if why in self._found:
             return
         if at is None:
             place = Both("", "")
         else:
             name = self._sources.name(at[0])
             place = both(f"diagnosis.{'line' if name else 'cell-line'}", file=name, line=at[1])
-        self._found[kind or why] = both(f"diagnosis.{why}", place=place, **fields)
+        self._found[why] = both(f"diagnosis.{why}", place=place, **fields)
 
 
 def _at(note: Mapping[str, Any]) -> tuple[str, int] | None:
@@ -186,20 +182,3 @@ def _are_the_same(ranks: Sequence[Sequence[_Batch]]) -> bool:
         return False
     digests = {tuple(batch.digest for batch in batches[:_BATCHES]) for batches in ranks}
     return len(digests) == 1 and len(set(digests.pop())) == _BATCHES
-
-
-def _odd(ranks: Mapping[int, _Parameters]) -> list[int] | None:
-    """None where all have the same parameters; else the ranks that have not those of most, empty where there
-    are no such."""
-    alike: list[list[int]] = []
-    for rank, known in sorted(ranks.items()):
-        for group in alike:
-            if not known.differs(ranks[group[0]]):
-                group.append(rank)
-                break
-        else:
-            alike.append([rank])
-    if len(alike) == 1:
-        return None
-    most = max(alike, key=len)
-    return [rank for rank in ranks if rank not in most] if 2 * len(most) > len(ranks) else []

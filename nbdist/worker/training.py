@@ -1,13 +1,14 @@
-"""What a rank notes of its training, so that mistakes are found that raise nothing: a digest of its first
-batches, an order of the data that repeats itself, samples of its parameters. It decides alone when it looks,
-and at what; ``diagnosis.silent`` compares the ranks. No rank asks another one.
+"""Notes what a rank trains, so that mistakes are found that raise nothing: a digest of its first batches, an
+order of the data that repeats itself, and samples of the parameters that a wrapper was made for and never
+called. It decides alone when it looks, and at what; ``diagnosis.silent`` compares the ranks. No rank asks
+another one.
 
 Each note is a JSON object on a line of ``training.jsonl`` in the rank's directory:
 
     {"batch": 0, "digest": 123, "place": […], "library": "torch", "sampler": "RandomSampler", "share": null}
     {"epoch": "0", "place": ["/…/cell.py", 9], "library": "torch"}
     {"model": 0, "name": "Net", "place": […], "library": "torch", "of": 123, "group": [0, 1], "step": 8,
-     "sums": [0.5], "within": 1e-4, "called": true}
+     "sums": [0.5], "within": 1e-4}
 
 A batch counts when the wrapped model was called after it and an optimizer stepped thereupon: what a program
 evaluates or throws away does not. The model's inputs are part of the digest, since a program may cut its
@@ -40,9 +41,8 @@ if TYPE_CHECKING:
 _BATCHES = 3
 _PATIENCE = 200
 """Optimizer steps after which no more batches are waited for: the program has a loader of its own."""
-_FIRST_CHECK = 8
-"""Parameters are looked at before this step, and each time there have been twice as many: a run of a million
-steps has 17 looks, and all ranks look at the same steps."""
+_CHECKED_STEP = 8
+"""Parameters are sampled before this step, on all ranks alike."""
 _MOST_TENSORS = 256
 _OF_BATCH, _OF_PARAMETER = 64, 16
 """About so many elements are read of a tensor, spread over it."""
@@ -59,16 +59,13 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class _Model:
-    """One model that is wrapped for data parallel training: whether the wrapper was ``called``, whether the
-    last call lets ranks share gradients, and whether an optimizer has stepped on others (local SGD)."""
+    """One model that is wrapped for data parallel training, and whether the wrapper was ``called``."""
 
     def __init__(self, number: int, place: tuple[str, int] | None) -> None:
         self.number = number
         self.place = place
         self.steps = 0
         self.called = False
-        self.shares = True
-        self.local = False
 
 
 class _Pass:
@@ -148,7 +145,6 @@ class Training:
             self._read = 0
             return
         known.called = True
-        known.shares = getattr(model, "require_backward_grad_sync", getattr(model, "grad_need_sync", True))
         if self._read and self._batches < _BATCHES and not _captures(library):
             iterator = self._last()
             sampler = samplers.sampler_of(iterator)
@@ -184,8 +180,7 @@ class Training:
             if (model := reference()) is not None:
                 known = self._models[model]
                 known.steps += 1
-                known.local |= not known.shares
-                if known.steps >= _FIRST_CHECK and not known.steps & (known.steps - 1):
+                if known.steps == _CHECKED_STEP and not known.called:
                     self._note_parameters(model, tensors, chosen)
 
     def _note_batch(self) -> None:
@@ -223,9 +218,9 @@ class Training:
 
     def _note_parameters(self, model: Any, tensors: Sequence[Any], chosen: int) -> None:
         known, library = self._models[model], _library(model)
-        if known.local or _averages_otherwise(model) or _captures(library):
+        if _averages_otherwise(model) or _captures(library):
             return
-        sums = [sum(map(abs, _elements(one, _OF_PARAMETER))) for one in tensors]
+        sums = [sum(map(abs, _elements(tensor, _OF_PARAMETER))) for tensor in tensors]
         inner = _inner(model)
         self._note(
             {
@@ -236,10 +231,9 @@ class Training:
                 "of": chosen,
                 "group": _group(model),
                 "step": known.steps,
-                "sums": [float(f"{one:.8g}") for one in sums],
+                "sums": [float(f"{total:.8g}") for total in sums],
                 # of what has been rounded more coarsely, ranks on unlike processors may differ by more
-                "within": 2e-2 if any("float16" in str(one.dtype) for one in tensors) else 1e-4,
-                "called": known.called,
+                "within": 2e-2 if any("float16" in str(tensor.dtype) for tensor in tensors) else 1e-4,
             }
         )
 

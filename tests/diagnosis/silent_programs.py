@@ -138,13 +138,6 @@ train(DDP(net()), loader, epochs=3, begin=other.set_epoch)
 model = DDP(net())  # here
 train(model, shared(), call=model.module)
 """,
-    "torch_loads_weights_on_one_rank": """
-# expect: differ between ranks at step 8 (DistributedDataParallel, {here}): load and change weights before
-model = DDP(net())  # here
-if rank == 1:
-    nn.init.normal_(model.module[2].weight)
-train(model, shared())
-""",
     "paddle_no_sampler": """
 # expect: every rank reads the same batches (DataLoader, {here}): DistributedBatchSampler is missing
 loader = DataLoader(data, batch_size=4)  # here
@@ -166,13 +159,6 @@ train(paddle.DataParallel(net()), loader, epochs=3, begin=lambda _: loader.batch
 # expect: Sequential differ between ranks at step 8, since paddle.DataParallel is never called
 model = paddle.DataParallel(net())  # here
 train(model, shared(), call=model._layers)
-""",
-    "paddle_changes_weights_on_one_rank": """
-# expect: differ between ranks at step 8 (paddle.DataParallel, {here}): load and change weights before
-model = paddle.DataParallel(net())  # here
-if rank == 1:
-    model._layers[0].weight.set_value(model._layers[0].weight * 2)
-train(model, shared())
 """,
 }
 
