@@ -192,61 +192,6 @@ FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
             "loss": [(0, 8.25), (1, 7.75)],
         },
     ),
-    "Ultralytics' YOLO": (
-        "\n      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size\n"
-        "\r        1/2         0G      1.900      3.900      1.500         31        640:  50%|█    | 1/2 "
-        "[00:01<00:01,  1.0s/it]"
-        "\r        1/2         0G      1.234      3.456      1.456         12        640: 100%|█████| 2/2 "
-        "[00:02<00:00,  1.0s/it]\n"
-        "\r                 Class     Images  Instances      Box(P          R      mAP50  mAP50-95): "
-        "100%|█| 1/1 "
-        "[00:00<00:00,  2.0it/s]\n"
-        "                   all          4         17      0.625      0.525       0.58      0.415\n"
-        "\n      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size\n"
-        "\r        2/2         0G      1.134      3.356      1.356         13        640: 100%|█████| 2/2 "
-        "[00:02<00:00,  1.0s/it]\n",
-        {
-            "box_loss": [(1, 1.234), (2, 1.134)],
-            "cls_loss": [(1, 3.456), (2, 3.356)],
-            "dfl_loss": [(1, 1.456), (2, 1.356)],
-            "val_map50": [(1, 0.58)],
-            "val_map50_95": [(1, 0.415)],
-        },
-    ),
-    "Ultralytics' YOLO of today": (
-        "\n\x1b[K      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size\n"
-        "\r\x1b[K        1/2      1.25G      1.234      3.456      1.456         12        640: 100% "
-        "━━━━━━━━━━━━ "
-        "2/2 2.5it/s 0.8s\n"
-        "\r\x1b[K                 Class     Images  Instances      Box(P          R      mAP50  "
-        "mAP50-95): 100% "
-        "━━━━━━━━━━━━ 1/1 2.0it/s 0.5s\n"
-        "                   all          4         17      0.625      0.525       0.58      0.415\n",
-        {
-            "box_loss": [(1, 1.234)],
-            "cls_loss": [(1, 3.456)],
-            "dfl_loss": [(1, 1.456)],
-            "val_map50": [(1, 0.58)],
-            "val_map50_95": [(1, 0.415)],
-        },
-    ),
-    "LightGBM": (
-        "[LightGBM] [Info] Total Bins 2550\n[LightGBM] [Info] Start training from score 0.482041\n"
-        "[1]\ttraining's binary_logloss: 0.625\tvalid_0's binary_logloss: 0.645\tvalid_0's auc: 0.875\n"
-        "Training until validation scores don't improve for 5 rounds\n"
-        "[2]\ttraining's binary_logloss: 0.575\tvalid_0's binary_logloss: 0.605\tvalid_0's auc: 0.885\n"
-        "Early stopping, best iteration is:\n"
-        "[1]\ttraining's binary_logloss: 0.625\tvalid_0's binary_logloss: 0.645\tvalid_0's auc: 0.875\n",
-        {
-            "training_binary_logloss": [(1, 0.625), (2, 0.575)],
-            "valid_0_binary_logloss": [(1, 0.645), (2, 0.605)],
-            "valid_0_auc": [(1, 0.875), (2, 0.885)],
-        },
-    ),
-    "LightGBM's regression": (
-        "[10]\tvalid_0's l2: 0.25\tvalid_0's l1: 0.5\n[20]\tvalid_0's l2: 0.125\tvalid_0's l1: 0.25\n",
-        {"valid_0_l2": [(10, 0.25), (20, 0.125)], "valid_0_l1": [(10, 0.5), (20, 0.25)]},
-    ),
     "XGBoost": (
         "[0]\ttrain-rmse:1.25\ttest-rmse:1.375\n[1]\ttrain-rmse:1.125\ttest-rmse:1.25\n",
         {"train_rmse": [(0, 1.25), (1, 1.125)], "test_rmse": [(0, 1.375), (1, 1.25)]},
@@ -368,16 +313,6 @@ FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
         "4e-05, "
         "'epoch': 0.1, 'throughput': 512.5}\n",
         {"loss": [(0, 1.25)], "learning_rate": [(0, 4e-5)], "throughput": [(0, 512.5)]},
-    ),
-    "fastai": (
-        "epoch     train_loss  valid_loss  accuracy  time    \n"
-        "0         0.612500    0.512500    0.725000  00:12     \n"
-        "1         0.512500    0.412500    0.825000  00:11     \n",
-        {
-            "train_loss": [(0, 0.6125), (1, 0.5125)],
-            "valid_loss": [(0, 0.5125), (1, 0.4125)],
-            "accuracy": [(0, 0.725), (1, 0.825)],
-        },
     ),
     "fairseq": (
         "2026-11-21 10:00:00 | INFO | train_inner | epoch 001:     10 / 100 loss=5.25, ppl=38.05, "

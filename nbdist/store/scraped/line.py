@@ -8,13 +8,13 @@ stands in it too. What looks like a configuration, a call or source code says no
 A line or bar that says whose numbers it has passes that on: ``Test set: Average loss`` is
 ``test_average_loss``, ``val Loss: 0.2 Acc: 0.9`` is ``val_loss`` and ``val_acc``.
 
-Nothing here remembers a line but ``Tables``; steps are counted in ``store.scraped.log``.
+Nothing here remembers a line; steps are counted in ``store.scraped.log``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nbdist.store.scraped.names import (
@@ -24,7 +24,6 @@ from nbdist.store.scraped.names import (
     has_metric,
     in_phase,
     is_companion,
-    is_metric,
     may_be_listed,
     metrics_in,
     number,
@@ -134,13 +133,7 @@ _RICH_BAR = re.compile(
     r"(?P<postfix>.*)"
 )
 """Lightning's with rich; it counts epochs from 0, to the last of them."""
-_IGNITE_BAR = re.compile(
-    r"\s*(?P<about>[^|]*?)\[(?P<at>\d+)/(?P<of>\d+)\]\s+\d+%\|[^|,\[]*,?\s*(?P<postfix>[^\[]*)"
-    r"\[\d+:\d+<"
-)
 _WRAPPED = re.compile(r"\s{8,}(?:[a-z][\w/@.-]*:\s*[-+.\de]+\s*)+$")
-_BOOSTED = re.compile(r"\[\d+\]\t.*'s ")
-"""LightGBM: ``[10]	valid_0's auc: 0.9``."""
 _CALL = re.compile(r"\w\((?<!tensor\()(?<!array\()\w+=")
 _CODE = re.compile(r"\s*(?:file \"|>>>|def |class |import |from |print\(|return\b)")
 # a line without any of these has no metric, whatever stands in it
@@ -198,9 +191,7 @@ def read_line(line: str, *, phase: str = "") -> Reading | None:
         return _of_bar(bar, phase)
     if _is_of_no_curve(text):
         return None
-    if boosted := "'s " in text and _BOOSTED.match(text) is not None:
-        text = text.replace("'s ", "_")
-    named = boosted or _NAMED.search(text) is not None
+    named = _NAMED.search(text) is not None
     if not named and "epoch" not in text:
         return None
     if _CODE.match(text) or ("=" in text and "(" in text and _CALL.search(text)):
@@ -211,7 +202,7 @@ def read_line(line: str, *, phase: str = "") -> Reading | None:
         values = _of_dict(text, items[0])
         phase = phase or phase_before(text[: items.start()])
     elif named:
-        values, phase = _of_text(text, progress, phase, boosted=boosted)
+        values, phase = _of_text(text, progress, phase)
     if not values and progress.epoch is None:
         return None
     return Reading(values=in_phase(values, phase), progress=progress, phase=phase)
@@ -247,8 +238,6 @@ def plain(line: str) -> str:
 def _bar(text: str) -> re.Match[str] | None:
     if "[" in text and ("/s" in text or "s/" in text) and (bar := _BAR.match(text)) is not None:
         return bar
-    if "%|" in text and (bar := _IGNITE_BAR.match(text)) is not None:
-        return bar
     return _RICH_BAR.match(text) if "━" in text else None
 
 
@@ -278,15 +267,15 @@ def _of_dict(text: str, items: str) -> dict[str, float]:
     return values if has_metric(values) else {}
 
 
-def _of_text(text: str, progress: Progress, phase: str, *, boosted: bool) -> tuple[dict[str, float], str]:
-    """The metrics of a line of words, and whose they are."""
+def _of_text(text: str, progress: Progress, phase: str) -> tuple[dict[str, float], str]:
+    """Return the metrics of a line of words, and whose they are."""
     counted = progress.at is not None
     told = counted or progress.epoch is not None
     if (found := _IN_CIFAR.search(text)) is not None:
         return {"test_accuracy": float(found[1])}, phase or "test"
-    listed = boosted or len(_LISTED.findall(text)) > 1
+    listed = len(_LISTED.findall(text)) > 1
     values = dict(metrics_in(text, listed=listed, exact=not told))
-    if not has_metric(values) and not boosted:
+    if not has_metric(values):
         # a step and a companion are enough, an unknown name is not
         values = {tag: value for tag, value in values.items() if counted and is_companion(tag)}
     if not values:
@@ -303,80 +292,3 @@ def _of_text(text: str, progress: Progress, phase: str, *, boosted: bool) -> tup
 def _is_prose(text: str) -> bool:
     """Whether a line that tells no step is a sentence, or indented as the source under a traceback is."""
     return text.startswith("    ") or len(re.findall(r"[a-z]{3,}", text)) > 12
-
-
-_HEADER = re.compile(r"\s*epoch((?:\s{2,}[a-z]\w*){2,})\s*$")
-_CLASSES = re.compile(
-    r"\s*class\s+images\s+(?:instances|labels|targets)\s+(?P<columns>[\w(@.: -]*?map[\w@.-]*\s[^%]*?)\):?\s"
-)
-_EPOCH = re.compile(r"(\d+)(?:/(\d+))?$")
-_NUMBER = re.compile(r"-?(?:\d*\.\d+(?:e[-+]?\d+)?|nan|inf)$")
-_PATIENCE = 40  # lines that are no rows, after which a table has ended
-_LOSSES = frozenset({"box", "obj", "cls", "dfl", "total"})
-"""What YOLO's older versions call their losses, in a table that has several of them."""
-
-
-class Tables:
-    """The table that a program prints row by row, if there is one: its header, and which row says what.
-
-    epoch     train_loss  valid_loss  accuracy  time          fastai
-    0         0.612500    0.512500    0.725000  00:12
-          Epoch    GPU_mem   box_loss   cls_loss  Size         YOLO, with a bar behind each row
-            1/2      1.25G      1.234      3.456   640: 100%|████| 2/2 [00:02<00:00]
-                     Class  Images  Instances  Box(P  R  mAP50  mAP50-95): 100%|██| 1/1 [00:00<00:00]
-                       all       4         17  0.62  0.5  0.58     0.415
-    """
-
-    def __init__(self) -> None:
-        self._columns: Sequence[str] = ()
-        self._scores: Sequence[str] = ()
-        self._others = 0
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self._columns)
-
-    def read(self, line: str) -> Reading | None:
-        """What a line says as a row; None when it is no row that counts."""
-        if not self._columns and "poch  " not in line:
-            return None
-        text = plain(line).lower()
-        if (header := _HEADER.match(text)) is not None:
-            names = header[1].split()
-            if any(is_metric(tag_of(name)) for name in names) or len(_LOSSES & {*names}) > 1:
-                self._columns, self._others = names, 0
-            return None
-        if not self._columns:
-            return None
-        if (classes := _CLASSES.match(text)) is not None:
-            self._scores = re.sub(r"\w+\(", "", classes["columns"]).replace(")", "").split()
-            return None
-        reading = self._row(text.split())
-        self._others = 0 if reading is not None else self._others + 1
-        if self._others > _PATIENCE:
-            self._columns = self._scores = ()
-        return reading
-
-    def _row(self, fields: list[str]) -> Reading | None:
-        epoch = _EPOCH.match(fields[0]) if fields else None
-        count = len(self._columns) + 1
-        if epoch is not None and len(fields) >= count:
-            # a bar goes on until it is full
-            if len(fields) > count and not fields[count].startswith("100%"):
-                return None
-            values = _values(self._columns, fields[1:count])
-            progress = Progress(epoch=float(epoch[1]), epochs=int(epoch[2]) if epoch[2] else None)
-            return Reading(values=values, progress=progress) if values else None
-        if self._scores and fields and fields[0] == "all" and len(fields) == 3 + len(self._scores):
-            values = _values(self._scores, fields[3:])
-            return Reading(values={f"val_{tag}": v for tag, v in values.items() if "map" in tag}, phase="val")
-        return None
-
-
-def _values(names: Sequence[str], fields: Sequence[str]) -> dict[str, float]:
-    values: dict[str, float] = {}
-    for name, text in zip(names, fields, strict=True):
-        tag = tag_of(name)
-        if _NUMBER.match(text) and (is_metric(tag) or name in _LOSSES):
-            values.setdefault(tag, float(text))
-    return values

@@ -28,7 +28,6 @@ from nbdist.store.scraped.line import (
     CUES,
     Progress,
     Reading,
-    Tables,
     lines_with_cues,
     read_line,
     read_wrapped,
@@ -166,8 +165,6 @@ _LONGEST = 1 << 16  # bytes of a line; what is longer is no line of metrics
 _EVALUATION = re.compile(r"\s*(?:eval (?:begin|samples)|\*+ ?(?:running )?(?:evaluat|validat))", re.I)
 _STAR = re.compile(r"\s*\*\s+(?:acc|prec)@", re.I)
 """How ImageNet's programs end an evaluation."""
-_REPEATED = "est iteration is:"
-"""What LightGBM says before it prints a line again."""
 _DIGITS = re.compile(r"\d[\d.]*(?:e[-+]?\d+)?")
 # Hugging Face prints its dict without a step, and at once its bar again, which has it
 _NEXT_BAR = re.compile(rb"\s*\d+%\|[^|\r\n]*\| (\d+)/(\d+) \[")
@@ -194,10 +191,8 @@ class ScrapedMetrics:
         self._position = Position()
         self._bars: dict[str, _Bar] = {}
         self._evaluating = False
-        self._repeated = False
         self._evaluated = ""
         self._above: Reading | None = None
-        self._tables = Tables()
 
     def skip_to_tail(self, length: int) -> None:
         """Go on ``length`` bytes before the end, at a line's start. Only before anything was read."""
@@ -247,13 +242,12 @@ class ScrapedMetrics:
         """The points of ``data``, of which a line that is not complete is kept unless ``final``."""
         points: list[MetricPoint] = []
         end = len(data) if final else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        for start, stop in self._lines(data[:end]):
+        for start, stop in lines_with_cues(data[:end]):
             at = start
             for part in data[start:stop].split(b"\r"):
                 upto = at + len(part)
-                cued = any(cue in part.lower() for cue in CUES)
-                if part and (cued or self._tables.is_open):
-                    reading = self._read(part) if cued else self._tables.read(_text(part))
+                if any(cue in part.lower() for cue in CUES):
+                    reading = self._read(part)
                     if (
                         reading is not None
                         and reading.values
@@ -268,18 +262,6 @@ class ScrapedMetrics:
                         self._add(reading, self._start + upto, points)
                 at = upto + 1
         return self._keep(data, end, points)
-
-    def _lines(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Where the lines lie that may say something; in a table that is all of them."""
-        at = 0
-        for start, stop in [*lines_with_cues(data), (len(data), len(data))]:
-            while self._tables.is_open and at < start:
-                end = data.find(b"\n", at, start)
-                yield at, start if end < 0 else end
-                at = start if end < 0 else end + 1
-            if at <= start < len(data):
-                yield start, stop
-                at = stop + 1
 
     def _keep(
         self, data: bytes, at: int, points: list[MetricPoint], *, is_state: bool | None = None
@@ -301,13 +283,8 @@ class ScrapedMetrics:
         above, self._above = self._above, None
         if above is not None and (reading := read_wrapped(line, above)) is not None:
             return reading
-        if (reading := self._tables.read(line)) is not None:
-            return reading
         if _EVALUATION.match(line):
             self._evaluating = True
-            return None
-        if self._repeated or _REPEATED in line:
-            self._repeated = not self._repeated
             return None
         if "@" in line and _STAR.match(line):
             return read_line(line, phase=self._evaluated or "val")
