@@ -17,9 +17,7 @@ from nbdist.diagnosis.hangs.deadlocks import (
     fewest,
     first_of,
 )
-from nbdist.diagnosis.hangs.endless import retrying
 from nbdist.diagnosis.hangs.evidence import MESSAGE, are_unlike, await_ended, ended_before, waits_long
-from nbdist.diagnosis.hangs.held import loop_of_reader
 from nbdist.diagnosis.hangs.histories import History, begun_at, histories_of, parting_of
 from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, gave_up, raised_in_logs
 from nbdist.diagnosis.places import Sources
@@ -168,10 +166,6 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         hint = cause_of(sides, everyone, taken.ranks, run, ended, ended_by(raised), histories, sources)
     else:
         hint = of_threads(held_sides, ended_by(raised), sources)
-        # what computes all the time has not stalled
-        busy = held_sides if run.timed_out else ()
-        tries = (retrying(side, sources) or loop_of_reader(side, sources) for side in busy)
-        hint = hint or next(filter(None, tries), None)
     if sides and (hint is None or len({side.call for side in sides}) == 1):
         hint = first_of(sides, hint, taken.ranks)
     return StackReport(

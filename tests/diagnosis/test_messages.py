@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from nbdist.diagnosis.hangs.deadlocks import why
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.store.reports import Call
-from tests.diagnosis.hang_cells import a_program, a_side, at, more, reason, sources, within
+from tests.diagnosis.hang_cells import a_program, a_side, at, more, reason, sources
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
 
@@ -222,33 +221,6 @@ def test_a_loop_that_waits_for_more_messages_than_were_sent_is_named(tmp_path: P
     assert reason(sources, *both_receive).signature == "hang-receive"
 
 
-POOLED = """\
-def tokenize(text):
-    if len(text) > 60:
-        sys.exit(1)
-    return text.split()
-rows = pool.map(tokenize, texts)
-barrier()
-"""
-
-
-@pytest.mark.parametrize(
-    ("program", "name"),
-    [
-        pytest.param(POOLED, "hang-pool-left", id="in the task"),
-        pytest.param(POOLED.replace("map(tokenize", "map(str"), "hang-pool", id="in another function"),
-        pytest.param(POOLED.replace("sys.exit(1)", "return []"), "hang-pool", id="no exit"),
-    ],
-)
-def test_a_task_of_a_pool_that_ends_its_process_is_named(tmp_path: Path, program: str, name: str) -> None:
-    held = within(a_side((0,), "pool.map", 5, waits=False), "pool.py")
-
-    hint = reason(a_program(tmp_path, program), held, a_side((1,), "barrier", 6))
-
-    assert hint.signature == name
-    assert ("sys.exit(1) (line 3) in tokenize" in hint.cause.en) is (name == "hang-pool-left")
-
-
 MESSAGES = "for step in range(12):\n    recv(x)\nfor batch in loader:\n    send(batch)\nbarrier()\n"
 
 
@@ -260,62 +232,3 @@ def test_a_message_that_does_not_come_is_told_with_the_loop_that_has_more_rounds
 
     assert left.cause.en.endswith("in the loop of line 1, which has more rounds than there are messages")
     assert still.cause.en.endswith("rank 0 called all_reduce")
-
-
-IN_ONE_POOL = """\
-def save(state):
-    parts = [pool.submit(write, part) for part in state]
-    return [part.result() for part in parts]
-
-pending = pool.submit(save, state)
-pending.result()
-backward(loss)
-"""
-
-
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        pytest.param(3, "hang-pool-in-itself", id="waits"),
-        pytest.param(2, "hang-inside", id="does something"),
-    ],
-)
-def test_a_task_that_waits_for_another_of_its_pool_is_named(tmp_path: Path, line: int, name: str) -> None:
-    side = a_side((0,), "pending.result", 6, waits=False)
-    task = Call(file=a_spec().program, line=line, function="save")
-    side = replace(side, place=replace(side.place, within="_base.py"), beside=((task,),))
-
-    hint = reason(a_program(tmp_path, IN_ONE_POOL), side, a_side((1,), "backward", 7))
-
-    assert hint.signature == name
-
-
-def test_a_wait_for_a_signal_is_told(sources: Sources) -> None:
-    waits = at((0,), "signal.pause", (7, "<module>"), waits=False)
-
-    assert reason(sources, waits, a_side((1,), "barrier", 20)).signature == "hang-signal"
-
-
-def test_of_a_process_that_waits_for_its_queue_to_be_read_that_is_told(sources: Sources) -> None:
-    hands_over = Call(
-        file="/usr/lib/python3.11/multiprocessing/queues.py", line=199, function="_finalize_join"
-    )
-    side = a_side((0,), "worker.join", 22, waits=False)
-
-    assert reason(sources, replace(side, workers=((hands_over,),))).signature == "hang-join-queue"
-    assert reason(sources, side).signature == "hang-join"
-
-
-@pytest.mark.parametrize("start", ["helper = Popen(run, stdin=PIPELINE)", "with Popen(run) as helper: pass"])
-def test_another_program_s_pipe_is_not_the_one_that_is_full(start: str, tmp_path: Path) -> None:
-    text = f"commit = Popen(git, stdout=PIPELINE).communicate()\n{start}\nhelper.wait()\nbarrier()\n"
-    held = within(a_side((1,), "helper.wait", 3, waits=False), "subprocess.py")
-
-    assert reason(a_program(tmp_path, text), held, a_side((0,), "barrier", 4)).signature == "hang-program"
-
-
-def test_the_end_of_a_program_may_wait_for_a_queue(sources: Sources) -> None:
-    handing = Call(file="/usr/lib/python3/multiprocessing/queues.py", line=9, function="_finalize_join")
-    ended = Side(ranks=(1,), way=(), place=CodeLocation(what="_exit_function"), calls=(handing,))
-
-    assert reason(sources, ended, a_side((0,), "barrier", 20)).signature == "hang-queue-at-the-end"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis.hangs.alone import ways_past
-from nbdist.diagnosis.hangs.deadlocks import all_joining, why
+from nbdist.diagnosis.hangs.deadlocks import why
 from nbdist.diagnosis.hangs.leaving import why_left
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
@@ -139,25 +139,6 @@ def test_what_a_loop_goes_over_by_the_rank_is_named(tmp_path: Path, given: str, 
     found = why(
         [a_side((0,), "broadcast", (3, "<module>")), a_side((1,), "barrier", (4, "<module>"))], sources, {}
     )
-
-    assert found is not None
-    assert found.signature == name
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        pytest.param("tempfile.mkdtemp()", "hang-file-by-rank", id="a temporary folder"),
-        pytest.param("f'/tmp/{os.getpid()}'", "hang-file-by-rank", id="the pid"),
-        pytest.param("'/shared/job'", "hang-joining", id="one for all"),
-        pytest.param("'/shared/job'; log = time.strftime('%H')", "hang-joining", id="of another file"),
-        pytest.param("at; at = mkdtemp()", "hang-file-by-rank", id="by another name"),
-    ],
-)
-def test_ranks_that_meet_at_files_of_their_own_do_not_meet(tmp_path: Path, path: str, name: str) -> None:
-    text = f"path = {path}\ninit_process_group('gloo', init_method=f'file://{{path}}/store')\n"
-
-    found = all_joining([a_side((0, 1), "init_process_group", (2, "<module>"))], 2, a_program(tmp_path, text))
 
     assert found is not None
     assert found.signature == name

@@ -219,7 +219,10 @@ def test_the_collective_has_its_number_and_who_is_behind_is_said(written: Writte
     ("code", "waited", "cause"),
     [
         pytest.param(
-            "time-limit", 40, "time.sleep holds up rank 1, and with it ranks 0, 2, 3", id="half of it"
+            "time-limit",
+            40,
+            "rank 1 at line 4: time.sleep has not returned, which holds up ranks 0, 2, 3",
+            id="half of it",
         ),
         pytest.param("time-limit", 2, "", id="for a moment"),
         pytest.param("stopped", 40, "", id="of a run that its user stopped"),

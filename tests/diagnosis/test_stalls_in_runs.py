@@ -183,21 +183,21 @@ def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
             FINALLY,
             "rank 0 waits in all_reduce #2 at line 11; rank 1 waits in barrier #2 at line 13,"
             " handling KeyError: 'epoch' from line 10",
-            "cause: rank 1 raised KeyError: 'epoch', and on the way out (finally, except, with) called"
-            " barrier: the others do not come there",
+            "cause: rank 1 raised KeyError: 'epoch' and is in barrier while it handles that (finally, except,"
+            " with), which the others do not call",
             id="torch: an exception waits in a finally",
         ),
         pytest.param(
             PADDLE,
             "rank 0 is in time.sleep at line 8; rank 1 waits in all_reduce at line 9",
-            "cause: time.sleep holds up rank 0, and with it rank 1",
+            "cause: rank 0 at line 8: time.sleep has not returned, which holds up rank 1",
             id="paddle: one sleeps",
         ),
         pytest.param(
             NATIVE,
             "rank 0 is in wait at line 7; rank 1 is in libc.sleep at line 6",
-            "cause: wait holds rank 0: no thread, process or other rank feeds or frees it;"
-            " no other thread of the program runs in it",
+            "cause: rank 0 at line 7: wait waits for what no thread, process or rank has given, and no other"
+            " thread of the program runs in it",
             id="native code",
         ),
     ],
@@ -256,7 +256,7 @@ def test_a_worker_of_a_loader_that_hangs_is_told_with_its_line(
 
     report = until_stalled(start_cell("-n 2 --hang-after 2s", cell))
 
-    said = f"cause: a DataLoader worker of rank 0 is held by time.sleep at line {line},"
+    said = f": its DataLoader hands nothing over, its other threads or workers at line {line}\n"
     assert said in behind_text(report)
 
 

@@ -12,10 +12,8 @@ from types import MappingProxyType
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hangs.constant_loss import constant_loss
 from nbdist.diagnosis.hangs.dead_threads import of_threads
-from nbdist.diagnosis.hangs.held import of_held, of_lock_file, waits_for_other_file
+from nbdist.diagnosis.hangs.held import of_held
 from nbdist.diagnosis.hangs.histories import History, of_histories
-from nbdist.diagnosis.hangs.locks import locked
-from nbdist.diagnosis.hangs.moments import own_names
 from nbdist.diagnosis.hangs.parting import of_groups, of_parting
 from nbdist.diagnosis.hangs.process_groups import group_left_out, group_of_callers
 from nbdist.diagnosis.places import Sources, parsed
@@ -63,12 +61,7 @@ def why(
     ]
     if handling and len(handling) < len(sides):
         one = handling[0]
-        if (there := of_lock_file(one, sources)) is not None:
-            return there
-        name = "hang-exception" if one.place.waits else "hang-retries"
-        if one.place.waits and one.handled.startswith("StopIteration"):
-            name = "hang-iterator-ended"
-        return hint(name, who=one.ranks, error=one.handled, call=one.call)
+        return hint("hang-exception", who=one.ranks, error=one.handled, call=one.call)
     waiting = [side for side in sides if side.place.waits]
     making = [side for side in waiting if side.place.what in ("new_group", "new_subgroups")]
     if making:
@@ -85,16 +78,14 @@ def why(
         (side for side in sides if not side.place.waits),
         key=lambda side: (side.place.within == _BATON, len(side.ranks)),
     )
-    fed = [side for side in held if not waits_for_other_file(side, waiting, raised, sources)]
-    if (ended := of_threads(fed, raised, sources)) is not None:
+    if (ended := of_threads(held, raised, sources)) is not None:
         return ended
     if held:
         return of_held(held[0], waiting, sources)
     if {side.direction for side in waiting} >= {"send", "recv"}:
         return _unmet(sides)
     return (
-        next(filter(None, (locked(side, waiting, sources) for side in waiting)), None)
-        or _of_uneven(waiting, sources)
+        _of_uneven(waiting, sources)
         or _of_messages(waiting, sources)
         or _of_root(waiting, sources)
         or constant_loss(waiting, sources)
@@ -286,26 +277,7 @@ def all_joining(sides: Sequence[Side], world_size: int, sources: Sources) -> Hin
     chosen = (port_by_rank(side.way[-1].file, sources) for side in sides if side.way)
     if (port := next(filter(None, chosen), None)) is not None:
         return hint("hang-port-by-rank", who=ranks, line=port.lineno, port=head(port))
-    for file in dict.fromkeys(side.way[-1].file for side in sides if side.way):
-        own = own_names(file, sources)
-        if own is not None and _is_in_address(own, file, sources):
-            return hint("hang-file-by-rank", who=ranks, line=own.lineno, own=head(own))
     return hint("hang-joining", who=ranks, count=world_size)
-
-
-def _is_in_address(own: ast.stmt, file: str, sources: Sources) -> bool:
-    """Whether what a statement sets is part of a ``file://`` address, itself or by what is made of it."""
-    nodes = list(ast.walk(parsed(sources.text(file)) or ast.Module([], [])))
-    sets = [node for node in nodes if isinstance(node, ast.Assign)]
-    written = [
-        node for node in nodes if isinstance(node, ast.Assign | ast.Expr) and "file://" in ast.unparse(node)
-    ]
-    names = {one.id for node in written for one in ast.walk(node) if isinstance(one, ast.Name)}
-    for _ in sets:
-        made = [node for node in sets if names & {ast.unparse(target) for target in node.targets}]
-        names |= {one.id for node in made for one in ast.walk(node.value) if isinstance(one, ast.Name)}
-    targets = {ast.unparse(target) for target in own.targets} if isinstance(own, ast.Assign) else set()
-    return own in written or bool(names & targets)
 
 
 def fewest(sides: Sequence[Side]) -> tuple[int, ...]:

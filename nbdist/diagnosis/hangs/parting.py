@@ -26,7 +26,6 @@ from nbdist.diagnosis.hangs.entries import (
 from nbdist.diagnosis.hangs.halves import half_below, of_condition, of_half
 from nbdist.diagnosis.hangs.hooks import of_hooks, of_library
 from nbdist.diagnosis.hangs.loops import by_loop, by_round
-from nbdist.diagnosis.hangs.moments import told_names
 from nbdist.diagnosis.hangs.one_sided import with_one_sided
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
@@ -49,8 +48,6 @@ from nbdist.text import Both, both
 
 _DRAWN = re.compile(r"\b(?:random|rand|randint|randrange|uniform|bernoulli)\(")
 """In a condition: a random number."""
-
-_FILE_IS_THERE = re.compile(r"(?:.*\.)?(?:exists|isfile|isdir|is_file|is_dir|listdir|glob)", re.DOTALL)
 
 _OF_MODEL = re.compile(r"forward|backward|^model\b")
 """Calls of a wrapped model, in which all ranks exchange something."""
@@ -251,9 +248,6 @@ def _by_data(entries: Sequence[Entry], sources: Sources) -> Hint | None:
                     return caught
                 asked = ast.unparse(node.test)
                 is_drawn = _DRAWN.search(asked) and draws_own(asked, one.here.file, sources)
-                if _asks_for_file(node.test):
-                    names = told_names([call.file], sources)
-                    return _branch("hang-branch-file", node, part, one, at, sources, names=names)
                 name = "hang-branch-drawn" if is_drawn else "hang-branch"
                 found = _branch(name, node, part, one, at, sources, values=values)
                 return with_one_sided(found, [node], call.file, sources)
@@ -263,12 +257,6 @@ def _by_data(entries: Sequence[Entry], sources: Sources) -> Hint | None:
             for left in returns_before(call, sources):
                 return _branch("hang-return", left, "body", one, line_of(left, call, sources), sources)
     return None
-
-
-def _asks_for_file(test: ast.expr) -> bool:
-    """Whether a condition asks for nothing else than whether a file is there."""
-    asked = test.operand if isinstance(test, ast.UnaryOp) else test
-    return isinstance(asked, ast.Call) and _FILE_IS_THERE.fullmatch(ast.unparse(asked.func)) is not None
 
 
 def _by_library(entries: Sequence[Entry], sources: Sources) -> Hint | None:
@@ -317,7 +305,7 @@ def passed_by(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | N
                     steps = [(node, part)]
                     one = Entry(inside=other, outside=side, here=there, there=here, steps=steps, deeper=())
                     return _branch(
-                        "hang-rank-passed", node, part, one, line_of(node, there, sources), sources
+                        "hang-rank-branch", node, part, one, line_of(node, there, sources), sources
                     )
     return None
 
