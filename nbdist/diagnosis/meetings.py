@@ -6,12 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nbdist.diagnosis.hangs.alone import entered_alone, ways_past
 from nbdist.diagnosis.hangs.deadlocks import all_joining, why
-from nbdist.diagnosis.hangs.entries import alone_in_loop
 from nbdist.diagnosis.hangs.histories import History, histories_of, last_calls, of_histories, sent_before
 from nbdist.diagnosis.hangs.hooks import reduces_by_hook
-from nbdist.diagnosis.hangs.leaving import why_left
+from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, ways_past, why_left
 from nbdist.diagnosis.hangs.parting import of_parting
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
 from nbdist.diagnosis.places import place_of
@@ -155,7 +153,7 @@ def met(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         return None
     if (alone := _alone(first, run, directory)) is not None:
         return alone
-    if (lone := alone_in_loop(waiting_side(first), first.sources)) is not None:
+    if (lone := called_alone(waiting_side(first), first.sources)) is not None:
         test, call = lone
         return hint("collective-alone-in-loop", line=first.line, call=call, test=head(test), at=test.lineno)
     at = place_of(calls_of(first)[::-1], first.sources)

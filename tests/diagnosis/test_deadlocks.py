@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.hangs.alone import entered_alone, ways_past
 from nbdist.diagnosis.hangs.deadlocks import (
     fewest,
     why,
 )
-from nbdist.diagnosis.hangs.entries import alone_in_loop
+from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, ways_past
 from nbdist.diagnosis.places import CodeLocation, Sources, place_of
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.statements import head
@@ -557,7 +556,7 @@ def test_what_some_ranks_alone_call_in_a_loop_is_named(
 ) -> None:
     sources = a_program(tmp_path, ALONE.replace("{call}", call).replace("{test}", test))
 
-    found = alone_in_loop(a_side((0, 1), "backward", 5), sources)
+    found = called_alone(a_side((0, 1), "backward", 5), sources)
 
     if known:
         assert found is not None

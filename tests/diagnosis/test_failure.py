@@ -505,4 +505,4 @@ def test_ranks_that_are_at_different_gradients_have_left_out_a_step(tmp_path: Pa
 
     assert hint is not None
     assert hint.signature == "collective-sizes-steps"
-    assert hint.cause.en.endswith("a step or a call: see line 2  if bad(batch):")
+    assert hint.cause.en.endswith("a step or a call (see line 2  if bad(batch):)")

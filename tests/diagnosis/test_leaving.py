@@ -11,6 +11,7 @@ from nbdist.diagnosis.hangs.leaving import why_left
 from nbdist.diagnosis.places import Sources, place_of
 from nbdist.diagnosis.sides import Side
 from nbdist.store.reports import Call
+from tests.diagnosis.hang_cells import a_program, at
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
 
@@ -32,39 +33,29 @@ def side_at(line: int, sources: Sources, *, on_device: bool = False) -> Side:
 
 
 @pytest.mark.parametrize(
-    ("program", "line", "signature"),
+    ("program", "line", "signature", "said"),
     [
-        pytest.param("for k, v in losses.items():\n    all_reduce(v)\n", 2, "uneven-keys", id="a dict"),
-        pytest.param("for k in sorted(losses):\n    all_reduce(losses[k])\n", 2, "uneven-keys", id="sorted"),
-        pytest.param("for k in sorted(losses):\n    all_reduce(k)\n", 2, "uneven-steps", id="a list"),
         pytest.param(
-            "for k, v in model.state_dict().items():\n    all_reduce(v)\n", 2, "uneven-steps", id="a model"
-        ),
-        pytest.param("if rank == 0:\n    all_reduce(x)\n", 2, "left-alone", id="alone"),
-        pytest.param(
-            "for x in data:\n    if not len(x):\n        loss = torch.tensor(0.0, requires_grad=True)\n"
-            "    loss.backward()\n",
-            4,
-            "hang-constant-loss",
-            id="a loss that is made up",
-        ),
-        pytest.param(
-            "w = torch.tensor(0.0, requires_grad=True)\nfor x in data:\n    loss.backward()\n",
-            3,
+            "for k, v in losses.items():\n    all_reduce(v)\n",
+            2,
             "uneven-steps",
-            id="a weight",
+            "(see line 1  for k, v in losses.items():)",
+            id="a loop",
         ),
-        pytest.param("all_reduce(x)\n", 1, "left-before-call", id="no loop"),
+        pytest.param("if rank == 0:\n    all_reduce(x)\n", 2, "left-alone", "if rank == 0:", id="alone"),
+        pytest.param("all_reduce(x)\n", 1, "left-before-call", "called one less", id="no loop"),
+        pytest.param("exit()\nall_reduce(x)\n", 2, "left-before-call", "(see line 1)", id="an end"),
         pytest.param(
             "for x in data:\n    if stop(x):\n        break\n    all_reduce(x)\n",
             4,
-            "uneven-steps-left",
+            "uneven-steps",
+            "(see line 2  if stop(x):)",
             id="a break",
         ),
     ],
 )
 def test_ranks_end_before_the_others_are_done(
-    tmp_path: Path, program: str, line: int, signature: str
+    tmp_path: Path, program: str, line: int, signature: str, said: str
 ) -> None:
     written = WrittenRun(tmp_path / "home", cell=program)
     sources = Sources.of(written.run, written.directory)
@@ -72,6 +63,31 @@ def test_ranks_end_before_the_others_are_done(
     found = why_left(side_at(line, sources), (1,), a_spec().program, sources)
 
     assert found.signature == signature
+    assert said in found.cause.en
+
+
+LOADS = """\
+def load(evaluate):
+    if rank != 0:
+        dist.barrier()
+    x = read()
+    if rank == 0:
+        dist.barrier()
+    return x
+
+if rank == 0:
+    score(load(True))
+"""
+
+
+def test_the_if_whose_other_half_is_in_the_function_is_not_the_one(tmp_path: Path) -> None:
+    sources = a_program(tmp_path, LOADS)
+    late = at((0,), "barrier", (10, "<module>"), (6, "load"))
+
+    found = why_left(late, (1,), a_spec().program, sources)
+
+    assert found.signature == "left-alone"
+    assert "if rank == 0:  (line 9)" in found.cause.en
 
 
 def test_an_if_around_a_wait_for_the_device_is_none_around_its_collective(tmp_path: Path) -> None:
@@ -81,27 +97,6 @@ def test_an_if_around_a_wait_for_the_device_is_none_around_its_collective(tmp_pa
     found = why_left(side_at(3, sources, on_device=True), (1,), a_spec().program, sources)
 
     assert found.signature == "uneven-steps"
-
-
-@pytest.mark.parametrize(
-    ("head", "line", "told"),
-    [
-        pytest.param("", 2, False, id="once"),
-        pytest.param("for batch in data:\n", 3, True, id="in each step"),
-    ],
-)
-def test_other_keys_are_not_certain_where_a_rank_may_have_had_fewer_rounds(
-    tmp_path: Path, head: str, line: int, *, told: bool
-) -> None:
-    indent = "    " if head else ""
-    loop = f"{head}{indent}for k, v in losses.items():\n{indent}    all_reduce(v)\n"
-    written = WrittenRun(tmp_path / "home", cell=loop)
-    sources = Sources.of(written.run, written.directory)
-
-    found = why_left(side_at(line, sources), (1,), a_spec().program, sources)
-
-    assert found.signature == "uneven-keys"
-    assert found.cause.en.endswith(", or it had fewer rounds of the loop of line 1") is told
 
 
 def test_what_is_meant_for_a_part_of_the_ranks_they_have_not_entered_alone(tmp_path: Path) -> None:

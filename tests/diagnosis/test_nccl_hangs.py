@@ -29,11 +29,11 @@ CAUSES = {
         "if rank == 0:  (line 16) keeps ranks from the new_group of line 17",
     ),
     "groups_in_turn": ("hang-crossed", "rank 0 went into one process group and rank 1 into another"),
-    "leaves_out_a_nan": ("uneven-steps-left", "see line 37  if torch.isnan(loss):"),
+    "leaves_out_a_nan": ("uneven-steps", "see line 37  if torch.isnan(loss):"),
     "metric_of_one": ("left-alone", "if rank == 0:  (line 56) and called barrier in metrics.compute"),
-    "other_keys": ("uneven-keys", "the keys of line 34  for name in sorted(values):  are not the same"),
-    "skips_what_has_no_room": ("uneven-steps-caught", "line 47  except torch.cuda.OutOfMemoryError:"),
-    "stops_by_its_own_loss": ("uneven-steps-left", "see line 58  if stopper.update(val_loss):"),
+    "other_keys": ("uneven-steps", "see line 34  for name in sorted(values):"),
+    "skips_what_has_no_room": ("uneven-steps", "line 47  except torch.cuda.OutOfMemoryError:"),
+    "stops_by_its_own_loss": ("uneven-steps", "see line 58  if stopper.update(val_loss):"),
     "stops_by_its_own_loss_before_a_barrier": ("hang-loop-left", "at line 62  if stopper.step(val_loss):"),
 }
 

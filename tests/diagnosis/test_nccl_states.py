@@ -132,7 +132,7 @@ def test_a_rank_that_waits_for_one_that_has_ended_has_not_crossed_another(tmp_pa
     waits = at(written, 0, IN_STAGE, under_way(2, members=(0, 1)), "1")
     awaited = at(written, 1, IN_STAGE, under_way(5, members=(1, 3)), "2")
 
-    assert cause(written, waits, awaited).startswith("rank 3 ended while rank 1 still had a step to do")
+    assert cause(written, waits, awaited).startswith("rank 3 ended while rank 1 still waited in")
 
 
 def test_numbers_of_messages_are_not_compared_with_those_of_collectives(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_an_if_for_the_members_of_a_group_is_not_one_for_those_that_wait_alone(t
 
     said = cause(written, at(written, 0, IN_STAGE, one, "1"))
 
-    assert said.startswith("rank 1 ended while rank 0 still had a step to do")
+    assert said.startswith("rank 1 ended while rank 0 still waited in")
 
 
 def test_a_rank_that_ended_after_the_same_call_is_not_said_never_to_have_come(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_rank_that_ended_after_the_same_call_is_not_said_never_to_have_come(tm
     has_called(written, 0, 4, 4, 10)
 
     has_called(written, 1, 4, 4)
-    assert "waited in barrier for all ranks" in cause(written, here)
+    assert "while rank 0 waited in barrier, as it left" in cause(written, here)
     has_called(written, 1, 4, 10)
     assert "never came to barrier" not in cause(written, here)
     has_called(written, 1, 4, 4, 10)

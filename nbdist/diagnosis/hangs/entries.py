@@ -7,20 +7,18 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nbdist.diagnosis.conditions import asks_for_rank, holds_for, is_of_all
+from nbdist.diagnosis.conditions import holds_for, is_of_all
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
-    LOOPS,
     Step,
     around,
     calls_too,
     counters,
     goes_on,
     holds,
-    is_collective,
     is_default,
     own_nodes,
     returns_before,
@@ -35,12 +33,6 @@ MOST = 3
 
 _IS_GIVEN = re.compile(r"\w+ is (?:not )?None")
 PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")
-_EXCHANGES = re.compile(
-    r"\b(?:dist|distributed|accelerator|fabric)\.\w+$|\b(?:all_reduce|all_gather|barrier)\w*$"
-)
-"""Calls that surely go to other ranks: not ``logits.gather``, nor ``plt.scatter``."""
-
-_GROUPS = re.compile(r"\bnew_(?:sub)?group|[dD]evice_?[mM]esh|\bgroup=")
 Way = ast.If | ast.ExceptHandler
 
 # a whole number that is drawn, and what makes it the same in each run
@@ -189,36 +181,6 @@ def handlers_of(one: Entry, sources: Sources) -> list[Way]:
     ]
     tries = [node for node, part in steps if isinstance(node, ast.Try) and part == "body"]
     return [handler for node in tries for handler in node.handlers if goes_on(handler)]
-
-
-def alone_in_loop(side: Side, sources: Sources) -> tuple[ast.If, str] | None:
-    """The one ``if`` for some ranks in a loop around these that calls a collective, there or in a function of
-    the file, with the name of that. Not where a group may be what it is for."""
-    for here in reversed(side.way):
-        tree = parsed(sources.text(here.file)) or ast.Module([], [])
-        defined = {node.name: node.body for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        for loop in (node for node, _ in reversed(around(here, sources)) if isinstance(node, LOOPS)):
-            ifs = [node for node in own_nodes(loop) if isinstance(node, ast.If)]
-            found: dict[str, list[ast.If]] = {}
-            for node in (node for node in ifs if asks_for_rank(node.test, here, sources)):
-                called = _names_called(node.body)
-                called += [name for one in called for name in _names_called(defined.get(_last(one), ()))]
-                for name in dict.fromkeys(_last(one) for one in called if _EXCHANGES.search(one)):
-                    if is_collective(name) and not calls_too(node, "body", name):
-                        found.setdefault(name, []).append(node)
-            alone = [(some[0], name) for name, some in found.items() if len(some) == 1]
-            if alone and not _GROUPS.search(sources.text(here.file)):
-                return alone[0]
-    return None
-
-
-def _last(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
-def _names_called(statements: Sequence[ast.stmt]) -> list[str]:
-    nodes = (node for each in statements for node in own_nodes(each) if isinstance(node, ast.Call))
-    return [ast.unparse(node.func) for node in nodes]
 
 
 def line_of(node: ast.stmt | ast.expr, call: Call, sources: Sources) -> str:

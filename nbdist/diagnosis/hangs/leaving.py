@@ -1,4 +1,4 @@
-"""Why ranks have ended while others still wait for them: these came to a call alone, or have a round more.
+"""Why ranks have ended while others still wait for them: these came to a call alone, or have a step more.
 
 With gloo those that wait fail then. With NCCL they go on waiting: nothing tells them.
 """
@@ -7,91 +7,204 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from nbdist.diagnosis.hangs.alone import entered_alone, exits_of_rank, is_in_loop, ways_past
-from nbdist.diagnosis.hangs.batches import shared_out, sized_by_rank
-from nbdist.diagnosis.hangs.constant_loss import constant_loss
-from nbdist.diagnosis.hangs.hooks import is_in_loop_of_library
-from nbdist.diagnosis.hangs.one_more import one_more
-from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.conditions import asks_for_rank, holds_for, spelt_out
+from nbdist.diagnosis.hangs.entries import MOST, Way, line_of
+from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import LOOPS, around, exits, head, own_nodes, told
+from nbdist.diagnosis.statements import (
+    LOOPS,
+    Step,
+    around,
+    calls_of_function,
+    calls_too,
+    caught_in_calls,
+    counters,
+    exits,
+    exits_of,
+    head,
+    holds,
+    is_collective,
+    own_nodes,
+    rank_decorators,
+    returns_before,
+    told,
+    ways_out,
+)
+from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
-_FEW = 2
+# not `local_rank != -1`, which holds on every rank
+_PICKS = re.compile(r"== \d|^not \w|main|master|chief|primary|(?:global|process)_zero")
+_PICKS_OTHERS = re.compile(r"!= \d|> \d|^not \w|^[\w.]*rank(?:\(\))?$")
+_EXCHANGES = re.compile(
+    r"\b(?:dist|distributed|accelerator|fabric)\.\w+$|\b(?:all_reduce|all_gather|barrier)\w*$"
+)
+"""Calls that surely go to other ranks: not ``logits.gather``, nor ``plt.scatter``."""
 
-_OF_MODEL = re.compile(r"state_dict|named_|parameters|buffers")
-"""What is alike on ranks with the same model."""
+_GROUPS = re.compile(r"\bnew_(?:sub)?group|[dD]evice_?[mM]esh|\bgroup=")
+# functions of libraries that are a loop, and call the program back
+_TRAINS = re.compile(r"fit|train|eval|predict|test|valid|learn")
 
 
 def why_left(
     side: Side, early: tuple[int, ...], program: str, sources: Sources, *, alone: bool = True
 ) -> Hint:
-    """``early`` are the ranks that have ended, ``side`` those that wait, ``program`` what they all run.
-    ``alone``: these may be the only ones that come to their line, where all are to come."""
-    who = {"late": side.ranks, "early": early}
+    """Explain why ``early`` have ended and ``side`` waits, in the ``program`` that all run. ``alone``: these
+    may be the only ranks that come to their line, where all are to come."""
+    who: dict[str, object] = {"late": side.ranks, "early": early, "call": side.call}
     if side.place.on_device:
         # where the device's collective was called is not known: an if around this line need not be around it
-        return hint("uneven-steps", **who)
+        return hint("uneven-steps", **who, tests=Both("", ""))
     if alone and (entered := entered_alone(side, sources)) is not None:
-        return hint("left-alone", **who, **entered)
-    if not is_in_loop(side, sources) and not _is_in_library(side, program, sources):
-        return _before_call(side, early, program, sources) if alone else hint("uneven-steps", **who)
-    if (keys := _over_keys(side, sources)) is not None:
-        outer = _loop_around(keys, side, sources)
-        rounds = both("diagnosis.or-rounds", line=outer) if outer is not None else Both("", "")
-        return hint("uneven-keys", **who, call=side.call, line=keys.lineno, source=head(keys), rounds=rounds)
-    if (constant := constant_loss([side], sources)) is not None:
-        return constant
-    if (sized := sized_by_rank(side.way, sources)) is not None:
-        return hint("uneven-steps-sizes", **who, **sized)
-    if (shared := shared_out(side.way, sources)) is not None:
-        return hint("uneven-steps-shared", **who, **shared)
-    if leaving := exits_of_rank(side, sources):
-        return hint("uneven-steps-exit", **who, tests=told(leaving))
-    if ways := ways_past(side, sources):
-        caught = all(isinstance(way, ast.ExceptHandler) for way in ways)
-        return hint("uneven-steps-caught" if caught else "uneven-steps-left", **who, tests=told(ways))
-    return hint("uneven-steps", **who)
+        return hint("left-alone", **who | entered)
+    in_library = is_in_loop_of_library(side, sources) and not exits(program, sources)
+    if alone and side.way and not in_library and not _loops(side, sources):
+        lines = ", ".join(map(str, exits(program, sources)[:MOST]))
+        seen = both("diagnosis.see-lines", lines=lines) if lines else Both("", "")
+        return hint("left-before-call", **who, lines=seen)
+    ways = [*ways_past(side, sources)] or _loops(side, sources)[:1]
+    return hint("uneven-steps", **who, tests=both("diagnosis.see-tests", tests=told(ways)) if ways else "")
 
 
-def _before_call(side: Side, early: tuple[int, ...], program: str, sources: Sources) -> Hint:
-    """Of ranks that ended before a call outside of all loops: with the lines that may have ended them."""
-    lines = exits(program, sources)
-    if not lines and (more := one_more(side, early, sources)) is not None:
-        return more
-    ends = both("diagnosis.may-end", lines=", ".join(map(str, lines))) if 0 < len(lines) <= _FEW else None
-    return hint("left-before-call", early=early, late=side.ranks, call=side.call, lines=ends or Both("", ""))
-
-
-def _is_in_library(side: Side, program: str, sources: Sources) -> bool:
-    """Whether others may have had fewer batches in the loop of a library: no line of the program ends it."""
-    return is_in_loop_of_library(side, sources) and not exits(program, sources)
-
-
-def _loop_around(loop: ast.For, side: Side, sources: Sources) -> int | None:
-    """The line of a loop that goes around this one: the other ranks may have had fewer rounds of it."""
-    steps = (node for call in reversed(side.way) for node, _ in reversed(around(call, sources)))
-    return next((node.lineno for node in steps if isinstance(node, LOOPS) and node is not loop), None)
-
-
-def _over_keys(side: Side, sources: Sources) -> ast.For | None:
-    """The loop right around a collective where that goes through the keys of a dict."""
-    steps = [node for node, _ in around(side.way[-1], sources)] if side.way else []
-    loop = next((node for node in reversed(steps) if isinstance(node, LOOPS)), None)
-    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
-        return None
-    asked = loop.iter.func.attr if isinstance(loop.iter.func, ast.Attribute) else ""
-    if asked in ("items", "keys", "values"):
-        return None if _OF_MODEL.search(ast.unparse(loop.iter)) else loop
-    if ast.unparse(loop.iter.func) != "sorted" or not isinstance(loop.target, ast.Name):
-        return None
-    name = loop.target.id
-    keyed = (
-        node
-        for child in loop.body
-        for node in own_nodes(child)
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == ast.unparse(loop.iter.args[0])
+def is_in_loop_of_library(side: Side, sources: Sources) -> bool:
+    """Return whether ranks are in a library's loop over the batches, as that of  trainer.fit() ."""
+    return any(
+        sources.is_own(call.file) and not sources.is_own(after.file) and _TRAINS.search(after.function)
+        for call, after in pairwise(side.calls)
     )
-    return loop if any(ast.unparse(node.slice) == name for node in keyed) else None
+
+
+def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:
+    """Find the innermost ``if`` for some ranks that these are in, or have come past where it returns.
+
+    ``went`` says how they got there; ``line``, ``call`` and ``mend`` where, into what, and what to do."""
+    for call in reversed(side.way):
+        found = [
+            (way, head(node), line_of(node, call, sources))
+            for way, node in _picked(side, call, sources)
+            if asks_for_rank(node.test, call, sources)
+        ]
+        for only in rank_decorators(call, sources):
+            found.append(("into-function", f"@{ast.unparse(only)}", line_of(only, call, sources)))
+        for way, test, line in found:
+            went, mend = both(f"diagnosis.went-{way}", test=test), both(f"diagnosis.instead-of-{way}")
+            if "new_group" in sources.text(call.file):
+                mend = both("diagnosis.or-group", said=mend)
+            return {"went": went, "line": line, "call": side.call, "mend": mend}
+    return None
+
+
+def _picked(side: Side, call: Call, sources: Sources) -> Iterator[tuple[str, ast.If]]:
+    """Find the ifs around a call, or the returns above it, that pick some ranks."""
+    called = side.place.what.rpartition(".")[2]
+    for node, part in reversed(around(call, sources)):
+        if not isinstance(node, ast.If) or part != "body" or calls_too(node, part, called):
+            continue
+        # what the others call in an if of their own of this function is no reason: whoever called it is
+        picks = _PICKS.search(spelt_out(node.test, call, sources))
+        if picks and not has_other_half(side, call, (node, part), sources):
+            yield "into", node
+    for node in returns_before(call, sources):
+        if _PICKS_OTHERS.search(spelt_out(node.test, call, sources)):
+            yield "past", node
+
+
+def _loops(side: Side, sources: Sources) -> list[ast.stmt]:
+    """Return the loops of the program around these ranks, innermost first."""
+    steps = (node for call in reversed(side.way) for node, _ in reversed(around(call, sources)))
+    return [node for node in steps if isinstance(node, LOOPS)]
+
+
+def ways_past(side: Side, sources: Sources) -> list[Way]:
+    """Find what can leave out the call that these ranks are in: returns before it, else what leaves the
+    innermost loop around it that has such; none where there is nothing, or too much to name."""
+    for call in reversed(side.way):
+        loops = [node for node, _ in reversed(around(call, sources)) if isinstance(node, LOOPS)]
+        counts = counters(call, sources)
+        left = (
+            [
+                *ways_out(loop),
+                # what counts the rounds ends all ranks alike
+                *(node for node in exits_of(loop) if not counts & _names(node.test)),
+                *caught_in_calls(loop, call.file, sources),
+            ]
+            for loop in loops
+        )
+        ways = [*returns_before(call, sources), *next(filter(None, left), [])]
+        if ways:
+            return ways if len(ways) <= MOST else []
+    return []
+
+
+def called_alone(side: Side, sources: Sources) -> tuple[ast.If, str] | None:
+    """Find the one ``if`` for some ranks in a loop around these that leads to a collective.
+    Not where a group may be what it is for."""
+    for here in reversed(side.way):
+        found: dict[str, list[ast.If]] = {}
+        loops = [node for node, _ in around(here, sources) if isinstance(node, LOOPS)]
+        nodes = [node for loop in loops[:1] for node in own_nodes(loop) if isinstance(node, ast.If)]
+        for node in (node for node in nodes if asks_for_rank(node.test, here, sources)):
+            for name in _exchanged(node, here.file, sources):
+                found.setdefault(name, []).append(node)
+        lone = next(((some[0], name) for name, some in found.items() if len(some) == 1), None)
+        if lone is not None and not _GROUPS.search(sources.text(here.file)):
+            return lone
+    return None
+
+
+def _exchanged(node: ast.If, file: str, sources: Sources) -> set[str]:
+    """Return the names of the collectives that the body of an ``if`` calls, and its other part does not."""
+    tree = parsed(sources.text(file)) or ast.Module([], [])
+    defined = {one.name: one.body for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
+    called = _calls(node.body)
+    called += [name for one in called for name in _calls(defined.get(one.rpartition(".")[2], ()))]
+    names = {one.rpartition(".")[2] for one in called if _EXCHANGES.search(one)}
+    return {name for name in names if is_collective(name) and not calls_too(node, "body", name)}
+
+
+def _calls(statements: Sequence[ast.stmt]) -> list[str]:
+    nodes = (node for each in statements for node in own_nodes(each) if isinstance(node, ast.Call))
+    return [ast.unparse(node.func) for node in nodes]
+
+
+def has_other_half(side: Side, here: Call, step: Step, sources: Sources) -> bool:
+    """Return whether the function calls what these ranks are in for the other ranks, too, above or below."""
+    name = side.place.what.rpartition(".")[2]
+    for call in calls_of_function(name, here.file, sources):
+        if call.function == here.function and not holds(step[0], call.line):
+            ifs = (one for one in around(call, sources) if isinstance(one[0], ast.If))
+            if any(_is_for_others(one, step, side, call, sources) for one in ifs):
+                return True
+    return False
+
+
+def _is_for_others(step: Step, first: Step, side: Side, call: Call, sources: Sources) -> bool:
+    (node, part), (other, its_part) = step, first
+    if (
+        not isinstance(node, ast.If)
+        or not isinstance(other, ast.If)
+        or not asks_for_rank(node.test, call, sources)
+    ):
+        return False
+    if ast.unparse(node.test) == ast.unparse(other.test):
+        return part != its_part
+    mine = [each for each in _conjuncts(node.test) if asks_for_rank(each, call, sources)]
+    theirs = set(map(ast.unparse, _conjuncts(other.test))) if part == its_part == "body" else set()
+    # beside something else, too, the same number is for the same ranks
+    if theirs.intersection(map(ast.unparse, mine)):
+        return False
+    if part == "body" and any(all(holds_for(each, rank, {}) for each in mine) for rank in side.ranks):
+        return False
+    return not any(holds_for(node.test, rank, {}) is (part == "body") for rank in side.ranks)
+
+
+def _conjuncts(test: ast.expr) -> list[ast.expr]:
+    return list(test.values) if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+
+
+def _names(test: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}

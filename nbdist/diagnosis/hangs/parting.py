@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nbdist.diagnosis.conditions import asks_for_rank
-from nbdist.diagnosis.hangs.alone import entered_alone
 from nbdist.diagnosis.hangs.entries import (
     Entry,
     decides_alike,
@@ -25,6 +24,7 @@ from nbdist.diagnosis.hangs.entries import (
 )
 from nbdist.diagnosis.hangs.halves import half_below, of_condition, of_half
 from nbdist.diagnosis.hangs.hooks import of_hooks, of_library
+from nbdist.diagnosis.hangs.leaving import entered_alone
 from nbdist.diagnosis.hangs.loops import by_loop, by_round
 from nbdist.diagnosis.hangs.one_sided import with_one_sided
 from nbdist.diagnosis.places import Sources, parsed

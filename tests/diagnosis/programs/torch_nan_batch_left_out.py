@@ -1,4 +1,4 @@
-# expect: rank 1, line 15, signature uneven-steps-left, early 0
+# expect: rank 1, line 15, signature uneven-steps, early 0
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
