@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from nbdist.diagnosis.hangs.branches_taken import of_parting
 from nbdist.diagnosis.hangs.deadlocks import all_joining, why
 from nbdist.diagnosis.hangs.histories import History, histories_of, last_calls, of_histories, sent_before
-from nbdist.diagnosis.hangs.hooks import reduces_by_hook
-from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, ways_past, why_left
-from nbdist.diagnosis.hangs.parting import of_parting
+from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, why_left
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
 from nbdist.diagnosis.places import place_of
 from nbdist.diagnosis.rank_failure import (
@@ -24,11 +23,11 @@ from nbdist.diagnosis.rank_failure import (
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.stacks import last_sides
-from nbdist.diagnosis.statements import head, told
+from nbdist.diagnosis.statements import head
 from nbdist.model import RankState, Run
 from nbdist.store import RunDirectory
 from nbdist.store.reports import Call
-from nbdist.text import Both, both
+from nbdist.text import both
 
 # what these say does not name who is missing, or where
 _PLAIN_TIMEOUTS = frozenset(
@@ -43,19 +42,10 @@ _JOINING = frozenset({"store-not-reached", _CLIENTS})
 _UNLIKE = _PLAIN_TIMEOUTS | _JOINING | {_SIZES, "collective-mismatch"}
 _MEETING = "gloo-connect"
 _HELD_UP = "hang-busy"
-_OF_PARTING = frozenset(
-    {"hang-loop", "hang-loop-begun", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"}
-    | {
-        "hang-loop-drawn",
-        "hang-loop-shared",
-        "hang-loop-stream",
-        "hang-loop-range",
-        "hang-branch-drawn",
-        "hang-hooks-early",
-    }
-    | {"hang-hooks", "hang-hooks-of-rank", "hang-in-library", "hang-logged"}
-)
-_OTHER_SIZES = frozenset({"hang-sizes", "hang-sizes-left-out", "hang-dtypes"})
+_OF_PARTING = frozenset({"hang-loop", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"}) | {
+    "hang-in-library"
+}
+_OTHER_SIZES = frozenset({"hang-sizes", "hang-dtypes"})
 _EXCHANGES = "/torch/distributed/"
 # of a message that came, and of the one that was expected
 _LENGTHS = re.compile(r"(?P<length>\d+) vs \d+")
@@ -160,28 +150,17 @@ def met(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     if at.what in _OF_LISTS:
         return hint("collective-object-lists", call=at.what, line=first.line)
     # where native code has ended the process, its main thread may have slept
-    may_wait = at.waits or at.what.rpartition(".")[2] in ("", "wait")
-    return _of_waited(first) if may_wait and _all_there(first, run, directory) else None
+    may_wait = (at.waits or not at.what) and at.what.rpartition(".")[2] != "wait"
+    return (
+        hint("collective-sizes-here", line=first.line)
+        if may_wait and _all_there(first, run, directory)
+        else None
+    )
 
 
 def met_alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     """Of an error that no row knows, within a collective for which others waited."""
     return _alone(first, run, directory) if _others_wait(first, run, directory) else None
-
-
-def _of_waited(first: Failure) -> Hint:
-    """Of ranks that are in one line of the program: what it waits for may have been begun elsewhere."""
-    side, place = waiting_side(first), first.place
-    what = side.place.what.rpartition(".")[2]
-    if what == "backward":
-        # a wrapped model's gradients are of the same sizes on all ranks
-        ways = ways_past(side, first.sources)
-        tests = both("diagnosis.see-tests", tests=told(ways)) if ways else Both("", "")
-        return hint("collective-sizes-steps", line=first.line, tests=tests)
-    if what != "wait" or place is None:
-        return hint("collective-sizes-here", line=first.line)
-    by_hook = reduces_by_hook(place.file, first.sources)
-    return hint("collective-sizes-hooked" if by_hook else "collective-sizes-begun", line=first.line)
 
 
 def _of_sizes(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:

@@ -435,40 +435,6 @@ def test_a_rank_that_was_asked_while_it_wrote_its_report_is_where_it_failed(writ
     assert "in the call of line 3 the ranks gave tensors of different sizes" in report.hint.cause.en
 
 
-WAITS = """\
-def ready(p):
-    handles.append(dist.all_reduce(p.grad, async_op=True))
-for p in model.parameters():
-    p.{register}({hook})
-for h in handles:
-    h.wait()
-"""
-
-
-@pytest.mark.parametrize(
-    ("register", "hook", "signature"),
-    [
-        pytest.param("register_hook", "ready", "collective-sizes-hooked", id="begun by a gradient's hook"),
-        pytest.param("register_hook", "clip", "collective-sizes-begun", id="a hook that clips"),
-        pytest.param("apply", "ready", "collective-sizes-begun", id="begun elsewhere"),
-    ],
-)
-def test_ranks_that_wait_for_what_they_have_begun_did_not_begin_the_same(
-    register: str, hook: str, signature: str, tmp_path: Path
-) -> None:
-    written = WrittenRun(tmp_path / "home", cell=WAITS.format(register=register, hook=hook))
-    line = (a_spec().program, 6, "<module>", "h.wait()")
-    sizes = "[enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 512 vs 256"
-    written.happened(*STARTED).raised(1, "RuntimeError", sizes, time=CREATED + 7, frames=[line])
-    written.raised(0, "RuntimeError", PEER_RESET, time=CREATED + 8, frames=[line])
-    written.happened(errored(1), errored(0), exited(1, 1), exited(0, 1))
-
-    hint = failure_of(written).hint
-
-    assert hint is not None
-    assert hint.signature == signature
-
-
 RESUMES = """\
 for epoch in range(start, 9):
     loss.backward()
@@ -488,21 +454,7 @@ def test_a_rank_that_met_another_collective_is_told_of_the_rounds_of_the_others(
     hint = failure_of(written).hint
 
     assert hint is not None
-    assert "rank 0 left  for epoch in range(start, 9):  (line 1), rank 1 did not; or tensors" in hint.cause.en
-
-
-def test_ranks_that_are_at_different_gradients_have_left_out_a_step(tmp_path: Path) -> None:
-    cell = "for batch in loader:\n    if bad(batch):\n        continue\n    loss.backward()\n"
-    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
-    engine = "/usr/lib/python3/site-packages/torch/autograd/graph.py"
-    frames = [(a_spec().program, 4, "<module>", "loss.backward()"), (engine, 9, "_engine_run_backward", "")]
-    sizes = "[enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 40 vs 12"
-    written.raised(1, "RuntimeError", sizes, time=CREATED + 7, frames=frames)
-    written.raised(0, "RuntimeError", PEER_RESET, time=CREATED + 8, frames=frames)
-    written.happened(errored(1), errored(0), exited(1, 1), exited(0, 1))
-
-    hint = failure_of(written).hint
-
-    assert hint is not None
-    assert hint.signature == "collective-sizes-steps"
-    assert hint.cause.en.endswith("a step or a call (see line 2  if bad(batch):)")
+    assert (
+        "rank 0 left the loop of line 1, rank 1 did not: fewer rounds of  for epoch in range(start, 9): , or"
+        in hint.cause.en
+    )

@@ -296,7 +296,7 @@ def test_ranks_that_alone_call_a_collective_may_have_meant_their_group(tmp_path:
     grouped = reason(a_program(tmp_path, STUDENTS), *sides)
     plain = reason(a_program(tmp_path / "b", STUDENTS.replace("new_group", "sorted")), *sides)
 
-    assert grouped.fix.en.endswith("; or give it the group= of these ranks")
+    assert grouped.fix.en.endswith(", or give it the group= of these ranks")
     assert "group" not in plain.fix.en
 
 

@@ -25,7 +25,7 @@ CAUSES = {
     "gathers_at_the_end_on_one": ("left-alone", "if self.trainer.is_global_zero:  (line 25)"),
     "gathers_on_the_main_process": ("left-alone", "if accelerator.is_main_process:  (line 40)"),
     "group_of_one": (
-        "hang-groups-uneven",
+        "hang-group-left-out",
         "if rank == 0:  (line 16) keeps ranks from the new_group of line 17",
     ),
     "groups_in_turn": ("hang-crossed", "rank 0 went into one process group and rank 1 into another"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from nbdist.diagnosis.hangs.branches_taken import of_groups
 from nbdist.diagnosis.hangs.deadlocks import all_joining, awaited, no_member, ungrouped, why
 from nbdist.diagnosis.hangs.evidence import MESSAGE, missing_in
 from nbdist.diagnosis.hangs.histories import History, came_to, of_sizes_at
 from nbdist.diagnosis.hangs.leaving import why_left
-from nbdist.diagnosis.hangs.parting import of_uneven_groups
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
@@ -66,7 +66,8 @@ def _of_groups(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: So
     lines = {side.way[-1:] for side in sides}
     ranks = [rank for side in sides for rank in side.ranks]
     in_line = len(lines) == 1 and len(ranks) > 1 and all(side.place.waits for side in sides)
-    return of_uneven_groups(sides, sources) if in_line and not begun else None
+    given = all(side.way and given_group(side.way[-1], sources) for side in sides)
+    return of_groups(sides, sources) if in_line and given and not begun else None
 
 
 def _as_one(sides: Sequence[Side], answers: Sequence[RankAnswer]) -> Sequence[Side]:

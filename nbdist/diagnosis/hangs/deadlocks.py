@@ -10,11 +10,10 @@ from itertools import combinations
 from types import MappingProxyType
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.hangs.constant_loss import constant_loss
+from nbdist.diagnosis.hangs.branches_taken import of_groups, of_parting
 from nbdist.diagnosis.hangs.dead_threads import of_threads
 from nbdist.diagnosis.hangs.held import of_held
 from nbdist.diagnosis.hangs.histories import History, of_histories
-from nbdist.diagnosis.hangs.parting import of_groups, of_parting
 from nbdist.diagnosis.hangs.process_groups import group_left_out, group_of_callers
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
@@ -39,7 +38,6 @@ from nbdist.store.reports import Call, Collective, RankAnswer
 from nbdist.text import Both, both, say
 
 _BATON = "file_baton.py"
-_LEFT_OUT = "hang-group-left-out"
 _OF_RANKS = frozenset({"hang-rank-branch", "hang-rank-return"})
 _WITHOUT_REASON = frozenset({"hang-apart", "hang-parted"})
 """Hints that say that ways have parted, and not where."""
@@ -67,7 +65,11 @@ def why(
     if making:
         found = of_groups(making, sources)
         on_the_way = any(_is_before(side, making[0]) for side in sides if not side.place.waits)
-        if found.signature == _LEFT_OUT or len(sides) == 1:
+        if found is not None:
+            return found
+        ranks = tuple(sorted(rank for side in making for rank in side.ranks))
+        found = hint("hang-groups", who=ranks, call=making[0].call)
+        if len(sides) == 1:
             return found
         if len(making) < len(sides) and not on_the_way:
             # an if for some ranks may be further out than where the group is made
@@ -88,7 +90,6 @@ def why(
         _of_uneven(waiting, sources)
         or _of_messages(waiting, sources)
         or _of_root(waiting, sources)
-        or constant_loss(waiting, sources)
         or of_histories(histories, sources)
         or of_parting(waiting, sources)
     )

@@ -18,11 +18,9 @@ from nbdist.diagnosis.statements import (
     calls_too,
     counters,
     goes_on,
-    holds,
     is_default,
     own_nodes,
     returns_before,
-    seeded_by_rank,
     told,
 )
 from nbdist.store.reports import Call
@@ -34,11 +32,6 @@ MOST = 3
 _IS_GIVEN = re.compile(r"\w+ is (?:not )?None")
 PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")
 Way = ast.If | ast.ExceptHandler
-
-# a whole number that is drawn, and what makes it the same in each run
-_DRAWS = re.compile(r"\b(?:randint|randrange|integers|poisson|geometric|binomial)\(")
-_OF_FRAMEWORKS = re.compile(r"\b(?:torch|paddle)\.")
-_SEEDED = re.compile(r"seed|\b(?:Random|default_rng|RandomState)\((?!\))")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +48,11 @@ class Entry:
 
     @property
     def is_behind(self) -> bool:
-        """Whether ``outside`` has come past the call ``here``."""
+        """Return whether ``outside`` has come past the call ``here``."""
         return self.there.line > self.here.line
 
     def ifs(self, sources: Sources) -> Iterator[tuple[ast.If, str, Call]]:
-        """The ifs that the inside is in, and the outside may not be."""
+        """Return the ifs that the inside is in, and the outside may not be."""
         for call in (self.here, *self.deeper):
             for node, part in self.steps if call is self.here else around(call, sources):
                 if not isinstance(node, ast.If) or calls_too(node, part, self._called):
@@ -68,7 +61,7 @@ class Entry:
                     yield node, part, call
 
     def _goes_in_too(self, node: ast.If, part: str, call: Call) -> bool:
-        """Whether the outside, too, goes into that part, by its rank's number alone."""
+        """Return whether the outside, too, goes into that part, by its rank's number alone."""
         had = self.outside.had(call.file, node.lineno) if call is self.here else {}
         held = [holds_for(node.test, rank, had) for rank in self.outside.ranks]
         return all(one is not None and one is (part == "body") for one in held)
@@ -79,8 +72,8 @@ class Entry:
 
 
 def decides_alike(node: ast.If, one: Entry, call: Call, sources: Sources) -> bool:
-    """Whether a condition asks for nothing else than the number of the round and plain values that both sides
-    had alike."""
+    """Return whether a condition asks for nothing else than the number of the round and plain values that
+    both sides had alike."""
     mine, theirs = (side.had(call.file, node.lineno) for side in (one.inside, one.outside))
     calls = any(isinstance(inner, ast.Call) for inner in ast.walk(node.test))
     names = {inner.id for inner in ast.walk(node.test) if isinstance(inner, ast.Name)}
@@ -131,39 +124,8 @@ def differences(node: ast.If, one: Entry, call: Call, sources: Sources) -> Both:
     )
 
 
-def drawn_rounds(loop: ast.stmt, file: str, sources: Sources) -> ast.Assign | ast.For | None:
-    """The statement that draws at random how many rounds a loop over a range has, where each rank draws its
-    own number."""
-    if not isinstance(loop, ast.For) or not ast.unparse(loop.iter).startswith(("range(", "trange(")):
-        return None
-    names = {node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)}
-    tree = parsed(sources.text(file)) or ast.Module([], [])
-    functions = [
-        one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and holds(one, loop.lineno)
-    ]
-    before = [
-        node
-        for each in (functions[-1] if functions else tree).body
-        for node in own_nodes(each)
-        if isinstance(node, ast.Assign)
-        and node.lineno < loop.lineno
-        and any(isinstance(one, ast.Name) and one.id in names for one in node.targets)
-    ]
-    drawn = max(before, key=lambda node: node.lineno, default=loop)
-    said = ast.unparse(drawn.value if isinstance(drawn, ast.Assign) else loop.iter)
-    return drawn if _DRAWS.search(said) and draws_own(said, file, sources) else None
-
-
-def draws_own(said: str, file: str, sources: Sources) -> bool:
-    """Whether random numbers that are drawn so are each rank's own: by a seed of its rank or, of what
-    frameworks do not begin alike on all of them, by none."""
-    if seeded_by_rank(file, sources) is not None:
-        return True
-    return not _SEEDED.search(sources.text(file)) and not _OF_FRAMEWORKS.search(said)
-
-
 def named(ways: Sequence[Way], sides: Sequence[Side], sources: Sources) -> Both:
-    """Conditions with their lines, and with the file of those that are not in the program."""
+    """Return conditions with their lines, and with the file of those that are not in the program."""
     found: dict[int, str] = {}
     for file in dict.fromkeys(call.file for side in sides for call in side.way):
         if not sources.is_program(file):
@@ -173,7 +135,7 @@ def named(ways: Sequence[Way], sides: Sequence[Side], sources: Sources) -> Both:
 
 
 def handlers_of(one: Entry, sources: Sources) -> list[Way]:
-    """What catches errors around where the inside is, and lets a rank go on: the outside is not in it."""
+    """Find what catches errors around the inside, but not the outside, and lets a rank go on."""
     steps = [
         step
         for call in (one.here, *one.deeper)
@@ -189,7 +151,7 @@ def line_of(node: ast.stmt | ast.expr, call: Call, sources: Sources) -> str:
 
 
 def of_caught(one: Entry, ways: Sequence[Way], sources: Sources) -> Hint | None:
-    """Of ranks that are in a ``try``, where others may have come out of it by an error."""
+    """Find the ``try`` that ranks are in, and others may have come out of by an error."""
     handlers = handlers_of(one, sources)
     if not handlers:
         return None

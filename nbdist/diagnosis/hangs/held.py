@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from nbdist.diagnosis.hangs.parting import passed_by
+from nbdist.diagnosis.hangs.branches_taken import passed_by
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint

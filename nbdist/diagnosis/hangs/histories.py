@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.hangs.hooks import of_hooks
-from nbdist.diagnosis.hangs.parting import of_parting
+from nbdist.diagnosis.hangs.branches_taken import of_library, of_parting
 from nbdist.diagnosis.places import Sources, place_of
 from nbdist.diagnosis.sides import OF_GRADIENTS, Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
@@ -75,7 +74,9 @@ def of_histories(histories: Mapping[int, History], sources: Sources) -> Hint | N
     if parting is None:
         return None
     if len(parting.sides) == 1:
-        return _of_given(parting, sources) if len(parting.inside) == 1 else of_hooks(parting.inside, sources)
+        return (
+            _of_given(parting, sources) if len(parting.inside) == 1 else of_library(parting.inside, sources)
+        )
     if parting.latest:
         return None
     found = of_parting(parting.sides, sources)

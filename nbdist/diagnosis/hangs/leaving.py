@@ -148,7 +148,7 @@ def called_alone(side: Side, sources: Sources) -> tuple[ast.If, str] | None:
         loops = [node for node, _ in around(here, sources) if isinstance(node, LOOPS)]
         nodes = [node for loop in loops[:1] for node in own_nodes(loop) if isinstance(node, ast.If)]
         for node in (node for node in nodes if asks_for_rank(node.test, here, sources)):
-            for name in _exchanged(node, here.file, sources):
+            for name in exchanged(node, here.file, sources):
                 found.setdefault(name, []).append(node)
         lone = next(((some[0], name) for name, some in found.items() if len(some) == 1), None)
         if lone is not None and not _GROUPS.search(sources.text(here.file)):
@@ -156,7 +156,7 @@ def called_alone(side: Side, sources: Sources) -> tuple[ast.If, str] | None:
     return None
 
 
-def _exchanged(node: ast.If, file: str, sources: Sources) -> set[str]:
+def exchanged(node: ast.If, file: str, sources: Sources) -> set[str]:
     """Return the names of the collectives that the body of an ``if`` calls, and its other part does not."""
     tree = parsed(sources.text(file)) or ast.Module([], [])
     defined = {one.name: one.body for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
