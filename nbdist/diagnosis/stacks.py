@@ -165,7 +165,7 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         everyone = sides_of(taken, sources)
         hint = cause_of(sides, everyone, taken.ranks, run, ended, ended_by(raised), histories, sources)
     else:
-        hint = of_threads(held_sides, ended_by(raised), sources)
+        hint = of_threads(held_sides, ended_by(raised))
     if sides and (hint is None or len({side.call for side in sides}) == 1):
         hint = first_of(sides, hint, taken.ranks)
     return StackReport(

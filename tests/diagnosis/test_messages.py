@@ -54,52 +54,6 @@ def test_messages_without_their_other_half_are_told(
     assert reason(sources, *sides).signature == name
 
 
-def test_ranks_that_have_begun_to_send_do_not_wait_for_one_to_begin(tmp_path: Path) -> None:
-    sources = a_program(tmp_path, "request = isend(data, peer, tag=rank)\nrecv(halo, peer, tag=rank)\n")
-
-    found = reason(sources, *(a_side((rank,), "recv", 2) for rank in (0, 1)))
-
-    assert found.signature == "hang-unmet-begun"
-    assert "each has called isend and waits in recv: their messages do not meet" in found.cause.en
-
-
-PIPE = """\
-def run(parts):
-    with no_grad():
-        send(part, 1)
-    for part in parts:
-        recv(grad, 1)
-def run(count):
-    for _ in range(count):
-        recv(part, 0)
-    for _ in range(count):
-        send(grad, 0)
-def turn(rank):
-    if rank == 0:
-        send(part, 1)
-    else:
-        recv(part, 0)
-def both(count):
-    send(mine, peer)
-    recv(theirs, peer)
-"""
-
-
-def test_a_rank_that_waits_for_an_answer_is_not_to_send_first(tmp_path: Path) -> None:
-    sources = a_program(tmp_path, PIPE)
-    one, other = at((0,), "recv", (5, "run")), at((1,), "recv", (8, "run"))
-
-    found = reason(sources, one, other)
-
-    assert found.signature == "hang-received-more"
-    assert "rank 0 has sent (line 3) and waits for an answer, rank 1 waits to receive" in found.cause.en
-    # what the other part of the if sends, these have not
-    turns = at((0,), "recv", (15, "turn"))
-    assert reason(sources, turns, other).signature == "hang-receive"
-    each = [at((rank,), "recv", (18, "both")) for rank in (0, 1)]
-    assert reason(sources, *each).signature == "hang-unmet-begun"
-
-
 def test_where_a_rank_waits_for_something_else_a_message_may_still_come(sources: Sources) -> None:
     sides = [a_side((0,), "send", 14), a_side((1,), "recv", 14), a_side((2,), "barrier", 20)]
 
@@ -181,52 +135,3 @@ all_gather(data)
     hint = reason(a_program(tmp_path, text), waiting, at((0,), "all_gather", (11, "<module>")))
 
     assert hint.signature == "hang-apart"
-
-
-PIPELINE = """\
-def first(x):
-    for part in chunk(x, 8):
-        send(net(part), 1)
-    for part in parts:
-        recv(grad, 1)
-def last():
-    for _ in range(8):
-        recv(part, 0)
-    for part in parts:
-        send(grad, 0)
-def swap():
-    recv(part, peer)
-    send(grad, peer)
-if rank == 0:
-    first(x)
-else:
-    last()
-swap()
-"""
-
-
-def test_a_loop_that_waits_for_more_messages_than_were_sent_is_named(tmp_path: Path) -> None:
-    sources = a_program(tmp_path, PIPELINE)
-    sender = at((0,), "recv", (15, "<module>"), (5, "first"))
-    receiver = at((1, 2), "recv", (17, "<module>"), (8, "last"))
-
-    hint = reason(sources, sender, receiver)
-
-    assert hint.signature == "hang-receive-rounds"
-    assert hint.cause.en.startswith("the loop of line 7 holds ranks 1, 2: it waits for one more message")
-    assert "than rank 0 sent, which is past its loop of line 2" in hint.cause.en
-    both_receive = [at((rank,), "recv", (18, "<module>"), (12, "swap")) for rank in (0, 1)]
-    assert reason(sources, *both_receive).signature == "hang-receive"
-
-
-MESSAGES = "for step in range(12):\n    recv(x)\nfor batch in loader:\n    send(batch)\nbarrier()\n"
-
-
-def test_a_message_that_does_not_come_is_told_with_the_loop_that_has_more_rounds(tmp_path: Path) -> None:
-    sources = a_program(tmp_path, MESSAGES)
-
-    left = reason(sources, a_side((1,), "recv", 2), a_side((0,), "barrier", 5))
-    still = reason(sources, a_side((1,), "recv", 2), a_side((0,), "all_reduce", 1))
-
-    assert left.cause.en.endswith("in the loop of line 1, which has more rounds than there are messages")
-    assert still.cause.en.endswith("rank 0 called all_reduce")

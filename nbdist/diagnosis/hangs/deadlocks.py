@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from types import MappingProxyType
 
-from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hangs.branches_taken import of_groups, of_parting
 from nbdist.diagnosis.hangs.dead_threads import of_threads
 from nbdist.diagnosis.hangs.held import of_held
 from nbdist.diagnosis.hangs.histories import History, of_histories
 from nbdist.diagnosis.hangs.process_groups import group_left_out, group_of_callers
-from nbdist.diagnosis.places import Sources, parsed
-from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.sides import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint, Role, match
 from nbdist.diagnosis.statements import (
-    LOOPS,
-    around,
-    calls_before,
-    calls_of_function,
-    functions_of,
     given_group,
     head,
-    holds,
     is_collective,
     is_default,
-    own_nodes,
     port_by_rank,
     returns_before,
     root_by_rank,
 )
 from nbdist.store.reports import Call, Collective, RankAnswer
-from nbdist.text import Both, both, say
 
 _BATON = "file_baton.py"
-_OF_RANKS = frozenset({"hang-rank-branch", "hang-rank-return"})
 _WITHOUT_REASON = frozenset({"hang-apart", "hang-parted"})
 """Hints that say that ways have parted, and not where."""
 
-_JOIN = re.compile(r"/torch/distributed/algorithms/join\.py$")
+_OF_RANKS = frozenset({"hang-rank-branch", "hang-rank-return"})
 _SHAPED = re.compile(r"\w+ \([^)]*\) \w+|(?:list|tuple) of \d+")
 
 
@@ -52,47 +41,55 @@ def why(
     raised: Mapping[int, str],
     histories: Mapping[int, History] = MappingProxyType({}),
 ) -> Hint | None:
-    """Why these ranks will not meet; None where that cannot be told. ``raised`` is by rank the error with
-    which a thread or a process of its has ended, ``histories`` what the ranks have called."""
+    """Explain why these ranks will not meet; None where that cannot be told. ``raised`` is by rank the error
+    with which a thread or a process of its has ended, ``histories`` what the ranks have called."""
     handling = [
-        side for side in sides if side.handled and not _is_of_others(side.handled) and not _begins_anew(side)
+        one for one in sides if one.handled and not _is_of_others(one.handled) and not _begins_anew(one)
     ]
     if handling and len(handling) < len(sides):
-        one = handling[0]
-        return hint("hang-exception", who=one.ranks, error=one.handled, call=one.call)
+        first = handling[0]
+        return hint("hang-exception", who=first.ranks, error=first.handled, call=first.call)
     waiting = [side for side in sides if side.place.waits]
-    making = [side for side in waiting if side.place.what in ("new_group", "new_subgroups")]
-    if making:
-        found = of_groups(making, sources)
-        on_the_way = any(_is_before(side, making[0]) for side in sides if not side.place.waits)
-        if found is not None:
-            return found
-        ranks = tuple(sorted(rank for side in making for rank in side.ranks))
-        found = hint("hang-groups", who=ranks, call=making[0].call)
-        if len(sides) == 1:
-            return found
-        if len(making) < len(sides) and not on_the_way:
-            # an if for some ranks may be further out than where the group is made
-            parted = of_parting(waiting, sources) if len(waiting) == len(sides) else None
-            return parted if parted is not None and parted.signature in _OF_RANKS else found
     # what waits for a build waits for the rank that builds
     held = sorted(
         (side for side in sides if not side.place.waits),
         key=lambda side: (side.place.within == _BATON, len(side.ranks)),
     )
-    if (ended := of_threads(held, raised, sources)) is not None:
-        return ended
-    if held:
-        return of_held(held[0], waiting, sources)
-    if {side.direction for side in waiting} >= {"send", "recv"}:
+    return (
+        _of_making(sides, waiting, sources)
+        or of_threads(held, raised)
+        or (of_held(held[0], waiting, sources) if held else _of_waiting(waiting, sources, histories))
+    )
+
+
+def _of_waiting(sides: Sequence[Side], sources: Sources, histories: Mapping[int, History]) -> Hint | None:
+    """Explain why ranks do not meet that all wait for others."""
+    if {side.direction for side in sides} >= {"send", "recv"}:
         return _unmet(sides)
     return (
-        _of_uneven(waiting, sources)
-        or _of_messages(waiting, sources)
-        or _of_root(waiting, sources)
+        _of_messages(sides, sources)
+        or _of_root(sides, sources)
         or of_histories(histories, sources)
-        or of_parting(waiting, sources)
+        or of_parting(sides, sources)
     )
+
+
+def _of_making(sides: Sequence[Side], waiting: Sequence[Side], sources: Sources) -> Hint | None:
+    """Explain why some ranks wait in new_group, unless others are on their way to it."""
+    making = [side for side in waiting if side.place.what in ("new_group", "new_subgroups")]
+    if not making:
+        return None
+    if (left := of_groups(making, sources)) is not None:
+        return left
+    on_the_way = any(_is_before(side, making[0]) for side in sides if not side.place.waits)
+    if len(sides) > 1 and (len(making) == len(sides) or on_the_way):
+        return None
+    # an if for some ranks may be further out than where the group is made
+    parted = of_parting(waiting, sources) if len(waiting) == len(sides) > 1 else None
+    if parted is not None and parted.signature in _OF_RANKS:
+        return parted
+    ranks = tuple(sorted(rank for side in making for rank in side.ranks))
+    return hint("hang-groups", who=ranks, call=making[0].call)
 
 
 def _begins_anew(side: Side) -> bool:
@@ -231,13 +228,8 @@ def unlike(side: Side, answers: Sequence[RankAnswer]) -> Hint | None:
             if (shaped := _SHAPED.match(one.what)) is not None:
                 had.setdefault(one.name, {}).setdefault(shaped[0], []).append(answer.rank)
     for name, shapes in ((name, shapes) for name, shapes in had.items() if len(shapes) > 1):
-        told = (
-            say("diagnosis.and", language).join(
-                f"{what} ({rank_names(ranks, language)})" for what, ranks in shapes.items()
-            )
-            for language in ("en", "zh")
-        )
-        return hint("hang-unlike", call=side.call, line=side.way[-1].line, name=name, shapes=Both(*told))
+        told = by_ranks((ranks, what) for what, ranks in shapes.items())
+        return hint("hang-unlike", call=side.call, line=side.way[-1].line, name=name, shapes=told)
     return None
 
 
@@ -303,127 +295,28 @@ def _of_root(sides: Sequence[Side], sources: Sources) -> Hint | None:
     return None
 
 
-def _of_uneven(sides: Sequence[Side], sources: Sources) -> Hint | None:
-    """Of ranks that have come to the end of torch's ``join()``, where they answer what the model exchanges on
-    those that have batches still: a collective of the program's own in it is not answered."""
-    for side in (side for side in sides if any(_JOIN.search(call.file) for call in side.calls)):
-        for here in reversed(side.way):
-            tree = parsed(sources.text(here.file)) or ast.Module([], [])
-            for node in (node for node in ast.walk(tree) if isinstance(node, ast.With)):
-                if not node.lineno <= here.line < node.body[0].lineno:
-                    continue
-                for other in (other for other in sides if is_collective(other.place.what)):
-                    if any(
-                        one.file == here.file and holds(node.body[0], one.line, node) for one in other.way
-                    ):
-                        values = {"join": ast.unparse(node.items[0].context_expr), "line": node.lineno}
-                        return hint(
-                            "hang-join-answers", who=side.ranks, others=other.ranks, call=other.call, **values
-                        )
-    return None
-
-
 def _unmet(sides: Sequence[Side]) -> Hint | None:
-    """Of ranks that send and ranks that receive: where all do, no message is still to come."""
+    """Tell that ranks send and ranks receive: where all do, no message is still to come."""
     if not all(side.direction for side in sides):
         return None
-    of = {
-        way: tuple(sorted(rank for side in sides if side.direction == way for rank in side.ranks))
-        for way in ("send", "recv")
-    }
-    return hint("hang-unmet", who=of["send"], others=of["recv"])
-
-
-def _of_more_received(sides: Sequence[Side], sources: Sources) -> Hint | None:
-    """Of ranks that all receive, of which some have sent before: none of them is to begin, then."""
-    sent = [(side, _sent_before(side, sources)) for side in sides]
-    before = [(side, line) for side, line in sent if line is not None]
-    others = tuple(sorted(rank for side, line in sent if line is None for rank in side.ranks))
-    if not before:
-        return None
-    if not others:
-        ranks = tuple(sorted(rank for side in sides for rank in side.ranks))
-        return hint("hang-unmet-begun", who=ranks, begun="send", call=sides[0].call)
-    who = tuple(sorted(rank for side, _ in before for rank in side.ranks))
-    return hint("hang-received-more", who=who, others=others, line=before[0][1])
-
-
-def _sent_before(side: Side, sources: Sources) -> str | None:
-    """The line in which ranks that receive have sent, on the way to where they are; None where they may yet
-    send in the same function, or go another way to do so."""
-    for call in reversed(side.way):
-        mine = {(id(node), part) for node, part in around(call, sources) if isinstance(node, ast.If)}
-        sends = [
-            one
-            for name in ("send", "isend")
-            for one in calls_of_function(name, call.file, sources)
-            # of one class: others may have a method of that name
-            if any(holds(function, one.line) for function in functions_of(call, sources))
-        ]
-        if any(one.line > call.line for one in sends):
-            return None
-        for one in reversed(sends):
-            ifs = ((id(node), part) for node, part in around(one, sources) if isinstance(node, ast.If))
-            if one.line < call.line and all(step in mine for step in ifs):
-                return (
-                    str(one.line) if sources.is_program(one.file) else f"{sources.name(one.file)}:{one.line}"
-                )
-    return None
+    sending = tuple(sorted(rank for side in sides if side.direction == "send" for rank in side.ranks))
+    receiving = tuple(sorted(rank for side in sides if side.direction == "recv" for rank in side.ranks))
+    return hint("hang-unmet", who=sending, others=receiving)
 
 
 def _of_messages(sides: Sequence[Side], sources: Sources) -> Hint | None:
-    """Of ranks that wait for messages from one to another."""
-    directions = {side.direction for side in sides}
-    ranks = tuple(sorted(rank for side in sides if side.direction for rank in side.ranks))
-    if len(directions) == 1 and len(ranks) > 1:
-        begun = "isend" if directions == {"recv"} else "irecv"
-        mine = [side for side in sides if side.direction]
-        if all(side.way and calls_before(side.way[-1], begun, sources) for side in mine):
-            return hint("hang-unmet-begun", who=ranks, begun=begun, call=sides[0].call)
-        if directions == {"recv"}:
-            found = _of_rounds(mine, sources) or _of_more_received(mine, sources)
-            return found or hint("hang-receive", who=ranks)
-        return hint("hang-send", who=ranks)
-    one = next((side for side in sides if side.direction), None)
-    other = next((side for side in sides if not side.direction), None)
-    if one is None or other is None:
+    """Explain why ranks wait for messages that do not come."""
+    mine = [side for side in sides if side.direction]
+    others = [side for side in sides if not side.direction]
+    ranks = tuple(sorted(rank for side in mine for rank in side.ranks))
+    if mine and not others and len(ranks) > 1:
+        name = "hang-receive" if mine[0].direction == "recv" else "hang-send"
+        return hint(name, who=ranks, call=mine[0].call)
+    if not mine or not others:
         return None
+    other = others[0]
     if is_collective(other.place.what) and other.way:
         for way in returns_before(other.way[-1], sources):
-            if isinstance(way, ast.If):
-                at = {"test": head(way), "line": way.lineno, "call": other.call}
-                return hint("hang-return", inside=other.ranks, outside=one.ranks, **at)
-    inner = one.way[-1] if one.way else None
-    loops = [node for node, _ in around(inner, sources) if isinstance(node, LOOPS)] if inner else []
-    past = not any(holds(loop, call.line) for loop in loops for call in other.way)
-    loop = both("diagnosis.in-loop-of", line=loops[-1].lineno) if loops and past else Both("", "")
-    return hint("hang-half", who=ranks, call=one.call, others=other.ranks, other=other.call, loop=loop)
-
-
-def _of_rounds(sides: Sequence[Side], sources: Sources) -> Hint | None:
-    """Of ranks that all wait to receive, some in a loop that only receives, and one that is past a loop that
-    only sends: what that had to send was received, and the others wait for more."""
-    if len(sides) != 2:
-        return None
-    for one, other in (sides, sides[::-1]):
-        inside = (node for call in reversed(one.way) for node, _ in reversed(around(call, sources)))
-        gets = next(
-            (node for node in inside if isinstance(node, LOOPS) and _messages(node) == {"recv"}), None
-        )
-        if gets is None or len(other.ranks) > 1:
-            continue
-        for call in reversed(other.way):
-            body = (child for function in functions_of(call, sources) for child in function.body)
-            nodes = (node for child in body for node in own_nodes(child))
-            over = [node for node in nodes if isinstance(node, LOOPS) and (node.end_lineno or 0) < call.line]
-            for node in reversed([node for node in over if _messages(node) == {"send"}]):
-                values = {"line": gets.lineno, "at": node.lineno}
-                return hint("hang-receive-rounds", who=one.ranks, others=other.ranks, **values)
-    return None
-
-
-def _messages(loop: ast.stmt) -> set[str]:
-    """Whether a loop sends, or receives, or both: by the names of what it calls."""
-    called = (ast.unparse(node.func) for node in own_nodes(loop) if isinstance(node, ast.Call))
-    names = [name.rpartition(".")[2] for name in called]
-    return {way for way in ("send", "recv") if any(way in name for name in names)}
+            at = {"test": head(way), "line": way.lineno, "call": other.call}
+            return hint("hang-return", inside=other.ranks, outside=mine[0].ranks, **at)
+    return hint("hang-half", who=ranks, call=mine[0].call, others=other.ranks, other=other.call)
