@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from nbdist.diagnosis.hangs.branches_taken import of_parting
 from nbdist.diagnosis.hangs.deadlocks import all_joining, why
-from nbdist.diagnosis.hangs.histories import History, histories_of, last_calls, of_histories, sent_before
+from nbdist.diagnosis.hangs.divergence import histories_of, last_calls, of_histories
 from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, why_left
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
 from nbdist.diagnosis.places import place_of
@@ -33,8 +31,6 @@ from nbdist.text import both
 _PLAIN_TIMEOUTS = frozenset(
     {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
 )
-# these tell the others the sizes of their objects first, one for each place of the list
-_OF_LISTS = frozenset({"broadcast_object_list"})
 # ranks that are in different collectives say this, too
 _SIZES = "collective-sizes"
 _CLIENTS = "store-clients-missing"
@@ -47,13 +43,11 @@ _OF_PARTING = frozenset({"hang-loop", "hang-loop-left", "hang-loop-caught", "han
 }
 _OTHER_SIZES = frozenset({"hang-sizes", "hang-dtypes"})
 _EXCHANGES = "/torch/distributed/"
-# of a message that came, and of the one that was expected
-_LENGTHS = re.compile(r"(?P<length>\d+) vs \d+")
 
 
 def apart(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
-    """Why the ranks did not meet, of one that gave up, or that met another collective than its own: from
-    where they all were in the program."""
+    """Explain why the ranks did not meet, of one that gave up, or that met another collective than its own:
+    from where they all were in the program."""
     known = known_as(first)
     if known not in _UNLIKE or first.early_exits:
         return None
@@ -78,27 +72,15 @@ def apart(first: Failure, failures: Sequence[Failure], run: Run, directory: RunD
     if known == _SIZES:
         found = of_histories(histories, first.sources) or found
     if found is None and known == _SIZES:
-        found = _met_earlier(first, histories) or _met_another(sides, first, failures, run, directory)
+        found = _met_another(sides, first, failures, run, directory)
     # whether it is only slow is not known: the time limit was the program's own
     return found if found is not None and found.signature != _HELD_UP else None
-
-
-def _met_earlier(first: Failure, histories: Mapping[int, History]) -> Hint | None:
-    """Of a rank whose collective met one that another rank, which is in the same line by now, had called
-    before that: the message that came is too long for that line."""
-    met = _LENGTHS.search(first.complaint.root.message) if first.complaint is not None else None
-    if met is None:
-        return None
-    side, others = waiting_side(first), {rank: one for rank, one in histories.items() if rank != first.rank}
-    sent = sent_before(others, side.way, int(met["length"]), first.sources)
-    found = of_parting([side, sent], first.sources) if sent is not None else None
-    return found if found is not None and found.signature in _OF_PARTING else None
 
 
 def _met_another(
     sides: Sequence[Side], first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory
 ) -> Hint | None:
-    """Of a rank that met another collective than its own, with where the others were: these may have gone on
+    """Explain how a rank met another collective than its own by where the others were: these may have gone on
     to their next call."""
     told = {rank for side in sides for rank in side.ranks}
     ended = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED} - {
@@ -116,7 +98,7 @@ def _met_another(
 
 
 def left(first: Failure, run: Run, directory: RunDirectory) -> Hint:
-    """Of ranks that have ended before the others were done with them."""
+    """Explain why ranks have ended before the others were done with them."""
     early = {"late": (first.rank,), "early": first.early_exits}
     side = waiting_side(first)
     if any(run.ranks[rank].finished is None for rank in first.early_exits):
@@ -130,7 +112,7 @@ def left(first: Failure, run: Run, directory: RunDirectory) -> Hint:
 
 
 def met(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
-    """Of a rank that waited in vain, or got what was not meant for it, where the ways of the ranks tell no
+    """Tell that a rank waited in vain, or got what was not meant for it, where the ways of the ranks tell no
     more."""
     known = known_as(first)
     if first.absent and known in _PLAIN_TIMEOUTS:
@@ -147,8 +129,6 @@ def met(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         test, call = lone
         return hint("collective-alone-in-loop", line=first.line, call=call, test=head(test), at=test.lineno)
     at = place_of(calls_of(first)[::-1], first.sources)
-    if at.what in _OF_LISTS:
-        return hint("collective-object-lists", call=at.what, line=first.line)
     # where native code has ended the process, its main thread may have slept
     may_wait = (at.waits or not at.what) and at.what.rpartition(".")[2] != "wait"
     return (
@@ -159,19 +139,20 @@ def met(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
 
 
 def met_alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
-    """Of an error that no row knows, within a collective for which others waited."""
+    """Explain an error that no row knows, within a collective for which others waited."""
     return _alone(first, run, directory) if _others_wait(first, run, directory) else None
 
 
 def _of_sizes(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
-    """Of a rank whose peer is gone: where both gave other sizes to one collective, of which gloo tells the
-    smaller one nothing, so that this one goes on to its end."""
+    """Compare the sizes of a rank and of its peer that is gone: gloo tells the smaller one nothing, so that
+    this one goes on to its end."""
     found = of_histories(histories_of(run, directory), first.sources)
     return found if found is not None and found.signature in _OTHER_SIZES else None
 
 
 def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
-    """What one rank alone has called: the first that failed, or another one, which may have come past it."""
+    """Find what one rank alone has called: the first that failed, or another one, which may have come
+    past."""
     sides = [waiting_side(first)]
     if known_as(first) == _SIZES:
         others = histories_of(run, directory)
@@ -191,8 +172,8 @@ def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
 
 
 def _others_wait(first: Failure, run: Run, directory: RunDirectory) -> bool:
-    """Whether a rank failed within a library's collective, for which others waited. What the collective was
-    given may be wrong with another error."""
+    """Return whether a rank failed within a library's collective, for which others waited. What the
+    collective was given may be wrong with another error."""
     kind = first.complaint.root.type if first.complaint is not None else ""
     within = kind == "RuntimeError" and any(_EXCHANGES in frame.file for frame in first.frames)
     sides = last_sides(run, directory) if within else ()
@@ -200,7 +181,7 @@ def _others_wait(first: Failure, run: Run, directory: RunDirectory) -> bool:
 
 
 def _all_there(first: Failure, run: Run, directory: RunDirectory) -> bool:
-    """Whether all ranks were in the line in which one has failed."""
+    """Return whether all ranks were in the line in which one has failed."""
     failed = {rank.rank for rank in run.ranks if rank.errored is not None}
     # one that has failed may have been asked while it wrote its report
     waited = (side for side in last_sides(run, directory) if not failed >= set(side.ranks))
@@ -211,7 +192,8 @@ def _all_there(first: Failure, run: Run, directory: RunDirectory) -> bool:
 
 
 def is_past(rank: int, run: Run, directory: RunDirectory) -> bool:
-    """Whether a rank was done, or waited for others, when one had failed, and had not failed itself."""
+    """Return whether a rank was done, or waited for others, when one had failed, and had not failed
+    itself."""
 
     if run.ranks[rank].state is RankState.SUCCEEDED:
         return True

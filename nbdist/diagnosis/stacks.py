@@ -17,8 +17,8 @@ from nbdist.diagnosis.hangs.deadlocks import (
     fewest,
     first_of,
 )
+from nbdist.diagnosis.hangs.divergence import History, begun_at, histories_of, parting_of
 from nbdist.diagnosis.hangs.evidence import MESSAGE, are_unlike, await_ended, ended_before, waits_long
-from nbdist.diagnosis.hangs.histories import History, begun_at, histories_of, parting_of
 from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, gave_up, raised_in_logs
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side

@@ -406,18 +406,6 @@ def test_a_rank_that_sleeps_has_not_called_what_met_another_call(
     assert said in hint.cause.en
 
 
-def test_lists_of_objects_that_are_of_another_length_are_told(written: WrittenRun) -> None:
-    library = ("/v/site-packages/torch/distributed/distributed_c10d.py", 3900, "broadcast_object_list", "")
-    own = (written.spec.program, 1, "<module>", "")
-    written.raised(0, "RuntimeError", OTHER_SIZE, frames=(own, library)).happened(errored(0), exited(0, 1))
-
-    hint = failure_of(written).hint
-
-    assert hint is not None
-    assert hint.signature == "collective-object-lists"
-    assert "broadcast_object_list at line 1" in hint.cause.en
-
-
 def test_a_rank_that_was_asked_while_it_wrote_its_report_is_where_it_failed(written: WrittenRun) -> None:
     line = (a_spec().program, 3, "<module>", "dist.all_reduce(p.grad)")
     sizes = "[enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 1216 vs 448"

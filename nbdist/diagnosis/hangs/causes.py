@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from nbdist.diagnosis.hangs.branches_taken import of_groups
 from nbdist.diagnosis.hangs.deadlocks import all_joining, awaited, no_member, ungrouped, why
+from nbdist.diagnosis.hangs.divergence import History, came_to, of_sizes_at
 from nbdist.diagnosis.hangs.evidence import MESSAGE, missing_in
-from nbdist.diagnosis.hangs.histories import History, came_to, of_sizes_at
 from nbdist.diagnosis.hangs.leaving import why_left
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side

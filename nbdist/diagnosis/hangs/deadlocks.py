@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from nbdist.diagnosis.hangs.branches_taken import of_groups, of_parting
 from nbdist.diagnosis.hangs.dead_threads import of_threads
+from nbdist.diagnosis.hangs.divergence import History, of_histories
 from nbdist.diagnosis.hangs.held import of_held
-from nbdist.diagnosis.hangs.histories import History, of_histories
 from nbdist.diagnosis.hangs.process_groups import group_left_out, group_of_callers
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, by_ranks, hint

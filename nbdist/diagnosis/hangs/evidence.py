@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from nbdist.diagnosis.hangs.histories import History
+from nbdist.diagnosis.hangs.divergence import History
 from nbdist.model import RankState, Run
 from nbdist.store.reports import Collective, RankAnswer, TakenStacks
 

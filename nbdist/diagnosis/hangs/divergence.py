@@ -7,7 +7,6 @@ number up to the first that cannot meet, and then as two texts are: where has on
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from nbdist.diagnosis.hangs.branches_taken import of_library, of_parting
 from nbdist.diagnosis.places import Sources, place_of
 from nbdist.diagnosis.sides import OF_GRADIENTS, Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, calls_of_function, head, is_collective
+from nbdist.diagnosis.statements import calls_of_function, is_collective
 from nbdist.model import Run
 from nbdist.store import RunDirectory
 from nbdist.store.reports import Call, Collective, Issued, RankAnswer, read_history
@@ -43,9 +42,6 @@ _BACKWARD = frozenset({"backward", "manual_backward"})
 _APART = "hang-apart"
 
 _GIVEN = re.compile(r"([a-z]+)(\d*) \(([\d, ]*)\)")
-_ROUNDED = 64
-"""So many bytes may a library add to a message."""
-
 History = Mapping[str, Sequence[Issued]]
 """By process group, what a rank has called, oldest first."""
 
@@ -63,20 +59,18 @@ class Parting:
 
 
 def histories_of(run: Run, directory: RunDirectory) -> dict[int, History]:
-    """By rank, of those that remember what they have called."""
+    """Return by rank what each has called, of those that remember it."""
     found = {one.rank: read_history(directory.rank(one.rank, run.attempt).history) for one in run.ranks}
     return {rank: history for rank, history in found.items() if history}
 
 
 def of_histories(histories: Mapping[int, History], sources: Sources) -> Hint | None:
-    """Why the ranks do not meet, where what they have called says more than where they are now."""
+    """Explain why the ranks do not meet, where what they have called says more than where they are now."""
     parting = parting_of(histories, sources)
     if parting is None:
         return None
     if len(parting.sides) == 1:
-        return (
-            _of_given(parting, sources) if len(parting.inside) == 1 else of_library(parting.inside, sources)
-        )
+        return _of_given(parting) if len(parting.inside) == 1 else of_library(parting.inside, sources)
     if parting.latest:
         return None
     found = of_parting(parting.sides, sources)
@@ -88,8 +82,8 @@ def of_histories(histories: Mapping[int, History], sources: Sources) -> Hint | N
 def of_sizes_at(
     rank: int, group: str, one: Collective, histories: Mapping[int, History], sources: Sources
 ) -> Hint | None:
-    """Of a rank that waits in this collective of a group, to which others have come with other sizes: NCCL
-    does not compare them, and some may go on from there."""
+    """Compare the sizes that the ranks gave to this collective of a group, in which one waits: NCCL does not
+    compare them, and some may go on from there."""
     called = {other: _called(group, one, history) for other, history in histories.items()}
     mine = called.get(rank)
     backend, _, name = mine.name.rpartition(":") if mine is not None else ("", "", "")
@@ -98,24 +92,25 @@ def of_sizes_at(
     given = {other: call.given for other, call in called.items() if call is not None}
     side = _own(mine, sources).side([rank], sources)
     parting = Parting(number=one.number, sides=(side,), given=given, latest=False, inside=(side,))
-    return _of_given(parting, sources)
+    return _of_given(parting)
 
 
 def _called(group: str, one: Collective, history: History) -> Issued | None:
-    """The call of this collective in a history. A message may have the number of one, and not its name."""
+    """Find the call of this collective in a history. A message may have the number of one, and not its
+    name."""
     made = (call for call in history.get(group, ()) if call.number == one.number)
     return next((call for call in made if call.name.rpartition(":")[2] == one.name), None)
 
 
 def last_calls(histories: Mapping[int, History], sources: Sources) -> Iterator[Side]:
-    """The calls that each rank has made last, latest first."""
+    """Return the calls that each rank has made last, latest first."""
     for rank, history in histories.items():
         for calls in history.values():
             yield from (_own(call, sources).side([rank], sources) for call in reversed(calls[-_LATEST:]))
 
 
 def came_to(way: Sequence[Call], history: History, sources: Sources) -> bool:
-    """Whether a rank remembers a call to which it came by these lines of the user's files."""
+    """Return whether a rank remembers a call to which it came by these lines of the user's files."""
     made = (_own(call, sources).way for calls in history.values() for call in calls)
     return bool(way) and tuple(way) in made
 
@@ -123,7 +118,7 @@ def came_to(way: Sequence[Call], history: History, sources: Sources) -> bool:
 def begun_at(
     side: Side, one: Collective | None, answer: RankAnswer, history: History, sources: Sources
 ) -> Side:
-    """Ranks that wait for their device, at the line that has called the collective which this waits in. Of
+    """Move ranks that wait for their device to the line that called the collective which this waits in. Of
     one that a model has called in backward() torch knows no line: then it is that of backward(), where the
     file has one alone. So it is where the rank remembers nothing, and its file does not call it by name."""
     group = next((name for name, its in answer.collectives.items() if its is one), "")
@@ -145,7 +140,7 @@ def begun_at(
 
 
 def _only_backward(side: Side, sources: Sources) -> int | None:
-    """The line of the only ``backward()`` in a file, where these ranks are in its function."""
+    """Return the line of the only ``backward()`` in a file, where these ranks are in its function."""
     if not side.way or side.name not in OF_GRADIENTS:
         return None
     here = side.way[-1]
@@ -153,44 +148,9 @@ def _only_backward(side: Side, sources: Sources) -> int | None:
     return calls[0].line if len(calls) == 1 and calls[0].function == here.function else None
 
 
-def sent_before(
-    histories: Mapping[int, History], here: Sequence[Call], length: int, sources: Sources
-) -> Side | None:
-    """Of ranks that are in the line ``here`` of another one, which has got a message of this length there:
-    the call from which that came, an earlier one, where what they give in that line is too small for it."""
-    for rank, history in histories.items():
-        for calls in history.values():
-            made = [_own(call, sources) for call in reversed(calls[-_LATEST:])]
-            if not made or made[0].way != tuple(here):
-                continue
-            size = _bytes_of(made[0].call.given)
-            if size is None or length <= 2 * size + _ROUNDED:
-                continue
-            large = (
-                one for one in made if one.way != made[0].way and (_bytes_of(one.call.given) or 0) >= length
-            )
-            if (sent := next(large, None)) is not None:
-                return sent.side([rank], sources)
-    return None
-
-
-def _bytes_of(given: str) -> int | None:
-    """The size of the tensors given to a collective; None where it is not known."""
-    parts = _GIVEN.findall(given)
-    if not parts or len(parts) != len(re.findall(r"\(", given)):
-        return None
-    total = 0
-    for kind, bits, size in parts:
-        width = 1 if kind == "bool" else int(bits or 0) // 8
-        if not width:
-            return None
-        total += width * _count(size)
-    return total
-
-
 def _counted(given: str) -> object:
-    """What was given without the shapes, which NCCL and gloo do not compare: by tensor the dtype and how many
-    numbers; as it is where that is not known."""
+    """Return what was given without the shapes, which NCCL and gloo do not compare: by tensor the dtype and
+    how many numbers; as it is where that is not known."""
     parts = _GIVEN.findall(given)
     if len(parts) != len(re.findall(r"\(", given)):
         return given
@@ -217,9 +177,8 @@ def _line(side: Side, language: str) -> str:
     return f"{file}line {side.place.line}" if language == "en" else f"{file}第 {side.place.line} 行"
 
 
-def _of_given(parting: Parting, sources: Sources) -> Hint | None:
-    """Of ranks in one line that gave different things to one collective; in an ``if`` of a loop, such as one
-    for gradients that there are, a rank may rather have left one out."""
+def _of_given(parting: Parting) -> Hint | None:
+    """Tell what ranks in one line gave to one collective, where that differs."""
     by_given: dict[str, list[int]] = {}
     for rank, given in parting.given.items():
         by_given.setdefault(given, []).append(rank)
@@ -233,23 +192,11 @@ def _of_given(parting: Parting, sources: Sources) -> Hint | None:
         "line": side.place.line,
         "given": by_ranks((ranks, what) for what, ranks in by_given.items()),
     }
-    if len(sizes) > 1 and (left := _may_leave_out(side, sources)) is not None:
-        return hint("hang-sizes-left-out", **values, test=head(left), at=left.lineno)
     return hint("hang-sizes" if len(sizes) > 1 else "hang-dtypes", **values)
 
 
-def _may_leave_out(side: Side, sources: Sources) -> ast.If | None:
-    """The innermost ``if`` around a call that asks for what the loop around it goes through."""
-    steps = [node for node, _ in around(side.way[-1], sources)] if side.way else []
-    loops = [node for node in steps if isinstance(node, ast.For)]
-    items = {node.id for loop in loops[-1:] for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
-    ifs = (node for node in reversed(steps) if isinstance(node, ast.If) and loops)
-    asked = ((node, {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}) for node in ifs)
-    return next((node for node, names in asked if names & items and node.lineno > loops[-1].lineno), None)
-
-
 def parting_of(histories: Mapping[int, History], sources: Sources) -> Parting | None:
-    """Where these ranks parted; None where what they have called does not tell."""
+    """Find where these ranks parted; None where what they have called does not tell."""
     for group in sorted({group for history in histories.values() for group in history}):
         calls = {
             rank: {call.number: _own(call, sources) for call in history[group]}
@@ -286,7 +233,7 @@ def _parting(ranks: Mapping[int, Mapping[int, _Made]], sources: Sources) -> Part
 
 
 def _added(ranks: Sequence[Mapping[int, _Made]], begin: int) -> Iterator[int]:
-    """The numbers at which one rank has made a call that another has not."""
+    """Return the numbers at which one rank has made a call that another has not."""
     sequences = [[one for number, one in sorted(calls.items()) if number >= begin] for calls in ranks]
     for others in sequences[1:]:
         if (at := _first_added(sequences[0], others)) is not None:
@@ -294,8 +241,8 @@ def _added(ranks: Sequence[Mapping[int, _Made]], begin: int) -> Iterator[int]:
 
 
 def _first_added(mine: Sequence[_Made], theirs: Sequence[_Made]) -> int | None:
-    """Where one of two ranks has made calls that the other has not, both having made the same before. Ranks
-    that come to one collective by two ways, which is right, go on alike without anything left out."""
+    """Find where one of two ranks has made calls that the other has not, both having made the same before.
+    Ranks that come to one collective by two ways, which is right, go on alike without anything left out."""
     at = 0
     while (at := at + _alike(mine[at:], theirs[at:])) < min(len(mine), len(theirs)):
         instead = _alike(mine[at + 1 :], theirs[at + 1 :])
@@ -310,7 +257,7 @@ def _first_added(mine: Sequence[_Made], theirs: Sequence[_Made]) -> int | None:
 
 
 def _alike(mine: Sequence[_Made], theirs: Sequence[_Made]) -> int:
-    """How many calls both begin with."""
+    """Return how many calls both begin with."""
     pairs = zip(mine, theirs, strict=False)
     return next(
         (at for at, (a, b) in enumerate(pairs) if (a.kind, a.way) != (b.kind, b.way)),
@@ -327,7 +274,7 @@ class _Made:
 
     @property
     def kind(self) -> tuple[str, object]:
-        """What has to be alike on all ranks."""
+        """Return what has to be alike on all ranks."""
         backend, _, name = self.call.name.rpartition(":")
         free = name in _AS_EACH_LIKES and (name, backend) != ("all_gather", "gloo")
         return self.call.name, "" if free else _counted(self.call.given)

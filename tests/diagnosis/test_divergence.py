@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.hangs.histories import (
+from nbdist.diagnosis.hangs.divergence import (
     History,
     begun_at,
     last_calls,
     of_histories,
     of_sizes_at,
     parting_of,
-    sent_before,
 )
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
@@ -228,21 +227,6 @@ def test_what_a_model_has_called_without_a_line_is_in_the_only_backward(
     assert found.way[-1].line == of_none.way[-1].line == line
 
 
-def test_a_gradient_that_one_rank_does_not_have_may_have_been_left_out(tmp_path: Path) -> None:
-    text = "for p in model.parameters():\n    if p.grad is not None:\n        all_reduce(p.grad)\n"
-    written = WrittenRun(tmp_path / "home", cell=text)
-    program = Sources.of(written.run, written.directory)
-    ways = [
-        {"0": [replace(history((3,))["0"][0], name="gloo:all_reduce", given=f"float32 ({n},)")]}
-        for n in (4, 9)
-    ]
-
-    told = said(program, *ways)
-
-    assert "all_reduce at line 3: rank 0: float32 (4,), rank 1: float32 (9,)" in told
-    assert told.endswith("or a rank left one out at  if p.grad is not None:  (line 2)")
-
-
 def test_what_two_calls_of_a_library_were_given_says_nothing(sources: Sources) -> None:
     trainer = "/usr/lib/python3/site-packages/trainer.py"
     one, other = (
@@ -273,18 +257,3 @@ def test_the_last_calls_of_a_rank_come_latest_first(sources: Sources) -> None:
 
     assert [side.ranks for side in sides] == [(1,)] * 12
     assert [side.way[-1].line for side in sides[:2]] == [8, 2]
-
-
-def test_a_message_too_long_for_the_line_it_met_was_sent_by_a_call_before(sources: Sources) -> None:
-    theirs = history(IN_STEP, BARRIER, GATHERS, all_reduce="float32 (6174,)", gather="float32 (1,)")
-    here = theirs["0"][-1].way
-
-    sent = sent_before({0: theirs}, here, 6176, sources)
-
-    assert sent is not None
-    assert (sent.ranks, sent.way[-1].line, sent.call) == ((0,), 2, "all_reduce")
-    # one that may be of that line, and one that is longer than all
-    assert sent_before({0: theirs}, here, 8, sources) is None
-    assert sent_before({0: theirs}, here, 99999, sources) is None
-    assert sent_before({0: history(GATHERS, gather="")}, here, 6176, sources) is None
-    assert sent_before({0: theirs}, theirs["0"][0].way, 6176, sources) is None
