@@ -2,12 +2,12 @@
 
 The rungs, from the top:
 
-1. the ranks never met: their stacks and histories show where they parted (``meetings.apart``);
-2. ranks ended while others waited for them (``meetings.left``);
+1. the ranks never met: their stacks and histories show where they parted (``collective_waits.apart``);
+2. ranks ended while others waited for them (``collective_waits.left``);
 3. the program uses a name that its framework has removed (``removed_name``);
 4. an ``if`` for some ranks made a value, a message or a file differ (``_from_other_ranks``);
 5. a row of the tables has the error's words (``_from_table``);
-6. a rank failed within a collective that others waited in (``meetings.met_alone``);
+6. a rank failed within a collective that others waited in (``collective_waits.met_alone``);
 7. a row has the exit of a rank that left no words (``_from_exit``).
 
 Of every other failure nbdist shows facts (``failure``), and no hint.
@@ -26,7 +26,7 @@ from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.exits import exit_kind
 from nbdist.diagnosis.files_of_ranks import hint_from_missing_file
 from nbdist.diagnosis.gpu_memory import hint_from_gpu_memory
-from nbdist.diagnosis.meetings import apart, is_past, left, met, met_alone
+from nbdist.diagnosis.collective_waits import apart, is_past, left, met, met_alone
 from nbdist.diagnosis.p2p import hint_from_mixed_values, hint_from_sends
 from nbdist.diagnosis.rank_failure import Failure, last_line
 from nbdist.diagnosis.rank_values import hint_from_model, hint_from_unset_name

@@ -38,9 +38,9 @@ _JOINING = frozenset({"store-not-reached", _CLIENTS})
 _UNLIKE = _PLAIN_TIMEOUTS | _JOINING | {_SIZES, "collective-mismatch"}
 _MEETING = "gloo-connect"
 _HELD_UP = "hang-busy"
-_OF_PARTING = frozenset({"hang-loop", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"}) | {
-    "hang-in-library"
-}
+_OF_PARTING = frozenset(
+    {"hang-loop", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch", "hang-in-library"}
+)
 _OTHER_SIZES = frozenset({"hang-sizes", "hang-dtypes"})
 _EXCHANGES = "/torch/distributed/"
 
@@ -64,15 +64,13 @@ def apart(first: Failure, failures: Sequence[Failure], run: Run, directory: RunD
     absent = [rank for side in sides for rank in side.ranks if rank not in failed]
     raised = ended_by(raised_in_logs(absent, run, directory))
     histories = histories_of(run, directory)
-    if known in _JOINING:
-        return all_joining(sides, run.spec.world_size, first.sources)
-    found = all_joining(sides, run.spec.world_size, first.sources) or why(
-        sides, first.sources, raised, histories
-    )
+    joining = all_joining(sides, run.spec.world_size, first.sources)
+    if joining is not None or known in _JOINING:
+        return joining
+    found = why(sides, first.sources, raised, histories)
     if known == _SIZES:
         found = of_histories(histories, first.sources) or found
-    if found is None and known == _SIZES:
-        found = _met_another(sides, first, failures, run, directory)
+        found = found or _met_another(sides, first, failures, run, directory)
     # whether it is only slow is not known: the time limit was the program's own
     return found if found is not None and found.signature != _HELD_UP else None
 
@@ -83,9 +81,8 @@ def _met_another(
     """Explain how a rank met another collective than its own by where the others were: these may have gone on
     to their next call."""
     told = {rank for side in sides for rank in side.ranks}
-    ended = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED} - {
-        one.rank for one in failures
-    }
+    ended = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED}
+    ended -= {one.rank for one in failures}
     complained = [*failures, *(failure_of(run.ranks[rank], run, directory) for rank in ended)]
     others = [waiting_side(one) for one in complained if one.rank not in told and one.secondary]
     told |= {rank for side in others for rank in side.ranks}
@@ -131,11 +128,8 @@ def met(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     at = place_of(calls_of(first)[::-1], first.sources)
     # where native code has ended the process, its main thread may have slept
     may_wait = (at.waits or not at.what) and at.what.rpartition(".")[2] != "wait"
-    return (
-        hint("collective-sizes-here", line=first.line)
-        if may_wait and _all_there(first, run, directory)
-        else None
-    )
+    here = may_wait and _all_there(first, run, directory)
+    return hint("collective-sizes-here", line=first.line) if here else None
 
 
 def met_alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
@@ -194,7 +188,6 @@ def _all_there(first: Failure, run: Run, directory: RunDirectory) -> bool:
 def is_past(rank: int, run: Run, directory: RunDirectory) -> bool:
     """Return whether a rank was done, or waited for others, when one had failed, and had not failed
     itself."""
-
     if run.ranks[rank].state is RankState.SUCCEEDED:
         return True
     if run.ranks[rank].errored is not None:
