@@ -1,18 +1,35 @@
-"""The statements around a line of a program: its ifs and its loops, and what they ask for."""
+"""The statements around a line of a program: its ifs and its loops, and whether they ask for the rank."""
 
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 
-from nbdist.diagnosis.conditions import OWN_RANK, asks_for_rank, is_of_all
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
+_OF_RANKS = re.compile(
+    r"(?<!lora_)(?<!low_)(?<!matrix_)rank(?!ing|ed|er|_loss)|main_process|is_(?:main|master|chief|primary)"
+    r"|process_index|trainer_id|(?:global|process)_zero",
+    re.IGNORECASE,
+)
+OWN_RANK = re.compile(r"(?:\w+\.)*(?:rank|local_rank|global_rank|get_rank\(\))")
+_OF_ALL = re.compile(
+    r"[\w.]*\b\w*(?:is_initialized|is_available|is_built|avail_and_initialized)\(\)"
+    r"|[\w.]*\b(?:is_|use_)?(?:distributed|ddp)(?:_(?!\w*rank)\w+)?(?:\(\))?"
+    r"|[\w.]*\b(?:is_)?dist_(?:avail|init|enabled|is_)\w*(?:\(\))?"
+    r"|[\w.]+\.training"
+    r"|[\w.]*\b(?:world_size|get_world_size\(\w*\)|num_processes|nranks)(?: [=!<>]+ \d+)?"
+    r"|'\w*(?:RANK|WORLD_SIZE)' (?:not )?in os\.environ"
+    r"|(?:\w+\.)*(?:local_|global_)?rank (?:[=!]= -1|> -1|>= 0|< 0|is (?:not )?None)"
+)
+"""Conditions that hold on all ranks or on none."""
+_OPERATORS = (ast.cmpop, ast.boolop, ast.unaryop, ast.operator, ast.expr_context)
+_VALUES = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Constant, ast.Tuple, ast.List, ast.Set)
 _ONE_RANK = re.compile(r"(?:rank_?(?:zero|0)|main_process|on_main|master)(?!_first)", re.IGNORECASE)
 _QUIET = re.compile(
     r"print|log\w*|info|debug|warning|\w*save\w*|add_\w+|write\w*|append|update\w*|set_\w+|item|float|int|str|round|len"
@@ -20,16 +37,11 @@ _QUIET = re.compile(
 )
 _COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
 
-_SEEDS = re.compile(
-    r"\b(?:\w*seed|seed_\w+|manual_seed_all|Random|default_rng|RandomState)\([^)]*\b(?:rank|(?:LOCAL_)?RANK)\b"
-    r"|\bseed=(?:[\w.]+ [+*] )*(?:\w+\.)*(?:get_)?rank\b"
-)
 _MEETING = re.compile(r"\bMASTER_PORT\b|\btcp://")
 _OWN_PORT = re.compile(
     r"\b\w*(?:free|unused|available|random)_?\w*port\w*\(|\b(?:getsockname|randint|randrange|getpid)\("
 )
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _INNER = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
 LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise)
@@ -48,7 +60,7 @@ Step = tuple[ast.stmt, str]
 
 
 def around(call: Call, sources: Sources) -> list[Step]:
-    """The statements around a line within its function, outermost first."""
+    """Return the statements around a line within its function, outermost first."""
     tree = parsed(sources.text(call.file))
     return [] if tree is None else _steps(tree.body, call.line)
 
@@ -65,27 +77,8 @@ def _steps(statements: Sequence[ast.AST], line: int) -> list[Step]:
                     return rest
                 return [(node, part), *rest]  # type: ignore[list-item]
         # the head of a loop is executed in each round
-        loops = [node] if isinstance(node, LOOPS) else _comprehensions(node, line)
-        return [(loop, "body") for loop in loops]
+        return [(node, "body")] if isinstance(node, LOOPS) else []
     return []
-
-
-def _comprehensions(node: ast.AST, line: int) -> list[ast.For]:
-    """The comprehensions of a statement that go over a line and call something there, as loops."""
-    found = (one for one in own_nodes(node) if isinstance(one, _COMPREHENSIONS) and holds(one, line))
-    return [_as_loop(one) for one in found if any(isinstance(part, ast.Call) for part in ast.walk(one.elt))]
-
-
-# one loop for each, as the nodes of a tree are: they are told apart by identity
-@lru_cache(maxsize=256)
-def _as_loop(node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> ast.For:
-    body: list[ast.stmt] = [ast.copy_location(ast.Expr(node.elt), node.elt)]
-    for each in reversed(node.generators):
-        for test in reversed(each.ifs):
-            body = [ast.copy_location(ast.If(test=test, body=body, orelse=[]), node)]
-        loop = ast.copy_location(ast.For(target=each.target, iter=each.iter, body=body, orelse=[]), node)
-        body = [loop]
-    return loop
 
 
 def holds(node: ast.AST, line: int, last: ast.AST | None = None) -> bool:
@@ -95,7 +88,7 @@ def holds(node: ast.AST, line: int, last: ast.AST | None = None) -> bool:
 
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """A statement and what is in it, without the functions and classes that it defines."""
+    """Yield a statement and what is in it, without the functions and classes that it defines."""
     if isinstance(node, _INNER):
         return
     yield node
@@ -104,8 +97,8 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def ways_out(loop: ast.stmt) -> list[ast.If | ast.ExceptHandler]:
-    """What lets a rank leave the loop or the rest of a step: an ``if`` that ends so, an ``except`` that does
-    not raise again."""
+    """Find what lets a rank leave the loop or the rest of a step: an ``if`` that ends so, an ``except`` that
+    does not raise again."""
     found = []
     for node in own_nodes(loop):
         leaves = isinstance(node, ast.If) and isinstance(node.body[-1], LEAVING)
@@ -115,20 +108,20 @@ def ways_out(loop: ast.stmt) -> list[ast.If | ast.ExceptHandler]:
 
 
 def exits_of(loop: ast.stmt) -> list[ast.If]:
-    """What ends the process in a loop, as if all were well."""
+    """Find what ends the process in a loop, as if all were well."""
     ifs = (node for node in own_nodes(loop) if isinstance(node, ast.If))
     return [node for node in ifs if _ends(node.body[-1]) and not isinstance(node.body[-1], ast.Return)]
 
 
 def goes_on(handler: ast.ExceptHandler) -> bool:
-    """Whether what catches an error neither raises again nor ends the process: of errors that one rank may
-    have alone."""
+    """Return whether what catches an error neither raises again nor ends the process: of errors that one rank
+    may have alone."""
     last, error = handler.body[-1], ast.unparse(handler.type) if handler.type is not None else ""
     return not isinstance(last, ast.Raise) and not _EXIT.match(ast.unparse(last)) and error not in _OF_NO_RANK
 
 
 def caught_in_calls(loop: ast.stmt, file: str, sources: Sources) -> list[ast.ExceptHandler]:
-    """What catches in the functions of a file that a loop calls, and does not raise again."""
+    """Find what catches in the functions of a file that a loop calls, and does not raise again."""
     calls = (node for node in own_nodes(loop) if isinstance(node, ast.Call))
     called = {ast.unparse(call.func).rpartition(".")[2] for call in calls}
     return [
@@ -141,59 +134,21 @@ def caught_in_calls(loop: ast.stmt, file: str, sources: Sources) -> list[ast.Exc
     ]
 
 
-def stops_of(loop: ast.stmt, file: str, sources: Sources) -> list[ast.If]:
-    """What ends a loop over an object of the file's only iterator, by something that another method of it
-    than ``__next__`` sets: ``for epoch in stopper``. Not what counts its own rounds."""
-    tree = parsed(sources.text(file)) or ast.Module([], [])
-    classes = [
-        (one, {each.name: each for each in one.body if isinstance(each, _FUNCTIONS)})
-        for one in ast.walk(tree)
-        if isinstance(one, ast.ClassDef)
-    ]
-    iterators = [(one, methods) for one, methods in classes if "__next__" in methods]
-    if len(iterators) != 1 or not isinstance(loop, ast.For):
-        return []
-    one, methods = iterators[0]
-    asked = {ast.unparse(node) for node in ast.walk(loop.iter) if isinstance(node, ast.Name | ast.Attribute)}
-    made = [
-        ast.unparse(target)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-        for target in node.targets
-        if ast.unparse(node.value.func) == one.name
-    ]
-    sets = {
-        ast.unparse(node)
-        for name, each in methods.items()
-        if name not in ("__init__", "__next__", "__iter__", "reset")
-        for node in ast.walk(each)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    }
-    return [
-        node
-        for node in ast.walk(methods["__next__"])
-        if isinstance(node, ast.If)
-        and asked & {*made, one.name}
-        and isinstance(node.body[-1], ast.Raise)
-        and "StopIteration" in ast.unparse(node.body[-1])
-        and sets & {ast.unparse(inner) for inner in ast.walk(node.test) if isinstance(inner, ast.Attribute)}
-    ]
-
-
 def returns_before(call: Call, sources: Sources) -> list[ast.If]:
-    """In the function of this call, the ifs before it that return, or end the process."""
+    """Find the ifs before a call, in its function, that return, or end the process."""
     ifs = [node for function in functions_of(call, sources) for node in _ifs_before(function.body, call.line)]
     return [node for node in ifs if _may_end(node.body[-1]) and not is_of_all(node.test)]
 
 
 def _may_end(last: ast.stmt) -> bool:
-    """Also by an ``except`` of a ``try`` that is the last of its statements."""
+    """Return whether a statement ends its function, also by an ``except`` of a ``try`` that is the last of
+    its statements."""
     handlers = last.handlers if isinstance(last, ast.Try) else []
     return _ends(last) or any(_ends(one.body[-1]) for one in handlers)
 
 
 def functions_of(call: Call, sources: Sources) -> list[ast.Module | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The function that a call is made in, or the module."""
+    """Return the function that a call is made in, or the module."""
     tree = parsed(sources.text(call.file))
     if tree is None or call.function == "<module>":
         return [] if tree is None else [tree]
@@ -202,7 +157,7 @@ def functions_of(call: Call, sources: Sources) -> list[ast.Module | ast.Function
 
 
 def rank_decorators(call: Call, sources: Sources) -> list[ast.expr]:
-    """The decorators by which the function of a call runs on one rank alone: ``rank_zero_only``."""
+    """Return the decorators by which the function of a call runs on one rank alone: ``rank_zero_only``."""
     functions = [node for node in functions_of(call, sources) if not isinstance(node, ast.Module)]
     decorators = [one for node in functions for one in node.decorator_list]
     return [one for one in decorators if _ONE_RANK.search(ast.unparse(one))]
@@ -217,7 +172,7 @@ def _ifs_before(statements: Sequence[ast.stmt], line: int) -> Iterator[ast.If]:
 
 
 def _ends(last: ast.stmt) -> bool:
-    """Whether a statement returns, or ends the process as if all were well."""
+    """Return whether a statement returns, or ends the process as if all were well."""
     if isinstance(last, ast.With):
         return _ends(last.body[-1])
     if isinstance(last, ast.Try):
@@ -226,7 +181,7 @@ def _ends(last: ast.stmt) -> bool:
 
 
 def calls_of_function(name: str, file: str, sources: Sources) -> list[Call]:
-    """Where a file calls a function, and from which of its own."""
+    """Find where a file calls a function, and from which of its own."""
     found = []
     for node in ast.walk(parsed(sources.text(file)) or ast.Module([], [])):
         if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -238,14 +193,14 @@ def calls_of_function(name: str, file: str, sources: Sources) -> list[Call]:
 
 
 def node_at(call: Call, sources: Sources) -> ast.stmt | None:
-    """The innermost statement in a line."""
+    """Return the innermost statement in a line."""
     nodes = ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
     found = [node for node in nodes if isinstance(node, ast.stmt) and holds(node, call.line)]
     return found[-1] if found else None
 
 
 def iterables(file: str, sources: Sources) -> list[ast.ClassDef]:
-    """The classes of a file that say themselves what a loop over them gets."""
+    """Find the classes of a file that say themselves what a loop over them gets."""
     classes = (
         node
         for node in ast.walk(parsed(sources.text(file)) or ast.Module([], []))
@@ -254,78 +209,62 @@ def iterables(file: str, sources: Sources) -> list[ast.ClassDef]:
     return [node for node in classes if any(getattr(one, "name", "") == "__iter__" for one in node.body)]
 
 
-def seeded_by_rank(file: str, sources: Sources) -> ast.stmt | None:
-    """The statement by which each rank draws random numbers of its own."""
-    nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
-    found = (node for node in nodes if isinstance(node, ast.Assign | ast.Expr | ast.Return))
-    return next((node for node in found if _SEEDS.search(ast.unparse(node))), None)
-
-
 def port_by_rank(file: str, sources: Sources) -> ast.stmt | None:
-    """The statement by which each rank chooses by itself the port where it looks for the others."""
+    """Find the statement by which each rank chooses by itself the port where it looks for the others."""
     nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
     found = [node for node in nodes if isinstance(node, ast.Assign | ast.Expr)]
     meeting = [node for node in found if _MEETING.search(ast.unparse(node))]
     names = {one.id for node in meeting for one in ast.walk(node) if isinstance(one, ast.Name)}
-    set_before = [
-        node for node in found if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in names
-    ]
-    return next((node for node in (*meeting, *set_before) if _OWN_PORT.search(ast.unparse(node))), None)
+    sets = [one for one in found if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) in names]
+    return next((node for node in (*meeting, *sets) if _OWN_PORT.search(ast.unparse(node))), None)
 
 
 def exits(file: str, sources: Sources) -> list[int]:
-    """The lines of a file that end the process as if all were well."""
+    """Return the lines of a file that end the process as if all were well."""
     nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
     calls = (node for node in nodes if isinstance(node, ast.Call))
     return sorted(call.lineno for call in calls if ast.unparse(call) in _EXITS)
 
 
 def root_by_rank(call: Call, sources: Sources) -> str | None:
-    """``src=rank`` of a collective in this line, which has to be the same on every rank."""
-    nodes = [
-        node
-        for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
-        if isinstance(node, ast.expr) and holds(node, call.line)
-    ]
+    """Find ``src=rank`` of a collective in this line, which has to be the same on every rank."""
     loops = [node for node, _ in around(call, sources) if isinstance(node, ast.For)]
-    loops += [one for node in nodes for one in getattr(node, "generators", ())]
-    rounds = {ast.unparse(each) for one in loops for each in ast.walk(one.target)}
-    for node in nodes:
-        if not isinstance(node, ast.Call):
-            continue
-        if _COLLECTIVE.search(ast.unparse(node.func)) is None:
-            continue
-        for given in node.keywords:
-            root = ast.unparse(given.value)
-            if given.arg in ("src", "dst", "root") and OWN_RANK.fullmatch(root) and root not in rounds:
-                return ast.unparse(given)
+    tree = parsed(sources.text(call.file)) or ast.Module([], [])
+    within = [node for node in ast.walk(tree) if isinstance(node, ast.comprehension)]
+    rounds = {ast.unparse(each) for one in (*loops, *within) for each in ast.walk(one.target)}
+    for given in (given for node in _collectives_at(call, sources) for given in node.keywords):
+        root = ast.unparse(given.value)
+        if given.arg in ("src", "dst", "root") and OWN_RANK.fullmatch(root) and root not in rounds:
+            return ast.unparse(given)
     return None
 
 
+def _collectives_at(call: Call, sources: Sources) -> list[ast.Call]:
+    """Return the collectives that a line calls."""
+    nodes = ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
+    calls = (node for node in nodes if isinstance(node, ast.Call) and holds(node, call.line))
+    return [node for node in calls if is_collective(ast.unparse(node.func))]
+
+
 def is_collective(called: str) -> bool:
-    """By its name."""
+    """Recognise a collective by its name."""
     return _COLLECTIVE.search(called.rpartition(".")[2]) is not None
 
 
 def given_group(call: Call, sources: Sources) -> str:
-    """What the collective in this line has as its ``group=``; empty where it has none."""
-    for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], [])):
-        if (
-            isinstance(node, ast.Call)
-            and holds(node, call.line)
-            and _COLLECTIVE.search(ast.unparse(node.func))
-        ):
-            for given in node.keywords:
-                if given.arg == "group":
-                    return ast.unparse(given.value)
-            if node.args and ast.unparse(node.func).endswith("barrier"):
-                return ast.unparse(node.args[0])
+    """Return what the collective in this line has as its ``group=``; empty where it has none."""
+    for node in _collectives_at(call, sources):
+        for given in node.keywords:
+            if given.arg == "group":
+                return ast.unparse(given.value)
+        if node.args and ast.unparse(node.func).endswith("barrier"):
+            return ast.unparse(node.args[0])
     return ""
 
 
 def first_given(call: Call, name: str, sources: Sources) -> str:
-    """What a call of this function in a line is given first, as it is written; of a name, what that was set
-    to in the same function. Empty where there is none."""
+    """Return what a call of this function in a line is given first, as it is written; of a name, what that
+    was set to in the same function. Empty where there is none."""
     for function in functions_of(call, sources):
         calls = [one for one in ast.walk(function) if isinstance(one, ast.Call) and holds(one, call.line)]
         named = (one for one in calls if ast.unparse(one.func).rpartition(".")[2] == name and one.args)
@@ -342,7 +281,7 @@ def _set_to(name: str, function: ast.AST) -> Iterator[ast.expr]:
 
 
 def counters(call: Call, sources: Sources) -> set[str]:
-    """The names that count the rounds of the loops around a call, on all ranks alike."""
+    """Return the names that count the rounds of the loops around a call, on all ranks alike."""
     found = set()
     for node, _ in around(call, sources):
         found |= counted(node) if isinstance(node, LOOPS) else set()
@@ -355,7 +294,8 @@ def counters(call: Call, sources: Sources) -> set[str]:
 
 
 def counted(loop: ast.stmt) -> set[str]:
-    """The names to which a loop adds the same in each round: before what may leave out the rest of one."""
+    """Return the names to which a loop adds the same in each round: before what may leave out the rest of
+    one."""
     found = set()
     for node in getattr(loop, "body", ()):
         if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant):
@@ -366,7 +306,7 @@ def counted(loop: ast.stmt) -> set[str]:
 
 
 def counts_to_its_end(loop: ast.stmt) -> bool:
-    """Whether a ``while`` asks for nothing else than what it counts in each round, and plain names."""
+    """Return whether a ``while`` asks for nothing else than what it counts in each round, and plain names."""
     if not isinstance(loop, ast.While):
         return False
     nodes = list(ast.walk(loop.test))
@@ -377,36 +317,21 @@ def counts_to_its_end(loop: ast.stmt) -> bool:
     return below and not calls and bool(counted(loop) & asked)
 
 
-def calls_before(call: Call, name: str, sources: Sources) -> bool:
-    """Whether the function of a call calls this above it."""
-    found = calls_of_function(name, call.file, sources)
-    return any(one.function == call.function and one.line < call.line for one in found)
-
-
 def calls_too(node: ast.If, part: str, name: str) -> bool:
-    """Whether the other part of an ``if`` calls this, too, as where one rank gives and the others get."""
+    """Return whether the other part of an ``if`` calls this, too, as where one rank gives and the others
+    get."""
     other = node.orelse if part == "body" else node.body
     calls = (inner for each in other for inner in ast.walk(each) if isinstance(inner, ast.Call))
     return any(ast.unparse(inner.func).rpartition(".")[2] == name for inner in calls)
 
 
-def does_more(node: ast.If, file: str, sources: Sources) -> bool:
-    """Whether the body calls something else than what prints, counts and saves: a function of the file by
-    what that calls."""
-    names = {name for name in _called(node) if _QUIET.fullmatch(name) is None}
-    nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
-    functions = [one for one in nodes if isinstance(one, _FUNCTIONS) and one.name in names]
-    calls = (one for function in functions for one in ast.walk(function) if isinstance(one, ast.Call))
-    return bool(names - {one.name for one in functions}) or not all(map(is_quiet, calls))
-
-
 def is_quiet(call: ast.Call) -> bool:
-    """By its name: prints, counts or saves."""
+    """Recognise by its name what prints, counts or saves."""
     return _QUIET.fullmatch(method(call)) is not None
 
 
 def exchanges(node: ast.If) -> bool:
-    """Whether the body calls a collective."""
+    """Return whether the body calls a collective."""
     return any(map(_COLLECTIVE.search, _called(node)))
 
 
@@ -420,7 +345,7 @@ def method(node: ast.Call) -> str:
 
 
 def is_default(name: str, call: Call, sources: Sources) -> bool:
-    """Whether a name is a parameter of the function of this call that has a default."""
+    """Return whether a name is a parameter of the function of this call that has a default."""
     functions = [one for one in functions_of(call, sources) if not isinstance(one, ast.Module)]
     for given in (function.args for function in functions):
         optional = [*given.posonlyargs, *given.args][::-1][: len(given.defaults)]
@@ -430,7 +355,7 @@ def is_default(name: str, call: Call, sources: Sources) -> bool:
 
 
 def under(call: Call, sources: Sources) -> Both:
-    """The innermost ``if`` that a call is in."""
+    """Return the innermost ``if`` that a call is in."""
     ifs = [node for node, _ in around(call, sources) if isinstance(node, ast.If)]
     return both("diagnosis.under", test=head(ifs[-1]), line=ifs[-1].lineno) if ifs else Both("", "")
 
@@ -445,6 +370,101 @@ def told(nodes: Sequence[ast.stmt | ast.ExceptHandler], files: Mapping[int, str]
 
 
 def head(node: ast.AST) -> str:
-    """The first line of a statement, as it is written but for spaces: ``if rank == 0:``."""
+    """Return the first line of a statement, as it is written but for spaces: ``if rank == 0:``."""
     text = ast.unparse(node).partition("\n")[0]
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+# What a condition asks for: the rank, or what holds on all ranks.
+
+
+def is_of_all(test: ast.expr) -> bool:
+    """Return whether a condition holds on all ranks or on none: it asks whether there are several."""
+    if isinstance(test, ast.BoolOp):
+        return all(map(is_of_all, test.values))
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return is_of_all(test.operand)
+    return _OF_ALL.fullmatch(ast.unparse(test)) is not None
+
+
+def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
+    """Return whether a condition is about the rank's number, itself or by a name that was given a value of
+    it."""
+    if is_of_all(test):
+        return False
+    if _OF_RANKS.search(ast.unparse(test)):
+        return True
+    tree = parsed(sources.text(call.file)) or ast.Module([], [])
+    names = {ast.unparse(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute)}
+    return spelt_out(test, call, sources) != ast.unparse(test) or any(
+        ast.unparse(target) in names and _OF_RANKS.search(_asked(node.value)) and not is_of_all(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name | ast.Attribute)
+    )
+
+
+def spelt_out(test: ast.expr, call: Call, sources: Sources) -> str:
+    """Return a condition with what the functions and properties of the program in it return, where they only
+    tell of the rank: ``dist.get_rank() == 0`` for ``ckpt.is_writer()``. Of several with one name all have
+    to."""
+    text, found = ast.unparse(test), dict[str, list[ast.expr | None]]()
+    for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], [])):
+        if isinstance(node, ast.FunctionDef) and re.search(rf"\b{node.name}\b", text):
+            found.setdefault(node.name, []).append(_told_of_rank(node))
+    for name, values in found.items():
+        if values[0] is not None and all(values):
+            text = re.sub(rf"(?:\w+\.)*\b{name}\b(?:\([^()]*\))?", ast.unparse(values[0]), text)
+    return text
+
+
+def _told_of_rank(function: ast.FunctionDef) -> ast.expr | None:
+    """Return what a function returns that does nothing else, where that is about the rank's number."""
+    documented = isinstance(function.body[0], ast.Expr) and isinstance(function.body[0].value, ast.Constant)
+    rest = function.body[1:] if documented else function.body
+    value = rest[0].value if len(rest) == 1 and isinstance(rest[0], ast.Return) else None
+    of_rank = value is not None and _OF_RANKS.search(_asked(value)) and not is_of_all(value)
+    return value if of_rank else None
+
+
+def _asked(value: ast.expr) -> str:
+    """Return a value without what its calls are given, its texts and its slices have in them: neither
+    ``mean(run_epoch(model, rank))``, nor ``f"cuda:{rank}"``, nor ``files[rank::2]`` is about the number."""
+    bare = copy.deepcopy(value)
+    for node in ast.walk(bare):
+        if isinstance(node, ast.Call):
+            node.args, node.keywords = [], []
+        elif isinstance(node, ast.JoinedStr):
+            node.values = []
+        elif isinstance(node, ast.Slice):
+            node.lower = node.upper = node.step = None
+    return ast.unparse(bare)
+
+
+def holds_for(test: ast.expr, rank: int, had: Mapping[str, str]) -> bool | None:
+    """Return whether a condition holds on a rank, whose names ``had`` these values; None where it asks for
+    more than the rank's number."""
+    names = _Numbers(rank, {name for name, what in had.items() if what == str(rank)})
+    asked = names.visit(copy.deepcopy(test))
+    if not all(isinstance(node, (*_OPERATORS, *_VALUES)) for node in ast.walk(asked)):
+        return None
+    try:
+        code = compile(ast.fix_missing_locations(ast.Expression(asked)), "<condition>", "eval")
+        return bool(eval(code, {"__builtins__": {}}))
+    except (TypeError, ValueError, ArithmeticError):
+        return None
+
+
+class _Numbers(ast.NodeTransformer):
+    """Puts the rank's number in the place of what stands for it."""
+
+    def __init__(self, rank: int, names: set[str]) -> None:
+        self._rank, self._names = rank, names
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.Name | ast.Attribute | ast.Call):
+            text = ast.unparse(node)
+            if OWN_RANK.fullmatch(text) and (isinstance(node, ast.Call) or text in self._names):
+                return ast.Constant(self._rank)
+        return super().generic_visit(node)

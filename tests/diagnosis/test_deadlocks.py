@@ -926,24 +926,3 @@ def test_a_way_out_for_some_ranks_is_told_by_the_if_that_asks_for_them(tmp_path:
     sides = [a_side((0,), "all_reduce", 2), a_side((1,), "barrier", 6)]
 
     assert reason(a_program(tmp_path, CONTINUES), *sides).cause.en.endswith("by line 3  if rank == 0:")
-
-
-COMPREHENSION = """\
-def step(batch):
-    loss = model(batch)
-    if model.training:
-        loss.backward()
-    return loss
-
-losses = [step(batch) for batch in loader]
-gather(losses)
-"""
-
-
-def test_a_comprehension_that_one_rank_has_come_past_parts_them_as_a_loop_does(tmp_path: Path) -> None:
-    inside = at((0,), "backward", (7, "<module>"), (7, "<listcomp>"), (4, "step"))
-
-    hint = reason(a_program(tmp_path, COMPREHENSION), inside, at((1,), "gather", (8, "<module>")))
-
-    assert hint.signature.startswith("hang-loop")
-    assert "the loop of line 7" in hint.cause.en

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nbdist.diagnosis.conditions import asks_for_rank
 from nbdist.diagnosis.hangs.entries import Entry, decides_alike, differences, line_of, of_caught
 from nbdist.diagnosis.hangs.leaving import entered_alone, has_other_half, is_in_loop_of_library
 from nbdist.diagnosis.hangs.loops import by_loop, by_round
@@ -23,6 +22,7 @@ from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
     LOOPS,
     around,
+    asks_for_rank,
     calls_of_function,
     head,
     holds,

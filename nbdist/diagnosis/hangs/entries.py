@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nbdist.diagnosis.conditions import holds_for, is_of_all
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
@@ -18,7 +17,9 @@ from nbdist.diagnosis.statements import (
     calls_too,
     counters,
     goes_on,
+    holds_for,
     is_default,
+    is_of_all,
     own_nodes,
     returns_before,
     told,

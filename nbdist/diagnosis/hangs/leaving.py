@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from nbdist.diagnosis.conditions import asks_for_rank, holds_for, spelt_out
 from nbdist.diagnosis.hangs.entries import MOST, Way, line_of
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
@@ -19,6 +18,7 @@ from nbdist.diagnosis.statements import (
     LOOPS,
     Step,
     around,
+    asks_for_rank,
     calls_of_function,
     calls_too,
     caught_in_calls,
@@ -27,10 +27,12 @@ from nbdist.diagnosis.statements import (
     exits_of,
     head,
     holds,
+    holds_for,
     is_collective,
     own_nodes,
     rank_decorators,
     returns_before,
+    spelt_out,
     told,
     ways_out,
 )

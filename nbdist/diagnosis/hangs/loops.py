@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Sequence
 
-from nbdist.diagnosis.conditions import asks_for_rank, is_of_all
 from nbdist.diagnosis.hangs.entries import (
     MOST,
     PLAIN,
@@ -24,11 +23,13 @@ from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
     LOOPS,
     around,
+    asks_for_rank,
     caught_in_calls,
     counters,
     counts_to_its_end,
     head,
     holds,
+    is_of_all,
     own_nodes,
     returns_before,
     ways_out,
