@@ -228,10 +228,10 @@ def exits(file: str, sources: Sources) -> list[int]:
 
 def root_by_rank(call: Call, sources: Sources) -> str | None:
     """Find ``src=rank`` of a collective in this line, which has to be the same on every rank."""
-    loops = [node for node, _ in around(call, sources) if isinstance(node, ast.For)]
+    loops = [node.target for node, _ in around(call, sources) if isinstance(node, ast.For)]
     tree = parsed(sources.text(call.file)) or ast.Module([], [])
-    within = [node for node in ast.walk(tree) if isinstance(node, ast.comprehension)]
-    rounds = {ast.unparse(each) for one in (*loops, *within) for each in ast.walk(one.target)}
+    loops += [node.target for node in ast.walk(tree) if isinstance(node, ast.comprehension)]
+    rounds = {ast.unparse(each) for target in loops for each in ast.walk(target)}
     for given in (given for node in _collectives_at(call, sources) for given in node.keywords):
         root = ast.unparse(given.value)
         if given.arg in ("src", "dst", "root") and OWN_RANK.fullmatch(root) and root not in rounds:
