@@ -1,5 +1,5 @@
 # expect: hang, rank any
-# cause: each other|both|none sends|no rank sends
+# cause: each of .* waits to receive
 # fix: send.* first|isend|irecv|batch_isend_irecv
 # run: -n 2 --hang-after 2s
 """NVIDIA/nccl#479: two ranks exchange tensors, and both begin with the same half."""

@@ -1,5 +1,5 @@
 # expect: hang, rank 0
-# cause: different collectives|rank 0 (alone|only)
+# cause: went into  if progress == 3
 # fix: every rank|all ranks|\bif\b
 # run: -n 3 --hang-after 2s
 """huggingface/transformers#31532: the steps are counted by a progress bar that only the main process has."""

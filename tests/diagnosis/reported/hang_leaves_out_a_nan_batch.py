@@ -1,5 +1,5 @@
 # expect: hang, rank any
-# cause: different collectives
+# cause: left out or added at line 16
 # fix: every rank|all ranks|continue|same number
 # run: -n 2 --hang-after 2s
 """ecmwf/WeatherGenerator#2718: a rank leaves out the batch whose loss is nan, and so has one step less."""

@@ -1,5 +1,5 @@
 # expect: hang, rank any
-# cause: different collectives
+# cause: went into  if len\(boxes\)
 # fix: every rank|all ranks|outside|\bif\b
 # run: -n 2 --hang-after 2s
 """weecology/DeepForest#1407: a metric is synchronised only where the rank's images have boxes."""

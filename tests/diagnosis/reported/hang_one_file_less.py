@@ -1,5 +1,5 @@
 # expect: hang, rank 2
-# cause: different collectives|different numbers of steps
+# cause: fewer rounds of  for _file in files
 # fix: drop_last|same number|every rank|all ranks
 # run: -n 3 --hang-after 2s
 """argonne-lcf/dlio_benchmark#339: the files do not divide by the ranks: the last one has a step less."""

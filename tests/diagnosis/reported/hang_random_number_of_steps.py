@@ -1,5 +1,5 @@
 # expect: hang, rank any
-# cause: different (collectives|numbers of (?:steps|rounds))|begun
+# cause: fewer rounds of  for _view in range\(count\)
 # fix: same (number|seed|steps)|every rank|all ranks
 # run: -n 2 --hang-after 2s
 """facebookresearch/detr#297: each rank has a seed of its own, and draws the number of views."""

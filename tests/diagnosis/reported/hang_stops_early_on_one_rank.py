@@ -1,5 +1,5 @@
 # expect: hang, rank any
-# cause: different collectives
+# cause: left out or added at line 16
 # fix: every rank|all ranks|all_reduce|together
 # run: -n 2 --hang-after 2s
 """Lightning-AI/pytorch-lightning#379: early stopping by the rank's own loss: one rank leaves the loop."""

@@ -1,5 +1,5 @@
 # expect: hang, rank any
-# cause: different collectives
+# cause: alone went into  else of if
 # fix: every rank|all ranks|outside|\bif\b|else
 # run: -n 2 --hang-after 2s
 """huggingface/accelerate#2690: the barrier stands in the else of the branch in which rank 0 saves."""
