@@ -308,7 +308,8 @@ def stacks(run: str = "") -> Answer:
     them. now is false where the ranks were not asked: then it is where they were when nbdist last looked."""
     handle = runner.attach(run or None)
     # it reads programs, which most answers do not need
-    from nbdist.diagnosis.stacks import last_stacks, sentence, stacks_text, take_stacks
+    from nbdist.diagnosis.stack_text import sentence, stacks_text
+    from nbdist.diagnosis.stacks import last_stacks, take_stacks
 
     stands = handle.run
     # who may start or stop runs may ask them

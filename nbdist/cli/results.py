@@ -239,7 +239,7 @@ def show_stopped(stopped: Stopped) -> int:
 
 def show_stacks(stacks: Stacks) -> int:
     # it reads programs, and no other command needs it
-    from nbdist.diagnosis.stacks import sentence, stacks_text
+    from nbdist.diagnosis.stack_text import sentence, stacks_text
 
     language, report = config.language(), stacks.report
     native = {rank: in_a_shell(text) for rank, text in (stacks.native or {}).items()}

@@ -191,7 +191,8 @@ def _before_interrupt(lines: list[str]) -> list[str]:
 def absent_places(failure: Failure, run: Run, directory: RunDirectory) -> list[tuple[Both, bool]]:
     """Where the ranks were that did not come, when the supervisor asked them, and whether they waited there
     for other ranks; those that waited come last."""
-    from nbdist.diagnosis.stacks import clause, last_stacks  # it reads programs, and most failures need none
+    from nbdist.diagnosis.stack_text import clause  # it reads programs, and most failures need none
+    from nbdist.diagnosis.stacks import last_stacks
 
     report = last_stacks(run, directory)
     if report is None or not failure.absent:

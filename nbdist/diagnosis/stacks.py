@@ -1,4 +1,4 @@
-"""Stacks of ranks: taken, grouped, as text: which frames are the user's, and which ranks wait for which."""
+"""Stacks of ranks: taken, grouped by where they are, and why those that wait for others do so."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, gave_up, raised
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.stack_groups import StackGroup, StackRow, groups_of
+from nbdist.diagnosis.stack_groups import StackGroup, groups_of
 from nbdist.diagnosis.stragglers import Paces
 from nbdist.model import Run
 from nbdist.store import RunDirectory, snapshot
@@ -39,7 +39,7 @@ from nbdist.store.reports import (
     read_error,
     read_stacks,
 )
-from nbdist.text import Both, both, say
+from nbdist.text import Both, both
 
 _POLL = 0.01
 _FARTHER = 6.0
@@ -88,7 +88,7 @@ def take_stacks(
     wait: Callable[[float], object] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> StackReport:
-    """Where the ranks of a run are now; of a run that has ended, or whose supervisor does not answer
+    """Return where the ranks of a run are now; of a run that has ended, or whose supervisor does not answer
     within ``timeout`` seconds (more from other machines), where they were last. Never raises for what is on
     disk."""
     run = snapshot(directory)
@@ -111,7 +111,8 @@ def take_stacks(
 
 
 def last_stacks(run: Run, directory: RunDirectory) -> StackReport | None:
-    """The stacks that were taken last, of the attempt that the run is at; None where there are none."""
+    """Return the stacks that were taken last, of the attempt that the run is at; None where there are
+    none."""
     taken = read_stacks(directory)
     if taken is None or taken.attempt != run.attempt:
         return None
@@ -119,7 +120,7 @@ def last_stacks(run: Run, directory: RunDirectory) -> StackReport | None:
 
 
 def last_sides(run: Run, directory: RunDirectory) -> tuple[Side, ...]:
-    """Where the ranks were that said so last, of the attempt that the run is at."""
+    """Return where the ranks were that said so last, of the attempt that the run is at."""
     taken = read_stacks(directory)
     if taken is None or taken.attempt != run.attempt:
         return ()
@@ -127,7 +128,7 @@ def last_sides(run: Run, directory: RunDirectory) -> tuple[Side, ...]:
 
 
 def _completed(taken: TakenStacks, directory: RunDirectory) -> TakenStacks:
-    """With what the loops asked for of a rank that ran on when it was asked, and was then interrupted: the
+    """Add what the loops asked for of a rank that ran on when it was asked, and was then interrupted: the
     traceback of that has come through the same loops."""
     answers = []
     for answer in taken.ranks:
@@ -145,13 +146,9 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     taken = _completed(taken, directory)
     groups = groups_of(taken, sources)
     histories = histories_of(run, directory) if run.stalled is not None or run.timed_out else {}
-    # a run that goes on waits here and there, and means nothing by it; unlike calls never meet
-    waiting = [rank for group in groups if group.place.waits for rank in group.ranks]
-    will_not_meet = waits_long(taken) or are_unlike(taken) or parting_of(histories, sources) is not None
-    will_not_meet = will_not_meet or await_ended(taken, ended, histories)
-    if run.timed_out and not will_not_meet:
-        will_not_meet = _stand(waiting, run, directory) or gave_up(waiting, run, directory)
-    hangs = run.stalled is not None or (run.timed_out and will_not_meet)
+    hangs = run.stalled is not None or (
+        run.timed_out and _will_not_meet(taken, groups, run, directory, ended, histories)
+    )
     sides = concerned(sides_of(taken, sources, histories), taken.ranks) if hangs else []
     behind = _behind(groups, sides)
     # of ranks that are alone, too: what they wait for may have died
@@ -183,8 +180,25 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     )
 
 
+def _will_not_meet(
+    taken: TakenStacks,
+    groups: Sequence[StackGroup],
+    run: Run,
+    directory: RunDirectory,
+    ended: Sequence[int],
+    histories: Mapping[int, History],
+) -> bool:
+    """Return whether ranks that wait at a time limit would wait for ever: a run that goes on waits here and
+    there, and means nothing by it; unlike calls never meet."""
+    parted = parting_of(histories, Sources.of(run, directory)) is not None
+    if waits_long(taken) or are_unlike(taken) or parted or await_ended(taken, ended, histories):
+        return True
+    waiting = [rank for group in groups if group.place.waits for rank in group.ranks]
+    return _stand(waiting, run, directory) or gave_up(waiting, run, directory)
+
+
 def _values(held: Sequence[Side]) -> Iterator[Both]:
-    """What the lines work with that hold a few ranks."""
+    """Return what the lines work with that hold a few ranks."""
     for side in (side for side in held[:_FEW_LINES] if side.way):
         at = side.way[-1]
         had = [f"{name}: {what}" for name, what in side.had(at.file, at.line).items() if _TELLS.search(what)]
@@ -195,7 +209,8 @@ def _values(held: Sequence[Side]) -> Iterator[Both]:
 
 
 def _stand(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:
-    """Whether these ranks have hardly done anything else than to wait, for longer than a step takes."""
+    """Return whether these ranks have hardly done anything else than to wait, for longer than a step
+    takes."""
     paces = Paces()
     for rank in ranks:
         points = last_points(directory.rank(rank, run.attempt).system, _POINTS_ROOM)
@@ -209,8 +224,8 @@ def _stand(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:
 def sides_of(
     taken: TakenStacks, sources: Sources, histories: Mapping[int, History] = MappingProxyType({})
 ) -> tuple[Side, ...]:
-    """The ranks by where they are, as far as they have said so. Those that wait for their device are, where
-    ``histories`` tell, at the call that it waits in."""
+    """Return the ranks by where they are, as far as they have said so. Those that wait for their device are,
+    where ``histories`` tell, at the call that it waits in."""
     answers = {answer.rank: answer for answer in taken.ranks}
     ways = {rank: _own_ways(answer, sources) for rank, answer in answers.items()}
     groups = [group for group in groups_of(taken, sources) if not group.problem]
@@ -230,14 +245,14 @@ def sides_of(
     ]
     return tuple(
         begun_at(side, group.collective, answers[side.ranks[0]], histories.get(side.ranks[0], {}), sources)
-        if histories and group.place.waits and (group.place.on_device or _is_behind(group.collective))
+        if histories and group.place.waits and (group.place.on_device or is_behind(group.collective))
         else side
         for side, group in zip(sides, groups, strict=True)
     )
 
 
-def _is_behind(one: Collective | None) -> bool:
-    """Whether a device waits in a collective that the program has called before the one that it is in.
+def is_behind(one: Collective | None) -> bool:
+    """Return whether a device waits in a collective that the program has called before the one that it is in.
     Messages have numbers of their own."""
     if one is None or one.over or not one.on_device:
         return False
@@ -245,20 +260,20 @@ def _is_behind(one: Collective | None) -> bool:
 
 
 def _calls(answer: RankAnswer) -> tuple[Call, ...]:
-    """The calls of the main thread, outermost first."""
+    """Return the calls of the main thread, outermost first."""
     threads = answer.threads
     return threads[0].calls[::-1] if threads else ()
 
 
 def _own_ways(answer: RankAnswer, sources: Sources) -> list[tuple[Call, ...]]:
-    """The calls of each thread in the user's files, outermost first; the main thread first."""
+    """Return the calls of each thread in the user's files, outermost first; the main thread first."""
     threads = answer.threads or (ThreadStack(calls=(), main=True),)
     return [tuple(call for call in reversed(one.calls) if sources.is_own(call.file)) for one in threads]
 
 
 def _behind(groups: Sequence[StackGroup], sides: Sequence[Side]) -> tuple[int, ...]:
-    """Those that do not wait while others do; where all wait, those that handle an exception, that have begun
-    fewer collectives, or that are elsewhere than most."""
+    """Find those that do not wait while others do; where all wait, those that handle an exception, that have
+    begun fewer collectives, or that are elsewhere than most."""
     waiting = [group for group in groups if group.place.waits]
     held = [group for group in groups if not group.place.waits and group.problem != "ended"]
     if not (waiting and held):
@@ -266,7 +281,7 @@ def _behind(groups: Sequence[StackGroup], sides: Sequence[Side]) -> tuple[int, .
     if waiting and held and held != waiting:
         return tuple(sorted(rank for group in held for rank in group.ranks))
     numbers = {group.collective.number for group in waiting if group.collective is not None}
-    if len(numbers) < 2 or any(group.collective is None for group in waiting) or _in_several(waiting):
+    if len(numbers) < 2 or any(group.collective is None for group in waiting) or in_several(waiting):
         return fewest([side for side in sides if side.place.waits])
     last = min(numbers)
     return tuple(
@@ -274,185 +289,9 @@ def _behind(groups: Sequence[StackGroup], sides: Sequence[Side]) -> tuple[int, .
     )
 
 
-def _in_several(groups: Sequence[StackGroup]) -> bool:
-    """Whether these are in several process groups, each of which has numbers of its own, as messages have."""
+def in_several(groups: Sequence[StackGroup]) -> bool:
+    """Return whether these are in several process groups, each of which has numbers of its own, as messages
+    have."""
     known = [group.collective for group in groups if group.collective is not None]
     messages = any(MESSAGE.search(one.name) for one in known if not one.over)
     return messages or len({one.members for one in known}) > 1
-
-
-# As text, in both languages: one sentence about which ranks wait for which, then the groups.
-
-_PROBLEMS = frozenset({"not-ready", "replaced", "stopped", "silent", "ended"})
-_KEPT = 8
-"""Groups, few enough for a sentence."""
-
-Paint = Callable[[str, str], str]
-
-
-def sentence(report: StackReport, language: str = "en") -> str:
-    """``rank 1 is in time.sleep at line 9; ranks 0, 2, 3 wait in all_reduce at line 14``."""
-    parts = [clause(group, report.script, language) for group in report.groups[:_KEPT]]
-    if report.ended and any(group.place.waits for group in report.groups):
-        who = rank_names(report.ended, language)
-        parts.append(say("diagnosis.done", language, who=who, ranks=report.ended))
-    return say("diagnosis.and", language).join(parts)
-
-
-def clause(group: StackGroup, script: str, language: str = "en") -> str:
-    """What is to be said of the ranks of one group."""
-    who, place = rank_names(group.ranks, language), group.place
-    if group.problem:
-        return f"{who} {_problem(group, language)}"
-    where = ""
-    if place.line is not None:
-        where = say("diagnosis.where", language, line=place.line, file=place.file or script)
-    elif not place.what:
-        where = say("diagnosis.outside", language)
-    code, what = "at", place.what
-    if place.loads:
-        code = "loading"
-    elif place.waits:
-        code, what = "waiting", _collective(group)
-    elif what:
-        code = "in" if where else "in-call"
-    said = say(f"diagnosis.{code}", language, who=who, ranks=group.ranks, what=what, where=where)
-    return said + _handled(group, language)
-
-
-def _handled(group: StackGroup, language: str) -> str:
-    """``, handling KeyError: 'y' of line 6``; empty of ranks that handle no exception."""
-    if not group.handled:
-        return ""
-    code = "handling" if group.handled_at is None else "handling-of"
-    return say(f"diagnosis.{code}", language, error=group.handled, line=group.handled_at)
-
-
-def _problem(group: StackGroup, language: str) -> str:
-    """Why nothing is known of where these ranks are."""
-    code = group.problem.replace(" ", "-")
-    return say(f"diagnosis.{code}", language) if code in _PROBLEMS else group.problem
-
-
-def behind_text(report: StackReport, language: str = "en") -> str:
-    """How far those are behind that the others wait for, and what their logs say was raised; then cause and
-    fix, a line each. Empty where nothing of it is known."""
-    said = [_distance(report, language)]
-    told = report.hint.cause.en if report.hint is not None else ""
-    for one in (one for one in report.raised if one.error not in told):
-        code = "log-raised-at" if one.where else "log-raised"
-        said.append(say(f"diagnosis.{code}", language, rank=one.rank, error=one.error, line=one.where))
-    first = say("diagnosis.and", language).join(filter(None, said))
-    values = [one.text(language) for one in report.values]
-    why = report.hint.text(language) if report.hint is not None else ""
-    return "\n".join(filter(None, [first, *values, why]))
-
-
-def _distance(report: StackReport, language: str) -> str:
-    """How far those are behind that the others wait for."""
-    if _in_several(report.groups):
-        return ""
-    found = [(group, one) for group in report.groups if (one := group.collective) is not None]
-    ahead = [(group, one) for group, one in found if group.place.waits and not one.over]
-    late = [(group, one) for group, one in found if set(group.ranks) <= set(report.behind)]
-    most = max((one.number for _, one in ahead), default=0)
-    least = min((one.number for _, one in late), default=most)
-    if least >= most:
-        return ""
-    last = [(group, one) for group, one in late if one.number == least]
-    behind = sorted(rank for group, _ in last for rank in group.ranks)
-    waiting = sorted(rank for group, one in ahead if one.number == most for rank in group.ranks)
-    who, others = rank_names(behind, language), rank_names(waiting, language)
-    if len(waiting) > 1 and len(behind) + len(waiting) == sum(len(group.ranks) for group in report.groups):
-        others = say("diagnosis.the-others", language)
-    # what they wait in is not counted where their last collective is over: new_group, a message
-    if any(group.place.waits and not one.over for group, one in last):
-        return say(
-            "diagnosis.behind-waiting",
-            language,
-            who=who,
-            behind=tuple(behind),
-            least=least,
-            others=others,
-            most=most,
-        )
-    return say(
-        "diagnosis.behind",
-        language,
-        who=who,
-        behind=tuple(behind),
-        begun=least,
-        others=others,
-        waiting=tuple(waiting),
-        most=most,
-    )
-
-
-def role_text(group: StackGroup, report: StackReport, language: str = "en") -> str:
-    """What a group does, as its heading: ``wait in all_reduce, same stack``."""
-    if group.problem:
-        return _problem(group, language)
-    if group.place.waits:
-        return say("diagnosis.role-waiting", language, ranks=group.ranks, call=_collective(group))
-    if group.place.loads:
-        return say("diagnosis.role-loading", language)
-    if set(group.ranks) <= set(report.behind):
-        return say("diagnosis.role-absent", language)
-    return say("diagnosis.role-same", language) if len(group.ranks) > 1 else ""
-
-
-def stacks_text(
-    report: StackReport,
-    language: str = "en",
-    *,
-    all_threads: bool = False,
-    paint: Paint = lambda text, _: text,
-) -> str:
-    """The whole report as text. ``paint`` gets "bold" and "grey" text."""
-    if not report.groups:
-        return say("diagnosis.none-taken", language, label=report.label)
-    head = [paint(f"{report.label}: {sentence(report, language)}", "bold")]
-    if behind := behind_text(report, language):
-        head.append(behind)
-    minutes, seconds = divmod(int(report.after), 60)
-    head.append(paint(say("diagnosis.taken-at", language, when=f"{minutes}:{seconds:02}"), "grey"))
-    if report.problem == "no answer":
-        head.append(say("diagnosis.no-answer", language, label=report.label))
-    parts = ["\n".join(head)]
-    parts += ["\n".join(_group_lines(g, report, language, all_threads, paint)) for g in report.groups]
-    return "\n\n".join(parts)
-
-
-def _group_lines(
-    group: StackGroup, report: StackReport, language: str, all_threads: bool, paint: Paint
-) -> Iterator[str]:
-    role = role_text(group, report, language)
-    name = paint(rank_names(group.ranks, language), "bold")
-    yield f"{name} · {role}" if role else name
-    if group.blocked:
-        yield say("diagnosis.blocked", language)
-    yield from _row_lines(group.rows, paint)
-    if all_threads:
-        for number, rows in enumerate(group.threads, start=1):
-            yield paint(f"  {say('diagnosis.thread', language, number=number)}", "grey")
-            yield from _row_lines(rows, paint)
-
-
-def _row_lines(rows: Sequence[StackRow], paint: Paint) -> Iterator[str]:
-    functions = max((len(row.function) for row in rows), default=0)
-    places = max((len(row.place) for row in rows), default=0)
-    for row in rows:
-        mark = "▸" if row.here else " "
-        text = f"  {mark} {row.function:<{functions}}  {row.place:<{places}}  {row.source}".rstrip()
-        yield paint(text, "bold") if row.here else text
-
-
-def _collective(group: StackGroup) -> str:
-    """``all_reduce #7``: the collective with its number, where that is known."""
-    one = group.collective
-    if one is None or one.over:
-        return group.place.what
-    what = group.place.what
-    within = what == "backward" or group.place.on_device or _is_behind(one)
-    said = f"{(one.name or 'collective') if within or not what else what} #{one.number}"
-    return f"{said} in {what}" if within and what else said

@@ -134,7 +134,7 @@ class StallReader:
 
 
 def stall_view(report: StackReport, since: float) -> StallView:
-    from nbdist.diagnosis.stacks import behind_text, sentence
+    from nbdist.diagnosis.stack_text import behind_text, sentence
 
     return StallView(
         since=since,
@@ -148,7 +148,7 @@ def stall_view(report: StackReport, since: float) -> StallView:
 
 
 def _group(group: StackGroup, report: StackReport) -> StackGroupView:
-    from nbdist.diagnosis.stacks import role_text
+    from nbdist.diagnosis.stack_text import role_text
 
     return StackGroupView(
         ranks=group.ranks,

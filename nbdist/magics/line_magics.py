@@ -109,7 +109,7 @@ class VerbMagics(Magics):
     @_shows(verbs.STACKS)
     def dist_stacks(self, stacks: Stacks) -> None:
         # it reads programs, and is not needed before
-        from nbdist.diagnosis.stacks import stacks_text
+        from nbdist.diagnosis.stack_text import stacks_text
 
         text = stacks_text(stacks.report, config.language(), all_threads=stacks.threads, paint=_paint)
         print(harmless(text))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.stacks import last_stacks, sentence
+from nbdist.diagnosis.stack_text import sentence
+from nbdist.diagnosis.stacks import last_stacks
 from nbdist.runner import RunHandle
 from tests.diagnosis.recordings import laid_out
 

@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from nbdist.diagnosis.stacks import StackReport, behind_text, last_stacks, sentence
+from nbdist.diagnosis.stack_text import behind_text, sentence
+from nbdist.diagnosis.stacks import StackReport, last_stacks
 from nbdist.model import Reason, RunState
 from nbdist.store.reports import Collective, Operand, RankAnswer, TakenStacks, write_stacks
 from tests.diagnosis.test_stacks import SITE, dump

@@ -10,7 +10,8 @@ import pytest
 import nbdist
 from nbdist.diagnosis import diagnose, failure_report
 from nbdist.diagnosis.places import Sources
-from nbdist.diagnosis.stacks import sentence, take_stacks
+from nbdist.diagnosis.stack_text import sentence
+from nbdist.diagnosis.stacks import take_stacks
 from nbdist.store import RunDirectory
 from tests.conftest import RunCell
 from tests.programs import until

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from nbdist.diagnosis.stacks import last_stacks, sentence
+from nbdist.diagnosis.stack_text import sentence
+from nbdist.diagnosis.stacks import last_stacks
 from nbdist.runner import RunHandle
 from tests.conftest import RunCell
 from tests.programs import until

@@ -9,7 +9,8 @@ import pytest
 
 from nbdist.diagnosis import diagnose
 from nbdist.diagnosis.places import call_on_line
-from nbdist.diagnosis.stacks import behind_text, last_stacks, sentence, stacks_text, take_stacks
+from nbdist.diagnosis.stack_text import behind_text, sentence, stacks_text
+from nbdist.diagnosis.stacks import last_stacks, take_stacks
 from nbdist.feed.stalling import ended_slow
 from nbdist.model import RankErrored, Reason, RunState
 from nbdist.store.reports import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.diagnosis.stacks import last_stacks, sentence
+from nbdist.diagnosis.stack_text import sentence
+from nbdist.diagnosis.stacks import last_stacks
 from tests.engines.conftest import Login, until
 from tests.engines.programs import HANGS, HANGS_AT
 

@@ -20,7 +20,8 @@ from nbdist import panel, runner
 from nbdist.board.feed import Feed
 from nbdist.board.server import find_board
 from nbdist.cli.commands import main
-from nbdist.diagnosis.stacks import stacks_text, take_stacks
+from nbdist.diagnosis.stack_text import stacks_text
+from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import NbdistError
 from nbdist.feed.protocol import encode
 from nbdist.model import ProcessId, RankState, Reason, RunState

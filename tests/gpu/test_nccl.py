@@ -13,7 +13,8 @@ from importlib.util import find_spec
 import pytest
 
 from nbdist import panel, runner
-from nbdist.diagnosis.stacks import last_stacks, sentence
+from nbdist.diagnosis.stack_text import sentence
+from nbdist.diagnosis.stacks import last_stacks
 from nbdist.model import CellStarted
 from nbdist.store import RunStore, read_events
 from tests.gpu.test_one_gpu import GB, GPU, GPUS, LIMIT, cuda_build, used

@@ -6,7 +6,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from nbdist.diagnosis.stacks import last_stacks, sentence
+from nbdist.diagnosis.stack_text import sentence
+from nbdist.diagnosis.stacks import last_stacks
 from tests.gpu.test_one_gpu import GPU, GPUS, LIMIT, cuda_build
 from tests.programs import until, until_ready
 

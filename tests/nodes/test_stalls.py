@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from nbdist.diagnosis.stacks import last_stacks, sentence, take_stacks
+from nbdist.diagnosis.stack_text import sentence
+from nbdist.diagnosis.stacks import last_stacks, take_stacks
 from nbdist.runner.handle import RunHandle
 from tests.engines.programs import HANGS, HANGS_AT
 from tests.nodes.conftest import MASTER, Cluster, until

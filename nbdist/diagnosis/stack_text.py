@@ -1,0 +1,184 @@
+"""Stacks of ranks as text, in both languages: which ranks wait for which, cause and fix, then the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.stack_groups import StackGroup, StackRow
+from nbdist.diagnosis.stacks import StackReport, in_several, is_behind
+from nbdist.text import say
+
+_PROBLEMS = frozenset({"not-ready", "replaced", "stopped", "silent", "ended"})
+_KEPT = 8
+"""Groups, few enough for a sentence."""
+
+Paint = Callable[[str, str], str]
+
+
+def sentence(report: StackReport, language: str = "en") -> str:
+    """``rank 1 is in time.sleep at line 9; ranks 0, 2, 3 wait in all_reduce at line 14``."""
+    parts = [clause(group, report.script, language) for group in report.groups[:_KEPT]]
+    if report.ended and any(group.place.waits for group in report.groups):
+        who = rank_names(report.ended, language)
+        parts.append(say("diagnosis.done", language, who=who, ranks=report.ended))
+    return say("diagnosis.and", language).join(parts)
+
+
+def clause(group: StackGroup, script: str, language: str = "en") -> str:
+    """What is to be said of the ranks of one group."""
+    who, place = rank_names(group.ranks, language), group.place
+    if group.problem:
+        return f"{who} {_problem(group, language)}"
+    where = ""
+    if place.line is not None:
+        where = say("diagnosis.where", language, line=place.line, file=place.file or script)
+    elif not place.what:
+        where = say("diagnosis.outside", language)
+    code, what = "at", place.what
+    if place.loads:
+        code = "loading"
+    elif place.waits:
+        code, what = "waiting", _collective(group)
+    elif what:
+        code = "in" if where else "in-call"
+    said = say(f"diagnosis.{code}", language, who=who, ranks=group.ranks, what=what, where=where)
+    return said + _handled(group, language)
+
+
+def _handled(group: StackGroup, language: str) -> str:
+    """``, handling KeyError: 'y' of line 6``; empty of ranks that handle no exception."""
+    if not group.handled:
+        return ""
+    code = "handling" if group.handled_at is None else "handling-of"
+    return say(f"diagnosis.{code}", language, error=group.handled, line=group.handled_at)
+
+
+def _problem(group: StackGroup, language: str) -> str:
+    """Why nothing is known of where these ranks are."""
+    code = group.problem.replace(" ", "-")
+    return say(f"diagnosis.{code}", language) if code in _PROBLEMS else group.problem
+
+
+def behind_text(report: StackReport, language: str = "en") -> str:
+    """How far those are behind that the others wait for, and what their logs say was raised; then cause and
+    fix, a line each. Empty where nothing of it is known."""
+    said = [_distance(report, language)]
+    told = report.hint.cause.en if report.hint is not None else ""
+    for one in (one for one in report.raised if one.error not in told):
+        code = "log-raised-at" if one.where else "log-raised"
+        said.append(say(f"diagnosis.{code}", language, rank=one.rank, error=one.error, line=one.where))
+    first = say("diagnosis.and", language).join(filter(None, said))
+    values = [one.text(language) for one in report.values]
+    why = report.hint.text(language) if report.hint is not None else ""
+    return "\n".join(filter(None, [first, *values, why]))
+
+
+def _distance(report: StackReport, language: str) -> str:
+    """How far those are behind that the others wait for."""
+    if in_several(report.groups):
+        return ""
+    found = [(group, one) for group in report.groups if (one := group.collective) is not None]
+    ahead = [(group, one) for group, one in found if group.place.waits and not one.over]
+    late = [(group, one) for group, one in found if set(group.ranks) <= set(report.behind)]
+    most = max((one.number for _, one in ahead), default=0)
+    least = min((one.number for _, one in late), default=most)
+    if least >= most:
+        return ""
+    last = [(group, one) for group, one in late if one.number == least]
+    behind = sorted(rank for group, _ in last for rank in group.ranks)
+    waiting = sorted(rank for group, one in ahead if one.number == most for rank in group.ranks)
+    who, others = rank_names(behind, language), rank_names(waiting, language)
+    if len(waiting) > 1 and len(behind) + len(waiting) == sum(len(group.ranks) for group in report.groups):
+        others = say("diagnosis.the-others", language)
+    # what they wait in is not counted where their last collective is over: new_group, a message
+    if any(group.place.waits and not one.over for group, one in last):
+        return say(
+            "diagnosis.behind-waiting",
+            language,
+            who=who,
+            behind=tuple(behind),
+            least=least,
+            others=others,
+            most=most,
+        )
+    return say(
+        "diagnosis.behind",
+        language,
+        who=who,
+        behind=tuple(behind),
+        begun=least,
+        others=others,
+        waiting=tuple(waiting),
+        most=most,
+    )
+
+
+def role_text(group: StackGroup, report: StackReport, language: str = "en") -> str:
+    """What a group does, as its heading: ``wait in all_reduce, same stack``."""
+    if group.problem:
+        return _problem(group, language)
+    if group.place.waits:
+        return say("diagnosis.role-waiting", language, ranks=group.ranks, call=_collective(group))
+    if group.place.loads:
+        return say("diagnosis.role-loading", language)
+    if set(group.ranks) <= set(report.behind):
+        return say("diagnosis.role-absent", language)
+    return say("diagnosis.role-same", language) if len(group.ranks) > 1 else ""
+
+
+def stacks_text(
+    report: StackReport,
+    language: str = "en",
+    *,
+    all_threads: bool = False,
+    paint: Paint = lambda text, _: text,
+) -> str:
+    """The whole report as text. ``paint`` gets "bold" and "grey" text."""
+    if not report.groups:
+        return say("diagnosis.none-taken", language, label=report.label)
+    head = [paint(f"{report.label}: {sentence(report, language)}", "bold")]
+    if behind := behind_text(report, language):
+        head.append(behind)
+    minutes, seconds = divmod(int(report.after), 60)
+    head.append(paint(say("diagnosis.taken-at", language, when=f"{minutes}:{seconds:02}"), "grey"))
+    if report.problem == "no answer":
+        head.append(say("diagnosis.no-answer", language, label=report.label))
+    parts = ["\n".join(head)]
+    parts += ["\n".join(_group_lines(g, report, language, all_threads, paint)) for g in report.groups]
+    return "\n\n".join(parts)
+
+
+def _group_lines(
+    group: StackGroup, report: StackReport, language: str, all_threads: bool, paint: Paint
+) -> Iterator[str]:
+    role = role_text(group, report, language)
+    name = paint(rank_names(group.ranks, language), "bold")
+    yield f"{name} · {role}" if role else name
+    if group.blocked:
+        yield say("diagnosis.blocked", language)
+    yield from _row_lines(group.rows, paint)
+    if all_threads:
+        for number, rows in enumerate(group.threads, start=1):
+            yield paint(f"  {say('diagnosis.thread', language, number=number)}", "grey")
+            yield from _row_lines(rows, paint)
+
+
+def _row_lines(rows: Sequence[StackRow], paint: Paint) -> Iterator[str]:
+    functions = max((len(row.function) for row in rows), default=0)
+    places = max((len(row.place) for row in rows), default=0)
+    for row in rows:
+        mark = "▸" if row.here else " "
+        text = f"  {mark} {row.function:<{functions}}  {row.place:<{places}}  {row.source}".rstrip()
+        yield paint(text, "bold") if row.here else text
+
+
+def _collective(group: StackGroup) -> str:
+    """``all_reduce #7``: the collective with its number, where that is known."""
+    one = group.collective
+    if one is None or one.over:
+        return group.place.what
+    what = group.place.what
+    within = what == "backward" or group.place.on_device or is_behind(one)
+    said = f"{(one.name or 'collective') if within or not what else what} #{one.number}"
+    return f"{said} in {what}" if within and what else said
