@@ -35,7 +35,7 @@ class Side:
 
     @property
     def call(self) -> str:
-        """What they are in: ``all_reduce in backward``, ``barrier in metrics.compute``."""
+        """Return what they are in: ``all_reduce in backward``, ``barrier in metrics.compute``."""
         what = self.place.what
         if (what == "backward" or self.place.on_device) and self.name:
             return f"{self.name} in {what}" if what else self.name
@@ -44,8 +44,8 @@ class Side:
 
     @property
     def called_elsewhere(self) -> bool:
-        """Whether they wait for their device in what a model may have called in backward(): an if around the
-        line where they stand has nothing to do with that."""
+        """Return whether they wait for their device in what a model may have called in backward(): an if
+        around the line where they stand has nothing to do with that."""
         return self.place.on_device and self.name in OF_GRADIENTS
 
     @property
@@ -55,7 +55,7 @@ class Side:
         return "recv" if "recv" in said else "send" if re.search(r"\bi?send", said) else ""
 
     def had(self, file: str, line: int) -> dict[str, str]:
-        """The names in a line, and what they stood for."""
+        """Return the names in a line, and what they stood for."""
         return {one.name: one.what for one in self.values if (one.file, one.line) == (file, line)}
 
 
@@ -70,7 +70,7 @@ def by_ranks(pairs: Iterable[tuple[Sequence[int], str]]) -> Both:
 
 
 def hint(name: str, /, **values: object) -> Hint:
-    """The row with this name. Tuples are ranks."""
+    """Fill in the row with this name. Tuples are ranks."""
     said, said_zh = (
         {key: _said(value, language) for key, value in values.items()} for language in ("en", "zh")
     )

@@ -26,7 +26,7 @@ def sentence(report: StackReport, language: str = "en") -> str:
 
 
 def clause(group: StackGroup, script: str, language: str = "en") -> str:
-    """What is to be said of the ranks of one group."""
+    """Say where the ranks of one group are."""
     who, place = rank_names(group.ranks, language), group.place
     if group.problem:
         return f"{who} {_problem(group, language)}"
@@ -55,14 +55,14 @@ def _handled(group: StackGroup, language: str) -> str:
 
 
 def _problem(group: StackGroup, language: str) -> str:
-    """Why nothing is known of where these ranks are."""
+    """Say why nothing is known of where these ranks are."""
     code = group.problem.replace(" ", "-")
     return say(f"diagnosis.{code}", language) if code in _PROBLEMS else group.problem
 
 
 def behind_text(report: StackReport, language: str = "en") -> str:
-    """How far those are behind that the others wait for, and what their logs say was raised; then cause and
-    fix, a line each. Empty where nothing of it is known."""
+    """Say how far those are behind that the others wait for, and what their logs say was raised; then cause
+    and fix, a line each. Empty where nothing of it is known."""
     said = [_distance(report, language)]
     told = report.hint.cause.en if report.hint is not None else ""
     for one in (one for one in report.raised if one.error not in told):
@@ -75,7 +75,7 @@ def behind_text(report: StackReport, language: str = "en") -> str:
 
 
 def _distance(report: StackReport, language: str) -> str:
-    """How far those are behind that the others wait for."""
+    """Say how far those are behind that the others wait for."""
     if in_several(report.groups):
         return ""
     found = [(group, one) for group in report.groups if (one := group.collective) is not None]
@@ -115,7 +115,7 @@ def _distance(report: StackReport, language: str) -> str:
 
 
 def role_text(group: StackGroup, report: StackReport, language: str = "en") -> str:
-    """What a group does, as its heading: ``wait in all_reduce, same stack``."""
+    """Return the heading of a group: ``wait in all_reduce, same stack``."""
     if group.problem:
         return _problem(group, language)
     if group.place.waits:
@@ -134,7 +134,7 @@ def stacks_text(
     all_threads: bool = False,
     paint: Paint = lambda text, _: text,
 ) -> str:
-    """The whole report as text. ``paint`` gets "bold" and "grey" text."""
+    """Return the whole report as text. ``paint`` gets "bold" and "grey" text."""
     if not report.groups:
         return say("diagnosis.none-taken", language, label=report.label)
     head = [paint(f"{report.label}: {sentence(report, language)}", "bold")]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from nbdist.diagnosis.hangs.branches_taken import of_groups
 from nbdist.diagnosis.hangs.deadlocks import all_joining, awaited, no_member, ungrouped, why
 from nbdist.diagnosis.hangs.divergence import History, came_to, of_sizes_at
-from nbdist.diagnosis.hangs.evidence import MESSAGE, missing_in
+from nbdist.diagnosis.hangs.evidence import MESSAGE, missing_in, pending
 from nbdist.diagnosis.hangs.leaving import why_left
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
@@ -31,9 +31,9 @@ def cause_of(
     histories: Mapping[int, History],
     sources: Sources,
 ) -> Hint | None:
-    """``sides`` are the ranks of the process group in which some wait, ``everyone`` is all that answered,
-    ``ended`` those that had done their program; ``raised`` is by rank the error with which a thread or a
-    process of its has ended, ``histories`` what the ranks have called."""
+    """Explain why a run stands still. ``sides`` are the ranks of the process group in which some wait,
+    ``everyone`` is all that answered, ``ended`` those that had done their program; ``raised`` is by rank the
+    error with which a thread or a process of its has ended, ``histories`` what the ranks have called."""
     return (
         all_joining(sides, run.spec.world_size, sources)
         or no_member(sides, answers, sources)
@@ -49,19 +49,13 @@ def cause_of(
 def _of_sizes(
     answers: Sequence[RankAnswer], histories: Mapping[int, History], sources: Sources
 ) -> Hint | None:
-    """Of other sizes in the collective of NCCL that a rank waits in."""
-    pending = [
-        (answer.rank, group, one)
-        for answer in answers
-        for group, one in answer.collectives.items()
-        if not one.over
-    ]
-    found = (of_sizes_at(rank, group, one, histories, sources) for rank, group, one in pending)
+    """Compare the sizes in the collective of NCCL that a rank waits in."""
+    found = (of_sizes_at(rank, group, one, histories, sources) for rank, group, one in pending(answers))
     return next(filter(None, found), None)
 
 
 def _of_groups(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sources) -> Hint | None:
-    """Of ranks that all wait in one line, in a collective which none of them has begun."""
+    """Explain why ranks wait in one line, in a collective which none of them has begun."""
     begun = any(not one.over for answer in answers for one in answer.collectives.values())
     lines = {side.way[-1:] for side in sides}
     ranks = [rank for side in sides for rank in side.ranks]
@@ -71,8 +65,8 @@ def _of_groups(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: So
 
 
 def _as_one(sides: Sequence[Side], answers: Sequence[RankAnswer]) -> Sequence[Side]:
-    """Ranks whose devices are all in one collective have come to it together: what their programs do since,
-    such as to print a loss on one of them, has not parted them."""
+    """Join ranks whose devices are all in one collective: what their programs do since, such as to print a
+    loss on one of them, has not parted them."""
     if len(sides) < 2 or not any(side.place.on_device for side in sides):
         return sides
     ranks = [rank for side in sides for rank in side.ranks]
@@ -95,7 +89,7 @@ def _why_left(
     histories: Mapping[int, History],
     sources: Sources,
 ) -> Hint | None:
-    """Why some ranks have ended, where all others of their process group wait for them."""
+    """Explain why some ranks have ended, where all others of their process group wait for them."""
     # a key of the store, or a message, may be awaited of one rank alone
     if not sides or not all(side.place.waits and _is_for_all(side) for side in sides):
         return None
@@ -119,7 +113,7 @@ def _why_left(
 
 
 def _is_for_all(side: Side) -> bool:
-    """Whether these ranks wait in what each rank of their group has to call."""
+    """Return whether these ranks wait in what each rank of their group has to call."""
     what = side.place.what
     if side.direction or MESSAGE.search(side.name):
         return False

@@ -93,12 +93,12 @@ def _of_making(sides: Sequence[Side], waiting: Sequence[Side], sources: Sources)
 
 
 def _begins_anew(side: Side) -> bool:
-    """Whether ranks are in a loader that has ended, and that they begin once more: no error."""
+    """Return whether ranks are in a loader that has ended, and that they begin once more: no error."""
     return side.place.loads and side.handled.startswith("StopIteration")
 
 
 def _is_before(side: Side, other: Side) -> bool:
-    """Whether ranks are in an earlier line of the function in which others wait."""
+    """Return whether ranks are in an earlier line of the function in which others wait."""
     if not side.way or not other.way:
         return False
     here = other.way[-1]
@@ -107,13 +107,13 @@ def _is_before(side: Side, other: Side) -> bool:
 
 
 def _is_of_others(error: str) -> bool:
-    """Whether an error only tells that another rank is gone or has not come."""
+    """Return whether an error only tells that another rank is gone or has not come."""
     known = match(error)
     return known is not None and known[0].role in (Role.GONE, Role.WAITED)
 
 
 def crossed(answers: Sequence[RankAnswer]) -> Hint | None:
-    """Of ranks that wait for one another, in different process groups."""
+    """Tell that ranks wait for one another in different process groups."""
     waits = {answer.rank: _awaited(answer) for answer in answers}
     for one, other in combinations(waits, 2):
         (group, members), (theirs, of_theirs) = waits[one], waits[other]
@@ -126,7 +126,7 @@ def crossed(answers: Sequence[RankAnswer]) -> Hint | None:
 
 
 def first_of(sides: Sequence[Side], found: Hint | None, answers: Sequence[RankAnswer]) -> Hint | None:
-    """Of ranks in calls of one name: in one line the group has parted them, in several the way to these has,
+    """Choose what parted ranks in calls of one name: in one line the group, in several the way to these,
     where that is known."""
     lines = {side.way[-1:] for side in sides}
     if found is not None and len(lines) > 1 and found.signature not in _WITHOUT_REASON:
@@ -135,7 +135,7 @@ def first_of(sides: Sequence[Side], found: Hint | None, answers: Sequence[RankAn
 
 
 def _crossed_in_a_ring(waits: Mapping[int, tuple[str, tuple[int, ...]]]) -> Hint | None:
-    """Of three ranks and more: each waits for a member of its group that waits in another one."""
+    """Find three ranks or more of which each waits for a member of its group that waits in another one."""
     for first in waits:
         ring, at = [first], first
         while (after := _missing(at, waits)) is not None and after not in ring:
@@ -150,7 +150,7 @@ def _crossed_in_a_ring(waits: Mapping[int, tuple[str, tuple[int, ...]]]) -> Hint
 
 
 def _missing(rank: int, waits: Mapping[int, tuple[str, tuple[int, ...]]]) -> int | None:
-    """A member of the group that a rank waits in, which waits in another group."""
+    """Return a member of the group that a rank waits in, which waits in another group."""
     group, members = waits[rank]
     away = (one for one in members if one in waits and waits[one][0] not in ("", group))
     return next(away, None)
@@ -162,7 +162,7 @@ def ungrouped(
     sources: Sources,
     histories: Mapping[int, History] = MappingProxyType({}),
 ) -> Hint | None:
-    """Of ranks that wait in a collective of more than themselves, and have a group of just themselves: the
+    """Find ranks that wait in a collective of more than themselves, and have a group of just themselves: the
     function names that group for another call. Where others have made that call before, it is meant for
     all."""
     if not _all_wait(sides):
@@ -186,19 +186,20 @@ def ungrouped(
 
 
 def _is_only_group(ranks: Sequence[int], answers: Sequence[RankAnswer]) -> bool:
-    """Whether the other ranks have no group without these: then they are no members of one of its kind."""
+    """Return whether the other ranks have no group without these: then they are no members of one of its
+    kind."""
     groups = {one.members for answer in answers for one in answer.collectives.values() if one.members}
     return all(set(group) & set(ranks) for group in groups)
 
 
 def _has_made(call: Call, history: History) -> bool:
-    """Whether a rank remembers a collective of this line."""
+    """Return whether a rank remembers a collective of this line."""
     lines = ((one.file, one.line) for calls in history.values() for issued in calls for one in issued.way)
     return (call.file, call.line) in lines
 
 
 def no_member(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sources) -> Hint | None:
-    """Of ranks that gave None for a group of which they are no members, which means all ranks."""
+    """Find ranks that gave None for a group of which they are no members, which means all ranks."""
     for side in (side for side in sides if _all_wait(sides) and side.way):
         call = side.way[-1]
         group = given_group(call, sources)
@@ -213,12 +214,12 @@ def no_member(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sou
 
 
 def _all_wait(sides: Sequence[Side]) -> bool:
-    """Whether nothing else keeps some ranks away: they wait for no rank, or handle an error."""
+    """Return whether nothing else keeps some ranks away: they wait for no rank, or handle an error."""
     return all(side.place.waits and not side.handled for side in sides)
 
 
 def unlike(side: Side, answers: Sequence[RankAnswer]) -> Hint | None:
-    """Of ranks that are all in one collective: what in its line has another shape on some."""
+    """Find what has another shape on some ranks in the line of a collective that all are in."""
     if not is_collective(side.place.what):
         return None
     line = (side.way[-1].file, side.way[-1].line) if side.way else None
@@ -234,7 +235,8 @@ def unlike(side: Side, answers: Sequence[RankAnswer]) -> Hint | None:
 
 
 def concerned(sides: Sequence[Side], answers: Sequence[RankAnswer]) -> list[Side]:
-    """The ranks that wait in one process group, and its members that do not: of the wait that began first."""
+    """Return the ranks that wait in one process group, and its members that do not: of the wait that began
+    first."""
     waits = {answer.rank: _awaited(answer) for answer in answers}
     first = [one for answer in answers for one in answer.collectives.values() if not one.over and one.members]
     for one in sorted(first, key=lambda one: one.begun):
@@ -249,19 +251,19 @@ def concerned(sides: Sequence[Side], answers: Sequence[RankAnswer]) -> list[Side
 
 
 def awaited(answer: RankAnswer) -> tuple[str, Collective | None]:
-    """The collective in which a rank waits, and its process group; None for none."""
+    """Return the collective in which a rank waits, and its process group; None for none."""
     begun = [(group, one) for group, one in answer.collectives.items() if not one.over]
     return min(begun, key=lambda pair: pair[1].begun, default=("", None))
 
 
 def _awaited(answer: RankAnswer) -> tuple[str, tuple[int, ...]]:
-    """The process group in which a rank waits, and its members; empty for none."""
+    """Return the process group in which a rank waits, and its members; empty for none."""
     group, one = awaited(answer)
     return group, one.members if one is not None else ()
 
 
 def all_joining(sides: Sequence[Side], world_size: int, sources: Sources) -> Hint | None:
-    """Of ranks that wait in init_process_group: where all of the run do, it waits for more than there are."""
+    """Tell that all ranks of the run wait in init_process_group, which waits for more than there are."""
     ranks = tuple(sorted(rank for side in sides for rank in side.ranks))
     if len(ranks) < world_size or any(
         side.place.what.rpartition(".")[2] != "init_process_group" for side in sides
@@ -274,7 +276,7 @@ def all_joining(sides: Sequence[Side], world_size: int, sources: Sources) -> Hin
 
 
 def fewest(sides: Sequence[Side]) -> tuple[int, ...]:
-    """Of ranks that all wait, those that are elsewhere than most; none where neither place has more."""
+    """Return the ranks that wait elsewhere than most; none where neither place has more."""
     counts: dict[object, list[int]] = {}
     for side in sides:
         counts.setdefault((side.place.line, side.place.file), []).extend(side.ranks)
@@ -283,7 +285,7 @@ def fewest(sides: Sequence[Side]) -> tuple[int, ...]:
 
 
 def _of_root(sides: Sequence[Side], sources: Sources) -> Hint | None:
-    """A collective from or to one rank, which each rank takes for another one."""
+    """Find a collective from or to one rank, which each rank takes for another one."""
     for side in (side for side in sides if side.way):
         call = side.way[-1]
         if (root := root_by_rank(call, sources)) is not None:

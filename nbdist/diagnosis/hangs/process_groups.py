@@ -11,8 +11,8 @@ from nbdist.store.reports import Call
 
 
 def group_left_out(call: Call, sources: Sources) -> tuple[int, str] | None:
-    """Of a collective in this line without ``group=``, the line of another one in its function that has it,
-    and what that one was given."""
+    """Find another collective in the function of one without ``group=`` that has it: its line, and what it
+    was given."""
     found = _collectives_by(call, sources)
     here = [node for node in found if holds(node, call.line)]
     if not here or any("group" in ast.unparse(node) for node in here):
@@ -21,7 +21,7 @@ def group_left_out(call: Call, sources: Sources) -> tuple[int, str] | None:
 
 
 def group_of_callers(way: Sequence[Call], sources: Sources) -> tuple[Call, int, str] | None:
-    """The same of the innermost function on the way to it that has such: with the call there. None where that
+    """Find one in the innermost function on the way to it that has such, with the call there. None where that
     has several groups."""
     here = [node for node in _collectives_by(way[-1], sources) if holds(node, way[-1].line)]
     if not here or any("group" in ast.unparse(node) for node in here):
@@ -33,7 +33,7 @@ def group_of_callers(way: Sequence[Call], sources: Sources) -> tuple[Call, int, 
 
 
 def _collectives_by(call: Call, sources: Sources) -> list[ast.Call]:
-    """The collectives that the function of a call makes itself."""
+    """Return the collectives that the function of a call makes itself."""
     return [
         node
         for function in functions_of(call, sources)
