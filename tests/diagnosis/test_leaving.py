@@ -106,3 +106,14 @@ def test_what_is_meant_for_a_part_of_the_ranks_they_have_not_entered_alone(tmp_p
     found = why_left(side_at(2, sources), (1,), a_spec().program, sources, alone=False)
 
     assert found.signature == "uneven-steps"
+
+
+def test_ranks_in_the_loop_of_a_library_may_have_had_fewer_batches(tmp_path: Path) -> None:
+    sources = a_program(tmp_path, "trainer.fit(model)\n")
+    own = side_at(1, sources)
+    fit = Call(file="/v/site-packages/lightning/trainer.py", line=9, function="fit")
+
+    once = why_left(own, (1,), a_spec().program, sources)
+    within = why_left(replace(own, calls=(*own.way, fit, own.calls[-1])), (1,), a_spec().program, sources)
+
+    assert (once.signature, within.signature) == ("left-before-call", "uneven-steps")

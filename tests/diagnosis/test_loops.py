@@ -1,4 +1,4 @@
-"""What a loop asks for, and cannot have parted the ranks by."""
+"""What in a loop has let ranks leave out a call."""
 
 from __future__ import annotations
 
@@ -7,27 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.hangs.deadlocks import why
-from nbdist.diagnosis.places import CodeLocation, Sources
+from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.store.reports import Call
-from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import a_spec
-
-
-def a_program(folder: Path, text: str) -> Sources:
-    written = WrittenRun(folder / "home", cell=text)
-    return Sources.of(written.run, written.directory)
-
-
-def at(rank: int, what: str, *way: tuple[int, str]) -> Side:
-    calls = tuple(Call(file=a_spec().program, line=line, function=function) for line, function in way)
-    return Side(ranks=(rank,), way=calls, place=CodeLocation(line=way[-1][0], what=what, waits=True))
+from tests.diagnosis.hang_cells import a_program, at, reason
 
 
 def said(sources: Sources, *sides: Side) -> str:
-    found = why(sides, sources, {})
-    return found.cause.en if found is not None else ""
+    return reason(sources, *sides).cause.en
 
 
 ROUNDS = """\
@@ -58,9 +45,9 @@ def test_ranks_that_came_round_have_not_left_the_loop(
     leaves: str, call: str, named: bool, tmp_path: Path
 ) -> None:
     sources = a_program(tmp_path, ROUNDS.format(leaves=leaves, call=call))
-    inside = at(0, "gather", (11, "<module>"), (8, "fit"))
+    inside = at((0,), "gather", (11, "<module>"), (8, "fit"))
 
-    told = said(sources, inside, at(1, "backward", (11, "<module>"), (7, "fit")))
+    told = said(sources, inside, at((1,), "backward", (11, "<module>"), (7, "fit")))
 
     assert "line 5  if hard:" in told
     assert ("line 3  if done:" in told) is named
@@ -70,13 +57,13 @@ def test_conditions_of_a_module_are_told_with_its_name(tmp_path: Path) -> None:
     sources = a_program(tmp_path, "for step in range(9):\n    backward(step)\n    report(step)\n")
     module = tmp_path / "monitor.py"
     module.write_text("def report(step):\n    if not values:\n        return\n    all_gather(values)\n")
-    inside = at(0, "all_gather", (3, "<module>"))
+    inside = at((0,), "all_gather", (3, "<module>"))
     reports = Call(file=str(module), line=4, function="report")
     inside = replace(
         inside, way=(*inside.way, reports), place=replace(inside.place, line=4, file="monitor.py")
     )
 
-    told = said(sources, inside, at(1, "backward", (2, "<module>")))
+    told = said(sources, inside, at((1,), "backward", (2, "<module>")))
 
     assert "called all_gather (line monitor.py:4)" in told
     assert "monitor.py  if not values:" in told
