@@ -194,10 +194,6 @@ class Hint:
         """The same in the words of a program of paddle."""
         return replace(self, cause=Both(*map(in_paddle, self.cause)), fix=Both(*map(in_paddle, self.fix)))
 
-    def mended_by(self, other: Hint) -> Hint:
-        """The same cause, with the fix of another hint."""
-        return replace(self, fix=other.fix)
-
     def text(self, language: str = "en") -> str:
         """Two lines: the cause, the fix."""
         cause = say("diagnosis.cause", language, cause=self.cause.text(language))
