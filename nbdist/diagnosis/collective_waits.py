@@ -10,6 +10,7 @@ from nbdist.diagnosis.hangs.divergence import histories_of, last_calls, of_histo
 from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, why_left
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
 from nbdist.diagnosis.places import place_of
+from nbdist.diagnosis.positions import Side, hint
 from nbdist.diagnosis.rank_failure import (
     Failure,
     absent_places,
@@ -18,7 +19,6 @@ from nbdist.diagnosis.rank_failure import (
     known_as,
     waiting_side,
 )
-from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.stacks import last_sides
 from nbdist.diagnosis.statements import head

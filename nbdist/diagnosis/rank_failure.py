@@ -16,7 +16,7 @@ from nbdist.text import Both, both
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nbdist.diagnosis.complaints import Complaint
-    from nbdist.diagnosis.sides import Side
+    from nbdist.diagnosis.positions import Side
     from nbdist.diagnosis.signatures import Hint
     from nbdist.store.reports import Call
 
@@ -219,7 +219,7 @@ def calls_of(failure: Failure) -> tuple[Call, ...]:
 def waiting_side(*alike: Failure) -> Side:
     """Ranks that waited for others in the last of their calls, which are the same."""
     from nbdist.diagnosis.places import place_of
-    from nbdist.diagnosis.sides import Side
+    from nbdist.diagnosis.positions import Side
 
     first, calls = alike[0], calls_of(alike[0])
     return Side(

@@ -21,7 +21,7 @@ from nbdist.diagnosis.hangs.divergence import History, begun_at, histories_of, p
 from nbdist.diagnosis.hangs.evidence import MESSAGE, are_unlike, await_ended, ended_before, waits_long
 from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, gave_up, raised_in_logs
 from nbdist.diagnosis.places import Sources
-from nbdist.diagnosis.sides import Side
+from nbdist.diagnosis.positions import Side
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.stack_groups import StackGroup, groups_of
 from nbdist.diagnosis.stragglers import Paces

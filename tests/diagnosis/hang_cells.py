@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.diagnosis.hangs.deadlocks import why
 from nbdist.diagnosis.places import CodeLocation, Sources
-from nbdist.diagnosis.sides import Side
+from nbdist.diagnosis.positions import Side
 from nbdist.diagnosis.signatures import Hint
 from nbdist.store.reports import Call, Collective, Operand, RankAnswer
 from tests.fakes.directories import WrittenRun

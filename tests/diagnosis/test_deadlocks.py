@@ -13,7 +13,7 @@ from nbdist.diagnosis.hangs.deadlocks import (
 )
 from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, ways_past
 from nbdist.diagnosis.places import CodeLocation, Sources, place_of
-from nbdist.diagnosis.sides import Side
+from nbdist.diagnosis.positions import Side
 from nbdist.diagnosis.statements import head
 from nbdist.store.reports import Call
 from nbdist.text import Both, both

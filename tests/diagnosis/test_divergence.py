@@ -16,7 +16,7 @@ from nbdist.diagnosis.hangs.divergence import (
     parting_of,
 )
 from nbdist.diagnosis.places import CodeLocation, Sources
-from nbdist.diagnosis.sides import Side
+from nbdist.diagnosis.positions import Side
 from nbdist.store.reports import Call, Collective, Issued, RankAnswer
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec

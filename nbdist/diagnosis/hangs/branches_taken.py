@@ -17,7 +17,7 @@ from nbdist.diagnosis.hangs.entries import Entry, decides_alike, differences, li
 from nbdist.diagnosis.hangs.leaving import entered_alone, has_other_half, is_in_loop_of_library
 from nbdist.diagnosis.hangs.loops import by_loop, by_round
 from nbdist.diagnosis.places import WRAPPERS, Sources, as_written, parsed
-from nbdist.diagnosis.sides import Side, by_ranks, hint
+from nbdist.diagnosis.positions import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
     LOOPS,

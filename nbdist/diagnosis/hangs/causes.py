@@ -11,7 +11,7 @@ from nbdist.diagnosis.hangs.divergence import History, came_to, of_sizes_at
 from nbdist.diagnosis.hangs.evidence import MESSAGE, missing_in, pending
 from nbdist.diagnosis.hangs.leaving import why_left
 from nbdist.diagnosis.places import Sources
-from nbdist.diagnosis.sides import Side
+from nbdist.diagnosis.positions import Side
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import given_group, is_collective
 from nbdist.model import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nbdist.diagnosis.hangs.held import may_be_fed
-from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.positions import Side, hint
 from nbdist.diagnosis.signatures import Hint
 
 

@@ -14,7 +14,7 @@ from nbdist.diagnosis.hangs.divergence import History, of_histories
 from nbdist.diagnosis.hangs.held import of_held
 from nbdist.diagnosis.hangs.process_groups import group_left_out, group_of_callers
 from nbdist.diagnosis.places import Sources
-from nbdist.diagnosis.sides import Side, by_ranks, hint
+from nbdist.diagnosis.positions import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint, Role, match
 from nbdist.diagnosis.statements import (
     given_group,

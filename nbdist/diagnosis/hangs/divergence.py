@@ -15,7 +15,7 @@ from math import prod
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hangs.branches_taken import of_library, of_parting
 from nbdist.diagnosis.places import Sources, place_of
-from nbdist.diagnosis.sides import OF_GRADIENTS, Side, by_ranks, hint
+from nbdist.diagnosis.positions import OF_GRADIENTS, Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import calls_of_function, is_collective
 from nbdist.model import Run

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.places import Sources, parsed
-from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.positions import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
     Step,

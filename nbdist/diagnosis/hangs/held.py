@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from nbdist.diagnosis.hangs.branches_taken import passed_by
 from nbdist.diagnosis.places import Sources, parsed
-from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.positions import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
     around,

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from nbdist.diagnosis.hangs.entries import MOST, Way, line_of
 from nbdist.diagnosis.places import Sources, parsed
-from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.positions import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
     LOOPS,

@@ -18,7 +18,7 @@ from nbdist.diagnosis.hangs.entries import (
 )
 from nbdist.diagnosis.hangs.leaving import exchanged
 from nbdist.diagnosis.places import Sources, parsed
-from nbdist.diagnosis.sides import hint
+from nbdist.diagnosis.positions import hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
     LOOPS,
