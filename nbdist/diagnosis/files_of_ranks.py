@@ -6,12 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from nbdist.diagnosis.conditions import asks_for_rank
 from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.positions import hint
 from nbdist.diagnosis.rank_failure import Failure
-from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, calls_of_function, node_at
+from nbdist.diagnosis.statements import around, asks_for_rank, calls_of_function, node_at
 from nbdist.model import RankState, Run
 from nbdist.store.reports import Call
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from nbdist.diagnosis.positions import hint
 from nbdist.diagnosis.rank_failure import Failure
-from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.model import Run
 

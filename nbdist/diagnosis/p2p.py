@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
-from nbdist.diagnosis.conditions import asks_for_rank
+from nbdist.diagnosis.positions import hint
 from nbdist.diagnosis.rank_failure import Failure
-from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
+    asks_for_rank,
     calls_of_function,
     exchanges,
     functions_of,

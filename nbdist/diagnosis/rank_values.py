@@ -6,11 +6,19 @@ import ast
 import re
 from collections.abc import Iterator
 
-from nbdist.diagnosis.conditions import asks_for_rank
+from nbdist.diagnosis.positions import hint
 from nbdist.diagnosis.rank_failure import Failure
-from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, functions_of, head, is_quiet, node_at, own_nodes, told
+from nbdist.diagnosis.statements import (
+    around,
+    asks_for_rank,
+    functions_of,
+    head,
+    is_quiet,
+    node_at,
+    own_nodes,
+    told,
+)
 from nbdist.store.reports import Call
 
 _UNSET = re.compile(
