@@ -199,16 +199,6 @@ def node_at(call: Call, sources: Sources) -> ast.stmt | None:
     return found[-1] if found else None
 
 
-def iterables(file: str, sources: Sources) -> list[ast.ClassDef]:
-    """Find the classes of a file that say themselves what a loop over them gets."""
-    classes = (
-        node
-        for node in ast.walk(parsed(sources.text(file)) or ast.Module([], []))
-        if isinstance(node, ast.ClassDef)
-    )
-    return [node for node in classes if any(getattr(one, "name", "") == "__iter__" for one in node.body)]
-
-
 def port_by_rank(file: str, sources: Sources) -> ast.stmt | None:
     """Find the statement by which each rank chooses by itself the port where it looks for the others."""
     nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))

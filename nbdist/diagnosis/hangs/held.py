@@ -139,11 +139,6 @@ def _keys(side: Side, sources: Sources) -> Both:
     return both("diagnosis.asked-and-set", line=at.line, asked=asked, places=places)
 
 
-def own_names(file: str, sources: Sources) -> ast.Assign | None:
-    """Return the first statement that sets a name which differs from process to process."""
-    return next(_own_names(file, sources), None)
-
-
 def _own_names(file: str, sources: Sources) -> Iterator[ast.Assign]:
     """Find names made of the time, a pid or a temporary folder. A function that broadcasts may give its own
     to all ranks."""
