@@ -78,7 +78,7 @@ test: $(VENV)/.ready $(STATIC) browser hosts slurm check bytecode  ## check and 
 # Every run of these on ranks that have waited. What they test is the program's view, and how ranks end.
 WARM_ROUND := tests/runner/test_cells.py tests/runner/test_torch.py tests/faults/test_a_rank_dies.py \
   -k 'not (test_torch or loader) or nothing_but or fork or loader_workers_of'
-WARM_TESTS := tests/runner tests/worker tests/magics tests/launch tests/diagnosis tests/faults tests/feed tests/panel tests/tutorials tests/libraries
+WARM_TESTS := tests/runner tests/worker tests/magics tests/launch tests/diagnosis tests/preflight tests/faults tests/feed tests/panel tests/tutorials tests/libraries
 
 test-warm: $(VENV)/.ready $(STATIC) bytecode  ## test every kind of run on ranks that have waited
 	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider $(WARM_TESTS) -m "" $(PYTEST_ARGS)
@@ -103,7 +103,7 @@ test-resume: $(VENV)/.ready $(STATIC) bytecode  ## kill a rank of a run at rando
 
 test-diagnosis: $(VENV)/.ready $(STATIC) bytecode  ## run every broken program and check what its report names; the checks over all that is installed
 	NBDIST_DIAGNOSIS=all NBDIST_REPORTED=all NBDIST_CHECKS=all \
-	  $(BIN)/python -m pytest -n $(TEST_JOBS) --dist load tests/diagnosis -p no:cacheprovider -m "" $(PYTEST_ARGS)
+	  $(BIN)/python -m pytest -n $(TEST_JOBS) --dist load tests/diagnosis tests/preflight -p no:cacheprovider -m "" $(PYTEST_ARGS)
 
 test-more: $(VENV)/.ready $(STATIC) browser bytecode  ## the cases that make test leaves out: each goes a way through the code that another one goes there
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder $(ONCE_MORE) -m more $(PYTEST_ARGS)

@@ -22,7 +22,6 @@ from dataclasses import replace
 from tempfile import gettempdir
 
 from nbdist.devices.usage import SHARED_MEMORY, disks
-from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.collective_waits import apart, is_past, left, met, met_alone
 from nbdist.diagnosis.exits import exit_kind
 from nbdist.diagnosis.files_of_ranks import hint_from_missing_file
@@ -33,6 +32,7 @@ from nbdist.diagnosis.rank_failure import Failure, last_line
 from nbdist.diagnosis.rank_values import hint_from_model, hint_from_unset_name
 from nbdist.diagnosis.signatures import Hint, Signature, Source, match, match_in, named, variant
 from nbdist.model import Run
+from nbdist.programs.removed import removed_name
 from nbdist.store import RunDirectory
 from nbdist.text import Both, both
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from nbdist import config, options, runner
 from nbdist.devices.gpus import list_gpus
-from nbdist.diagnosis.checks.machine import build_of
 from nbdist.doctor import node_probe
 from nbdist.doctor.installed import (
     IMPORT_SECONDS,
@@ -41,6 +40,7 @@ from nbdist.doctor.ray import RayJob, find_ray
 from nbdist.doctor.report import Entry, Report, checks, find
 from nbdist.doctor.slurm import SlurmExamination, gpus_by_node
 from nbdist.errors import NbdistError, UsageMistake
+from nbdist.preflight.machine import build_of
 from nbdist.runner.placement import check_shared
 
 LIMIT = 120.0

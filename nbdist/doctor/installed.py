@@ -15,13 +15,12 @@ from pathlib import Path
 from nbdist import config, labextension_install, processes
 from nbdist.board import status_of
 from nbdist.devices.gpus import driver
-from nbdist.diagnosis.checks.finding import Build
-from nbdist.diagnosis.checks.machine import build_of, major, version_of
-from nbdist.diagnosis.checks.names import at_least
 from nbdist.doctor.report import Entry, Level, Report, find
 from nbdist.errors import LaunchError
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
 from nbdist.model.decoding import MALFORMED, as_int, loads
+from nbdist.preflight.finding import Build
+from nbdist.preflight.machine import at_least, build_of, major, version_of
 from nbdist.version import __version__
 
 _NEEDED = {

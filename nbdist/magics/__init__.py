@@ -18,7 +18,7 @@ from nbdist.magics.ranks import RanksMagics
 MAGICS = (DistributedMagics, RanksMagics, VerbMagics)
 """Every class of magics."""
 
-_FOR_A_FIRST_CELL = ("nbdist.diagnosis.checks.machine", "nbdist.panel.terminal", "nbdist.panel.summary")
+_FOR_A_FIRST_CELL = ("nbdist.preflight.machine", "nbdist.panel.terminal", "nbdist.panel.summary")
 _OF_ITS_OWN = "the ranks of a cell are processes of their own, which end with it"
 _INSTEAD = {
     "dist_init": "nothing has to be started: write  %%distributed -n 2  above the program of the ranks, or "

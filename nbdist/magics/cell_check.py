@@ -18,7 +18,7 @@ from nbdist import options, runner
 from nbdist.errors import UsageMistake
 
 if TYPE_CHECKING:
-    from nbdist.diagnosis.checks import Origin
+    from nbdist.preflight import Origin
 
 # how IPython writes its own commands: "%magic", "!command", "x = !ls", "x = %env A", "name?"
 _COMMAND = re.compile(r"^\s*(?:[%!]|[\w, ]+=\s*[%!]\s*\w|\?|[\w.]+\?{1,2}\s*$)")
@@ -95,7 +95,7 @@ def name_origins(shell: InteractiveShell | None) -> Callable[[str], Origin | Non
     def origin(name: str) -> Origin | None:
         if shell is None:
             return None
-        from nbdist.diagnosis.checks import origin_of
+        from nbdist.preflight import origin_of
 
         namespace = {} if name in shell.user_ns_hidden else shell.user_ns
         history = shell.history_manager

@@ -18,7 +18,7 @@ from nbdist.privacy import masked_text
 from nbdist.text import say
 
 if TYPE_CHECKING:
-    from nbdist.diagnosis.checks import Build, Finding, Holding, Origin, Situation
+    from nbdist.preflight import Build, Finding, Holding, Origin, Situation
 
 _MOST = 8
 _OF_NOTEBOOK = frozenset({"name-defined", "name-of-short-data", "name-of-data"})
@@ -39,7 +39,7 @@ def check_program(
     ``origin`` tells where the notebook has a name from, ``typed`` is what stands behind ``%%distributed``.
     """
     # the checks take a while to import, and this module is imported with nbdist
-    from nbdist.diagnosis.checks import check
+    from nbdist.preflight import check
 
     path = _path(plan)
     # a module that a cell has just written
@@ -89,7 +89,7 @@ def _path(plan: Plan) -> list[str]:
 
 def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin | None]) -> Situation:
     from nbdist.devices.gpus import driver
-    from nbdist.diagnosis.checks import Situation, machine
+    from nbdist.preflight import Situation, machine
 
     spec = plan.spec
     devices = [rank.device for rank in spec.ranks if rank.node_rank == spec.node_rank]
@@ -117,7 +117,7 @@ def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin |
 
 
 def _build(path: Sequence[str]) -> Callable[[str], Build | None]:
-    from nbdist.diagnosis.checks import machine
+    from nbdist.preflight import machine
 
     return lambda framework: machine.build_of(framework, path)
 
@@ -132,7 +132,7 @@ def _shared_memory() -> int | None:
 def _held(gpus: Sequence[int]) -> tuple[Holding, ...]:
     """What others hold of these GPUs, and who they are."""
     from nbdist.devices.gpus import describe_holder, open_loads
-    from nbdist.diagnosis.checks import Holding
+    from nbdist.preflight import Holding
 
     with open_loads(gpus) as look:
         return tuple(

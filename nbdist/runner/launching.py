@@ -35,7 +35,7 @@ from nbdist.warm.match import PRELOADED
 from nbdist.warm.pool import Standby, WarmPool, ranks
 
 if TYPE_CHECKING:
-    from nbdist.diagnosis.checks import Origin
+    from nbdist.preflight import Origin
 
 _WHERE = ("SLURM_CONF", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE")
 """Variables that a later watcher of the run needs. A token is not among them."""

@@ -326,7 +326,7 @@ def versions_of(framework: str, *, gpus: bool, driver: Path = _DRIVER) -> dict[s
 
 
 def _version_of(framework: str) -> str:
-    from nbdist.diagnosis.checks.machine import build_of  # it reads programs
+    from nbdist.preflight.machine import build_of  # it reads programs
 
     if framework in ("torch", "paddle") and (build := build_of(framework, sys.path)) is not None:
         return build.version

@@ -61,7 +61,7 @@ def pack_inputs(
     by_hand = (options.nodes or len(options.ips) or 1) > 1 and options.engine == "local"
     chosen = options.push or (AUTO if environ.get("NBDIST_PUSH") == "auto" and not by_hand else ())
     if chosen == AUTO:
-        from nbdist.diagnosis.checks import undefined_names
+        from nbdist.preflight import undefined_names
 
         chosen = tuple(filter(namespace.has, undefined_names(program.tree, path)))
     for name in chosen:

@@ -31,7 +31,7 @@ from nbdist.warm.pool import OFF, ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nbdist.diagnosis.checks import Origin
+    from nbdist.preflight import Origin
 
 _POLL = 0.1
 

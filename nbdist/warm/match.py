@@ -78,16 +78,16 @@ def changed_early(plan: Plan, packages: Collection[str] = ()) -> list[str]:
 def _settings(plan: Plan, packages: Collection[str]) -> Iterator[tuple[str, str | None, bool]]:
     """Name and value (None: the text does not tell), and whether it is set only where there is none."""
     # the checks take a while to import, and this module is imported with nbdist
-    from nbdist.diagnosis import checks
+    from nbdist import preflight
 
-    program = checks.Program.of(plan.program.tree)
+    program = preflight.Program.of(plan.program.tree)
     imports = (
         node.lineno
         for name, node in program.imports()
         if name.partition(".")[0] in packages and node in program.tree.body
     )
     first = min(imports, default=float("inf"))
-    for key, value, node, _ in checks.assignments(program):
+    for key, value, node, _ in preflight.assignments(program):
         if node.lineno < first:
             yield key, value, False
     for call in program.calls:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from nbdist.diagnosis.checks.program import Place, Program
+from nbdist.preflight.program import Place, Program
 
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 

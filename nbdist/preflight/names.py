@@ -14,14 +14,15 @@ import os
 import re
 import sys
 import types
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
 
-from nbdist.diagnosis.checks.finding import Finding, Origin, Situation, found
-from nbdist.diagnosis.checks.program import Place, Program
-from nbdist.diagnosis.checks.scopes import GIVEN, NOTEBOOK_BUILTINS, Missing, bound_names, missing_names
-from nbdist.diagnosis.places import parsed
+from nbdist.preflight.finding import Finding, Origin, Situation, found
+from nbdist.preflight.machine import at_least
+from nbdist.preflight.program import Place, Program
+from nbdist.preflight.scopes import GIVEN, NOTEBOOK_BUILTINS, Missing, bound_names, missing_names
+from nbdist.programs.removed import is_within, parts_of, rows
 from nbdist.tables import read_table
 
 _SHOWN = 4
@@ -29,13 +30,13 @@ _SHOWN = 4
 
 def check_removed(program: Program, situation: Situation) -> list[Finding]:
     uses = _uses(program)
-    findings = _of_module(uses, "paddle.fluid", _table()["fluid"], "fluid", situation)
+    findings = _of_module(uses, "paddle.fluid", parts_of("fluid"), "fluid", situation)
     if any(name.partition(".")[0] == "apex" for name, _, _ in uses) and not situation.installed("apex"):
-        findings += _of_module(uses, "apex", _table()["apex"], "apex", situation)
+        findings += _of_module(uses, "apex", parts_of("apex"), "apex", situation)
     seen: set[str] = set()
     for name, line, place in uses:
-        for old, package, since, instead in _rows():
-            if (name == old or name.startswith(f"{old}.")) and old not in seen:
+        for old, package, since, instead in rows():
+            if is_within(name, old) and old not in seen:
                 version = _version(package, situation)
                 if version is None or not at_least(version, since):
                     continue
@@ -45,47 +46,11 @@ def check_removed(program: Program, situation: Situation) -> list[Finding]:
     return findings
 
 
-@cache
-def _table() -> dict[str, Any]:
-    return read_table(__file__, "removed")
-
-
-@cache
-def _rows() -> list[tuple[str, str, str, str]]:
-    """The dotted name, as the program resolves to it; the distribution that it is gone from (or "python"),
-    since which version, and what to write instead."""
-    return [
-        (name, package, since, instead)
-        for package, versions in _table()["removed"].items()
-        for since, names in versions.items()
-        for name, instead in names.items()
-    ]
-
-
-_MISSING_NAMES = (
-    re.compile(r"^ModuleNotFoundError: No module named '(?P<module>[\w.]+)'"),
-    re.compile(r"^AttributeError: module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'"),
-    re.compile(r"^ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'"),
-)
-
-
-def removed_name(error: str) -> dict[str, str] | None:
-    """What an error's ``Type: message`` misses, where that is a name of the table: its ``name``, the
-    ``package`` that had it, ``since`` which version it is gone, and what to write ``instead``."""
-    for pattern in _MISSING_NAMES:
-        if (missing := pattern.match(error)) is not None:
-            name = ".".join(part for part in (missing["module"], missing.groupdict().get("name")) if part)
-            for old, package, since, instead in _rows():
-                if name == old or name.startswith(f"{old}."):
-                    return {"name": old, "package": package, "since": since, "instead": instead}
-    return None
-
-
 def _of_module(
     uses: list[tuple[str, int, Place]], module: str, table: dict[str, str], rule: str, situation: Situation
 ) -> list[Finding]:
     """One finding for a module that is gone, with what to write for those of its parts that are used."""
-    inside = [use for use in uses if use[0] == module or use[0].startswith(f"{module}.")]
+    inside = [use for use in uses if is_within(use[0], module)]
     if not inside:
         return []
     version = _version("paddlepaddle", situation) if rule == "fluid" else ""
@@ -103,7 +68,7 @@ def _of_module(
 
 def _row(name: str, table: dict[str, str]) -> str:
     """The entry of a table that ``name`` is, or is a part of."""
-    return next((old for old in table if name == old or name.startswith(f"{old}.")), "")
+    return next((old for old in table if is_within(name, old)), "")
 
 
 def _uses(program: Program) -> list[tuple[str, int, Place]]:
@@ -139,12 +104,6 @@ def _version(package: str, situation: Situation) -> str | None:
         build = situation.build("paddle")
         return build.version if build is not None else None
     return situation.version(package)
-
-
-def at_least(version: str, wanted: str) -> bool:
-    """Whether a version is this one or a later one, by its leading numbers."""
-    numbers = [tuple(map(int, re.findall(r"\d+", text)[:3])) for text in (version, wanted)]
-    return numbers[0] >= numbers[1]
 
 
 _SHORT = 60
@@ -202,7 +161,7 @@ def _of_ranks(name: str, cells: Sequence[str]) -> Origin | None:
 
 def _of_kernel(cell: str) -> list[ast.stmt]:
     """What a cell lets the kernel run, in a magic that runs it, too."""
-    statements = _parsed(cell)
+    statements = list(_parsed(cell))
     for magic in _RUN_IN_KERNEL if _MAGIC in cell else ():
         statements += _parsed(_program_of(magic, statements))
     return statements
@@ -220,9 +179,14 @@ def _program_of(magic: str, statements: Sequence[ast.stmt]) -> str:
     return ""
 
 
+@lru_cache(maxsize=4)
 def _parsed(source: str) -> list[ast.stmt]:
-    tree = parsed(source)
-    return [] if tree is None else list(tree.body)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError):
+        return []
 
 
 def _import(statement: ast.Import | ast.ImportFrom, name: str) -> str:

@@ -12,13 +12,13 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 
-from nbdist.diagnosis.checks.finding import Build, Finding, Holding, Origin, Rule, Situation, found, where
-from nbdist.diagnosis.checks.machine import check_machine, missing_modules
-from nbdist.diagnosis.checks.names import check_names, check_removed, origin_of, undefined_names
-from nbdist.diagnosis.checks.placement import assignments, check_environment, check_placement
-from nbdist.diagnosis.checks.program import Program
-from nbdist.diagnosis.checks.texts import check_texts
-from nbdist.diagnosis.checks.training import check_training
+from nbdist.preflight.finding import Build, Finding, Holding, Origin, Rule, Situation, found, where
+from nbdist.preflight.machine import check_machine, missing_modules
+from nbdist.preflight.names import check_names, check_removed, origin_of, undefined_names
+from nbdist.preflight.placement import assignments, check_environment, check_placement
+from nbdist.preflight.program import Program
+from nbdist.preflight.texts import check_texts
+from nbdist.preflight.training import check_training
 
 __all__ = [
     "Build",

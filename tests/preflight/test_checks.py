@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.checks import Build, Holding, Situation, check
-from nbdist.diagnosis.checks.finding import rules as all_rules
+from nbdist.preflight import Build, Holding, Situation, check
+from nbdist.preflight.finding import rules as all_rules
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 TORCH = (
     "import os, torch\n"
     "import torch.distributed as dist\n"

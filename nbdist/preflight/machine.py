@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from importlib import machinery, metadata
 from pathlib import Path
 
-from nbdist.diagnosis.checks.finding import Build, Finding, Situation, found
-from nbdist.diagnosis.checks.program import Program
+from nbdist.preflight.finding import Build, Finding, Situation, found
+from nbdist.preflight.program import Program
 
 # where a framework writes down its version, and what its CUDA is called there
 _FILES = {
@@ -62,6 +62,12 @@ def version_of(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
+
+
+def at_least(version: str, wanted: str) -> bool:
+    """Return true for this version and later ones, by the leading numbers."""
+    numbers = [tuple(map(int, re.findall(r"\d+", text)[:3])) for text in (version, wanted)]
+    return numbers[0] >= numbers[1]
 
 
 _GB = 1e9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.diagnosis.checks import Situation, check
+from nbdist.preflight import Situation, check
 
 IMPORT = "import os\n"
 

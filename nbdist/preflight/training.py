@@ -7,10 +7,10 @@ import re
 import sys
 from collections.abc import Iterator
 
-from nbdist.diagnosis.checks.dealing import may_deal_data, rank_names
-from nbdist.diagnosis.checks.finding import Finding, Situation, found, words
-from nbdist.diagnosis.checks.names import at_least
-from nbdist.diagnosis.checks.program import Call, Program
+from nbdist.preflight.dealing import may_deal_data, rank_names
+from nbdist.preflight.finding import Finding, Situation, found, words
+from nbdist.preflight.machine import at_least
+from nbdist.preflight.program import Call, Program
 
 _TORCH = "torch.distributed."
 _DIVIDES = re.compile(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.checks import Build, Situation, check
+from nbdist.preflight import Build, Situation, check
 
 PARSER = "import argparse, os\np = argparse.ArgumentParser()\n"
 BUILDS = {"torch": Build(version="2.13.0", cuda="12.8"), "paddle": Build(version="3.3.1", cuda="12.6")}

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nbdist.diagnosis.checks.finding import Finding, found
-from nbdist.diagnosis.checks.program import Program
+from nbdist.preflight.finding import Finding, found
+from nbdist.preflight.program import Program
 
 _KEYS = frozenset(
     {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"}

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
-from nbdist.diagnosis.checks.program import Program
+from nbdist.preflight.program import Program
 
 _BIG = 100_000
 _MOST = 60

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from nbdist.diagnosis.checks.finding import words
+from nbdist.preflight.finding import words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
-from nbdist.diagnosis.checks.finding import Finding, Situation, found, words
-from nbdist.diagnosis.checks.modules import modules_of_own_modules, own_modules
-from nbdist.diagnosis.checks.program import Call, Place, Program
+from nbdist.preflight.finding import Finding, Situation, found, words
+from nbdist.preflight.modules import modules_of_own_modules, own_modules
+from nbdist.preflight.program import Call, Place, Program
 
 _HERE = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", ""})
 _NUMBERS = {"RANK": "rank", "WORLD_SIZE": "world_size", "LOCAL_RANK": "rank", "PADDLE_TRAINER_ID": "rank"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.checks import Situation, check, origin_of
+from nbdist.preflight import Situation, check, origin_of
 
 
 def said(cell: str, **situation: object) -> list[tuple[str, str, int | None, bool]]:

@@ -10,8 +10,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from nbdist.diagnosis.checks.finding import words
-from nbdist.diagnosis.checks.program import Call, Program
+from nbdist.preflight.finding import words
+from nbdist.preflight.program import Call, Program
 
 _DEVICE = re.compile(r"(?:cuda|gpu|npu|xpu|cpu|mps)\b")
 _HOLDS_DATA = frozenset({"append", "extend", "insert", "add", "update"})

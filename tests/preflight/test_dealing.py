@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.diagnosis.checks import Situation, check
+from nbdist.preflight import Situation, check
 
 TORCH = """\
 import os

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.checks import Finding, Rule, Situation, check, guarded
+from nbdist.preflight import Finding, Rule, Situation, check, guarded
 
 _ONE_OF = 1 if os.environ.get("NBDIST_CHECKS") == "all" else 50
 

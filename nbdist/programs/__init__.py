@@ -1,0 +1,1 @@
+"""The text of a program: what ``preflight`` reads before a run and ``diagnosis`` after one."""
