@@ -13,8 +13,9 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 
 from nbdist.preflight.finding import Build, Finding, Holding, Origin, Rule, Situation, found, where
-from nbdist.preflight.machine import check_machine, missing_modules
-from nbdist.preflight.names import check_names, check_removed, origin_of, undefined_names
+from nbdist.preflight.machine import check_machine
+from nbdist.preflight.modules import check_modules, check_removed
+from nbdist.preflight.names import check_names, origin_of, undefined_names
 from nbdist.preflight.placement import assignments, check_environment, check_placement
 from nbdist.preflight.program import Program
 from nbdist.preflight.texts import check_texts
@@ -56,7 +57,7 @@ def check(source: str | ast.Module, situation: Situation, path: Sequence[str] = 
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "names": lambda: check_names(program, situation, path),
         "removed names": lambda: check_removed(program, situation),
-        "modules": lambda: missing_modules(program, situation, _SAID_ELSEWHERE),
+        "modules": lambda: check_modules(program, situation, _SAID_ELSEWHERE),
         "the environment": lambda: check_environment(program, situation),
         "devices and ranks": lambda: check_placement(program, situation, path),
         "texts for numbers": lambda: check_texts(program),

@@ -55,8 +55,15 @@ def rules() -> dict[str, Rule]:
 
 @cache
 def words(name: str) -> tuple[str, ...]:
-    """The names of a list in ``words.toml``."""
+    """Return a list of names in ``words.toml``."""
     return tuple(read_table(__file__, "words")[name])
+
+
+@cache
+def imports(framework: str) -> dict[str, str]:
+    """Return what programs of a framework usually write for a name."""
+    table = read_table(__file__, "words")["imports"]
+    return {**{name: f"import {name}" for name in table["modules"]}, **table["any"], **table[framework]}
 
 
 def found(rule: str, line: int | None = None, certain: bool = False, /, **values: object) -> Finding:

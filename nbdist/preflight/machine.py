@@ -1,8 +1,7 @@
-"""What this machine has for a program: builds of frameworks, modules, memory, GPUs."""
+"""What this machine has for a program: builds of frameworks, memory, GPUs."""
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -143,31 +142,3 @@ def _holdings(situation: Situation) -> Iterator[Finding]:
                 "by_zh": f"（{held.holder}）" if held.holder else "",
             }
             yield found("gpu-held", **values)
-
-
-def missing_modules(program: Program, situation: Situation, skip: frozenset[str]) -> list[Finding]:
-    """Modules that are imported under no condition, and are not there."""
-    if program.mentions("path", "addsitedir", "pip") and _changes_the_path(program):
-        return []
-    findings: dict[str, Finding] = {}
-    for name, statement in program.imports():
-        top, place = name.partition(".")[0], program.places[statement]
-        if top in skip or top in findings or not place.plain or situation.installed(top):
-            continue
-        if place.function and not place.always:
-            continue  # it may never be called
-        values = {"module": top, "python": situation.python}
-        findings[top] = found("module-not-installed", statement.lineno, **values)
-    return list(findings.values())
-
-
-def _changes_the_path(program: Program) -> bool:
-    """Whether the program itself decides what can be imported."""
-    if any(
-        call.name.startswith(("sys.path.", "site.addsitedir", "subprocess.", "os.system"))
-        for call in program.calls
-    ):
-        return True
-    return any(
-        program.dotted(node) == "sys.path" for node in program.places if isinstance(node, ast.Attribute)
-    )

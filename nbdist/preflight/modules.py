@@ -1,87 +1,142 @@
-"""The user's own modules that a program imports: those beside it, not what is installed."""
+"""The modules that a program imports: those that are not installed, what they have lost, the user's own."""
 
 from __future__ import annotations
 
+import ast
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 
-from nbdist.preflight.program import Program
+from nbdist.preflight.finding import Finding, Situation, found
+from nbdist.preflight.machine import at_least
+from nbdist.preflight.program import Place, Program, parsed
+from nbdist.programs.removed import APEX, Removed, removed_row
 
 _BIG = 100_000
 _MOST = 60
-"""Files that are read of what the modules import themselves."""
-
-_IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+(?P<module>[\w.]+)[ \t]+import[ \t]*(?:\((?P<several>[^)]*)\)|(?P<names>[^\n#]*))"
-    r"|import[ \t]+(?P<modules>[^\n#]*))",
-    re.MULTILINE,
-)
+_SHOWN = 4
 
 
-def own_modules(program: Program, path: Sequence[str]) -> Iterator[str]:
-    """The texts of the modules that the program imports."""
-    for file in _imported(program, _places(path)):
-        yield from _text_of(file)
+def check_modules(program: Program, situation: Situation, skip: frozenset[str]) -> Iterator[Finding]:
+    """Yield the modules that are imported under no condition, and are not there."""
+    if _changes_the_path(program):
+        return
+    told = set(skip)
+    for name, statement in program.imports():
+        top, place = name.partition(".")[0], program.places[statement]
+        # a function may never be called
+        if top in told or not place.plain or (place.function and not place.always):
+            continue
+        if not situation.installed(top):
+            told.add(top)
+            yield found("module-not-installed", statement.lineno, module=top, python=situation.python)
 
 
-def modules_of_own_modules(program: Program, path: Sequence[str]) -> Iterator[str]:
-    """The texts of what those import in turn, as far as it is the user's, too."""
-    places = _places(path)
-    queue = list(_imported(program, places))
-    seen = set(queue)
-    direct = len(queue)
-    for number, file in enumerate(queue):
-        for text in _text_of(file):
-            if number >= direct:
-                yield text
-            for found in _imported_by(text, file, places):
-                if found not in seen and len(queue) < direct + _MOST and os.path.isfile(found):
-                    seen.add(found)
-                    queue.append(found)
+def _changes_the_path(program: Program) -> bool:
+    """Return whether the program itself decides what can be imported."""
+    ways = ("sys.path.", "site.addsitedir", "subprocess.", "os.system")
+    return any(call.name.startswith(ways) for call in program.calls) or any(
+        program.dotted(node) == "sys.path" for node in program.places if isinstance(node, ast.Attribute)
+    )
 
 
-def _places(path: Sequence[str]) -> list[str]:
-    return [place for place in path if "site-packages" not in place and not place.startswith(sys.base_prefix)]
+def check_removed(program: Program, situation: Situation) -> Iterator[Finding]:
+    """Yield one finding for each version that removed names which the program uses."""
+    uses: dict[tuple[str, str], list[tuple[Removed, int, Place]]] = {}
+    for name, line, place in _uses(program):
+        if (row := removed_row(name)) is not None:
+            uses.setdefault((row.package, row.since), []).append((row, line, place))
+    for (package, since), used in uses.items():
+        version = _version(package, situation)
+        if version is not None and at_least(version, since):
+            rows = dict.fromkeys(row for row, _, _ in used)
+            # a module of which parts are named goes without saying
+            told = [row for row in rows if not any(other.name.startswith(f"{row.name}.") for other in rows)]
+            more = f"; … +{len(told) - _SHOWN}" if len(told) > _SHOWN else ""
+            instead = "; ".join(f"{row.name} → {row.instead}" for row in told[:_SHOWN]) + more
+            rule = "apex" if package == APEX else "removed"
+            values = {"package": package, "version": version, "since": since, "instead": instead}
+            _, line, place = used[0]
+            yield found(rule, line, place.always, **values)
 
 
-def _imported(program: Program, places: Sequence[str]) -> Iterator[str]:
-    for name in sorted({name for name, _ in program.imports()}):
-        for place in places:
-            yield from _files(place, name)
+def _uses(program: Program) -> list[tuple[str, int, Place]]:
+    """Return every dotted name that is imported or used under no condition, which may ask for the version, in
+    the order of the lines; the whole of each chain."""
+    uses = [
+        (name.removesuffix(".*"), statement.lineno, program.places[statement])
+        for name, statement in program.imports()
+    ]
+    inner = {id(node.value) for node in program.places if isinstance(node, ast.Attribute)}
+    for node, place in program.places.items():
+        if isinstance(node, (ast.Attribute, ast.Name)) and id(node) not in inner:
+            name = program.dotted(node)
+            if "." in name and isinstance(node.ctx, ast.Load) and _root(node) not in program.several:
+                uses.append((name, node.lineno, place))
+    return sorted((use for use in uses if use[2].plain), key=lambda use: (use[1], use[0]))
 
 
-def _imported_by(text: str, file: str, places: Sequence[str]) -> Iterator[str]:
-    for match in _IMPORT.finditer(text):
-        if match["modules"]:
-            named = [part.split()[0] for part in match["modules"].split(",") if part.split()]
+def _root(node: ast.expr) -> str:
+    """Return the name that a chain of attributes begins with."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _version(package: str, situation: Situation) -> str | None:
+    if package == APEX:
+        return None if situation.installed(APEX) else "0"
+    if package == "paddlepaddle":
+        build = situation.build("paddle")
+        return build.version if build is not None else None
+    return situation.version(package)
+
+
+def own_modules(program: Program, path: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Yield the texts of the user's own modules, those beside the program: what it imports (True), and what
+    these import in turn."""
+    places = [
+        place for place in path if "site-packages" not in place and not place.startswith(sys.base_prefix)
+    ]
+    queue = [(file, True) for file in _files(program.tree, "", places)]
+    seen: set[str] = set()
+    while queue and len(seen) < _MOST:
+        file, direct = queue.pop(0)
+        if file in seen or not (text := _text_of(file)):
+            continue
+        seen.add(file)
+        yield text, direct
+        queue += [(inner, False) for inner in _files(parsed(text), os.path.dirname(file), places)]
+
+
+def _files(tree: ast.Module, folder: str, places: Sequence[str]) -> Iterator[str]:
+    """Yield where the files of imported modules, and of the packages around them, would be."""
+    for node in ast.walk(tree):
+        within = places
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module or ''}.{alias.name}".strip(".") for alias in node.names]
+            if node.level:
+                within = [os.path.join(folder, *[os.pardir] * (node.level - 1))]
         else:
-            given = re.findall(r"(\w+)(?:[ \t]+as[ \t]+\w+)?", match["several"] or match["names"] or "")
-            dot = "" if match["module"].endswith(".") else "."
-            named = [match["module"], *(f"{match['module']}{dot}{name}" for name in given)]
-        for name in named:
-            inside = name.lstrip(".")
-            folder = os.path.dirname(file)
-            for _ in range(len(name) - len(inside) - 1):
-                folder = os.path.dirname(folder)
-            for place in [folder] if name.startswith(".") else places:
-                yield from _files(place, inside)
+            continue
+        parts = [name.split(".") for name in names]
+        for base in (
+            os.path.join(place, *name[:end])
+            for name in parts
+            for end in range(1, len(name) + 1)
+            for place in within
+        ):
+            yield f"{base}.py"
+            yield os.path.join(base, "__init__.py")
 
 
-def _files(place: str, name: str) -> Iterator[str]:
-    """Where the files of a dotted name and of the packages around it would be."""
-    parts = [part for part in name.split(".") if part]
-    for end in range(1, len(parts) + 1):
-        base = os.path.join(place, *parts[:end])
-        yield f"{base}.py"
-        yield os.path.join(base, "__init__.py")
-
-
-def _text_of(file: str) -> Iterator[str]:
+def _text_of(file: str) -> str:
     try:
         if os.path.getsize(file) <= _BIG:
             with open(file, encoding="utf-8", errors="replace") as handle:
-                yield handle.read()
+                return handle.read()
     except OSError:
-        return
+        pass
+    return ""

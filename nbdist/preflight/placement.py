@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from nbdist.preflight.finding import Finding, Situation, found, words
-from nbdist.preflight.modules import modules_of_own_modules, own_modules
+from nbdist.preflight.modules import own_modules
 from nbdist.preflight.program import Call, Place, Program
 
 _HERE = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", ""})
@@ -121,9 +121,10 @@ def _chosen_elsewhere(program: Program, path: Sequence[str]) -> bool:
         if call.name.partition(".")[0] in foreign and _SETS_UP.match(call.method):
             return True
     chooses = re.compile(r"\b(?:" + "|".join(words("chooses_a_device")) + r")\b")
-    if any(chooses.search(text) for text in own_modules(program, path)):
-        return True
-    return any("set_device(" in text for text in modules_of_own_modules(program, path))
+    return any(
+        chooses.search(text) is not None if direct else "set_device(" in text
+        for text, direct in own_modules(program, path)
+    )
 
 
 def _foreign(program: Program) -> set[str]:

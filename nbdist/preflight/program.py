@@ -8,9 +8,11 @@ that could leave.
 from __future__ import annotations
 
 import ast
+import builtins
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from nbdist.preflight.finding import words
 
@@ -437,3 +439,67 @@ def _outside(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Itera
     yield node.args
     if (returns := getattr(node, "returns", None)) is not None:
         yield returns
+
+
+@lru_cache(maxsize=4)
+def parsed(source: str) -> ast.Module:
+    """Return the tree of a text, an empty one of what is no Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return ast.Module([], [])
+
+
+# what IPython adds to the builtins of its own process, and no rank has
+NOTEBOOK_BUILTINS = frozenset({"get_ipython", "__IPYTHON__"})
+GIVEN = (frozenset(dir(builtins)) - NOTEBOOK_BUILTINS).union(
+    ["display", "update_display", "WindowsError"],
+    [
+        "__name__",
+        "__file__",
+        "__doc__",
+        "__spec__",
+        "__package__",
+        "__loader__",
+        "__builtins__",
+        "__cached__",
+        "__annotations__",
+    ],
+    ["__module__", "__qualname__"],
+)
+"""What every program has."""
+
+
+def bound_names(statements: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Yield the names that statements bind in their own scope, each with a line."""
+    queue = list(statements)
+    while queue:
+        node = queue.pop()
+        yield from ((name, node.lineno) for name in binds(node))  # type: ignore[attr-defined]
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                queue += node.decorator_list
+            case ast.Lambda():
+                pass
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                # only := leaves a comprehension
+                queue += [inner.target for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr)]
+            case _:
+                queue += ast.iter_child_nodes(node)
+
+
+def binds(node: ast.AST) -> Iterator[str]:
+    """Yield the names that this node itself binds."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            yield name
+        case ast.Import() | ast.ImportFrom():
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+            yield name
+        case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            yield name

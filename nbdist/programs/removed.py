@@ -1,12 +1,15 @@
-"""Names that a newer version of a library has removed (``removed.toml``), with what to write today."""
+"""Names that a newer version of a framework has removed (``removed.toml``), with what to write today."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from nbdist.tables import read_table
+
+APEX = "apex"
+"""What torch has replaced; it may still be installed."""
 
 _MISSING_NAMES = (
     re.compile(r"^ModuleNotFoundError: No module named '(?P<module>[\w.]+)'"),
@@ -15,41 +18,39 @@ _MISSING_NAMES = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """A dotted name that ``package`` lacks ``since`` a version, and what to write instead."""
+
+    name: str
+    package: str
+    since: str
+    instead: str
+
+
+def removed_row(name: str) -> Removed | None:
+    """Return the row of a dotted name, or of the longest part of it that was removed."""
+    parts = name.split(".")
+    candidates = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((_rows()[candidate] for candidate in candidates if candidate in _rows()), None)
+
+
 def removed_name(error: str) -> dict[str, str] | None:
-    """Return the row of the name that an error's ``Type: message`` misses, if the table has it: the ``name``,
-    the ``package`` that had it, ``since`` which version it is gone, and what to write ``instead``."""
+    """Return the values of the row of the name that an error's ``Type: message`` misses; None for no row."""
     for pattern in _MISSING_NAMES:
         if (missing := pattern.match(error)) is not None:
             name = ".".join(part for part in (missing["module"], missing.groupdict().get("name")) if part)
-            for old, package, since, instead in rows():
-                if is_within(name, old):
-                    return {"name": old, "package": package, "since": since, "instead": instead}
+            row = removed_row(name)
+            if row is not None and row.package != APEX:
+                return {"name": row.name, "package": row.package, "since": row.since, "instead": row.instead}
     return None
 
 
-def is_within(name: str, old: str) -> bool:
-    """Return true for ``old`` itself and for what is inside it."""
-    return name == old or name.startswith(f"{old}.")
-
-
 @cache
-def rows() -> list[tuple[str, str, str, str]]:
-    """Return each row: the dotted name, as the program resolves to it; the distribution that it is gone from
-    (or "python"), since which version, and what to write instead."""
-    return [
-        (name, package, since, instead)
-        for package, versions in _table()["removed"].items()
+def _rows() -> dict[str, Removed]:
+    return {
+        name: Removed(name=name, package=package, since=since, instead=instead)
+        for package, versions in read_table(__file__, "removed").items()
         for since, names in versions.items()
         for name, instead in names.items()
-    ]
-
-
-def parts_of(module: str) -> dict[str, str]:
-    """Return what to write for the parts of ``fluid`` or ``apex``."""
-    parts: dict[str, str] = _table()[module]
-    return parts
-
-
-@cache
-def _table() -> dict[str, Any]:
-    return read_table(__file__, "removed")
+    }

@@ -30,18 +30,17 @@ PARSER = "import argparse\np = argparse.ArgumentParser()\n"
 
 
 def rules(cell: str, **situation: object) -> list[tuple[str, int | None]]:
-    known = {"build": BUILDS.get, "version": {"torch": "2.13", "numpy": "2.4"}.get} | situation
+    known = {"build": BUILDS.get, "version": {"torch": "2.13"}.get} | situation
     return [(found.rule.name, found.line) for found in check(cell, Situation(**known))]
 
 
 @pytest.mark.parametrize(
     ("cell", "situation", "expected"),
     [
-        pytest.param("import paddle.fluid as fluid", {}, ("fluid", 1), id="fluid"),
-        pytest.param("place = fluid.CPUPlace()", {}, ("fluid", 1), id="fluid of another cell"),
+        pytest.param("import paddle.fluid as fluid", {}, ("removed", 1), id="fluid"),
+        pytest.param("place = fluid.CPUPlace()", {}, ("removed", 1), id="fluid of another cell"),
         pytest.param("from apex import amp", NO_APEX, ("apex", 1), id="apex"),
-        pytest.param("import numpy as np\nnp.float(1)", {}, ("removed", 2), id="numpy"),
-        pytest.param("import collections\ncollections.Iterable", {}, ("removed", 2), id="collections"),
+        pytest.param("import torch\nfrom torch._six import inf", {}, ("removed", 2), id="torch._six"),
         pytest.param(
             "import nowhere", {"installed": lambda _: False}, ("module-not-installed", 1), id="module"
         ),
@@ -336,9 +335,6 @@ def test_what_goes_wrong_is_said_with_its_line(
             {},
             id="a group of some ranks",
         ),
-        pytest.param(
-            "import numpy as np\nnp.float(1)", {"version": {"numpy": "1.20"}.get}, id="an old numpy"
-        ),
         pytest.param("pass", {**GPUS, "held": (Holding(gpu=1, memory=1, total=80),)}, id="a little is held"),
         pytest.param(
             TORCH + INIT + "d = torch.device('cuda', dist.get_rank())\ntorch.ones(1).to(d)",
@@ -381,10 +377,10 @@ def test_what_goes_wrong_is_said_with_its_line(
             id="a name of Python 2, after the other way out",
         ),
         pytest.param(
-            "try:\n    from collections.abc import Sequence\nexcept ImportError:\n"
-            "    from collections import Sequence\nprint(isinstance([], Sequence))",
+            "try:\n    from torch import inf\nexcept ImportError:\n"
+            "    from torch._six import inf\nprint(inf)",
             {},
-            id="what an older Python has elsewhere",
+            id="what an older torch has elsewhere",
         ),
         pytest.param(
             "from torch._six import inf", {"version": {"torch": "1.13"}.get}, id="torch._six of torch 1.13"
@@ -447,7 +443,7 @@ def test_only_what_the_text_alone_shows_keeps_a_run_from_starting() -> None:
         if found.certain
     }
 
-    assert certain == {"fluid", "apex", "input", "name-unknown"}
+    assert certain == {"removed", "apex", "input", "name-unknown"}
 
 
 @pytest.mark.parametrize("rule", all_rules().values(), ids=all_rules())

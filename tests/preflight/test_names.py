@@ -52,6 +52,22 @@ def said(cell: str, **situation: object) -> list[tuple[str, str, int | None, boo
         ),
         pytest.param("import math\nx = 1\ndel x\nx = 2\nprint(x)", id="deleted and made again"),
         pytest.param("if __name__ == '__main__':\n    a = 1\n    print(a)", id="guard"),
+        pytest.param(
+            "def f(items):\n    for i in items:\n        if i:\n            print(last)\n        last = i",
+            id="bound in an earlier round, in a function",
+        ),
+        pytest.param(
+            "for i in range(3):\n    if i:\n        print(last)\n    last = i", id="bound in an earlier round"
+        ),
+        pytest.param("import os\nif os.sep:\n    def f(): ...\nf()", id="defined under a condition"),
+        pytest.param("from typing import cast\ncast('Later', 1)", id="a type as text"),
+        pytest.param(
+            "def f(n):\n    for i in range(n):\n        x = i\n        del x\n    x", id="del in a loop"
+        ),
+        pytest.param("x = 1\nfor i in open('f'):\n    del x\nprint(x)", id="del that may not be reached"),
+        pytest.param("def f():\n    return x\nx = 1\nf()\ndel x", id="deleted after its use"),
+        pytest.param('def f():\n    """\n    >>> weight\n    """', id="a doctest"),
+        pytest.param("__all__ = ['weight']", id="__all__"),
     ],
 )
 def test_a_program_that_defines_what_it_uses_gets_no_word(cell: str) -> None:
@@ -103,6 +119,12 @@ def test_a_program_that_defines_what_it_uses_gets_no_word(cell: str) -> None:
             "[n for n in range(3)]\nprint(n)", ("name-unknown", "n", 2, True), id="comprehension's own"
         ),
         pytest.param("count += 1", ("name-unknown", "count", 1, True), id="addition"),
+        pytest.param(
+            "def f():\n    global count\n    count += 1\nf()",
+            ("name-unknown", "count", 3, True),
+            id="addition to a global",
+        ),
+        pytest.param("x: int\nprint(x)", ("name-unknown", "x", 2, True), id="only annotated"),
         pytest.param("print(late)\nlate = 1", ("name-too-early", "late", 1, True), id="too early"),
         pytest.param("x = 1\ndel x\nprint(x)", ("name-deleted", "x", 3, True), id="deleted"),
         pytest.param("print(np.ones(1))", ("name-not-imported", "np", 1, True), id="a common import"),
@@ -120,6 +142,12 @@ def test_a_name_that_nobody_defines_is_named_with_its_line(
     cell: str, expected: tuple[str, str, int, bool]
 ) -> None:
     assert said(cell) == [expected]
+
+
+def test_what_pyflakes_is_told_elsewhere_gives_ranks_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYFLAKES_BUILTINS", "weight")
+
+    assert said("weight") == [("name-unknown", "weight", 1, True)]
 
 
 CELLS = [
