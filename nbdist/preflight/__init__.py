@@ -18,7 +18,6 @@ from nbdist.preflight.modules import check_modules, check_removed
 from nbdist.preflight.names import check_names, origin_of, undefined_names
 from nbdist.preflight.placement import assignments, check_environment, check_placement
 from nbdist.preflight.program import Program
-from nbdist.preflight.texts import check_texts
 from nbdist.preflight.training import check_training
 
 __all__ = [
@@ -60,7 +59,6 @@ def check(source: str | ast.Module, situation: Situation, path: Sequence[str] = 
         "modules": lambda: check_modules(program, situation, _SAID_ELSEWHERE),
         "the environment": lambda: check_environment(program, situation),
         "devices and ranks": lambda: check_placement(program, situation, path),
-        "texts for numbers": lambda: check_texts(program),
         "the training loop": lambda: check_training(program, situation),
         "the machine": lambda: check_machine(program, situation),
     }

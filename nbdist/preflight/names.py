@@ -7,20 +7,39 @@ own, and a cell should say itself what it needs.
 from __future__ import annotations
 
 import ast
+import builtins
 import difflib
 import importlib.machinery
 import os
 import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nbdist.preflight.finding import Finding, Origin, Situation, found, imports
-from nbdist.preflight.program import GIVEN, NOTEBOOK_BUILTINS, Program, bound_names, parsed
+from nbdist.preflight.program import Program, parsed
 
 if TYPE_CHECKING:
     from nbdist.preflight.scopes import Missing
 
+# what IPython adds to the builtins of its own process, and no rank has
+NOTEBOOK_BUILTINS = frozenset({"get_ipython", "__IPYTHON__"})
+_OF_MODULES = (
+    "name",
+    "file",
+    "doc",
+    "spec",
+    "package",
+    "loader",
+    "cached",
+    "annotations",
+    "module",
+    "qualname",
+)
+GIVEN = (frozenset(dir(builtins)) - NOTEBOOK_BUILTINS).union(
+    ["display", "update_display", "WindowsError", "__builtins__"], (f"__{name}__" for name in _OF_MODULES)
+)
+"""What every program has."""
 _KERNEL = NOTEBOOK_BUILTINS | {"In", "Out", "_", "__", "___", "_ih", "_oh", "_dh"}
 _BIG = 100_000
 _FEW_LETTERS = 4
@@ -210,3 +229,36 @@ def _short(statement: ast.stmt | None) -> str:
     needs = any(isinstance(node, (ast.Call, ast.Name)) for node in ast.walk(statement.value))
     text = ast.unparse(statement)
     return text if len(text) <= _SHORT and not needs else ""
+
+
+def bound_names(statements: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Yield the names that statements bind in their own scope, each with a line."""
+    queue = list(statements)
+    while queue:
+        node = queue.pop()
+        yield from ((name, node.lineno) for name in binds(node))  # type: ignore[attr-defined]
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                queue += node.decorator_list
+            case ast.Lambda():
+                pass
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                # only := leaves a comprehension
+                queue += [inner.target for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr)]
+            case _:
+                queue += ast.iter_child_nodes(node)
+
+
+def binds(node: ast.AST) -> Iterator[str]:
+    """Yield the names that this node itself binds."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            yield name
+        case ast.Import() | ast.ImportFrom():
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+            yield name
+        case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            yield name

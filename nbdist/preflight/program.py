@@ -1,4 +1,4 @@
-"""A program as the checks see it: in the order of execution, what its names stand for, what surely runs.
+"""A program in the order of execution: what its names stand for, and what surely runs.
 
 This module alone decides what "surely" means: a statement at the top level, under no condition or ``try``,
 in no loop that may be passed over, or in a function that such a statement calls, with nothing before it
@@ -8,9 +8,8 @@ that could leave.
 from __future__ import annotations
 
 import ast
-import builtins
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -31,13 +30,13 @@ class Place:
 
     @property
     def demands(self) -> list[ast.expr]:
-        """What must hold, one by one: ``a`` and ``b`` for ``if a and b:``, ``not a`` and ``not b`` for the
-        other side of ``if a or b:``."""
+        """Return what must hold, one by one: ``a`` and ``b`` for ``if a and b:``, ``not a`` and ``not b`` for
+        the other side of ``if a or b:``."""
         return [part for test in self.conditions for part in _demands(test)]
 
     @property
     def plain(self) -> bool:
-        """Whether it runs whenever its function does: no condition and no ``try`` around it."""
+        """Return whether it runs whenever its function does: no condition and no ``try`` around it."""
         return not self.conditions and not self.attempted
 
 
@@ -56,7 +55,7 @@ class Call:
         return self.node.lineno
 
     def argument(self, name: str, position: int | None = None) -> ast.expr | None:
-        """What is passed for a parameter, by its name or its position."""
+        """Return what is passed for a parameter, by its name or its position."""
         for keyword in self.node.keywords:
             if keyword.arg == name:
                 return keyword.value
@@ -78,6 +77,9 @@ class Program:
     places: dict[ast.AST, Place] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     constants: dict[str, object] = field(default_factory=dict)
+    once: dict[str, ast.expr] = field(default_factory=dict)
+    """The values of the names that one assignment alone binds."""
+
     words: set[str] = field(default_factory=set)
     """Every identifier, attribute and keyword."""
 
@@ -87,7 +89,7 @@ class Program:
 
     @classmethod
     def of(cls, source: str | ast.Module) -> Program:
-        """Raises SyntaxError or ValueError for text that is no Python."""
+        """Return the program of a text. Raises SyntaxError or ValueError for text that is no Python."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = cls(tree=ast.parse(source) if isinstance(source, str) else source)
@@ -96,7 +98,7 @@ class Program:
         return program
 
     def dotted(self, node: ast.AST) -> str:
-        """``torch.distributed.barrier`` for ``dist.barrier`` after ``import torch.distributed as dist``."""
+        """Return ``torch.distributed.barrier`` for ``dist.barrier``, as the imports have it."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -106,7 +108,7 @@ class Program:
         return ".".join([self.aliases.get(node.id, node.id), *reversed(parts)])
 
     def value(self, node: ast.AST | None) -> object:
-        """The constant that an expression is, or that its name was once given; None where it is none."""
+        """Return the constant that an expression is, or that its name was once given; None for none."""
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.Name):
@@ -116,8 +118,21 @@ class Program:
             return None if inner is None else str(inner)
         return None
 
+    def variable(self, node: ast.expr) -> str:
+        """Return the variable of the environment that an expression reads, or a name holds, or nothing."""
+        if isinstance(node, ast.Name):
+            node = self.once.get(node.id, node)
+        key: ast.expr | None = None
+        match node:
+            case ast.Subscript(value=mapping, slice=index) if self.dotted(mapping) == "os.environ":
+                key = index
+            case ast.Call(func=function, args=[first, *_]):
+                key = first if self.dotted(function) in ("os.environ.get", "os.getenv") else None
+        name = self.value(key)
+        return name if isinstance(name, str) else ""
+
     def imports(self) -> Iterator[tuple[str, ast.stmt]]:
-        """Every absolute name that is imported, with the statement."""
+        """Yield every absolute name that is imported, with the statement."""
         for node in self.places:
             if isinstance(node, ast.Import):
                 yield from ((alias.name, node) for alias in node.names)
@@ -125,25 +140,25 @@ class Program:
                 yield from ((f"{node.module}.{alias.name}", node) for alias in node.names)
 
     def uses(self, module: str) -> bool:
-        """Whether the program imports from ``module``."""
+        """Return whether the program imports from ``module``."""
         return any(name.partition(".")[0] == module for name, _ in self.imports())
 
     def mentions(self, *words: str) -> bool:
-        """Whether one of these stands somewhere, as an identifier or as a string."""
+        """Return whether one of these stands somewhere, as an identifier or as a string."""
         return any(word in self.words or word in self.strings for word in words)
 
     def flags(self, call: Call) -> set[str]:
-        """The names that a call of ``add_argument`` gives an argument: ``--local-rank``, ``-n``."""
+        """Return the names that a call of ``add_argument`` gives an argument: ``--local-rank``, ``-n``."""
         return {value for node in call.node.args if isinstance(value := self.value(node), str)}
 
     def callers(self, function: str) -> list[Place]:
-        """Where a function is called; nothing where anything else may call it, too."""
+        """Return where a function is called; nothing where anything else may call it, too."""
         found = [call.place for call in self.calls if call.name == function]
         return found if self.loads.get(function, 0) <= len(found) else []
 
     def switched_off(self, place: Place, args: Sequence[str], seen: frozenset[str] = frozenset()) -> bool:
-        """Whether it stands under an option that is off unless it is passed, and is not among ``args``, or
-        under a condition that holds with another launcher; or in a function that is called nowhere else."""
+        """Return whether it stands under an option that is off and not among ``args``, or under a condition
+        that holds with another launcher; or in a function that is called nowhere else."""
         tests = place.demands
         needed = {test.attr for test in tests if isinstance(test, ast.Attribute)}
         for call in self.calls if needed else ():
@@ -163,7 +178,7 @@ class Program:
         return all(self.switched_off(caller, args, seen) for caller in callers)
 
     def _asks_for_another_launcher(self, test: ast.expr) -> bool:
-        """Whether it is ``"OMPI_COMM_WORLD_RANK" in os.environ``, or the like."""
+        """Return whether it is ``"OMPI_COMM_WORLD_RANK" in os.environ``, or the like."""
         match test:
             case (
                 ast.Compare(left=key, ops=[ast.In()], comparators=[table])
@@ -177,7 +192,7 @@ class Program:
         return False
 
     def _is_never_called(self, function: str) -> bool:
-        """Whether it is a function of a script's, and nothing in the script names it."""
+        """Return whether it is a function of a script's, and nothing in the script names it."""
         by_name = words("calls_by_name")
         if self.mentions(function, "modules", "Fire") or any(call.name in by_name for call in self.calls):
             return False
@@ -196,6 +211,8 @@ class Program:
         assigned: dict[str, int] = {}
         for node in ast.walk(self.tree):
             match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    self.once[name] = value
                 case ast.Import():
                     for alias in node.names:
                         self.words |= set(alias.name.split("."))
@@ -221,9 +238,10 @@ class Program:
         if "fluid" not in assigned:
             # cells of old programs use it where another cell has imported it
             self.aliases.setdefault("fluid", "paddle.fluid")
+        self.once = {name: value for name, value in self.once.items() if assigned[name] == 1}
         for statement in self.tree.body:
             match statement:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value) if assigned[name] == 1:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in self.once:
                     if isinstance(value, ast.Constant):
                         self.constants[name] = value.value
                     elif isinstance(value, ast.Attribute) and (whole := self.dotted(value)):
@@ -240,7 +258,7 @@ _LEAVES = (ast.Return, ast.Raise)
 
 
 class Walk:
-    """Goes through the tree once, and through functions that are surely called as if they stood there."""
+    """A way through the tree, and through functions that are surely called as if they stood there."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -293,14 +311,14 @@ class Walk:
                 self._left = True
 
     def _loop(self, statements: Sequence[ast.stmt], place: Place) -> None:
-        """The body of a loop, in its first round."""
+        """Visit the body of a loop, in its first round."""
         for statement in statements:
             self._block([statement], place)
             if any(isinstance(node, (ast.Break, ast.Continue)) for node in _own(statement)):
                 place = replace(place, always=False)
 
     def _is_entered(self, test: ast.expr) -> bool:
-        """Whether a loop over this, or while this holds, surely has a first round."""
+        """Return whether a loop over this, or while this holds, surely has a first round."""
         match test:
             case ast.Constant(value=value):
                 return value is True or value == 1
@@ -363,7 +381,7 @@ class Walk:
                 self._children(node, place)
 
     def _caught(self, handler: ast.ExceptHandler) -> list[str]:
-        """The exceptions that a handler names; "" for a bare one."""
+        """Return the exceptions that a handler names; "" for a bare one."""
         if handler.type is None:
             return [""]
         kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -409,7 +427,7 @@ def _demands(test: ast.expr) -> Iterator[ast.expr]:
 
 
 def is_main(test: ast.expr) -> bool:
-    """``if __name__ == "__main__":`` holds in every rank."""
+    """Return true for ``if __name__ == "__main__":``, which holds in every rank."""
     match test:
         case ast.Compare(left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant()]):
             return True
@@ -424,7 +442,7 @@ def _suppresses(item: ast.withitem) -> bool:
 
 
 def _own(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The nodes of a statement that run with it: not those of functions it makes."""
+    """Yield the nodes of a statement that run with it: not those of functions it makes."""
     queue: list[ast.AST] = [statement]
     while queue:
         node = queue.pop()
@@ -434,7 +452,7 @@ def _own(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _outside(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.AST]:
-    """What of a function is evaluated where it is defined."""
+    """Yield what of a function is evaluated where it is defined."""
     yield from getattr(node, "decorator_list", ())
     yield node.args
     if (returns := getattr(node, "returns", None)) is not None:
@@ -450,56 +468,3 @@ def parsed(source: str) -> ast.Module:
             return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return ast.Module([], [])
-
-
-# what IPython adds to the builtins of its own process, and no rank has
-NOTEBOOK_BUILTINS = frozenset({"get_ipython", "__IPYTHON__"})
-GIVEN = (frozenset(dir(builtins)) - NOTEBOOK_BUILTINS).union(
-    ["display", "update_display", "WindowsError"],
-    [
-        "__name__",
-        "__file__",
-        "__doc__",
-        "__spec__",
-        "__package__",
-        "__loader__",
-        "__builtins__",
-        "__cached__",
-        "__annotations__",
-    ],
-    ["__module__", "__qualname__"],
-)
-"""What every program has."""
-
-
-def bound_names(statements: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
-    """Yield the names that statements bind in their own scope, each with a line."""
-    queue = list(statements)
-    while queue:
-        node = queue.pop()
-        yield from ((name, node.lineno) for name in binds(node))  # type: ignore[attr-defined]
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                queue += node.decorator_list
-            case ast.Lambda():
-                pass
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                # only := leaves a comprehension
-                queue += [inner.target for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr)]
-            case _:
-                queue += ast.iter_child_nodes(node)
-
-
-def binds(node: ast.AST) -> Iterator[str]:
-    """Yield the names that this node itself binds."""
-    match node:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-            yield name
-        case ast.Import() | ast.ImportFrom():
-            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
-            yield name
-        case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
-            yield name

@@ -15,7 +15,8 @@ from typing import Any
 from pyflakes import messages
 from pyflakes.checker import Annotation, Checker, ClassScope, FunctionScope, Scope
 
-from nbdist.preflight.program import GIVEN, Place, Program, binds, bound_names
+from nbdist.preflight.names import GIVEN, binds, bound_names
+from nbdist.preflight.program import Place, Program
 
 _OF_PYTHON_2 = frozenset({"basestring", "buffer", "cmp", "file", "long", "raw_input", "reduce", "reload"})
 _OF_PYTHON_2 |= {"unichr", "unicode", "xrange"}

@@ -114,12 +114,6 @@ def rules(cell: str, **situation: object) -> list[tuple[str, int | None]]:
             id="ddp_notebook",
         ),
         pytest.param(
-            PADDLE + "dist.spawn(print, selelcted_gpus='4')",
-            {"world_size": 1},
-            ("spawn-option", 4),
-            id="option",
-        ),
-        pytest.param(
             "import torch.multiprocessing as mp\nmp.spawn(print, nprocs=8)",
             {"world_size": 1, "gpus": (3,)},
             ("more-processes-than-gpus", 2),
@@ -187,7 +181,6 @@ def rules(cell: str, **situation: object) -> list[tuple[str, int | None]]:
             ("fleet-with-one-rank", 5),
             id="fleet",
         ),
-        pytest.param(PADDLE + "print.scale_loss(1)", {}, ("legacy-data-parallel", 4), id="scale_loss"),
         pytest.param("n = input()", {}, ("input", 1), id="input"),
         pytest.param("breakpoint()", {}, ("debugger", 1), id="breakpoint"),
         pytest.param("import pdb\npdb.set_trace()", {}, ("debugger", 2), id="pdb"),
@@ -491,20 +484,3 @@ def test_a_spawn_behind_an_option_that_was_passed_is_warned_of() -> None:
     )
 
     assert rules(cell, args=("--many",)) == [("spawn-in-ranks", 7)]
-
-
-@pytest.mark.parametrize(
-    ("use", "is_told"),
-    [
-        pytest.param("launch()", True, id="called"),
-        pytest.param("rh.fn(launch).to(cluster)()", False, id="sent elsewhere"),
-        pytest.param("rh.function(fn=launch, system=cluster)()", False, id="by its name"),
-        pytest.param("rh.fn(launch)\nlaunch()", True, id="both"),
-        pytest.param("app.run(launch)", True, id="handed to what calls it here"),
-    ],
-)
-def test_a_function_that_is_sent_to_another_machine_starts_no_ranks_here(use: str, is_told: bool) -> None:
-    starts = "torch.multiprocessing.spawn(print, nprocs=2)"
-    cell = f"import torch, app, runhouse as rh\ndef launch():\n    {starts}\n{use}"
-
-    assert ("spawn-in-ranks" in [rule for rule, _ in rules(cell)]) is is_told

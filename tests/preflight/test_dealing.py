@@ -84,23 +84,10 @@ HARMLESS = {
     "nothing": "mine = files",
     "a line": "rank = dist.get_rank()\nprint(f'rank {rank} of {dist.get_world_size()}')\nmine = files",
     "a line of one rank": "mine = files\nif dist.get_rank() == 0:\n    print(len(mine))",
-    "a flag": "first = dist.get_rank() == 0\nmine = files\nif first:\n    print(len(mine))",
     "the last rank": "mine = files\nif dist.get_rank() == dist.get_world_size() - 1:\n    print('last')",
-    "the environment is asked": "mine = files\nif 'RANK' not in os.environ:\n    raise SystemExit(1)",
-    "rank 0 loads first": (
-        "def load(path, keep=False):\n    return np.load(path)\nif dist.get_rank() == 0:\n"
-        "    mine = load('all.npy', keep=True)\ndist.barrier()\nmine = load('all.npy')"
-    ),
-    "time of rank 0": (
-        "import time\nmine = files\nstart = 0.0\nif dist.get_rank() == 0:\n    start = time.time()"
-    ),
 }
 TORCH_HARMLESS = {
     "a device": "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\nmine = files",
-    "the name of a device": "d = f'cuda:{dist.get_rank()}'\nmine = files",
-    "a progress bar": (
-        "from tqdm import tqdm\nmine = files\nfor f in tqdm(files, desc=f'{dist.get_rank()}'):\n    pass"
-    ),
 }
 
 
