@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nbdist.preflight.finding import Build, Finding, Holding, Origin, Rule, Situation, found, where
 from nbdist.preflight.machine import check_machine
-from nbdist.preflight.modules import check_modules, check_removed
+from nbdist.preflight.modules import check_removed
 from nbdist.preflight.names import check_names, origin_of, undefined_names
 from nbdist.preflight.placement import assignments, check_environment, check_placement
 from nbdist.preflight.program import Program
@@ -35,9 +35,6 @@ __all__ = [
     "where",
 ]
 
-# said better by others: fluid's own row, apex's own row, the frameworks before anything is started
-_SAID_ELSEWHERE = frozenset({"apex", "torch", "paddle", "nbdist"})
-
 _log = logging.getLogger(__name__)
 
 
@@ -56,7 +53,6 @@ def check(source: str | ast.Module, situation: Situation, path: Sequence[str] = 
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "names": lambda: check_names(program, situation, path),
         "removed names": lambda: check_removed(program, situation),
-        "modules": lambda: check_modules(program, situation, _SAID_ELSEWHERE),
         "the environment": lambda: check_environment(program, situation),
         "devices and ranks": lambda: check_placement(program, situation, path),
         "the training loop": lambda: check_training(program, situation),

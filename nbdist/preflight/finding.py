@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -37,19 +36,16 @@ class Finding:
     values: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, language: str = "en", script: str = "") -> str:
-        """One line; ``script`` is the program's name where it is a file and no cell."""
-        chinese = language == "zh"
-        what = self.rule.what_zh if chinese else self.rule.what
-        instead = self.rule.instead_zh if chinese else self.rule.instead
-        parts = [where(self.line, script, language), what.format_map(self.values)]
-        said = " ".join(part for part in parts if part)
-        fix = instead.format_map(self.values)
-        return f"{said}{'：' if chinese else ': '}{fix}" if fix else said
+        """Return one line; ``script`` is the program's name where it is a file and no cell."""
+        rule, chinese = self.rule, language == "zh"
+        what, instead = (rule.what_zh, rule.instead_zh) if chinese else (rule.what, rule.instead)
+        text = f"{where(self.line, script, language)} {what.format_map(self.values)}".strip()
+        return f"{text}{'：' if chinese else ': '}{instead.format_map(self.values)}"
 
 
 @cache
 def rules() -> dict[str, Rule]:
-    """All rules (``rules.toml``), by their names."""
+    """Return all rules (``rules.toml``), by their names."""
     return {name: Rule(name=name, **texts) for name, texts in read_table(__file__, "rules").items()}
 
 
@@ -67,13 +63,13 @@ def imports(framework: str) -> dict[str, str]:
 
 
 def found(rule: str, line: int | None = None, certain: bool = False, /, **values: object) -> Finding:
-    """The rule of this name applies at ``line``; ``values`` are those of its texts."""
+    """Return the finding of a rule at ``line``; ``values`` are those of its texts."""
     texts = {name: str(value) for name, value in values.items()}
     return Finding(rule=rules()[rule], line=line, certain=certain, values=texts)
 
 
 def where(line: int | None, script: str = "", language: str = "en") -> str:
-    """``line 3 of the cell``, or of ``train.py``; nothing without a line."""
+    """Return ``line 3 of the cell``, or of ``train.py``; nothing without a line."""
     if line is None:
         return ""
     if language == "zh":
@@ -114,25 +110,16 @@ class Origin:
     type: str = ""
 
 
-def _nothing(_: str) -> None:
-    return None
-
-
-def _everything(_: str) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
     """``gpus`` are the physical ids of the ranks' GPUs, empty for CPU ranks; ``machine_gpus`` tells how
     many this machine has. ``environment`` is what the ranks inherit, ``args`` what they get behind the
     program's name, ``given`` the names that they get from the notebook; ``shared_memory`` the size of
-    /dev/shm in bytes. The callables look only when they are asked: whether a module can be imported, which
-    version of a distribution is installed, how a framework was built, where the notebook has a name from.
+    /dev/shm in bytes. The callables look only when a check calls them: whether a module can be imported,
+    which version of a distribution is installed, how a framework was built, where the notebook has a name.
     """
 
     world_size: int = 2
-    python: str = sys.executable
     gpus: tuple[int, ...] = ()
     machine_gpus: Callable[[], int] = lambda: 0
     args: tuple[str, ...] = ()
@@ -141,7 +128,7 @@ class Situation:
     shared_memory: int | None = None
     driver_cuda: str = ""
     held: tuple[Holding, ...] = ()
-    installed: Callable[[str], bool] = _everything
-    version: Callable[[str], str | None] = _nothing
-    build: Callable[[str], Build | None] = _nothing
-    origin: Callable[[str], Origin | None] = _nothing
+    installed: Callable[[str], bool] = lambda _: True
+    version: Callable[[str], str | None] = lambda _: None
+    build: Callable[[str], Build | None] = lambda _: None
+    origin: Callable[[str], Origin | None] = lambda _: None

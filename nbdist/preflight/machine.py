@@ -19,7 +19,7 @@ _FILES = {
 
 
 def find_module(name: str, path: Sequence[str]) -> machinery.ModuleSpec | None:
-    """What ``import name`` would find on ``path`` for a top-level module."""
+    """Return what ``import name`` would find on ``path`` for a top-level module."""
     spec = machinery.PathFinder.find_spec(name, list(path))
     if spec is not None:
         return spec
@@ -40,7 +40,7 @@ def is_importable(name: str, path: Sequence[str]) -> bool:
 
 
 def build_of(framework: str, path: Sequence[str]) -> Build | None:
-    """The build of an installed framework; None where it is not installed, or does not say."""
+    """Return the build of an installed framework; None where it is not installed, or does not say."""
     spec = find_module(framework, path)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -56,7 +56,7 @@ def build_of(framework: str, path: Sequence[str]) -> Build | None:
 
 
 def version_of(distribution: str) -> str | None:
-    """The version of an installed distribution, by its name on PyPI."""
+    """Return the version of an installed distribution, by its name on PyPI."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -76,54 +76,46 @@ _LEAST_SHARED = 512 << 20
 _TAKEN = 0.25
 """The share of a GPU's memory that a process must hold to be named."""
 
-_FRAMEWORKS = ("torch", "paddle")
 _GPU_WHEEL = {
-    "torch": ("torch", 'pip install "torch" --index-url of a CUDA build (pytorch.org says which)'),
-    "paddle": ("paddlepaddle-gpu", "pip install paddlepaddle-gpu in place of paddlepaddle"),
+    "torch": 'pip install "torch" --index-url of a CUDA build (pytorch.org says which)',
+    "paddle": "pip install paddlepaddle-gpu in place of paddlepaddle",
 }
 
 
-def check_machine(program: Program, situation: Situation) -> list[Finding]:
-    findings = list(_workers(program, situation))
+def check_machine(program: Program, situation: Situation) -> Iterator[Finding]:
+    yield from _workers(program, situation)
     if situation.gpus:
-        findings += _builds(program, situation)
-        findings += _holdings(situation)
-    return findings
+        yield from _builds(program, situation)
+        yield from _holdings(situation)
 
 
 def _workers(program: Program, situation: Situation) -> Iterator[Finding]:
     size = situation.shared_memory
-    if size is None or size >= _LEAST_SHARED:
-        return
-    for call in program.calls:
+    for call in program.calls if size is not None and size < _LEAST_SHARED else ():
         workers = program.value(call.argument("num_workers"))
-        if call.method == "DataLoader" and isinstance(workers, int) and workers > 0:
-            if program.value(call.argument("use_shared_memory")) is False:
-                continue
-            values = {"workers": str(workers), "count": str(situation.world_size), "size": str(size >> 20)}
+        without = program.value(call.argument("use_shared_memory")) is False
+        if call.method == "DataLoader" and isinstance(workers, int) and workers > 0 and not without:
+            values = {"workers": workers, "count": situation.world_size, "size": (size or 0) >> 20}
             yield found("shared-memory-small", call.line, **values)
             return
 
 
 def _builds(program: Program, situation: Situation) -> Iterator[Finding]:
-    for framework in _FRAMEWORKS:
-        if not program.uses(framework) or (build := situation.build(framework)) is None:
+    for framework, wheel in _GPU_WHEEL.items():
+        lines = [node.lineno for name, node in program.imports() if name.partition(".")[0] == framework]
+        build = situation.build(framework) if lines else None
+        if build is None:
             continue
-        line = next(
-            (node.lineno for name, node in program.imports() if name.partition(".")[0] == framework), None
-        )
         values = {"framework": framework, "version": build.version}
         if not build.cuda:
             count = len(situation.gpus)
-            instead = _GPU_WHEEL[framework][1]
-            values |= {
-                "fix": f"{instead}, or run on the CPU with  -n {count}",
-                "fix_zh": f"{instead}，或用  -n {count}  在 CPU 上运行",
-            }
-            yield found("cpu-build", line, **values)
+            fix, fix_zh = (
+                f"{wheel}, or run on the CPU with  -n {count}",
+                f"{wheel}，或用  -n {count}  在 CPU 上运行",
+            )
+            yield found("cpu-build", lines[0], **values, fix=fix, fix_zh=fix_zh)
         elif situation.driver_cuda and major(build.cuda) > major(situation.driver_cuda):
-            values |= {"cuda": build.cuda, "driver": situation.driver_cuda}
-            yield found("driver-too-old", line, **values)
+            yield found("driver-too-old", lines[0], **values, cuda=build.cuda, driver=situation.driver_cuda)
 
 
 def major(version: str) -> int:

@@ -1,4 +1,4 @@
-"""The modules that a program imports: those that are not installed, what they have lost, the user's own."""
+"""The modules that a program imports: what frameworks have lost, and the user's own."""
 
 from __future__ import annotations
 
@@ -15,29 +15,6 @@ from nbdist.programs.removed import APEX, Removed, removed_row
 _BIG = 100_000
 _MOST = 60
 _SHOWN = 4
-
-
-def check_modules(program: Program, situation: Situation, skip: frozenset[str]) -> Iterator[Finding]:
-    """Yield the modules that are imported under no condition, and are not there."""
-    if _changes_the_path(program):
-        return
-    told = set(skip)
-    for name, statement in program.imports():
-        top, place = name.partition(".")[0], program.places[statement]
-        # a function may never be called
-        if top in told or not place.plain or (place.function and not place.always):
-            continue
-        if not situation.installed(top):
-            told.add(top)
-            yield found("module-not-installed", statement.lineno, module=top, python=situation.python)
-
-
-def _changes_the_path(program: Program) -> bool:
-    """Return whether the program itself decides what can be imported."""
-    ways = ("sys.path.", "site.addsitedir", "subprocess.", "os.system")
-    return any(call.name.startswith(ways) for call in program.calls) or any(
-        program.dotted(node) == "sys.path" for node in program.places if isinstance(node, ast.Attribute)
-    )
 
 
 def check_removed(program: Program, situation: Situation) -> Iterator[Finding]:

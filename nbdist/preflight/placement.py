@@ -347,7 +347,7 @@ def _if_several(
     """Return whether it stands under ``if count > 1``, and the count is not that of the GPUs, which is known:
     an option of the program's decides, and is mostly 1 where ranks come from elsewhere. So does a function
     that is only called there."""
-    for test in place.demands:
+    for test in place.conditions:
         compared = test.operand if isinstance(test, ast.UnaryOp) else test
         if isinstance(compared, ast.Compare):
             of_gpus = len(situation.gpus) > 1 and _is_number_of_gpus(compared.left, program)

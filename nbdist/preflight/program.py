@@ -8,6 +8,7 @@ that could leave.
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,11 +16,15 @@ from functools import lru_cache
 
 from nbdist.preflight.finding import words
 
+# 'SLURM_PROCID' in os.environ
+_OTHER = r"'(?:OMPI|PMIX?|MV2|SLURM|COLAB)_\w*'"
+_OF_OTHER_LAUNCHERS = re.compile(rf"(?:{_OTHER}|not {_OTHER} not) in (?:os\.)?environ")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a node stands. ``always``: every rank gets there. ``conditions`` are the tests of the ``if``
-    statements and expressions around it, ``attempted`` whether a ``try`` with handlers is,
+    """Where a node stands. ``always``: every rank gets there. ``conditions`` is what must hold there, by the
+    ``if`` statements and expressions around it, ``attempted`` whether a ``try`` with handlers is,
     ``expected`` whether that ``try`` names NameError, ``function`` the function it is in."""
 
     always: bool = True
@@ -27,12 +32,6 @@ class Place:
     attempted: bool = False
     expected: bool = False
     function: str = ""
-
-    @property
-    def demands(self) -> list[ast.expr]:
-        """Return what must hold, one by one: ``a`` and ``b`` for ``if a and b:``, ``not a`` and ``not b`` for
-        the other side of ``if a or b:``."""
-        return [part for test in self.conditions for part in _demands(test)]
 
     @property
     def plain(self) -> bool:
@@ -159,7 +158,7 @@ class Program:
     def switched_off(self, place: Place, args: Sequence[str], seen: frozenset[str] = frozenset()) -> bool:
         """Return whether it stands under an option that is off and not among ``args``, or under a condition
         that holds with another launcher; or in a function that is called nowhere else."""
-        tests = place.demands
+        tests = place.conditions
         needed = {test.attr for test in tests if isinstance(test, ast.Attribute)}
         for call in self.calls if needed else ():
             if call.method == "add_argument" and self.value(call.argument("action")) == "store_true":
@@ -167,7 +166,7 @@ class Program:
                 names = {flag.lstrip("-").replace("-", "_") for flag in flags}
                 if needed & {*names, self.value(call.argument("dest"))} and not flags & set(args):
                     return True
-        if any(map(self._asks_for_another_launcher, tests)):
+        if any(_OF_OTHER_LAUNCHERS.fullmatch(ast.unparse(test)) for test in tests):
             return True
         if not place.function or place.function in seen:
             return False
@@ -176,20 +175,6 @@ class Program:
         if not callers:
             return self._is_never_called(place.function)
         return all(self.switched_off(caller, args, seen) for caller in callers)
-
-    def _asks_for_another_launcher(self, test: ast.expr) -> bool:
-        """Return whether it is ``"OMPI_COMM_WORLD_RANK" in os.environ``, or the like."""
-        match test:
-            case (
-                ast.Compare(left=key, ops=[ast.In()], comparators=[table])
-                | ast.UnaryOp(
-                    op=ast.Not(), operand=ast.Compare(left=key, ops=[ast.NotIn()], comparators=[table])
-                )
-            ):
-                said = self.value(key)
-                foreign = isinstance(said, str) and said.startswith(words("of_other_launchers"))
-                return foreign and self.dotted(table) == "os.environ"
-        return False
 
     def _is_never_called(self, function: str) -> bool:
         """Return whether it is a function of a script's, and nothing in the script names it."""
@@ -407,7 +392,7 @@ class Walk:
 
 
 def _if(place: Place, test: ast.expr) -> Place:
-    return replace(place, always=False, conditions=(*place.conditions, test))
+    return replace(place, always=False, conditions=(*place.conditions, *_demands(test)))
 
 
 def _not(test: ast.expr) -> ast.expr:
@@ -415,6 +400,8 @@ def _not(test: ast.expr) -> ast.expr:
 
 
 def _demands(test: ast.expr) -> Iterator[ast.expr]:
+    """Yield what must hold, one by one: ``a`` and ``b`` for ``if a and b:`` and for the other side of
+    ``if not a or not b:``."""
     match test:
         case ast.BoolOp(op=ast.And(), values=values):
             yield from (part for value in values for part in _demands(value))

@@ -43,26 +43,22 @@ def missing_names(program: Program, stars: Iterable[str] | None = ()) -> list[Mi
         return []
     reader = _Reader(program.tree, GIVEN.union(stars))
     defined = _asked_for(program) | _made_by_global(program)
-    if _asks_for_python(program.tree):
+    if program.words >= {"sys", "version"} or not program.words.isdisjoint(_PYTHONS):
         defined |= _OF_PYTHON_2
-    lines = _first_lines(program.tree)
-    unbound = _unbound(program)
+    lines, unbinding = _first_lines(program.tree), _unbinding(program)
     missing = []
     for node, scopes in reader.uses:
-        place = program.places.get(node, Place(always=False))
-        if node.id in defined or place.expected or reader.is_local(node.id, scopes):
+        name, place = node.id, program.places.get(node, Place(always=False))
+        if name in defined or place.expected or reader.is_local(name, scopes):
             continue
-        if any(map(_asks_for_python, place.conditions)):
-            continue
-        deleted = max((line for line in unbound.get(node.id, ()) if line < node.lineno), default=0)
         inside = any(isinstance(scope, FunctionScope) for scope in scopes)
-        if node.id not in lines and node.id not in unbound:
-            missing.append(Missing(name=node.id, line=node.lineno, place=place))
-        elif place.always and not inside and (deleted or node.id not in unbound):
-            later = deleted or lines[node.id]
-            missing.append(
-                Missing(name=node.id, line=node.lineno, place=place, later=later, deleted=bool(deleted))
-            )
+        unbound = {line: sure for other, line, sure in unbinding.get(name, ()) if other is not node}
+        deleted = max((line for line, sure in unbound.items() if sure and line < node.lineno), default=0)
+        if name not in lines and not unbound:
+            missing.append(Missing(name=name, line=node.lineno, place=place))
+        elif place.always and not inside and (deleted or not unbound):
+            line, later = node.lineno, deleted or lines[name]
+            missing.append(Missing(name=name, line=line, place=place, later=later, deleted=bool(deleted)))
     return missing
 
 
@@ -139,17 +135,17 @@ def _made_by_global(program: Program) -> set[str]:
     return bound & {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
 
 
-def _unbound(program: Program) -> dict[str, list[int]]:
-    """Return the names that ``del`` or the end of an ``except … as`` unbinds, with the lines where every rank
-    deletes them."""
-    lines: dict[str, list[int]] = {}
+def _unbinding(program: Program) -> dict[str, list[tuple[ast.AST, int, bool]]]:
+    """Return what unbinds a name again, ``del`` or the end of an ``except … as``, with its line, and whether
+    every rank surely gets there."""
+    nodes: dict[str, list[tuple[ast.AST, int, bool]]] = {}
     for node, place in program.places.items():
         if isinstance(node, ast.ExceptHandler) and node.name:
-            lines.setdefault(node.name, [])
+            nodes.setdefault(node.name, []).append((node, node.lineno, False))
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del):
             sure = place.always and not place.function
-            lines.setdefault(node.id, []).extend([node.lineno] if sure else [])
-    return lines
+            nodes.setdefault(node.id, []).append((node, node.lineno, sure))
+    return nodes
 
 
 def _asked_for(program: Program) -> set[object]:
@@ -159,12 +155,6 @@ def _asked_for(program: Program) -> set[object]:
         for node in program.places
         if isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant)
     }
-
-
-def _asks_for_python(tree: ast.AST) -> bool:
-    """Return whether code asks which Python runs: then it is right to name what another one has."""
-    names = {getattr(node, "attr", None) or getattr(node, "id", None) for node in ast.walk(tree)}
-    return {"sys", "version"} <= names or not names.isdisjoint(_PYTHONS)
 
 
 def _is_opaque(program: Program) -> bool:

@@ -98,7 +98,6 @@ def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin |
     found = driver() if gpus and not spec.engine else None
     return Situation(
         world_size=spec.world_size,
-        python=spec.python,
         gpus=gpus,
         machine_gpus=lambda: (
             len(gpus) if spec.engine else len(list_gpus(os.environ.get("CUDA_VISIBLE_DEVICES")))

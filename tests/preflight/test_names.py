@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,6 +127,10 @@ def test_a_program_that_defines_what_it_uses_gets_no_word(cell: str) -> None:
             id="addition to a global",
         ),
         pytest.param("x: int\nprint(x)", ("name-unknown", "x", 2, True), id="only annotated"),
+        pytest.param("del weight", ("name-unknown", "weight", 1, True), id="deleted alone"),
+        pytest.param(
+            "class A:\n    rate = base\nbase = 1", ("name-too-early", "base", 2, True), id="in a class body"
+        ),
         pytest.param("print(late)\nlate = 1", ("name-too-early", "late", 1, True), id="too early"),
         pytest.param("x = 1\ndel x\nprint(x)", ("name-deleted", "x", 3, True), id="deleted"),
         pytest.param("print(np.ones(1))", ("name-not-imported", "np", 1, True), id="a common import"),
@@ -222,3 +228,11 @@ def test_the_texts_say_what_to_type_in_both_languages() -> None:
     )
     assert found.text(script="train.py").startswith("line 1 of train.py uses lr")
     assert found.text("zh").startswith("单元第 1 行 用到 lr，它由笔记本的单元 [3]赋值")
+
+
+def test_loading_nbdist_imports_no_pyflakes() -> None:
+    loads = "import sys, nbdist.preflight.machine; print('pyflakes' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "False\n"

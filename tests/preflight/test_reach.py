@@ -171,6 +171,12 @@ def test_what_this_run_does_not_reach_gets_no_word(program: str, situation: dict
             ("nccl-on-cpu-ranks", 4),
             id="a function that is passed on, too",
         ),
+        pytest.param(
+            NCCL + "if 'SLURM_PROCID' not in os.environ:\n    setup()",
+            {},
+            ("nccl-on-cpu-ranks", 4),
+            id="without the other launcher",
+        ),
         pytest.param(PORT + "if 'RANK' in os.environ:\n    meet()", {}, ("address-fixed", 3), id="a port"),
         pytest.param(
             LIBRARY + "class Model(L.LightningModule): ...\nModel().cuda()",

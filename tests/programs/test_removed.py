@@ -14,7 +14,11 @@ from nbdist.programs.removed import removed_name, removed_row
         pytest.param(
             "ModuleNotFoundError: No module named 'paddle.fluid.layers'", "paddle.fluid", id="a part of one"
         ),
-        pytest.param("AttributeError: module 'torch' has no attribute 'rfft'", "torch.rfft", id="a function"),
+        pytest.param(
+            "AttributeError: module 'torch.distributed' has no attribute 'deprecated'",
+            "torch.distributed.deprecated",
+            id="an attribute",
+        ),
         pytest.param(
             "ImportError: cannot import name 'inf' from 'torch._six' (unknown location)",
             "torch._six",
