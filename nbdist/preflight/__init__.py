@@ -1,7 +1,8 @@
-"""What can be said of a program before it is started, without importing anything it imports.
+"""Checks of a program before it starts, from its text alone: nbdist imports nothing that it imports.
 
-Each check is right or silent. ``certain`` is only what no rank can get past and what the text alone shows:
-names, modules and calls that are not there. Whatever depends on ranks and devices is a warning.
+They are about several processes, devices, the launch, and what a notebook does to a program; Python reports
+mistakes that one process makes as well. Each check is right or silent. ``certain`` is only what no rank can
+get past and what the text alone shows: names and calls that are not there. The rest is a warning.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 def check(source: str | ast.Module, situation: Situation, path: Sequence[str] = ()) -> list[Finding]:
-    """Everything that is found, what is certain first, then by line. ``path`` is where ranks find modules.
+    """Return every finding, what is certain first, then by line. ``path`` is where ranks find modules.
 
     Raises SyntaxError, ValueError or RecursionError for what is no Python, or cannot be read as such. A
     check that fails is a finding itself: a defect of nbdist stops no program.
@@ -63,7 +64,7 @@ def check(source: str | ast.Module, situation: Situation, path: Sequence[str] = 
 
 
 def guarded(name: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """What a check finds; where it fails, that it did, with its traceback in the log."""
+    """Return what a check finds, or that it failed, with its traceback in the log."""
     try:
         return list(look())
     except RecursionError:
