@@ -133,12 +133,12 @@ def _device(call: Call, program: Program) -> str:
         return "cuda" if chosen is None else f"cuda:{index if type(index) is int else '?'}"
     if call.method not in ("to", "device", "set_device"):
         chosen = call.argument("device") if call.name.startswith("torch.") else None
-    elif call.name == "torch.device" and (second := call.argument("index", 1)) is not None:
-        number = program.value(second)
-        return f"cuda:{number if type(number) is int else '?'}"
     text = _text(chosen, program)
     if not text.startswith(("cuda", "gpu")):
         return ""
+    if call.name == "torch.device" and (second := call.argument("index", 1)) is not None:
+        number = program.value(second)
+        return f"cuda:{number if type(number) is int else '?'}"
     return text if re.fullmatch(r"(?:cuda|gpu)(?::\d+)?", text) else "cuda:?"
 
 

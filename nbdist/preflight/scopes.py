@@ -45,18 +45,17 @@ def missing_names(program: Program, stars: Iterable[str] | None = ()) -> list[Mi
     defined = _asked_for(program) | _made_by_global(program)
     if program.words >= {"sys", "version"} or not program.words.isdisjoint(_PYTHONS):
         defined |= _OF_PYTHON_2
-    lines, unbinding = _first_lines(program.tree), _unbinding(program)
+    lines, unbound = _first_lines(program.tree), _unbound(program)
     missing = []
     for node, scopes in reader.uses:
         name, place = node.id, program.places.get(node, Place(always=False))
         if name in defined or place.expected or reader.is_local(name, scopes):
             continue
         inside = any(isinstance(scope, FunctionScope) for scope in scopes)
-        unbound = {line: sure for other, line, sure in unbinding.get(name, ()) if other is not node}
-        deleted = max((line for line, sure in unbound.items() if sure and line < node.lineno), default=0)
-        if name not in lines and not unbound:
+        deleted = max((line for line in unbound.get(name, ()) if line < node.lineno), default=0)
+        if name not in lines and name not in unbound:
             missing.append(Missing(name=name, line=node.lineno, place=place))
-        elif place.always and not inside and (deleted or not unbound):
+        elif place.always and not inside and (deleted or name not in unbound):
             line, later = node.lineno, deleted or lines[name]
             missing.append(Missing(name=name, line=line, place=place, later=later, deleted=bool(deleted)))
     return missing
@@ -135,17 +134,17 @@ def _made_by_global(program: Program) -> set[str]:
     return bound & {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
 
 
-def _unbinding(program: Program) -> dict[str, list[tuple[ast.AST, int, bool]]]:
-    """Return what unbinds a name again, ``del`` or the end of an ``except … as``, with its line, and whether
-    every rank surely gets there."""
-    nodes: dict[str, list[tuple[ast.AST, int, bool]]] = {}
+def _unbound(program: Program) -> dict[str, list[int]]:
+    """Return the names that ``del`` or the end of an ``except … as`` unbinds, with the lines where every rank
+    deletes them."""
+    lines: dict[str, list[int]] = {}
     for node, place in program.places.items():
         if isinstance(node, ast.ExceptHandler) and node.name:
-            nodes.setdefault(node.name, []).append((node, node.lineno, False))
+            lines.setdefault(node.name, [])
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del):
             sure = place.always and not place.function
-            nodes.setdefault(node.id, []).append((node, node.lineno, sure))
-    return nodes
+            lines.setdefault(node.id, []).extend([node.lineno] if sure else [])
+    return lines
 
 
 def _asked_for(program: Program) -> set[object]:

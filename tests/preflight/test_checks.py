@@ -334,6 +334,7 @@ def test_what_goes_wrong_is_said_with_its_line(
             id="a library's trainer",
         ),
         pytest.param("import torch\nloss = torch.nn.MSELoss().cuda()", {}, id="a loss has nothing to move"),
+        pytest.param("import torch\ntorch.device('cpu', 0)", {}, id="an index of the CPU"),
         pytest.param("import torch\nloss = torch.nn.MSELoss().cuda()", ON_GPUS, id="nor on GPUs"),
         pytest.param(
             PARSER + "import torch.multiprocessing as mp\np.add_argument('--n', type=int, default=1)\n"
