@@ -9,7 +9,6 @@ from nbdist.diagnosis.hangs.deadlocks import all_joining, why
 from nbdist.diagnosis.hangs.divergence import histories_of, last_calls, of_histories
 from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, why_left
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
-from nbdist.diagnosis.places import place_of
 from nbdist.diagnosis.positions import Side, hint
 from nbdist.diagnosis.rank_failure import (
     Failure,
@@ -21,8 +20,9 @@ from nbdist.diagnosis.rank_failure import (
 )
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.stacks import last_sides
-from nbdist.diagnosis.statements import head
 from nbdist.model import RankState, Run
+from nbdist.programs.branches import head
+from nbdist.programs.sources import place_of
 from nbdist.store import RunDirectory
 from nbdist.store.reports import Call
 from nbdist.text import both

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
-from nbdist.diagnosis.statements import around, functions_of, head, holds, own_nodes
+from nbdist.programs.branches import around, functions_of, head, holds, own_nodes
+from nbdist.programs.sources import parsed
 from nbdist.store import ErrorFrame
 from nbdist.store.reports import Call
 

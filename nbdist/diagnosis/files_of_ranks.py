@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.positions import hint
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, asks_for_rank, calls_of_function, node_at
 from nbdist.model import RankState, Run
+from nbdist.programs.branches import around, asks_for_rank, calls_of_function, node_at
+from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call
 
 _WRITERS = (

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.tracebacks import WATCHDOG, chains_in_log, root
 from nbdist.model import Run
+from nbdist.programs.sources import Sources
 from nbdist.store import RunDirectory, read_error
 from nbdist.store.logs import last_lines
 from nbdist.store.reports import ErrorFrame

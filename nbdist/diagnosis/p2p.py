@@ -8,7 +8,7 @@ import re
 from nbdist.diagnosis.positions import hint
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import (
+from nbdist.programs.branches import (
     asks_for_rank,
     calls_of_function,
     exchanges,

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from nbdist.diagnosis.places import Sources
 from nbdist.model import Rank, Run
+from nbdist.programs.sources import Sources
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory, read_error
 from nbdist.store.logs import last_lines
 from nbdist.store.reports import Operand
@@ -218,8 +218,8 @@ def calls_of(failure: Failure) -> tuple[Call, ...]:
 
 def waiting_side(*alike: Failure) -> Side:
     """Ranks that waited for others in the last of their calls, which are the same."""
-    from nbdist.diagnosis.places import place_of
     from nbdist.diagnosis.positions import Side
+    from nbdist.programs.sources import place_of
 
     first, calls = alike[0], calls_of(alike[0])
     return Side(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from nbdist.diagnosis.positions import hint
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import (
+from nbdist.programs.branches import (
     around,
     asks_for_rank,
     functions_of,

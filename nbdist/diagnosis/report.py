@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from nbdist.diagnosis.exits import describe_exit, rank_names
 from nbdist.diagnosis.failure import SAME_ERROR
-from nbdist.diagnosis.places import short_path
 from nbdist.diagnosis.rank_failure import Failure, Group
+from nbdist.programs.sources import short_path
 from nbdist.store import ErrorFrame
 from nbdist.text import say
 

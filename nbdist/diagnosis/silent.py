@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from nbdist.diagnosis.places import Sources
 from nbdist.model import Run
 from nbdist.model.decoding import MALFORMED, as_int
+from nbdist.programs.sources import Sources
 from nbdist.store import RunDirectory
 from nbdist.store.metrics import LineReader, decoded
 from nbdist.text import Both, both

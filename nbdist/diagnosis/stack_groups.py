@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from nbdist.diagnosis.places import CodeLocation, Sources, entry_of, package_of, place_of
+from nbdist.programs.sources import CodeLocation, Sources, entry_of, package_of, place_of
 from nbdist.store.reports import Call, Collective, Handled, RankAnswer, TakenStacks, ThreadStack
 
 _ALL_GROUPS = "0"

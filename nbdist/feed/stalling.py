@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nbdist.diagnosis.exits import rank_names, rank_ranges
-from nbdist.diagnosis.places import CodeLocation, Sources, place_of
 from nbdist.model import RankState, Run, RunState
+from nbdist.programs.sources import CodeLocation, Sources, place_of
 from nbdist.store import RankDirectory, RunDirectory, read_error
 from nbdist.store.metrics import last_points
 from nbdist.store.reports import Call, stacks_stamp

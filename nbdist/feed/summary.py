@@ -10,7 +10,6 @@ from pathlib import Path
 
 from nbdist.diagnosis import Failure, diagnose, failure_report
 from nbdist.diagnosis.exits import rank_ranges, signal_name
-from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.silent import MistakeReader
 from nbdist.feed.ansi import harmless
 from nbdist.feed.curves import Curve, read_curves
@@ -28,6 +27,7 @@ from nbdist.feed.stalling import (
     slow_text,
 )
 from nbdist.model import Rank, RankState, Run, RunState
+from nbdist.programs.sources import Sources
 from nbdist.store import LogStream, RunDirectory
 from nbdist.store.logs import last_lines
 from nbdist.text import Both, reason_text, say

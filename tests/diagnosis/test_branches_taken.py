@@ -9,8 +9,8 @@ import pytest
 
 from nbdist.diagnosis.hangs.branches_taken import of_library, of_parting
 from nbdist.diagnosis.hangs.leaving import is_in_loop_of_library
-from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.positions import Side
+from nbdist.programs.sources import CodeLocation, Sources
 from nbdist.store.reports import Call
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec

@@ -12,9 +12,9 @@ from nbdist.diagnosis.hangs.deadlocks import (
     why,
 )
 from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, ways_past
-from nbdist.diagnosis.places import CodeLocation, Sources, place_of
 from nbdist.diagnosis.positions import Side
-from nbdist.diagnosis.statements import head
+from nbdist.programs.branches import head
+from nbdist.programs.sources import CodeLocation, Sources, place_of
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 from tests.diagnosis.hang_cells import (

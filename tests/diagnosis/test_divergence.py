@@ -15,8 +15,8 @@ from nbdist.diagnosis.hangs.divergence import (
     of_sizes_at,
     parting_of,
 )
-from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.positions import Side
+from nbdist.programs.sources import CodeLocation, Sources
 from nbdist.store.reports import Call, Collective, Issued, RankAnswer
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec

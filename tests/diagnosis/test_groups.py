@@ -17,7 +17,7 @@ from nbdist.diagnosis.hangs.deadlocks import (
     unlike,
     why,
 )
-from nbdist.diagnosis.places import CodeLocation, Sources
+from nbdist.programs.sources import CodeLocation, Sources
 from nbdist.store.reports import Collective, Issued, RankAnswer
 from tests.diagnosis.hang_cells import a_program, a_side, at, more, reason, sources, the_value, waiting
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis.hangs.deadlocks import all_joining
-from nbdist.diagnosis.places import Sources, place_of
+from nbdist.programs.sources import Sources, place_of
 from nbdist.store.reports import Call
 from tests.diagnosis.hang_cells import (
     COUNTS,

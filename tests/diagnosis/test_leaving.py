@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis.hangs.leaving import why_left
-from nbdist.diagnosis.places import Sources, place_of
 from nbdist.diagnosis.positions import Side
+from nbdist.programs.sources import Sources, place_of
 from nbdist.store.reports import Call
 from tests.diagnosis.hang_cells import a_program, at
 from tests.fakes.directories import WrittenRun

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.positions import Side
+from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call
 from tests.diagnosis.hang_cells import a_program, at, reason
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis.hangs.deadlocks import why
-from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.positions import Side
+from nbdist.programs.sources import CodeLocation, Sources
 from nbdist.store.reports import Call
 from tests.diagnosis.hang_cells import a_program, a_side, at, more, reason, sources
 from tests.fakes.directories import WrittenRun

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nbdist.diagnosis import Failure, Group, failure_headline, failure_report
-from nbdist.diagnosis.places import Sources
+from nbdist.programs.sources import Sources
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory
 
 CELL = "/home/ada/.local/state/nbdist/runs/20261120-141503-lenet-k3f9/cell.py"

@@ -9,9 +9,9 @@ import pytest
 
 import nbdist
 from nbdist.diagnosis import diagnose, failure_report
-from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.stack_text import sentence
 from nbdist.diagnosis.stacks import take_stacks
+from nbdist.programs.sources import Sources
 from nbdist.store import RunDirectory
 from tests.conftest import RunCell
 from tests.programs import until

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis import diagnose
-from nbdist.diagnosis.places import call_on_line
 from nbdist.diagnosis.stack_text import behind_text, sentence, stacks_text
 from nbdist.diagnosis.stacks import last_stacks, take_stacks
 from nbdist.feed.stalling import ended_slow
 from nbdist.model import RankErrored, Reason, RunState
+from nbdist.programs.sources import call_on_line
 from nbdist.store.reports import (
     Collective,
     Handled,

@@ -10,9 +10,9 @@ import pytest
 
 from nbdist.diagnosis import Failure, describe_exit, failure_headline
 from nbdist.diagnosis.exits import rank_ranges
-from nbdist.diagnosis.places import Sources
 from nbdist.feed.labels import exit_text, state_mark, state_word
 from nbdist.model import Rank, RankState, RunState
+from nbdist.programs.sources import Sources
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory
 from tests.fakes.runs import a_spec
 

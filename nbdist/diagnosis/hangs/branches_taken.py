@@ -16,10 +16,9 @@ from dataclasses import replace
 from nbdist.diagnosis.hangs.entries import Entry, decides_alike, differences, line_of, of_caught
 from nbdist.diagnosis.hangs.leaving import entered_alone, has_other_half, is_in_loop_of_library
 from nbdist.diagnosis.hangs.loops import by_loop, by_round
-from nbdist.diagnosis.places import WRAPPERS, Sources, as_written, parsed
 from nbdist.diagnosis.positions import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import (
+from nbdist.programs.branches import (
     LOOPS,
     around,
     asks_for_rank,
@@ -30,6 +29,7 @@ from nbdist.diagnosis.statements import (
     returns_before,
     ways_out,
 )
+from nbdist.programs.sources import WRAPPERS, Sources, as_written, parsed
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 

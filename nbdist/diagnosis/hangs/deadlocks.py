@@ -13,10 +13,9 @@ from nbdist.diagnosis.hangs.dead_threads import of_threads
 from nbdist.diagnosis.hangs.divergence import History, of_histories
 from nbdist.diagnosis.hangs.held import of_held
 from nbdist.diagnosis.hangs.process_groups import group_left_out, group_of_callers
-from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.positions import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint, Role, match
-from nbdist.diagnosis.statements import (
+from nbdist.programs.branches import (
     given_group,
     head,
     is_collective,
@@ -25,6 +24,7 @@ from nbdist.diagnosis.statements import (
     returns_before,
     root_by_rank,
 )
+from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call, Collective, RankAnswer
 
 _BATON = "file_baton.py"

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.positions import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import (
+from nbdist.programs.branches import (
     Step,
     around,
     calls_too,
@@ -24,6 +23,7 @@ from nbdist.diagnosis.statements import (
     returns_before,
     told,
 )
+from nbdist.programs.sources import Sources, parsed
 from nbdist.store.reports import Call
 from nbdist.text import Both, say
 

@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nbdist.diagnosis.hangs.branches_taken import passed_by
-from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.positions import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import (
+from nbdist.programs.branches import (
     around,
     calls_of_function,
     counts_to_its_end,
@@ -18,6 +17,7 @@ from nbdist.diagnosis.statements import (
     head,
     holds,
 )
+from nbdist.programs.sources import Sources, parsed
 from nbdist.text import Both, both
 
 # calls that threads and processes of the rank itself end

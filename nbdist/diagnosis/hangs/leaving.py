@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from nbdist.diagnosis.hangs.entries import MOST, Way, line_of
-from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.positions import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import (
+from nbdist.programs.branches import (
     LOOPS,
     Step,
     around,
@@ -36,6 +35,7 @@ from nbdist.diagnosis.statements import (
     told,
     ways_out,
 )
+from nbdist.programs.sources import Sources, parsed
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 

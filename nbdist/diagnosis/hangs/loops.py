@@ -17,10 +17,9 @@ from nbdist.diagnosis.hangs.entries import (
     of_caught,
 )
 from nbdist.diagnosis.hangs.leaving import exchanged
-from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.positions import hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import (
+from nbdist.programs.branches import (
     LOOPS,
     around,
     asks_for_rank,
@@ -34,6 +33,7 @@ from nbdist.diagnosis.statements import (
     returns_before,
     ways_out,
 )
+from nbdist.programs.sources import Sources, parsed
 from nbdist.store.reports import Call
 
 _ALIKE = re.compile(

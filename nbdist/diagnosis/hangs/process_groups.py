@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from nbdist.diagnosis.places import Sources
-from nbdist.diagnosis.statements import functions_of, holds, is_collective, own_nodes
+from nbdist.programs.branches import functions_of, holds, is_collective, own_nodes
+from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call
 
 

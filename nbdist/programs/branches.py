@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from nbdist.diagnosis.places import Sources, parsed
+from nbdist.programs.sources import Sources, parsed
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
