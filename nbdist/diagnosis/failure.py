@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from nbdist.diagnosis.exits import describe_exit, rank_names
+from nbdist.diagnosis.line_values import differing, equal, values_in_line
 from nbdist.diagnosis.rank_failure import Failure, Group, absent_places, failure_of, last_line
 from nbdist.model import Rank, RankState, Run
-from nbdist.store import ErrorFrame, ErrorReport, RunDirectory, read_error
+from nbdist.store import RunDirectory
 from nbdist.text import Both, both
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nbdist.diagnosis.facts import Origin
 
-_SHOWN_LINE, _FEW_RANKS = 120, 8
+_SHOWN_LINE = 120
 # seconds by which the supervisor may learn of a rank's end later than the peer that complains of it
 _SEEN_LATE = 1.0
 # nbdist sends none of these: a rank that ends by one ended by itself, even after it was told to
@@ -70,15 +71,19 @@ def _gave_up_as_well(known: Sequence[Failure], run: Run, directory: RunDirectory
 def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
     """Why the run failed, with notes: everything that is to be shown of it; None when no rank has failed."""
     failure = first_failure(run, directory)
-    return failure and replace(failure, notes=tuple(_notes(failure, run, directory)))
+    if failure is None:
+        return None
+    values = values_in_line(failure, run, directory)
+    unlike, had = differing(values), equal(values, failure.place.line if failure.place is not None else 0)
+    notes = [*unlike, *had, *_notes(failure, run, directory)]
+    return replace(failure, differing=tuple(unlike), notes=tuple(notes))
 
 
 def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
     from nbdist.diagnosis.facts import first_not_finite, origins  # it reads programs
     from nbdist.diagnosis.failure_hint import OF_DISKS
 
-    notes = _operands(failure, run, directory)
-    notes += [_origin("origin", origin, failure) for origin in origins(failure)]
+    notes = [_origin("origin", origin, failure) for origin in origins(failure)]
     if (first := first_not_finite(failure)) is not None:
         notes.append(_origin("not-finite", first, failure))
     notes += [_did_not_come(rank, run, directory) for rank in failure.absent]
@@ -98,36 +103,12 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
     return notes
 
 
-def _operands(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
-    """What the names in the failing line stood for, and what other ranks had there."""
-    at = failure.place
-    if at is None:
-        return []
-    mine = _named(failure.report, at)
-    notes = [both("diagnosis.operands", line=at.line, names=_told(mine))] if mine else []
-    for rank in [one.rank for one in run.ranks if one.rank != failure.rank][:_FEW_RANKS]:
-        theirs = _named(read_error(directory.rank(rank, run.attempt).error), at)
-        unlike = {name: what for name, what in theirs.items() if what != mine.get(name)}
-        if unlike:
-            notes.append(both("diagnosis.operands-of", line=at.line, rank=rank, names=_told(unlike)))
-    return notes
-
-
 def _origin(code: str, origin: Origin, failure: Failure) -> Both:
     file = failure.sources.name(origin.file)
     of_file = "" if file == failure.sources.script else "-file"
     return both(
         f"diagnosis.{code}{of_file}", name=origin.name, line=origin.line, source=origin.source, file=file
     )
-
-
-def _named(report: ErrorReport | None, at: ErrorFrame) -> dict[str, str]:
-    told = report.operands if report is not None else ()
-    return {one.name: one.what for one in told if (one.file, one.line) == (at.file, at.line)}
-
-
-def _told(names: Mapping[str, str]) -> str:
-    return "; ".join(f"{name}: {what}" for name, what in names.items())
 
 
 def _did_not_come(rank: int, run: Run, directory: RunDirectory) -> Both:

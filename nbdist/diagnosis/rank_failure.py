@@ -52,7 +52,8 @@ class Failure:
     ``complaint`` is the cause in what the rank said, ``hint`` what is known about it. ``sources`` tells the
     user's files from libraries. ``full`` is the disk that was full when it failed. ``early_exits`` are ranks
     that ended well before this one complained of them, ``absent`` those that did not come to what it waited
-    in. ``groups`` is what is to be said of the others, ``notes`` are facts beside the failure.
+    in. ``groups`` is what is to be said of the others, ``notes`` are facts beside the failure: ``differing``,
+    the values in its line that differ between ranks, come first.
     """
 
     rank: int
@@ -72,6 +73,7 @@ class Failure:
     early_exits: tuple[int, ...] = ()
     absent: tuple[int, ...] = ()
     groups: tuple[Group, ...] = ()
+    differing: tuple[Both, ...] = ()
     notes: tuple[Both, ...] = ()
 
     @property

@@ -58,9 +58,10 @@ def failure_report(failure: Failure, language: str = "en") -> str:
 
 
 def aftermath(failure: Failure, language: str = "en") -> list[str]:
-    """What is to be said of the other ranks, and beside the failure: a line each."""
-    lines = [_group_line(group, language) for group in failure.groups]
-    lines += [note.text(language) for note in failure.notes]
+    """What differs between ranks, what is to be said of the others, and beside the failure: a line each."""
+    lines = [note.text(language) for note in failure.differing]
+    lines += [_group_line(group, language) for group in failure.groups]
+    lines += [note.text(language) for note in failure.notes[len(failure.differing) :]]
     if not failure.groups and failure.others:
         others = rank_names(failure.others, language)
         lines.append(say("diagnosis.later", language, ranks=others))

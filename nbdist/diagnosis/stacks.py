@@ -127,6 +127,22 @@ def last_sides(run: Run, directory: RunDirectory) -> tuple[Side, ...]:
     return sides_of(_completed(taken, directory), Sources.of(run, directory))
 
 
+def last_values(
+    file: str, line: int, run: Run, directory: RunDirectory, *, after: float
+) -> dict[int, dict[str, str]]:
+    """Return what the names in a line stood for, by rank, on those that were in it when they were asked
+    last; empty where that was before ``after`` (Unix seconds) or in another attempt."""
+    taken, sources = read_stacks(directory), Sources.of(run, directory)
+    if taken is None or taken.attempt != run.attempt or taken.time < after:
+        return {}
+    ways = [(answer, _own_ways(answer, sources)[0]) for answer in _completed(taken, directory).ranks]
+    return {
+        answer.rank: {one.name: one.what for one in answer.values if (one.file, one.line) == (file, line)}
+        for answer, way in ways
+        if way and (way[-1].file, way[-1].line) == (file, line)
+    }
+
+
 def _completed(taken: TakenStacks, directory: RunDirectory) -> TakenStacks:
     """Add what the loops asked for of a rank that ran on when it was asked, and was then interrupted: the
     traceback of that has come through the same loops."""
