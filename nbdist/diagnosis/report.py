@@ -50,7 +50,7 @@ def failure_report(failure: Failure, language: str = "en") -> str:
     """The headline, the traceback (library frames folded) or the end of the log, the hint, the others."""
     paragraphs = [
         failure_headline(failure, language),
-        "\n".join(_what_it_said(failure, language)),
+        "\n".join(said_lines(failure, language)),
         failure.hint.text(language) if failure.hint is not None else "",
         "\n".join(aftermath(failure, language)),
     ]
@@ -87,7 +87,8 @@ def _short_type(name: str) -> str:
     return name if last.lower() in _MODULES_OWN else last
 
 
-def _what_it_said(failure: Failure, language: str) -> list[str]:
+def said_lines(failure: Failure, language: str) -> list[str]:
+    """Return the traceback with the error, or the end of the log of a rank that raised none."""
     lines = traceback_lines(failure, language)
     if failure.complaint is not None and failure.complaint.root.text:
         root, outer = failure.complaint.root, failure.complaint.outer
