@@ -2,7 +2,7 @@
 import { keyOf } from './chart_data';
 import { RunLog } from './log/run_log';
 import { smoothed, utilisation } from './numbers';
-import type { BoardAnswer, Chart, Message, RankView, RunView } from './protocol';
+import type { Answer, Chart, Message, RankView, RunView } from './protocol';
 
 /** Looks at what a rank uses are two seconds apart: two minutes of them. */
 const SAMPLES = 60;
@@ -40,7 +40,7 @@ export class RunModel {
   version = 0;
 
   private readonly listeners = new Set<() => void>();
-  private readonly asking = new Set<(answer: BoardAnswer) => void>();
+  private asking: readonly { kind: Answer['kind']; answered: (answer: never) => void }[] = [];
   private scheduled = false;
   private sampledAt = -Infinity;
   private pullAt = -Infinity;
@@ -57,9 +57,11 @@ export class RunModel {
 
   receive(message: Message): void {
     this.heardAt = this.pace.now();
-    if (message.kind === 'board') {
-      this.asking.forEach(answered => answered(message));
-      this.asking.clear();
+    if (message.kind !== 'update') {
+      this.asking
+        .filter(({ kind }) => kind === message.kind)
+        .forEach(({ answered }) => answered(message as never));
+      this.asking = this.asking.filter(({ kind }) => kind !== message.kind);
     } else {
       if (message.view) {
         this.see(message.view);
@@ -77,8 +79,8 @@ export class RunModel {
   }
 
   /** What the kernel answers to the question that was just asked. It may never come. */
-  nextBoard(): Promise<BoardAnswer> {
-    return new Promise(answered => this.asking.add(answered));
+  next<Kind extends Answer['kind']>(kind: Kind): Promise<Extract<Answer, { kind: Kind }>> {
+    return new Promise(answered => (this.asking = [...this.asking, { kind, answered }]));
   }
 
   /** Whether to ask for lines that are known to be missing. A kernel that is busy answers them all at

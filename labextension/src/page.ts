@@ -114,6 +114,13 @@ export class PageServer {
     return response?.ok ? new Uint8Array(await response.arrayBuffer()) : null;
   }
 
+  /** The run as one text; null where the server has no extension, or no such run. */
+  async report(runId: string, language: string): Promise<string | null> {
+    const path = `nbdist/api/runs/${encodeURIComponent(runId)}/report?language=${language}`;
+    const response = runId ? await this.knows(path, 'GET') : null;
+    return response?.ok ? response.text() : null;
+  }
+
   /** Every Jupyter server can do that; true when it took the request. */
   async interruptKernel(kernelId: string): Promise<boolean> {
     return kernelId !== '' && this.accepts(`api/kernels/${encodeURIComponent(kernelId)}/interrupt`, 'POST');

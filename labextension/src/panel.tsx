@@ -9,10 +9,11 @@ import './styles/index.css';
 import { browserTurns } from './log/slices';
 import { RunModel } from './model';
 import { askPage, element, pageActs, PageServer } from './page';
-import { type BoardAnswer, type Buffer, decode, type Request } from './protocol';
+import { type Answer, type Buffer, decode, type Request } from './protocol';
 import { drawReport } from './report';
 import { Panel, type PanelSource } from './views/Panel';
 import { SweepPanel, type SweepSource } from './views/SweepPanel';
+import { languageOf } from './words';
 
 /** What anywidget gives, as far as it is used here. */
 interface WidgetModel {
@@ -24,8 +25,8 @@ interface WidgetModel {
   send(content: Request): unknown;
 }
 
-/** Milliseconds that an answer about VisualDL may take, that the first message may, and the place of a panel. */
-const BOARD_PATIENCE = 4000;
+/** Milliseconds that an answer of the kernel may take, that the first message may, and the place of a panel. */
+const PATIENCE = 4000;
 const FIRST_NEWS = 2000;
 const MOVE = 5000;
 
@@ -176,6 +177,20 @@ function ask(model: WidgetModel, request: Request): boolean {
   }
 }
 
+/** What the kernel answers; null when it has no time to. */
+function answerOf<Kind extends Answer['kind']>(
+  model: WidgetModel,
+  run: RunModel,
+  request: Request & { kind: Kind },
+): Promise<Extract<Answer, { kind: Kind }> | null> {
+  const answer = run.next(request.kind);
+  if (!ask(model, request)) {
+    return Promise.resolve(null);
+  }
+  const silence = new Promise<null>(done => setTimeout(() => done(null), PATIENCE));
+  return Promise.race([answer, silence]);
+}
+
 function draw(model: WidgetModel, el: HTMLElement): Drawn {
   // the views are typed for React, which the bundle replaces by Preact
   const view = Panel as unknown as ComponentType<Parameters<typeof Panel>[0]>;
@@ -236,13 +251,11 @@ function sourceOf(model: WidgetModel, run: RunModel): PanelSource {
           askPage({ action, runId, label, from });
         }
       : undefined,
-    board: () => {
-      const answer = run.nextBoard();
-      if (!ask(model, { kind: 'board' })) {
-        return Promise.resolve(null);
-      }
-      const silence = new Promise<BoardAnswer | null>(done => setTimeout(() => done(null), BOARD_PATIENCE));
-      return Promise.race([answer, silence]);
+    board: () => answerOf(model, run, { kind: 'board' }),
+    report: async () => {
+      const language = languageOf();
+      const text = await server.report(run.view?.runId ?? '', language);
+      return text ?? ((await answerOf(model, run, { kind: 'report', language }))?.text || null);
     },
   };
 }

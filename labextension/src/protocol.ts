@@ -246,12 +246,18 @@ const updateHead = fields({
 export type BoardAnswer = ReturnType<typeof boardAnswer>;
 const boardAnswer = fields({ kind: oneOf('board'), url: or(text, ''), problem: or(text, '') });
 
-export type Message = Update | BoardAnswer;
+/** An answer to `{kind: 'report'}`: the run as one text; empty where it cannot be read. */
+export type ReportAnswer = ReturnType<typeof reportAnswer>;
+const reportAnswer = fields({ kind: oneOf('report'), text: or(text, '') });
+
+export type Answer = BoardAnswer | ReportAnswer;
+export type Message = Update | Answer;
 
 /** What the page may send. The kernel can only take it when no cell keeps it busy. */
 export type Request =
   | { kind: 'stop' }
   | { kind: 'board' }
+  | { kind: 'report'; language: string }
   /** `placed`: the run has ended, and its panel is in a place */
   | { kind: 'pull'; placed: boolean }
   | { kind: 'stacks' }
@@ -286,6 +292,8 @@ export function decode(content: unknown, buffers: readonly Buffer[] = []): Messa
         return update(content, buffers);
       case 'board':
         return boardAnswer(content);
+      case 'report':
+        return reportAnswer(content);
       default:
         return null;
     }

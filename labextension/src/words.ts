@@ -106,6 +106,16 @@ export const WORDS = inBoth(say => ({
   copyName: say('Copy run name', '复制运行名称'),
   showAgain: say('Show again (copy command)', '再次显示(复制命令)'),
   copied: say('Copied: {0}', '已复制:{0}'),
+  copyReport: say('Copy report', '复制报告'),
+  reportCopied: say('Copied', '已复制'),
+  noReport: say(
+    'The report cannot be had from here now. Run %dist_explain --copy {0} in a cell, or nbdist explain --copy {0} in a terminal.',
+    '此处暂时无法取得报告。请在单元格中运行 %dist_explain --copy {0}，或在终端中运行 nbdist explain --copy {0}。',
+  ),
+  copyByHand: say(
+    'This page may not copy. The report is selected: copy it with the keyboard.',
+    '此页面无法复制。报告已选中，请用键盘复制。',
+  ),
   notCopied: say('This page may not copy. The text is: {0}', '此页面无法复制,内容为:{0}'),
   openBoard: say('Open VisualDL', '打开 VisualDL'),
   boardAsked: say('Asking the kernel for VisualDL…', '正在请内核打开 VisualDL…'),

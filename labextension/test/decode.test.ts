@@ -2,7 +2,7 @@ import { keyOf } from '../src/chart_data';
 import { decode, type Update } from '../src/protocol';
 import { NAMES, sample } from './samples';
 
-test.each(NAMES.filter(name => !name.startsWith('board')))('%s is read as it was meant', name => {
+test.each(NAMES.filter(name => !/^board|^report/.test(name)))('%s is read as it was meant', name => {
   const { content, buffers, expect: meant } = sample(name);
 
   const update = decode(content, buffers) as Update;
@@ -50,7 +50,7 @@ test('lines have the addresses that they say, or follow from their bytes', () =>
   expect(read({ edges: [100, 150] })).toBeUndefined();
 });
 
-test.each(['board_answer', 'board_problem'])('%s says where the board is, or why not', name => {
+test.each(['board_answer', 'board_problem', 'report_answer'])('%s is read as it was said', name => {
   const { content, expect: meant } = sample(name);
 
   expect(decode(content)).toEqual(meant);

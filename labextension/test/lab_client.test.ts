@@ -50,6 +50,15 @@ test('stop says why, and a board names its runs', async () => {
   expect(url).toBe('/user/ada/nbdist/visualdl/a/scalar');
 });
 
+test('a report is the text that the server has, in the language of the page', async () => {
+  const { server, client } = fakeService();
+  server.answers['GET nbdist/api/runs/a/report'] = { body: 'nbdist report of lenet' };
+
+  expect(await client.report('a', 'zh')).toContain('nbdist report of lenet');
+  expect(server.asked).toEqual(['GET nbdist/api/runs/a/report?language=zh']);
+  await expect(client.report('gone', 'zh')).rejects.toBeInstanceOf(Refusal);
+});
+
 test('devices and options are read as they are written', async () => {
   const { server, client } = fakeService();
   server.answers['GET nbdist/api/devices'] = {

@@ -172,7 +172,7 @@ test('nothing is asked for while nothing is missing', () => {
 
 test('who asks for the board gets the next answer', async () => {
   const run = new RunModel(new SlowPage());
-  const answer = run.nextBoard();
+  const answer = run.next('board');
 
   run.receive(read('running'));
   run.receive(read('board_answer'));

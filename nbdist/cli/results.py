@@ -183,6 +183,8 @@ def _end_of_lines(run: Run, readers: Iterable[LineReader]) -> dict[str, Any]:
 def show_explained(explained: Explained) -> int:
     if explained.json:
         print_json(explained.explanation.to_dict())
+    elif explained.copy:
+        print(explained.report, end="")
     else:
         print(harmless(in_a_shell(str(explained.explanation))))
     return 0

@@ -102,10 +102,22 @@ class BoardAnswer:
     problem: str = ""
 
 
-def encode(message: Update | BoardAnswer) -> tuple[dict[str, Any], list[bytes]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportAnswer:
+    """The run as one text (``feed.report_text``); empty where it cannot be read."""
+
+    text: str
+
+
+Message = Update | BoardAnswer | ReportAnswer
+
+
+def encode(message: Message) -> tuple[dict[str, Any], list[bytes]]:
     """The content of a custom message, and the buffers that go with it."""
     if isinstance(message, BoardAnswer):
         return {"kind": "board", "url": message.url, "problem": message.problem}, []
+    if isinstance(message, ReportAnswer):
+        return {"kind": "report", "text": message.text}, []
     content: dict[str, Any] = {
         "kind": "update",
         "view": None if message.view is None else message.view.to_dict(),

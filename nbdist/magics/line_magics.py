@@ -91,7 +91,7 @@ class VerbMagics(Magics):
 
     @_shows(verbs.EXPLAIN)
     def dist_explain(self, explained: Explained) -> None:
-        print(harmless(str(explained.explanation)))
+        print(harmless(explained.report.rstrip("\n") if explained.copy else str(explained.explanation)))
 
     @_shows(verbs.COMPARE)
     def dist_compare(self, beside: Beside) -> None:

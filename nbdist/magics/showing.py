@@ -16,6 +16,7 @@ from IPython.display import display
 from nbdist import config, panel, runner
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.feed.ansi import harmless
+from nbdist.feed.report_text import report_text
 from nbdist.magics.presentation import cell_id, in_marimo, kernel_id, widgets_reach_outputs, write
 from nbdist.model import Reason, Run
 from nbdist.options import first_line
@@ -303,7 +304,15 @@ def _surface(
         stacks=lambda: _ask(lambda: request_stacks(handle.directory)),
         interrupt=lambda rank: _ask(lambda: request_interrupt(handle.directory, rank)),
         media=lambda rank, name: read_media(handle.directory, rank, name, handle.run.attempt),
+        report=lambda language: _report(handle, language),
     )
+
+
+def _report(handle: runner.RunHandle, language: str) -> str:
+    """Return the run as one text; empty once its directory is deleted."""
+    with contextlib.suppress(UnknownRun):
+        return report_text(handle.run, handle.directory, language)
+    return ""
 
 
 def _board_url(handle: runner.RunHandle) -> str:

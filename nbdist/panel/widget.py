@@ -16,7 +16,7 @@ import traitlets
 
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.feed.charts import Charts
-from nbdist.feed.protocol import BoardAnswer, Media, Update, encode
+from nbdist.feed.protocol import BoardAnswer, Media, Message, ReportAnswer, Update, encode
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.send_queue import ChartQueue, LogQueue, MediaQueue, ViewQueue
 from nbdist.feed.view import RunView
@@ -88,9 +88,9 @@ class WidgetSurface:
     place of while page and kernel live.
 
     What the page asks for arrives on any thread, and is only noted there, or done on one of its own:
-    ``stop`` and ``board`` (the URL of VisualDL; it may raise UsageMistake or LaunchError) may take
-    their time, ``pulled``, ``stacks`` (take them again) and ``interrupt`` (a rank) must not. ``media`` reads
-    what a rank showed, by its name.
+    ``stop``, ``board`` (the URL of VisualDL; it may raise UsageMistake or LaunchError) and ``report`` (the
+    run as one text, in a language) may take their time, ``pulled``, ``stacks`` (take them again) and
+    ``interrupt`` (a rank) must not. ``media`` reads what a rank showed, by its name.
     """
 
     def __init__(
@@ -105,11 +105,13 @@ class WidgetSurface:
         stacks: Callable[[], object] = lambda: None,
         interrupt: Callable[[int], object] = lambda _: None,
         media: Callable[[int, str], bytes] = lambda _rank, _name: b"",
+        report: Callable[[str], str] = lambda _language: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._widget = widget
         self._stop, self._board, self._pulled = stop, board, pulled
         self._stacks, self._interrupt, self._read_media = stacks, interrupt, media
+        self._report = report
         self._cell = cell[:_CELL_LIMIT]
         self._clock = clock
         self._opened = clock()
@@ -211,7 +213,7 @@ class WidgetSurface:
         """End the widget: the notebook keeps no trace of it."""
         self._widget.close()
 
-    def _send(self, message: Update | BoardAnswer) -> None:
+    def _send(self, message: Message) -> None:
         content, buffers = encode(message)
         self._widget.send(content, buffers=buffers)
 
@@ -233,6 +235,11 @@ class WidgetSurface:
                 self._send_media(rank, name)
         elif kind == "interrupt" and isinstance(content, dict) and isinstance(content.get("rank"), int):
             self._interrupt(content["rank"])
+        elif kind == "report" and isinstance(content, dict):
+            language = "zh" if content.get("language") == "zh" else "en"
+            threading.Thread(
+                target=self._send_report, args=(language,), name="nbdist panel report", daemon=True
+            ).start()
         elif kind == "board" and self._asking_board.acquire(blocking=False):
             threading.Thread(target=self._answer_board, name="nbdist panel board", daemon=True).start()
 
@@ -243,6 +250,9 @@ class WidgetSurface:
 
         until = None if self._logs is None else self._logs.complete_until
         threading.Thread(target=send, name="nbdist panel media", daemon=True).start()
+
+    def _send_report(self, language: str) -> None:
+        self._send(ReportAnswer(text=self._report(language)))
 
     def _answer_board(self) -> None:
         try:

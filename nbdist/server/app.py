@@ -30,6 +30,7 @@ ROUTES = {
     "api/runs/([^/]+)": "handlers.RunHandler",
     "api/runs/([^/]+)/summary": "handlers.SummaryHandler",
     "api/runs/([^/]+)/explain": "handlers.ExplainHandler",
+    "api/runs/([^/]+)/report": "handlers.ReportHandler",
     "api/runs/([^/]+)/stop": "handlers.StopHandler",
     "api/runs/([^/]+)/stacks": "handlers.StacksHandler",
     "api/runs/([^/]+)/ranks/([^/]+)/log": "log_handler.LogHandler",

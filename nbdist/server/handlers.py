@@ -23,6 +23,7 @@ from nbdist.feed.comparison import compare
 from nbdist.feed.explanation import explain_run
 from nbdist.feed.given import results_of
 from nbdist.feed.measures import FailureWatch, glance
+from nbdist.feed.report_text import report_text
 from nbdist.feed.stalling import StallReader, stall_view
 from nbdist.feed.view import view_of
 from nbdist.model import Reason, Run
@@ -91,6 +92,12 @@ def explanation_of(directory: RunDirectory, language: str) -> dict[str, Any] | N
     """``Explanation`` in openapi.yaml; None when the run cannot be read."""
     run = look(directory)
     return None if run is None else explain_run(run, directory, language).to_dict()
+
+
+def report_of(directory: RunDirectory, language: str) -> str | None:
+    """Return the run as one text; None when it cannot be read."""
+    run = look(directory)
+    return None if run is None else report_text(run, directory, language)
 
 
 @contextlib.contextmanager
@@ -336,6 +343,16 @@ class ExplainHandler(Api):
         language = self.language()
         directory = await self.directory(run_id)
         self.answer(await self.found(explanation_of, directory, language))
+
+
+class ReportHandler(Api):
+    @web.authenticated
+    @authorized
+    async def get(self, run_id: str) -> None:
+        language = self.language()
+        text = await self.found(report_of, await self.directory(run_id), language)
+        self.set_header("Cache-Control", "no-store")
+        await self.finish(text, set_content_type="text/plain; charset=utf-8")
 
 
 class StopHandler(Api):

@@ -19,6 +19,7 @@ from nbdist.feed.comparison import Comparison
 from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.explanation import Explanation, explain_run
 from nbdist.feed.log_lines import LineReader, Place
+from nbdist.feed.report_text import report_text
 from nbdist.feed.sweeps import SweepView
 from nbdist.model import Reason, Run
 from nbdist.model.sweep import MOST
@@ -166,18 +167,28 @@ def log_places(text: str) -> Mapping[int, Place] | Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """Why a run stands as it does. ``json``: how a terminal is to show it."""
+    """Why a run stands as it does. ``copy``, ``json``: how it is to be shown."""
 
-    explanation: Explanation
+    run: Run
+    directory: RunDirectory
+    copy: bool
     json: bool
 
+    @property
+    def explanation(self) -> Explanation:
+        # what a program reads has one language
+        return explain_run(self.run, self.directory, "en" if self.json else config.language())
 
-def explain(_: Frontend, *, run: str | None, json: bool = False) -> Explained:
+    @property
+    def report(self) -> str:
+        """The text for another reader."""
+        return report_text(self.run, self.directory, config.language())
+
+
+def explain(_: Frontend, *, run: str | None, copy: bool = False, json: bool = False) -> Explained:
     """Raises UnknownRun."""
     handle = runner.attach(run)
-    # what a program reads has one language
-    found = explain_run(handle.run, handle.directory, "en" if json else config.language())
-    return Explained(explanation=found, json=json)
+    return Explained(run=handle.run, directory=handle.directory, copy=copy, json=json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

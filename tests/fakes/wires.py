@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nbdist.feed.charts import Chart
-from nbdist.feed.protocol import BoardAnswer, LogChunk, Media, Update
+from nbdist.feed.protocol import BoardAnswer, LogChunk, Media, Message, ReportAnswer, Update
 from nbdist.feed.view import RunView
 from nbdist.model.decoding import build
 
 
-def decode(content: Mapping[str, Any], buffers: Sequence[bytes]) -> Update | BoardAnswer:
+def decode(content: Mapping[str, Any], buffers: Sequence[bytes]) -> Message:
     """What ``encode`` was given. Raises KeyError, TypeError or ValueError for anything else."""
     if content["kind"] == "board":
         return BoardAnswer(url=content["url"], problem=content["problem"])
+    if content["kind"] == "report":
+        return ReportAnswer(text=content["text"])
     if content["kind"] != "update":
         raise ValueError(f"no kind of message: {content['kind']!r}")
     heads, titles, names = content["deltas"], content["charts"], content.get("media", ())
@@ -97,7 +99,7 @@ class Wire:
     placed = False
 
     def __init__(self) -> None:
-        self.sent: list[Update | BoardAnswer] = []
+        self.sent: list[Message] = []
         self.sizes: list[int] = []
         self.closed = False
         self.heard: Callable[[], object] = lambda: None

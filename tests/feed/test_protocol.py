@@ -15,7 +15,15 @@ import pytest
 from nbdist.feed.charts import Chart
 from nbdist.feed.given import Given, GivenValue
 from nbdist.feed.progress import Progress
-from nbdist.feed.protocol import BoardAnswer, LogChunk, Update, encode, for_the_strip
+from nbdist.feed.protocol import (
+    BoardAnswer,
+    LogChunk,
+    Message,
+    ReportAnswer,
+    Update,
+    encode,
+    for_the_strip,
+)
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.view import FailureView, NoteView, view_of
 from nbdist.model import Run
@@ -68,9 +76,10 @@ VIEW = view_of(
         pytest.param(Update(charts=(CHART,), left_out=3), id="metrics without a chart"),
         pytest.param(BoardAnswer(url="http://127.0.0.1:1/x"), id="the board"),
         pytest.param(BoardAnswer(problem="no port"), id="no board"),
+        pytest.param(ReportAnswer(text="nbdist 报告"), id="a report"),
     ],
 )
-def test_what_is_sent_is_what_arrives(message: Update | BoardAnswer) -> None:
+def test_what_is_sent_is_what_arrives(message: Message) -> None:
     content, buffers = encode(message)
 
     assert decode(json.loads(json.dumps(content, allow_nan=False)), buffers) == message
@@ -93,6 +102,9 @@ def test_both_sides_read_the_same_samples(path: Path) -> None:
 
     if isinstance(message, BoardAnswer):
         assert {"kind": "board", "url": message.url, "problem": message.problem} == expected
+        return
+    if isinstance(message, ReportAnswer):
+        assert {"kind": "report", "text": message.text} == expected
         return
     assert (message.view.state if message.view else None) == expected["state"]
     assert {str(chunk.rank): chunk.lines for chunk in message.chunks} == expected["lines"]

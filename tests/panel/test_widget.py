@@ -10,7 +10,7 @@ import pytest
 
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.feed.charts import Charts
-from nbdist.feed.protocol import BoardAnswer, Update
+from nbdist.feed.protocol import BoardAnswer, ReportAnswer, Update
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.view import FailureView, RunView, view_of
 from nbdist.model import Run
@@ -31,6 +31,7 @@ class Page:
         self.pulled = 0
         self.media: dict[tuple[int, str], bytes] = {}
         self.board: Callable[[], str] = lambda: "http://127.0.0.1:1/x"
+        self.report: Callable[[str], str] = lambda _language: ""
         self.view = view_of(Run.of(a_spec(ranks=ranks), STARTED if ranks == 2 else []), now=CREATED + 1)
         self.surface = WidgetSurface(
             self.wire,
@@ -40,6 +41,7 @@ class Page:
             cell=cell,
             pulled=self._pull,
             media=lambda rank, name: self.media.get((rank, name), b""),
+            report=lambda language: self.report(language),
             clock=lambda: self.now,
         )
         self._next: dict[int, int] = {}
@@ -310,6 +312,25 @@ def test_a_board_that_takes_its_time_blocks_nobody_and_is_asked_for_once() -> No
 
     assert answered.wait(5)
     assert asked == [1]
+
+
+@pytest.mark.parametrize(("asked", "language"), [("zh", "zh"), ("la", "en"), (7, "en")])
+def test_a_report_is_made_on_a_thread_of_its_own_in_the_language_of_the_page(
+    asked: object, language: str
+) -> None:
+    page, answered = Page(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    def report(language: str) -> str:
+        threads.append(threading.current_thread())
+        return f"report in {language}"
+
+    page.report, page.wire.heard = report, answered.set
+    page.wire.asks({"kind": "report", "language": asked})
+
+    assert answered.wait(5)
+    assert page.wire.sent == [ReportAnswer(text=f"report in {language}")]
+    assert threads != [threading.current_thread()]
 
 
 def test_shown_again_a_run_begins_with_its_first_line() -> None:

@@ -23,6 +23,7 @@ VERBS = [
     ("GET", f"api/runs/{RUN_ID}"),
     ("GET", f"api/runs/{RUN_ID}/summary"),
     ("GET", f"api/runs/{RUN_ID}/explain"),
+    ("GET", f"api/runs/{RUN_ID}/report"),
     ("DELETE", f"api/runs/{RUN_ID}"),
     ("POST", f"api/runs/{RUN_ID}/stop"),
     ("POST", f"api/runs/{RUN_ID}/stacks"),

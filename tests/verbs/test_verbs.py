@@ -74,6 +74,15 @@ def test_an_explanation_stands_below_its_cell(home: Path, capsys: pytest.Capture
     ]
 
 
+def test_a_report_to_copy_stands_below_its_cell(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = WrittenRun(home).happened(*STARTED).raised(1, "ValueError", "no such file")
+    written.happened(errored(1), exited(1, 1), run_ended(RunState.FAILED, "rank 1 failed"))
+
+    VerbMagics().dist_explain("--copy lenet")
+
+    assert capsys.readouterr().out.splitlines()[0] == "nbdist report of lenet-k3f9"
+
+
 def test_runs_are_compared_below_their_cell(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     WrittenRun(home).recorded(0, loss=0.5)
     WrittenRun(home, a_spec(run_id="20261120-141503-other-m2a1", retries=2)).recorded(0, loss=0.25)

@@ -155,6 +155,11 @@ export class Client {
     return Object.fromEntries(Object.entries(data).map(([type, content]) => [type, text(content)]));
   }
 
+  /** The run as one text, for another reader. */
+  async report(runId: string, language: string): Promise<string> {
+    return (await this.raw(runPath(runId, `/report?language=${language}`))).text();
+  }
+
   async stop(runId: string, reason: string): Promise<void> {
     await this.send('POST', runPath(runId, '/stop'), { reason });
   }
@@ -203,11 +208,7 @@ export class Client {
   /** A picture, or HTML, that a rank showed. */
   async media(runId: string, rank: number, name: string): Promise<Uint8Array> {
     const path = runPath(runId, `/ranks/${rank}/media/${encodeURIComponent(name)}`);
-    const response = await this.server.request(this.url(path), { method: 'GET' });
-    if (!response.ok) {
-      throw new Refusal(response.status, response.statusText);
-    }
-    return new Uint8Array(await response.arrayBuffer());
+    return new Uint8Array(await (await this.raw(path)).arrayBuffer());
   }
 
   socket(): WebSocket {
@@ -218,6 +219,15 @@ export class Client {
 
   private url(path: string): string {
     return `${this.server.baseUrl}nbdist/${path}`;
+  }
+
+  /** What is no JSON. */
+  private async raw(path: string): Promise<Response> {
+    const response = await this.server.request(this.url(path), { method: 'GET' });
+    if (!response.ok) {
+      throw new Refusal(response.status, response.statusText);
+    }
+    return response;
   }
 
   private get(path: string): Promise<unknown> {

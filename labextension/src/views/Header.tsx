@@ -21,6 +21,8 @@ interface HeaderProps {
   onBoard: (() => void) | null;
   /** copies the cell with the line that would start it, where that is known */
   onCopyCell?: (() => void) | undefined;
+  /** copies a report, where nothing below the head has that button */
+  report?: ReactElement | undefined;
   /** where the page does such things for its panels */
   onAct?: ((action: PageAction) => void) | undefined;
 }
@@ -64,8 +66,10 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
       </div>
       {narrow && progress && <div className="nbdist-head-progress">{progress}</div>}
       {view.reason.en && (view.live ? view.state !== 'stopping' : !view.failure) && (
-        <div className="nbdist-note nbdist-calm" role="status">
-          {told(view.reason)}
+        <div className="nbdist-note nbdist-calm nbdist-row">
+          <span role="status">{told(view.reason)}</span>
+          <span className="nbdist-space" />
+          {props.report}
         </div>
       )}
     </>

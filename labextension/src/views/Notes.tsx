@@ -19,6 +19,8 @@ export interface Notice {
   text: string;
   /** where the reader can go from here */
   link?: string;
+  /** a text that the reader copies by hand */
+  selected?: string;
   /** said once, then gone */
   brief?: boolean;
   /** true of a run that goes on alone */
@@ -38,6 +40,9 @@ export function useNotice(): [Notice | null, (notice: Notice) => void] {
   return [notice, setNotice];
 }
 
+/** Once: a field that is drawn again keeps what its reader has selected. */
+const selectAll = (field: HTMLTextAreaElement | null): void => field?.select();
+
 export function Note({ notice }: { notice: Notice }): ReactElement {
   return (
     <div className="nbdist-note" role="status">
@@ -46,6 +51,9 @@ export function Note({ notice }: { notice: Notice }): ReactElement {
         <a href={notice.link} target="_blank" rel="noreferrer">
           {notice.link}
         </a>
+      )}
+      {notice.selected && (
+        <textarea readOnly aria-label={notice.text} rows={8} value={notice.selected} ref={selectAll} />
       )}
     </div>
   );
@@ -159,6 +167,8 @@ interface FailureProps {
   cell: string | null;
   onCellLine: (line: number) => void;
   onOpen: (rank: number) => void;
+  /** copies a report */
+  report?: ReactElement | undefined;
 }
 
 /** The first failure: who, what, where, and the ways to it. */
@@ -199,6 +209,7 @@ export const Failure = memo(function Failure(props: FailureProps): ReactElement 
       <div className="nbdist-row">
         {line !== null && <Button icon="cell" label={words.toCell(line)} onClick={() => onCellLine(line)} />}
         <Button icon="lines" label={words.toLog(rank)} onClick={() => onOpen(rank)} />
+        {props.report}
       </div>
     </div>
   );

@@ -18,6 +18,8 @@ export interface PanelSource {
   stop: () => Promise<boolean>;
   /** where VisualDL is, null when the kernel has no time to say */
   board: () => Promise<BoardAnswer | null>;
+  /** the run as one text, null where it cannot be had */
+  report?: (() => Promise<string | null>) | undefined;
   stacks: () => void;
   interrupt: (rank: number) => void;
   /** the line with which a cell would start the run again */
@@ -48,6 +50,7 @@ export function Panel({ run, source, root, onShown }: PanelProps): ReactElement 
       again: foreground ? null : source.stacks,
       interrupt: foreground ? null : source.interrupt,
       act: source.act,
+      report: source.report,
       line: source.line,
     }),
     [run, source, foreground],

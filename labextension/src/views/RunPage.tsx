@@ -25,6 +25,7 @@ import { CellPane } from './Code';
 import { Header } from './Header';
 import { LogPane, type LogPaneHandle } from './LogPane';
 import { FirstMetrics, Metrics } from './Metrics';
+import { CopyReport } from './CopyReport';
 import { Failure, GivenRows, Note, type Notice, useCopying, useNotice } from './Notes';
 import { FEW, Ranks } from './Ranks';
 import { hangs, Stacks, StallBanner } from './Stall';
@@ -53,6 +54,8 @@ export interface RunHost {
   act?: ((action: PageAction, from: Element) => void) | undefined;
   /** the line with which a cell would start the run again; empty where that is not known */
   line?: (() => string) | undefined;
+  /** the run as one text for another reader, null where it cannot be had */
+  report?: (() => Promise<string | null>) | undefined;
   /** goes to a line of the cell in its notebook */
   reveal?: (line: number) => void;
 }
@@ -218,6 +221,10 @@ export function RunPage(props: RunPageProps): ReactElement {
     { tab: 'cell' as const, name: words.cell, icon: 'cell' as const },
   ];
   const said = view?.notes.length ? view.notes : (view?.warnings ?? []).map(({ text }) => told(text));
+  const report = useMemo(
+    () => host.report && <CopyReport report={host.report} label={label} say={say} />,
+    [host, label, say],
+  );
   const stall = view?.stall && (hangs(view) || (inCell && !view.live)) ? view.stall : null;
   const head = view && (
     <Header
@@ -230,6 +237,9 @@ export function RunPage(props: RunPageProps): ReactElement {
       onBoard={bound.board}
       onAct={onAct}
       onCopyCell={firstLine ? copyCell : undefined}
+      report={
+        (view.state === 'failed' || view.state === 'lost') && !stall?.groups.length ? report : undefined
+      }
     />
   );
 
@@ -286,11 +296,18 @@ export function RunPage(props: RunPageProps): ReactElement {
             label={view.label}
             again={view.live ? bound.again : null}
             onCellLine={goToLine}
+            report={view.failure ? undefined : report}
           />
         </div>
       )}
       {view?.failure && (
-        <Failure failure={view.failure} cell={model.cell} onCellLine={goToLine} onOpen={open} />
+        <Failure
+          failure={view.failure}
+          cell={model.cell}
+          onCellLine={goToLine}
+          onOpen={open}
+          report={report}
+        />
       )}
       {curves > 0 && logTab && (
         <FirstMetrics charts={model.charts} most={curves} look={look} onAll={() => select('metrics')} />

@@ -56,6 +56,8 @@ interface StacksProps {
   /** whether they are being taken */
   taking?: boolean;
   onCellLine: (line: number) => void;
+  /** copies a report */
+  report?: ReactElement | undefined;
   /** in the place of stacks that are not there */
   children?: ReactNode;
 }
@@ -74,6 +76,7 @@ export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
           <span className="nbdist-quiet">{words.stacksTaken(clock(stall.taken ?? 0), groups.length)}</span>
         )}
         <span className="nbdist-space" />
+        {props.report}
         {again && <Button icon="again" label={words.takeAgain} disabled={taking} onClick={again} />}
         {groups.some(group => group.threads.length > 0) && (
           <Button label={words.allThreads} pressed={threads} onClick={() => setThreads(!threads)} />

@@ -9,7 +9,7 @@ import { Button, Icon } from '../../views/Marks';
 import { Note, type Notice } from '../../views/Notes';
 import { Panel, type PanelSource } from '../../views/Panel';
 import { type RunControls, type RunHost, RunPage } from '../../views/RunPage';
-import { pageWords } from '../../words';
+import { languageOf, pageWords } from '../../words';
 import { useOlderLines } from '../follower';
 import { useRuns } from '../runs';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
@@ -153,6 +153,7 @@ function useRunActions(service: IRunService, runId: string, label: string, execu
         void tried(client.interrupt(runId, rank), problem =>
           words.failedTo(pageWords().interrupt(rank), problem),
         ).then(problem => problem && page.say(problem)),
+      report: () => client.report(runId, languageOf()).catch(() => null),
       reveal: line => execute(COMMANDS.reveal, { runId, line }),
     };
   }, [client, runId, label, execute]);
@@ -175,6 +176,7 @@ export function RestoredPanel({ runId, model, service }: ServedProps): ReactElem
       stop: () => done(client.stop(runId, 'page')),
       stacks: () => void done(client.stacks(runId)),
       interrupt: rank => void done(client.interrupt(runId, rank)),
+      report: () => client.report(runId, languageOf()).catch(() => null),
       board: () =>
         client.board([runId]).then(
           url => ({ kind: 'board', url, problem: '' }),

@@ -1,0 +1,42 @@
+/** The button that copies a run as one text, for a colleague or an assistant. */
+import { type ReactElement, useEffect, useState } from 'react';
+
+import { copy } from '../page';
+import { pageWords } from '../words';
+import { Button } from './Marks';
+import type { Notice } from './Notes';
+
+/** milliseconds */
+const BRIEFLY = 2000;
+
+interface CopyReportProps {
+  report: () => Promise<string | null>;
+  label: string;
+  say: (notice: Notice) => void;
+}
+
+export function CopyReport({ report, label, say }: CopyReportProps): ReactElement {
+  const words = pageWords();
+  const [copied, setCopied] = useState(false);
+  useEffect(() => {
+    if (copied) {
+      const timer = setTimeout(() => setCopied(false), BRIEFLY);
+      return () => clearTimeout(timer);
+    }
+    return undefined;
+  }, [copied]);
+
+  const take = async (): Promise<void> => {
+    const text = await report();
+    if (text === null) {
+      say({ text: words.noReport(label) });
+    } else if (await copy(text)) {
+      setCopied(true);
+    } else {
+      say({ text: words.copyByHand, selected: text });
+    }
+  };
+  return (
+    <Button icon="copy" label={copied ? words.reportCopied : words.copyReport} onClick={() => void take()} />
+  );
+}
