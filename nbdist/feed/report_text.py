@@ -109,10 +109,11 @@ class _Report:
         state = state_word(run.state, self.language) if stall is None else self._say("stalled")
         devices = ", ".join(dict.fromkeys(str(rank.spec.device) for rank in run.ranks))
         ranks = f"{ranks_text(len(run.ranks), self.language)} ({devices})"
+        framework = [run.spec.framework] * (run.spec.framework not in ("", "none"))
         reason = current_reason(run, None if self.failure is None else self.failure.rank)
         lines = [
             self._say("report-of", label=run.label),
-            " · ".join(filter(None, [state, ranks, run.spec.framework, duration(elapsed)])),
+            " · ".join([state, ranks, *framework, duration(elapsed)]),
             self._say("no-progress", seconds=f"{elapsed - stall.since:.0f}") if stall is not None else "",
             reason_text(reason, self.language),
         ]
