@@ -10,17 +10,18 @@ from dataclasses import astuple, dataclass, replace
 from itertools import accumulate
 
 from nbdist.diagnosis import Failure, diagnose, failure_headline
-from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.rank_failure import end_of_log
 from nbdist.diagnosis.report import aftermath, said_lines, traceback_lines
-from nbdist.diagnosis.stacks import StackReport, last_stacks, stacks_text
+from nbdist.diagnosis.stack_text import stacks_text
+from nbdist.diagnosis.stacks import StackReport, last_stacks
 from nbdist.feed.ansi import printable
 from nbdist.feed.labels import ranks_text, state_word
 from nbdist.feed.stalling import StallReader
 from nbdist.feed.summary import code_lines
 from nbdist.feed.view import current_reason, duration
 from nbdist.model import Run, RunState
-from nbdist.privacy import Privacy, secret_values
+from nbdist.privacy import Privacy
+from nbdist.programs.sources import Sources
 from nbdist.store import RunDirectory
 from nbdist.text import reason_text, say
 from nbdist.version import __version__
@@ -38,7 +39,7 @@ def report_text(run: Run, directory: RunDirectory, language: str = "en", *, now:
     stacks = last_stacks(run, directory) if run.state is not RunState.SUCCEEDED else None
     known = stacks if stacks is not None else StackReport(label=run.label)
     report = _Report(run, directory, language, diagnose(run, directory), known)
-    clean = Privacy(secrets=secret_values(run.spec.args)).clean
+    clean = Privacy(run.spec).clean
     parts = [part.cleaned(clean) for part in report.parts(time.time() if now is None else now) if part.lines]
     # what stands last matters least; the versions have little to lose
     for number, part in reversed(list(enumerate(parts))):
