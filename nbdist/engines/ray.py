@@ -7,15 +7,11 @@ JSON (``line``)."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
-import hmac
 import http.client
 import ipaddress
 import json
 import os
-import secrets
 import shlex
 import ssl
 import time
@@ -80,12 +76,12 @@ class RayApi:
             )
         return str(answer["ray_version"])
 
-    def submit(self, job: str, entrypoint: str, environment: Mapping[str, str]) -> None:
+    def submit(self, job: str, entrypoint: str, environment: Mapping[str, str] | None = None) -> None:
         """Let Ray run a shell line, under a name of ours. Raises LaunchError."""
         body = {
             "entrypoint": entrypoint,
             "submission_id": job,
-            "runtime_env": {"env_vars": dict(environment)},
+            "runtime_env": {"env_vars": dict(environment or {})},
             "metadata": {"nbdist": job},
         }
         self._call("POST", "/api/jobs/", body)
@@ -181,43 +177,6 @@ def _cause(body: bytes) -> str:
     return lines[-1][:300] if lines else "it did not say why"
 
 
-# The environment lies on a disk that many machines share, for one reader, who has the key from elsewhere. A
-# key is made for one text and used once: its stream (SHAKE-256) is as long as the text. A reader of the file
-# alone can neither read nor change it.
-
-
-def fresh_key() -> str:
-    return secrets.token_hex(32)
-
-
-def seal(values: Mapping[str, str], key: str) -> str:
-    # escapes, so that a name with bytes that are no UTF-8 comes back as it was
-    text = json.dumps(dict(values)).encode("ascii")
-    body = _mixed(text, key)
-    return base64.b64encode(_mac(body, key) + body).decode("ascii")
-
-
-def unseal(sealed: str, key: str) -> dict[str, str]:
-    """Raises ValueError for what was not sealed with the key."""
-    data = base64.b64decode(sealed)
-    mac, body = data[:32], data[32:]
-    if not hmac.compare_digest(mac, _mac(body, key)):
-        raise ValueError("it was sealed with another key")
-    found = loads(_mixed(body, key), exact=True)
-    if not isinstance(found, dict):
-        raise ValueError("it holds no variables")
-    return {str(name): str(value) for name, value in found.items()}
-
-
-def _mixed(data: bytes, key: str) -> bytes:
-    stream = hashlib.shake_256(b"nbdist stream " + key.encode()).digest(len(data))
-    return bytes(one ^ other for one, other in zip(data, stream, strict=True))
-
-
-def _mac(body: bytes, key: str) -> bytes:
-    return hmac.digest(b"nbdist seal " + key.encode(), body, hashlib.sha256)
-
-
 WAITS = "nbdist: waiting: "
 STARTS = "nbdist: starting on "
 TROUBLE = "nbdist: trouble: "
@@ -288,7 +247,6 @@ def why_it_waits(nodes: int, kind: str, need: float, totals: Collection[Mapping[
 
 
 DRIVER = Path(__file__).parent / "ray_driver.py"
-SEAL = "NBDIST_SEAL"
 
 _READY = 60.0
 """Seconds that a Ray has which takes no jobs yet."""
@@ -324,11 +282,11 @@ class Ray:
     def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
         api = RayApi(self._address, find_token(environment))
         version = api.version()
-        job, key = f"nbdist-{directory.run_id}", fresh_key()
-        # Ray's dashboard shows all its users what a job is given: what may be secret goes another way
-        write_private(directory.job_environment, seal(carried(environment, spec.environment), key))
+        job = f"nbdist-{directory.run_id}"
+        # Ray's dashboard shows the environment of a job to all its users: the driver reads a file instead
+        write_private(directory.job_environment, json.dumps(carried(environment, spec.environment)))
         try:
-            _submit(api, job, entrypoint(directory, spec, version), {SEAL: key})
+            _submit(api, job, entrypoint(directory, spec, version))
         except RayUnreachable:
             # it may have heard all of it
             with contextlib.suppress(LaunchError):
@@ -369,12 +327,12 @@ class Ray:
         return RayApi(self._address, find_token(os.environ))
 
 
-def _submit(api: RayApi, job: str, line: str, environment: Mapping[str, str]) -> None:
+def _submit(api: RayApi, job: str, line: str) -> None:
     """As soon as Ray takes jobs."""
     deadline = time.monotonic() + _READY
     while True:
         try:
-            return api.submit(job, line, environment)
+            return api.submit(job, line)
         except RayNotReady:
             if time.monotonic() > deadline:
                 raise

@@ -20,11 +20,11 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from nbdist import config
-from nbdist.engines.ray import SEAL, STARTS, TROUBLE, WAITS, line, unseal, why_it_waits
+from nbdist.engines.ray import STARTS, TROUBLE, WAITS, line, why_it_waits
 from nbdist.engines.slurm_batch import attempts_before
 from nbdist.errors import UnknownRun
 from nbdist.model import Reason, RunEnded, RunSpec, RunState, StopRequested
-from nbdist.store.journal import read_events
+from nbdist.store.journal import load_object, read_events
 from nbdist.store.paths import NodeDirectory, RunDirectory, append_whole, open_to_append
 from nbdist.store.run_store import Heartbeat, read_spec
 
@@ -276,11 +276,11 @@ def main(arguments: list[str]) -> int:
 
 
 def take_environment(directory: RunDirectory) -> dict[str, str]:
-    """What the ranks are to inherit: read once, and then gone. Raises CannotStart."""
+    """Return what the ranks inherit, and remove the file that holds it. Raises CannotStart."""
     try:
-        sealed = directory.job_environment.read_text(encoding="ascii")
+        values = load_object(directory.job_environment, exact=True)
         directory.job_environment.unlink()
-        return unseal(sealed, os.environ.pop(SEAL, ""))
+        return {name: str(value) for name, value in values.items()}
     except (OSError, ValueError) as error:
         raise CannotStart(Reason("unusable", what=str(directory.job_environment), error=str(error))) from None
 

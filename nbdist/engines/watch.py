@@ -207,6 +207,7 @@ class RunWatcher:
                 self._record(RemoteRank(time=time.time(), rank=rank.rank, state=RankState.LOST))
         if self._spec.inputs and not self._spec.keep_inputs:
             self._directory.delete_inputs()
+        self._directory.delete_environment()
         leftover = sum(end.leftover for end in self._nodes.ends.values())
         if outcome.state is RunState.LOST:
             self._record(RunLost(time=time.time(), reason=outcome.reason, leftover=leftover))

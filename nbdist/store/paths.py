@@ -133,7 +133,7 @@ class RunDirectory:
     """What the engine and the job itself had to say; the ranks write into their own logs."""
 
     job_environment = PathBelow("job.environment")
-    """What the ranks are to inherit, sealed, until the job has taken it (``engines.ray_sealing``)."""
+    """The environment of the ranks: for this user alone, until the job on Ray has read it or the run ends."""
 
     pulse = PathBelow("pulse")
     """Touched again and again while a process looks after a run on other machines."""
@@ -142,6 +142,11 @@ class RunDirectory:
         """The run has ended: what the notebook gave it does not stay behind."""
         with contextlib.suppress(OSError):
             self.inputs.unlink()
+
+    def delete_environment(self) -> None:
+        """Remove the environment of a job that never began."""
+        with contextlib.suppress(OSError):
+            self.job_environment.unlink()
 
     @property
     def deleted(self) -> bool:

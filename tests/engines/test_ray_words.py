@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -22,14 +23,11 @@ from nbdist.engines.ray import (
     RayApi,
     carried,
     entrypoint,
-    fresh_key,
     line,
-    seal,
     status_of,
-    unseal,
     why_it_waits,
 )
-from nbdist.engines.ray_driver import Node
+from nbdist.engines.ray_driver import Node, take_environment
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model import RankSpec, Reason, RunSpec, RunState
 from nbdist.store.paths import RunDirectory
@@ -170,16 +168,6 @@ def test_why_a_job_waits_is_said_in_words(nodes: int, totals: list[dict[str, flo
     assert words in reason_text(why_it_waits(nodes, "CPU", 2.0, totals))
 
 
-def test_values_travel_sealed() -> None:
-    values, key = {"API_KEY": "s3cret", "NAME": "caf\udce9"}, fresh_key()
-    sealed = seal(values, key)
-
-    assert "s3cret" not in sealed
-    assert unseal(sealed, key) == values
-    with pytest.raises(ValueError, match="another key"):
-        unseal(sealed, fresh_key())
-
-
 def test_what_belongs_to_this_machine_stays_here() -> None:
     here = {"RAY_AUTH_TOKEN": "x", "HOME": "/h", "SLURM_JOB_ID": "1", "FLAG": "1", "TERM": "xterm"}
 
@@ -318,7 +306,7 @@ def on(head: RayHead) -> Ray:
     return Ray([f"address={head.address}"])
 
 
-def test_a_job_is_told_no_secret(tmp_path: Path) -> None:
+def test_secrets_reach_a_job_by_a_file_of_its_user_alone(tmp_path: Path) -> None:
     directory = run_directory(tmp_path)
     environment = {"RAY_AUTH_TOKEN": TOKEN, "API_KEY": "s3cret"}
 
@@ -329,11 +317,23 @@ def test_a_job_is_told_no_secret(tmp_path: Path) -> None:
     (_, who, body) = head.heard[-1]
     assert who == f"Bearer {TOKEN}"
     assert json.loads(body)["submission_id"] == job
-    written = b"".join(path.read_bytes() for path in directory.path.rglob("*") if path.is_file())
-    for secret in (TOKEN, "s3cret"):
-        assert secret not in body
-        assert secret.encode() not in written
+    assert {TOKEN, "s3cret"} & set(re.findall(r"\w+", body)) == set()
+    files = {path: path.read_text() for path in directory.path.rglob("*") if path.is_file()}
+    assert not [path for path, text in files.items() if TOKEN in text]
+    assert [path for path, text in files.items() if "s3cret" in text] == [directory.job_environment]
     assert directory.job_environment.stat().st_mode & 0o077 == 0
+
+
+def test_the_driver_takes_the_environment_and_leaves_no_file(tmp_path: Path) -> None:
+    directory = run_directory(tmp_path)
+    environment = {"API_KEY": "s3cret", "NAME": "caf\udce9"}
+
+    with ray_head() as head:
+        head.says("/api/jobs/", {"submission_id": "j"})
+        on(head).submit(directory, spec(), environment)
+
+    assert take_environment(directory) == environment
+    assert not directory.job_environment.exists()
 
 
 def test_a_ray_that_takes_no_jobs_yet_is_asked_again(tmp_path: Path) -> None:
