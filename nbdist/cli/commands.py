@@ -161,7 +161,6 @@ COMMANDS = {
     "stacks": _command(verbs.STACKS, results.show_stacks),
     "attach": _command(verbs.ATTACH, running.show_attached),
     "board": _command(verbs.BOARD, results.show_board),
-    "alloc": _command(verbs.ALLOC, results.show_allocations),
     "autoload": _command(AUTOLOAD, show_autoload),
     "doctor": _command(verbs.DOCTOR, results.show_examined),
     "export": _command(verbs.EXPORT, results.show_export),

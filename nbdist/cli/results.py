@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from nbdist import config, runner
-from nbdist.cli.running import INTERRUPTED, TIME_LIMIT, complain, in_a_shell, note, print_json
+from nbdist.cli.running import TIME_LIMIT, complain, in_a_shell, note, print_json
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.feed.explanation import encode
@@ -35,7 +35,7 @@ from nbdist.panel import (
     watch_status,
 )
 from nbdist.text import say
-from nbdist.verbs.machines import Allocations, Examined, Released
+from nbdist.verbs.machines import Examined
 from nbdist.verbs.runs import (
     Beside,
     BoardEnded,
@@ -280,23 +280,6 @@ def _show_address(curves: Curves) -> None:
         note(f"from another machine, first:  ssh -L {port}:127.0.0.1:{port} <this machine>")
     elif not reach.direct and reach.url.startswith("/"):
         note("a path on the Jupyter server that this terminal belongs to")
-
-
-def show_allocations(found: Allocations | Released) -> int:
-    if isinstance(found, Released):
-        for line in found.said:
-            print(harmless(line))
-        for line in found.notes:
-            note(line)
-        return 0
-    if found.json:
-        print(json.dumps([_versioned(view.to_dict()) for view in found.views], indent=1))
-        return 0
-    for view in found.views:
-        print(harmless(in_a_shell(view.text)))
-    if found.note:
-        note(found.note)
-    return INTERRUPTED if found.interrupted else 0
 
 
 def show_examined(examined: Examined) -> int:

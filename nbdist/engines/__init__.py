@@ -1,4 +1,4 @@
-"""Engines that place the ranks of a run on other machines: Slurm, Ray, and nodes of Slurm that are kept."""
+"""Engines that place the ranks of a run on other machines: Slurm, by its queue or as a job step, and Ray."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from nbdist.errors import LaunchError
 if TYPE_CHECKING:
     from nbdist.engines.engine import Engine
     from nbdist.model import RunSpec
-    from nbdist.store.allocations import AllocationDirectory
-    from nbdist.store.paths import RunDirectory
 
 
-def engine_of(directory: RunDirectory, spec: RunSpec, allocation: AllocationDirectory | None) -> Engine:
-    """What places a run: one of its user's allocations, or the queue of its engine. Raises LaunchError for
-    one that this version does not know."""
-    if allocation is not None:
-        from nbdist.engines.allocation import AllocationEngine  # most runs are elsewhere
+def engine_of(spec: RunSpec, *, as_step: bool) -> Engine:
+    """Return what places a run, ``as_step`` inside an allocation of Slurm. Raises LaunchError for an engine
+    that this version does not know."""
+    if as_step:
+        from nbdist.engines.slurm_step import SlurmStep
 
-        return AllocationEngine(allocation, directory)
+        return SlurmStep()
     if spec.engine == "slurm":
         from nbdist.engines.slurm import Slurm
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from nbdist import config
 from nbdist.engines.engine import EnginePoller, JobStatus, Phase
 from nbdist.engines.merged_journal import NodeJournals
+from nbdist.engines.slurm_batch import STEP_BEGINS
 from nbdist.launch.run_policy import Outcome
 from nbdist.model import RankState, Reason, Run, RunEnded, RunLost, RunSpec, RunState
 from nbdist.store.control import request_stop
@@ -96,7 +97,7 @@ def last_line(text: str, life: int) -> str:
     for line in map(str.strip, text.splitlines()):
         if (begins := _BEGINS.match(line)) is not None:
             said, known = [], int(begins[1]) == life
-        elif line and known:
+        elif line and known and not line.startswith(STEP_BEGINS):
             said.append(line)
     return said[-1] if said else ""
 

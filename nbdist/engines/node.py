@@ -17,6 +17,7 @@ from pathlib import Path
 if __name__ == "__main__" and not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from nbdist.engines.slurm_batch import STEP_BEGINS
 from nbdist.launch.lifetime import Lifeline, write_into
 from nbdist.launch.reaper import keep
 from nbdist.launch.supervisor import Supervisor
@@ -35,6 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     spec = read_spec(run)
     node = int(os.environ.get("NBDIST_NODE") or os.environ["SLURM_NODEID"])
     master = rest[0] if rest else ""
+    if node == 0 and (step := os.environ.get("SLURM_STEP_ID")):
+        # in the job's log: who waits for a step to begin waits for this (``slurm_batch.find_step``)
+        print(f"{STEP_BEGINS}{os.environ['SLURM_JOB_ID']}.{step}", flush=True)
     directory = NodeDirectory(run.path, f"{life}-{node}")
     make_private(directory.own)
     make_private(directory.control)

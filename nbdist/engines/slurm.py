@@ -16,7 +16,6 @@ from pathlib import Path
 from nbdist.engines.engine import JobStatus, Phase
 from nbdist.errors import LaunchError
 from nbdist.model import Reason, RunSpec, RunState
-from nbdist.store.allocations import Allocation, AllocationDirectory
 from nbdist.store.paths import RunDirectory, write_private
 
 
@@ -249,18 +248,13 @@ def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
 def _sbatch(directory: RunDirectory, spec: RunSpec) -> list[str]:
     per_node = len(spec.ranks) // spec.nodes
     gpus = any(rank.device.kind == "gpu" for rank in spec.ranks)
-    words = request(f"nbdist-{spec.name}", spec.nodes, per_node, gpus=gpus, log=directory.job_log)
+    # a percent sign stands for something in a name of sbatch's
+    output = str(directory.job_log).replace("%", "%%")
+    words = ["sbatch", "--parsable", f"--job-name=nbdist-{spec.name}", f"--nodes={spec.nodes}"]
+    words += ["--ntasks-per-node=1", f"--output={output}", "--open-mode=append", "--export=ALL"]
+    words.append(f"--gpus-per-node={per_node}" if gpus else f"--cpus-per-task={per_node}")
     words += [f"--chdir={directory.path}", "--requeue" if spec.retries else "--no-requeue"]
     return words + [f"--{option}" for option in spec.engine_options]
-
-
-def request(name: str, nodes: int, per_node: int, *, gpus: bool, log: Path) -> list[str]:
-    """What asks sbatch for nodes with so many ranks each."""
-    # a percent sign stands for something in a name of sbatch's
-    output = str(log).replace("%", "%%")
-    words = ["sbatch", "--parsable", f"--job-name={name}", f"--nodes={nodes}"]
-    words += ["--ntasks-per-node=1", f"--output={output}", "--open-mode=append", "--export=ALL"]
-    return [*words, f"--gpus-per-node={per_node}" if gpus else f"--cpus-per-task={per_node}"]
 
 
 def call(
@@ -290,51 +284,3 @@ def call(
         ) from None
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(words, 124, "", f"{words[0]} did not answer in {limit:g} s")
-
-
-NODE_AGENT = Path(__file__).parent / "node_agent.py"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocationStatus:
-    """How an allocation stands: ``since`` and ``left`` are Slurm's words for when it began, and for how much
-    of its time is left."""
-
-    status: JobStatus
-    since: str = ""
-    left: str = ""
-
-
-def ask(directory: AllocationDirectory, about: Allocation, environment: Mapping[str, str]) -> str:
-    """Put the allocation into the queue; what Slurm calls it. Raises LaunchError, with nothing asked for."""
-    write_private(directory.job_script, SCRIPT)
-    words = request("nbdist-alloc", about.nodes, about.per_node, gpus=about.gpus, log=directory.job_log)
-    words += [f"--chdir={directory.path}", "--no-requeue", *(f"--{option}" for option in about.options)]
-    done = call([*words, str(directory.job_script), *_agents(directory, about)], scrubbed(environment))
-    if done.returncode:
-        raise LaunchError(refusal(done.stderr, about.options, Slurm().partitions))
-    return done.stdout.strip().partition(";")[0]
-
-
-def stand(job: str, nodes: int) -> AllocationStatus:
-    """How it stands. Raises LaunchError where there is no Slurm."""
-    status = Slurm().look(job, nodes)
-    if status.phase is not Phase.RUNNING:
-        return AllocationStatus(status=status)
-    done = call(["squeue", "-h", "-j", job, "-o", "%S|%L"])
-    since, _, left = done.stdout.strip().partition("|")
-    return AllocationStatus(status=status, since=since, left=left)
-
-
-def release(job: str) -> bool:
-    """Give the nodes back; whether Slurm has heard it."""
-    return call(["scancel", job]).returncode == 0
-
-
-def _agents(directory: AllocationDirectory, about: Allocation) -> list[str]:
-    """What the job is: on each node one process that waits."""
-    words = ["srun", "--kill-on-bad-exit=1", "--wait=3", "--export=ALL", "--mpi=none"]
-    words += [f"--nodes={about.nodes}", f"--ntasks={about.nodes}", "--ntasks-per-node=1"]
-    if not about.gpus:
-        words.append(f"--cpus-per-task={about.per_node}")  # since 22.05 a step does not inherit it
-    return [*words, about.python, "-I", "-S", str(NODE_AGENT), str(directory.path)]

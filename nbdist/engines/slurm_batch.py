@@ -1,12 +1,14 @@
 """What a job is: on its first node, finds where the nodes meet, and starts a supervisor on each.
 
-``python -I -S slurm_batch.py RUN_DIR``, within the job.
+``python -I -S slurm_batch.py RUN_DIR``, within the job. With ``--step`` it is beside the job, on the machine
+that the run was started on, and the supervisors are a step of it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -27,28 +29,70 @@ NODE = Path(__file__).parent / "node.py"
 
 def main(arguments: list[str]) -> int:
     directory = RunDirectory(Path(arguments[0]))
+    if arguments[1:2] == ["--meet"]:
+        print(_meeting(arguments[2]))
+        return 0
     spec = read_spec(directory)
+    is_step = arguments[1:] == ["--step"]
     job, life = os.environ["SLURM_JOB_ID"], int(os.environ.get("SLURM_RESTART_COUNT") or 0)
-    hosts = hosts_of(os.environ["SLURM_JOB_NODELIST"])
+    hosts = hosts_of(os.environ["SLURM_JOB_NODELIST"])[: spec.nodes]
     master = ""
     if spec.nodes > 1:
-        address = own_address(address_of(hosts[1]))
-        master = f"{address}:{free_ports(address, int(job))}"
+        master = _meeting_there(directory, hosts) if is_step else _meeting(hosts[1])
     print(f"nbdist: job {job} on {', '.join(hosts)}, life {life}, meeting at {master or 'home'}", flush=True)
     if any(isinstance(event, (RunEnded, RunLost)) for event in read_events(directory.journal)):
         print("nbdist: the run was given up while this job waited", flush=True)
         return 0
     words = ["srun", "--kill-on-bad-exit=1", "--wait=60", "--export=ALL", "--mpi=none"]
     words += [f"--nodes={spec.nodes}", f"--ntasks={spec.nodes}", "--ntasks-per-node=1"]
+    words += _of_step(directory, spec, hosts) if is_step else []
     if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):
         words.append(f"--cpus-per-task={cpus}")  # since 22.05 a step does not inherit it
     words += [sys.executable, "-I", "-S", str(NODE), str(directory.path)]
     words += [str(life), str(attempts_before(directory)), *filter(None, [master])]
     # known to the supervisors alone: srun hands it on, and no file has it
     environment = os.environ | {config.LINK_KEY: secrets.token_hex(32)}
-    step = subprocess.Popen(words, env=environment)
-    code = _wait(step, directory, spec, job)
+    srun = subprocess.Popen(words, env=environment)
+    code = _wait(srun, directory, spec, "" if is_step else job)
     return code or _exit_code(directory, f"{life}-0")
+
+
+def _of_step(directory: RunDirectory, spec: RunSpec, hosts: list[str]) -> list[str]:
+    """Return what makes srun begin a step beside others of the job. Without a number of CPUs it has all that
+    the job has on its nodes."""
+    words = ["--overlap", f"--job-name={directory.run_id}", f"--nodelist={','.join(hosts)}"]
+    if any(rank.device.kind == "gpu" for rank in spec.ranks):
+        words.append(f"--gpus-per-node={len(spec.ranks) // spec.nodes}")
+    return words
+
+
+def _meeting(other: str) -> str:
+    """Return an address of this node by which ``other`` reaches it, with a port that is free here."""
+    address = own_address(address_of(other))
+    return f"{address}:{free_ports(address, int(os.environ['SLURM_JOB_ID']))}"
+
+
+def _meeting_there(directory: RunDirectory, hosts: list[str]) -> str:
+    """Return the same for the first of ``hosts``, which answers in a step of its own."""
+    words = ["srun", "--overlap", "--mpi=none", "--nodes=1", "--ntasks=1", f"--nodelist={hosts[0]}"]
+    words += [sys.executable, "-I", "-S", __file__, str(directory.path), "--meet", hosts[1]]
+    done = subprocess.run(words, check=False, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise SystemExit(done.returncode)
+    return done.stdout.strip()
+
+
+STEP_BEGINS = "nbdist: node 0 of step "
+_STEP = re.compile(rf"^{STEP_BEGINS}(\S+)$", re.MULTILINE)
+
+
+def find_step(directory: RunDirectory) -> str:
+    """Return the name of the step that runs on the nodes (``node``); empty before it has begun."""
+    try:
+        found = _STEP.search(directory.job_log.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return ""
+    return found[1] if found else ""
 
 
 def attempts_before(directory: RunDirectory) -> int:
@@ -60,15 +104,16 @@ def attempts_before(directory: RunDirectory) -> int:
     return max(later, default=int("log" in names))
 
 
-def _wait(step: subprocess.Popen[bytes], directory: RunDirectory, spec: RunSpec, job: str) -> int:
-    """Until the supervisors have ended; a run whose owner waited for it and has gone is ended."""
+def _wait(srun: subprocess.Popen[bytes], directory: RunDirectory, spec: RunSpec, job: str) -> int:
+    """Wait until the supervisors have ended, and end a run whose owner has gone: ``job``, or where that is
+    empty the step."""
     pulse = Heartbeat(directory.pulse)
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return step.wait(10)
+            return srun.wait(10)
         if not spec.detached and pulse.has_stopped():
             print("nbdist: the process that waited for this run has gone, and the run ends", flush=True)
-            subprocess.run(["scancel", "--signal=URG", job], check=False)
+            subprocess.run(["scancel", "--signal=URG", job or find_step(directory)], check=False)
             pulse = Heartbeat(directory.pulse)
 
 

@@ -39,7 +39,6 @@ from nbdist.model import (
     RunState,
     StopRequested,
 )
-from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.journal import Journal, load_object, read_events
 from nbdist.store.paths import RunDirectory
@@ -63,8 +62,8 @@ class RunWatcher:
         self._lifeline = lifeline
         about = load_object(directory.job)
         self._job = str(about["job"])
-        # in an allocation there is no queue to wait in
-        self._submitted = Reason() if "allocation" in about else Reason("submitted", job=self._job)
+        # a step waits in no queue
+        self._submitted = Reason() if "." in self._job else Reason("submitted", job=self._job)
         os.environ.update(about.get("environment", {}))
         self._journal = Journal(directory.journal, report=complain)
         known = read_events(directory.journal)
@@ -283,6 +282,6 @@ def _is_elsewhere(directory: RunDirectory, spec: RunSpec) -> bool:
 
 
 def _engine(directory: RunDirectory, spec: RunSpec) -> Engine:
-    """The engine that placed the run: by its queue, or in one of its allocations."""
-    place = load_object(directory.job).get("allocation")
-    return engine_of(directory, spec, AllocationDirectory(Path(place)) if place else None)
+    """Return the engine that placed the run: by its queue, or as a step of a job."""
+    job = str(load_object(directory.job)["job"])
+    return engine_of(spec, as_step=spec.engine == "slurm" and "." in job)

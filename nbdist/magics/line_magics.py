@@ -23,7 +23,7 @@ from nbdist.model import RunState
 from nbdist.options import split_line
 from nbdist.store import RunDirectory
 from nbdist.text import say
-from nbdist.verbs.machines import Allocations, Examined, Released
+from nbdist.verbs.machines import Examined
 from nbdist.verbs.runs import Again, Beside, BoardEnded, Curves, Explained, Listed, Logs, Stacks, Stopped
 from nbdist.verbs.verb import HELP, NOTEBOOK, Frontend, Result, Verb
 
@@ -167,13 +167,6 @@ class VerbMagics(Magics):
     @_shows(verbs.WARM)
     def dist_warm(self, state: runner.WarmState) -> None:
         _say(*(runner.describe_warm(state) or [f"warm: {state.mode}; no ranks wait"]))
-
-    @_shows(verbs.ALLOC)
-    def dist_alloc(self, found: Allocations | Released) -> None:
-        if isinstance(found, Released):
-            _say(*found.said, *found.notes)
-        else:
-            _say(*(view.text for view in found.views), *filter(None, [found.note]))
 
 
 def _paint(text: str, shade: str) -> str:

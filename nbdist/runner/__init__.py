@@ -1,14 +1,6 @@
 """Starts runs and hands them out: the only place that joins store, frameworks, devices and engines."""
 
 from nbdist.model.plan import Plan
-from nbdist.runner.allocations import (
-    AllocationView,
-    allocate,
-    allocation_views,
-    await_allocation,
-    release_allocations,
-)
-from nbdist.runner.allocations import held as held_allocations
 from nbdist.runner.exporting import Export, export, export_text
 from nbdist.runner.handle import (
     Interrupts,

@@ -17,19 +17,18 @@ from typing import TYPE_CHECKING, Protocol
 from nbdist import config
 from nbdist.engines import engine_of
 from nbdist.engines.engine import WATCHER
+from nbdist.engines.slurm_step import allocation_of
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks.environment import is_installed
 from nbdist.launch import local
 from nbdist.model import RunSpec
 from nbdist.model.plan import Plan
 from nbdist.options import Options
-from nbdist.runner.allocations import choose_allocation
 from nbdist.runner.checking import check_program
 from nbdist.runner.handle import Interrupts, RunHandle, store
 from nbdist.runner.planning import not_written, plan
 from nbdist.runner.pruning import PRUNING, keeping, pruner
 from nbdist.runner.resuming import check_checkpoints
-from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.paths import RunDirectory, make_private, open_to_append, write_private
 from nbdist.warm.match import PRELOADED
 from nbdist.warm.pool import Standby, WarmPool, ranks
@@ -138,8 +137,9 @@ def choose_launcher(plan: Plan, *, warm: bool | None, pool: WarmPool = ranks) ->
         return WarmLauncher(standby)
     note = f"the ranks kept ready were not used: {not_warm}" if not_warm else ""
     if plan.spec.engine:
-        allocation, placed = choose_allocation(plan.spec)
-        return EngineLauncher(allocation, (note, placed))
+        allocation = allocation_of(plan.spec, plan.environment)
+        placed = f"a step of Slurm's job {allocation}, without the queue" if allocation else ""
+        return EngineLauncher((note, placed), as_step=bool(allocation))
     return ColdLauncher((note,))
 
 
@@ -170,23 +170,21 @@ class WarmLauncher:
 
 @dataclass(frozen=True, slots=True)
 class EngineLauncher:
-    """The queue of Slurm or Ray, or an allocation, and here a process that watches the run."""
+    """The queue of Slurm or Ray, or a step of a job, and here a process that watches the run."""
 
-    allocation: AllocationDirectory | None
     notes: tuple[str, ...]
+    as_step: bool
 
     def start(self, directory: RunDirectory, plan: Plan) -> RunHandle:
         spec = plan.spec
         make_private(directory.nodes)
-        engine = engine_of(directory, spec, self.allocation)
+        engine = engine_of(spec, as_step=self.as_step)
         job = engine.submit(directory, spec, plan.environment)
         # a later watcher of the run may have another environment
         where = {key: plan.environment[key] for key in _WHERE if key in plan.environment}
         about: dict[str, object] = {"engine": spec.engine, "job": job, "environment": where}
         with contextlib.suppress(LaunchError):
             about["cluster"] = engine.cluster()
-        if self.allocation is not None:
-            about["allocation"] = str(self.allocation.path)
         write_private(directory.job, json.dumps(about))
         local.submit(directory, plan.environment, spec.python, detached=spec.detached, module=WATCHER)
         return RunHandle(directory, notes=self.notes)

@@ -35,7 +35,6 @@ STACKS = make_verb("stacks", runs.stacks)
 ATTACH = make_verb("attach", runs.attach)
 RESUME = make_verb("resume", runs.resume)
 BOARD: Verb[Any] = make_verb("board", runs.board, height=int)
-ALLOC: Verb[Any] = make_verb("alloc", machines.alloc, idle=options.idle, wait=options.wait)
 DOCTOR = make_verb(
     "doctor", machines.doctor, nodes=options.count_of_nodes, slurm=parse_slurm, wait=options.wait
 )

@@ -48,16 +48,11 @@ class Listed:
 
     @staticmethod
     def beside() -> list[str]:
-        """What there is beside runs, a line each: sweeps that go on, ranks that wait, runs that cannot be
-        read, and nodes that are kept, about which Slurm is asked."""
+        """Return what there is beside runs, a line each: sweeps that go on, ranks that wait, and runs that
+        cannot be read."""
         waiting = runner.describe_warm(runner.warm_ranks.state())
         going = [runner.describe_sweep(one) for one in runner.live_sweeps()]
-        return [
-            *going,
-            *waiting,
-            *runner.describe_refused(),
-            *(view.text for view in runner.allocation_views()),
-        ]
+        return [*going, *waiting, *runner.describe_refused()]
 
 
 def status(_: Frontend, *, run: Sequence[str], watch: bool = False, json: bool = False) -> Listed:

@@ -21,9 +21,9 @@ from nbdist.cli import results
 from nbdist.cli.commands import main
 from nbdist.doctor.report import Entry, Level, Report
 from nbdist.model import RunState
-from nbdist.runner import AllocationView, RunHandle
+from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory, RunStore
-from nbdist.verbs.machines import Allocations, Examined
+from nbdist.verbs.machines import Examined
 from tests.cli.conftest import Shell, read_until, until
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended, stalled
@@ -249,24 +249,9 @@ def test_what_cannot_be_asked_says_what_to_write(
 
 def test_what_there_is_about_machines_fits_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     entry = Entry(section="python", title="Python", level=Level.OK, what="3.12")
-    view = AllocationView(
-        allocation="7",
-        state="ready",
-        text="2 nodes",
-        nodes=2,
-        per_node=1,
-        gpus=False,
-        kept=True,
-        ours=True,
-        idle_limit=900.0,
-        idle=2.5,
-        runs=("lenet-k3f9",),
-    )
 
     results.show_examined(Examined(report=Report(entries=(entry,), seconds=0.5), mended=(), json=True))
     assert check("doctor", capsys.readouterr().out)["version"] == 1
-    results.show_allocations(Allocations(views=(view,), note="", interrupted=False, json=True))
-    assert check("alloc", capsys.readouterr().out)[0]["version"] == 1
 
 
 def test_the_lines_to_paste_can_be_typed(written: WrittenRun, capsys: pytest.CaptureFixture[str]) -> None:

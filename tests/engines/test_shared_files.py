@@ -120,24 +120,6 @@ def test_stacks_and_a_stop_arrive_soon(node: LoginNode) -> None:
     assert time.monotonic() - stopping < BELIEVES / 2
 
 
-@pytest.mark.more
-def test_nodes_are_kept_and_given_back_as_soon(node: LoginNode) -> None:
-    node.script(SAYS_WHEN)
-    nodes = ("--slurm", "nodelist=n[2-3]", "--nodes", "2", "-n", "1")
-
-    asking = time.monotonic()
-    kept = node.finish(node.start("alloc", *nodes))
-    lines = shown(running := node.start(*RUN, "train.py"))
-    off = node.finish(node.start("alloc", "off"))
-    until(lambda: not node.jobs())
-
-    assert (kept[0], running.wait(), off[0]) == (0, 0, 0), (kept, lines, off)
-    assert running.stderr is not None
-    assert "begins in the allocation" in running.stderr.read()
-    assert max(delays(lines)) < BELIEVES / 4
-    assert time.monotonic() - asking < BELIEVES / 2
-
-
 def test_a_node_whose_files_stall_is_waited_for_and_loses_nothing(node: LoginNode) -> None:
     node.script(GOES_ON)
     running = node.start(*RUN, "train.py")

@@ -103,11 +103,11 @@ def test_each_rank_has_a_gpu_of_those_that_slurm_gave(login: Login) -> None:
     assert [login.handle.logs(rank).split() for rank in range(2)] == [["0,1", "0", "0"], ["0,1", "1", "1"]]
 
 
-def test_a_run_starts_from_within_a_job(login: Login) -> None:
+def test_a_job_of_its_own_starts_from_within_a_job(login: Login) -> None:
     login.script("import os; print(os.environ['SLURM_JOB_ID'], os.environ['SLURM_JOB_NUM_NODES'])")
     inside = ("srun", "-N1", "-n1", "--job-name=outer")
 
-    outer = login.start("run", "--on", "slurm", *PLAIN, "train.py", before=inside)
+    outer = login.start("run", "--slurm", "comment=inner", *PLAIN, "train.py", before=inside)
     code, said = login.finish(outer)
 
     assert code == 0, said

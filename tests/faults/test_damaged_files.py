@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from nbdist import panel, runner
+from nbdist import panel
 from nbdist.board.feed import Feed
 from nbdist.board.server import find_board
 from nbdist.cli.commands import main
@@ -25,14 +25,12 @@ from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import NbdistError
 from nbdist.feed.protocol import encode
 from nbdist.model import ProcessId, RankState, Reason, RunState
-from nbdist.model.decoding import MALFORMED
 from nbdist.panel import LogSurface, StatusReader, follow, status_bundle, write_report
 from nbdist.server.handlers import detail_of, stacks
 from nbdist.server.log_handler import open_log
 from nbdist.server.run_list import RunList
 from nbdist.server.streams import ClientCursor, RunTail, update_frame
 from nbdist.store import RunDirectory, RunStore, look
-from nbdist.store.allocations import Allocation, NodeAddress, allocations, make_allocation
 from nbdist.store.control import StopRequest, request_stop, take_requests
 from nbdist.store.logs import RECORD
 from nbdist.store.reports import Collective, RankAnswer, TakenStacks, write_stacks
@@ -131,13 +129,6 @@ class Bench:
         silent = RankAnswer(rank=1, problem="silent")
         write_stacks(run.directory, TakenStacks(time=CREATED, attempt=1, ranks=(answer, silent)))
         run.directory.job.write_text(json.dumps({"job": "7", "environment": {"A": "b"}}))
-        about = Allocation(
-            engine="slurm", nodes=1, per_node=1, gpus=False, idle=60.0, python="/bin/sh", created=CREATED
-        )
-        self.allocation = allocation = make_allocation(self.home, "20261120-141503-7", about)
-        allocation.put_job("7", {"A": "b"})
-        allocation.put_place(NodeAddress(node=0, host="a", address="127.0.0.1", port=1))
-        allocation.end(Reason.said("the test is over"))
         (self.home / "board").mkdir(mode=0o700)
         board = {"pid": 2**22 + 1, "start_time": 5, "boot_id": "b", "port": 1, "token": "t"}
         (self.home / "board/server.json").write_text(json.dumps(board))
@@ -151,7 +142,6 @@ class Bench:
             *(path for rank in ranks for path in (rank.stacks, rank.collectives, rank.waits)),
             ranks[1].error,
             ranks[1].error,
-            *(allocation.about, allocation.job, allocation.over, allocation.places / "0.json"),
             self.home / "board/server.json",
         ]
         self.pristine = {path: path.read_bytes() for path in self.files}
@@ -217,12 +207,6 @@ class Bench:
             log.close()
         Feed(clock=lambda: NOW).advance(directory)
         find_board(self.home)
-        (allocation,) = allocations(self.home)
-        allocation.environment()
-        allocation.place(0)
-        with contextlib.suppress(OSError, *MALFORMED):
-            allocation.read()
-        runner.held_allocations()
 
     def _stream(self, directory: RunDirectory) -> None:
         tail = RunTail(directory, clock=lambda: NOW)

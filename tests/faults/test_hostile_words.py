@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from nbdist.store.allocations import Allocation, NodeAddress, make_allocation
 from tornado import web
 
 from nbdist import options, processes, runner
@@ -43,7 +44,6 @@ from nbdist.runner.pruning import _Sizes
 from nbdist.server.handlers import Api
 from nbdist.server.socket import read_request
 from nbdist.store import RunDirectory, RunStore, read_events
-from nbdist.store.allocations import Allocation, NodeAddress, make_allocation
 from nbdist.store.control import ask_sweep_to_end, connect, open_socket, request_stop, take_requests
 from nbdist.store.journal import load_object, read_object
 from nbdist.store.metrics import points_of, read_hparams

@@ -23,7 +23,6 @@ from nbdist.errors import LaunchError, NotPrivate
 from nbdist.launch.log_watch import WorkerLogs
 from nbdist.runner.launching import beginning
 from nbdist.store import RunStore, look, read_error
-from nbdist.store.allocations import Allocation, allocations, make_allocation
 from nbdist.store.paths import check_home, check_private
 from nbdist.store.run_store import read_spec
 from tests.fakes.directories import WrittenRun
@@ -115,7 +114,6 @@ LOOKERS = {
     "board": ["board", RUN_ID],
     "report": ["board", RUN_ID, "--export", "/dev/null"],
     "export": ["export", RUN_ID, "--to", "/nowhere"],
-    "alloc": ["alloc"],
 }
 
 
@@ -233,7 +231,6 @@ def test_python_refuses_another_users_home(trap: Trap, monkeypatch: pytest.Monke
         lambda: stop_board(trap.home),
         lambda: ensure_board(trap.home),
         lambda: read_board(trap.home),
-        lambda: allocations(trap.home),
         lambda: RunStore(trap.home).create(a_spec(run_id=OWN_ID), None),
         lambda: runner.RunHandle(trap.run.directory).wait(1),
         lambda: read_spec(trap.run.directory),
@@ -356,19 +353,6 @@ def test_a_report_of_another_user_is_not_read(tmp_path: Path) -> None:
     os.chown(run.directory.rank(0).error, OTHER, OTHER)
 
     assert read_error(run.directory.rank(0).error) is None
-
-
-def test_an_allocation_of_another_user_is_not_ones_own(tmp_path: Path) -> None:
-    about = Allocation(
-        engine="slurm", nodes=1, per_node=1, gpus=False, idle=60.0, python="/bin/sh", created=CREATED
-    )
-    mine = make_allocation(tmp_path, "20261120-1", about)
-    theirs = make_allocation(tmp_path, "20261120-2", about)
-    give(theirs.path, OTHER)
-
-    assert allocations(tmp_path) == [mine]
-    with pytest.raises(NotPrivate):
-        theirs.read()
 
 
 def test_old_runs_of_another_user_are_not_removed(trap: Trap) -> None:

@@ -153,7 +153,7 @@ def test_a_space_parts_chinese_from_digits_and_not_from_chinese() -> None:
 
 def test_the_processes_of_a_run_never_read_a_catalogue() -> None:
     modules = ["launch.supervisor", "engines.watch", "launch.watchdog", "launch.machines.coordinator"]
-    modules += ["warm.standby", "engines.node_agent", "engines.ray_driver", "worker.bootstrap"]
+    modules += ["warm.standby", "engines.ray_driver", "worker.bootstrap"]
     program = "".join(f"import nbdist.{name}\n" for name in modules)
     program += "import sys; print([name for name in ('tomllib', 'nbdist.text') if name in sys.modules])"
 

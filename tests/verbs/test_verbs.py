@@ -119,18 +119,6 @@ def test_runs_are_compared_below_their_cell(home: Path, capsys: pytest.CaptureFi
             "--stop is not allowed with --export FILE.html: write  {}board [RUN …] [--export",
             id="two forms at once",
         ),
-        pytest.param(verbs.ALLOC, ["list"], "what there is, is shown by  {}alloc  alone", id="list"),
-        pytest.param(
-            verbs.ALLOC, ["keep"], "there is no keep here: write  {}alloc --nodes 2 -n 1", id="a word"
-        ),
-        pytest.param(
-            verbs.ALLOC, ["--idle", "5m"], "say how many nodes of what:  {}alloc --nodes 2", id="no nodes"
-        ),
-        pytest.param(
-            verbs.ALLOC, ["-n", "1", "--nodes", "2", "--on", "ray"], "write  --on slurm", id="another engine"
-        ),
-        pytest.param(verbs.ALLOC, ["-n", "1", "--timeout", "1s"], "it belongs to the run", id="of a run"),
-        pytest.param(verbs.ALLOC, ["off", "12"], "no allocation 12: none is kept", id="no such allocation"),
         pytest.param(verbs.WARM, ["0"], "warm 0: write  {}warm [N|auto|off]", id="no ranks"),
     ],
 )

@@ -1,5 +1,5 @@
 """The lines of one machine to the others: how they are made, heard and kept, when they are lost, and where
-others call: the port, the connections that have proven nothing yet, and answers to questions.
+others call: the port, and the connections that have proven nothing yet.
 
 Anyone may connect, and hold a connection that says nothing. So there is room for many of them, each has a few
 seconds, and when there are too many the address that has most of them loses its oldest: it cannot keep
@@ -21,8 +21,7 @@ from dataclasses import dataclass
 
 from nbdist import config
 from nbdist.errors import LaunchError
-from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey, parsed
-from nbdist.model.decoding import MALFORMED
+from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
 
 HANDSHAKE_TIMEOUT = 5.0
 """Seconds in which a connection has to be proven."""
@@ -32,12 +31,6 @@ _BACKLOG = 1024
 _AT_ONCE = 16
 """Connections taken before those that are there are heard again."""
 
-_QUESTION_TIMEOUT = 10.0
-"""Seconds that a guest may take for a question."""
-
-_MOST_SAID = 16_000_000
-"""Characters of a question: an environment is the longest that is asked with."""
-
 
 @dataclass(slots=True)
 class Peer:
@@ -45,8 +38,7 @@ class Peer:
     proven and named itself, and was let in: nothing that it says before is acted on. ``instance`` is what its
     supervisor calls itself.
 
-    ``ready`` and ``over`` are the last attempts that it could start, and whose ranks succeeded there;
-    ``said`` is as much of a question as has come.
+    ``ready`` and ``over`` are the last attempts that it could start, and whose ranks succeeded there.
     """
 
     link: Link
@@ -57,7 +49,6 @@ class Peer:
     connecting: bool = False
     ready: int = 0
     over: int = 0
-    said: str = ""
 
 
 def in_the_way(strangers: Sequence[Peer]) -> Peer:
@@ -96,10 +87,6 @@ class Listener:
         self._selector.unregister(self._socket)
         self._socket.close()
 
-    def forget(self) -> None:
-        """In a forked child, whose selector is the parent's, too."""
-        self._socket.close()
-
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
             try:
@@ -113,72 +100,6 @@ class Listener:
             self._take(connection, address)
             if len(strangers := self._strangers()) > _MAX_UNPROVEN:
                 self._drop(in_the_way(strangers))
-
-
-class QuestionListener:
-    """Listens on ``address``; ``answer`` is asked what to say to a holder of the key."""
-
-    def __init__(
-        self,
-        address: str,
-        key: str,
-        selector: selectors.BaseSelector,
-        answer: Callable[[Message], Message],
-    ) -> None:
-        """Raises OSError where it cannot listen."""
-        self._key = key
-        self._selector = selector
-        self._answer = answer
-        self._guests: list[Peer] = []
-        self._listener = Listener(
-            (address, 0), selector, take=self._welcome, strangers=lambda: self._guests, drop=self._part
-        )
-
-    @property
-    def port(self) -> int:
-        return self._listener.port
-
-    def tick(self, now: float) -> None:
-        """Close connections on which no question came in time. ``now`` is monotonic seconds."""
-        for guest in list(self._guests):
-            if now - guest.since > _QUESTION_TIMEOUT:
-                self._part(guest)
-
-    def forget(self) -> None:
-        """In a forked child: close what is the parent's."""
-        self._listener.forget()
-        for guest in self._guests:
-            guest.link.close()
-
-    def _welcome(self, connection: socket.socket, address: str) -> None:
-        now = time.monotonic()
-        guest = Peer(Link(connection, self._key, caller=False, address=address), since=now, heard=now)
-        self._guests.append(guest)
-        self._selector.register(guest.link, selectors.EVENT_READ, lambda: self._hear(guest))
-        with contextlib.suppress(LinkClosed):
-            guest.link.flush()
-
-    def _hear(self, guest: Peer) -> None:
-        if guest not in self._guests:
-            return
-        try:
-            messages = guest.link.receive()
-            guest.link.flush()
-            for message in messages:
-                guest.said += str(message["piece"])
-                if len(guest.said) > _MOST_SAID:
-                    raise LinkClosed("its question is too long")
-                if message["last"]:
-                    question, guest.said = parsed(guest.said), ""
-                    guest.link.send(self._answer(question))
-        except (LinkClosed, WrongKey, *MALFORMED):
-            self._part(guest)
-
-    def _part(self, guest: Peer) -> None:
-        if guest in self._guests:
-            self._guests.remove(guest)
-            self._selector.unregister(guest.link)
-            guest.link.close()
 
 
 PEER_TIMEOUT = 10.0

@@ -1,5 +1,5 @@
 """The authenticated line between two machines: small JSON messages, each proven to come from a holder of the
-run's key; which there are; and one question over a line with its answer.
+run's key; and which there are.
 
 Both ends say a nonce first. From the key and the two nonces both make the key of this connection, and
 every message carries its MAC over that, the direction and the message's number: nothing can be forged,
@@ -20,14 +20,12 @@ import os
 import re
 import socket
 import struct
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nbdist.errors import LaunchError, NbdistError
+from nbdist.errors import NbdistError
 from nbdist.model import RankState, Reason
 from nbdist.model.decoding import loads
-from nbdist.processes import wait_for
 
 Message = dict[str, Any]
 
@@ -208,39 +206,6 @@ def parsed(text: str | bytes) -> Message:
     if not isinstance(message, dict):
         raise LinkClosed("what came is no message")
     return message
-
-
-_PIECE = 16_000
-"""Characters of a question that are said at once: a line takes no message of any length."""
-
-
-def call(address: str, port: int, key: str, question: Message, *, limit: float = 5.0) -> Message:
-    """What the other end answers. Raises LaunchError when it does not within ``limit`` seconds."""
-    deadline = time.monotonic() + limit
-    try:
-        link = Link(socket.create_connection((address, port), limit), key, caller=True)
-    except OSError as error:
-        raise LaunchError(f"{address}:{port} cannot be reached: {error.strerror or error}") from None
-    try:
-        for message in pieces(question):
-            link.send(message)
-        while (left := deadline - time.monotonic()) > 0:
-            wait_for(link, left, to_write=link.pending)
-            link.flush()
-            for answer in link.receive():
-                return answer
-    except (LinkClosed, WrongKey) as error:
-        raise LaunchError(f"{address}:{port} does not answer: {error}") from None
-    finally:
-        link.close()
-    raise LaunchError(f"{address}:{port} did not answer in {limit:g} s")
-
-
-def pieces(question: Message) -> list[Message]:
-    """A question as messages of a size that a line takes."""
-    text = json.dumps(question)
-    starts = range(0, len(text), _PIECE)
-    return [{"piece": text[at : at + _PIECE], "last": at + _PIECE >= len(text)} for at in starts]
 
 
 _MOST_TEXT = 40_000

@@ -1,0 +1,102 @@
+"""A run inside an allocation of Slurm: a job step by ``srun``, which waits in no queue.
+
+Slurm knows a step as ``JOB.STEP``, and so does the run: by the point its watcher tells it from a job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+
+from nbdist.engines.engine import JobStatus, Phase
+from nbdist.engines.slurm import BATCH, Slurm, call, scrubbed
+from nbdist.engines.slurm_batch import find_step, hosts_of
+from nbdist.errors import LaunchError
+from nbdist.launch import local
+from nbdist.model import Reason, RunSpec, RunState
+from nbdist.store.paths import RunDirectory, open_to_append
+
+_ALLOCATION = ("SLURM_JOB_ID", "SLURM_JOB_NODELIST")
+_APPEARS = 60.0
+"""Seconds in which a step begins: longer than a busy controller makes ``srun`` wait."""
+
+_LOOK = 0.05
+
+
+def allocation_of(spec: RunSpec, environment: Mapping[str, str]) -> str:
+    """Return the job inside which the run begins as a step; empty for one that goes to a queue."""
+    inside = spec.engine == "slurm" and not spec.engine_options
+    return environment.get("SLURM_JOB_ID", "") if inside else ""
+
+
+class SlurmStep(Slurm):
+    """An engine (``Engine``) whose jobs are steps of the allocation that the user has."""
+
+    def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
+        allocation = {name: environment.get(name, "") for name in _ALLOCATION}
+        _check_nodes(spec, *allocation.values())
+        with open(open_to_append(directory.job_log), "ab") as log:
+            words = [spec.python, "-I", "-S", str(BATCH), str(directory.path), "--step"]
+            inside = scrubbed(environment) | allocation
+            started = local.spawn(words, environment=inside, output=log.fileno())
+        step = _await_step(directory, started)
+        if not step:
+            if started.poll() is None:
+                os.killpg(started.pid, signal.SIGTERM)
+                started.wait()
+            raise LaunchError(_refusal(directory, allocation["SLURM_JOB_ID"]))
+        local.collect(started)
+        return step
+
+    def status(self, job: str, spec: RunSpec) -> JobStatus:
+        done = call(["squeue", "-h", f"--steps={job}", "-o", "%N"])
+        if done.returncode == 0 and done.stdout.strip():
+            return JobStatus(phase=Phase.RUNNING, nodes=done.stdout.strip())
+        return self._ended(job, spec.nodes)
+
+    def _ended(self, job: str, nodes: int) -> JobStatus:
+        """Return how a step stands that Slurm no longer lists: as its allocation."""
+        allocation = job.partition(".")[0]
+        state = call(["squeue", "-h", "-t", "all", "-j", allocation, "-o", "%T"]).stdout.strip()
+        if state in ("RUNNING", "SUSPENDED"):
+            # how it ended only its nodes know, whose files may be late
+            reason = Reason("slurm-step-ended", job=job)
+            return JobStatus(phase=Phase.OVER, reason=reason, completed=True)
+        status = self.look(allocation, nodes)
+        if status.completed:
+            reason = Reason("slurm-allocation-ended", job=allocation)
+            return JobStatus(phase=Phase.OVER, reason=reason, outcome=RunState.CANCELLED)
+        return status
+
+
+def _check_nodes(spec: RunSpec, job: str, nodelist: str) -> None:
+    """Raises LaunchError for a run of more nodes than the allocation has."""
+    there = len(hosts_of(nodelist))
+    if spec.nodes > there > 0:
+        raise LaunchError(
+            f"--nodes {spec.nodes}: the allocation {job} has {there}: write  --nodes {there} , or  --slurm "
+            "time=1:00:00  for a job of its own in the queue"
+        )
+
+
+def _await_step(directory: RunDirectory, started: subprocess.Popen[bytes]) -> str:
+    """Return the step's name once a node of it has begun; empty where none does."""
+    deadline = time.monotonic() + _APPEARS
+    while time.monotonic() < deadline:
+        ended = started.poll() is not None
+        if (step := find_step(directory)) or ended:
+            return step
+        time.sleep(_LOOK)
+    return ""
+
+
+def _refusal(directory: RunDirectory, job: str) -> str:
+    lines = directory.job_log.read_text(encoding="utf-8", errors="replace").splitlines()
+    causes = [line.removeprefix("srun: error: ") for line in lines if line.startswith("srun: error: ")]
+    text = "; ".join(dict.fromkeys(causes[-3:])) or "it did not say why"
+    return (
+        f"Slurm began no step in the allocation {job}: {text}: ask for what it has, or write  --slurm "
+        "time=1:00:00  for a job of its own in the queue"
+    )
