@@ -4,7 +4,8 @@ Every probe yields entries and may fail or hang without harm to the others; noth
 a kernel should not have (frameworks are asked in processes of their own).
 """
 
-from nbdist.doctor.examination import ENGINES, ClusterRequest, Probe, examine, examine_cluster, examine_mended
+from nbdist.doctor.cluster import ENGINES, ClusterRequest, examine_cluster
+from nbdist.doctor.examination import Probe, examine, examine_mended
 from nbdist.doctor.installed import repair
 from nbdist.doctor.report import Entry, Level, Report, report_bundle, report_text
 

@@ -76,14 +76,9 @@ class RayApi:
             )
         return str(answer["ray_version"])
 
-    def submit(self, job: str, entrypoint: str, environment: Mapping[str, str] | None = None) -> None:
+    def submit(self, job: str, entrypoint: str) -> None:
         """Let Ray run a shell line, under a name of ours. Raises LaunchError."""
-        body = {
-            "entrypoint": entrypoint,
-            "submission_id": job,
-            "runtime_env": {"env_vars": dict(environment or {})},
-            "metadata": {"nbdist": job},
-        }
+        body = {"entrypoint": entrypoint, "submission_id": job, "metadata": {"nbdist": job}}
         self._call("POST", "/api/jobs/", body)
 
     def job(self, job: str) -> Answer | None:

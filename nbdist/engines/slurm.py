@@ -261,8 +261,6 @@ def call(
     words: Sequence[str],
     environment: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    *,
-    limit: float = _PATIENCE,
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Slurm's commands. Raises LaunchError where there is none."""
     try:
@@ -274,7 +272,7 @@ def call(
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=limit,
+            timeout=_PATIENCE,
         )
     except FileNotFoundError:
         if words[0] == "sacct":  # it may not be installed
@@ -283,4 +281,4 @@ def call(
             f"no {words[0]} here: Slurm's commands belong into PATH, and are on the cluster's login nodes"
         ) from None
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(words, 124, "", f"{words[0]} did not answer in {limit:g} s")
+        return subprocess.CompletedProcess(words, 124, "", f"{words[0]} did not answer in {_PATIENCE:g} s")

@@ -289,6 +289,19 @@ def test_a_run_that_waits_for_nodes_says_why_and_is_stopped(login: RayLogin) -> 
     assert reason_text(login.handle.run.reason) == "interrupted"
 
 
+# the nodes answer by a run like any other, which test_doctor.py has on Slurm
+@pytest.mark.more
+def test_the_doctor_compares_the_nodes(login: RayLogin) -> None:
+    words = ("doctor", "--on", "ray", "--ray", login.ray.address, "--wait", "2m", "--json")
+
+    out, err = login.start(*words).communicate(timeout=LIMIT)
+
+    found = {each["title"]: each for each in json.loads(out)["entries"]}
+    fine = ["job", "shared directory", "ports", "Python there", "nbdist there"]
+    assert [found[name]["level"] for name in fine] == ["ok"] * len(fine), (found, err)
+    assert not RunStore(login.home).directories()
+
+
 def test_a_token_that_ray_does_not_know_leaves_no_run(login: RayLogin) -> None:
     login.script(SAVES)
 

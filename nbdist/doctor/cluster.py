@@ -1,0 +1,191 @@
+"""The doctor on the nodes of a cluster: a run whose ranks examine the nodes they are on, and what differs.
+
+The run goes the way of every run on Slurm or Ray: what keeps it from starting would keep the user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nbdist import config, options, runner
+from nbdist.doctor.examination import examine, probes
+from nbdist.doctor.report import Entry, Level, Report, find
+from nbdist.errors import NbdistError
+from nbdist.model import Run, RunState
+from nbdist.model.decoding import loads
+from nbdist.runner.handle import RunHandle
+from nbdist.text import reason_text
+
+ENGINES = ("slurm", "ray")
+
+_LIMIT = 180.0
+"""Seconds that the nodes have: each starts the frameworks once."""
+
+_OF_NODES = frozenset({"python", "frameworks", "gpus", "machine", "network"})
+_OF_BOTH = frozenset({"python", "frameworks"})
+_AS_HERE = (("python", "Python"), ("python", "nbdist"), ("frameworks", "torch"), ("frameworks", "paddle"))
+"""What has to be on each node as it is here, by section and title."""
+
+_ALIKE = (("frameworks", "torch starts"), ("frameworks", "paddle starts"), ("gpus", "driver"))
+"""What the nodes have to have alike, and this machine may not have."""
+
+_MARK = "nbdist-doctor "
+_PROGRAM = """\
+import os
+os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # it hides the GPUs from a rank on the CPU
+from nbdist.doctor.cluster import print_answer
+print_answer()
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRequest:
+    """What to look at: ``engine`` is one of ENGINES, ``options`` are sbatch's, ``address`` is Ray's; ``wait``
+    seconds in the queue."""
+
+    engine: str
+    nodes: int
+    options: tuple[str, ...]
+    address: str
+    wait: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAnswer:
+    """What the doctor found on one node."""
+
+    name: str
+    entries: tuple[Entry, ...]
+
+    def text(self, section: str, title: str) -> str:
+        """Return what stands there; a dash where there is no such entry."""
+        return _text_of(self.entries, section, title)
+
+
+def print_answer() -> None:
+    """In a rank: examine its node, and print the answer in a line."""
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    report = examine(looked_at=[probe for probe in probes() if probe.section in _OF_NODES])
+    print(_MARK + json.dumps({"node": name, **report.to_dict()}), flush=True)
+
+
+def examine_cluster(asked: ClusterRequest) -> Report:
+    """Examine the nodes by a small run. Raises nothing of the engine's, and leaves no run."""
+    started = time.monotonic()
+    try:
+        handle = runner.start(_plan(asked))
+    except NbdistError as error:
+        entries = [find("nodes.job-refused", why=error)]
+        return Report(entries=tuple(entries), seconds=time.monotonic() - started)
+    try:
+        here = examine(looked_at=[probe for probe in probes() if probe.section in _OF_BOTH])
+        handle.wait(max(0.0, asked.wait - (time.monotonic() - started)), until="running")
+        if handle.run.state is not RunState.PENDING:
+            handle.wait(_LIMIT)
+        entries = list(_entries(handle, here.entries, asked, time.monotonic() - started))
+    finally:
+        handle.stop("the doctor is done", timeout=60.0)
+        shutil.rmtree(handle.directory.path, ignore_errors=True)
+    return Report(entries=tuple(entries), seconds=time.monotonic() - started)
+
+
+def _plan(asked: ClusterRequest) -> runner.Plan:
+    line = f"--on {asked.engine} --nodes {asked.nodes} -n 1 --framework none --name doctor"
+    if asked.address:
+        line += f" --ray {asked.address}"
+    given = replace(options.parse(line), slurm=asked.options)
+    return runner.plan(given, cell=_PROGRAM, cwd=os.getcwd(), python_path=sys.path)
+
+
+def _entries(
+    handle: RunHandle, here: Sequence[Entry], asked: ClusterRequest, seconds: float
+) -> Iterator[Entry]:
+    run = handle.run
+    if run.state is RunState.PENDING:
+        yield find("nodes.job-waits", why=reason_text(run.queued), seconds=seconds)
+        return
+    if not run.state.terminal:
+        yield find("nodes.job-silent", seconds=seconds)
+        return
+    answers = [answer for rank in range(asked.nodes) if (answer := _answer(handle, rank)) is not None]
+    if len(answers) < asked.nodes:
+        yield find("nodes.job-failed", why=reason_text(run.reason) or run.state.value)
+        return
+    yield _of_job(run, answers, seconds)
+    yield find("nodes.shared", home=config.home())
+    if asked.nodes > 1:
+        yield find("nodes.ports")
+    yield from compare(here, answers)
+
+
+def _of_job(run: Run, answers: Sequence[NodeAnswer], seconds: float) -> Entry:
+    names = tuple(answer.name for answer in answers)
+    queued = max(0.0, (run.started or run.spec.created) - run.spec.created)
+    return find("nodes.job", job=run.job, names=names, queued=queued, seconds=seconds)
+
+
+def _answer(handle: RunHandle, rank: int) -> NodeAnswer | None:
+    for line in handle.logs(rank).splitlines():
+        if line.startswith(_MARK):
+            answer = loads(line.removeprefix(_MARK))
+            entries = [Entry(**(entry | {"level": Level(entry["level"])})) for entry in answer["entries"]]
+            return NodeAnswer(name=answer["node"], entries=tuple(entries))
+    return None
+
+
+def compare(here: Sequence[Entry], answers: Sequence[NodeAnswer]) -> Iterator[Entry]:
+    """Compare the answers of all nodes with each other and with what was found here."""
+    for section, title in _AS_HERE:
+        mine = _text_of(here, section, title)
+        others = {answer.name: answer.text(section, title) for answer in answers}
+        if set(others.values()) == {mine}:
+            yield find("nodes.same", title=title, what=mine)
+        else:
+            yield find("nodes.differs", title=title, other=_by_text(others, mine), here=mine)
+    for section, title in _ALIKE:
+        others = {answer.name: answer.text(section, title) for answer in answers}
+        if len(set(others.values())) > 1:
+            yield find("nodes.unlike", title=title, other=_by_text(others))
+    yield from _gpus(answers)
+    yield from _errors(answers)
+
+
+def _gpus(answers: Sequence[NodeAnswer]) -> Iterator[Entry]:
+    counts = [sum(entry.title.startswith("GPU ") for entry in answer.entries) for answer in answers]
+    if len(set(counts)) > 1:
+        yield find("nodes.gpus-differ", least=min(counts), most=max(counts))
+    elif counts[0]:
+        yield find("nodes.gpus", count=counts[0])
+
+
+def _errors(answers: Sequence[NodeAnswer]) -> Iterator[Entry]:
+    """Name what does not work on some nodes, with the doctor's own words."""
+    names: dict[Entry, list[str]] = {}
+    for answer in answers:
+        for entry in answer.entries:
+            if entry.level is Level.ERROR:
+                names.setdefault(entry, []).append(answer.name)
+    for entry, nodes in names.items():
+        what, fix = entry.texts("zh")
+        facts = {"title": entry.title, "what": entry.what, "what_zh": what, "fix": entry.fix, "fix_zh": fix}
+        yield find("nodes.error", names=tuple(nodes), **facts)
+
+
+def _text_of(entries: Sequence[Entry], section: str, title: str) -> str:
+    texts = (entry.what for entry in entries if (entry.section, entry.title) == (section, title))
+    return next(texts, "-")
+
+
+def _by_text(others: Mapping[str, str], mine: str = "") -> str:
+    """Return ``3.9.2 on n1, n2; - on n3``: each text but ``mine``, with its nodes."""
+    by_text: dict[str, list[str]] = {}
+    for name, text in others.items():
+        if text != mine:
+            by_text.setdefault(text, []).append(name)
+    return "; ".join(f"{text} on {', '.join(names)}" for text, names in by_text.items())
