@@ -29,11 +29,19 @@ NODE = Path(__file__).parent / "node.py"
 
 def main(arguments: list[str]) -> int:
     directory = RunDirectory(Path(arguments[0]))
-    if arguments[1:2] == ["--meet"]:
-        print(_meeting(arguments[2]))
-        return 0
+    match arguments[1:]:
+        case ["--meet", other]:
+            print(_meeting(other))
+            return 0
+        case ["--step"]:
+            return _start(directory, is_step=True)
+        case _:
+            return _start(directory, is_step=False)
+
+
+def _start(directory: RunDirectory, *, is_step: bool) -> int:
+    """Start the supervisors, and wait for their end; return the exit code."""
     spec = read_spec(directory)
-    is_step = arguments[1:] == ["--step"]
     job, life = os.environ["SLURM_JOB_ID"], int(os.environ.get("SLURM_RESTART_COUNT") or 0)
     hosts = hosts_of(os.environ["SLURM_JOB_NODELIST"])[: spec.nodes]
     master = ""
@@ -43,18 +51,21 @@ def main(arguments: list[str]) -> int:
     if any(isinstance(event, (RunEnded, RunLost)) for event in read_events(directory.journal)):
         print("nbdist: the run was given up while this job waited", flush=True)
         return 0
-    words = ["srun", "--kill-on-bad-exit=1", "--wait=60", "--export=ALL", "--mpi=none"]
-    words += [f"--nodes={spec.nodes}", f"--ntasks={spec.nodes}", "--ntasks-per-node=1"]
-    words += _of_step(directory, spec, hosts) if is_step else []
-    if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):
-        words.append(f"--cpus-per-task={cpus}")  # since 22.05 a step does not inherit it
+    words = [*_srun(spec), *(_of_step(directory, spec, hosts) if is_step else [])]
     words += [sys.executable, "-I", "-S", str(NODE), str(directory.path)]
     words += [str(life), str(attempts_before(directory)), *filter(None, [master])]
     # known to the supervisors alone: srun hands it on, and no file has it
-    environment = os.environ | {config.LINK_KEY: secrets.token_hex(32)}
-    srun = subprocess.Popen(words, env=environment)
+    srun = subprocess.Popen(words, env=os.environ | {config.LINK_KEY: secrets.token_hex(32)})
     code = _wait(srun, directory, spec, "" if is_step else job)
     return code or _exit_code(directory, f"{life}-0")
+
+
+def _srun(spec: RunSpec) -> list[str]:
+    words = ["srun", "--kill-on-bad-exit=1", "--wait=60", "--export=ALL", "--mpi=none"]
+    words += [f"--nodes={spec.nodes}", f"--ntasks={spec.nodes}", "--ntasks-per-node=1"]
+    if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):
+        words.append(f"--cpus-per-task={cpus}")  # since 22.05 a step does not inherit it
+    return words
 
 
 def _of_step(directory: RunDirectory, spec: RunSpec, hosts: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ from nbdist.launch import local
 from nbdist.model import Reason, RunSpec, RunState
 from nbdist.store.paths import RunDirectory, open_to_append
 
-_ALLOCATION = ("SLURM_JOB_ID", "SLURM_JOB_NODELIST")
+_QUEUE = " --slurm time=1:00:00  for a job of its own in the queue"
 _APPEARS = 60.0
 """Seconds in which a step begins: longer than a busy controller makes ``srun`` wait."""
 
@@ -35,8 +35,8 @@ class SlurmStep(Slurm):
     """An engine (``Engine``) whose jobs are steps of the allocation that the user has."""
 
     def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
-        allocation = {name: environment.get(name, "") for name in _ALLOCATION}
-        _check_nodes(spec, *allocation.values())
+        job = environment["SLURM_JOB_ID"]
+        allocation = {"SLURM_JOB_ID": job, "SLURM_JOB_NODELIST": _nodes_of(job, spec.nodes)}
         with open(open_to_append(directory.job_log), "ab") as log:
             words = [spec.python, "-I", "-S", str(BATCH), str(directory.path), "--step"]
             inside = scrubbed(environment) | allocation
@@ -46,7 +46,7 @@ class SlurmStep(Slurm):
             if started.poll() is None:
                 os.killpg(started.pid, signal.SIGTERM)
                 started.wait()
-            raise LaunchError(_refusal(directory, allocation["SLURM_JOB_ID"]))
+            raise LaunchError(_refusal(directory, job))
         local.collect(started)
         return step
 
@@ -71,14 +71,19 @@ class SlurmStep(Slurm):
         return status
 
 
-def _check_nodes(spec: RunSpec, job: str, nodelist: str) -> None:
-    """Raises LaunchError for a run of more nodes than the allocation has."""
+def _nodes_of(job: str, wanted: int) -> str:
+    """Return the nodes of the allocation, as Slurm writes them. Raises LaunchError where it has none, or not
+    as many as wanted."""
+    done = call(["squeue", "-h", "-t", "RUNNING", "-j", job, "-o", "%N"])
+    if not (nodelist := done.stdout.strip()):
+        why = done.stderr.strip().rpartition("error: ")[2] or "that job does not run"
+        raise LaunchError(f"SLURM_JOB_ID={job}: {why}: unset it, or write {_QUEUE}")
     there = len(hosts_of(nodelist))
-    if spec.nodes > there > 0:
+    if wanted > there:
         raise LaunchError(
-            f"--nodes {spec.nodes}: the allocation {job} has {there}: write  --nodes {there} , or  --slurm "
-            "time=1:00:00  for a job of its own in the queue"
+            f"--nodes {wanted}: the allocation {job} has {there}: write  --nodes {there} , or {_QUEUE}"
         )
+    return nodelist
 
 
 def _await_step(directory: RunDirectory, started: subprocess.Popen[bytes]) -> str:
@@ -96,7 +101,4 @@ def _refusal(directory: RunDirectory, job: str) -> str:
     lines = directory.job_log.read_text(encoding="utf-8", errors="replace").splitlines()
     causes = [line.removeprefix("srun: error: ") for line in lines if line.startswith("srun: error: ")]
     text = "; ".join(dict.fromkeys(causes[-3:])) or "it did not say why"
-    return (
-        f"Slurm began no step in the allocation {job}: {text}: ask for what it has, or write  --slurm "
-        "time=1:00:00  for a job of its own in the queue"
-    )
+    return f"Slurm began no step in the allocation {job}: {text}: ask for what it has, or write {_QUEUE}"

@@ -37,7 +37,7 @@ class Allocation:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        return {"SLURM_JOB_ID": self.job, "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NTASKS": "7"}
+        return {"SLURM_JOB_ID": self.job, "SLURM_NTASKS": "7"}
 
     @property
     def steps(self) -> list[str]:
