@@ -20,6 +20,11 @@ WATCHER = "engines.watch"
 """The module of the process that watches a run where it was submitted."""
 
 
+def is_step(spec: RunSpec, job: str) -> bool:
+    """Return whether ``job`` is a step of one of Slurm's jobs: ``JOB.STEP``."""
+    return spec.engine == "slurm" and "." in job
+
+
 class Phase(Enum):
     """Where a job is. UNKNOWN: the engine did not answer, or has forgotten the job."""
 

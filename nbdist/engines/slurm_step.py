@@ -1,6 +1,6 @@
 """A run inside an allocation of Slurm: a job step by ``srun``, which waits in no queue.
 
-Slurm knows a step as ``JOB.STEP``, and so does the run: by the point its watcher tells it from a job."""
+Slurm knows a step as ``JOB.STEP``, and so does the run (``engine.is_step``)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from nbdist.engines import engine_of
 from nbdist.engines.ending import Ending, JobStop
-from nbdist.engines.engine import Engine, EnginePoller, Phase
+from nbdist.engines.engine import Engine, EnginePoller, Phase, is_step
 from nbdist.engines.merged_journal import NodeJournals, NodeRequests
 from nbdist.errors import IllegalTransition, LaunchError, UnknownRun
 from nbdist.launch.lifetime import Lifeline, Wakeup, complain, owner_ended, supervisor_started
@@ -63,7 +63,7 @@ class RunWatcher:
         about = load_object(directory.job)
         self._job = str(about["job"])
         # a step waits in no queue
-        self._submitted = Reason() if "." in self._job else Reason("submitted", job=self._job)
+        self._submitted = Reason() if is_step(spec, self._job) else Reason("submitted", job=self._job)
         os.environ.update(about.get("environment", {}))
         self._journal = Journal(directory.journal, report=complain)
         known = read_events(directory.journal)
@@ -283,5 +283,4 @@ def _is_elsewhere(directory: RunDirectory, spec: RunSpec) -> bool:
 
 def _engine(directory: RunDirectory, spec: RunSpec) -> Engine:
     """Return the engine that placed the run: by its queue, or as a step of a job."""
-    job = str(load_object(directory.job)["job"])
-    return engine_of(spec, as_step=spec.engine == "slurm" and "." in job)
+    return engine_of(spec, as_step=is_step(spec, str(load_object(directory.job)["job"])))

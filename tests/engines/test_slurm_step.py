@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engines.engine import Phase
+from nbdist.engines.engine import Phase, is_step
 from nbdist.engines.slurm_step import SlurmStep, allocation_of
 from nbdist.model import RunState
 from nbdist.store import RunStore
@@ -198,6 +198,12 @@ def test_options_of_sbatch_ask_for_a_job_of_its_own() -> None:
     assert allocation_of(a_spec(engine="slurm", engine_options=("time=1",)), inside) == ""
     assert allocation_of(a_spec(engine="slurm"), {}) == ""
     assert allocation_of(a_spec(), inside) == ""
+
+
+def test_a_point_in_the_name_of_a_job_of_ray_makes_no_step() -> None:
+    assert is_step(a_spec(engine="slurm"), "7.1")
+    assert not is_step(a_spec(engine="slurm"), "7")
+    assert not is_step(a_spec(engine="ray"), "nbdist-20261120-141503-v1.5-k3f9")
 
 
 def test_a_step_that_ended_with_the_time_of_its_allocation_says_so(
