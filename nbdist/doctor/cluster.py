@@ -27,6 +27,9 @@ ENGINES = ("slurm", "ray")
 _LIMIT = 180.0
 """Seconds that the nodes have: each starts the frameworks once."""
 
+_MEET = 30.0
+"""Seconds in which each node has to reach the first."""
+
 _OF_NODES = frozenset({"python", "frameworks", "gpus", "machine", "network"})
 _OF_BOTH = frozenset({"python", "frameworks"})
 _AS_HERE = (("python", "Python"), ("python", "nbdist"), ("frameworks", "torch"), ("frameworks", "paddle"))
@@ -86,7 +89,7 @@ def examine_cluster(asked: ClusterRequest) -> Report:
     try:
         here = examine(looked_at=[probe for probe in probes() if probe.section in _OF_BOTH])
         handle.wait(max(0.0, asked.wait - (time.monotonic() - started)), until="running")
-        if handle.run.state is not RunState.PENDING:
+        if not _waits(handle.run):
             handle.wait(_LIMIT)
         entries = list(_entries(handle, here.entries, asked, time.monotonic() - started))
     finally:
@@ -99,15 +102,20 @@ def _plan(asked: ClusterRequest) -> runner.Plan:
     line = f"--on {asked.engine} --nodes {asked.nodes} -n 1 --framework none --name doctor"
     if asked.address:
         line += f" --ray {asked.address}"
-    given = replace(options.parse(line), slurm=asked.options)
+    given = replace(options.parse(line), slurm=asked.options, wait=_MEET)
     return runner.plan(given, cell=_PROGRAM, cwd=os.getcwd(), python_path=sys.path)
+
+
+def _waits(run: Run) -> bool:
+    """Return whether the run waits for its engine: one that waits for a node has begun on another."""
+    return run.state is RunState.PENDING and not run.awaited
 
 
 def _entries(
     handle: RunHandle, here: Sequence[Entry], asked: ClusterRequest, seconds: float
 ) -> Iterator[Entry]:
     run = handle.run
-    if run.state is RunState.PENDING:
+    if _waits(run):
         yield find("nodes.job-waits", why=reason_text(run.queued), seconds=seconds)
         return
     if not run.state.terminal:

@@ -79,7 +79,10 @@ def _of_step(directory: RunDirectory, spec: RunSpec, hosts: list[str]) -> list[s
 
 def _meeting(other: str) -> str:
     """Return an address of this node by which ``other`` reaches it, with a port that is free here."""
-    address = own_address(address_of(other))
+    try:
+        address = own_address(address_of(other))
+    except OSError as error:
+        raise SystemExit(f"nbdist: {os.uname().nodename} does not reach {other}: {error.strerror}") from None
     return f"{address}:{free_ports(address, int(os.environ['SLURM_JOB_ID']))}"
 
 
