@@ -18,7 +18,7 @@ from nbdist.doctor.examination import examine, probes
 from nbdist.doctor.report import Entry, Level, Report, find
 from nbdist.errors import NbdistError
 from nbdist.model import Run, RunState
-from nbdist.model.decoding import loads
+from nbdist.model.decoding import MALFORMED, loads
 from nbdist.runner.handle import RunHandle
 from nbdist.text import reason_text
 
@@ -121,7 +121,7 @@ def _entries(
     if not run.state.terminal:
         yield find("nodes.job-silent", seconds=seconds)
         return
-    answers = [answer for rank in range(asked.nodes) if (answer := _answer(handle, rank)) is not None]
+    answers = [answer for rank in range(asked.nodes) if (answer := answer_in(handle.logs(rank))) is not None]
     if len(answers) < asked.nodes:
         yield find("nodes.job-failed", why=reason_text(run.reason) or run.state.value)
         return
@@ -138,12 +138,16 @@ def _of_job(run: Run, answers: Sequence[NodeAnswer], seconds: float) -> Entry:
     return find("nodes.job", job=run.job, names=names, queued=queued, seconds=seconds)
 
 
-def _answer(handle: RunHandle, rank: int) -> NodeAnswer | None:
-    for line in handle.logs(rank).splitlines():
+def answer_in(log: str) -> NodeAnswer | None:
+    """Return the answer that a node printed into its log; None where there is none."""
+    for line in log.splitlines():
         if line.startswith(_MARK):
-            answer = loads(line.removeprefix(_MARK))
-            entries = [Entry(**(entry | {"level": Level(entry["level"])})) for entry in answer["entries"]]
-            return NodeAnswer(name=answer["node"], entries=tuple(entries))
+            try:
+                answer = loads(line.removeprefix(_MARK))
+                entries = [Entry(**(entry | {"level": Level(entry["level"])})) for entry in answer["entries"]]
+                return NodeAnswer(name=str(answer["node"]), entries=tuple(entries))
+            except MALFORMED:
+                continue
     return None
 
 

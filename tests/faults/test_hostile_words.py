@@ -20,15 +20,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from nbdist.store.allocations import Allocation, NodeAddress, make_allocation
 from tornado import web
 
 from nbdist import options, processes, runner
 from nbdist.board.server import find_jupyter, read_board
 from nbdist.devices.usage import decode_loads
-from nbdist.doctor import installed, node_probe
-from nbdist.doctor.node_job import NodeJob
+from nbdist.doctor import cluster, installed
 from nbdist.engines import ray
+from nbdist.engines.ray_driver import CannotStart, take_environment
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.feed.sweeps import SweepReader
 from nbdist.launch.attempt import Attempt
@@ -37,7 +36,6 @@ from nbdist.launch.rank_process import RankProcess
 from nbdist.launch.run_policy import RunPolicy
 from nbdist.launch.stalls.stack_taker import RankContact, find
 from nbdist.model import ProcessId, Reason, Rendezvous, decode_event, encode_event
-from nbdist.model.decoding import MALFORMED
 from nbdist.model.sweep import Sweep
 from nbdist.options.recorded import first_line, program_words
 from nbdist.runner.pruning import _Sizes
@@ -365,28 +363,15 @@ def _(folder: Path) -> Iterator[Take]:
     yield lambda word: ray._reason(word.decode(errors="replace"))
 
 
-@reads("engines/ray:unseal", sample={"A": "b"}, refuses=(ValueError,))
+@reads("doctor/cluster:answer_in", sample={"node": "a", "entries": []})
 def _(folder: Path) -> Iterator[Take]:
-    import base64
-
-    def take(word: bytes) -> None:
-        body = ray._mixed(word, "key")
-        ray.unseal(base64.b64encode(ray._mac(body, "key") + body).decode(), "key")
-
-    yield take
+    yield lambda word: cluster.answer_in(cluster._MARK + word.decode(errors="replace"))
 
 
-@reads("doctor/node_job:NodeJob.take", sample={"say": "hello", "name": "a", "job": "7"})
+@reads("engines/ray_driver:take_environment", sample={"A": "b"}, refuses=(CannotStart,))
 def _(folder: Path) -> Iterator[Take]:
-    class Job(NodeJob):
-        def _look(self, begun: float) -> None:
-            """The test says what is printed."""
-
-        def _end(self) -> None:
-            """Nothing was started."""
-
-    job = Job(nodes=1, home=folder, wait=1.0)
-    yield lambda word: job.take(node_probe.MARK + word.decode(errors="replace"))
+    directory = RunDirectory(folder)
+    yield in_file(directory.job_environment, lambda: take_environment(directory))
 
 
 # files
@@ -465,42 +450,6 @@ def _(folder: Path) -> Iterator[Take]:
             assert sizes.of(run)[0] / 1e9 < 1e12
 
     yield in_file(store.sizes, read)
-
-
-ALLOCATION = Allocation(
-    engine="slurm", nodes=1, per_node=1, gpus=False, idle=60.0, python="/bin/sh", created=CREATED
-)
-
-
-@reads("store/allocations:AllocationDirectory.read", sample=asdict(ALLOCATION), refuses=(OSError, *MALFORMED))
-def _(folder: Path) -> Iterator[Take]:
-    made = make_allocation(folder, "a", ALLOCATION)
-    yield in_file(made.about, made.read)
-
-
-@reads(
-    "store/allocations:AllocationDirectory.number",
-    "store/allocations:AllocationDirectory.environment",
-    sample={"job": "7", "environment": {"A": "b"}},
-)
-def _(folder: Path) -> Iterator[Take]:
-    made = make_allocation(folder, "a", ALLOCATION)
-    yield in_file(made.job, lambda: (made.number(), made.environment()))
-
-
-@reads(
-    "store/allocations:AllocationDirectory.place",
-    sample=asdict(NodeAddress(node=0, host="a", address="127.0.0.1", port=1)),
-)
-def _(folder: Path) -> Iterator[Take]:
-    made = make_allocation(folder, "a", ALLOCATION)
-    yield in_file(made.places / "0.json", lambda: made.place(0))
-
-
-@reads("store/allocations:AllocationDirectory.why_over", sample={"reason": Reason("notebook-gone").encode()})
-def _(folder: Path) -> Iterator[Take]:
-    made = make_allocation(folder, "a", ALLOCATION)
-    yield in_file(made.over, made.why_over)
 
 
 @reads(
@@ -710,8 +659,6 @@ READING = {"loads", "load", "load_object", "read_object", "recv", "recv_fds", "r
 
 ELSEWHERE = {
     # what it was started with, by a process that waits for it: what it cannot read ends it, and nothing else
-    "doctor/node_probe:main",
-    "doctor/ray_probe:main",
     "engines/watch:RunWatcher.__init__",
     "engines/watch:_engine",
     "engines/watch:_is_elsewhere",
@@ -725,8 +672,6 @@ ELSEWHERE = {
     "worker/warm:main",
     # it is handed to one of the readers above, or compared, or a signal's number
     "doctor/installed:ask_framework",
-    "doctor/node_probe:reach",
-    "doctor/ray_probe:look",
     "engines/ray_driver:Node.supervise",
     "launch/lifetime:Wakeup.requests_to_end",
     "launch/meters:GpuProbe.loads",
