@@ -27,7 +27,7 @@ import psutil
 from common import Goal, Machine, NotMeasured, Samples, spread, table, version, write_results
 from kernels import free_port
 
-from nbdist.diagnosis.signatures import Source, named
+from nbdist.diagnosis.known import Source, named
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "diagnosis" / "programs"
 PACKAGES = ("nbdist", "torch", "paddlepaddle")

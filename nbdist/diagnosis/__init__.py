@@ -2,9 +2,9 @@
 
 from nbdist.diagnosis.exits import describe_exit
 from nbdist.diagnosis.failure import diagnose, first_failure
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.rank_failure import Failure, Group
 from nbdist.diagnosis.report import failure_headline, failure_report
-from nbdist.diagnosis.signatures import Hint
 
 __all__ = [
     "Failure",

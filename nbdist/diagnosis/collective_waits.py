@@ -8,6 +8,7 @@ from dataclasses import replace
 from nbdist.diagnosis.hangs.deadlocks import all_joining, why
 from nbdist.diagnosis.hangs.divergence import histories_of, last_calls, of_histories
 from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, why_left
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
 from nbdist.diagnosis.positions import Side, hint
 from nbdist.diagnosis.rank_failure import (
@@ -18,7 +19,6 @@ from nbdist.diagnosis.rank_failure import (
     known_as,
     waiting_side,
 )
-from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.stacks import last_sides
 from nbdist.model import RankState, Run
 from nbdist.programs.branches import head

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nbdist.diagnosis.signatures import Role, Signature, match
+from nbdist.diagnosis.known import Role, Signature, match
 from nbdist.diagnosis.tracebacks import Raised, chains_in_log, last_words, parse, root
 from nbdist.store import ErrorReport
 

@@ -26,11 +26,11 @@ from nbdist.diagnosis.collective_waits import apart, is_past, left, met, met_alo
 from nbdist.diagnosis.exits import exit_kind
 from nbdist.diagnosis.files_of_ranks import hint_from_missing_file
 from nbdist.diagnosis.gpu_memory import hint_from_gpu_memory
+from nbdist.diagnosis.known import Hint, Signature, Source, match, match_in, named, variant
 from nbdist.diagnosis.p2p import hint_from_mixed_values, hint_from_sends
 from nbdist.diagnosis.positions import hint
 from nbdist.diagnosis.rank_failure import Failure, last_line
 from nbdist.diagnosis.rank_values import hint_from_model, hint_from_unset_name
-from nbdist.diagnosis.signatures import Hint, Signature, Source, match, match_in, named, variant
 from nbdist.model import Run
 from nbdist.programs.removed import removed_name
 from nbdist.store import RunDirectory

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.positions import hint
 from nbdist.diagnosis.rank_failure import Failure
-from nbdist.diagnosis.signatures import Hint
 from nbdist.model import Run
 
 _SIZE = r"(?P<{}>[\d.]+ ?(?:[KMGT]i?B|bytes|B))"

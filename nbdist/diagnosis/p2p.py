@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.positions import hint
 from nbdist.diagnosis.rank_failure import Failure
-from nbdist.diagnosis.signatures import Hint
 from nbdist.programs.branches import (
     asks_for_rank,
     calls_of_function,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.signatures import Hint, named
+from nbdist.diagnosis.known import Hint, named
 from nbdist.programs.sources import CodeLocation
 from nbdist.store.reports import Call, Operand
 from nbdist.text import Both

@@ -16,8 +16,8 @@ from nbdist.text import Both, both
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nbdist.diagnosis.complaints import Complaint
+    from nbdist.diagnosis.known import Hint
     from nbdist.diagnosis.positions import Side
-    from nbdist.diagnosis.signatures import Hint
     from nbdist.store.reports import Call
 
 # paddle's native traces alone can have 20 KB

@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.positions import hint
 from nbdist.diagnosis.rank_failure import Failure
-from nbdist.diagnosis.signatures import Hint
 from nbdist.programs.branches import (
     around,
     asks_for_rank,

@@ -19,9 +19,9 @@ from nbdist.diagnosis.hangs.deadlocks import (
 )
 from nbdist.diagnosis.hangs.divergence import History, begun_at, histories_of, parting_of
 from nbdist.diagnosis.hangs.evidence import MESSAGE, are_unlike, await_ended, ended_before, waits_long
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, gave_up, raised_in_logs
 from nbdist.diagnosis.positions import Side
-from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.stack_groups import StackGroup, groups_of
 from nbdist.diagnosis.stragglers import Paces
 from nbdist.model import Run

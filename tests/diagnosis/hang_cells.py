@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis.hangs.deadlocks import why
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.positions import Side
-from nbdist.diagnosis.signatures import Hint
 from nbdist.programs.sources import CodeLocation, Sources
 from nbdist.store.reports import Call, Collective, Operand, RankAnswer
 from tests.fakes.directories import WrittenRun

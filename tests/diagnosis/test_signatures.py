@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import nbdist.diagnosis.signatures as signature_tables
+import nbdist.diagnosis.known as signature_tables
 from nbdist.diagnosis.complaints import complaint_of
 from nbdist.diagnosis.exits import exit_kind
-from nbdist.diagnosis.signatures import (
+from nbdist.diagnosis.known import (
     Hint,
     Signature,
     Source,

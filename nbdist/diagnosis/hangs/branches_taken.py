@@ -16,8 +16,8 @@ from dataclasses import replace
 from nbdist.diagnosis.hangs.entries import Entry, decides_alike, differences, line_of, of_caught
 from nbdist.diagnosis.hangs.leaving import entered_alone, has_other_half, is_in_loop_of_library
 from nbdist.diagnosis.hangs.loops import by_loop, by_round
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.positions import Side, by_ranks, hint
-from nbdist.diagnosis.signatures import Hint
 from nbdist.programs.branches import (
     LOOPS,
     around,

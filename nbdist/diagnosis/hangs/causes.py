@@ -10,8 +10,8 @@ from nbdist.diagnosis.hangs.deadlocks import all_joining, awaited, no_member, un
 from nbdist.diagnosis.hangs.divergence import History, came_to, of_sizes_at
 from nbdist.diagnosis.hangs.evidence import MESSAGE, missing_in, pending
 from nbdist.diagnosis.hangs.leaving import why_left
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.positions import Side
-from nbdist.diagnosis.signatures import Hint
 from nbdist.model import Run
 from nbdist.programs.branches import given_group, is_collective
 from nbdist.programs.sources import Sources

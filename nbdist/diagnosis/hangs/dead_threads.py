@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nbdist.diagnosis.hangs.held import may_be_fed
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.positions import Side, hint
-from nbdist.diagnosis.signatures import Hint
 
 
 def of_threads(held: Sequence[Side], raised: Mapping[int, str]) -> Hint | None:

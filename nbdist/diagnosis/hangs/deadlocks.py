@@ -13,8 +13,8 @@ from nbdist.diagnosis.hangs.dead_threads import of_threads
 from nbdist.diagnosis.hangs.divergence import History, of_histories
 from nbdist.diagnosis.hangs.held import of_held
 from nbdist.diagnosis.hangs.process_groups import group_left_out, group_of_callers
+from nbdist.diagnosis.known import Hint, Role, match
 from nbdist.diagnosis.positions import Side, by_ranks, hint
-from nbdist.diagnosis.signatures import Hint, Role, match
 from nbdist.programs.branches import (
     given_group,
     head,

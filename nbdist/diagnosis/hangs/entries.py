@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.positions import Side, hint
-from nbdist.diagnosis.signatures import Hint
 from nbdist.programs.branches import (
     Step,
     around,

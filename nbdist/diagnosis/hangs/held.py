@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nbdist.diagnosis.hangs.branches_taken import passed_by
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.positions import Side, hint
-from nbdist.diagnosis.signatures import Hint
 from nbdist.programs.branches import (
     around,
     calls_of_function,

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from nbdist.diagnosis.hangs.entries import MOST, Way, line_of
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.positions import Side, hint
-from nbdist.diagnosis.signatures import Hint
 from nbdist.programs.branches import (
     LOOPS,
     Step,

@@ -17,8 +17,8 @@ from nbdist.diagnosis.hangs.entries import (
     of_caught,
 )
 from nbdist.diagnosis.hangs.leaving import exchanged
+from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.positions import hint
-from nbdist.diagnosis.signatures import Hint
 from nbdist.programs.branches import (
     LOOPS,
     around,

@@ -19,12 +19,7 @@ from nbdist.text import Both, say
 # the first that matches counts: NCCL's and CUDA's errors come in torch's and paddle's words
 _TABLES = (
     "nccl",
-    "torch_ranks",
-    "torch_parallel",
-    "torch_data",
-    "torch_tensors",
-    "torch_training",
-    "torch_libraries",
+    "ranks",
     "cuda",
     "paddle",
     "python",
