@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-import selectors
 import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nbdist.launch.machines.connections import QuestionListener
-from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey, call
+from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
+from nbdist.processes import wait_for
 
 KEY = "the key of a run"
 
@@ -161,13 +159,13 @@ def many_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("many_files")
-def test_a_process_with_many_open_files_gets_its_answer() -> None:
-    with selectors.DefaultSelector() as selector, ThreadPoolExecutor(1) as pool:
-        listener = QuestionListener("127.0.0.1", KEY, selector, lambda question: {"heard": question})
-        asked = pool.submit(call, "127.0.0.1", listener.port, KEY, {"kind": "look"})
-        while not asked.done():
-            for key, _ in selector.select(0.05):
-                key.data()
-        listener.forget()
+def test_a_process_with_many_open_files_waits_for_a_line() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        assert near.fileno() > 1023
+        assert not wait_for(near, 0.0)
+        assert wait_for(near, 0.0, to_write=True)
 
-    assert asked.result() == {"heard": {"kind": "look"}}
+        far.send(b"a word")
+
+        assert wait_for(near, 1.0)
