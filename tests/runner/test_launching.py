@@ -20,8 +20,12 @@ from tests.fakes.runs import a_spec
     ("line", "warm", "launcher"),
     [
         pytest.param("-n 2", False, ColdLauncher(("",)), id="cold"),
-        pytest.param("-n 2 --on slurm", None, EngineLauncher(None, ("", "")), id="an engine's queue"),
-        pytest.param("-n 2 --ray head:8265", None, EngineLauncher(None, ("", "")), id="another engine"),
+        pytest.param(
+            "-n 2 --on slurm", None, EngineLauncher(("", ""), as_step=False), id="an engine's queue"
+        ),
+        pytest.param(
+            "-n 2 --ray head:8265", None, EngineLauncher(("", ""), as_step=False), id="another engine"
+        ),
     ],
 )
 def test_the_launcher_of_a_run(
