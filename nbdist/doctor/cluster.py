@@ -17,7 +17,7 @@ from nbdist import config, options, runner
 from nbdist.doctor.examination import examine, probes
 from nbdist.doctor.report import Entry, Level, Report, find
 from nbdist.errors import NbdistError
-from nbdist.model import Run, RunState
+from nbdist.model import Reason, Run, RunState
 from nbdist.model.decoding import MALFORMED, loads
 from nbdist.runner.handle import RunHandle
 from nbdist.text import reason_text
@@ -81,11 +81,21 @@ def print_answer() -> None:
 def examine_cluster(asked: ClusterRequest) -> Report:
     """Examine the nodes by a small run. Raises nothing of the engine's, and leaves no run."""
     started = time.monotonic()
-    try:
-        handle = runner.start(_plan(asked))
-    except NbdistError as error:
-        entries = [find("nodes.job-refused", why=error)]
-        return Report(entries=tuple(entries), seconds=time.monotonic() - started)
+    # an interrupt while the job is submitted would leave it in the queue
+    with runner.Interrupts(lambda _: Reason.said("the doctor was interrupted"), raises=True) as interrupts:
+        try:
+            planned = _plan(asked)
+            interrupts.begin()
+            handle = runner.start(planned)
+        except NbdistError as error:
+            entries = (find("nodes.job-refused", why=error),)
+            return Report(entries=entries, seconds=time.monotonic() - started)
+        interrupts.stop(handle)
+        return _examined(handle, asked, started)
+
+
+def _examined(handle: RunHandle, asked: ClusterRequest, started: float) -> Report:
+    """Wait for the nodes' answers and compare them; end the run, and remove it."""
     try:
         here = examine(looked_at=[probe for probe in probes() if probe.section in _OF_BOTH])
         handle.wait(max(0.0, asked.wait - (time.monotonic() - started)), until="running")

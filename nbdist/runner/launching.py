@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbdist import config
 from nbdist.engines import engine_of
-from nbdist.engines.engine import WATCHER
+from nbdist.engines.engine import WATCHER, Engine
 from nbdist.engines.slurm_step import allocation_of
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks.environment import is_installed
@@ -180,6 +180,18 @@ class EngineLauncher:
         make_private(directory.nodes)
         engine = engine_of(spec, as_step=self.as_step)
         job = engine.submit(directory, spec, plan.environment)
+        try:
+            self._let_watch(directory, plan, engine, job)
+        except BaseException:
+            # without a watcher nothing would end it
+            with contextlib.suppress(LaunchError, OSError):
+                engine.stop(job, gently=False)
+            raise
+        return RunHandle(directory, notes=self.notes)
+
+    def _let_watch(self, directory: RunDirectory, plan: Plan, engine: Engine, job: str) -> None:
+        """Write down which job it is, and start its watcher. Raises LaunchError and OSError."""
+        spec = plan.spec
         # a later watcher of the run may have another environment
         where = {key: plan.environment[key] for key in _WHERE if key in plan.environment}
         about: dict[str, object] = {"engine": spec.engine, "job": job, "environment": where}
@@ -187,7 +199,6 @@ class EngineLauncher:
             about["cluster"] = engine.cluster()
         write_private(directory.job, json.dumps(about))
         local.submit(directory, plan.environment, spec.python, detached=spec.detached, module=WATCHER)
-        return RunHandle(directory, notes=self.notes)
 
 
 def keep_ready(count: int, framework: str) -> None:

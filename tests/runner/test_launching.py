@@ -91,3 +91,33 @@ def test_a_write_that_a_disk_refuses_names_the_disk_and_leaves_nothing(
         runner.start(replace(planned, write_inputs=refuse))
 
     assert list((home / "runs").iterdir()) == []
+
+
+class TakesJobs:
+    """An engine that takes every job, and notes which it is to end."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+
+    def submit(self, directory: object, spec: object, environment: object) -> str:
+        return "7"
+
+    def cluster(self) -> str:
+        raise KeyboardInterrupt
+
+    def stop(self, job: str, *, gently: bool) -> bool:
+        self.ended.append(job)
+        return True
+
+
+def test_a_job_that_nothing_will_watch_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = TakesJobs()
+    monkeypatch.setenv("NBDIST_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("nbdist.runner.launching.engine_of", lambda *_, **__: engine)
+    planned = runner.plan(options.parse("-n 2 --on slurm"), cell="pass", cwd=str(tmp_path))
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.start(planned)
+
+    assert engine.ended == ["7"]
+    assert list((tmp_path / "home/runs").iterdir()) == []
