@@ -114,7 +114,10 @@ def settled(handle: RunHandle) -> Run:
     deadline = time.monotonic() + _CLEANS_UP
     while not (run := handle.run).state.terminal and time.monotonic() < deadline:
         here = run.supervisor_host == os.uname().nodename
-        if run.supervisor is None or not here or processes.alive(run.supervisor):
+        if run.supervisor is None or not here:
+            break
+        # its socket is closed before it has left the process table
+        if processes.alive(run.supervisor) and not processes.is_exiting(run.supervisor.pid):
             break
         time.sleep(0.02)
     return run

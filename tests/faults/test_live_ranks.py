@@ -15,7 +15,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from nbdist import runner
+from nbdist import processes, runner
 from nbdist.model import CellStarted
 from nbdist.store import RunDirectory, RunStore, read_events
 from nbdist.text import reason_text
@@ -192,9 +192,11 @@ def test_a_session_whose_supervisor_was_killed_between_two_cells_is_followed_by_
     supervisor = handle_of(kernel).run.supervisor
 
     os.kill(supervisor.pid, signal.SIGKILL)
+    until(lambda: not processes.alive(supervisor))
     anew = kernel.run("%%ranks -n 2 --framework none\n'kept' in globals()")
     second = handle_of(kernel).run.supervisor
     os.kill(second.pid, signal.SIGKILL)
+    until(lambda: not processes.alive(second))
     refused = kernel.run("%%ranks\nkept")
 
     assert by_rank(anew.stdout) == {0: ["False"], 1: ["False"]}, anew.stderr + anew.error
