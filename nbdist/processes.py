@@ -105,7 +105,7 @@ _PF_EXITING = 0x4  # include/linux/sched.h
 
 
 def is_exiting(pid: int) -> bool:
-    """Whether the system takes the process down, as far as it says: with a GPU that may take seconds."""
+    """Return whether the system takes the process down, as far as known: with a GPU that takes seconds."""
     fields = read_at_once(f"{PROC}/{pid}/stat").rpartition(b")")[2].split()
     return HAS_PROC and (not fields or bool(int(fields[6]) & _PF_EXITING))
 

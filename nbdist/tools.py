@@ -50,7 +50,7 @@ _TAIL = 1 << 17  # bytes at the end of a log, in which its last lines are looked
 _MOST = 10_000  # lines, or points
 _LONGEST = 600.0  # seconds of one wait
 _PRUNING = 0.5  # seconds for old runs
-_ERROR = 1000  # characters of what is said of a mistake
+_ERROR = 1000  # characters of a message about a mistake
 _TEXTS = {
     "run": (200, 'run="lenet", an id or a label of the tool runs'),
     "script": (4000, 'script="train.py --config lenet.yaml"'),
@@ -63,7 +63,7 @@ _TEXTS = {
 """By the name of an argument its characters, and what to write instead."""
 _NUMBERS = {"rank": "rank=0", "timeout": "timeout=50", "tail": "tail=50", "last": "last=20"}
 _GREATEST = 10**9
-# nobody writes these between the words of a log
+# no program writes these between the words of a log
 _EXPRESSION = re.compile(r"\.[*+]|\\[bBdDsSwW.()\[\]]|\w\|\w|\)[*+?]|\][*+?]|^\^|\$$")
 _HERE = Frontend("the tool ", lambda _: None)
 _IN_TOOLS = (

@@ -37,7 +37,7 @@ _CONTEXT = 1.5 * _GIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRoom:
-    """What torch's message says of the GPU, in bytes; 0 where it says nothing. ``others`` are other
+    """Read what torch's message says of the GPU, in bytes; 0 where it says nothing. ``others`` are other
     processes; ``limited`` means that the program has set a limit of its own."""
 
     asked: int

@@ -58,7 +58,7 @@ def failure_report(failure: Failure, language: str = "en") -> str:
 
 
 def aftermath(failure: Failure, language: str = "en") -> list[str]:
-    """What differs between ranks, what is to be said of the others, and beside the failure: a line each."""
+    """Return a line each for what differs between ranks, for the others, and for facts beside it."""
     lines = [note.text(language) for note in failure.differing]
     lines += [_group_line(group, language) for group in failure.groups]
     lines += [note.text(language) for note in failure.notes[len(failure.differing) :]]

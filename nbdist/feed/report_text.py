@@ -55,7 +55,7 @@ def _joined(parts: Sequence[_Part]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """Where the whole is too long, ``room`` bytes of the lines stay, those around the line ``at``."""
+    """Keep ``room`` bytes of the lines where the whole is too long, those around the line ``at``."""
 
     lines: Sequence[str]
     room: int

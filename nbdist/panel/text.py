@@ -29,7 +29,7 @@ class Room:
         self._lines = lines
         self._shown = 0
         self.characters = lines * _LINE
-        """How many are left."""
+        """Count those left."""
 
         self.full = False
         """A line had no room, and none has any after it."""

@@ -1,7 +1,7 @@
 """The names that a program uses and does not define, or uses before it binds them: Python's scopes as
 pyflakes reads them, and the order in which statements surely run.
 
-In doubt a name counts as defined: a program that makes names in ways that nobody can follow (``exec``,
+In doubt a name counts as defined: a program that makes names in ways that no reader can follow (``exec``,
 ``globals()``, an unknown star import) has none missing.
 """
 

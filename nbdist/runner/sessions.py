@@ -99,7 +99,7 @@ def live_sessions() -> list[RunHandle]:
 
 
 def _goes_on(handle: RunHandle) -> bool:
-    """Whether it takes cells, or is about to."""
+    """Return whether it takes cells, or is about to."""
     with contextlib.suppress(OSError):
         connect(handle.directory).close()
         return True  # its journal may be long
@@ -287,7 +287,7 @@ class _Answer:
 
     @property
     def refusal(self) -> str:
-        """Why it did not take the cell, and what to type."""
+        """Say why it did not take the cell, and what to type."""
         if self.refused == "full":
             return (
                 f"{self.waiting} cells wait in this session already: %dist_session interrupt  ends the one "

@@ -162,7 +162,7 @@ def log_places(text: str) -> Mapping[int, Place] | Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """Why a run stands as it does. ``copy``, ``json``: how it is to be shown."""
+    """Explain why a run stands as it does. ``copy``, ``json``: how it is to be shown."""
 
     run: Run
     directory: RunDirectory

@@ -124,7 +124,7 @@ def test_a_machine_without_slurm_is_told_where_its_commands_are(
 @pytest.mark.parametrize(
     ("address", "what"),
     [
-        pytest.param("http://127.0.0.1:1", "no Ray answers at http://127.0.0.1:1", id="nobody there"),
+        pytest.param("http://127.0.0.1:1", "no Ray answers at http://127.0.0.1:1", id="no listener"),
         pytest.param("ray://head:10001", "that is for Ray's own clients", id="another protocol"),
     ],
 )

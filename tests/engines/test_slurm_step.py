@@ -98,7 +98,7 @@ def test_a_step_that_is_stopped_may_save_its_work_and_leaves_the_allocation(
 
 
 def processes_of(login: Login) -> list[int]:
-    """What runs on this machine for the only run, ``srun`` and what started it."""
+    """Return what runs on this machine for the only run, ``srun`` and what started it."""
     name = login.handle.directory.run_id.encode()
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):

@@ -1,4 +1,4 @@
-"""The supervisor is stopped or frozen, its reaper with it or not: whoever wants the run to end ends it. The
+"""The supervisor is stopped or frozen, its reaper with it or not: each that wants the run to end ends it. The
 same of a session, whose cells are interrupted, too, and of the process of a sweep."""
 
 from __future__ import annotations

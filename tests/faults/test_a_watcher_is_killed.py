@@ -61,7 +61,7 @@ def look(login: Login) -> Run:
 
 
 def reasons_of_failures(login: Login) -> list[str]:
-    """Why attempts of the only run have failed, as codes."""
+    """Return the codes with which attempts of the only run have failed."""
     return [reason.code for reason in look(login).failures]
 
 

@@ -191,7 +191,7 @@ def started_sweep(line: str, cell: str) -> SweepHandle:
 
 @pytest.mark.parametrize("way", ["run", "detached", "session"])
 def test_a_start_that_lacks_inodes_names_the_disk(small_disk: Path, start_cell, way: str) -> None:
-    """With each number of them, until there are enough."""
+    """Try each number of them, until there are enough."""
     start = start_session if way == "session" else start_cell
     line, refused, reasons = "-n 2 -d" if way == "detached" else "-n 2", [], []
     for count in range(30):

@@ -106,7 +106,7 @@ def _picked(side: Side, call: Call, sources: Sources) -> Iterator[tuple[str, ast
     for node, part in reversed(around(call, sources)):
         if not isinstance(node, ast.If) or part != "body" or calls_too(node, part, called):
             continue
-        # what the others call in an if of their own of this function is no reason: whoever called it is
+        # what the others call in an if of their own of this function is no reason: their caller is
         picks = _PICKS.search(spelt_out(node.test, call, sources))
         if picks and not has_other_half(side, call, (node, part), sources):
             yield "into", node
