@@ -1,6 +1,7 @@
 # make demo   set everything up and run the quickstart notebook: a real 2-rank training, curves included
 # make lab    the same notebook in JupyterLab
-# make test   set everything up, check and test everything
+# make test   set everything up, check it, run the unit tests and one real run for each promise
+# make test-all   that and all the rest, as CI does
 # make help   the other targets
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ PADDLE := paddlepaddle==3.3.1
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-warm test-faults test-stuck test-live test-hosts test-resume test-diagnosis test-more check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep bench-compare fuzz-server dist test-dist course docs clean
+.PHONY: help demo lab test test-all unit rest test-flaky test-warm test-faults test-stuck test-live test-hosts test-resume test-diagnosis test-more check check-python check-page format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep bench-compare fuzz-server dist test-dist course docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -60,53 +61,64 @@ export NBDIST_PROGRAMS
 # Ranks, browsers and schedulers wait: two cores are busy with three tests at once.
 TEST_JOBS ?= 3
 
-# Thousands of real runs share two cores with browsers and schedulers. A test that fails is tried once more, and
-# the summary names it (RERUN).
-ONCE_MORE := --reruns 1 --rerun-show-tracebacks
+PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder
 
-# Where PYTHONDONTWRITEBYTECODE is set, each of some ten thousand processes would compile nbdist for itself, and each
-# process that shares the tests all of them.
-bytecode: $(VENV)/.ready
-	@$(BIN)/python -m compileall -q nbdist
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --collect-only tests >/dev/null
+# Where this is set, each of some ten thousand processes would compile nbdist for itself.
+export PYTHONDONTWRITEBYTECODE :=
 
-test: $(VENV)/.ready $(STATIC) browser hosts slurm check bytecode  ## check and test everything
+test: unit check  ## check everything, run the unit tests and one real run for each promise of the README
+
+unit: $(VENV)/.ready $(STATIC) browser
+	$(PYTEST) -m "promise or not slow" $(PYTEST_ARGS)
+
+test-all: test rest  ## make test and all the rest: engines, hosts, notebooks, libraries, faults, warm ranks, fuzz
+
+rest: $(VENV)/.ready $(STATIC) browser hosts slurm
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder $(ONCE_MORE) $(PYTEST_ARGS)
-	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -q $(ONCE_MORE) $(WARM_ROUND)
+	$(PYTEST) -m "slow and not promise and not more" $(PYTEST_ARGS)
+	NBDIST_WARM=always $(PYTEST) -q $(WARM_ROUND)
+
+# The name of each test that failed in a round, and how often. Hours: it has no limit of time.
+FLAKY_ROUNDS ?= 20
+test-flaky: $(VENV)/.ready $(STATIC) browser hosts slurm  ## run all tests FLAKY_ROUNDS times, and list what failed in any of them
+	@mkdir -p build/flaky && rm -f build/flaky/*
+	@for round in $$(seq $(FLAKY_ROUNDS)); do \
+	  $(PYTEST) -q -rfE --tb=long -m "not more" $(PYTEST_ARGS) >build/flaky/$$round.log 2>&1; echo "round $$round: $$(tail -n 1 build/flaky/$$round.log)"; \
+	done
+	@grep -hoE '^(FAILED|ERROR) [^ ]+' build/flaky/*.log | sort | uniq -c | sort -rn
 
 # Every run of these on ranks that have waited. What they test is the program's view, and how ranks end.
 WARM_ROUND := tests/runner/test_cells.py tests/runner/test_torch.py tests/faults/test_a_rank_dies.py \
   -k 'not (test_torch or loader) or nothing_but or fork or loader_workers_of'
 WARM_TESTS := tests/runner tests/worker tests/magics tests/launch tests/diagnosis tests/preflight tests/faults tests/feed tests/panel tests/tutorials tests/libraries
 
-test-warm: $(VENV)/.ready $(STATIC) bytecode  ## test every kind of run on ranks that have waited
+test-warm: $(VENV)/.ready $(STATIC)  ## test every kind of run on ranks that have waited
 	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider $(WARM_TESTS) -m "" $(PYTEST_ARGS)
 
-test-faults: $(VENV)/.ready $(STATIC) bytecode  ## break runs in every way that is known, 20 times each
+test-faults: $(VENV)/.ready $(STATIC)  ## break runs in every way that is known, 20 times each
 	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider -m "" $(PYTEST_ARGS)
 
 # How often each of some twenty situations is stopped; a run takes 5 s of a core.
 STUCK_ROUNDS ?= 100
 
-test-stuck: $(VENV)/.ready $(STATIC) bytecode  ## stop runs whose ranks wait, 100 times each with torch and with paddle: they save their work
+test-stuck: $(VENV)/.ready $(STATIC)  ## stop runs whose ranks wait, 100 times each with torch and with paddle: they save their work
 	NBDIST_STUCK_ROUNDS=$(STUCK_ROUNDS) $(BIN)/python -m pytest -n 2 --dist load -rP -p no:cacheprovider \
 	  tests/faults/test_stops_of_stuck_ranks.py $(PYTEST_ARGS)
 
 # Some 40 minutes, which is mostly that a kernel starts for each of the kills.
-test-live: $(VENV)/.ready $(STATIC) bytecode  ## live ranks: 200 kernels killed in mid-cell, 1,000 sessions started and ended, 1,000 cells of one
+test-live: $(VENV)/.ready $(STATIC)  ## live ranks: 200 kernels killed in mid-cell, 1,000 sessions started and ended, 1,000 cells of one
 	NBDIST_FAULT_ROUNDS=200 $(BIN)/python -m pytest -n 2 -rP -p no:cacheprovider tests/faults/test_live_ranks.py -k outlives $(PYTEST_ARGS)
 	NBDIST_LIVE_ROUNDS=1000 $(BIN)/python -m pytest -n 2 -rP -p no:cacheprovider tests/faults/test_live_ranks.py -k "leave" $(PYTEST_ARGS)
 
-test-resume: $(VENV)/.ready $(STATIC) bytecode  ## kill a rank of a run at random 50 times, with torch and with paddle: it goes on right
+test-resume: $(VENV)/.ready $(STATIC)  ## kill a rank of a run at random 50 times, with torch and with paddle: it goes on right
 	NBDIST_FAULT_ROUNDS=50 $(BIN)/python -m pytest tests/faults/test_resumes_are_right.py -p no:cacheprovider $(PYTEST_ARGS)
 
-test-diagnosis: $(VENV)/.ready $(STATIC) bytecode  ## run every broken program and check what its report names; the checks over all that is installed
+test-diagnosis: $(VENV)/.ready $(STATIC)  ## run every broken program and check what its report names; the checks over all that is installed
 	NBDIST_DIAGNOSIS=all NBDIST_REPORTED=all NBDIST_CHECKS=all \
 	  $(BIN)/python -m pytest -n $(TEST_JOBS) --dist load tests/diagnosis tests/preflight -p no:cacheprovider -m "" $(PYTEST_ARGS)
 
-test-more: $(VENV)/.ready $(STATIC) browser bytecode  ## the cases that make test leaves out: each goes a way through the code that another one goes there
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder $(ONCE_MORE) -m more $(PYTEST_ARGS)
+test-more: $(VENV)/.ready $(STATIC) browser  ## the cases that make test leaves out: each goes a way through the code that another one goes there
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder -m more $(PYTEST_ARGS)
 
 check: check-python check-page  ## style, types, layers, the page's unit tests
 

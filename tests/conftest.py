@@ -30,22 +30,32 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 RunCell = Callable[..., runner.RunHandle]
 
 
+# what starts ranks, a kernel, a cluster or a page: a test that asks for one of these takes seconds
+_STARTERS = {"start_cell", "run_cell", "start_owner", "kernel", "same_kernel", "used_kernel", "run_on", "executed"}
+_STARTERS |= {"browser", "lab_server", "cluster", "breakable"}
+
+# folders of which every test does
+_SLOW = {"browser", "engines", "gpu", "hosted", "libraries", "nodes", "notebooks", "tutorials"}
+
 # where several processes share the tests, a file that takes minutes is not to be the last: in this order. The
 # browser's tests compute, those of Slurm wait: side by side they use the processors well
 _LONGEST = ("notebooks", "browser", "engines", "tutorials", "hosted", "warm", "faults", "libraries", "nodes")
 _LONGEST += ("diagnosis", "board", "test_packaging.py", "magics", "runner", "cli", "worker")
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest. What drives other people's servers and browsers is tried once more when
-    it fails, and the summary says so (RERUN); ``make test`` does that for every test."""
+    """Mark the tests that start something as slow, and begin with those that take longest."""
     root = Path(__file__).parent
     places = {name: place for place, name in enumerate(_LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.relative_to(root).parts[0], len(places)))
+
+    def top(item: pytest.Item) -> str:
+        return item.path.relative_to(root).parts[0]
+
     for item in items:
-        foreign = any(item.get_closest_marker(name) for name in ("browser", "cluster"))
-        if foreign or item.path.relative_to(root).parts[0] == "hosted":
-            item.add_marker(pytest.mark.flaky(reruns=1))
+        if top(item) in _SLOW or _STARTERS & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: places.get(top(item), len(places)))
 
 
 # files whose tests share what takes long to start: a JupyterLab and the page in which it is loaded, a Slurm
