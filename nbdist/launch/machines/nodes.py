@@ -1,9 +1,9 @@
 """The other machines of a run, as the supervisor of one sees them.
 
-Node 0 listens at the port behind the one where the ranks meet, on the address that was given and on no
-other; the others connect to it and stay connected. Over these lines they begin and end every attempt
-together, say what becomes of their ranks, and notice that a machine has gone: at once when its supervisor
-ends, after ``PEER_TIMEOUT`` seconds when nothing comes from it any more (a cable, a power supply).
+Node 0 listens at the port behind the one where the ranks meet, on the given address alone; the others connect
+to it and stay connected. Over these lines they begin and end every attempt together, report the states of
+their ranks, and notice that a machine has gone: at once when its supervisor ends, after ``PEER_TIMEOUT``
+seconds when it falls silent (a cable, a power supply).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import selectors
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from nbdist.launch.lifetime import complain
 from nbdist.launch.machines.connections import Callbacks, Connections, Peer
@@ -32,22 +33,18 @@ from nbdist.model import (
 
 @dataclass(slots=True)
 class Inbox:
-    """What the supervisor is to do, as the other machines have it. Taken whole by it."""
+    """What the supervisor is to do about the other machines; ``words`` are for ``stalls.across_machines``."""
 
     events: list[tuple[int, RankState, int | None]] = field(default_factory=list)
     failures: list[tuple[Reason, bool]] = field(default_factory=list)
     stops: list[Reason] = field(default_factory=list)
     time_is_up: bool = False
     words: list[Message] = field(default_factory=list)
-    """About ranks that do nothing (``stalls.across_machines``)."""
 
 
 class PeerNodes:
-    """What the machines of a run agree on. ``inbox`` collects what came; nothing here waits.
-
-    On node 0 there is a line to each of the others, elsewhere the one to node 0, which passes on what the
-    others say.
-    """
+    """The agreement of the machines of a run. ``inbox`` collects what came; nothing here waits. Node 0 has a
+    line to each of the others, which have one to node 0; it passes on what they send."""
 
     def __init__(
         self,
@@ -57,7 +54,7 @@ class PeerNodes:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``keys`` are those that prove a machine to be one of the run; all but node 0 have one."""
+        """``keys`` prove a machine to be one of the run; all but node 0 have one."""
         self.inbox = Inbox()
         self.problem = Reason()
         self.hosts: tuple[str, ...] = ()
@@ -67,7 +64,7 @@ class PeerNodes:
         self._hub = spec.node_rank == 0
         self._instance = os.urandom(8).hex()
         self._known = {0: host}
-        # the last attempt that was called ready here, that all began, that is over here, that is over for all
+        # the last attempt: ready here, begun by all, over here, over for all
         self._attempt = self._started = self._over = self._finished = 0
         self._gone = False
         callbacks = Callbacks(
@@ -83,7 +80,7 @@ class PeerNodes:
             self._connections.listen()
 
     def ready(self, attempt: int) -> None:
-        """This machine could start the ranks of the attempt."""
+        """Tell all that this machine could start the ranks of the attempt."""
         self._attempt = attempt
         self._connections.tell({"kind": "ready", "attempt": attempt})
         self._consider()
@@ -95,14 +92,14 @@ class PeerNodes:
 
     @property
     def awaited(self) -> tuple[int, ...]:
-        """The machines that are not there yet, as far as this one can know."""
+        """The machines that are missing, as far as this one can know."""
         if not self._hub:
             return () if self._connections.named else (0,)
         there = {peer.node for peer in self._connections.named if peer.ready >= self._attempt}
         return tuple(node for node in range(1, self._spec.nodes) if node not in there)
 
     def missing(self, limit: float) -> Reason:
-        """Why the run ends when the wait is over."""
+        """Return why the run ends when the wait is over."""
         host, port = self._place
         trouble = plain(self._connections.last_trouble)
         return Reason(
@@ -110,19 +107,19 @@ class PeerNodes:
         )
 
     def succeeded(self) -> None:
-        """The ranks of this machine have all succeeded, in this attempt."""
+        """Tell all that the ranks of this machine have succeeded in this attempt."""
         self._over = self._attempt
         self._connections.tell({"kind": "over", "attempt": self._attempt})
         self._consider()
 
     @property
     def all_succeeded(self) -> bool:
-        """Whether those of the others have, too."""
+        """Whether the ranks of all machines have succeeded."""
         return self._finished == self._attempt
 
     @property
     def held(self) -> tuple[int, ...]:
-        """The machines that are there, and whose nbdist says nothing."""
+        """The machines that are connected, and whose nbdist is silent."""
         return self._connections.held()
 
     @property
@@ -131,7 +128,7 @@ class PeerNodes:
         return not self._connections.named
 
     def local_event(self, event: Event, run: Run, error: str = "") -> None:
-        """Tell the others what has happened here. ``error`` is the exception of a rank that exited."""
+        """Send a local event to the others. ``error`` is the exception of a rank that exited."""
         match event:
             case RankStarted(rank=rank):
                 self._tell_rank(rank, RankState.RUNNING, None)
@@ -145,17 +142,17 @@ class PeerNodes:
                 self._tell_rank(rank, state, code)
             case StopRequested(reason=reason):
                 if not self._gone:
-                    told = Reason("on-node", why=reason, node=self._spec.node_rank)
-                    self._connections.tell({"kind": "stop", "reason": told.encode()})
+                    stop = Reason("on-node", why=reason, node=self._spec.node_rank)
+                    self._connections.tell({"kind": "stop", "reason": stop.encode()})
             case _:
                 pass
 
     def say(self, message: Message) -> None:
-        """Tell the others something about the ranks of this attempt."""
+        """Send the others a message about this attempt."""
         self._connections.tell(message | {"attempt": self._attempt})
 
     def fail(self, reason: Reason) -> None:
-        """This machine ends the run for a reason that no rank has."""
+        """End the run on all machines for a reason that no rank has."""
         self.say({"kind": "failed", "reason": reason.encode(), "final": True})
 
     def tick(self) -> None:
@@ -170,18 +167,15 @@ class PeerNodes:
         self._connections.close()
 
     def _join(self, peer: Peer) -> None:
-        """A line to node 0 is there."""
-        self._connections.say(
-            peer,
-            {
-                "kind": "join",
-                "node": self._spec.node_rank,
-                "nodes": self._spec.nodes,
-                "ranks": len(self._spec.here),
-                "address": self._spec.host or peer.link.own_address(),
-                "instance": self._instance,
-            },
-        )
+        join = {
+            "kind": "join",
+            "node": self._spec.node_rank,
+            "nodes": self._spec.nodes,
+            "ranks": len(self._spec.here),
+            "address": self._spec.host or peer.link.own_address(),
+            "instance": self._instance,
+        }
+        self._connections.say(peer, join)
 
     def _take_safely(self, peer: Peer, message: Message) -> None:
         try:
@@ -203,30 +197,28 @@ class PeerNodes:
         self.say({"kind": "rank", "rank": rank, "state": state.value, "code": code})
 
     def _tell_failure(self, rank: int, error: str = "") -> None:
-        node = self._spec.node_rank
         more = {"error": plain(error)} if error else {}
-        reason = Reason("rank-failed-on-node", rank=rank, node=node, host=self._host(node), **more)
+        reason = self._about("rank-failed-on-node", self._spec.node_rank, rank=rank, **more)
         self.say({"kind": "failed", "reason": reason.encode(), "final": False})
 
-    def _host(self, node: int) -> str:
-        return self.hosts[node] if self.hosts else ""
+    def _about(self, code: str, node: int, **more: Any) -> Reason:
+        """Return a reason that names a machine."""
+        return Reason(code, node=node, host=self.hosts[node] if self.hosts else "", **more)
 
     def _lost(self, peer: Peer, how: str) -> None:
-        """The line to a machine has ended. Where nothing has begun, it may come again."""
+        """Take the machine for gone whose line has ended; before the start it may come again."""
         if peer.node is not None and self._started and not self._gone:
             self._gone_node(peer.node, how)
 
     def _gone_node(self, node: int, how: str) -> None:
-        reason = Reason("node-gone", node=node, host=self._host(node), how=how)
-        for rank in self._spec.ranks:
-            if rank.node_rank == node:
-                self.inbox.events.append((rank.rank, RankState.LOST, None))
-        self.inbox.failures.append((reason, True))
+        ranks = [rank.rank for rank in self._spec.ranks if rank.node_rank == node]
+        self.inbox.events += [(rank, RankState.LOST, None) for rank in ranks]
+        self.inbox.failures.append((self._about("node-gone", node, how=how), True))
         if self._hub:
             self._connections.tell({"kind": "lost", "node": node, "how": how})
 
     def _take_from_stranger(self, peer: Peer, kind: str, message: Message) -> None:
-        """From one that has the key, and was not let in: nothing else that it says counts."""
+        """Handle a message of one that has the key, and was not let in."""
         if self._hub and kind == "join":
             self._admit(peer, message)
         elif not self._hub and kind == "welcome":
@@ -279,7 +271,7 @@ class PeerNodes:
                     self.inbox.failures.append((reason, True))
 
     def _admit(self, peer: Peer, join: Message) -> None:
-        """Node 0: a machine that has proven the key names itself. Admit it, or tell it why not."""
+        """Admit a machine that has proven the key to node 0, or send it the reason."""
         node = join["node"]
         for other in self._connections.named:
             if (other.node, other.instance) == (node, join["instance"]) and not self._started:
@@ -293,18 +285,11 @@ class PeerNodes:
         self._connections.say(peer, {"kind": "welcome"})
 
     def _objection(self, join: Message) -> Reason:
-        """Why a machine cannot take part; none where it can."""
+        """Return why a machine cannot take part; none where it can."""
         node, ranks, nodes = join["node"], join["ranks"], join["nodes"]
-        here = len(self._spec.here)
-        if (nodes, ranks) != (self._spec.nodes, here):
-            return Reason(
-                "nodes-differ",
-                node=node,
-                nodes=nodes,
-                ranks=ranks,
-                nodes_here=self._spec.nodes,
-                ranks_here=here,
-            )
+        here = {"nodes_here": self._spec.nodes, "ranks_here": len(self._spec.here)}
+        if (nodes, ranks) != tuple(here.values()):
+            return Reason("nodes-differ", node=node, nodes=nodes, ranks=ranks, **here)
         if not node < nodes:
             return Reason("no-such-node", node=node, nodes=nodes, last=nodes - 1)
         if node == 0 or node in {peer.node for peer in self._connections.named}:
@@ -312,7 +297,7 @@ class PeerNodes:
         return Reason("begun-without") if self._started else Reason()
 
     def _consider(self) -> None:
-        """Node 0: begin or end an attempt when all are as far."""
+        """Begin or end an attempt, on node 0, when all machines are as far."""
         if not self._hub:
             return
         others = self._connections.named
@@ -323,8 +308,7 @@ class PeerNodes:
             self.hosts = self._spec.addresses or known
             self._started = self._attempt
             self._connections.tell({"kind": "start", "attempt": self._attempt, "hosts": list(self.hosts)})
-        if self._over == self._attempt == self._started and all(
-            peer.over == self._attempt for peer in others
-        ):
+        over = all(peer.over == self._attempt for peer in others)
+        if over and self._over == self._attempt == self._started:
             self._finished = self._attempt
             self._connections.tell({"kind": "end", "attempt": self._attempt})
