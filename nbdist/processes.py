@@ -110,27 +110,35 @@ def is_exiting(pid: int) -> bool:
     return HAS_PROC and (not fields or bool(int(fields[6]) & _PF_EXITING))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Activity:
-    """What a process is doing: its ``state`` as proc(5) has it (R, S, D, T, …), how often it has had a
-    processor, and the signals that wait for it, as bits."""
+    """The ``state`` of a process or a thread as proc(5) has it (R, S, D, T, …), how often it has had a
+    processor, and the signals that wait for it, that it holds back, and has a handler for, as bits."""
 
     state: str
     turns: int
     pending: int
+    blocked: int
+    caught: int
 
     def awaits(self, number: int) -> bool:
-        """Whether this signal waits to be taken."""
+        """Return whether this signal waits to be taken."""
         return bool(self.pending >> (number - 1) & 1)
 
+    def takes(self, number: int) -> bool:
+        """Return whether it has a handler for this signal, and does not hold it back."""
+        return bool((self.caught & ~self.blocked) >> (number - 1) & 1)
 
-def activity(pid: int) -> Activity | None:
-    """What a process of one thread is doing; None when it has gone, or the system does not say."""
-    lines = read_at_once(f"/proc/{pid}/status").decode(errors="replace").splitlines()
+
+def activity(pid: int, thread: int | None = None) -> Activity | None:
+    """Return the activity of a process, or one of its threads; None when it has gone, or is not known."""
+    folder = f"{PROC}/{pid}" if thread is None else f"{PROC}/{pid}/task/{thread}"
+    lines = read_at_once(f"{folder}/status").decode(errors="replace").splitlines()
     fields = dict(line.partition(":")[::2] for line in lines)
     try:
         turns = int(fields["voluntary_ctxt_switches"]) + int(fields["nonvoluntary_ctxt_switches"])
-        return Activity(state=fields["State"].split()[0], turns=turns, pending=int(fields["ShdPnd"], 16))
+        masks = [int(fields[name], 16) for name in ("ShdPnd", "SigBlk", "SigCgt")]
+        return Activity(fields["State"].split()[0], turns, *masks)
     except (KeyError, IndexError, ValueError):
         return None
 
