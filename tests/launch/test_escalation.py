@@ -54,24 +54,6 @@ def test_a_rank_is_ended_by_a_timetable(
     assert escalation.exhausted(BEGIN + exhausted)
 
 
-def test_a_step_is_not_taken_before_its_time() -> None:
-    escalation = Escalation(ON_STOP, BEGIN)
-    escalation.due(BEGIN)
-
-    early = escalation.due(BEGIN + config.STUCK_AFTER - 0.01)
-    on_time = escalation.due(BEGIN + config.STUCK_AFTER)
-
-    assert early is None
-    assert on_time is ON_STOP[1]
-
-
-def test_a_step_is_taken_once() -> None:
-    escalation = Escalation(ON_STOP, BEGIN)
-
-    assert escalation.due(BEGIN) is ON_STOP[0]
-    assert escalation.due(BEGIN) is None
-
-
 def test_a_late_look_takes_one_step_and_gives_its_whole_grace() -> None:
     escalation = Escalation(ON_OWN_ERROR, BEGIN)
     escalation.due(BEGIN)
@@ -80,53 +62,6 @@ def test_a_late_look_takes_one_step_and_gives_its_whole_grace() -> None:
 
     assert escalation.due(BEGIN + 60) is None
     assert escalation.deadline == BEGIN + 60 + config.TERMINATE_GRACE
-
-
-def test_haste_takes_the_next_step_at_once() -> None:
-    escalation = Escalation(ON_STOP, BEGIN)
-    escalation.due(BEGIN)
-
-    escalation.hasten(BEGIN + 0.1)
-
-    assert escalation.due(BEGIN + 0.1) is ON_STOP[1]
-
-
-def test_who_insists_has_the_next_signal_sent_at_once() -> None:
-    escalation = Escalation(ON_STOP, BEGIN)
-    escalation.due(BEGIN)
-
-    escalation.insist(BEGIN + 0.1)
-
-    assert escalation.due(BEGIN + 0.1) is ON_STOP[2]
-    assert escalation.deadline == BEGIN + 0.1 + config.TERMINATE_GRACE
-
-
-@pytest.mark.parametrize(
-    ("steps", "then"),
-    [
-        pytest.param(ON_PEER_FAILURE, ON_PEER_FAILURE[2], id="another rank failed: the next signal"),
-        pytest.param(ON_STOP, None, id="stopped: it keeps its time"),
-    ],
-)
-def test_a_rank_that_cannot_be_freed_does_not_get_the_time_of_one_that_is(
-    steps: tuple[Step, ...], then: Step | None
-) -> None:
-    escalation = Escalation(steps, BEGIN)
-    while (step := escalation.due(escalation.deadline)) is not None and step.free is None:
-        pass
-    now = escalation.deadline - 0.1
-
-    escalation.give_up(now)
-
-    assert escalation.due(now) is then
-
-
-def test_haste_does_not_put_off_what_is_due() -> None:
-    escalation = Escalation(ON_STOP, BEGIN)
-
-    escalation.hasten(BEGIN + 5)
-
-    assert escalation.deadline == BEGIN
 
 
 def test_haste_after_the_last_step_leaves_it_its_time() -> None:

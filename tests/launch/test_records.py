@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -13,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import nbdist
-from nbdist import options, processes, runner
-from nbdist.model import Device
+from nbdist import processes
 from nbdist.store import LogTimes, MetricsReader
 from nbdist.store.logs import RECORD
 from nbdist.text import reason_text
@@ -97,38 +95,6 @@ os.waitpid(child, 0)
     # other tests may want the processor, too
     assert all(10 < point.values["cpu"] < 150 for point in points), points
     assert all(4 << 20 < point.values["memory"] < point.values["memory_total"] for point in points), points
-
-
-def test_a_deleted_index_and_deleted_points_are_not_missed(start_cell) -> None:
-    cell = "import os, time\nprint('ready')\nwhile not os.path.exists('go'): print('line'); time.sleep(0.05)"
-    handle = start_cell("-n 1", cell)
-    files = handle.directory.rank(0)
-    until(lambda: files.log_times.exists() and files.system.exists())
-    files.log_times.unlink()
-    files.system.unlink()
-    files.system.mkdir()
-    length = files.log.stat().st_size
-    until(lambda: files.log.stat().st_size > length + 20)
-    Path(handle.run.spec.cwd, "go").touch()
-
-    assert handle.wait(20) == "succeeded"
-
-
-def test_a_run_on_gpus_whose_driver_is_missing_goes_on_without_their_loads(
-    home: Path, tmp_path: Path
-) -> None:
-    plan = runner.plan(
-        options.parse("-n 1"), cell="import time\nprint('ready')\ntime.sleep(1.5)", cwd=str(tmp_path)
-    )
-    ranks = tuple(dataclasses.replace(rank, device=Device(kind="gpu", index=900)) for rank in plan.spec.ranks)
-    handle = runner.start(dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, ranks=ranks)))
-
-    assert handle.wait(20) == "succeeded"
-
-    assert handle.run.leftover == 0
-    points = MetricsReader(handle.directory.rank(0).system).read()
-    assert points
-    assert all("cpu" in point.values for point in points)
 
 
 SPARES = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 from collections.abc import Iterator
 
@@ -14,16 +13,9 @@ from nbdist.launch.rank_process import Reservation, port_was_taken
 
 @pytest.fixture
 def reservation() -> Iterator[Reservation]:
-    with contextlib.closing(_Closing()) as held:
-        yield held.reservation
-
-
-class _Closing:
-    def __init__(self) -> None:
-        self.reservation = Reservation()
-
-    def close(self) -> None:
-        self.reservation.release()
+    held = Reservation()
+    yield held
+    held.release()
 
 
 def bind(port: int, *, reuse: bool, listen: bool = False) -> None:
