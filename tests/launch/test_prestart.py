@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -62,7 +63,7 @@ def test_an_interrupt_from_before_its_session_does_not_end_a_supervisor(
 
     popen = subprocess.Popen
     if not ahead:
-        monkeypatch.setattr(local, "hand_over", lambda *_: None)
+        monkeypatch.setattr(local, "hand_over", lambda *_: ())
     monkeypatch.setattr(local.subprocess, "Popen", interrupted_at_once)
 
     assert run_cell("-n 1", "pass").status == "succeeded"
@@ -72,12 +73,11 @@ def test_without_room_for_the_journals_begin_the_supervisor_begins_the_run(home,
     planned = runner.plan(options.parse("-n 2"), cell="print('here')", cwd=str(tmp_path), python_path=[""])
     directory = runner.store().create(planned.spec, planned.cell)
     directory.journal.touch()  # somebody has begun it
-    ahead = local.hand_over(directory, planned.spec, planned.environment)
-    assert ahead is not None
-    submitted = local.submit(
-        directory, planned.environment, planned.spec.python, detached=False, ahead=ahead.descriptors
-    )
-    ahead.close()
+    with contextlib.ExitStack() as opened:
+        ahead = local.hand_over(opened, directory, planned.spec, planned.environment)
+        submitted = local.submit(
+            directory, planned.environment, planned.spec.python, detached=False, ahead=ahead
+        )
 
     handle = runner.RunHandle(directory)
 

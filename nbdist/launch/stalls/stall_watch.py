@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from nbdist.processes import PROC, read_at_once
+from nbdist.processes import PROC, read_at_once, stat_fields
 from nbdist.store.reports import Call, RankAnswer, TakenStacks, ThreadStack
 
 _SEP = os.sep
@@ -195,7 +195,7 @@ class SpinWatch:
     def _own(self, what: str) -> tuple[float, int]:
         """Return the CPU seconds of a process without its children, or of a thread, and its new pages
         (proc(5))."""
-        fields = read_at_once(f"{self._proc}/{what}/stat").rpartition(b")")[2].split()
+        fields = stat_fields(f"{self._proc}/{what}/stat")
         if len(fields) < 13:
             return 0.0, 0
         return (int(fields[11]) + int(fields[12])) / _TICKS, int(fields[7]) + int(fields[9])
