@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -141,13 +140,6 @@ def test_a_log_that_its_program_cut_is_dated_when_it_is_longer_again(logs: Watch
     logs.pass_time(0.05)
 
     assert [size for _, size in logs.entries()] == [10, 15]
-
-
-def test_only_the_user_may_read_the_index(logs: WatchedLogs) -> None:
-    logs.write("a line\n")
-    logs.pass_time(0.05)
-
-    assert stat.S_IMODE(logs.ranks[0].log_times.stat().st_mode) == 0o600
 
 
 def test_an_index_that_cannot_be_written_costs_only_itself(tmp_path: Path) -> None:

@@ -131,6 +131,14 @@ class Cluster:
         """The same command on each."""
         return [machine.start(*words, "train.py") for machine in self.machines]
 
+    def begin(self, text: str, *words: str) -> list[subprocess.Popen[str]]:
+        """Start a program on each, and wait until its ranks are ready."""
+        self.script(text)
+        running = self.start(*words)
+        for machine in self.machines:
+            machine.until_ready()
+        return running
+
     def finish(self, running: list[subprocess.Popen[str]], limit: float = 60.0) -> list[tuple[int, str]]:
         """How each ended, and all that it said."""
         ends = [process.communicate(timeout=limit) for process in running]

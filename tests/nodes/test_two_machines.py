@@ -79,10 +79,7 @@ def test_ranks_of_paddle_meet_by_a_list_of_addresses_pasted_from_fleetrun(cluste
 
 @pytest.mark.parametrize("dead", [0, 1])
 def test_a_machine_whose_supervisor_dies_ends_the_others_at_once(cluster: Cluster, dead: int) -> None:
-    cluster.script(ENDLESS)
-    running = cluster.start(*TWO, "-n", "1")
-    for machine in cluster.machines:
-        machine.until_ready()
+    running = cluster.begin(ENDLESS, *TWO, "-n", "1")
     died = time.monotonic()
 
     cluster.machines[dead].kill_supervisor()
@@ -96,10 +93,7 @@ def test_a_machine_whose_supervisor_dies_ends_the_others_at_once(cluster: Cluste
 
 
 def test_a_machine_without_a_cable_ends_the_run_on_both_sides_in_time(cluster: Cluster) -> None:
-    cluster.script(ENDLESS)
-    running = cluster.start(*TWO, "-n", "1")
-    for machine in cluster.machines:
-        machine.until_ready()
+    running = cluster.begin(ENDLESS, *TWO, "-n", "1")
     unplugged = time.monotonic()
 
     cluster.machines[1].unplug()
@@ -115,10 +109,8 @@ def test_a_machine_without_a_cable_ends_the_run_on_both_sides_in_time(cluster: C
 # a node whose files stall, in tests/engines/test_shared_files.py, is waited for in the same way
 @pytest.mark.more
 def test_a_machine_that_waits_for_its_disk_is_waited_for(cluster: Cluster) -> None:
-    cluster.script("import time\nprint('ready', flush=True)\ntime.sleep(20)\nprint('done')\n")
-    running = cluster.start(*TWO, "-n", "1")
-    for machine in cluster.machines:
-        machine.until_ready()
+    program = "import time\nprint('ready', flush=True)\ntime.sleep(20)\nprint('done')\n"
+    running = cluster.begin(program, *TWO, "-n", "1")
     waiting, other = (machine.run.run for machine in (cluster.machines[1], cluster.machines[0]))
     assert waiting.supervisor is not None
     assert not other.awaited
@@ -150,10 +142,7 @@ def test_a_rank_that_fails_ends_the_ranks_of_the_other_machine(cluster: Cluster)
 
 
 def test_a_stop_on_one_machine_stops_both(cluster: Cluster) -> None:
-    cluster.script(ENDLESS)
-    running = cluster.start(*TWO, "-n", "1")
-    for machine in cluster.machines:
-        machine.until_ready()
+    running = cluster.begin(ENDLESS, *TWO, "-n", "1")
 
     cluster.machines[1].run.stop("enough")
     ends = cluster.finish(running)
@@ -217,56 +206,24 @@ def test_a_machine_that_does_not_come_is_named_when_the_wait_is_over(cluster: Cl
 def test_a_wait_can_be_interrupted(cluster: Cluster) -> None:
     cluster.script("print('never')\n")
     running = cluster.machines[0].start(*TWO, "-n", "1", "train.py")
-    until_waiting = cluster.machines[0].run
-    deadline = time.monotonic() + 30
-    while not until_waiting.run.awaited and time.monotonic() < deadline:
-        time.sleep(0.05)
+    handle = cluster.machines[0].run
+    until(lambda: handle.run.awaited == (1,))
 
-    assert until_waiting.run.awaited == (1,)
-    until_waiting.stop("changed my mind")
+    handle.stop("changed my mind")
 
     ((code, _),) = cluster.finish([running])
-    assert (code, until_waiting.status) == (128 + signal.SIGINT, "cancelled")
+    assert (code, handle.status) == (128 + signal.SIGINT, "cancelled")
 
 
-# each of them, while a run goes on, in test_strangers.py
-@pytest.mark.parametrize(
-    ("first", "second", "text"),
-    [
-        pytest.param(
-            {}, {"text": "print(2)\n"}, "another program, or has another NBDIST_TOKEN", id="program"
-        ),
-        pytest.param(
-            {"NBDIST_TOKEN": "a"},
-            {"NBDIST_TOKEN": "b"},
-            "another program, or has another NBDIST_TOKEN",
-            id="token",
-            marks=pytest.mark.more,
-        ),
-        pytest.param(
-            {},
-            {"ranks": "2"},
-            "node 1 was asked for 2 nodes of 2 ranks, node 0",
-            id="ranks",
-            marks=pytest.mark.more,
-        ),
-    ],
-)
-def test_machines_that_do_not_fit_together_say_so(
-    cluster: Cluster, first: dict[str, str], second: dict[str, str], text: str
-) -> None:
+# and other tokens, or other numbers of ranks, while a run goes on, in test_strangers.py
+def test_machines_with_different_programs_say_so(cluster: Cluster) -> None:
     cluster.script("print(1)\n")
-    one, two = cluster.machines
-    if "text" in second:
-        two.script(second.pop("text"))
-    ranks = second.pop("ranks", "1")
-    words = (*TWO[:-1], "3s", "train.py")
+    cluster.machines[1].script("print(2)\n")
 
-    running = [one.start("-n", "1", *words, **first), two.start("-n", ranks, *words, **second)]
-    ends = cluster.finish(running)
+    ends = cluster.finish(cluster.start("-n", "1", *TWO[:-1], "3s"))
 
     assert [code for code, _ in ends] == [1, 1]
-    assert text in ends[1][1]
+    assert "another program, or has another NBDIST_TOKEN" in ends[1][1]
 
 
 def test_one_token_holds_machines_with_different_programs_together(cluster: Cluster) -> None:
