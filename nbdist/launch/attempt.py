@@ -19,8 +19,9 @@ from nbdist.launch.lifetime import complain
 from nbdist.launch.log_watch import LogWatch
 from nbdist.launch.rank_process import RankCommand, RankProcess, port_was_taken, rank_command, rank_sockets
 from nbdist.launch.run_policy import RunPolicy
+from nbdist.launch.stalls.across_machines import StallExchange
 from nbdist.launch.stalls.stack_taker import RankContact, StackTaker, find
-from nbdist.launch.stalls.stall_watch import StallWatch, Stillness
+from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Rendezvous, RunSpec
 from nbdist.store.logs import LogStream
 from nbdist.store.paths import RunDirectory, make_private
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from nbdist.launch.log_watch import WorkerLogs
     from nbdist.launch.meters import Meters
     from nbdist.launch.session import Session
-    from nbdist.launch.stalls.across_machines import StallExchange
 
 _ERROR_TAIL = 65_536
 
@@ -85,12 +85,11 @@ class Attempt:
         self._logs = LogWatch(room=config.log_room(), report=complain)
         self._meters: Meters | None = None
         self._copies: WorkerLogs | None = None
-        self._taker = StackTaker(directory, number, wall_clock=time.time, others=others)
         self._limit = spec.hang_after or float("inf")
         self._stalls = StallWatch(self._limit)
-        self._others = others
-        if others is not None:
-            others.next_attempt()
+        self._others = others or StallExchange(spec, lambda _: None, lambda: policy.run, shared=True)
+        self._others.next_attempt()
+        self._taker = StackTaker(directory, number, wall_clock=time.time, others=self._others)
         self._last_look = self._knows_waits = False
         # until when ranks may answer that they interrupt their program, or come back from a wait
         self._unheard: dict[int, float] = {}
@@ -136,7 +135,7 @@ class Attempt:
             self._stalls.did(now)
         if self._meters is not None and self._meters.tick(now) and self._policy.goes_on:
             self._judge(now)
-        if self._others is not None and self._others.was_asked() and not self._last_look:
+        if self._others.was_asked() and not self._last_look:
             self._stalls.pardon()
             self._taker.take(self._asked(), now, told=False)
         if self._taker.tick(now):
@@ -331,11 +330,8 @@ class Attempt:
 
     def _judge(self, now: float) -> None:
         """Record that the ranks have stalled, or go on, after they have been measured."""
-        elsewhere: Collection[Stillness] = ()
-        if self._others is not None:
-            self._others.tell(self._stalls.stillness(now), self._limit, now)
-            elsewhere = self._others.elsewhere(now)
-        if not self._stalls.judge(now, elsewhere):
+        self._others.tell(self._stalls.stillness(now), self._limit, now)
+        if not self._stalls.judge(now, self._others.elsewhere(now)):
             if self._stalls.wants_look:
                 self._taker.glance(self._asked(), now)
             return

@@ -139,8 +139,8 @@ class Coordinator:
         for reason, final in inbox.failures:
             self._policy.peer_failed(reason, now, final=final)
         self._obeying = False
-        if self._nodes.gathered and self._nodes.held != self._held:
-            self._held = self._nodes.held
+        if self._nodes.gathered and (held := self._nodes.connections.held()) != self._held:
+            self._held = held
             self._policy.record(NodesAwaited(time=time.time(), nodes=self._held, until=0.0))
 
     def _time_is_up(self, now: float) -> None:
@@ -154,7 +154,9 @@ class Coordinator:
         """Wait a moment for the ends of the others' ranks, and say good-bye; return the final outcome."""
         deadline = time.monotonic() + _LAST_WORDS
         awaits = outcome.state is not RunState.SUCCEEDED
-        while awaits and not self._nodes.alone and not self._all_over() and time.monotonic() < deadline:
+        while (
+            awaits and self._nodes.connections.named and not self._all_over() and time.monotonic() < deadline
+        ):
             self._look()
         self._nodes.close(outcome.state.value)
         known = self._policy.peer_failure

@@ -70,19 +70,19 @@ class PeerNodes:
         callbacks = Callbacks(
             greet=self._join, take=self._take_safely, stranger=self._refuse_key, lost=self._lost
         )
-        self._connections = Connections(
+        self.connections = Connections(
             self._place, keys, selector, callbacks, host=spec.host, clock=clock, report=complain
         )
 
     def open(self) -> None:
         """Begin to listen, on node 0. Raises LaunchError where the address or the port cannot be had."""
         if self._hub:
-            self._connections.listen()
+            self.connections.listen()
 
     def ready(self, attempt: int) -> None:
         """Tell all that this machine could start the ranks of the attempt."""
         self._attempt = attempt
-        self._connections.tell({"kind": "ready", "attempt": attempt})
+        self.connections.tell({"kind": "ready", "attempt": attempt})
         self._consider()
 
     @property
@@ -94,14 +94,14 @@ class PeerNodes:
     def awaited(self) -> tuple[int, ...]:
         """The machines that are missing, as far as this one can know."""
         if not self._hub:
-            return () if self._connections.named else (0,)
-        there = {peer.node for peer in self._connections.named if peer.ready >= self._attempt}
+            return () if self.connections.named else (0,)
+        there = {peer.node for peer in self.connections.named if peer.ready >= self._attempt}
         return tuple(node for node in range(1, self._spec.nodes) if node not in there)
 
     def missing(self, limit: float) -> Reason:
         """Return why the run ends when the wait is over."""
         host, port = self._place
-        trouble = plain(self._connections.last_trouble)
+        trouble = plain(self.connections.last_trouble)
         return Reason(
             "nodes-missing", nodes=self.awaited, host=host, port=port, seconds=limit, trouble=trouble
         )
@@ -109,23 +109,13 @@ class PeerNodes:
     def succeeded(self) -> None:
         """Tell all that the ranks of this machine have succeeded in this attempt."""
         self._over = self._attempt
-        self._connections.tell({"kind": "over", "attempt": self._attempt})
+        self.connections.tell({"kind": "over", "attempt": self._attempt})
         self._consider()
 
     @property
     def all_succeeded(self) -> bool:
         """Whether the ranks of all machines have succeeded."""
         return self._finished == self._attempt
-
-    @property
-    def held(self) -> tuple[int, ...]:
-        """The machines that are connected, and whose nbdist is silent."""
-        return self._connections.held()
-
-    @property
-    def alone(self) -> bool:
-        """Whether there is no machine left to wait for."""
-        return not self._connections.named
 
     def local_event(self, event: Event, run: Run, error: str = "") -> None:
         """Send a local event to the others. ``error`` is the exception of a rank that exited."""
@@ -143,13 +133,13 @@ class PeerNodes:
             case StopRequested(reason=reason):
                 if not self._gone:
                     stop = Reason("on-node", why=reason, node=self._spec.node_rank)
-                    self._connections.tell({"kind": "stop", "reason": stop.encode()})
+                    self.connections.tell({"kind": "stop", "reason": stop.encode()})
             case _:
                 pass
 
     def say(self, message: Message) -> None:
         """Send the others a message about this attempt."""
-        self._connections.tell(message | {"attempt": self._attempt})
+        self.connections.tell(message | {"attempt": self._attempt})
 
     def fail(self, reason: Reason) -> None:
         """End the run on all machines for a reason that no rank has."""
@@ -158,13 +148,13 @@ class PeerNodes:
     def tick(self) -> None:
         """Let time pass."""
         calling = not (self._hub or self._gone or self._started or self.problem)
-        self._connections.tick(calling=calling)
+        self.connections.tick(calling=calling)
 
     def close(self, state: str) -> None:
         """Say good-bye, so that the end of the line means nothing bad."""
         self._gone = True
-        self._connections.tell({"kind": "bye", "state": state})
-        self._connections.close()
+        self.connections.tell({"kind": "bye", "state": state})
+        self.connections.close()
 
     def _join(self, peer: Peer) -> None:
         join = {
@@ -175,7 +165,7 @@ class PeerNodes:
             "address": self._spec.host or peer.link.own_address(),
             "instance": self._instance,
         }
-        self._connections.say(peer, join)
+        self.connections.say(peer, join)
 
     def _take_safely(self, peer: Peer, message: Message) -> None:
         try:
@@ -185,11 +175,11 @@ class PeerNodes:
             else:
                 self._take(peer, kind, message)
         except BadMessage as error:
-            self._connections.lose(peer, f"it does not speak as this version of nbdist does ({error})")
+            self.connections.lose(peer, f"it does not speak as this version of nbdist does ({error})")
 
     def _refuse_key(self, peer: Peer) -> None:
         address = peer.link.address()
-        self._connections.part(peer, f"{address} has another program, or another NBDIST_TOKEN")
+        self.connections.part(peer, f"{address} has another program, or another NBDIST_TOKEN")
         if not self._hub:
             self.problem = Reason("other-program", address=address)
 
@@ -215,7 +205,7 @@ class PeerNodes:
         self.inbox.events += [(rank, RankState.LOST, None) for rank in ranks]
         self.inbox.failures.append((self._about("node-gone", node, how=how), True))
         if self._hub:
-            self._connections.tell({"kind": "lost", "node": node, "how": how})
+            self.connections.tell({"kind": "lost", "node": node, "how": how})
 
     def _take_from_stranger(self, peer: Peer, kind: str, message: Message) -> None:
         """Handle a message of one that has the key, and was not let in."""
@@ -224,10 +214,10 @@ class PeerNodes:
         elif not self._hub and kind == "welcome":
             peer.node = 0
             if self._attempt:
-                self._connections.say(peer, {"kind": "ready", "attempt": self._attempt})
+                self.connections.say(peer, {"kind": "ready", "attempt": self._attempt})
         elif not self._hub and kind == "refused":
             self.problem = Reason.decode(message["reason"])
-            self._connections.part(peer, f"it refused this machine ({self.problem.code})")
+            self.connections.part(peer, f"it refused this machine ({self.problem.code})")
         else:
             raise BadMessage(f"{kind} before it was let in")
 
@@ -235,7 +225,7 @@ class PeerNodes:
         if message.get("rank", 0) >= len(self._spec.ranks) or message.get("node", 0) >= self._spec.nodes:
             raise BadMessage(f"{kind} of a rank or a node that does not exist")
         if self._hub and kind in ("rank", "failed", "stop", "time is up", "still", "stacks", "where"):
-            self._connections.tell(message, but=peer)
+            self.connections.tell(message, but=peer)
         self._obey(peer, kind, message)
 
     def _obey(self, peer: Peer, kind: str, message: Message) -> None:
@@ -265,7 +255,7 @@ class PeerNodes:
             case "end" if not self._hub and not late:
                 self._finished = self._attempt
             case "bye":
-                self._connections.part(peer, "")
+                self.connections.part(peer, "")
                 if self._finished != self._attempt:
                     reason = Reason("node-ended", node=peer.node or 0, state=message["state"])
                     self.inbox.failures.append((reason, True))
@@ -273,16 +263,16 @@ class PeerNodes:
     def _admit(self, peer: Peer, join: Message) -> None:
         """Admit a machine that has proven the key to node 0, or send it the reason."""
         node = join["node"]
-        for other in self._connections.named:
+        for other in self.connections.named:
             if (other.node, other.instance) == (node, join["instance"]) and not self._started:
-                self._connections.part(other, "")  # its last line broke unseen
+                self.connections.part(other, "")  # its last line broke unseen
         if reason := self._objection(join):
-            self._connections.say(peer, {"kind": "refused", "reason": reason.encode()})
-            self._connections.part(peer, f"node {node} was refused ({reason.code})")
+            self.connections.say(peer, {"kind": "refused", "reason": reason.encode()})
+            self.connections.part(peer, f"node {node} was refused ({reason.code})")
             return
         peer.node, peer.instance = node, join["instance"]
         self._known[node] = join["address"]
-        self._connections.say(peer, {"kind": "welcome"})
+        self.connections.say(peer, {"kind": "welcome"})
 
     def _objection(self, join: Message) -> Reason:
         """Return why a machine cannot take part; none where it can."""
@@ -292,7 +282,7 @@ class PeerNodes:
             return Reason("nodes-differ", node=node, nodes=nodes, ranks=ranks, **here)
         if not node < nodes:
             return Reason("no-such-node", node=node, nodes=nodes, last=nodes - 1)
-        if node == 0 or node in {peer.node for peer in self._connections.named}:
+        if node == 0 or node in {peer.node for peer in self.connections.named}:
             return Reason("node-taken", node=node, host=self._known[node])
         return Reason("begun-without") if self._started else Reason()
 
@@ -300,15 +290,15 @@ class PeerNodes:
         """Begin or end an attempt, on node 0, when all machines are as far."""
         if not self._hub:
             return
-        others = self._connections.named
+        others = self.connections.named
         if len(others) < self._spec.nodes - 1:
             return
         if self._started < self._attempt and all(peer.ready == self._attempt for peer in others):
             known = tuple(self._known[node] for node in range(self._spec.nodes))
             self.hosts = self._spec.addresses or known
             self._started = self._attempt
-            self._connections.tell({"kind": "start", "attempt": self._attempt, "hosts": list(self.hosts)})
+            self.connections.tell({"kind": "start", "attempt": self._attempt, "hosts": list(self.hosts)})
         over = all(peer.over == self._attempt for peer in others)
         if over and self._over == self._attempt == self._started:
             self._finished = self._attempt
-            self._connections.tell({"kind": "end", "attempt": self._attempt})
+            self.connections.tell({"kind": "end", "attempt": self._attempt})

@@ -10,11 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-from nbdist.launch.machines.link import Message
 from nbdist.launch.stalls.stall_watch import Stillness
 from nbdist.model import Run, RunSpec
 from nbdist.store.reports import RankAnswer, collectives_from
+
+if TYPE_CHECKING:
+    from nbdist.launch.machines.link import Message  # most runs are on one machine
 
 _PERIOD = 1.0
 _FORGOTTEN = 5.0
@@ -30,7 +33,8 @@ _PROGRAM = "<the program>"
 
 
 class StallExchange:
-    """The exchange of one machine: ``say`` sends to all others. ``shared``: all read the same directories."""
+    """The exchange of one machine: ``say`` sends to all others, where there are any. ``shared``: all read the
+    same directories."""
 
     def __init__(
         self,
@@ -48,8 +52,7 @@ class StallExchange:
         self._clock = clock
         self._heard: dict[int, tuple[float, Stillness]] = {}
         self._told = 0.0
-        self._answers: dict[int, RankAnswer] = {}
-        self._came: dict[int, float] = {}
+        self._answers: dict[int, tuple[float, RankAnswer]] = {}
         self._wanted = False
         self._news = False
 
@@ -60,9 +63,7 @@ class StallExchange:
                 stillness = Stillness(**{name: message[name] for name in ("idle", "still", "waits")})
                 self._heard[message["node"]] = self._clock(), stillness
             case "stacks":
-                rank = message["rank"]
-                self._answers[rank] = _answer(message, self._spec.program)
-                self._came[rank] = self._clock()
+                self._answers[message["rank"]] = self._clock(), _answer(message, self._spec.program)
                 self._news = True
             case "where":
                 self._wanted = True
@@ -71,7 +72,6 @@ class StallExchange:
         """Forget the messages: they are about other ranks."""
         self._heard.clear()
         self._answers.clear()
-        self._came.clear()
         self._wanted = False
 
     def tell(self, here: Stillness, limit: float, now: float) -> None:
@@ -108,7 +108,7 @@ class StallExchange:
 
     def answers(self) -> tuple[RankAnswer, ...]:
         """Return where the ranks of the other machines are, as far as those have answered."""
-        return tuple(answer for _, answer in sorted(self._answers.items()))
+        return tuple(answer for _, answer in self._answers.values())
 
     def has_news(self) -> bool:
         """Return whether ``answers`` have changed; once."""
@@ -121,7 +121,7 @@ class StallExchange:
             return True
         ranks = self._run().ranks
         there = (r.rank for r in ranks if not r.state.terminal and r.spec.node_rank != self._spec.node_rank)
-        return all(self._came.get(rank, 0.0) >= since for rank in there)
+        return all(rank in self._answers and self._answers[rank][0] >= since for rank in there)
 
 
 def _message(answer: RankAnswer, program: str) -> Message:

@@ -170,7 +170,7 @@ class StackTaker:
         attempt: int,
         *,
         wall_clock: Callable[[], float],
-        others: StallExchange | None = None,
+        others: StallExchange,
     ) -> None:
         """``others`` are the machines that have ranks of the run, too."""
         self._directory = directory
@@ -210,8 +210,8 @@ class StackTaker:
             return
         self._glances = words == NUMBERS
         self._asked_at = now
-        self._asks = told and not ending and not self._glances and self._others is not None
-        if self._asks and self._others is not None:
+        self._asks = told and not ending and not self._glances
+        if self._asks:
             self._others.ask()
         self._taken_at = self._wall_clock()
         self._pending = [_ask(_Pending(asked, words, ending)) for asked in ranks]
@@ -230,32 +230,26 @@ class StackTaker:
     def tick(self, now: float) -> bool:
         """Collect the answers; return whether all stacks have now been written down."""
         if not self._pending:
-            if self._others is not None and self._others.has_news() and self._written is not None:
+            if self._others.has_news() and self._written is not None:
                 self._put(self._written)  # another machine was late
             return False
         for pending in self._pending:
             if not pending.done:
                 _collect(pending, silent=now - self._asked_at >= _PATIENCE)
-        elsewhere = not self._asks or self._others is None or self._others.all_answered(self._asked_at)
+        elsewhere = not self._asks or self._others.all_answered(self._asked_at)
         done = elsewhere and all(pending.done for pending in self._pending)
         if not done and now < self._asked_at + _LIMIT:
             return False
-        self._write()
-        return True
-
-    def _write(self) -> None:
         answers = tuple(_answer(pending) for pending in self._pending)
         self._pending = []
         self.last = TakenStacks(time=self._taken_at, attempt=self._attempt, ranks=answers)
-        if self._glances:
-            return
-        if self._others is not None:
+        if not self._glances:
             self._others.tell_stacks(answers)
-        self._put(self.last)
+            self._put(self.last)
+        return True
 
     def _put(self, taken: TakenStacks) -> None:
-        elsewhere = () if self._others is None else self._others.answers()
-        known = {answer.rank: answer for answer in (*elsewhere, *taken.ranks)}
+        known = {answer.rank: answer for answer in (*self._others.answers(), *taken.ranks)}
         answers = tuple(answer for _, answer in sorted(known.items()))
         self._written = replace(taken, ranks=answers, asked=tuple(self._names) or taken.asked)
         self._names = []
