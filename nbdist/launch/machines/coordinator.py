@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from nbdist.launch.machines.nodes import Inbox, PeerNodes
+from nbdist.launch.machines.link import Message
+from nbdist.launch.machines.nodes import PeerNodes
 from nbdist.launch.rank_process import Reservation
 from nbdist.launch.run_policy import Outcome, RunPolicy
 from nbdist.launch.stalls.across_machines import StallExchange
-from nbdist.model import Event, NodesAwaited, RankExited, RankState, RemoteRank, Rendezvous, RunSpec
+from nbdist.model import Event, NodesAwaited, RankExited, RankState, Reason, RemoteRank, Rendezvous, RunSpec
 from nbdist.model.events import RunState
 from nbdist.store.paths import NodeDirectory, RunDirectory
 from nbdist.store.reports import read_error
@@ -26,6 +27,9 @@ _ERROR_ROOM = 200
 
 _LAST_WORDS = 5.0
 """Seconds in which the others may still say how their ranks ended, after a failure."""
+
+_ORDER = ("rank", "stop", "time is up", "still", "stacks", "where", "failed")
+"""The order in which the messages of one moment are obeyed: a failure needs the ends that it explains."""
 
 _SIOCGIFADDR = 0x8915  # netdevice(7)
 
@@ -124,24 +128,29 @@ class Coordinator:
     def tick(self, now: float) -> None:
         """Let time pass, and do what the others' messages ask."""
         self._nodes.tick()
-        inbox, self._nodes.inbox = self._nodes.inbox, Inbox()
+        inbox, self._nodes.inbox = self._nodes.inbox, []
         self._obeying = True
-        for rank, state, code in inbox.events:
-            self._record(rank, state, code)
-        for reason in inbox.stops:
-            # a second stop would hasten the end, and this may be an echo
-            if self._policy.stop_reason is None:
-                self._policy.stop(reason, now)
-        if inbox.time_is_up:
-            self._time_is_up(now)
-        for message in inbox.words:
-            self.stalls.hear(message)
-        for reason, final in inbox.failures:
-            self._policy.peer_failed(reason, now, final=final)
+        for message in sorted(inbox, key=lambda message: _ORDER.index(message["kind"])):
+            self._obey(message, now)
         self._obeying = False
         if self._nodes.gathered and (held := self._nodes.connections.held()) != self._held:
             self._held = held
             self._policy.record(NodesAwaited(time=time.time(), nodes=self._held, until=0.0))
+
+    def _obey(self, message: Message, now: float) -> None:
+        match message["kind"]:
+            case "rank":
+                self._record(message["rank"], RankState(message["state"]), message["code"])
+            case "stop":
+                # a second stop would hasten the end, and this may be an echo
+                if self._policy.stop_reason is None:
+                    self._policy.stop(Reason.decode(message["reason"]), now)
+            case "time is up":
+                self._time_is_up(now)
+            case "failed":
+                self._policy.peer_failed(Reason.decode(message["reason"]), now, final=message["final"])
+            case _:
+                self.stalls.hear(message)
 
     def _time_is_up(self, now: float) -> None:
         """Obey another machine's clock, which need not be told."""

@@ -12,7 +12,6 @@ import os
 import selectors
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from nbdist.launch.lifetime import complain
@@ -31,20 +30,10 @@ from nbdist.model import (
 )
 
 
-@dataclass(slots=True)
-class Inbox:
-    """What the supervisor is to do about the other machines; ``words`` are for ``stalls.across_machines``."""
-
-    events: list[tuple[int, RankState, int | None]] = field(default_factory=list)
-    failures: list[tuple[Reason, bool]] = field(default_factory=list)
-    stops: list[Reason] = field(default_factory=list)
-    time_is_up: bool = False
-    words: list[Message] = field(default_factory=list)
-
-
 class PeerNodes:
-    """The agreement of the machines of a run. ``inbox`` collects what came; nothing here waits. Node 0 has a
-    line to each of the others, which have one to node 0; it passes on what they send."""
+    """The agreement of the machines of a run. ``inbox`` collects the messages that the supervisor is to obey;
+    nothing here waits. Node 0 has a line to each of the others, which have one to node 0; it passes on what
+    they send."""
 
     def __init__(
         self,
@@ -55,7 +44,7 @@ class PeerNodes:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``keys`` prove a machine to be one of the run; all but node 0 have one."""
-        self.inbox = Inbox()
+        self.inbox: list[Message] = []
         self.problem = Reason()
         self.hosts: tuple[str, ...] = ()
         self._spec = spec
@@ -143,7 +132,7 @@ class PeerNodes:
 
     def fail(self, reason: Reason) -> None:
         """End the run on all machines for a reason that no rank has."""
-        self.say({"kind": "failed", "reason": reason.encode(), "final": True})
+        self.say(_failed(reason, final=True))
 
     def tick(self) -> None:
         """Let time pass."""
@@ -189,7 +178,7 @@ class PeerNodes:
     def _tell_failure(self, rank: int, error: str = "") -> None:
         more = {"error": plain(error)} if error else {}
         reason = self._about("rank-failed-on-node", self._spec.node_rank, rank=rank, **more)
-        self.say({"kind": "failed", "reason": reason.encode(), "final": False})
+        self.say(_failed(reason, final=False))
 
     def _about(self, code: str, node: int, **more: Any) -> Reason:
         """Return a reason that names a machine."""
@@ -201,9 +190,9 @@ class PeerNodes:
             self._gone_node(peer.node, how)
 
     def _gone_node(self, node: int, how: str) -> None:
-        ranks = [rank.rank for rank in self._spec.ranks if rank.node_rank == node]
-        self.inbox.events += [(rank, RankState.LOST, None) for rank in ranks]
-        self.inbox.failures.append((self._about("node-gone", node, how=how), True))
+        lost = [rank.rank for rank in self._spec.ranks if rank.node_rank == node]
+        self.inbox += [{"kind": "rank", "rank": rank, "state": "lost", "code": None} for rank in lost]
+        self.inbox.append(_failed(self._about("node-gone", node, how=how), final=True))
         if self._hub:
             self.connections.tell({"kind": "lost", "node": node, "how": how})
 
@@ -231,16 +220,10 @@ class PeerNodes:
     def _obey(self, peer: Peer, kind: str, message: Message) -> None:
         late = message.get("attempt", self._attempt) != self._attempt
         match kind:
-            case "rank" if not late:
-                self.inbox.events.append((message["rank"], RankState(message["state"]), message["code"]))
-            case "failed" if not late:
-                self.inbox.failures.append((Reason.decode(message["reason"]), message["final"]))
-            case "still" | "stacks" | "where" if not late:
-                self.inbox.words.append(message)
-            case "stop":
-                self.inbox.stops.append(Reason.decode(message["reason"]))
-            case "time is up":
-                self.inbox.time_is_up = True
+            case "rank" | "failed" | "still" | "stacks" | "where" if not late:
+                self.inbox.append(message)
+            case "stop" | "time is up":
+                self.inbox.append(message)
             case "lost" if not self._hub:
                 self._gone_node(message["node"], message["how"])
             case "ready":
@@ -258,7 +241,7 @@ class PeerNodes:
                 self.connections.part(peer, "")
                 if self._finished != self._attempt:
                     reason = Reason("node-ended", node=peer.node or 0, state=message["state"])
-                    self.inbox.failures.append((reason, True))
+                    self.inbox.append(_failed(reason, final=True))
 
     def _admit(self, peer: Peer, join: Message) -> None:
         """Admit a machine that has proven the key to node 0, or send it the reason."""
@@ -302,3 +285,7 @@ class PeerNodes:
         if over and self._over == self._attempt == self._started:
             self._finished = self._attempt
             self.connections.tell({"kind": "end", "attempt": self._attempt})
+
+
+def _failed(reason: Reason, *, final: bool) -> Message:
+    return {"kind": "failed", "reason": reason.encode(), "final": final}
