@@ -29,8 +29,11 @@ def cpu_count() -> int:
 
 
 class SpareCpus:
-    """The CPUs that were idle from one look to the next, and would be free for this process. ``limited``: its
-    control groups may use no more than so much (cgroup v2, cpu.max), at whatever priority."""
+    """How many CPUs have had nothing to do from one look to the next, and would be free for this process.
+
+    ``limited``: a control group that it is in may use so much and no more (cgroup v2, cpu.max). What has the
+    lowest priority takes from that, too.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class SpareCpus:
         return bool(self._limits)
 
     def look(self) -> float:
-        """Return the CPUs since the last look; 0 when that was a moment ago, or they are unknown."""
+        """CPUs since the last look; 0 when that was a moment ago, and where the system does not tell."""
         then, seconds = self._then, self._clock() - self._then[0]
         if seconds < _LEAST:
             return 0.0
@@ -59,9 +62,11 @@ class SpareCpus:
         return max(0.0, min([idle, *(limit - use for limit, use in zip(limits, used, strict=True))]))
 
     def _read(self) -> list[float]:
-        """Return the time, the idle seconds of the CPUs, and the used ones of each limited group."""
-        used = [(_number(f"{group}/cpu.stat", "usage_usec") or 0) / 1e6 for group in self._limits]
-        return [self._clock(), self._idle(), *used]
+        """The time, the seconds that the CPUs have been idle, and those that each limited group has used."""
+        return [self._clock(), self._idle(), *self._used()]
+
+    def _used(self) -> list[float]:
+        return [(_number(f"{group}/cpu.stat", "usage_usec") or 0) / 1e6 for group in self._limits]
 
     def _idle(self) -> float:
         ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
@@ -76,7 +81,7 @@ class SpareCpus:
 
 
 def _limit(group: str) -> float | None:
-    """Return the CPUs that a group may use; None for any number."""
+    """CPUs that a group may use; None for any number."""
     with contextlib.suppress(OSError, ValueError):
         quota, period = Path(group, "cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)

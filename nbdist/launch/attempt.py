@@ -25,18 +25,7 @@ from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Rendezvous, RunSpec
 from nbdist.store.logs import LogStream
 from nbdist.store.paths import RunDirectory, make_private
-from nbdist.worker.order import (
-    ERRORED,
-    FINISHED,
-    FINISHED_ALONE,
-    FREE,
-    FREED,
-    HEARD,
-    INTERRUPT,
-    KEPT,
-    LEAVING,
-    Wait,
-)
+from nbdist.worker import order
 
 if TYPE_CHECKING:
     from nbdist.control_groups import ControlGroup
@@ -230,8 +219,8 @@ class Attempt:
         sockets = rank_sockets(pids, run.port or 0, run.hosts)
         kept = []
         for rank in ranks:
-            wait = Wait(patience=patience, sockets=sockets[rank][0], store=sockets[rank][1])
-            if self._asks(rank, FREE + wait.encode()):
+            wait = order.Wait(patience=patience, sockets=sockets[rank][0], store=sockets[rank][1])
+            if self._asks(rank, order.FREE + wait.encode()):
                 self._unfreed[rank] = now + patience + _HEARS
             else:
                 kept.append(rank)
@@ -239,7 +228,7 @@ class Attempt:
 
     def _interrupt(self, rank: int) -> None:
         """Ask the rank to raise KeyboardInterrupt, or else send SIGINT."""
-        if self._asks(rank, INTERRUPT):
+        if self._asks(rank, order.INTERRUPT):
             self._unheard[rank] = time.monotonic() + _HEARS
         elif (started := self._ranks.get(rank)) is not None:
             started.send(signal.SIGINT)
@@ -383,22 +372,22 @@ class Attempt:
             self._take_word(rank, bytes([word]), time.monotonic())
 
     def _take_word(self, rank: int, word: bytes, now: float) -> None:
-        if word == ERRORED:
+        if word == order.ERRORED:
             self._policy.rank_errored(rank, now)
             self._look_once_more(now, wanted=self._policy.stop_reason is None)
-        elif word in (FINISHED, FINISHED_ALONE):
-            self._policy.rank_finished(rank, joined=word != FINISHED_ALONE)
-        elif word == HEARD:
+        elif word in (order.FINISHED, order.FINISHED_ALONE):
+            self._policy.rank_finished(rank, joined=word != order.FINISHED_ALONE)
+        elif word == order.HEARD:
             self._unheard.pop(rank, None)
-        elif word in (FREED, KEPT, LEAVING):
+        elif word in (order.FREED, order.KEPT, order.LEAVING):
             self._unfreed.pop(rank, None)
-            if word == KEPT and self._unheard.pop(rank, None) is not None:
+            if word == order.KEPT and self._unheard.pop(rank, None) is not None:
                 self._ranks[rank].send(signal.SIGINT)
             elif self.session is not None:
                 self.session.answered(rank, word, now)
-            elif word == FREED:
+            elif word == order.FREED:
                 self._policy.rank_freed(rank)
-            elif word == KEPT:
+            elif word == order.KEPT:
                 self._policy.rank_kept(rank, now)
         elif self.session is not None:
             self.session.hear(rank, word, now)
