@@ -47,13 +47,6 @@ def test_a_line_is_filled_with_who_it_is() -> None:
     assert event.process == processes.identify(os.getpid())
 
 
-def test_the_ranks_of_a_second_attempt_are_the_supervisors_own(run_cell) -> None:
-    handle = run_cell("-n 2 --retries 1", "import os\nassert 'attempt-2' in os.environ['NBDIST_RANK_DIR']")
-
-    assert handle.status == "succeeded"
-    assert handle.run.attempt == 2
-
-
 @pytest.mark.parametrize("ahead", [True, False], ids=["its ranks begin first", "it begins first"])
 def test_an_interrupt_from_before_its_session_does_not_end_a_supervisor(
     run_cell, monkeypatch, ahead: bool

@@ -52,22 +52,6 @@ def test_every_line_of_a_log_has_the_time_at_which_it_was_written(run_cell) -> N
         assert times.at(offset + 1) is None
 
 
-def test_what_was_written_after_the_rank_has_a_time(run_cell) -> None:
-    cell = """
-import os, time
-print("first")
-if os.fork() == 0:
-    time.sleep(0.1)
-    os.write(1, b"from a child that was left\\n")
-    os._exit(0)
-"""
-    handle = run_cell("-n 1", cell)
-
-    files = handle.directory.rank(0)
-    assert files.log.read_bytes().endswith(b"left\n")
-    assert LogTimes(files.log_times).at(files.log.stat().st_size) is not None
-
-
 def test_each_attempt_has_an_index_of_its_own(run_cell) -> None:
     handle = run_cell("-n 1 --retries 1", "print('tried')\nraise SystemExit(1)")
 
