@@ -78,7 +78,7 @@ class Attempt:
         self._stalls = StallWatch(self._limit)
         self._others = others or StallExchange(spec, lambda _: None, lambda: policy.run, shared=True)
         self._others.next_attempt()
-        self._taker = StackTaker(directory, number, wall_clock=time.time, others=self._others)
+        self._taker = StackTaker(directory, number, self._others)
         self._last_look = self._knows_waits = False
         # until when ranks may answer that they interrupt their program, or come back from a wait
         self._unheard: dict[int, float] = {}
@@ -311,7 +311,7 @@ class Attempt:
     def _meter(self) -> None:
         from nbdist.launch.meters import Meters  # no rank has to wait for these 6 ms
 
-        self._meters = Meters(stalls=self._stalls)
+        self._meters = Meters(self._stalls)
         for rank in self._spec.here:
             files = self._directory.rank(rank.rank, self._number)
             process = self._ranks[rank.rank].process

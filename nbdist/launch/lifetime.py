@@ -19,6 +19,7 @@ from nbdist.model import NO_REASON, ProcessId, Reason, RunSpec, SupervisorStarte
 from nbdist.store.paths import RunDirectory, open_to_append
 
 _GRACE, _GIVEN_UP = 0.5, 4.0
+_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
 
 
 class Lifeline:
@@ -72,16 +73,17 @@ def supervisor_started() -> SupervisorStarted:
     return SupervisorStarted(time=time.time(), host=os.uname().nodename, **asdict(myself))
 
 
-def collect_exited(then: Callable[[int, int], object] = lambda pid, status: None) -> bool:
-    """Collect the children that have exited, each with its wait status; return whether others are left."""
+def collect_exited(then: Callable[[int, int, int], object] = lambda pid, status, memory: None) -> bool:
+    """Collect the children that have exited, each with its wait status and the most bytes that it held.
+    Returns whether others are left."""
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status, used = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
             return False
         if not pid:
             return True
-        then(pid, status)
+        then(pid, status, used.ru_maxrss * _MAXRSS_UNIT)
 
 
 def end_groups_of(supervisor: int) -> int:

@@ -122,11 +122,9 @@ class LogWatch:
         *,
         room: int | None = None,
         report: Callable[[str], None] = lambda _: None,
-        gap: Callable[[str, int], LogGap] = LogGap,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._room = room
-        self._new_gap = gap
         self._report = report
         self._clock = clock
         self._logs: dict[int, _Log] = {}
@@ -138,7 +136,7 @@ class LogWatch:
 
     def add(self, rank: int, files: RankDirectory) -> None:
         keep = len(self._logs) < min(_KEPT_OPEN, os.sysconf("SC_OPEN_MAX") // 4)
-        gap = None if self._room is None else self._new_gap(str(files.log), self._room)
+        gap = None if self._room is None else LogGap(str(files.log), self._room)
         log = _Log(files, self._clock(), keep=keep, gap=gap, report=self._report)
         self._logs[rank] = log
         self._quiet.append(log)

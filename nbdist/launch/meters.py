@@ -52,11 +52,9 @@ class GpuProbe:
         *,
         command: Sequence[str] = (sys.executable, str(_ENTRY), "devices.gpus"),
         clock: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """Raises OSError when no process can be made."""
         self._clock = clock
-        self._pause = pause
         self._loads: dict[int, GpuLoad] = {}
         self._answered = -_FRESH
         self.waits = False  # for an answer
@@ -93,7 +91,7 @@ class GpuProbe:
         while not _gone(self.process.pid):
             if self._clock() > deadline:
                 return False
-            self._pause(0.002)
+            time.sleep(0.002)
         return True
 
     def _take(self, line: bytes) -> None:
@@ -157,8 +155,8 @@ class Meters:
 
     def __init__(
         self,
+        stalls: StallWatch,
         *,
-        stalls: StallWatch | None = None,
         trees: ProcessTrees | None = None,
         probe: Callable[[Iterable[int]], GpuProbe] = GpuProbe,
         wall_clock: Callable[[], float] = time.time,
@@ -174,7 +172,7 @@ class Meters:
         self._ranks: dict[int, _Metered] = {}
         self._memory_total = memory_total()
         self._due: float | None = None
-        self._least = PERIOD if stalls is None else min(PERIOD, stalls.period)
+        self._least = min(PERIOD, stalls.period)
         self._period = self._least
         self._measured = 0.0
         self._spent = 0.0
@@ -192,8 +190,7 @@ class Meters:
         """Stop measuring a rank that has exited."""
         if self._ranks.pop(rank, None) is not None:
             self._trees.remove(rank)
-            if self._stalls is not None:
-                self._stalls.remove(rank)
+            self._stalls.remove(rank)
 
     def tick(self, now: float) -> bool:
         """Measure, if it is time; return whether it was. ``now`` is monotonic seconds."""
@@ -247,8 +244,7 @@ class Meters:
             metered.since, metered.cpu = now, use.cpu
             point = {"t": round(self._wall_clock(), 3), "v": values}
             self._unwritten.append((metered.file, json.dumps(point).encode() + b"\n"))
-            if self._stalls is not None:
-                self._stalls.saw(rank, use.cpu, use.pids, metered.metrics, now)
+            self._stalls.saw(rank, use.cpu, use.pids, metered.metrics, now)
 
     def _write(self, most: int) -> None:
         """Append some of the points to their files, the oldest first."""

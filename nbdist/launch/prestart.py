@@ -38,7 +38,8 @@ def main(arguments: Sequence[str]) -> int:
     """Be the process of a supervisor: ``FD RUN_DIR [LIFELINE_FD]``. At FD is the plan."""
     drop_interrupt()
     given, path, *lifeline = arguments
-    ahead = marshal.loads(_read(int(given)))
+    with open(int(given), "rb") as file:
+        ahead = marshal.load(file)
     for descriptor in (*ahead["held"], *map(int, lifeline)):
         os.set_inheritable(descriptor, False)
     # until there is a handler for them
@@ -140,8 +141,3 @@ def _directory(path: str) -> RunDirectory:
     from nbdist.store.paths import RunDirectory
 
     return RunDirectory(Path(path))
-
-
-def _read(descriptor: int) -> bytes:
-    with open(descriptor, "rb") as file:
-        return file.read()

@@ -10,7 +10,6 @@ import errno
 import os
 import selectors
 import signal
-import sys
 import time
 from _socket import socket
 from collections.abc import Callable, Collection, Sequence
@@ -26,6 +25,7 @@ from nbdist.launch.binding import allow_files, become_subreaper, drop_interrupt
 from nbdist.launch.lifetime import (
     Lifeline,
     Wakeup,
+    collect_exited,
     complain,
     end_descendants,
     owner_ended,
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 _THEFTS = 3
 """How often a run is started again, unasked, because another process took its port."""
-
-_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
 
 _TICK = 0.05
 _QUIET_TICK = 0.065
@@ -251,15 +249,7 @@ class Supervisor:
 
     def _reap(self) -> bool:
         """Collect exited children: ranks, and orphans that became ours; return whether others are left."""
-        while True:
-            try:
-                pid, status, used = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if pid == 0:
-                return True
-            if self._attempt is not None:
-                self._attempt.exited(pid, status, used.ru_maxrss * _MAXRSS_UNIT)
+        return collect_exited() if self._attempt is None else collect_exited(self._attempt.exited)
 
     def _send(self, rank: int, number: signal.Signals) -> None:
         if self._attempt is not None:

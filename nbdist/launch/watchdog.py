@@ -116,7 +116,7 @@ class Watchdog:
         """Collect what has exited, with the ranks once the supervisor has gone; return whether more is
         left."""
         return collect_exited(
-            lambda pid, status: self._exits.update({pid: os.waitstatus_to_exitcode(status)})
+            lambda pid, status, _: self._exits.update({pid: os.waitstatus_to_exitcode(status)})
         )
 
     def _record(self, directory: RunDirectory, run: Run, reason: Reason, leftover: int) -> None:

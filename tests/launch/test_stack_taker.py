@@ -77,7 +77,7 @@ def rank(tmp_path: Path) -> Iterator[Rank]:
 def taker(tmp_path: Path) -> StackTaker:
     run = Run.of(a_spec())
     alone = StallExchange(run.spec, lambda _: None, lambda: run, shared=True)
-    return StackTaker(RunDirectory(tmp_path), 1, wall_clock=time.time, others=alone)
+    return StackTaker(RunDirectory(tmp_path), 1, alone)
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -18,6 +18,7 @@ import ctypes
 import itertools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -164,20 +165,12 @@ class _Pending:
 class StackTaker:
     """Takes the stacks of one attempt. ``now`` is monotonic seconds."""
 
-    def __init__(
-        self,
-        directory: RunDirectory,
-        attempt: int,
-        *,
-        wall_clock: Callable[[], float],
-        others: StallExchange,
-    ) -> None:
+    def __init__(self, directory: RunDirectory, attempt: int, others: StallExchange) -> None:
         """``others`` are the machines that have ranks of the run, too."""
         self._directory = directory
         self._others = others
         self._asked_at = 0.0
         self._attempt = attempt
-        self._wall_clock = wall_clock
         self._names: list[str] = []
         self._pending: list[_Pending] = []
         self._taken_at = 0.0
@@ -213,7 +206,7 @@ class StackTaker:
         self._asks = told and not ending and not self._glances
         if self._asks:
             self._others.ask()
-        self._taken_at = self._wall_clock()
+        self._taken_at = time.time()
         self._pending = [_ask(_Pending(asked, words, ending)) for asked in ranks]
 
     def glance(self, ranks: Iterable[RankContact], now: float) -> None:
