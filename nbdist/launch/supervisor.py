@@ -34,7 +34,7 @@ from nbdist.launch.lifetime import (
 from nbdist.launch.rank_process import RankCommand, RankProcess, Reservation, start_rank, tell_rank
 from nbdist.launch.reaper import keep
 from nbdist.launch.run_policy import Outcome, RunPolicy
-from nbdist.model import Event, ProcessId, RankStarted, Reason, RunEnded, RunSpec, decode_event
+from nbdist.model import Event, RankStarted, Reason, RunEnded, RunSpec, decode_event
 from nbdist.model.decoding import loads
 from nbdist.model.events import RunState
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
@@ -309,15 +309,13 @@ def main(arguments: Sequence[str]) -> int:
         complain(str(error))
         return 2
     descriptor = int(arguments[1]) if len(arguments) > 1 else None
-    owner: ProcessId | None = None if spec.detached else spec.owner
 
     def begin() -> None:
         group = group_for_ranks(spec.memory)
-        if group is None and spec.memory is not None:
-            spawn: Callable[[RankCommand], RankProcess] = _refuse
-        else:
-            spawn = partial(start_rank, group=group)
-        Supervisor(directory, spec, Lifeline(owner, descriptor), spawn=spawn, group=group).run()
+        limitless = group is None and spec.memory is not None
+        spawn = _refuse if limitless else partial(start_rank, group=group)
+        lifeline = Lifeline(None if spec.detached else spec.owner, descriptor)
+        Supervisor(directory, spec, lifeline, spawn=spawn, group=group).run()
 
     return keep(directory, begin)
 

@@ -83,19 +83,14 @@ def test_a_probe_is_gone_at_the_end(start: Start, program: str) -> None:
     assert not processes.alive(probe.process)
 
 
-def test_a_probe_that_was_collected_by_others_is_not_missed(start: Start) -> None:
-    probe = start(DIES)
-    os.waitpid(probe.process.pid, 0)
-
-    assert probe.end()
-
-
 def test_a_probe_that_cannot_be_made_is_a_probe_that_died() -> None:
     probe = GpuProbe([0], command=["/nowhere/python"])
 
     probe.ask()
-
     assert probe.loads() == {}
+    # the supervisor may have collected it with its ranks
+    os.waitpid(probe.process.pid, 0)
+
     assert probe.end()
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from nbdist.launch.run_policy import Outcome, RunPolicy
+from nbdist import config
+from nbdist.launch.run_policy import KILL, ON_OWN_ERROR, Escalation, Outcome, RunPolicy
 from nbdist.model import Escalated, Event, RankState, Reason, Run, RunEnded, RunSpec, RunState, StopRequested
 from tests.fakes.runs import CREATED, a_spec, process_of, stop_requested, supervisor_started
 
@@ -464,3 +465,23 @@ def test_a_rank_that_raises_in_the_same_moment_has_time_to_report_it() -> None:
     both = [(1, errors(0, answered=False)), (1.01, errors(1, answered=False)), (3.5, nothing)]
 
     assert [sent for sent in replay(both).sent if sent[1] == 1] == []
+
+
+def test_a_late_look_takes_one_step_and_gives_its_whole_grace() -> None:
+    escalation = Escalation(ON_OWN_ERROR, 100.0)
+    escalation.due(100.0)
+
+    escalation.due(160.0)
+
+    assert escalation.due(160.0) is None
+    assert escalation.deadline == 160.0 + config.TERMINATE_GRACE
+
+
+def test_haste_after_the_last_step_leaves_it_its_time() -> None:
+    escalation = Escalation((KILL,), 100.0)
+    escalation.due(100.0)
+
+    escalation.hasten(100.01)
+
+    assert not escalation.exhausted(100.02)
+    assert escalation.exhausted(100.0 + KILL.grace)
