@@ -409,7 +409,7 @@ HOSTILE = [
     '{"0": {"name": []}}', "[" * 500 + "]" * 500,
 ]  # fmt: skip
 
-COLLECTIVE = {"name": "all_reduce", "number": 1, "over": True, "begun": 1.0, "last": 1}
+COLLECTIVE = {"name": "all_reduce", "number": 1, "over": True, "begun": 1.0, "last": 1, "members": [0, 1]}
 SAID: list[Message] = [
     *ORDERS,
     join(),
@@ -428,7 +428,7 @@ SAID: list[Message] = [
         "text": "x",
         "problem": "",
         "blocked": False,
-        "collectives": {"0": COLLECTIVE},
+        "collectives": {"0": COLLECTIVE | {"on_device": False}},
     },
 ]
 

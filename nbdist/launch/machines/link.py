@@ -242,6 +242,10 @@ def _count(value: object) -> bool:
     return type(value) is int and 0 <= value < _MOST_COUNT
 
 
+def _counts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_count, value))
+
+
 def _code(value: object) -> bool:
     return value is None or (type(value) is int and abs(value) < _MOST_COUNT)
 
@@ -301,6 +305,8 @@ _COLLECTIVE: Mapping[str, _Claim] = {
     "over": _flag,
     "begun": _seconds,
     "last": _code,
+    "members": _counts,
+    "on_device": _flag,
 }
 
 _FIELDS: Mapping[str, Mapping[str, _Claim]] = {
