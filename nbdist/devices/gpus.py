@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import sys
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,9 +195,11 @@ def describe_holder(pid: int, root: Path = Path("/proc")) -> str:
     return f"{shown} ({who})" if shown else who
 
 
-def main(gpus: Sequence[str]) -> int:
-    """Answer each line on stdin with the loads of these GPUs, as the process of ``meters.GpuProbe``."""
-    with open_loads(map(int, gpus)) as look:
-        for _ in sys.stdin:
-            print(encode_loads(look()), flush=True)
+def main(words: Sequence[str]) -> int:
+    """Be the process of ``meters.GpuProbe``: ``FD INDEX…``. Answer each line at the socket FD with the loads
+    of these GPUs."""
+    channel, *gpus = map(int, words)
+    with open_loads(gpus) as look, socket.socket(fileno=channel).makefile("rw") as line:
+        for _ in line:
+            print(encode_loads(look()), file=line, flush=True)
     return 0

@@ -16,6 +16,7 @@ import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.store.logs import RECORD, LogGap, read_kept
@@ -40,76 +41,63 @@ _KEPT_OPEN = 128
 """Indexes that stay open. With many ranks the supervisor needs its descriptors for other things."""
 
 
+@dataclass(slots=True)
 class _Log:
-    """One log, its index, and how many entries that may still have."""
+    """One log, its index, which stays open where it is to ``keep``, and how many entries that may still
+    have."""
 
-    __slots__ = (
-        "_allowance", "_files", "_gap", "_handle", "_keep",
-        "_log", "_looked", "_recorded", "_report", "_written",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        files: RankDirectory,
-        now: float,
-        *,
-        keep: bool,
-        gap: LogGap | None,
-        report: Callable[[str], None],
-    ) -> None:
-        self._files = files
-        self._log = str(files.log)
-        self._keep = keep
-        self._handle: int | None = None
-        self._recorded = 0
-        # its rank may have begun a moment before
-        self._looked = self._written = now - _BEFORE
-        self._allowance = _BURST
-        self._gap = gap
-        self._report = report
+    files: RankDirectory
+    keep: bool
+    gap: LogGap | None
+    report: Callable[[str], None]
+    looked: float
+    written: float
+    allowance: float = _BURST
+    recorded: int = 0
+    handle: int | None = None
 
     def look(self, now: float, *, last: bool = False) -> bool:
         """Record a new length; return whether there was one."""
-        before, self._looked = self._looked, now
+        before, self.looked = self.looked, now
         try:
-            status = os.stat(self._log)
+            status = os.stat(self.files.log)
         except OSError:
             return False
-        if status.st_size <= self._recorded:
+        if status.st_size <= self.recorded:
             return False
-        if self._gap is not None:
-            self._shorten(self._gap, status.st_size)
-        self._allowance = min(_BURST, self._allowance + _RATE * max(0.0, now - self._written))
-        self._written = now
-        if self._allowance >= 1.0 or last:
+        if self.gap is not None:
+            self._shorten(self.gap, status.st_size)
+        self.allowance = min(_BURST, self.allowance + _RATE * max(0.0, now - self.written))
+        self.written = now
+        if self.allowance >= 1.0 or last:
             # the last write may be long before this look; but a file server's clock may differ from ours
             moment = min(now, max(before, status.st_mtime))
             if self._append(RECORD.pack(moment, status.st_size)):
-                self._recorded = status.st_size
-                self._allowance -= 1.0
+                self.recorded = status.st_size
+                self.allowance -= 1.0
         return True
 
     def close(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        if self.handle is not None:
+            os.close(self.handle)
+            self.handle = None
 
     def _shorten(self, gap: LogGap, size: int) -> None:
         try:
             gap.widen(size)
         except OSError as error:
-            self._gap = None
-            self._report(f"{self._log} is too long, and is kept whole: {error.strerror}")
+            self.gap = None
+            self.report(f"{self.files.log} is too long, and is kept whole: {error.strerror}")
 
     def _append(self, record: bytes) -> bool:
         """Append to the index. A full disk, or a deleted directory, costs the entry alone."""
         try:
-            if self._handle is None:
-                self._handle = open_to_append(self._files.log_times)
+            if self.handle is None:
+                self.handle = open_to_append(self.files.log_times)
         except OSError:
             return False
-        done = append_whole(self._handle, record)
-        if not self._keep:
+        done = append_whole(self.handle, record)
+        if not self.keep:
             self.close()
         return done
 
@@ -137,7 +125,8 @@ class LogWatch:
     def add(self, rank: int, files: RankDirectory) -> None:
         keep = len(self._logs) < min(_KEPT_OPEN, os.sysconf("SC_OPEN_MAX") // 4)
         gap = None if self._room is None else LogGap(str(files.log), self._room)
-        log = _Log(files, self._clock(), keep=keep, gap=gap, report=self._report)
+        begin = self._clock() - _BEFORE
+        log = _Log(files, keep, gap, self._report, looked=begin, written=begin)
         self._logs[rank] = log
         self._quiet.append(log)
 

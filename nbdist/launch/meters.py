@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from collections import deque
@@ -22,11 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.devices.usage import GpuLoad, ProcessTrees, TreeUse, decode_loads, memory_total
-from nbdist.launch.binding import become_child, fork
+from nbdist.launch.binding import start_process
 from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Device, ProcessId
 from nbdist.processes import identify, read_at_once, send
 from nbdist.store.paths import RankDirectory, append_whole, open_to_append
+from nbdist.worker.order import CHANNEL
 from nbdist.worker.stacks import WAITS
 
 _ENTRY = Path(__file__).parent.parent / "entry.py"
@@ -59,11 +59,9 @@ class GpuProbe:
         self._answered = -_FRESH
         self.waits = False  # for an answer
         self._rest = b""
-        ours, theirs = socket.socketpair()
-        with contextlib.closing(theirs):
-            words, parent = [*command, *map(str, gpus)], os.getpid()
-            pid = fork(lambda: _become_probe(words, theirs.fileno(), parent))
-            self.process = identify(pid) or ProcessId(pid=pid, start_time=0, boot_id="")
+        words = [*command, str(CHANNEL), *map(str, gpus)]
+        pid, ours = start_process(words, environment=os.environ, cwd="/", log=os.devnull)
+        self.process = identify(pid) or ProcessId(pid=pid, start_time=0, boot_id="")
         ours.setblocking(False)
         self._socket = ours
 
@@ -99,18 +97,6 @@ class GpuProbe:
         with contextlib.suppress(ValueError):
             self._loads = {load.index: load for load in decode_loads(line)}
             self._answered = self._clock()
-
-
-def _become_probe(command: Sequence[str], channel: int, parent: int) -> None:
-    """Become the probe in a forked child. Its errors, such as a missing driver, are dropped."""
-    try:
-        become_child(parent)
-        os.dup2(channel, 0)
-        os.dup2(channel, 1)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        os.execv(command[0], list(command))
-    finally:
-        os._exit(127)
 
 
 def _gone(pid: int) -> bool:

@@ -13,11 +13,13 @@ import pytest
 from nbdist import processes
 from nbdist.devices.usage import GpuLoad, encode_loads
 from nbdist.launch.meters import GpuProbe
+from nbdist.worker.order import CHANNEL
 from tests.programs import until
 
 LOADS = [GpuLoad(index=1, utilisation=50, memory=100, memory_total=200, power=30.5, temperature=40.0)]
-ANSWERS = f"import sys\nfor line in sys.stdin: print({encode_loads(LOADS)!r}, flush=True)"
-ANSWERS_NONSENSE = "import sys\nfor line in sys.stdin: print('[1, 2', flush=True)"
+LINE = f"import socket\nline = socket.socket(fileno={CHANNEL}).makefile('rw')\n"
+ANSWERS = f"{LINE}for _ in line: print({encode_loads(LOADS)!r}, file=line, flush=True)"
+ANSWERS_NONSENSE = f"{LINE}for _ in line: print('[1, 2', file=line, flush=True)"
 HANGS = (
     "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\ntime.sleep(600)"
 )
