@@ -43,9 +43,8 @@ ENDLESS = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 
 def test_ranks_of_torch_on_two_machines_compute_together(cluster: Cluster) -> None:
     pytest.importorskip("torch")
-    cluster.script(TORCH)
 
-    ends = cluster.finish(cluster.start(*TWO, "-n", "2"), 120)
+    ends = cluster.run(TORCH, *TWO, "-n", "2", limit=120)
 
     assert [code for code, _ in ends] == [0, 0], ends
     for node, (_, said) in enumerate(ends):
@@ -66,10 +65,9 @@ def test_ranks_of_torch_on_two_machines_compute_together(cluster: Cluster) -> No
 
 def test_ranks_of_paddle_meet_by_a_list_of_addresses_pasted_from_fleetrun(cluster: Cluster) -> None:
     pytest.importorskip("paddle")
-    cluster.script(PADDLE)
     ips = ",".join(machine.address for machine in cluster.machines)
 
-    ends = cluster.finish(cluster.start("fleetrun", f"--ips={ips}", "--nproc_per_node=1"), 120)
+    ends = cluster.run(PADDLE, "fleetrun", f"--ips={ips}", "--nproc_per_node=1", limit=120)
 
     assert [code for code, _ in ends] == [0, 0], ends
     endpoints = [f"{machine.address}:29502" for machine in cluster.machines]
@@ -129,11 +127,11 @@ def test_a_machine_that_waits_for_its_disk_is_waited_for(cluster: Cluster) -> No
 
 
 def test_a_rank_that_fails_ends_the_ranks_of_the_other_machine(cluster: Cluster) -> None:
-    cluster.script(
+    program = (
         "import os, time\nif os.environ['RANK'] == '1':\n    raise ValueError('bad data')\ntime.sleep(600)\n"
     )
 
-    ends = cluster.finish(cluster.start(*TWO, "-n", "1"))
+    ends = cluster.run(program, *TWO, "-n", "1")
 
     assert [code for code, _ in ends] == [1, 1]
     address = cluster.machines[1].address
@@ -156,35 +154,30 @@ def test_a_time_limit_is_that_of_the_run_though_a_clock_is_behind(cluster: Clust
     cluster.script(ENDLESS)
     limits = {first: "2s", 1 - first: "60s"}
 
-    ends = cluster.finish(
-        [
-            machine.start(*TWO, "-n", "1", "--timeout", limits[machine.number], "train.py")
-            for machine in cluster.machines
-        ]
-    )
+    words = [(*TWO, "-n", "1", "--timeout", limits[node], "train.py") for node in (0, 1)]
+    ends = cluster.finish([machine.start(*words[machine.number]) for machine in cluster.machines])
 
     assert [code for code, _ in ends] == [TIME_LIMIT, TIME_LIMIT]
     assert all("failed: the time limit of" in said for _, said in ends), ends
 
 
 def test_a_time_limit_ends_those_who_have_done_their_part(cluster: Cluster) -> None:
-    cluster.script("import os, time\nif os.environ['RANK'] == '1':\n    time.sleep(600)\n")
+    program = "import os, time\nif os.environ['RANK'] == '1':\n    time.sleep(600)\n"
 
-    ends = cluster.finish(cluster.start(*TWO, "-n", "1", "--timeout", "2s"))
+    ends = cluster.run(program, *TWO, "-n", "1", "--timeout", "2s")
 
     assert [code for code, _ in ends] == [TIME_LIMIT, TIME_LIMIT], ends
 
 
 def test_a_failure_is_followed_by_another_attempt_on_both(cluster: Cluster) -> None:
-    cluster.script(
+    program = (
         "import os, pathlib\n"
-        "print('attempt', os.environ['RANK'], flush=True)\n"
         "if os.environ['RANK'] == '1' and not pathlib.Path('been').exists():\n"
         "    pathlib.Path('been').touch()\n"
         "    raise ValueError('once')\n"
     )
 
-    ends = cluster.finish(cluster.start(*TWO, "-n", "1", "--retries", "1"))
+    ends = cluster.run(program, *TWO, "-n", "1", "--retries", "1")
 
     assert [code for code, _ in ends] == [0, 0], ends
     assert [machine.run.run.attempt for machine in cluster.machines] == [2, 2]
