@@ -1,8 +1,8 @@
-"""Control groups (cgroup v2, cgroups(7)): what is started in one is in it, whichever its parent is by now.
+"""Control groups (cgroup v2, cgroups(7)): a process stays in one, whatever becomes of its parent.
 
 The ranks of a run are in one where this user may make one, below the group of their supervisor. It finds what
-has left their session, has lost its parent and has no environment any more. Imports next to nothing: ranks
-are started before their supervisor has what it needs itself (``launch.prestart``).
+has left their session, has lost its parent and has no environment any more. Imports next to nothing, as
+``launch.prestart``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _PREFIX = "nbdist-"
 
 
 class ControlGroup:
-    """The group at ``path``, and those below it. Where each rank may have ``memory`` bytes alone, each has a
-    group of its own below it."""
+    """The group at ``path``, and those below it: one for each rank where that may have ``memory`` bytes
+    alone."""
 
     def __init__(self, path: str, memory: int | None = None, mkdir: Callable[[str], None] = os.mkdir) -> None:
         self.path = path
@@ -27,9 +27,8 @@ class ControlGroup:
         self._mkdir = mkdir
 
     def add(self, pid: int, rank: int = 0) -> None:
-        """Take a rank in; what it starts from now on is in it, too. One that has ended is not missed.
-
-        Raises OSError where its memory cannot be limited."""
+        """Add a rank, with what it starts from now on; one that has ended is not missed. Raises OSError where
+        its memory cannot be limited."""
         if self._memory is not None:
             self._limit(rank, self._memory)
         try:
@@ -39,7 +38,7 @@ class ControlGroup:
                 raise
 
     def ran_out(self, rank: int) -> bool:
-        """Whether something of the rank was killed because it has no more memory than this."""
+        """Return whether something of the rank was killed because of its memory limit."""
         words = _words(f"{self._place(rank)}/memory.events") if self._memory is not None else []
         counts = dict(zip(words[::2], map(int, words[1::2]), strict=True))
         return counts.get("oom", 0) > 0 and counts.get("oom_kill", 0) > 0
@@ -59,11 +58,11 @@ class ControlGroup:
         return self.path if self._memory is None else f"{self.path}/rank-{rank}"
 
     def members(self) -> list[int]:
-        """The pids of what is in it. What has ended and waits to be collected is not."""
+        """Return the pids in it, without those that have ended and wait to be collected."""
         return [int(pid) for path in self._groups() for pid in _words(f"{path}/cgroup.procs")]
 
     def end(self, *, limit: float = 2.0) -> int:
-        """SIGKILL for all that is in it until there is nothing left; how many there were."""
+        """Kill all that is in it until nothing is left; return how many processes it was."""
         told: set[int] = set()
         deadline = time.monotonic() + limit
         while (left := self.members()) and time.monotonic() < deadline:
@@ -73,9 +72,9 @@ class ControlGroup:
         return len(told)
 
     def remove(self) -> None:
-        """Give it up. One with something in it that not even SIGKILL ends stays."""
+        """Remove it, unless there is something in it that not even SIGKILL ends."""
         deadline = time.monotonic() + 0.5
-        # a process is in none of its lists any more a moment before it is out of it
+        # a process leaves its lists a moment before it is out of it
         while not self._is_removed() and not self.members() and time.monotonic() < deadline:
             time.sleep(0.005)
 
@@ -113,8 +112,8 @@ def make_group(
     proc: str = "/proc/self",
     mkdir: Callable[[str], None] = os.mkdir,
 ) -> ControlGroup | None:
-    """A group for what this supervisor starts, of which each rank may have ``memory`` bytes; None where this
-    process may make none."""
+    """Make a group for what this supervisor starts, of which each rank may have ``memory`` bytes; None where
+    this process may not."""
     parent = own_group(proc) if memory is None else _limiting_group(proc)
     if parent is None:
         return None
@@ -129,7 +128,7 @@ def make_group(
 
 
 def problem() -> str:
-    """Why this process can make no group; empty when it can."""
+    """Return why this process can make no group; empty when it can."""
     if (own := own_group()) is None:
         return "cgroup v2 is not mounted here"
     if not os.access(f"{own}/cgroup.procs", os.W_OK):
@@ -144,7 +143,7 @@ def problem() -> str:
 
 
 def memory_problem(proc: str = "/proc/self") -> str:
-    """Why this process cannot limit the memory of ranks; empty when it can."""
+    """Return why this process cannot limit the memory of ranks; empty when it can."""
     if own_group(proc) is None:
         return "cgroup v2 is not mounted here"
     if _limiting_group(proc) is None:
@@ -153,21 +152,17 @@ def memory_problem(proc: str = "/proc/self") -> str:
 
 
 def _limiting_group(proc: str) -> str | None:
-    """The nearest group, of those that this process is in, whose members' memory this user may limit.
-
-    As a rule it is not the own one: a group with processes in it hands no controller down (cgroups(7))."""
+    """Return the nearest group that this process is in, and whose members' memory this user may limit: as a
+    rule not the own one, since a group with processes in it hands no controller down (cgroups(7))."""
     for place in own_groups(proc):
         if "memory" in _words(f"{place}/cgroup.subtree_control"):
-            return place if _is_ours(place) else None
+            ours = os.access(place, os.W_OK) and os.access(f"{place}/cgroup.procs", os.W_OK)
+            return place if ours else None
     return None
 
 
-def _is_ours(place: str) -> bool:
-    return os.access(place, os.W_OK) and os.access(f"{place}/cgroup.procs", os.W_OK)
-
-
 def own_groups(proc: str = "/proc/self") -> Iterator[str]:
-    """The group that this process is in, and those above it."""
+    """Yield the group that this process is in, and those above it."""
     points = {point for point, _ in _mounts(proc)}
     place = own_group(proc)
     while place is not None:
@@ -176,19 +171,19 @@ def own_groups(proc: str = "/proc/self") -> Iterator[str]:
 
 
 def groups_of(pid: int) -> list[ControlGroup]:
-    """The groups that the supervisor ``pid`` has made, as a process that is in the same group sees them."""
-    found = []
+    """Return the groups that the supervisor ``pid`` has made, as a process in the same group sees them."""
+    groups = []
     for place in own_groups():
         try:
             names = os.listdir(place)
         except OSError:
             continue
-        found += [ControlGroup(f"{place}/{name}") for name in names if name.startswith(_name(pid, ""))]
-    return found
+        groups += [ControlGroup(f"{place}/{name}") for name in names if name.startswith(_name(pid, ""))]
+    return groups
 
 
 def find_group(pid: int, start_time: int) -> ControlGroup | None:
-    """The group that a supervisor has made, wherever it was; None when there is none."""
+    """Find the group that a supervisor has made, wherever it was; None when there is none."""
     for point, _ in _mounts():
         for path, names, _ in os.walk(point):
             if _name(pid, start_time) in names:
@@ -197,7 +192,7 @@ def find_group(pid: int, start_time: int) -> ControlGroup | None:
 
 
 def own_group(proc: str = "/proc/self") -> str | None:
-    """The directory of the group that this process is in; None where version 2 is not mounted."""
+    """Return the directory of the group that this process is in; None where version 2 is not mounted."""
     for line in _lines(f"{proc}/cgroup"):
         if line.startswith("0::/") and not line.startswith("0::/.."):
             for point, root in _mounts(proc):
@@ -207,7 +202,7 @@ def own_group(proc: str = "/proc/self") -> str | None:
 
 
 def _mounts(proc: str = "/proc/self") -> Iterator[tuple[str, str]]:
-    """Where version 2 is mounted, and which of its groups is there (proc(5))."""
+    """Yield where version 2 is mounted, and which of its groups is there (proc(5))."""
     for line in _lines(f"{proc}/mountinfo"):
         fields = line.split()
         if fields[fields.index("-") + 1] == "cgroup2":

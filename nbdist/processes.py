@@ -1,4 +1,4 @@
-"""Processes of this machine: who they are, who descends from whom, how to signal exactly one.
+"""Processes of this machine: their identities and descendants, and signals for exactly one.
 
 Reads /proc where there is one; elsewhere (macOS) it asks psutil, which is then imported.
 """
@@ -30,11 +30,9 @@ class HasFileno(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStat:
-    """One row of the process table. ``zombie`` is a process that has ended and waits to be reaped.
-
-    ``cpu`` are seconds of the process itself, ``waited`` those of its children that have ended and been
-    waited for, and of theirs; ``resident`` in bytes. These three are known where there is a /proc.
-    """
+    """One row of the process table. ``zombie`` is a process that has ended and waits to be reaped. ``cpu``
+    are seconds of the process itself, ``waited`` those of its children that have ended and been waited for,
+    and of theirs, known where there is a /proc; ``resident`` in bytes."""
 
     process: ProcessId
     parent: int
@@ -47,10 +45,8 @@ class ProcessStat:
 
 
 def wait_for(line: HasFileno | int, seconds: float, *, to_write: bool = False) -> bool:
-    """Wait until there is something to read, an end too, or room ``to_write``; return whether there is.
-
-    select() takes no descriptor above 1023, and a kernel may have many files open.
-    """
+    """Wait until there is something to read, an end too, or room ``to_write``; return whether there is. The
+    descriptor may be above 1023, where select() ends."""
     ready = select.poll()
     ready.register(line, select.POLLIN | (select.POLLOUT if to_write else 0))
     return bool(ready.poll(max(0.0, seconds) * 1000))
@@ -62,7 +58,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @functools.cache
 def boot_id() -> str:
-    """What tells this boot of this machine from the next one."""
+    """Return what tells this boot of this machine from the next one."""
     try:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -70,23 +66,21 @@ def boot_id() -> str:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The identity of the live process ``pid``; None when there is none (a zombie is none)."""
+    """Return the identity of the live process ``pid``; None when there is none (a zombie is none)."""
     stat = read_stat(pid)
     return None if stat is None or stat.zombie else stat.process
 
 
 def alive(process: ProcessId) -> bool:
-    """Whether exactly this process still runs, not another one that was given its pid."""
+    """Return whether exactly this process still runs, not another one with its pid."""
     return identify(process.pid) == process
 
 
 def read_stat(pid: int, proc: str = str(PROC)) -> ProcessStat | None:
-    """The row of ``pid`` in the process table; None when it has gone."""
+    """Return the row of ``pid`` in the process table; None when it has gone."""
     if not HAS_PROC:
         return _psutil_stat(pid)
-    # "pid (comm) state ppid pgrp session … starttime …": comm may hold spaces and parentheses; the numbers of
-    # the fields are those of proc(5) less three
-    fields = read_at_once(f"{proc}/{pid}/stat").rpartition(b")")[2].split()
+    fields = stat_fields(f"{proc}/{pid}/stat")
     if len(fields) < 22:
         return None
     return ProcessStat(
@@ -101,42 +95,57 @@ def read_stat(pid: int, proc: str = str(PROC)) -> ProcessStat | None:
     )
 
 
+def stat_fields(path: str) -> list[bytes]:
+    """Return the fields of proc(5)'s stat behind the name, which may hold spaces and parentheses: their
+    numbers are those of proc(5) less three. There are none when the process has gone."""
+    return read_at_once(path).rpartition(b")")[2].split()
+
+
 _PF_EXITING = 0x4  # include/linux/sched.h
 
 
 def is_exiting(pid: int) -> bool:
     """Return whether the system takes the process down, as far as known: with a GPU that takes seconds."""
-    fields = read_at_once(f"{PROC}/{pid}/stat").rpartition(b")")[2].split()
+    fields = stat_fields(f"{PROC}/{pid}/stat")
     return HAS_PROC and (not fields or bool(int(fields[6]) & _PF_EXITING))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Activity:
-    """What a process is doing: its ``state`` as proc(5) has it (R, S, D, T, …), how often it has had a
-    processor, and the signals that wait for it, as bits."""
+    """The ``state`` of a process or a thread as proc(5) has it (R, S, D, T, …), how often it has had a
+    processor, and the signals that wait for it, that it holds back, and has a handler for, as bits."""
 
     state: str
     turns: int
     pending: int
+    blocked: int
+    caught: int
 
     def awaits(self, number: int) -> bool:
-        """Whether this signal waits to be taken."""
+        """Return whether this signal waits to be taken."""
         return bool(self.pending >> (number - 1) & 1)
 
+    def takes(self, number: int) -> bool:
+        """Return whether it has a handler for this signal, and does not hold it back."""
+        return bool((self.caught & ~self.blocked) >> (number - 1) & 1)
 
-def activity(pid: int) -> Activity | None:
-    """What a process of one thread is doing; None when it has gone, or the system does not say."""
-    lines = read_at_once(f"/proc/{pid}/status").decode(errors="replace").splitlines()
+
+def activity(pid: int, thread: int | None = None) -> Activity | None:
+    """Return the activity of a process, or one of its threads; None when it has gone, or is not known."""
+    folder = f"{PROC}/{pid}" if thread is None else f"{PROC}/{pid}/task/{thread}"
+    lines = read_at_once(f"{folder}/status").decode(errors="replace").splitlines()
     fields = dict(line.partition(":")[::2] for line in lines)
     try:
         turns = int(fields["voluntary_ctxt_switches"]) + int(fields["nonvoluntary_ctxt_switches"])
-        return Activity(state=fields["State"].split()[0], turns=turns, pending=int(fields["ShdPnd"], 16))
+        masks = [int(fields[name], 16) for name in ("ShdPnd", "SigBlk", "SigCgt")]
+        return Activity(fields["State"].split()[0], turns, *masks)
     except (KeyError, IndexError, ValueError):
         return None
 
 
 def read_at_once(path: str) -> bytes:
-    """The first 4 KiB of a file in one read, as /proc's are meant to be read; empty when it cannot be."""
+    """Read the first 4 KiB of a file in one read, as /proc's are meant to be read; empty when it cannot
+    be."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -151,58 +160,44 @@ def read_at_once(path: str) -> bytes:
 
 
 def process_table() -> Iterator[ProcessStat]:
-    """Every process that can be seen."""
-    for pid in _pids():
-        if (stat := read_stat(pid)) is not None:
-            yield stat
+    """Yield every process that can be seen."""
+    return filter(None, map(read_stat, _pids()))
 
 
 def descendants(pid: int) -> list[ProcessId]:
-    """Every live process that descends from ``pid``, parents before children, without ``pid``.
-
-    Orphans belong to the tree only when ``pid`` is a child subreaper.
-    """
+    """Return every live process that descends from ``pid``, parents before children; orphans only when
+    ``pid`` is a child subreaper."""
     return [stat.process for stat in tree_below(pid) if not stat.zombie]
 
 
 def tree_below(pid: int) -> list[ProcessStat]:
-    """The rows of every descendant of ``pid``, zombies among them, parents before children.
-
-    The process table is not read at one moment: a process that was made meanwhile, by one that has
-    ended since, is in no row.
-    """
+    """Return the rows of every descendant of ``pid``, zombies among them, parents before children. A process
+    that was made while the table is read, by one that has ended since, is missing."""
     children: dict[int, list[ProcessStat]] = {}
     for stat in process_table():
         children.setdefault(stat.parent, []).append(stat)
-    found: list[ProcessStat] = []
-    queue = [pid]
-    while queue:
-        below = children.get(queue.pop(0), ())
-        queue += [stat.process.pid for stat in below]
-        found += below
-    return found
+    tree = list(children.get(pid, ()))
+    for stat in tree:
+        tree += children.get(stat.process.pid, ())
+    return tree
 
 
 def marked(name: str, value: str) -> list[ProcessId]:
-    """Every live process of this user that was started with ``name=value`` in its environment."""
-    if not HAS_PROC:
-        return _psutil_marked(name, value)
-    wanted = f"{name}={value}".encode()
-    found = []
-    for pid in _pids():
-        try:
-            environment = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if wanted in environment and (process := identify(pid)) is not None:
-            found.append(process)
-    return found
+    """Return every live process of this user that was started with ``name=value`` in its environment."""
+    carries = _carries if HAS_PROC else _psutil_carries
+    pids = [pid for pid in _pids() if carries(pid, name, value)]
+    return [process for process in map(identify, pids) if process is not None]
+
+
+def _carries(pid: int, name: str, value: str) -> bool:
+    with contextlib.suppress(OSError):
+        return f"{name}={value}".encode() in (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    return False
 
 
 def oom_kills(proc: Path = PROC, groups: Path = Path("/sys/fs/cgroup")) -> int:
-    """How often the out-of-memory killer has struck in this process's control group (cgroups(7), version 2
-    or 1), or anywhere on this machine where the group does not say (proc(5)); 0 where nothing counts.
-    """
+    """Count the strikes of the out-of-memory killer in this process's control group (cgroups(7), version 2 or
+    1), or on this machine where the group does not count (proc(5)); 0 where nothing does."""
     counters = [group / name for group in memory_groups(proc, groups) for name in _OOM_COUNTERS]
     for path in (*counters, proc / "vmstat"):
         with contextlib.suppress(OSError, ValueError):
@@ -215,8 +210,8 @@ _OOM_COUNTERS = ("memory.events", "memory.oom_control")  # version 2 and 1
 
 
 def memory_groups(proc: Path = PROC, groups: Path = Path("/sys/fs/cgroup")) -> Iterator[Path]:
-    """The control group of this process that counts its memory, and those above it up to the mount, which in
-    a container is the group itself. Version 1 has a tree for memory alone."""
+    """Yield the control group of this process that counts its memory, and those above it up to the mount,
+    which in a container is the group itself. Version 1 has a tree for memory alone."""
     with contextlib.suppress(OSError, ValueError):
         for line in (proc / "self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -229,7 +224,7 @@ def memory_groups(proc: Path = PROC, groups: Path = Path("/sys/fs/cgroup")) -> I
 
 
 def send(process: ProcessId, number: int) -> bool:
-    """Send a signal to exactly this process. False when it has gone, or is not ours to signal."""
+    """Send a signal to exactly this process; return False when it has gone, or is not ours to signal."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if HAS_PROC and hasattr(os, "pidfd_open"):
             return _send_by_pidfd(process, number)
@@ -240,12 +235,12 @@ def send(process: ProcessId, number: int) -> bool:
 
 
 def send_all(processes: Iterable[ProcessId], number: int) -> int:
-    """Send a signal to each of these processes; how many got it."""
+    """Send a signal to each of these processes; return how many got it."""
     return sum(send(process, number) for process in processes)
 
 
 def kill_groups(groups: Iterable[int]) -> None:
-    """SIGKILL for every process of these groups at one moment: none can fork away from it."""
+    """Kill every process of these groups at one moment: none can fork away from it."""
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
@@ -296,20 +291,16 @@ def _psutil_stat(pid: int) -> ProcessStat | None:
                 group=os.getpgid(pid),
                 session=os.getsid(pid),
                 zombie=process.status() == psutil.STATUS_ZOMBIE,
+                # that of another user is refused
+                resident=getattr(process.as_dict(["memory_info"])["memory_info"], "rss", 0),
             )
     except (psutil.Error, OSError):
         return None
 
 
-def _psutil_marked(name: str, value: str) -> list[ProcessId]:
+def _psutil_carries(pid: int, name: str, value: str) -> bool:
     import psutil
 
-    found = []
-    for process in psutil.process_iter():
-        try:
-            hit = process.environ().get(name) == value
-        except (psutil.Error, OSError):
-            continue
-        if hit and (known := identify(process.pid)) is not None:
-            found.append(known)
-    return found
+    with contextlib.suppress(psutil.Error, OSError):
+        return bool(psutil.Process(pid).environ().get(name) == value)
+    return False

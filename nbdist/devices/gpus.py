@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import sys
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ class Driver:
 
 
 def driver(*, bindings: Any = None) -> Driver | None:
-    """None where there is no driver."""
+    """Return the driver, if there is one."""
     with _nvml(bindings) as nvml:
         if nvml is None:
             return None
@@ -33,10 +33,7 @@ def driver(*, bindings: Any = None) -> Driver | None:
         except nvml.NVMLError:
             return None
     # as cudaDriverGetVersion: 1000 * major + 10 * minor
-    return Driver(
-        version=_text(version),
-        cuda=f"{number // 1000}.{number % 1000 // 10}",
-    )
+    return Driver(version=_text(version), cuda=f"{number // 1000}.{number % 1000 // 10}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +56,10 @@ class GpuUse:
 
 
 def list_gpus(visible: str | None = None, *, bindings: Any = None) -> list[Gpu]:
-    """The GPUs that this process may use, by index; none where there is no driver.
+    """Return the GPUs that this process may use, by index; none where there is no driver.
 
-    ``visible`` is CUDA_VISIBLE_DEVICES as it stands (None: not set): a scheduler or the user may have
-    narrowed what is to be used, by index or by (the start of) a UUID. As CUDA reads it, the list ends
-    at the first entry that names no GPU. ``bindings`` stand in for the module pynvml.
+    ``visible`` is CUDA_VISIBLE_DEVICES (None: not set), which names GPUs by index or by (the start of) a
+    UUID. As in CUDA, the list ends at the first entry that names no GPU. ``bindings`` stand in for pynvml.
     """
     with _nvml(bindings) as nvml:
         if nvml is None:
@@ -81,7 +77,7 @@ def list_gpus(visible: str | None = None, *, bindings: Any = None) -> list[Gpu]:
 
 
 def memory_by_pid(*, bindings: Any = None) -> list[GpuUse]:
-    """Who holds memory of which GPU, compute processes only."""
+    """Return which compute process holds memory of which GPU."""
     with _nvml(bindings) as nvml:
         if nvml is None:
             return []
@@ -102,7 +98,8 @@ _THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
 def open_loads(
     indices: Iterable[int], *, bindings: Any = None, alive: Callable[[int], bool] | None = None
 ) -> Iterator[Callable[[], list[GpuLoad]]]:
-    """A way to look at the loads of these GPUs, for the length of a block: opening NVML takes long."""
+    """Give a function that reads the loads of these GPUs, for the length of a block: opening NVML takes
+    long."""
     wanted = list(indices)
     alive = alive or (lambda pid: os.path.exists(f"/proc/{pid}"))
     with _nvml(bindings) as nvml:
@@ -110,7 +107,8 @@ def open_loads(
 
 
 def _load(nvml: Any, index: int, alive: Callable[[int], bool]) -> GpuLoad:
-    """What can be known: a GPU that has fallen off its bus, or is sliced, answers in part or not at all."""
+    """Return what is known: a GPU that has fallen off its bus, or is sliced, answers in part or not at
+    all."""
 
     def ask(question: str, *more: int) -> Any:
         try:
@@ -132,14 +130,13 @@ def _load(nvml: Any, index: int, alive: Callable[[int], bool]) -> GpuLoad:
         temperature=ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
         throttled=None if slowed is None else int(bool(slowed & _THROTTLED)),
         processes=tuple((holder.pid, holder.usedGpuMemory or 0) for holder in holders),
-        ours=bool(holders)
-        and all(holder.usedGpuMemory is not None and alive(holder.pid) for holder in holders),
+        ours=bool(holders) and all(h.usedGpuMemory is not None and alive(h.pid) for h in holders),
     )
 
 
 @contextlib.contextmanager
 def _nvml(bindings: Any) -> Iterator[Any]:
-    """The NVML bindings, opened for the length of a block; None where there is no driver."""
+    """Open the NVML bindings for the length of a block; None where there is no driver."""
     if bindings is None:
         import pynvml
 
@@ -178,7 +175,7 @@ _LONG = 40
 
 
 def describe_holder(pid: int, root: Path = Path("/proc")) -> str:
-    """``run 2026…-lenet-k3f9 (pid 71)``, ``python train.py (pid 71, user eva)``, or ``pid 71``."""
+    """Return ``run 2026…-lenet-k3f9 (pid 71)``, ``python train.py (pid 71, user eva)``, or ``pid 71``."""
     if pid == os.getpid():
         return f"this process (pid {pid}): restart the kernel to free it"
     place = root / str(pid)
@@ -193,18 +190,16 @@ def describe_holder(pid: int, root: Path = Path("/proc")) -> str:
     with contextlib.suppress(OSError, KeyError):
         user = pwd.getpwuid(os.stat(place).st_uid).pw_name
     who = f"pid {pid}, user {user}" if user else f"pid {pid}"
-    # any user names a process as they like, for a terminal to act on
+    # a process may have a name on which a terminal acts
     shown = "".join(each if each.isprintable() else "?" for each in command[:_LONG])
     return f"{shown} ({who})" if shown else who
 
 
-def main(gpus: Sequence[str]) -> int:
-    """The probe: ``INDEX…``. Answers each line on stdin with the loads of these GPUs.
-
-    A process of its own, because a call of NVML may hang (in the kernel, where no signal ends it) when a
-    driver is in trouble, which is just when ranks die and have to be looked after.
-    """
-    with open_loads(map(int, gpus)) as look:
-        for _ in sys.stdin:
-            print(encode_loads(look()), flush=True)
+def main(words: Sequence[str]) -> int:
+    """Be the process of ``meters.GpuProbe``: ``FD INDEX…``. Answer each line at the socket FD with the loads
+    of these GPUs."""
+    channel, *gpus = map(int, words)
+    with open_loads(gpus) as look, socket.socket(fileno=channel).makefile("rw") as line:
+        for _ in line:
+            print(encode_loads(look()), file=line, flush=True)
     return 0

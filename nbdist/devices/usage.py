@@ -1,5 +1,5 @@
-"""CPU and memory of this machine and of process trees, what a GPU does at one moment, and how much room disks
-have. Without NVML."""
+"""CPU and memory of this machine and of process trees, the load of a GPU, and the room of disks. Without
+NVML."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pathlib import Path
 from nbdist.control_groups import own_groups
 from nbdist.model import NO_REASON, ProcessId, Reason
 from nbdist.model.decoding import MALFORMED, build, loads
-from nbdist.processes import PROC, ProcessStat, alive, memory_groups, read_at_once, read_stat
+from nbdist.processes import PROC, ProcessStat, memory_groups, read_at_once, read_stat, tree_below
 
 _LEAST = 0.5
 """Seconds between two looks: the system counts in hundredths."""
 
 
 def cpu_count() -> int:
-    """Those that this process may use."""
+    """Count the CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -89,9 +89,8 @@ def _limit(group: str) -> float | None:
 
 
 def memory_total(root: Path = Path("/")) -> int | None:
-    """Bytes of memory of this machine, or the limit of a control group that this process is in where
-    that is lower (proc(5), cgroups(7)); None where that is unknown. ``root`` holds ``proc`` and ``sys``.
-    """
+    """Return the bytes of memory of this machine, or a lower limit of this process's control groups (proc(5),
+    cgroups(7)); None where that is unknown. ``root`` holds ``proc`` and ``sys``."""
     known = [_meminfo(root, "MemTotal:")]
     if known == [None] and root == Path("/"):
         with contextlib.suppress(OSError, ValueError):
@@ -106,21 +105,21 @@ def memory_total(root: Path = Path("/")) -> int | None:
 
 
 def memory_available(root: Path = Path("/")) -> int | None:
-    """Bytes that can be had without swapping: of this machine, or of a control group that this process is
-    in where that leaves less; None where that is unknown."""
+    """Return the bytes that are available without swapping, on this machine and in this process's control
+    groups; None where that is unknown."""
     known = [_meminfo(root, "MemAvailable:")]
     for group in memory_groups(root / "proc", root / "sys/fs/cgroup"):
         with contextlib.suppress(OSError, ValueError):
             limit = int((group / "memory.max").read_text())
             used = int((group / "memory.current").read_text())
             words = (group / "memory.stat").read_text().split()
-            # the page cache can be had
+            # the page cache is available
             known.append(limit - used + int(words[words.index("inactive_file") + 1]))
     return min((left for left in known if left is not None), default=None)
 
 
 def _number(path: str, name: str) -> int | None:
-    """The number behind a name in a file of the kernel's; None where there is none."""
+    """Return the number behind a name in a file of the kernel's, if there is one."""
     for line in read_at_once(path).splitlines():
         if line.startswith(name.encode()):
             return int(line.split()[1])
@@ -142,36 +141,29 @@ class TreeUsage:
 
 
 def tree_usage(process: ProcessId) -> TreeUsage | None:
-    """What the process and its descendants use now; None when it has gone."""
-    import psutil  # the supervisor imports this module, and has the standard library alone
-
-    if not alive(process):
+    """Return the use of the process and its descendants now; None when it has gone."""
+    root = read_stat(process.pid)
+    if root is None or root.zombie or root.process != process:
         return None
-    memory, pids = 0, set()
-    with contextlib.suppress(psutil.Error):
-        root = psutil.Process(process.pid)
-        for member in [root, *root.children(recursive=True)]:
-            with contextlib.suppress(psutil.Error):
-                memory += member.memory_info().rss
-                pids.add(member.pid)
-    return TreeUsage(memory=memory, pids=frozenset(pids)) if pids else None
+    members = [root, *tree_below(process.pid)]
+    return TreeUsage(
+        memory=sum(member.resident for member in members),
+        pids=frozenset(member.process.pid for member in members if not member.zombie),
+    )
 
 
 _PSS_SHARE = 0.001
-"""What of a core reading smaps_rollup may take on average. It walks page tables: 10 ms for a gigabyte."""
+"""The share of a core that reading smaps_rollup may take. It walks page tables: 10 ms for a gigabyte."""
 
 _PSS_LIMIT = 4 << 30
-"""Bytes of resident memory of a tree above which that walk would hold the reader for too long."""
+"""Bytes of resident memory of a tree above which that walk would take too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeUse:
-    """``cpu`` in seconds since the tree was added, of processes that have ended, too.
-
-    ``memory`` in bytes: the resident memory of a single process. In a larger tree the processes share
-    pages (forked workers most of theirs), which would count in each of them; there it is scaled by what
-    the proportional shares (PSS) were the last time that they were read.
-    """
+    """``cpu`` in seconds since the tree was added, of processes that have ended, too. ``memory`` in bytes of
+    resident memory, scaled in a tree of several processes, which share pages, by the last proportional shares
+    (PSS) that were read."""
 
     cpu: float
     memory: int
@@ -180,23 +172,22 @@ class TreeUse:
 
 @dataclass(slots=True)
 class _Member:
+    """A process of a tree; ``cpu``, ``waited`` and ``resident`` as in ``ProcessStat``."""
+
     key: int
     start_time: int
     cpu: float
-    """Seconds of CPU of the process itself."""
     waited: float
-    """Seconds of CPU of its children that have ended and been waited for, and of theirs."""
     resident: int
 
 
 class ProcessTrees:
-    """The trees below some processes, each known by a key, a rank: looked at again and again and at little
-    cost, all the ranks of a run at once.
+    """The trees below some processes, each known by a key, a rank: looked at again and again at little cost.
 
     Reads /proc alone; where there is none nothing is known. A process is looked at when its pid is new, and
-    from then on only if it belongs to a tree, so a look costs what the trees are large, not what the machine
-    is. It belongs to the tree of the process that made it for as long as it lives, also as an orphan; one
-    that was orphaned before the first look at it is found by its session.
+    from then on only if it belongs to a tree, so the cost does not grow with the machine. It belongs to the
+    tree of the process that made it for as long as it lives, also as an orphan; one that was orphaned before
+    the first look is found by its session.
     """
 
     def __init__(
@@ -206,7 +197,8 @@ class ProcessTrees:
         clock: Callable[[], float] = time.monotonic,
         effort: Callable[[], float] = time.process_time,
     ) -> None:
-        self._proc = str(proc)
+        self.proc = str(proc)
+        """Where the processes are read."""
         self._clock = clock
         self._effort = effort
         self._roots: dict[int, int] = {}
@@ -217,15 +209,10 @@ class ProcessTrees:
         self._any_sharing = 1.0
         self._pss_after = 0.0
 
-    @property
-    def proc(self) -> str:
-        """Where the processes are read."""
-        return self._proc
-
     def add(self, key: int, root: ProcessId) -> None:
         self._roots[root.pid] = key
-        # a rank that waited for its run has spent seconds on its imports, before it was measured
-        row = read_stat(root.pid, self._proc)
+        # a warm rank has spent seconds on its imports
+        row = read_stat(root.pid, self.proc)
         cpu, waited = (row.cpu, row.waited) if row is not None else (0.0, 0.0)
         self._members[root.pid] = _Member(key, root.start_time, cpu, waited, 0)
         self._cpu[key] = 0.0
@@ -236,9 +223,9 @@ class ProcessTrees:
         self._cpu.pop(key, None)
 
     def look(self) -> dict[int, TreeUse]:
-        """What each tree uses whose first process lives."""
+        """Return the use of each tree whose first process lives."""
         try:
-            listed = {int(name) for name in os.listdir(self._proc) if name.isdigit()}
+            listed = {int(name) for name in os.listdir(self.proc) if name.isdigit()}
         except OSError:
             return {}
         self._strangers &= listed
@@ -253,7 +240,7 @@ class ProcessTrees:
         for pid, member in list(self._members.items()):
             key = member.key
             before[key] = before.get(key, 0.0) + member.cpu + member.waited
-            row = read_stat(pid, self._proc)
+            row = read_stat(pid, self.proc)
             if row is None or row.zombie or row.process.start_time != member.start_time:
                 del self._members[pid]
                 continue
@@ -261,13 +248,12 @@ class ProcessTrees:
             after[key] = after.get(key, 0.0) + row.cpu + row.waited
             member.cpu, member.waited, member.resident = row.cpu, row.waited, row.resident
         for key, total in before.items():
-            # the time of one that has ended is now its parent's, or lost when no member waited for
-            # it; what the others have done themselves is certain
+            # the time of one that has ended is now its parent's, or lost when no member waited for it
             self._cpu[key] += max(after.get(key, 0.0) - total, own_now.get(key, 0.0))
 
     def _welcome(self, listed: set[int]) -> None:
-        """Find out to which tree the new processes belong, if to any."""
-        rows = {pid: read_stat(pid, self._proc) for pid in listed - self._members.keys() - self._strangers}
+        """Add the new processes to the trees that they belong to."""
+        rows = {pid: read_stat(pid, self.proc) for pid in listed - self._members.keys() - self._strangers}
         fresh = {pid: row for pid, row in rows.items() if row is not None and not row.zombie}
         for pid, row in fresh.items():
             key = self._key_of(pid, fresh)
@@ -278,7 +264,7 @@ class ProcessTrees:
             self._members[pid] = _Member(key, row.process.start_time, row.cpu, row.waited, row.resident)
 
     def _key_of(self, pid: int, fresh: dict[int, ProcessStat]) -> int | None:
-        """Up the line of parents, as far as it is new. Every rank has a session of its own."""
+        """Go up the line of parents, as far as it is new. Every rank has a session of its own."""
         for _ in fresh:
             row = fresh.get(pid)
             if row is None:
@@ -299,18 +285,17 @@ class ProcessTrees:
         return {
             key: TreeUse(
                 cpu=self._cpu[key],
-                memory=round(resident[key] * (self._sharing_of(key) if len(tree) > 1 else 1.0)),
+                # until it is a tree's turn, the share of another one is the best guess
+                memory=round(
+                    resident[key] * (self._sharing.get(key, self._any_sharing) if len(tree) > 1 else 1.0)
+                ),
                 pids=frozenset(tree),
             )
             for key, tree in trees.items()
         }
 
-    def _sharing_of(self, key: int) -> float:
-        # ranks are alike: until it is a tree's turn, what another one was found to share is the best guess
-        return self._sharing.get(key, self._any_sharing)
-
     def _read_pss(self, trees: dict[int, list[int]], resident: dict[int, int]) -> None:
-        """Read the proportional shares of one tree, when enough time has gone by since the last."""
+        """Read the proportional shares of one tree, if it is time."""
         now = self._clock()
         due = [key for key, tree in trees.items() if len(tree) > 1 and 0 < resident[key] <= _PSS_LIMIT]
         if now < self._pss_after or not due:
@@ -319,7 +304,7 @@ class ProcessTrees:
         order = {known: place for place, known in enumerate(self._sharing)}
         key = min(due, key=lambda key: order.get(key, -1))
         begun = self._effort()
-        shares = [_number(f"{self._proc}/{pid}/smaps_rollup", "Pss:") for pid in trees[key]]
+        shares = [_number(f"{self.proc}/{pid}/smaps_rollup", "Pss:") for pid in trees[key]]
         self._pss_after = now + (self._effort() - begun) / _PSS_SHARE
         if None not in shares:
             self._sharing.pop(key, None)
@@ -330,9 +315,8 @@ class ProcessTrees:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuLoad:
     """``utilisation`` in percent, memory in bytes, ``power`` in watts, ``temperature`` in degrees Celsius,
-    ``throttled`` 1 while heat or power slow it down; None for what the driver does not tell.
-    ``processes``: pid and bytes of those that compute on it. ``ours``: whether those pids are pids of
-    this machine, which in a container they need not be.
+    ``throttled`` 1 while heat or power slow it down; None for what the driver does not tell. ``processes``:
+    pid and bytes of those that compute on it. ``ours``: these are pids of this machine, and not of a host.
     """
 
     index: int
@@ -346,15 +330,15 @@ class GpuLoad:
     ours: bool = False
 
     def memory_of(self, pids: Iterable[int]) -> int | None:
-        """What these processes hold of the GPU; what all hold where that cannot be told apart."""
+        """Return what these processes hold of the GPU, or what all hold where they cannot be told apart."""
         if not self.ours:
             return self.memory
         wanted = frozenset(pids)
         return sum(memory for pid, memory in self.processes if pid in wanted)
 
 
-def encode_loads(found: Iterable[GpuLoad]) -> str:
-    return json.dumps([asdict(load) for load in found])
+def encode_loads(loads: Iterable[GpuLoad]) -> str:
+    return json.dumps([asdict(load) for load in loads])
 
 
 def decode_loads(line: bytes) -> list[GpuLoad]:
@@ -368,13 +352,13 @@ def decode_loads(line: bytes) -> list[GpuLoad]:
 SHARED_MEMORY = "/dev/shm"
 
 _FULL = 1 << 20
-"""Bytes that a disk has left which is full for most that is written."""
+"""Bytes that are left on a disk that counts as full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     """``mount`` is the directory where it begins; ``free`` (for this user) and ``size`` in bytes. ``files``
-    are how many can still be made; None where the file system has no limit of its own."""
+    can still be made; None where the file system has no limit."""
 
     mount: str
     free: int
@@ -389,7 +373,7 @@ class Disk:
         return os.stat(path).st_dev == os.stat(self.mount).st_dev
 
     def room(self, language: str = "en") -> str:
-        """``3 MB of 80 MB free``."""
+        """Return ``3 MB of 80 MB free``."""
         zh, free, size = language == "zh", _size(self.free), _size(self.size)
         if self.files == 0:
             return "没有空闲的 inode，不能再建文件" if zh else "no inodes left, so no file can be made"
@@ -397,21 +381,19 @@ class Disk:
 
 
 def disks(paths: Iterable[str]) -> list[Disk]:
-    """The disks that hold these paths, each once, in their order. Of a path that is not there yet, its
-    nearest parent counts; what cannot be asked is left out."""
-    found: dict[int, Disk] = {}
+    """Return the disks that hold these paths, each once, in their order. A path that does not exist counts by
+    its nearest parent; a disk that gives no answer is left out."""
+    by_device: dict[int, Disk] = {}
     for path in map(_existing, paths):
-        try:
+        with contextlib.suppress(OSError):
             device = os.stat(path).st_dev
-            if device not in found:
-                found[device] = _disk(path)
-        except OSError:
-            continue
-    return list(found.values())
+            if device not in by_device:
+                by_device[device] = _disk(path)
+    return list(by_device.values())
 
 
 def full_disks(paths: Iterable[str]) -> list[Disk]:
-    """Those of them that are full."""
+    """Return the disks of these paths that are full."""
     return [disk for disk in disks(paths) if disk.full]
 
 
@@ -441,7 +423,7 @@ def _disk(path: str) -> Disk:
     mount = os.path.realpath(path)
     while not os.path.ismount(mount):
         mount = os.path.dirname(mount)
-    # what a file system keeps back for root, root has
+    # root has what a file system keeps back for it
     free, files = (space.f_bfree, space.f_ffree) if os.geteuid() == 0 else (space.f_bavail, space.f_favail)
     return Disk(
         mount=mount,

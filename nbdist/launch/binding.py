@@ -1,6 +1,6 @@
-"""What binds a process to the one that starts it, and the start of a rank's.
+"""Bonds of a process to the one that starts it, and the start of a rank's.
 
-Imports next to nothing: ranks are started before their supervisor has what it needs itself (``prestart``).
+Imports next to nothing: ranks start before the modules of their supervisor are imported (``prestart``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ else:
 REQUESTS_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _FILES, _FILES_OF_A_RANK = 48, 3
-"""How many files a supervisor has open at the most, and how many more for each rank."""
+"""The files that a supervisor has open at the most, and further ones for each rank."""
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PR_SET_CHILD_SUBREAPER = 36
@@ -31,12 +31,12 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 _given: int | None = None
-"""How many files this process might have open before it was allowed more."""
+"""The files that this process might have open before it was allowed more."""
 
 
 def allow_files(ranks: int) -> None:
-    """Let this process have the files open that it needs for so many ranks, if it may. The ranks themselves
-    get the limit that the user has set."""
+    """Let this process have the files open that so many ranks take, if it may. The ranks themselves get the
+    limit that the user has set."""
     global _given
     needed = _FILES + _FILES_OF_A_RANK * ranks
     if needed <= (soft := os.sysconf("SC_OPEN_MAX")):
@@ -57,10 +57,8 @@ def become_subreaper() -> None:
 
 
 def die_with_parent(parent: int, number: int) -> None:
-    """Let this process get a signal when ``parent`` ends, or end now if it already has.
-
-    It survives exec, and not fork. Elsewhere than on Linux there is no such thing.
-    """
+    """Let this process get a signal when ``parent`` ends, or end now if it already has. The setting survives
+    exec, and not fork; only Linux has it."""
     if _libc is None:
         return
     _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
@@ -76,14 +74,14 @@ def wake_with_parent() -> None:
 
 
 def drop_interrupt() -> None:
-    """Forget an interrupt from before this process had a session of its own. It was sent to the group of the
-    process that started this one, which has it, too, and decides."""
+    """Forget an interrupt from before this process had a session of its own: it was sent to the group of the
+    process that started this one, which decides."""
     if hasattr(signal, "sigtimedwait"):
         signal.sigtimedwait((signal.SIGINT,), 0)
 
 
 def become_child(parent: int) -> None:
-    """In a forked child of ``parent``, before exec: a session of its own, no signal handlers of ours, and
+    """Give a forked child of ``parent``, before exec, a session of its own, no signal handlers of ours, and
     an end with its parent."""
     signal.set_wakeup_fd(-1)
     os.setsid()
@@ -95,8 +93,8 @@ def become_child(parent: int) -> None:
 
 
 def fork(become: Callable[[], None]) -> int:
-    """Fork, and let the child run ``become``, which never returns; its pid."""
-    # until it has its own handlers, a signal to the child would run ours, and tell us of it
+    """Fork, and let the child run ``become``, which never returns; return its pid."""
+    # until it has its own handlers, a signal to the child would run ours
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = os.fork()
@@ -112,10 +110,8 @@ def start_process(
 ) -> tuple[int, socket]:
     """Start the process of a rank, in a session of its own with its output straight into its log.
 
-    Returns its pid and our end of its socket, at whose other end it waits for its order. Raises OSError.
-
-    It is forked here, in a process with one thread, and not by ``subprocess``: the parent-death
-    signal has to be armed between fork and exec, and belongs to the thread that forked.
+    Returns its pid and our end of the socket at which it waits for its order. Raises OSError. ``subprocess``
+    cannot do it: the parent-death signal has to be armed between fork and exec, by the thread that forked.
     """
     ours, theirs = socketpair()
     parent = os.getpid()
@@ -162,8 +158,8 @@ def _limit_files() -> None:
 
 
 def _above(low: int, descriptor: int) -> int:
-    """The same file under a number that neither the standard streams nor ``low`` will overwrite: the lowest
-    that is free, since few may be allowed."""
+    """Duplicate a descriptor until its number is above ``low``: the lowest free one, since few may be
+    allowed."""
     while descriptor <= low:
         descriptor = os.dup(descriptor)
     return descriptor

@@ -1,4 +1,4 @@
-"""What binds lifetimes: the supervisor to its kernel, the ranks' descendants to it; and signals."""
+"""Bonds of lifetimes: the supervisor to its kernel, the ranks' descendants to it; and signals."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from nbdist.model import NO_REASON, ProcessId, Reason, RunSpec, SupervisorStarte
 from nbdist.store.paths import RunDirectory, open_to_append
 
 _GRACE, _GIVEN_UP = 0.5, 4.0
+_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
 
 
 class Lifeline:
     """Tells when the process that owns the run has gone.
 
-    A pidfd of the owner where the system has them: a socket alone would stay open in whatever the
-    owner forked. Otherwise the owner's end of a socket pair, whose closing means the same.
-    ``ended`` is what its end is called where the owner is neither a kernel nor a command.
+    It holds a pidfd of the owner where the system has them: a socket alone would stay open in whatever the
+    owner forked. Otherwise the owner closes its end of a socket pair. ``ended`` is the reason where the owner
+    is neither a kernel nor a command.
     """
 
     def __init__(self, owner: ProcessId | None, descriptor: int | None, ended: Reason = NO_REASON) -> None:
@@ -45,14 +46,14 @@ class Lifeline:
                 self.gone = self.gone or not processes.alive(owner)
 
     def descriptors(self) -> list[int]:
-        """What turns readable when the owner has gone."""
+        """Return what turns readable when the owner has gone."""
         if self._handle is not None:
             return [self._handle]
         return [self._socket.fileno()] if self._socket is not None else []
 
 
 def complain(message: str) -> None:
-    """Say something in the supervisor's own log. A full disk ends no run."""
+    """Write into the supervisor's own log. A full disk ends no run."""
     with contextlib.suppress(OSError):
         print(f"nbdist: {message}", file=sys.stderr, flush=True)
 
@@ -66,26 +67,27 @@ def write_into(log: Path) -> None:
 
 
 def supervisor_started() -> SupervisorStarted:
-    """That this process looks after the run from now on."""
+    """Return the event that this process supervises the run from now on."""
     myself = processes.identify(os.getpid())
     assert myself is not None, "a running process is in the process table"
     return SupervisorStarted(time=time.time(), host=os.uname().nodename, **asdict(myself))
 
 
-def collect_exited(then: Callable[[int, int], object] = lambda pid, status: None) -> bool:
-    """Collect the children that have exited, each with its wait status; whether there are others."""
+def collect_exited(then: Callable[[int, int, int], object] = lambda pid, status, memory: None) -> bool:
+    """Collect the children that have exited, each with its wait status and the most bytes that it held.
+    Returns whether others are left."""
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status, used = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
             return False
         if not pid:
             return True
-        then(pid, status)
+        then(pid, status, used.ru_maxrss * _MAXRSS_UNIT)
 
 
 def end_groups_of(supervisor: int) -> int:
-    """End what is in the control groups of a supervisor that has gone, a child of this process; how many."""
+    """End what is in the control groups of a supervisor that has gone; return how many processes it was."""
     ended = 0
     for group in groups_of(supervisor):
         ended += group.end()
@@ -94,7 +96,7 @@ def end_groups_of(supervisor: int) -> int:
 
 
 def owner_ended(directory: RunDirectory, spec: RunSpec) -> Reason:
-    """Why a run ends that has lost its owner, where its starter said nothing else."""
+    """Return why a run ends that has lost its owner."""
     if spec.sweep is not None and not spec.resumed:
         return Reason("sweep-ended")
     return Reason("kernel-ended") if directory.is_cell(spec.program) else Reason("starter-ended")
@@ -103,14 +105,13 @@ def owner_ended(directory: RunDirectory, spec: RunSpec) -> Reason:
 def end_descendants(
     reap: Callable[[], bool], *, spared: frozenset[int] = frozenset(), patience: float = 0.2
 ) -> int:
-    """End every descendant of this process; how many had to be ended.
+    """End every descendant of this process; return how many had to be ended.
 
     They get ``patience`` seconds to leave by themselves (what waits for a pipe to close is gone in
-    milliseconds), SIGTERM and half a second, then SIGKILL until none is left; what SIGKILL does
-    not end within four seconds is given up. ``reap`` collects exited children, so that they are
-    not counted as alive, and says whether there are any left: a look at the process table can miss one
-    that was made in that moment, and this process, a subreaper, has no children only when all is over.
-    ``spared`` are pids that are not waited for: nothing can be done about them.
+    milliseconds), SIGTERM and half a second, then SIGKILL for up to four seconds. ``reap`` collects exited
+    children and returns whether any are left: a look at the process table can miss one that was made in that
+    moment, and this process, a subreaper, has no children only when all is over. ``spared`` are pids that
+    nothing can be done about.
     """
     told: set[ProcessId] = set()
     begin = time.monotonic()
@@ -127,8 +128,8 @@ def end_descendants(
         if elapsed >= patience + _GRACE:
             told.update(left)
             processes.send_all(left, signal.SIGKILL)
-            # what forks and exits faster than it is found is still in its group; every group below
-            # was made by a descendant, since each rank has a session of its own
+            # what forks and exits faster than it is found is still in its group, which a descendant made,
+            # since each rank has a session of its own
             processes.kill_groups({stat.group for stat in tree} - {os.getpgrp()})
         elif elapsed >= patience:
             fresh = [process for process in left if process not in told]
@@ -139,7 +140,7 @@ def end_descendants(
         time.sleep(0.01)
 
 
-# SIGURG is how an engine tells a supervisor alone: a process that does not listen to it ignores it
+# an engine signals a supervisor alone by SIGURG: other processes ignore it
 _NUMBERS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGURG)
 
 
@@ -158,7 +159,7 @@ class Wakeup:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS_TO_END)
 
     def requests_to_end(self) -> Iterator[signal.Signals]:
-        """What has come but SIGCHLD, which only wakes up."""
+        """Return the signals that came, but for SIGCHLD, which only wakes up."""
         for number in self.socket.recv(4096):
             if number != signal.SIGCHLD:
                 yield signal.Signals(number)

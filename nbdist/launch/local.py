@@ -1,7 +1,6 @@
 """This machine: the supervisor is a process of its own, outside the kernel and its session.
 
-Where it can be, the launch plan is handed to it, so that its ranks start before it has imported what it is
-(``prestart``)."""
+Where possible it inherits the launch plan, so that its ranks start before its own imports (``prestart``)."""
 
 from __future__ import annotations
 
@@ -16,11 +15,20 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nbdist import processes
 from nbdist.errors import LaunchError
 from nbdist.launch.rank_process import Reservation, rank_command
-from nbdist.model import AttemptStarted, Event, RankStarted, RunSpec, SupervisorStarted, encode_event
+from nbdist.model import (
+    AttemptStarted,
+    Event,
+    RankStarted,
+    Rendezvous,
+    RunSpec,
+    SupervisorStarted,
+    encode_event,
+)
 from nbdist.store.paths import RunDirectory, open_to_append
 from nbdist.store.recovery import note_end
 from nbdist.store.run_store import take_run_lock
@@ -32,8 +40,8 @@ _FLAGS = ("-I", "-S") if sys.platform == "linux" else ("-I",)
 
 @dataclass(frozen=True, slots=True)
 class SupervisorProcess:
-    """A started supervisor. ``lifeline`` closes when this process ends, however it ends; where the
-    supervisor has no better way to see that, it is how a foreground run ends with its kernel."""
+    """A started supervisor. ``lifeline`` closes when this process ends, however it ends: a foreground run
+    ends with its kernel by it, where the supervisor has no pidfd."""
 
     process: subprocess.Popen[bytes]
     lifeline: socket.socket | None
@@ -41,18 +49,9 @@ class SupervisorProcess:
 
 def start(directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> None:
     """Start the supervisor of a run, its ranks first where that is possible. Raises LaunchError."""
-    handover = hand_over(directory, spec, environment)
-    try:
-        submit(
-            directory,
-            environment,
-            spec.python,
-            detached=spec.detached,
-            ahead=() if handover is None else handover.descriptors,
-        )
-    finally:
-        if handover is not None:
-            handover.close()
+    with contextlib.ExitStack() as opened:
+        ahead = hand_over(opened, directory, spec, environment)
+        submit(directory, environment, spec.python, detached=spec.detached, ahead=ahead)
 
 
 def submit(
@@ -64,15 +63,15 @@ def submit(
     ahead: Sequence[int] = (),
     module: str = "launch.supervisor",
 ) -> SupervisorProcess:
-    """Start the supervisor of a run with what its ranks are to inherit. Raises LaunchError.
+    """Start the supervisor of a run with the environment of its ranks. Raises LaunchError.
 
-    ``ahead`` are the descriptors of a ``Handover``; ``module`` is what the process executes without.
+    ``ahead`` are the descriptors of ``hand_over``; without any the process executes ``module``.
     """
-    said = ["launch.prestart", str(ahead[0])] if ahead else [module]
+    words = ["launch.prestart", str(ahead[0])] if ahead else [module]
     with line_to_child() as (ours, theirs), open(open_to_append(directory.supervisor_log), "ab") as log:
         descriptors = [] if detached else [theirs.fileno()]
         process = spawn(
-            command(python, *said, str(directory.path), *map(str, descriptors)),
+            command(python, *words, str(directory.path), *map(str, descriptors)),
             environment=environment,
             output=log.fileno(),
             descriptors=(*descriptors, *ahead),
@@ -86,7 +85,8 @@ def submit(
 
 @contextlib.contextmanager
 def line_to_child() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Our end of a socket, and that of a process which is started meanwhile. Ours stays open once it is."""
+    """Give both ends of a socket: ours, which stays open, and that of a process which is started
+    meanwhile."""
     ours, theirs = socket.socketpair()
     with theirs:
         try:
@@ -97,7 +97,7 @@ def line_to_child() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def command(python: str, module: str, *words: str) -> list[str]:
-    """What executes a module of nbdist that needs the standard library alone (``nbdist.entry``)."""
+    """Return the command of a module of nbdist that needs the standard library alone (``nbdist.entry``)."""
     return [python, *_FLAGS, str(ENTRY), module, *words]
 
 
@@ -126,13 +126,13 @@ def spawn(
 
 
 def look_after(supervisor: SupervisorProcess, directory: RunDirectory) -> None:
-    """Wait in a thread for the end of the process that is to keep a run, and let its line close no sooner.
-    Where it does not end well this process is the first to know, and writes down what that means."""
+    """Wait in a thread for the end of a supervisor, and keep its line open until then. This process is the
+    first to know where it does not end well, and records that."""
 
     def ended(code: int) -> None:
         if supervisor.lifeline is not None:
             supervisor.lifeline.close()
-        # 0 is its own word that the run's end is recorded
+        # with 0 it has recorded the run's end
         if code:
             note_end(directory, supervisor.process.pid, code)
 
@@ -140,15 +140,15 @@ def look_after(supervisor: SupervisorProcess, directory: RunDirectory) -> None:
 
 
 def collect(process: subprocess.Popen[bytes], then: Callable[[int], None] = lambda _: None) -> None:
-    """Wait for the end of a process in a thread, so that it stays no zombie; ``then`` gets its exit code."""
+    """Wait for the end of a process in a thread, so that no zombie stays; ``then`` gets its exit code."""
     name = f"nbdist waits for {process.pid}"
     threading.Thread(target=lambda: then(process.wait()), name=name, daemon=True).start()
 
 
 @contextlib.contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Until it has a session of its own a new process is in this one's group, which an interrupt is sent to,
-    and would be killed by it. It listens to interrupts when it can do something about them."""
+    """Block interrupts: until a new process has a session of its own it is in this one's group, and an
+    interrupt would kill it. It unblocks them itself."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
     try:
         yield
@@ -156,72 +156,70 @@ def _interrupts_wait() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-class Handover:
-    """What the ranks of a run are made from, the port where they meet, and the lock of the run, until the
-    process that is started has taken over. ``descriptors`` are what it inherits, ``order`` first."""
+def hand_over(
+    opened: contextlib.ExitStack, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]
+) -> tuple[int, ...]:
+    """Write down how the ranks of a run are made, reserve the port where they meet, and take the run's lock.
 
-    def __init__(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> None:
-        """Raises LaunchError or OSError where it cannot be said beforehand."""
-        with contextlib.ExitStack() as opened:
+    Returns the descriptors that the new process inherits, of the plan first, which ``opened`` closes; none
+    where the supervisor has to find out more before its ranks start.
+    """
+    if sys.platform != "linux" or spec.nodes > 1 or spec.engine or spec.memory:
+        return ()
+    try:
+        with contextlib.ExitStack() as held:
             reservation = Reservation()
-            opened.callback(reservation.release)
+            held.callback(reservation.release)
             lock = take_run_lock(directory)
-            opened.callback(os.close, lock)
-            self._order = os.memfd_create("nbdist-ahead", os.MFD_CLOEXEC)
-            opened.callback(os.close, self._order)
-            held = (reservation.fileno(), lock)
-            point = reservation.rendezvous
-            boot, ranks = processes.boot_id(), []
-            for rank in spec.here:
-                command = rank_command(directory, spec, rank, 1, point, environment)
-                own = command.environment.items() - environment.items()
-                ranks.append(
-                    {
-                        "place": str(command.log.parent),
-                        "arguments": command.arguments,
-                        "environment": dict(own),
-                        "cwd": command.cwd,
-                        "log": str(command.log),
-                        "order": command.order.encode(),
-                        "begin": line(
-                            RankStarted(time=0.0, rank=rank.rank, pid=0, start_time=0, boot_id=boot)
-                        ),
-                    }
-                )
-            host = os.uname().nodename
-            supervisor = SupervisorStarted(time=0.0, pid=0, start_time=0, boot_id=boot, host=host)
-            attempt = AttemptStarted(time=0.0, attempt=1, host=point.host, port=point.port)
-            said = {
-                # the file may go in the meantime
-                "spec": directory.spec.read_text(encoding="utf-8"),
-                "ranks": ranks,
-                "held": held,
-                "port": (held[0], point.host, point.port),
-                "begin": (line(supervisor), line(attempt)),
-                "journal": str(directory.journal),
-            }
-            os.write(self._order, marshal.dumps(said))
-            os.lseek(self._order, 0, os.SEEK_SET)
-            self.descriptors = (self._order, *held)
-            self._opened = opened.pop_all()
+            held.callback(os.close, lock)
+            plan = os.memfd_create("nbdist-ahead", os.MFD_CLOEXEC)
+            held.callback(os.close, plan)
+            inherited = (reservation.fileno(), lock)
+            text = _launch_plan(directory, spec, environment, reservation.rendezvous, inherited)
+            os.write(plan, marshal.dumps(text))
+            os.lseek(plan, 0, os.SEEK_SET)
+            opened.push(held.pop_all())
+            return (plan, *inherited)
+    except (LaunchError, OSError):
+        return ()  # the supervisor meets the same error, and records it
 
-    def close(self) -> None:
-        """Close once handed over, or where there is no process to hand it to."""
-        self._opened.close()
+
+def _launch_plan(
+    directory: RunDirectory,
+    spec: RunSpec,
+    environment: Mapping[str, str],
+    point: Rendezvous,
+    inherited: tuple[int, int],
+) -> dict[str, Any]:
+    boot, host = processes.boot_id(), os.uname().nodename
+    ranks = []
+    for rank in spec.here:
+        command = rank_command(directory, spec, rank, 1, point, environment)
+        begin = RankStarted(time=0.0, rank=rank.rank, pid=0, start_time=0, boot_id=boot)
+        ranks.append(
+            {
+                "place": str(command.log.parent),
+                "arguments": command.arguments,
+                "environment": dict(command.environment.items() - environment.items()),
+                "cwd": command.cwd,
+                "log": str(command.log),
+                "order": command.order.encode(),
+                "begin": line(begin),
+            }
+        )
+    supervisor = SupervisorStarted(time=0.0, pid=0, start_time=0, boot_id=boot, host=host)
+    attempt = AttemptStarted(time=0.0, attempt=1, host=point.host, port=point.port)
+    return {
+        # the file may go in the meantime
+        "spec": directory.spec.read_text(encoding="utf-8"),
+        "ranks": ranks,
+        "held": inherited,
+        "port": (inherited[0], point.host, point.port),
+        "begin": (line(supervisor), line(attempt)),
+        "journal": str(directory.journal),
+    }
 
 
 def line(event: Event) -> str:
-    """A line of the journal with zeros in the place of what the new process knows alone: time, pid and
-    start time."""
+    """Return a line of the journal with zeros for what the new process alone knows: time, pid, start time."""
     return encode_event(event) + "\n"
-
-
-def hand_over(directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> Handover | None:
-    """What the new process starts the ranks from; None where its supervisor has to find out more before."""
-    if sys.platform != "linux" or spec.nodes > 1 or spec.engine or spec.memory:
-        return None
-    try:
-        return Handover(directory, spec, environment)
-    except (LaunchError, OSError):
-        # the supervisor finds the same, and writes it down
-        return None

@@ -1,13 +1,11 @@
-"""Watches the logs of the ranks grow, writes down beside each when it had which length, and leaves out the
-middle of one that grows too long.
+"""Watches the logs of the ranks grow, records beside each when it had which length, and leaves out the middle
+of one that grows too long.
 
-No other process can: the ranks write straight into their logs, and who reads them later sees bytes without
-times. The looks are rationed. What they cost does not grow with the number of ranks, and a log that
-grows is looked at more often than the others.
+The ranks write straight into their logs, and a later reader sees bytes without times. The looks are rationed:
+their cost does not grow with the number of ranks, and a log that grows is looked at more often.
 
-With ``--log-dir`` the logs are there a second time, as paddle's launcher has them: ``workerlog.N`` is of
-local rank N, grows while the rank writes, and a further run is appended to it (paddle.distributed.launch,
-controllers/controller.py).
+With ``--log-dir`` there are copies of the logs as of paddle's launcher: ``workerlog.N`` is of local rank N,
+grows while the rank writes, and a further run is appended to it.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.store.logs import RECORD, LogGap, read_kept
@@ -28,7 +27,7 @@ PERIOD = 0.045
 
 _BUSY_LOOKS = 10
 _QUIET_LOOKS = 8
-"""How many logs are looked at each time: of those that grew at their last look, and of the others."""
+"""The logs at each look: of those that grew at their last one, and of the others."""
 
 _BEFORE = 1.0
 """Seconds that a log may have been written to before it is watched."""
@@ -38,100 +37,82 @@ _RATE = 10.0
 
 _BURST = 100.0
 
-
 _KEPT_OPEN = 128
-"""How many indexes stay open. With many ranks the supervisor needs its descriptors for other things."""
+"""Indexes that stay open. With many ranks the supervisor needs its descriptors for other things."""
 
 
+@dataclass(slots=True)
 class _Log:
-    """One log: what its index says of it, and how many entries it may still have."""
+    """One log, its index, which stays open where it is to ``keep``, and how many entries that may still
+    have."""
 
-    __slots__ = (
-        "_allowance", "_files", "_gap", "_handle", "_keep",
-        "_log", "_looked", "_recorded", "_report", "_written",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        files: RankDirectory,
-        now: float,
-        *,
-        keep: bool,
-        gap: LogGap | None,
-        report: Callable[[str], None],
-    ) -> None:
-        self._files = files
-        self._log = str(files.log)
-        self._keep = keep
-        self._handle: int | None = None
-        self._recorded = 0
-        # its rank may have begun a moment before
-        self._looked = self._written = now - _BEFORE
-        self._allowance = _BURST
-        self._gap = gap
-        self._report = report
+    files: RankDirectory
+    keep: bool
+    gap: LogGap | None
+    report: Callable[[str], None]
+    looked: float
+    written: float
+    allowance: float = _BURST
+    recorded: int = 0
+    handle: int | None = None
 
     def look(self, now: float, *, last: bool = False) -> bool:
-        """Record a new length; whether there was one."""
-        before, self._looked = self._looked, now
+        """Record a new length; return whether there was one."""
+        before, self.looked = self.looked, now
         try:
-            status = os.stat(self._log)
+            status = os.stat(self.files.log)
         except OSError:
             return False
-        if status.st_size <= self._recorded:
+        if status.st_size <= self.recorded:
             return False
-        self._shorten(status.st_size)
-        self._allowance = min(_BURST, self._allowance + _RATE * max(0.0, now - self._written))
-        self._written = now
-        if self._allowance >= 1.0 or last:
-            # the moment of the last write, which may be long before this look; but a file server's clock
-            # may differ from ours, and a program may set what it likes
+        if self.gap is not None:
+            self._shorten(self.gap, status.st_size)
+        self.allowance = min(_BURST, self.allowance + _RATE * max(0.0, now - self.written))
+        self.written = now
+        if self.allowance >= 1.0 or last:
+            # the last write may be long before this look; but a file server's clock may differ from ours
             moment = min(now, max(before, status.st_mtime))
             if self._append(RECORD.pack(moment, status.st_size)):
-                self._recorded = status.st_size
-                self._allowance -= 1.0
+                self.recorded = status.st_size
+                self.allowance -= 1.0
         return True
 
     def close(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        if self.handle is not None:
+            os.close(self.handle)
+            self.handle = None
 
-    def _shorten(self, size: int) -> None:
-        if self._gap is None:
-            return
+    def _shorten(self, gap: LogGap, size: int) -> None:
         try:
-            self._gap.widen(size)
+            gap.widen(size)
         except OSError as error:
-            self._gap = None
-            self._report(f"{self._log} is too long, and is kept whole: {error.strerror}")
+            self.gap = None
+            self.report(f"{self.files.log} is too long, and is kept whole: {error.strerror}")
 
     def _append(self, record: bytes) -> bool:
-        """A disk that is full, or a directory that was deleted, costs the entry alone."""
+        """Append to the index. A full disk, or a deleted directory, costs the entry alone."""
         try:
-            if self._handle is None:
-                self._handle = open_to_append(self._files.log_times)
+            if self.handle is None:
+                self.handle = open_to_append(self.files.log_times)
         except OSError:
             return False
-        done = append_whole(self._handle, record)
-        if not self._keep:
+        done = append_whole(self.handle, record)
+        if not self.keep:
             self.close()
         return done
 
 
 class LogWatch:
-    """The logs of one attempt. One may have ``room`` bytes of disk; ``report`` is told where it has more."""
+    """The logs of one attempt. One may have ``room`` bytes of disk; ``report`` takes where it has more."""
 
     def __init__(
         self,
         *,
         room: int | None = None,
         report: Callable[[str], None] = lambda _: None,
-        gap: Callable[[str, int], LogGap] = LogGap,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._room = room
-        self._new_gap = gap
         self._report = report
         self._clock = clock
         self._logs: dict[int, _Log] = {}
@@ -143,8 +124,9 @@ class LogWatch:
 
     def add(self, rank: int, files: RankDirectory) -> None:
         keep = len(self._logs) < min(_KEPT_OPEN, os.sysconf("SC_OPEN_MAX") // 4)
-        gap = None if self._room is None else self._new_gap(str(files.log), self._room)
-        log = _Log(files, self._clock(), keep=keep, gap=gap, report=self._report)
+        gap = None if self._room is None else LogGap(str(files.log), self._room)
+        begin = self._clock() - _BEFORE
+        log = _Log(files, keep, gap, self._report, looked=begin, written=begin)
         self._logs[rank] = log
         self._quiet.append(log)
 
@@ -167,11 +149,11 @@ class LogWatch:
             (self._busy if grew else self._quiet).append(log)
 
     def look_at(self, rank: int) -> None:
-        """Record the length that the log of this rank has now: it has exited."""
+        """Record the length of the log of a rank that has exited."""
         self._logs[rank].look(self._clock(), last=True)
 
     def close(self) -> None:
-        """Record what there is: nothing writes any more."""
+        """Record the last lengths: nothing writes any more."""
         now = self._clock()
         for log in self._logs.values():
             log.look(now, last=True)
@@ -213,19 +195,18 @@ class WorkerLogs:
 
     def _copy(self, most: int | None) -> None:
         for (local_rank, log), copied in list(self._copied.items()):
+            target = self._folder / f"workerlog.{local_rank}"
             try:
-                self._copied[local_rank, log] = _append(
-                    log, copied, self._folder / f"workerlog.{local_rank}", most
-                )
+                self._copied[local_rank, log] = _append(log, copied, target, most)
             except OSError as error:
                 # a directory that cannot be written costs the copy, and not the run
                 del self._copied[local_rank, log]
-                self._report(f"--log-dir: {self._folder}/workerlog.{local_rank}: {error.strerror}")
+                self._report(f"--log-dir: {target}: {error.strerror}")
 
 
 def check_log_dir(folder: Path, local_ranks: Sequence[int]) -> None:
-    """See whether the logs can be written: a directory of several users may hold what another one has put
-    there. Raises OSError, with the name of what is in the way."""
+    """Check that the logs can be written, in a directory of several users too. Raises OSError, which names
+    what is in the way."""
     status = os.lstat(folder)
     if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
         raise PermissionError(errno.EPERM, "it is a link of another user", str(folder))
@@ -234,8 +215,8 @@ def check_log_dir(folder: Path, local_ranks: Sequence[int]) -> None:
 
 
 def open_log(path: Path) -> int:
-    """A log to append to, which is made where there is none. Raises OSError when a link is there, or anything
-    else that is no plain file of this user's alone."""
+    """Open a log to append to, or make it. Raises OSError for a link, or anything else that is no plain file
+    of this user's alone."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         handle = os.open(path, flags, 0o666)
@@ -252,7 +233,7 @@ def open_log(path: Path) -> int:
 
 
 def _append(log: Path, copied: int, target: Path, most: int | None) -> int:
-    """Append what ``log`` holds behind the first ``copied`` bytes; how many are copied then."""
+    """Append what ``log`` holds behind the first ``copied`` bytes; return how many are copied then."""
     try:
         size = os.stat(log).st_size
     except FileNotFoundError:

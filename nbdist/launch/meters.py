@@ -1,11 +1,10 @@
-"""Measures what the ranks use, and writes it down beside their logs: a line of ``system.jsonl`` each time.
+"""Measures the use of the ranks, and appends it to ``system.jsonl`` beside their logs.
 
 ``cpu`` is in percent of one core since the last point, ``memory`` and ``memory_total`` in bytes; with a
 GPU ``gpu`` is its utilisation in percent, ``gpu_memory`` and ``gpu_memory_total`` are in bytes, ``power``
-in watts and ``temperature`` in degrees Celsius, ``throttled`` 1 while heat or power slow it down. ``wait``
-is how much of its time the rank waited for others, ``exchange`` how much it did that or had a collective
-under way beside its program, ``starved`` how much its main thread waited for a core, all in percent. What
-cannot be known is left out.
+in watts and ``temperature`` in degrees Celsius, ``throttled`` 1 while heat or power slow it down. In percent
+of its time, the rank waited for others (``wait``), did so or had a collective under way beside its program
+(``exchange``), and its main thread waited for a core (``starved``). Unknown values are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from collections import deque
@@ -23,11 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.devices.usage import GpuLoad, ProcessTrees, TreeUse, decode_loads, memory_total
-from nbdist.launch.binding import become_child, fork
+from nbdist.launch.binding import start_process
 from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Device, ProcessId
 from nbdist.processes import identify, read_at_once, send
 from nbdist.store.paths import RankDirectory, append_whole, open_to_append
+from nbdist.worker.order import CHANNEL
 from nbdist.worker.stacks import WAITS
 
 _ENTRY = Path(__file__).parent.parent / "entry.py"
@@ -40,12 +39,11 @@ _PATIENCE = 0.5
 
 
 class GpuProbe:
-    """A small process that asks NVML, and is asked by us: no call here waits for it, but for ``end``.
+    """A small process that asks NVML for us: no call here waits for it, but for ``end``.
 
     A call of NVML may hang for as long as a driver is in trouble, and the supervisor, which must end ranks in
     that very moment, may have no second thread (the ranks' parent-death signal belongs to the thread that
-    forks, and forks of a process with threads are unsafe). The probe has an interpreter with site-packages,
-    too, where the supervisor has none. If it never answers, there are no such values.
+    forks). The probe also has site-packages, which the supervisor has not.
     """
 
     def __init__(
@@ -54,33 +52,28 @@ class GpuProbe:
         *,
         command: Sequence[str] = (sys.executable, str(_ENTRY), "devices.gpus"),
         clock: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """Raises OSError when no process can be made."""
         self._clock = clock
-        self._pause = pause
         self._loads: dict[int, GpuLoad] = {}
         self._answered = -_FRESH
-        self.waits = False
-        """Whether a question has not been answered yet."""
+        self.waits = False  # for an answer
         self._rest = b""
-        ours, theirs = socket.socketpair()
-        with contextlib.closing(theirs):
-            words, parent = [*command, *map(str, gpus)], os.getpid()
-            pid = fork(lambda: _become_probe(words, theirs.fileno(), parent))
-            self.process = identify(pid) or ProcessId(pid=pid, start_time=0, boot_id="")
+        words = [*command, str(CHANNEL), *map(str, gpus)]
+        pid, ours = start_process(words, environment=os.environ, cwd="/", log=os.devnull)
+        self.process = identify(pid) or ProcessId(pid=pid, start_time=0, boot_id="")
         ours.setblocking(False)
         self._socket = ours
 
     def ask(self) -> None:
-        """Let the probe look, unless it is still at the last look."""
+        """Request the loads, unless the probe still waits for NVML."""
         if not self.waits:
             with contextlib.suppress(OSError):
                 self._socket.send(b"\n")
                 self.waits = True
 
     def loads(self) -> Mapping[int, GpuLoad]:
-        """The loads by the GPU's index, as far as they have been answered lately."""
+        """Return the loads by the GPU's index, if there is a fresh answer."""
         with contextlib.suppress(OSError):
             while data := self._socket.recv(1 << 16):
                 *lines, self._rest = (self._rest + data).split(b"\n")
@@ -89,14 +82,14 @@ class GpuProbe:
         return self._loads if self._clock() - self._answered < _FRESH else {}
 
     def end(self) -> bool:
-        """Kill the probe; whether it has gone."""
+        """Kill the probe; return whether it has gone."""
         self._socket.close()
         send(self.process, signal.SIGKILL)
         deadline = self._clock() + _PATIENCE
         while not _gone(self.process.pid):
             if self._clock() > deadline:
                 return False
-            self._pause(0.002)
+            time.sleep(0.002)
         return True
 
     def _take(self, line: bytes) -> None:
@@ -104,18 +97,6 @@ class GpuProbe:
         with contextlib.suppress(ValueError):
             self._loads = {load.index: load for load in decode_loads(line)}
             self._answered = self._clock()
-
-
-def _become_probe(command: Sequence[str], channel: int, parent: int) -> None:
-    """In the child: never returns. What it has to say, a driver that is missing, is dropped."""
-    try:
-        become_child(parent)
-        os.dup2(channel, 0)
-        os.dup2(channel, 1)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        os.execv(command[0], list(command))
-    finally:
-        os._exit(127)
 
 
 def _gone(pid: int) -> bool:
@@ -131,10 +112,10 @@ PERIOD = 2.0
 """Seconds to the first point, and between two points of a rank at the least."""
 
 _SHARE = 0.001
-"""What of a core measuring may take: with many ranks the points come less often."""
+"""The share of a core that measuring may take: with many ranks the points come less often."""
 
 _AT_ONCE = 32
-"""How many points are written in one go: making 256 files takes 70 ms, and a rank may fail meanwhile."""
+"""Points that are written in one go: making 256 files takes 70 ms, and a rank may fail meanwhile."""
 
 _LEAD = 0.25
 """Seconds by which the GPUs are asked ahead of a point."""
@@ -160,8 +141,8 @@ class Meters:
 
     def __init__(
         self,
+        stalls: StallWatch,
         *,
-        stalls: StallWatch | None = None,
         trees: ProcessTrees | None = None,
         probe: Callable[[Iterable[int]], GpuProbe] = GpuProbe,
         wall_clock: Callable[[], float] = time.time,
@@ -177,34 +158,28 @@ class Meters:
         self._ranks: dict[int, _Metered] = {}
         self._memory_total = memory_total()
         self._due: float | None = None
-        self._least = PERIOD if stalls is None else min(PERIOD, stalls.period)
+        self._least = min(PERIOD, stalls.period)
         self._period = self._least
         self._measured = 0.0
         self._spent = 0.0
         self._unwritten: deque[tuple[str, bytes]] = deque()
 
     def add(self, rank: int, process: ProcessId, device: Device, files: RankDirectory, now: float) -> None:
-        self._ranks[rank] = _Metered(
-            str(files.system),
-            str(files.metrics),
-            str(files.waits),
-            f"{self._trees.proc}/{process.pid}/schedstat",
-            device,
-            now,
-        )
+        schedule = f"{self._trees.proc}/{process.pid}/schedstat"
+        paths = (str(files.system), str(files.metrics), str(files.waits), schedule)
+        self._ranks[rank] = _Metered(*paths, device, now)
         self._trees.add(rank, process)
         if self._due is None:
             self._due = now + FIRST
 
     def remove(self, rank: int) -> None:
-        """The rank has exited."""
+        """Stop measuring a rank that has exited."""
         if self._ranks.pop(rank, None) is not None:
             self._trees.remove(rank)
-            if self._stalls is not None:
-                self._stalls.remove(rank)
+            self._stalls.remove(rank)
 
     def tick(self, now: float) -> bool:
-        """Measure, if it is time; whether it was. ``now`` is monotonic seconds."""
+        """Measure, if it is time; return whether it was. ``now`` is monotonic seconds."""
         if self._due is None or not self._ranks:
             return False
         if not self._probed:
@@ -225,27 +200,24 @@ class Meters:
         return measures
 
     def _pace(self) -> None:
-        """Set the time of the next points by what these have cost. The time between them may double and
-        not more: the first look at a large machine says little about the second."""
+        """Set the time of the next points by the cost of these. It at most doubles: the first look at a large
+        machine says little about the second."""
         self._period = max(self._least, min(self._spent / _SHARE, 2 * self._period))
         self._due = self._measured + self._period
 
     def close(self) -> frozenset[int]:
-        """Write what has been measured. The pid of a probe that could not be ended, if there is one."""
+        """Write the last points; return the pid of the probe, if there is one that could not be ended."""
         self._write(len(self._unwritten))
         if self._probe is None or self._probe.end():
             return frozenset()
         return frozenset({self._probe.process.pid})
 
     def _start_probe(self) -> None:
-        """Where a rank has a GPU. It is asked at once: the first answer takes a second."""
+        """Start the probe where a rank has a GPU, and ask it: the first answer takes a second."""
         self._probed = True
-        gpus = sorted(
-            {metered.device.index for metered in self._ranks.values() if metered.device.kind == "gpu"}
-        )
-        if gpus:
+        if gpus := {rank.device.index for rank in self._ranks.values() if rank.device.kind == "gpu"}:
             with contextlib.suppress(OSError):
-                self._probe = self._make_probe(gpus)
+                self._probe = self._make_probe(sorted(gpus))
                 self._probe.ask()
 
     def _measure(self, now: float) -> None:
@@ -258,8 +230,7 @@ class Meters:
             metered.since, metered.cpu = now, use.cpu
             point = {"t": round(self._wall_clock(), 3), "v": values}
             self._unwritten.append((metered.file, json.dumps(point).encode() + b"\n"))
-            if self._stalls is not None:
-                self._stalls.saw(rank, use.cpu, use.pids, metered.metrics, now)
+            self._stalls.saw(rank, use.cpu, use.pids, metered.metrics, now)
 
     def _write(self, most: int) -> None:
         """Append some of the points to their files, the oldest first."""
@@ -275,25 +246,25 @@ class Meters:
 
 
 def _delays(metered: _Metered, seconds: float) -> dict[str, float]:
-    """How much of the time since the last point the rank waited, as far as that can be known."""
-    found: dict[str, float] = {}
+    """Return how much of the time since the last point the rank waited, as far as known."""
+    delays: dict[str, float] = {}
     if len(data := read_at_once(metered.waits)) == WAITS.size:
         looks, waited, under_way = WAITS.unpack(data)
         if looks > metered.looks:
-            found["wait"] = round(100 * (waited - metered.waited) / (looks - metered.looks), 1)
-            found["exchange"] = round(100 * (under_way - metered.under_way) / (looks - metered.looks), 1)
+            delays["wait"] = round(100 * (waited - metered.waited) / (looks - metered.looks), 1)
+            delays["exchange"] = round(100 * (under_way - metered.under_way) / (looks - metered.looks), 1)
         metered.looks, metered.waited, metered.under_way = looks, waited, under_way
     # nanoseconds on a core and in wait for one, of the main thread (proc(5))
     if len(fields := read_at_once(metered.schedule).split()) == 3:
         delay = int(fields[1]) / 1e9
         if metered.delay is not None:
-            found["starved"] = round(100 * (delay - metered.delay) / seconds, 1)
+            delays["starved"] = round(100 * (delay - metered.delay) / seconds, 1)
         metered.delay = delay
-    return found
+    return delays
 
 
 def _append(path: str, line: bytes) -> None:
-    """A disk that is full, or a directory that was deleted, costs the point alone."""
+    """Append a point. A full disk, or a deleted directory, costs it alone."""
     with contextlib.suppress(OSError):
         handle = open_to_append(path)
         append_whole(handle, line)

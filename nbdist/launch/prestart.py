@@ -1,9 +1,9 @@
-"""Ranks that are started before their supervisor knows what to do with them.
+"""Ranks that start before their supervisor has imported its modules.
 
-Importing the supervisor takes longer than starting a rank. The process that submits a run knows what its
-ranks are made from; so it says that beforehand (``Handover``), the new process starts them at once, and
-becomes their supervisor while they start. The journal has its first lines before a program begins. This
-module imports no more than that takes.
+Importing the supervisor takes longer than starting a rank. So the process that submits a run writes down how
+its ranks are made (``local.hand_over``); the new process starts them at once, and becomes their supervisor
+while they start. The journal has its first lines before a program begins. This module imports no more than
+that takes.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ else:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process of a supervisor: ``FD RUN_DIR [LIFELINE_FD]``. At FD is what to start."""
+    """Be the process of a supervisor: ``FD RUN_DIR [LIFELINE_FD]``. At FD is the plan."""
     drop_interrupt()
     given, path, *lifeline = arguments
-    ahead = marshal.loads(_read(int(given)))
+    with open(int(given), "rb") as file:
+        ahead = marshal.load(file)
     for descriptor in (*ahead["held"], *map(int, lifeline)):
         os.set_inheritable(descriptor, False)
     # until there is a handler for them
@@ -50,8 +51,8 @@ def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
     become_subreaper()
     allow_files(len(ahead["ranks"]))
     started = _start(ahead["ranks"])
-    # before a program begins: what it starts is to be in there, too. The kernel takes up to 20 ms for it,
-    # and so does the interpreter of a rank to come up
+    # before a program begins: what it starts is to be in the group, too. The kernel takes up to 20 ms for
+    # it, as the interpreter of a rank does to come up
     group = make_group(os.getpid(), _start_time(os.getpid()))
     if group is not None:
         for pid, _ in started.values():
@@ -74,8 +75,8 @@ def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
 
 
 def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket]]:
-    """Start the ranks; pid and channel of each by its directory. One that cannot be
-    started is left to the supervisor, which tries again and records the error."""
+    """Start the ranks; return pid and channel of each by its directory. The supervisor tries again to start
+    one that is missing, and records the error."""
     started = {}
     try:
         for rank in ranks:
@@ -92,8 +93,8 @@ def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket]]:
 
 
 def _record(ahead: dict[str, Any], started: dict[str, tuple[int, socket]]) -> list[str]:
-    """Begin the journal: a reader finds there which process runs a program. The lines; none when they
-    cannot be written, and then no program begins before the supervisor says so."""
+    """Begin the journal, so that a reader finds which process runs a program; return its lines. Where they
+    cannot be written there are none, and no program begins before the supervisor says so."""
     lines = [_filled(ahead["begin"][0], os.getpid()), _filled(ahead["begin"][1])]
     lines += [_filled(rank["begin"], started[rank["place"]][0]) for rank in ahead["ranks"]]
     data = "".join(lines).encode()
@@ -111,7 +112,7 @@ def _record(ahead: dict[str, Any], started: dict[str, tuple[int, socket]]) -> li
 
 
 def _filled(line: str, pid: int = 0) -> str:
-    """A line of the journal, with what was not known when it was made (``local.line``)."""
+    """Fill in what ``local.line`` left open."""
     now = f'"time": {time.time()!r}'
     return line.replace('"time": 0.0', now, 1).replace(
         '"pid": 0, "start_time": 0', f'"pid": {pid}, "start_time": {_start_time(pid) if pid else 0}', 1
@@ -119,7 +120,7 @@ def _filled(line: str, pid: int = 0) -> str:
 
 
 def _start_time(pid: int) -> int:
-    """As ``processes.read_stat`` has it."""
+    """Return what ``processes.read_stat`` has."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return int(file.read().rpartition(b")")[2].split()[19])
 
@@ -140,8 +141,3 @@ def _directory(path: str) -> RunDirectory:
     from nbdist.store.paths import RunDirectory
 
     return RunDirectory(Path(path))
-
-
-def _read(descriptor: int) -> bytes:
-    with open(descriptor, "rb") as file:
-        return file.read()

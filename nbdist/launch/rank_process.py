@@ -1,5 +1,5 @@
-"""The process of one rank: what it is made from, what is known of it once it has been started, the port where
-the ranks of an attempt meet, reserved until the attempt is over, and their connections to each other."""
+"""The process of one rank, the port where the ranks of an attempt meet, and their connections to each
+other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORKER = Path(__file__).parent.parent / "worker" / "__main__.py"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankCommand:
-    """Everything the process of a rank is made from."""
+    """All that the process of a rank is made from."""
 
     run_id: str
     rank: int
@@ -64,25 +64,21 @@ class RankProcess:
         send(self.process, number)
 
     def hear(self) -> bytes | None:
-        """The words that it has said (``worker.order``), which may be none; None when it has gone."""
+        """Read its words (``worker.order``); None when it has gone."""
         try:
             return self.channel.recv(64) or None
         except OSError:
             return None
 
     def ask(self, words: bytes) -> None:
-        """Ask it for what the words stand for. Raises OSError."""
+        """Send it words. Raises OSError."""
         self.channel.send(words)
 
 
 def start_rank(command: RankCommand, group: ControlGroup | None = None) -> RankProcess:
-    """Start the process of a rank, in ``group`` where there is one, and tell it what to run. Raises OSError
-    when it cannot be made."""
+    """Start the process of a rank, in ``group`` where there is one, and send its order. Raises OSError."""
     pid, channel = start_process(
-        command.arguments,
-        environment=command.environment,
-        cwd=command.cwd,
-        log=str(command.log),
+        command.arguments, environment=command.environment, cwd=command.cwd, log=str(command.log)
     )
     if group is not None:
         group.add(pid, command.rank)
@@ -90,7 +86,7 @@ def start_rank(command: RankCommand, group: ControlGroup | None = None) -> RankP
 
 
 def tell_rank(command: RankCommand, pid: int, channel: _socket.socket) -> RankProcess:
-    """Tell a rank what to run that has been started, and waits for it."""
+    """Send the order of a rank that has started and waits for it."""
     process = identify(pid) or ProcessId(pid=pid, start_time=0, boot_id="")
     with contextlib.suppress(OSError):
         # a rank that died before it was told is found by its exit
@@ -107,7 +103,7 @@ def rank_command(
     rendezvous: Rendezvous,
     inherited: Mapping[str, str] = os.environ,
 ) -> RankCommand:
-    """What the process of a rank is made from, with the environment of this process."""
+    """Return how the process of a rank is made, with the environment ``inherited``."""
     files = directory.rank(rank.rank, attempt)
     environment = dict(inherited)
     # of a run on several machines by hand each has an id of its own
@@ -151,12 +147,12 @@ class Reservation:
     """Holds a port for the ranks, which bind it themselves.
 
     The socket is bound without SO_REUSEADDR, so no other process has the port; then the flag is set, and as
-    long as the socket does not listen, a rank that sets it too (torch's and paddle's stores do) may
-    bind and listen. Any other process is refused, and no outgoing connection is given the port.
+    long as the socket does not listen, a rank that sets it too (torch's and paddle's stores do) may bind and
+    listen. The kernel gives the port to no other socket.
     """
 
     def __init__(self, host: str = LOOPBACK, port: int = 0) -> None:
-        """``port`` is 0 for any. Raises LaunchError when it, or every one, is taken."""
+        """``port`` is 0 for any. Raises LaunchError when it is taken, or none is free."""
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             if port:
@@ -175,7 +171,7 @@ class Reservation:
 
     @classmethod
     def inherited(cls, descriptor: int, host: str, port: int) -> Reservation:
-        """One that another process has made, and gave to this one."""
+        """Return a reservation that another process has made, and gave to this one."""
         reservation = cls.__new__(cls)
         reservation._socket = socket.socket(fileno=descriptor)
         reservation.rendezvous = Rendezvous(host=host, port=port)
@@ -189,7 +185,7 @@ class Reservation:
 
 
 def port_was_taken(log: str, port: int) -> bool:
-    """Whether what a rank wrote says that another process had the port."""
+    """Return whether a rank wrote that another process had the port."""
     text = log.lower()
     taken = "eaddrinuse" in text or "address already in use" in text
     return taken and str(port) in text
@@ -211,34 +207,33 @@ class _Connection(NamedTuple):
 def rank_sockets(
     pids: Mapping[int, int], port: int, hosts: Iterable[str], *, proc: str = str(PROC)
 ) -> dict[int, tuple[list[int], list[int]]]:
-    """What ends the waits of the ranks for each other: by rank the inodes of its sockets that lead to other
-    ranks, and of those to the store at ``port``, which it may hold itself.
+    """Find the sockets that end the ranks' waits for each other: return by rank the inodes of those that lead
+    to other ranks, and of those to the store at ``port``.
 
-    Both ends of a connection between ranks of this machine stand in /proc, each with its process. What leads
-    to the address of another machine of the run counts, too. All else stays: uploads, servers, DataLoader
+    Both ends of a connection between ranks of this machine stand in /proc, each with its process. A
+    connection to another machine of the run counts, too. All else stays: uploads, servers, DataLoader
     workers.
 
     ``pids`` are the ranks of this machine, ``hosts`` the addresses of all machines where there are several.
     """
     connections = list(_connections(proc))
     owners = {inode: rank for rank, pid in pids.items() for inode in _inodes(f"{proc}/{pid}/fd")}
-    here = {one.local: owners.get(one.inode) for one in connections}
+    here = {connection.local: owners.get(connection.inode) for connection in connections}
     addresses = {address for host in hosts for address in _addresses(host)}
     if addresses:
-        # that of node 0 may have been given as a name
-        addresses |= {one.remote[0] for one in connections if one.inode in owners and one.remote[1] == port}
-    addresses -= {one.local[0] for one in connections}
-    found: dict[int, tuple[list[int], list[int]]] = {rank: ([], []) for rank in pids}
-    for one in connections:
-        rank = owners.get(one.inode)
+        # node 0 may have been given by name
+        addresses |= {c.remote[0] for c in connections if c.inode in owners and c.remote[1] == port}
+    addresses -= {connection.local[0] for connection in connections}
+    inodes: dict[int, tuple[list[int], list[int]]] = {rank: ([], []) for rank in pids}
+    for local, remote, inode in connections:
+        rank, other = owners.get(inode), here.get(remote)
         # the store's end of its connections stays: others may use it to leave in order
-        if rank is None or one.local[1] == port:
+        if rank is None or local[1] == port:
             continue
-        other = here.get(one.remote)
-        of_store = one.remote[1] == port
-        if one.remote[0] in addresses or (other is not None and (other != rank or of_store)):
-            found[rank][of_store].append(one.inode)
-    return found
+        of_store = remote[1] == port
+        if remote[0] in addresses or (other is not None and (other != rank or of_store)):
+            inodes[rank][of_store].append(inode)
+    return inodes
 
 
 def _connections(proc: str) -> Iterator[_Connection]:
@@ -266,8 +261,8 @@ def _inodes(folder: str) -> Iterator[int]:
 
 
 def _addresses(host: str) -> Iterator[str]:
-    """An address as /proc/net/tcp has it: words of 32 bits in the order of this machine. For a name none,
-    since to look it up may take long."""
+    """Yield an address as /proc/net/tcp has it, in words of 32 bits in the order of this machine; none for a
+    name, whose look-up may take long."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError):
             packed = socket.inet_pton(family, host)

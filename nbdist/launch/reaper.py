@@ -1,9 +1,9 @@
-"""The process above the supervisor: there only for the case that the supervisor is killed, or does not go on.
+"""The process above the supervisor, for the case that the supervisor is killed, or does not go on.
 
-A killed supervisor cannot end anything. Its ranks die by their parent-death signal, but what they had
-started does not; those orphans fall to the nearest child subreaper, which is this process. It ends
-them and writes the last event. One that does not go on is the watchdog's (``watchdog``). What all that
-needs is imported when the ranks have begun.
+The ranks of a killed supervisor die by their parent-death signal, but not what they had started; those
+orphans fall to the nearest child subreaper, which is this process. It ends them and writes the last event.
+The ``watchdog`` ends a run whose supervisor does not go on. The modules for all that are imported when the
+ranks have begun.
 """
 
 from __future__ import annotations
@@ -24,21 +24,19 @@ else:
     import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 _BEGIN = 1000
-"""Milliseconds in which the ranks need the processors more than this process does."""
+"""Milliseconds in which the ranks need the processors more."""
 
 _LOOK = 1000
 """Milliseconds between two looks of the watchdog."""
 
 
 def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
-    """Run ``supervise`` in a child; clean up after it when it does not end by itself.
-
-    Returns the exit status of this process: 0 when the run's end is recorded, by whomever.
-    """
+    """Run ``supervise`` in a child, and clean up after it when it does not end by itself. Returns 0, the exit
+    status of this process, when the run's end is recorded, by whomever."""
     from nbdist.store.run_store import take_run_lock
 
     try:
-        # without it, a reader that looks while this process cleans up may say LOST first, without the reason
+        # without it, a reader that looks while this process cleans up may record LOST without the reason
         take_run_lock(directory)
     except OSError:
         pass
@@ -46,7 +44,7 @@ def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
 
 
 def keep_over(supervise: Callable[[], None], find: Callable[[], RunDirectory | None]) -> int:
-    """Keep watch over a run whose lock another process took: ``find`` gives its directory."""
+    """Keep watch over a run whose lock another process took; ``find`` returns its directory."""
     become_subreaper()
     reaper = os.getpid()
     supervisor = os.fork()
@@ -59,23 +57,19 @@ def keep_over(supervise: Callable[[], None], find: Callable[[], RunDirectory | N
 
 
 def watch_over(supervisor: int, find: Callable[[], RunDirectory | None]) -> int:
-    """Wait for the child ``supervisor``, and clean up after it. ``find`` says of which run it was.
-
-    Returns the exit status of this process: 0 when the run's end is recorded, by whomever.
-    """
+    """Wait for the child ``supervisor``, and clean up after it. ``find`` returns the directory of its run."""
     parent = os.getppid()
     wake_with_parent()
     for number in REQUESTS_TO_END:
         signal.signal(number, lambda received, _: pass_on(supervisor, received))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS_TO_END)
-    if _watch(supervisor, find, parent):
-        return 0
-    status = _wait_for(supervisor)
-    return 0 if status == 0 else _clean_up(supervisor, status, find)
+    if not _watch(supervisor, find, parent) and (status := _wait_for(supervisor)):
+        _clean_up(supervisor, status, find)
+    return 0
 
 
 def _watch(supervisor: int, find: Callable[[], RunDirectory | None], parent: int) -> bool:
-    """Until the supervisor has ended; whether the watchdog has ended the run in its place."""
+    """Wait for the end of the supervisor; return whether the watchdog has ended the run in its place."""
     handle = _open(supervisor)
     if handle is not None and _ends_within(_BEGIN, handle):
         return False
@@ -95,7 +89,7 @@ def _watch(supervisor: int, find: Callable[[], RunDirectory | None], parent: int
 
 
 def _open(supervisor: int) -> int | None:
-    """What turns readable when the supervisor ends; None where the system has no such thing."""
+    """Return a descriptor that turns readable when the supervisor ends, where the system has such."""
     try:
         return os.pidfd_open(supervisor)
     except (AttributeError, OSError):
@@ -108,7 +102,7 @@ def _ends_within(limit: int, handle: int) -> bool:
     return bool(ended.poll(limit))
 
 
-def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | None]) -> int:
+def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | None]) -> None:
     from signal import Signals
 
     from nbdist.launch.lifetime import collect_exited, end_descendants, end_groups_of
@@ -117,7 +111,7 @@ def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | No
 
     leftover = end_descendants(collect_exited, patience=0.0) + end_groups_of(supervisor)
     if (directory := find()) is None:
-        return 0  # no run assigned yet
+        return  # no run assigned yet
     if status < 0:
         reason = Reason("supervisor-killed", pid=supervisor, signal=Signals(-status).name)
     else:
@@ -125,10 +119,9 @@ def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | No
     try:
         journal = Journal(directory.journal)
     except BlockingIOError:
-        return 0  # another process has found the run lost, and writes it down at this moment
+        return  # another process has found the run lost, and records it
     journal.append(RunLost(time=time.time(), reason=reason, leftover=leftover))
     journal.close()
-    return 0
 
 
 def pass_on(child: int, number: int, *_: object) -> None:
@@ -139,7 +132,7 @@ def pass_on(child: int, number: int, *_: object) -> None:
 
 
 def _wait_for(supervisor: int) -> int:
-    """The exit code of the supervisor, negative for a signal. Orphans are collected on the way."""
+    """Collect children until the supervisor; return its exit code, negative for a signal."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == supervisor:

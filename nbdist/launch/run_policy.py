@@ -1,10 +1,8 @@
-"""What the supervisor does with its ranks and when: what follows from what happened, and how an end is
-enforced. Decides; touches no process and no file.
+"""The decisions of a supervisor: what follows from what happened to its ranks, and how an end is enforced.
 
-It is told what happens (``rank_exited``, ``stop``, ``tick``, …) and answers through three callables:
-``record`` takes the events of the journal, ``send`` a rank and the signal it is to get, ``free`` the ranks
-that are to come back from a wait for others. So a test can replay a history without a process, and the
-supervisor can be read for its I/O alone.
+It touches no process and no file. It takes what happens (``rank_exited``, ``stop``, ``tick``, …) and answers
+through three callables: ``record`` takes the events of the journal, ``send`` a rank and its signal, ``free``
+the ranks that are to come back from a wait for others. So a test can replay a history without a process.
 """
 
 from __future__ import annotations
@@ -41,11 +39,9 @@ from nbdist.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Send ``signal`` (None: nothing, only wait), then give ``grace`` seconds.
-
-    ``free``: get the rank back from a wait for others that has taken so many seconds. Where it is not
-    ``always``, the grace is for a rank that was freed: another one gets the next step at once.
-    """
+    """Send ``signal`` (None: only wait), then give ``grace`` seconds. ``free``: get the rank back from a wait
+    for others that has taken so many seconds. Unless ``always``, the grace is for a rank that was freed;
+    another one gets the next step at once."""
 
     signal: signal.Signals | None = None
     grace: float
@@ -55,7 +51,7 @@ class Step:
 
 KILL = Step(signal=signal.SIGKILL, grace=2.0)
 
-# stopped by a person or a limit: the program may catch KeyboardInterrupt and save its work
+# stopped by a user or a limit: the program may catch KeyboardInterrupt and save its work
 ON_STOP = (
     Step(signal=signal.SIGINT, grace=config.STUCK_AFTER),
     Step(free=config.STUCK_AFTER * 0.8, grace=config.INTERRUPT_GRACE - config.STUCK_AFTER),
@@ -69,20 +65,13 @@ ON_PEER_FAILURE = (
     Step(signal=signal.SIGTERM, grace=config.PEER_GRACE),
     KILL,
 )
-# the same, and first the others are asked where they are: one may be what the failed rank had waited for
+# the same, and the others are first asked where they are: the failed rank may have waited for one
 ON_PEER_ERROR = (Step(grace=config.PEER_LOOK), *ON_PEER_FAILURE)
+_TERMINATE = (Step(signal=signal.SIGTERM, grace=config.TERMINATE_GRACE), KILL)
 # it has raised, too, and reports that: on a busy machine its traceback takes a second
-ON_ERROR_AS_WELL = (
-    Step(grace=config.TERMINATE_GRACE),
-    Step(signal=signal.SIGTERM, grace=config.TERMINATE_GRACE),
-    KILL,
-)
+ON_ERROR_AS_WELL = (Step(grace=config.TERMINATE_GRACE), *_TERMINATE)
 # its own program raised: it is on its way out
-ON_OWN_ERROR = (
-    Step(grace=config.EXIT_GRACE),
-    Step(signal=signal.SIGTERM, grace=config.TERMINATE_GRACE),
-    KILL,
-)
+ON_OWN_ERROR = (Step(grace=config.EXIT_GRACE), *_TERMINATE)
 
 
 class Escalation:
@@ -99,7 +88,7 @@ class Escalation:
         return bool(self._steps)
 
     def due(self, now: float) -> Step | None:
-        """The step whose time has come; None when there is none yet, or none is left."""
+        """Return the step whose time has come, if there is one."""
         if not self._steps or now < self.deadline:
             return None
         step = self._last = self._steps.pop(0)
@@ -107,7 +96,7 @@ class Escalation:
         return step
 
     def hasten(self, now: float) -> None:
-        """Do the next step at once. The last one keeps its time: nothing comes after it."""
+        """Do the next step at once. The last one keeps its time."""
         if self._steps:
             self.deadline = min(self.deadline, now)
 
@@ -118,18 +107,18 @@ class Escalation:
         self.hasten(now)
 
     def give_up(self, now: float) -> None:
-        """The rank could not be freed: send the next signal, unless the grace is for all."""
+        """Send the next signal, unless the grace is also for ranks that could not be freed."""
         if self._last is not None and not self._last.always:
             self.insist(now)
 
     def exhausted(self, now: float) -> bool:
-        """Whether even the last step has had its time."""
+        """Return whether even the last step has had its time."""
         return not self._steps and now >= self.deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a run is to be recorded once nothing of it is left."""
+    """The end of a run as it is recorded."""
 
     state: RunState
     reason: Reason
@@ -155,25 +144,24 @@ class RunPolicy:
         wall_clock: Callable[[], float],
         free: Callable[[Collection[int], float], Collection[int]] = lambda ranks, _: ranks,
     ) -> None:
-        """``free`` gets ranks, and how many seconds they must have waited; it says which cannot be asked."""
+        """``free`` gets ranks and the seconds they must have waited; it returns those it cannot ask."""
         self.run = Run.of(spec)
         self._record_to = record
         self._send = send
         self._free = free
         self._wall_clock = wall_clock
         self._escalations: dict[int, Escalation] = {}
-        # what ranks that had not failed were sent: whatever they do then is our doing
+        # signals to ranks that had not failed: whatever they do then is our doing
         self._told: dict[int, set[signal.Signals]] = {}
-        # those that are asked where they are before they are told to end
+        # ranks that are asked where they are before they are told to end
         self._asked: set[int] = set()
-        # one of them had not even finished
+        # a rank was told to end before it had finished
         self._cut_short = False
         self._timeout_at: float | None = None
         self._failed = False
-        # why the run is to end, and whether its time limit ends it
         self.stop_reason: Reason | None = None
         self.timed_out = False
-        # what went wrong on another machine, and whether it did before anything did here
+        # a failure on another machine, and whether it came before any here
         self.peer_failure: Reason | None = None
         self._peer_first = False
         self._hopeless = False
@@ -195,17 +183,16 @@ class RunPolicy:
         """Whether the attempt ended by the failure of a rank alone, and the run was not asked to end."""
         if self.run.spec.session is not None:
             return False  # what the ranks held is gone
-        stuck = bool(self._running())
-        wanted = self.stop_reason is None and not self.timed_out and not self._hopeless
-        return self._failed and wanted and not stuck
+        ended = self.stop_reason is not None or self.timed_out or self._hopeless
+        return self._failed and not ended and not self._running()
 
     def record(self, event: Event) -> None:
-        """Let the run take one more event, and the journal with it."""
+        """Record an event in the run and in the journal."""
         self.run = self.run.after(event)
         self._record_to(event)
 
     def know(self, event: Event) -> None:
-        """Take an event that has been recorded."""
+        """Take an event that is already in the journal."""
         self.run = self.run.after(event)
 
     def attempt_started(self, attempt: int, host: str, port: int, now: float) -> None:
@@ -228,14 +215,14 @@ class RunPolicy:
         )
 
     def imports_awaited(self, ranks: tuple[int, ...]) -> None:
-        """The programs of these ranks have not begun: what they import ahead is not done."""
+        """Record that the programs of these ranks wait for imports."""
         self.record(ImportsAwaited(time=self._wall_clock(), ranks=ranks))
 
     def rank_finished(self, rank: int, *, joined: bool = True) -> None:
         self.record(RankFinished(time=self._wall_clock(), rank=rank, joined=joined))
 
     def rank_errored(self, rank: int, now: float) -> None:
-        """The program of a rank raised. The rank exits by itself; its peers need not wait for that."""
+        """Take in that the program of a rank raised. It exits by itself; its peers need not wait for that."""
         self.record(RankErrored(time=self._wall_clock(), rank=rank))
         if rank in self._asked:
             # it was about to be told to end: most likely it raised because the failed one has gone
@@ -245,30 +232,30 @@ class RunPolicy:
         self._fail(now, ON_PEER_ERROR)
 
     def kill(self, rank: int) -> None:
-        """End one rank of a session at once: that was asked for."""
+        """End one rank of a session at once, as requested."""
         self._tell(rank, signal.SIGKILL)
         self._send(rank, signal.SIGKILL)
 
     def peers_answered(self, now: float) -> None:
-        """The others have said where they are, and need not be waited for."""
+        """Go on with the ranks that were asked where they are: they have answered."""
         for rank in (self._asked & self._escalations.keys()) - self._told.keys():
             self._escalations[rank].hasten(now)
         self._asked.clear()
 
     def rank_freed(self, rank: int) -> None:
-        """The rank comes back from a wait for others."""
+        """Record that the rank comes back from a wait for others."""
         if self.run.ranks[rank].freed is None:
             self.record(RankFreed(time=self._wall_clock(), rank=rank))
 
     def rank_kept(self, rank: int, now: float) -> None:
-        """The rank does not wait, or its wait cannot be ended."""
+        """Go on with a rank that does not wait, or whose wait cannot be ended."""
         if (escalation := self._escalations.get(rank)) is not None:
             escalation.give_up(now)
 
     def rank_exited(self, rank: int, code: int, now: float, **more: Any) -> None:
-        """A rank has exited, of which ``more`` is known that its event has fields for."""
+        """Record the exit of a rank; ``more`` are further fields of the event."""
         sent = self._told.get(rank, set())
-        # a SIGKILL that we never sent came from outside, whatever else we sent
+        # a SIGKILL that we never sent came from outside
         ended = bool(sent) and (code != -signal.SIGKILL or signal.SIGKILL in sent)
         self.record(RankExited(time=self._wall_clock(), rank=rank, code=code, ended=ended, **more))
         self._escalations.pop(rank, None)
@@ -281,25 +268,25 @@ class RunPolicy:
         return self.run.state is RunState.RUNNING and bool(self._running())
 
     def stalled(self, quiet: float) -> None:
-        """Nothing has happened for so many seconds."""
+        """Record that nothing has happened for so many seconds."""
         now = self._wall_clock()
         self.record(Stalled(time=now, since=now - quiet))
 
     def resumed(self) -> None:
-        """Something happens again."""
+        """Record that something happens again."""
         self.record(Resumed(time=self._wall_clock()))
 
     def peer_failed(self, reason: Reason, now: float, *, final: bool) -> None:
-        """Another machine's ranks have failed, or it has gone. ``final``: there is no next attempt."""
+        """Take in that another machine's ranks failed, or it has gone. ``final``: no next attempt."""
         if self.peer_failure is None:
             self.peer_failure, self._peer_first = reason, not self._failed
         elif reason.extends(self.peer_failure):
-            self.peer_failure = reason  # the same, and now with what it was
+            self.peer_failure = reason  # the same with more words
         self._hopeless |= final
         self._fail(now)
 
     def stop(self, reason: Reason, now: float, *, requested: bool = True) -> None:
-        """The run is to end: a rank that is on its way out gets its next step at once."""
+        """End the run: a rank that is on its way out gets its next step at once."""
         for escalation in self._escalations.values():
             escalation.insist(now)
         if self.stop_reason is None:
@@ -309,8 +296,8 @@ class RunPolicy:
         self.tick(now)
 
     def time_is_up(self, now: float) -> None:
-        """The time limit is reached, by the clock of this machine or of another one. Where an attempt is
-        about to follow, it is not begun."""
+        """End the run at its time limit, by the clock of this machine or of another one; a next attempt does
+        not begin."""
         self._timeout_at = None
         done = all(rank.state is RankState.SUCCEEDED for rank in self._here())
         if not done and self.stop_reason is None and not self._failed:
@@ -342,21 +329,20 @@ class RunPolicy:
             self.tick(now)
 
     def next_deadline(self) -> float | None:
-        """When ``tick`` is due at the latest; None when nothing is waited for."""
+        """Return when ``tick`` is due at the latest; None when nothing is waited for."""
         deadlines = [e.deadline for e in self._escalations.values() if e.pending]
         if self._timeout_at is not None:
             deadlines.append(self._timeout_at)
         return min(deadlines, default=None)
 
     def over(self, now: float) -> bool:
-        """Whether every rank has exited, or cannot be made to (a process stuck in the kernel)."""
+        """Return whether every rank has exited, or cannot be made to (a process stuck in the kernel)."""
         return all(
-            rank in self._escalations and self._escalations[rank].exhausted(now)
-            for rank in self._each_running()
+            rank in self._escalations and self._escalations[rank].exhausted(now) for rank in self._running()
         )
 
     def outcome(self) -> Outcome:
-        """How the run ended. Asked once it is over."""
+        """Return how the run ended, once it is over."""
         if stuck := self._running():
             return Outcome.failed(Reason("rank-stuck", ranks=tuple(stuck)))
         if self.timed_out:
@@ -374,8 +360,8 @@ class RunPolicy:
         return Outcome.failed(Reason("ranks-failed", ranks=failed))
 
     def _fail(self, now: float, steps: tuple[Step, ...] = ON_PEER_FAILURE) -> None:
-        """One rank has failed: the others would wait for it for ever. Those of a session keep what they have
-        (``launch.session``)."""
+        """End the others, which would wait for the failed rank for ever. Those of a session keep what they
+        have (``launch.session``)."""
         if self.stop_reason is None and not self.timed_out:
             self._failed = True
         if self.run.spec.session is not None:
@@ -384,7 +370,7 @@ class RunPolicy:
         self.tick(now)
 
     def _release(self, ranks: list[int], patience: float) -> list[int]:
-        """Free these ranks, if they can be; those that cannot."""
+        """Free these ranks; return those that cannot be."""
         leaving = [rank for rank in ranks if self.run.ranks[rank].errored is not None]
         waiting = [rank for rank in ranks if rank not in leaving]
         for rank in waiting:
@@ -404,12 +390,9 @@ class RunPolicy:
                     self._asked.add(rank)
 
     def _running(self) -> list[int]:
-        return list(self._each_running())
-
-    def _each_running(self) -> Iterator[int]:
-        return (rank.rank for rank in self._here() if rank.state is RankState.RUNNING)
+        return [rank.rank for rank in self._here() if rank.state is RankState.RUNNING]
 
     def _here(self) -> Iterator[Rank]:
-        """The ranks of this machine; on those of others nothing can be done from here."""
+        """Return the ranks of this machine."""
         node = self.run.spec.node_rank
         return (rank for rank in self.run.ranks if rank.spec.node_rank == node)

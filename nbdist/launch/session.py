@@ -1,13 +1,12 @@
-"""The cells of a session: which the ranks execute now, which wait, and what becomes of ranks whose peers
-failed in one.
+"""The cells of a session: which the ranks execute now, which wait, and ranks whose peers failed in one.
 
-Processes of the user ask at the session's socket (``store.control``), a JSON object a line:
+Processes of the user send requests to the session's socket (``store.control``), a JSON object a line:
 
-    {"do": "cell", "text": …, "ranks": [0, 1], "inputs": …, "pull": […]}   (null: all ranks that are there)
+    {"do": "cell", "text": …, "ranks": [0, 1], "inputs": …, "pull": […]}   (null: all ranks that are left)
     {"do": "interrupt"}   {"do": "kill"}   {"do": "end"}
 
-A cell is answered by its number, what cannot be done by why; from then on who has asked gets every event that
-is written into the journal. A cell begins when the one before has ended in all of its ranks.
+A cell is answered by its number, a refusal by its reason; from then on the client gets every event of the
+journal. A cell begins when the one before has ended in all of its ranks.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _REPEAT = 0.5
 
 
 class Ranks(Protocol):
-    """What a session does with its ranks (``attempt.Attempt``)."""
+    """The ranks as a session uses them (``attempt.Attempt``)."""
 
     def tell(self, rank: int, words: bytes) -> None: ...
     def interrupt(self, rank: int, patience: float) -> None: ...
@@ -88,7 +87,7 @@ class Session:
         ranks: Ranks,
         is_own: Callable[[socket.socket], bool] = is_own,
     ) -> None:
-        """``is_own`` says whether a process of this user has connected. Raises OSError."""
+        """``is_own``: whether a process of this user has connected. Raises OSError."""
         self._directory = directory
         self._idle = spec.session or 0.0
         self._policy = policy
@@ -102,16 +101,16 @@ class Session:
         self._cell: _Cell | None = None
         self._waiting: deque[_Cell] = deque()
         self._count = 0
-        # when the session was last of use: in a cell, or to those who wait for one
+        # when a cell last ran, or a client waited for one
         self._active = time.monotonic()
         self._ready: set[int] = set()
         self._leaving: set[int] = set()
         self._ending = False
-        # those that were in a process group when their last cell ended; whether it may be of no more use
+        # ranks that were in a process group when their last cell ended; whether it may be broken
         self._joined: set[int] = set()
         self._broken = False
         self._says_joined: set[int] = set()
-        # where the ranks may meet next, and where they do; none but they can be given these ports
+        # where the ranks may meet next, and where they do; no other process can be given these ports
         self._next: Reservation | None = None
         self._port: Reservation | None = None
 
@@ -121,7 +120,7 @@ class Session:
         return self._cell.busy if self._cell is not None else ()
 
     def hear(self, rank: int, word: bytes, now: float) -> None:
-        """A rank has said something about its cell."""
+        """Take a rank's word about its cell."""
         if word == READY:
             self._ready.add(rank)
             self._begin(now)
@@ -137,7 +136,7 @@ class Session:
             self._end(rank, self._outcome(rank) if word == RAISED else "ok", now)
 
     def answered(self, rank: int, word: bytes, now: float) -> None:
-        """A rank that was to be freed has said whether it is."""
+        """Take the answer of a rank that was to be freed."""
         if self._policy.stop_reason is not None:
             if word == FREED:
                 self._policy.rank_freed(rank)
@@ -150,14 +149,14 @@ class Session:
             self._cell.free_at = min(self._cell.free_at, now + _REPEAT)
 
     def unreachable(self, rank: int, now: float) -> None:
-        """A rank that lives has closed the socket on which it is given cells: end it."""
+        """End a rank that lives and has closed the socket on which it is given cells."""
         self._ready.discard(rank)
         self._policy.kill(rank)
         if rank in self.busy:
             self._end(rank, "unreachable", now)
 
     def recorded(self, event: Event) -> None:
-        """An event has been written into the journal."""
+        """Pass on an event of the journal, and do without a rank that has exited."""
         line = encode_event(event).encode() + b"\n"
         for client in list(self._clients):
             self._answer(client, line)
@@ -188,7 +187,7 @@ class Session:
             self._let_go()
 
     def close(self) -> None:
-        """The session has ended."""
+        """Refuse what waits, and leave all clients: the session has ended."""
         self._refuse_all("ended")
         for client in list(self._clients):
             self._drop(client)
@@ -212,8 +211,7 @@ class Session:
         self._selector.register(client, selectors.EVENT_READ, lambda: self._read(client))
 
     def _read(self, client: socket.socket) -> None:
-        said = self._clients.get(client)
-        if said is None:
+        if (said := self._clients.get(client)) is None:
             return
         try:
             piece = client.recv(1 << 18)
@@ -253,15 +251,16 @@ class Session:
         ranks = tuple(sorted(there if asked["ranks"] is None else {as_int(rank) for rank in asked["ranks"]}))
         inputs = str(asked.get("inputs", ""))
         if inputs != os.path.basename(inputs) or "\0" in inputs:
-            raise ValueError("what a cell is given lies beside it")
+            raise ValueError("a cell's inputs lie beside it")
+        refusal: dict[str, Any] = {}
         if self._leaving or self._ending:
-            self._say(client, {"refused": "ended"})
-            return
-        if not ranks or not set(ranks) <= there:
-            self._say(client, {"refused": "gone", "ranks": sorted(set(ranks) - there)})
-            return
-        if len(self._waiting) >= MOST_WAITING:
-            self._say(client, {"refused": "full", "waiting": MOST_WAITING})
+            refusal = {"refused": "ended"}
+        elif not ranks or not set(ranks) <= there:
+            refusal = {"refused": "gone", "ranks": sorted(set(ranks) - there)}
+        elif len(self._waiting) >= MOST_WAITING:
+            refusal = {"refused": "full", "waiting": MOST_WAITING}
+        if refusal:
+            self._say(client, refusal)
             return
         text = str(asked["text"])
         cell = _Cell(
@@ -308,7 +307,7 @@ class Session:
             CellStarted(time=time.time(), cell=cell.number, ranks=ranks, logs=logs, line=cell.line)
         )
         for rank in ranks:
-            told = Cell(
+            order = Cell(
                 number=cell.number,
                 path=str(self._directory.session_cell(cell.number)),
                 port=self._next.rendezvous.port if self._next is not None else 0,
@@ -316,7 +315,7 @@ class Session:
                 pull=list(cell.pull) if rank == ranks[0] else [],
                 rejoin=rejoin,
             )
-            self._ranks.tell(rank, CELL + told.encode())
+            self._ranks.tell(rank, CELL + order.encode())
 
     def _outcome(self, rank: int) -> str:
         assert self._cell is not None, "a rank has raised in one"
@@ -328,12 +327,11 @@ class Session:
         cell = self._cell
         assert cell is not None, "a rank ends in one"
         cell.busy.discard(rank)
-        # what it is still to be told is no matter of its next cell
+        # a late interrupt must not meet its next cell
         self._ranks.came_back(rank)
+        self._active = now
         if over := not cell.busy:
             self._cell = None
-        self._active = now
-        if over:
             self._delete_inputs(cell)
         log = self._ranks.log_size(rank)
         self._policy.record(
@@ -352,13 +350,13 @@ class Session:
             self._ranks.interrupt(rank, _INTERRUPT_GRACE)
 
     def _free(self, cell: _Cell, now: float) -> None:
-        """Get back those that wait for ranks that have failed, or have been interrupted."""
+        """Free those that wait for ranks that have failed, or have been interrupted."""
         patience = _INTERRUPT_GRACE if cell.interrupted else _PEER_GRACE
         cell.free_at = now + patience + _REPEAT
         self._ranks.free(tuple(cell.busy), patience)
 
     def _rejoin(self) -> None:
-        """The ranks meet where they were told that they may."""
+        """Note that the ranks meet at the port of their cell."""
         if self._port is not None:
             self._port.release()
         self._port, self._next = self._next, None
@@ -366,7 +364,7 @@ class Session:
         self._policy.record(Rejoined(time=time.time(), port=self._port.rendezvous.port))
 
     def _let_go(self) -> None:
-        """Tell the ranks that there will be no more, each when it is done with its cell."""
+        """Tell the ranks that there will be no more cells, each when it is done with its own."""
         for rank in self._ready - self._leaving - set(self.busy):
             self._leaving.add(rank)
             self._ranks.tell(rank, END)
@@ -383,7 +381,7 @@ class Session:
                 (self._directory.cells / cell.inputs).unlink()
 
     def _drop(self, client: socket.socket) -> None:
-        """Who has asked has gone: what has not begun is not wanted any more."""
+        """Leave a client that has disconnected: drop its cells that have not started."""
         if self._clients.pop(client, None) is None:
             return
         self._selector.unregister(client)
@@ -397,12 +395,8 @@ class Session:
         self._answer(client, json.dumps(what).encode() + b"\n")
 
     def _answer(self, client: socket.socket, line: bytes) -> None:
-        """One that does not read for so long that it cannot take a line is left; it has the journal."""
-        if client not in self._clients:
-            return
-        try:
-            if client.send(line) == len(line):
+        """Send a line. A client that reads too slowly for it is left; it has the journal."""
+        with contextlib.suppress(OSError):
+            if client not in self._clients or client.send(line) == len(line):
                 return
-        except OSError:
-            pass
         self._drop(client)

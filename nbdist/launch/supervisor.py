@@ -10,7 +10,6 @@ import errno
 import os
 import selectors
 import signal
-import sys
 import time
 from _socket import socket
 from collections.abc import Callable, Collection, Sequence
@@ -26,6 +25,7 @@ from nbdist.launch.binding import allow_files, become_subreaper, drop_interrupt
 from nbdist.launch.lifetime import (
     Lifeline,
     Wakeup,
+    collect_exited,
     complain,
     end_descendants,
     owner_ended,
@@ -34,7 +34,7 @@ from nbdist.launch.lifetime import (
 from nbdist.launch.rank_process import RankCommand, RankProcess, Reservation, start_rank, tell_rank
 from nbdist.launch.reaper import keep
 from nbdist.launch.run_policy import Outcome, RunPolicy
-from nbdist.model import Event, ProcessId, RankStarted, Reason, RunEnded, RunSpec, decode_event
+from nbdist.model import Event, RankStarted, Reason, RunEnded, RunSpec, decode_event
 from nbdist.model.decoding import loads
 from nbdist.model.events import RunState
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
@@ -50,15 +50,13 @@ if TYPE_CHECKING:
 _THEFTS = 3
 """How often a run is started again, unasked, because another process took its port."""
 
-_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
-
 _TICK = 0.05
 _QUIET_TICK = 0.065
 """Seconds between two looks into control/ and at the logs. A wake-up is what a run that waits costs."""
 
 
 class Supervisor:
-    """Runs one run to its end. Tests inject their own ``spawn`` and ``reserve``."""
+    """Supervises one run to its end. Tests inject their own ``spawn`` and ``reserve``."""
 
     def __init__(
         self,
@@ -72,8 +70,8 @@ class Supervisor:
         begun: Sequence[Event] = (),
         group: ControlGroup | None = None,
     ) -> None:
-        """``attempts``: earlier ones, of other supervisors. ``begun``: events in the journal. ``group``:
-        the control group of the ranks."""
+        """``attempts``: those of earlier supervisors. ``begun``: events that the journal has. ``group``: the
+        control group of the ranks."""
         self._directory = directory
         self._spec = spec
         self._lifeline = lifeline
@@ -96,7 +94,7 @@ class Supervisor:
         self._group = group
 
     def run(self) -> RunState:
-        """From the first event to the last. Returns how the run ended."""
+        """Supervise from the first event to the last; return how the run ended."""
         wakeup = Wakeup()
         self._selector.register(wakeup.socket, selectors.EVENT_READ, lambda: self._take_signals(wakeup))
         become_subreaper()
@@ -141,9 +139,13 @@ class Supervisor:
         )
         try:
             attempt.start(rendezvous)
-            # behind the ranks, which only the attempt can end where the disk refuses the session its socket
+            # behind the ranks: the attempt can end them where the disk refuses the session its socket
             if self._spec.session is not None:
-                self._begin_session(attempt)
+                from nbdist.launch.session import Session  # other runs have no cells
+
+                attempt.session = self._session = Session(
+                    self._directory, self._spec, policy=self._policy, selector=self._selector, ranks=attempt
+                )
         except OSError as error:
             reason = Reason("rank-not-started", error=str(error), **self._remedy(error))
             self._policy.stop(reason, time.monotonic())
@@ -152,20 +154,12 @@ class Supervisor:
         else:
             self._wait(attempt)
             outcome = self._policy.outcome()
-            return (
-                outcome if coordinator is None else coordinator.settle(outcome, lambda: self._look(attempt))
-            )
+            if coordinator is not None:
+                return coordinator.settle(outcome, lambda: self._look(attempt))
+            return outcome
         finally:
             reservation.release()
             self._spared |= attempt.forget()
-
-    def _begin_session(self, attempt: Attempt) -> None:
-        """Raises OSError."""
-        from nbdist.launch.session import Session  # other runs have no cells
-
-        attempt.session = self._session = Session(
-            self._directory, self._spec, policy=self._policy, selector=self._selector, ranks=attempt
-        )
 
     def _remedy(self, error: OSError) -> dict[str, Reason | int]:
         """Return what the user can change: the limit of open files, or the disk."""
@@ -177,7 +171,7 @@ class Supervisor:
         return {"disk": disk} if disk else {}
 
     def _tries_again(self) -> bool:
-        """Whether the attempt that is over is followed by another."""
+        """Return whether another attempt follows the one that is over."""
         if self._attempt is None or not self._policy.may_be_tried_again:
             return False
         if self._coordinator is None and self._thefts < _THEFTS and self._attempt.port_was_taken():
@@ -189,7 +183,7 @@ class Supervisor:
         return False
 
     def _wait(self, attempt: Attempt) -> None:
-        """Until every rank has exited."""
+        """Wait until every rank has exited."""
         while not self._policy.over(time.monotonic()):
             self._look(attempt)
 
@@ -222,7 +216,7 @@ class Supervisor:
             self._session.recorded(event)
 
     def _join_others(self) -> None:
-        """Of a run on several machines: reach them. Raises LaunchError where that is impossible here."""
+        """Reach the other machines of the run. Raises LaunchError where that is impossible here."""
         if self._spec.nodes == 1:
             return
         # hmac and its like: most runs are on one machine
@@ -237,12 +231,12 @@ class Supervisor:
         )
 
     def _serve(self, attempt: Attempt | None) -> None:
-        """Do what the requests in ``control/`` ask for."""
+        """Obey the requests in ``control/``."""
         for request in take_requests(self._directory):
             match request:
                 case StopRequest():
                     if isinstance(self._directory, NodeDirectory) and self._policy.stop_reason is not None:
-                        continue  # another node was faster to say it: no reason to hasten the end
+                        continue  # another node was faster: no reason to hasten the end
                     self._policy.stop(request.reason, time.monotonic())
                 case StacksRequest() if attempt is not None:
                     attempt.take_stacks(request.name, time.monotonic())
@@ -254,16 +248,8 @@ class Supervisor:
         return tick if deadline is None else max(0.0, min(tick, deadline - time.monotonic()))
 
     def _reap(self) -> bool:
-        """Collect exited children: ranks, and orphans that became ours. Whether others are left."""
-        while True:
-            try:
-                pid, status, used = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if pid == 0:
-                return True
-            if self._attempt is not None:
-                self._attempt.exited(pid, status, used.ru_maxrss * _MAXRSS_UNIT)
+        """Collect exited children: ranks, and orphans that became ours; return whether others are left."""
+        return collect_exited() if self._attempt is None else collect_exited(self._attempt.exited)
 
     def _send(self, rank: int, number: signal.Signals) -> None:
         if self._attempt is not None:
@@ -281,12 +267,12 @@ class Supervisor:
     def _take_signals(self, wakeup: Wakeup) -> None:
         for number in wakeup.requests_to_end():
             if number is signal.SIGURG and self._policy.stop_reason is not None:
-                continue  # another node was faster to say it: no reason to hasten the end
+                continue  # another node was faster: no reason to hasten the end
             reason = Reason("supervisor-got", signal=number.name)
             self._policy.stop(reason, time.monotonic(), requested=False)
 
     def _clean_up(self) -> int:
-        """End what an attempt has left; how many processes that were."""
+        """End what an attempt has left; return how many processes that were."""
         leftover = end_descendants(self._reap, spared=self._spared)
         if self._group is not None:
             leftover += self._group.end()
@@ -303,14 +289,8 @@ class Supervisor:
         # of an engine's run another node may still be at work, and the job be put into the queue again
         if self._spec.inputs and not self._spec.keep_inputs and not self._spec.engine:
             self._directory.delete_inputs()
-        self._policy.record(
-            RunEnded(
-                time=time.time(),
-                state=outcome.state,
-                reason=outcome.reason,
-                leftover=leftover,
-            )
-        )
+        ended = RunEnded(time=time.time(), state=outcome.state, reason=outcome.reason, leftover=leftover)
+        self._policy.record(ended)
         self._journal.flush()
         self._journal.close()
         if self._session is not None:
@@ -319,8 +299,8 @@ class Supervisor:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The supervisor's process: ``RUN_DIR [LIFELINE_FD]``. Exits 0 when it has recorded how the run ended,
-    however that was; 2 when there is no run of this user."""
+    """Be the supervisor's process: ``RUN_DIR [LIFELINE_FD]``. Exits 0 when the run's end is recorded, however
+    it ended; 2 when there is no run of this user."""
     drop_interrupt()
     directory = RunDirectory(Path(arguments[0]).absolute())
     try:
@@ -329,15 +309,13 @@ def main(arguments: Sequence[str]) -> int:
         complain(str(error))
         return 2
     descriptor = int(arguments[1]) if len(arguments) > 1 else None
-    owner: ProcessId | None = None if spec.detached else spec.owner
 
     def begin() -> None:
         group = group_for_ranks(spec.memory)
-        if group is None and spec.memory is not None:
-            spawn: Callable[[RankCommand], RankProcess] = _refuse
-        else:
-            spawn = partial(start_rank, group=group)
-        Supervisor(directory, spec, Lifeline(owner, descriptor), spawn=spawn, group=group).run()
+        limitless = group is None and spec.memory is not None
+        spawn = _refuse if limitless else partial(start_rank, group=group)
+        lifeline = Lifeline(None if spec.detached else spec.owner, descriptor)
+        Supervisor(directory, spec, lifeline, spawn=spawn, group=group).run()
 
     return keep(directory, begin)
 
@@ -347,7 +325,7 @@ def _refuse(command: RankCommand) -> RankProcess:
 
 
 def group_for_ranks(memory: int | None = None) -> ControlGroup | None:
-    """A control group for what this process starts, where it may make one; each rank may have ``memory``."""
+    """Make a control group for what this process starts, if it may; each rank may have ``memory``."""
     myself = processes.identify(os.getpid())
     return None if myself is None else make_group(myself.pid, myself.start_time, memory)
 
@@ -362,20 +340,18 @@ def adopt(
     port: tuple[int, str, int],
     group: ControlGroup | None,
 ) -> None:
-    """Be the supervisor of ranks that have been started (``prestart``) for the spec ``asked``: by their
-    directories, their pids and our ends of their sockets. ``lines`` are those that the journal has begun
-    with; there are none where the ranks have not been told what to run. ``port`` is the socket that holds
-    it, the host and the port. ``group`` is the control group of the ranks."""
+    """Be the supervisor of ranks that ``prestart`` has started for the spec ``asked``: by their directories,
+    their pids and our ends of their sockets. The journal begins with ``lines``; there are none where the
+    ranks were not told what to run. ``port`` is the socket that holds it, the host and the port."""
     spec = RunSpec.from_dict(loads(asked, exact=True))
     begun = [event for event in map(decode_event, lines) if event is not None]
     known = {event.pid: event.process for event in begun if isinstance(event, RankStarted)}
     reservations = [Reservation.inherited(*port)]
 
     def spawn(command: RankCommand) -> RankProcess:
-        there = started.pop(command.environment["NBDIST_RANK_DIR"], None)
-        if there is None:
+        if (rank := started.pop(command.environment["NBDIST_RANK_DIR"], None)) is None:
             return start_rank(command, group)
-        pid, channel = there
+        pid, channel = rank
         return RankProcess(known[pid], channel) if lines else tell_rank(command, pid, channel)
 
     Supervisor(

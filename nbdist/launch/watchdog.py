@@ -1,7 +1,7 @@
 """The reaper's look at a supervisor that does not go on: stopped by a signal, held by a debugger, frozen.
 
 The ranks do without it, and it may go on later. But it obeys no request: so the watchdog looks for requests
-to end the run, wakes a stopped supervisor (SIGCONT), and if that does not help ends the run in its place.
+to end the run, wakes a stopped supervisor (SIGCONT), and otherwise ends the run in its place.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from nbdist.store.paths import RunDirectory
 from nbdist.store.run_store import snapshot
 
 _PATIENCE = 5.0
-"""Seconds that a supervisor has to begin with what it was asked. It looks each 65 ms whether it was."""
+"""Seconds that a supervisor has to obey. It looks for requests each 65 ms."""
 
 _GOES_ON = "RD"
-"""Of the states of a process: it computes, or waits for a disk, where not even SIGKILL reaches it."""
+"""The states of a process that computes, or waits for a disk, where not even SIGKILL reaches it."""
 
 _HOW = {"T": "reaper-ended-stopped", "t": "reaper-ended-traced"}
-"""By the state of the supervisor's process, the code of the reason."""
+"""The code of the reason by the state of the supervisor's process."""
 
 
 class Watchdog:
-    """Of one supervisor, a child of this process. ``find`` says which run it has, ``parent`` is the pid of
-    what started this process."""
+    """Watches one supervisor, a child of this process. ``find`` returns the directory of its run, ``parent``
+    is the pid of the process that started this one."""
 
     def __init__(self, supervisor: int, find: Callable[[], RunDirectory | None], parent: int) -> None:
         self._supervisor = supervisor
@@ -45,7 +45,7 @@ class Watchdog:
         self._exits: dict[int, int] = {}
 
     def look(self) -> Reason:
-        """Why this process has to end the run; none as long as it has not."""
+        """Return why this process has to end the run; none as long as it has not."""
         before, self._seen = self._seen, processes.activity(self._supervisor)
         now = self._seen
         if now is None or before is None or now.turns != before.turns or now.state in _GOES_ON:
@@ -79,7 +79,7 @@ class Watchdog:
             self._record(directory, run, Reason(how, why=reason, pid=self._supervisor), leftover)
 
     def _wanted(self, activity: processes.Activity) -> Reason:
-        """Why the run is to end; none when it is not."""
+        """Return why the run is to end; none when it is not."""
         directory = self._find()
         run = snapshot(directory) if directory is not None else None
         if directory is None or run is None:
@@ -107,23 +107,23 @@ class Watchdog:
             self._wait(left, step.grace)
 
     def _wait(self, ending: Iterable[ProcessId], limit: float) -> None:
-        """Until these have ended, at most so many seconds."""
+        """Wait until these have ended, at most so many seconds."""
         left, deadline = list(ending), time.monotonic() + limit
         while any(map(processes.alive, left)) and time.monotonic() < deadline:
             time.sleep(0.02)
 
     def _reap(self) -> bool:
-        """Collect what has exited; whether there is anything else. The ranks are this process's children
-        as soon as the supervisor has gone."""
+        """Collect what has exited, with the ranks once the supervisor has gone; return whether more is
+        left."""
         return collect_exited(
-            lambda pid, status: self._exits.update({pid: os.waitstatus_to_exitcode(status)})
+            lambda pid, status, _: self._exits.update({pid: os.waitstatus_to_exitcode(status)})
         )
 
     def _record(self, directory: RunDirectory, run: Run, reason: Reason, leftover: int) -> None:
         try:
             journal = Journal(directory.journal)
         except OSError:
-            return  # the directory has gone, or another process found the run lost and writes it down
+            return  # the directory has gone, or another process found the run lost and records it
         now = time.time()
         if run.state is not RunState.STOPPING:
             journal.append(StopRequested(time=now, reason=reason, requested=False))

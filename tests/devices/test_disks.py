@@ -15,9 +15,6 @@ def test_a_disk_is_asked_once_and_named_by_where_it_begins(tmp_path: Path) -> No
     assert os.path.ismount(found[0].mount)
     assert found[0].holds(tmp_path)
     assert 0 < found[0].free <= found[0].size
-
-
-def test_a_disk_with_room_is_not_full(tmp_path: Path) -> None:
     assert full_disks([str(tmp_path)]) == []
 
 

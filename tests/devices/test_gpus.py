@@ -19,18 +19,14 @@ def test_a_machine_without_a_driver_has_no_gpu() -> None:
     assert list_gpus(bindings=nvml) == []
     assert list_gpus("0", bindings=nvml) == []
     assert memory_by_pid(bindings=nvml) == []
-
-
-def test_a_driver_without_gpus_has_none() -> None:
-    assert list_gpus(bindings=FakeNvml()) == []
+    with open_loads([0], bindings=nvml) as look:
+        assert look() == []
 
 
 def test_gpus_are_told_by_their_physical_ids() -> None:
     nvml = FakeNvml([FakeGpu("GPU-aa", memory=80), FakeGpu("GPU-bb", name=b"Tesla V100", memory=32)])
 
-    found = list_gpus(bindings=nvml)
-
-    assert found == [
+    assert list_gpus(bindings=nvml) == [
         Gpu(index=0, name="NVIDIA H200", uuid="GPU-aa", memory=80),
         Gpu(index=1, name="Tesla V100", uuid="GPU-bb", memory=32),
     ]
@@ -54,9 +50,7 @@ def test_gpus_are_told_by_their_physical_ids() -> None:
     ],
 )
 def test_what_a_scheduler_left_visible_is_all_there_is(visible: str | None, indices: list[int]) -> None:
-    found = list_gpus(visible, bindings=FakeNvml(FOUR))
-
-    assert [gpu.index for gpu in found] == indices
+    assert [gpu.index for gpu in list_gpus(visible, bindings=FakeNvml(FOUR))] == indices
 
 
 def test_memory_is_told_by_process_and_gpu() -> None:
@@ -122,11 +116,6 @@ def test_what_a_gpu_cannot_tell_is_left_out() -> None:
         GpuLoad(index=0, memory=60, memory_total=80, temperature=30),
         GpuLoad(index=1),
     ]
-
-
-def test_without_a_driver_there_are_no_loads() -> None:
-    with open_loads([0], bindings=FakeNvml(FOUR, driver=False)) as look:
-        assert look() == []
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,4 @@ def test_the_lowest_limit_counts(tmp_path: Path, groups: str, limits: dict[str, 
 
 def test_where_nobody_tells_nothing_is_known(tmp_path: Path) -> None:
     assert memory_total(tmp_path) is None
-
-
-def test_this_machine_has_memory() -> None:
-    total = memory_total()
-
-    assert total is not None
-    assert total > 64 << 20
+    assert (memory_total() or 0) > 64 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,22 +81,20 @@ def test_an_orphan_that_was_never_seen_with_its_parent_is_found_by_its_session(m
     assert machine.look().pids == frozenset({RANK, WORKER})
 
 
-def test_time_of_a_child_that_was_waited_for_counts_once(machine: Machine) -> None:
-    machine.proc.start(WORKER, parent=RANK, session=RANK, cpu=3.0)
+@pytest.mark.parametrize(
+    ("parent", "waited", "total"),
+    [(RANK, 4.0, 5.0), (1, 0.0, 4.0)],
+    ids=["the rank waited for it", "nobody of the tree did"],
+)
+def test_time_of_a_child_that_has_ended_counts_once(
+    machine: Machine, parent: int, waited: float, total: float
+) -> None:
+    machine.proc.start(WORKER, parent=parent, session=RANK, cpu=3.0)
     assert machine.look().cpu == 3.0
     machine.proc.end(WORKER)
-    machine.proc.start(RANK, parent=1, session=RANK, cpu=1.0, waited=4.0)
+    machine.proc.start(RANK, parent=1, session=RANK, cpu=1.0, waited=waited)
 
-    assert machine.look().cpu == 5.0
-
-
-def test_time_of_a_child_that_nobody_of_the_tree_waited_for_is_not_taken_back(machine: Machine) -> None:
-    machine.proc.start(WORKER, parent=1, session=RANK, cpu=3.0)
-    assert machine.look().cpu == 3.0
-    machine.proc.end(WORKER)
-    machine.proc.start(RANK, parent=1, session=RANK, cpu=1.0)
-
-    assert machine.look().cpu == 4.0
+    assert machine.look().cpu == total
 
 
 def test_a_child_that_came_and_went_between_two_looks_is_counted(machine: Machine) -> None:
@@ -105,15 +104,13 @@ def test_a_child_that_came_and_went_between_two_looks_is_counted(machine: Machin
     assert machine.look().cpu == 7.0
 
 
-def test_another_process_with_the_pid_of_a_rank_is_not_taken_for_it(machine: Machine) -> None:
-    machine.proc.start(RANK, parent=1, session=1, start_time=101, cpu=9.0)
-
-    assert machine.trees.look() == {}
-
-
-@pytest.mark.parametrize("state", ["Z", "X"])
-def test_a_process_that_has_ended_uses_nothing(machine: Machine, state: str) -> None:
-    machine.proc.start(RANK, parent=1, session=RANK, state=state)
+@pytest.mark.parametrize(
+    "changes",
+    [{"state": "Z"}, {"state": "X"}, {"session": 1, "start_time": 101, "cpu": 9.0}],
+    ids=["a zombie", "dead", "another process with its pid"],
+)
+def test_a_rank_that_has_ended_uses_nothing(machine: Machine, changes: dict[str, Any]) -> None:
+    machine.proc.start(RANK, parent=1, **{"session": RANK} | changes)
 
     assert machine.trees.look() == {}
 
@@ -151,17 +148,17 @@ def test_pages_that_processes_share_count_once(machine: Machine) -> None:
     assert machine.look().memory == pytest.approx(360 * MB)
 
 
-def test_shares_of_a_tree_that_is_too_large_to_walk_are_not_read(machine: Machine) -> None:
-    machine.proc.start(RANK, parent=1, session=RANK, resident=5000 * MB, pss=1 * MB)
-    machine.proc.start(WORKER, parent=RANK, session=RANK, resident=5000 * MB, pss=1 * MB)
+@pytest.mark.parametrize(
+    ("resident", "pss"),
+    [pytest.param(5000 * MB, 1 * MB, id="too large to walk"), pytest.param(50 * MB, None, id="refused")],
+)
+def test_where_shares_are_not_read_resident_memory_counts(
+    machine: Machine, resident: int, pss: int | None
+) -> None:
+    for pid in (RANK, WORKER):
+        machine.proc.start(pid, parent=min(RANK, pid - 1), session=RANK, resident=resident, pss=pss)
 
-    assert machine.look().memory == 10_000 * MB
-
-
-def test_where_shares_cannot_be_read_resident_memory_is_said(machine: Machine) -> None:
-    machine.proc.start(WORKER, parent=RANK, session=RANK, resident=50 * MB)
-
-    assert machine.look().memory == 150 * MB
+    assert machine.look().memory == 2 * resident
 
 
 def test_trees_take_turns_and_are_alike_until_then(machine: Machine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -52,6 +53,8 @@ def test_a_tree_is_counted_whole(family: ProcessId) -> None:
     assert usage is not None
     assert len(usage.pids) == 3
     assert usage.memory > 60_000_000
+    # another process with the same pid is not taken for it
+    assert tree_usage(replace(family, start_time=family.start_time + 1)) is None
 
 
 def test_a_process_that_has_gone_uses_nothing() -> None:
@@ -63,9 +66,3 @@ def test_a_process_that_has_gone_uses_nothing() -> None:
 
     assert before is not None
     assert tree_usage(known) is None
-
-
-def test_another_process_with_the_same_pid_is_not_taken_for_it(family: ProcessId) -> None:
-    stranger = ProcessId(pid=family.pid, start_time=family.start_time + 1, boot_id=family.boot_id)
-
-    assert tree_usage(stranger) is None

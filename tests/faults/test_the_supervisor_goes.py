@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import random
@@ -155,11 +156,9 @@ def start_cold(plan: runner.Plan, kill: Kill) -> RunDirectory:
 
 def start_ahead(plan: runner.Plan, kill: Kill) -> RunDirectory:
     directory = runner.store().create(plan.spec, plan.cell)
-    ahead = local.hand_over(directory, plan.spec, plan.environment)
-    assert ahead is not None
-    said = ahead.descriptors
-    kill(local.submit(directory, plan.environment, plan.spec.python, detached=False, ahead=said))
-    ahead.close()
+    with contextlib.ExitStack() as opened:
+        ahead = local.hand_over(opened, directory, plan.spec, plan.environment)
+        kill(local.submit(directory, plan.environment, plan.spec.python, detached=False, ahead=ahead))
     return directory
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.machines.link import Message
+from nbdist.launch.machines.link import Message, check
 from nbdist.launch.stalls.across_machines import StallExchange
 from nbdist.launch.stalls.stall_watch import StallWatch, Stillness
 from nbdist.model import Run
@@ -63,7 +63,9 @@ class Machine:
 
     def hears(self, other: Machine) -> None:
         for message in other.said:
-            self.stalls.hear(json.loads(json.dumps(message)))
+            received = json.loads(json.dumps(message | {"attempt": 1}))
+            check(received)
+            self.stalls.hear(received)
 
 
 def test_how_long_nothing_happens_is_told_and_forgotten_when_it_is_not_repeated() -> None:
@@ -88,7 +90,7 @@ def test_machines_on_which_something_happens_say_nothing() -> None:
 def test_stacks_are_told_in_lines_of_the_program_of_who_hears_them() -> None:
     here, there = Machine(0), Machine(1)
     text = 'Thread 0x1 (most recent call first):\n  File "/machine1/train.py", line 3 in <module>\n'
-    numbers = {"0": Collective(name="all_reduce", number=7, over=False)}
+    numbers = {"0": Collective(name="all_reduce", number=7, over=False, members=(0, 1), on_device=True)}
     there.stalls.tell_stacks([RankAnswer(rank=1, text=text, collectives=numbers)])
     here.stalls.ask()
 

@@ -10,6 +10,7 @@ import pytest
 
 from nbdist.devices.usage import GpuLoad, ProcessTrees
 from nbdist.launch.meters import Meters
+from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Device, ProcessId
 from nbdist.store import MetricPoint, MetricsReader, RankDirectory
 from tests.fakes.process_table import FakeProc
@@ -49,6 +50,7 @@ class Metered:
         self.home = home
         self.proc = FakeProc(home / "proc")
         self.meters = Meters(
+            StallWatch(float("inf")),
             trees=ProcessTrees(proc=home / "proc", clock=lambda: self.now),
             probe=self._probe,
             wall_clock=lambda: BEGIN + self.now,

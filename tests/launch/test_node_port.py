@@ -120,8 +120,8 @@ class Both:
         """Whether the run does, which has begun."""
         self.look()
         node = self.machines[1]
-        there = not self.hub.nodes.alone and not node.nodes.alone
-        return there and self.hub.undisturbed and node.undisturbed
+        there = self.hub.nodes.connections.named and node.nodes.connections.named
+        return bool(there) and self.hub.undisturbed and node.undisturbed
 
 
 class Holder(Link):
@@ -242,7 +242,7 @@ def test_a_caller_that_has_not_joined_is_not_obeyed(both: Both) -> None:
 def test_a_machine_that_comes_after_the_begin_is_told_so(both: Both) -> None:
     node = both.gather()
     node.nodes.close("cancelled")
-    both.until(lambda: both.hub.nodes.alone)
+    both.until(lambda: not both.hub.nodes.connections.named)
 
     stranger = both.stranger()
     stranger.send(join())
@@ -263,7 +263,7 @@ def test_a_refused_node_ends_with_that_reason_and_does_not_call_again(both: Both
     second.look()
 
     assert second.nodes.problem == Reason("node-taken", node=1, host="127.0.0.1")
-    assert second.nodes.alone
+    assert not second.nodes.connections.named
     second.nodes.close("failed")
     assert both.hub.undisturbed
 
@@ -409,7 +409,7 @@ HOSTILE = [
     '{"0": {"name": []}}', "[" * 500 + "]" * 500,
 ]  # fmt: skip
 
-COLLECTIVE = {"name": "all_reduce", "number": 1, "over": True, "begun": 1.0, "last": 1}
+COLLECTIVE = {"name": "all_reduce", "number": 1, "over": True, "begun": 1.0, "last": 1, "members": [0, 1]}
 SAID: list[Message] = [
     *ORDERS,
     join(),
@@ -428,7 +428,7 @@ SAID: list[Message] = [
         "text": "x",
         "problem": "",
         "blocked": False,
-        "collectives": {"0": COLLECTIVE},
+        "collectives": {"0": COLLECTIVE | {"on_device": False}},
     },
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -46,13 +47,6 @@ def test_a_line_is_filled_with_who_it_is() -> None:
     assert event.process == processes.identify(os.getpid())
 
 
-def test_the_ranks_of_a_second_attempt_are_the_supervisors_own(run_cell) -> None:
-    handle = run_cell("-n 2 --retries 1", "import os\nassert 'attempt-2' in os.environ['NBDIST_RANK_DIR']")
-
-    assert handle.status == "succeeded"
-    assert handle.run.attempt == 2
-
-
 @pytest.mark.parametrize("ahead", [True, False], ids=["its ranks begin first", "it begins first"])
 def test_an_interrupt_from_before_its_session_does_not_end_a_supervisor(
     run_cell, monkeypatch, ahead: bool
@@ -62,7 +56,7 @@ def test_an_interrupt_from_before_its_session_does_not_end_a_supervisor(
 
     popen = subprocess.Popen
     if not ahead:
-        monkeypatch.setattr(local, "hand_over", lambda *_: None)
+        monkeypatch.setattr(local, "hand_over", lambda *_: ())
     monkeypatch.setattr(local.subprocess, "Popen", interrupted_at_once)
 
     assert run_cell("-n 1", "pass").status == "succeeded"
@@ -72,12 +66,11 @@ def test_without_room_for_the_journals_begin_the_supervisor_begins_the_run(home,
     planned = runner.plan(options.parse("-n 2"), cell="print('here')", cwd=str(tmp_path), python_path=[""])
     directory = runner.store().create(planned.spec, planned.cell)
     directory.journal.touch()  # somebody has begun it
-    ahead = local.hand_over(directory, planned.spec, planned.environment)
-    assert ahead is not None
-    submitted = local.submit(
-        directory, planned.environment, planned.spec.python, detached=False, ahead=ahead.descriptors
-    )
-    ahead.close()
+    with contextlib.ExitStack() as opened:
+        ahead = local.hand_over(opened, directory, planned.spec, planned.environment)
+        submitted = local.submit(
+            directory, planned.environment, planned.spec.python, detached=False, ahead=ahead
+        )
 
     handle = runner.RunHandle(directory)
 

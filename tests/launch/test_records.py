@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -13,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import nbdist
-from nbdist import options, processes, runner
-from nbdist.model import Device
+from nbdist import processes
 from nbdist.store import LogTimes, MetricsReader
 from nbdist.store.logs import RECORD
 from nbdist.text import reason_text
@@ -54,22 +52,6 @@ def test_every_line_of_a_log_has_the_time_at_which_it_was_written(run_cell) -> N
         assert times.at(offset + 1) is None
 
 
-def test_what_was_written_after_the_rank_has_a_time(run_cell) -> None:
-    cell = """
-import os, time
-print("first")
-if os.fork() == 0:
-    time.sleep(0.1)
-    os.write(1, b"from a child that was left\\n")
-    os._exit(0)
-"""
-    handle = run_cell("-n 1", cell)
-
-    files = handle.directory.rank(0)
-    assert files.log.read_bytes().endswith(b"left\n")
-    assert LogTimes(files.log_times).at(files.log.stat().st_size) is not None
-
-
 def test_each_attempt_has_an_index_of_its_own(run_cell) -> None:
     handle = run_cell("-n 1 --retries 1", "print('tried')\nraise SystemExit(1)")
 
@@ -97,38 +79,6 @@ os.waitpid(child, 0)
     # other tests may want the processor, too
     assert all(10 < point.values["cpu"] < 150 for point in points), points
     assert all(4 << 20 < point.values["memory"] < point.values["memory_total"] for point in points), points
-
-
-def test_a_deleted_index_and_deleted_points_are_not_missed(start_cell) -> None:
-    cell = "import os, time\nprint('ready')\nwhile not os.path.exists('go'): print('line'); time.sleep(0.05)"
-    handle = start_cell("-n 1", cell)
-    files = handle.directory.rank(0)
-    until(lambda: files.log_times.exists() and files.system.exists())
-    files.log_times.unlink()
-    files.system.unlink()
-    files.system.mkdir()
-    length = files.log.stat().st_size
-    until(lambda: files.log.stat().st_size > length + 20)
-    Path(handle.run.spec.cwd, "go").touch()
-
-    assert handle.wait(20) == "succeeded"
-
-
-def test_a_run_on_gpus_whose_driver_is_missing_goes_on_without_their_loads(
-    home: Path, tmp_path: Path
-) -> None:
-    plan = runner.plan(
-        options.parse("-n 1"), cell="import time\nprint('ready')\ntime.sleep(1.5)", cwd=str(tmp_path)
-    )
-    ranks = tuple(dataclasses.replace(rank, device=Device(kind="gpu", index=900)) for rank in plan.spec.ranks)
-    handle = runner.start(dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, ranks=ranks)))
-
-    assert handle.wait(20) == "succeeded"
-
-    assert handle.run.leftover == 0
-    points = MetricsReader(handle.directory.rank(0).system).read()
-    assert points
-    assert all("cpu" in point.values for point in points)
 
 
 SPARES = """

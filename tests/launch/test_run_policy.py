@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from nbdist.launch.run_policy import Outcome, RunPolicy
+from nbdist import config
+from nbdist.launch.run_policy import KILL, ON_OWN_ERROR, Escalation, Outcome, RunPolicy
 from nbdist.model import Escalated, Event, RankState, Reason, Run, RunEnded, RunSpec, RunState, StopRequested
 from tests.fakes.runs import CREATED, a_spec, process_of, stop_requested, supervisor_started
 
@@ -132,356 +133,284 @@ def failure(code: str, *ranks: int) -> Outcome:
     return Outcome(state=RunState.FAILED, reason=Reason(code, ranks=ranks))
 
 
+End = tuple[list[RankState], Outcome]
+ALL_SUCCEEDED: End = ([K.SUCCEEDED, K.SUCCEEDED], SUCCESS)
+ALL_STOPPED: End = ([K.ENDED, K.ENDED], CANCELLED)
+ALL_TIMED_OUT: End = ([K.ENDED, K.ENDED], LIMIT)
+RANK_1_FAILED: End = ([K.ENDED, K.FAILED], failure("ranks-failed", 1))
+
+
+def expect(policy: Replay, sent: list[Sent], end: End) -> None:
+    """Assert what was sent and how the run ended, for its supervisor and for a reader of its journal."""
+    ranks, outcome = end
+    assert policy.over
+    assert policy.sent == sent
+    assert (policy.ranks, policy.policy.outcome()) == end
+    ended = RunEnded(time=CREATED + 99, state=outcome.state, reason=outcome.reason)
+    read = Run.of(policy.policy.run.spec, [*policy.journal, ended])
+    assert [rank.state for rank in read.ranks] == ranks
+    assert (read.state, read.reason) == (outcome.state, outcome.reason)
+
+
 HISTORIES = [
     pytest.param(
-        [
-            (10, exits(0, 1)),
-            (10.1, exits(1, -15)),
-            (11, another_attempt),
-            (20, exits(0)),
-            (20, exits(1)),
-        ],
+        [(10, exits(0, 1)), (10.1, exits(1, -15)), (11, another_attempt), (20, exits(0)), (20, exits(1))],
         [(10, 1, "SIGTERM")],
-        [K.SUCCEEDED, K.SUCCEEDED],
-        SUCCESS,
+        ALL_SUCCEEDED,
         id="success at the second attempt, though the first was cut short",
     ),
     pytest.param(
         [(10, finishes(0)), (10, finishes(1)), (11, exits(0)), (12, exits(1))],
         [],
-        [K.SUCCEEDED, K.SUCCEEDED],
-        SUCCESS,
+        ALL_SUCCEEDED,
         id="success",
     ),
     pytest.param(
         [(10, exits(0)), (11, exits(1))],
         [],
-        [K.SUCCEEDED, K.SUCCEEDED],
-        SUCCESS,
+        ALL_SUCCEEDED,
         id="success of programs that leave by os._exit(0)",
     ),
     pytest.param(
         [(10, finishes(0)), (10, finishes(1)), (12, exits(0, -6)), (12, exits(1, -11))],
         [],
-        [K.SUCCEEDED, K.SUCCEEDED],
-        SUCCESS,
+        ALL_SUCCEEDED,
         id="native code aborts after the last statements",
     ),
     pytest.param(
         [(10, finishes(0)), (500, exits(0)), (9000, finishes(1)), (9001, exits(1))],
         [],
-        [K.SUCCEEDED, K.SUCCEEDED],
-        SUCCESS,
+        ALL_SUCCEEDED,
         id="one rank goes on long after the other",
     ),
     pytest.param(
         [(5, errors(1)), (5.2, exits(0, -15)), (6.5, exits(1, 1))],
         [(5, 0, "SIGTERM")],
-        [K.ENDED, K.FAILED],
-        failure("ranks-failed", 1),
+        RANK_1_FAILED,
         id="one rank raises: the other is told to end, the first leaves by itself",
     ),
     pytest.param(
         [(5, errors(1)), (5.71, exits(0, -9)), (6.5, exits(1, 1))],
         [(5, 0, "SIGTERM"), (5.7, 0, "SIGKILL")],
-        [K.ENDED, K.FAILED],
-        failure("ranks-failed", 1),
+        RANK_1_FAILED,
         id="the other waits in a collective and is killed",
     ),
     pytest.param(
         [(5, errors(1)), (5.2, exits(0, -15)), (20, exits(1, -9))],
         [(5, 0, "SIGTERM"), (13, 1, "SIGTERM"), (16, 1, "SIGKILL")],
-        [K.ENDED, K.FAILED],
-        failure("ranks-failed", 1),
+        RANK_1_FAILED,
         id="the rank that raised hangs on its way out",
     ),
     pytest.param(
         [(5, errors(1)), (5.1, errors(0)), (5.3, exits(0, 1)), (6.5, exits(1, 1))],
         [(5, 0, "SIGTERM")],
-        [K.ENDED, K.FAILED],
-        failure("ranks-failed", 1),
+        RANK_1_FAILED,
         id="what the other raises after it was told is our doing",
     ),
     pytest.param(
         [(5, errors(1, answered=False)), (5.01, errors(0)), (5.02, exits(0, 1)), (6.5, exits(1, 1))],
         [],
-        [K.ENDED, K.FAILED],
-        failure("ranks-failed", 1),
+        RANK_1_FAILED,
         id="and so is what it raises while it is asked where it is",
     ),
     pytest.param(
         [(5, exits(1, -9)), (5.2, exits(0, -15))],
         [(5, 0, "SIGTERM")],
-        [K.ENDED, K.FAILED],
-        failure("ranks-failed", 1),
+        RANK_1_FAILED,
         id="somebody kills a rank",
     ),
     pytest.param(
         [(5, exits(1, 3)), (5.2, exits(0, 0))],
         [(5, 0, "SIGTERM")],
-        [K.SUCCEEDED, K.FAILED],
-        failure("ranks-failed", 1),
+        ([K.SUCCEEDED, K.FAILED], failure("ranks-failed", 1)),
         id="one rank leaves by os._exit(3), the other takes SIGTERM well",
     ),
     pytest.param(
         [(5, exits(0)), (7, exits(1, -11))],
         [],
-        [K.SUCCEEDED, K.FAILED],
-        failure("ranks-failed", 1),
+        ([K.SUCCEEDED, K.FAILED], failure("ranks-failed", 1)),
         id="one rank crashes after the other is done",
     ),
     pytest.param(
         [(5, exits(0, 1)), (5, exits(1, 1))],
         [(5, 1, "SIGTERM")],
-        [K.FAILED, K.ENDED],
-        failure("ranks-failed", 0),
+        ([K.FAILED, K.ENDED], failure("ranks-failed", 0)),
         id="both leave in the same moment",
     ),
     pytest.param(
         [(5, errors(0)), (5, exits(1, 1)), (6, exits(0, 1))],
         [(5, 1, "SIGTERM")],
-        [K.FAILED, K.ENDED],
-        failure("ranks-failed", 0),
+        ([K.FAILED, K.ENDED], failure("ranks-failed", 0)),
         id="both fail, one is heard first",
     ),
     pytest.param(
         [(5, stop()), (5.1, errors(0)), (5.1, errors(1)), (6, exits(0, 1)), (6, exits(1, 1))],
         [(5, 0, "SIGINT"), (5, 1, "SIGINT")],
-        [K.ENDED, K.ENDED],
-        CANCELLED,
+        ALL_STOPPED,
         id="a stop, and the KeyboardInterrupt of each rank",
     ),
     pytest.param(
         [(5, stop()), (6, finishes(0)), (6, finishes(1)), (7, exits(0)), (7, exits(1))],
         [(5, 0, "SIGINT"), (5, 1, "SIGINT")],
-        [K.SUCCEEDED, K.SUCCEEDED],
-        CANCELLED,
+        ([K.SUCCEEDED, K.SUCCEEDED], CANCELLED),
         id="a stop that the programs take as a wish to save and leave",
     ),
     pytest.param(
         [(5, stop()), (5.1, exits(0, -2)), (11.1, exits(1, -9))],
         [(5, 0, "SIGINT"), (5, 1, "SIGINT"), (8, 1, "SIGTERM"), (11, 1, "SIGKILL")],
-        [K.ENDED, K.ENDED],
-        CANCELLED,
+        ALL_STOPPED,
         id="a stop that one rank does not hear",
     ),
     pytest.param(
         [(5, stop()), (6, stop()), (7, stop()), (7.1, exits(0, -9)), (7.1, exits(1, -9))],
-        [
-            (5, 0, "SIGINT"),
-            (5, 1, "SIGINT"),
-            (6, 0, "SIGTERM"),
-            (6, 1, "SIGTERM"),
-            (7, 0, "SIGKILL"),
-            (7, 1, "SIGKILL"),
-        ],
-        [K.ENDED, K.ENDED],
-        CANCELLED,
+        [(at, rank, s) for at, s in ((5, "SIGINT"), (6, "SIGTERM"), (7, "SIGKILL")) for rank in (0, 1)],
+        ALL_STOPPED,
         id="every further stop hastens",
     ),
     pytest.param(
         [(5, errors(1)), (6, stop()), (6, exits(0, -9)), (6.1, stop()), (6.2, exits(1, -15))],
         [(5, 0, "SIGTERM"), (5.7, 0, "SIGKILL"), (6, 1, "SIGTERM"), (6.1, 1, "SIGKILL")],
-        [K.ENDED, K.FAILED],
-        failure("ranks-failed", 1),
+        RANK_1_FAILED,
         id="a stop after a failure is still a failure",
     ),
     pytest.param(
         [(10, exits(0)), (10, exits(1)), (10, stop())],
         [],
-        [K.SUCCEEDED, K.SUCCEEDED],
-        SUCCESS,
+        ALL_SUCCEEDED,
         id="a stop after everything has exited",
     ),
     pytest.param(
-        [
-            (10, finishes(0)),
-            (10, finishes(1)),
-            (10.5, stop()),
-            (11, exits(0)),
-            (11, exits(1, -2)),
-        ],
+        [(10, finishes(0)), (10, finishes(1)), (10.5, stop()), (11, exits(0)), (11, exits(1, -2))],
         [(10.5, 0, "SIGINT"), (10.5, 1, "SIGINT")],
-        [K.SUCCEEDED, K.SUCCEEDED],
-        SUCCESS,
+        ALL_SUCCEEDED,
         id="a stop after everything has finished",
     ),
     pytest.param(
         [(10, finishes(0)), (10.5, stop()), (11, exits(0, -2)), (11, exits(1, -2))],
         [(10.5, 0, "SIGINT"), (10.5, 1, "SIGINT")],
-        [K.SUCCEEDED, K.ENDED],
-        CANCELLED,
+        ([K.SUCCEEDED, K.ENDED], CANCELLED),
         id="a stop after one of two has finished",
     ),
     pytest.param(
         [(5, errors(1)), (5.2, exits(0, -15)), (6, exits(1, 0))],
         [(5, 0, "SIGTERM")],
-        [K.ENDED, K.FAILED],
-        failure("ranks-failed", 1),
+        RANK_1_FAILED,
         id="an exception counts, whatever the exit code says then",
     ),
     pytest.param(
         [(5, finishes(0)), (5.5, errors(1)), (5.6, exits(0, -15)), (6, exits(1, 1))],
         [(5.5, 0, "SIGTERM")],
-        [K.SUCCEEDED, K.FAILED],
-        failure("ranks-failed", 1),
+        ([K.SUCCEEDED, K.FAILED], failure("ranks-failed", 1)),
         id="a rank that was done when the other raised",
     ),
 ]
 
 
-@pytest.mark.parametrize(("history", "sent", "ranks", "outcome"), HISTORIES)
-def test_a_run_takes_its_course(
-    history: History, sent: list[Sent], ranks: list[RankState], outcome: Outcome
-) -> None:
-    policy = replay(history)
-
-    assert policy.over
-    assert policy.sent == sent
-    assert policy.ranks == ranks
-    assert policy.policy.outcome() == outcome
-
-
-@pytest.mark.parametrize(("history", "sent", "ranks", "outcome"), HISTORIES)
-def test_a_journal_gives_its_readers_the_same_run(
-    history: History, sent: list[Sent], ranks: list[RankState], outcome: Outcome
-) -> None:
-    policy = replay(history)
-    end = RunEnded(time=CREATED + 99, state=outcome.state, reason=outcome.reason)
-
-    read = Run.of(a_spec(), [*policy.journal, end])
-
-    assert [rank.state for rank in read.ranks] == ranks
-    assert (read.state, read.reason) == (outcome.state, outcome.reason)
+@pytest.mark.parametrize(("history", "sent", "end"), HISTORIES)
+def test_a_run_takes_its_course(history: History, sent: list[Sent], end: End) -> None:
+    expect(replay(history), sent, end)
 
 
 @pytest.mark.parametrize(
-    ("history", "sent", "ranks", "outcome"),
+    ("history", "sent", "end"),
     [
         pytest.param(
             [(5, errors(1)), (5.1, comes_back(0)), (5.2, errors(0)), (5.4, exits(0, 1)), (6, exits(1, 1))],
             [(5, 0, "free")],
-            [K.ENDED, K.FAILED],
-            failure("ranks-failed", 1),
+            RANK_1_FAILED,
             id="another rank failed: what this one raises when it is freed is our doing",
         ),
         pytest.param(
             [(5, exits(1, -9)), (5.1, comes_back(0)), (8.5, exits(0, -15))],
             [(5, 0, "free"), (5.7, 0, "free"), (8, 0, "SIGTERM")],
-            [K.ENDED, K.FAILED],
-            failure("ranks-failed", 1),
+            RANK_1_FAILED,
             id="it saves its work for a long time",
         ),
         pytest.param(
             [(5, exits(1, -9)), (5.1, comes_back(0)), (5.8, stays(0)), (6, exits(0, -15))],
             [(5, 0, "free"), (5.7, 0, "free"), (5.8, 0, "SIGTERM")],
-            [K.ENDED, K.FAILED],
-            failure("ranks-failed", 1),
+            RANK_1_FAILED,
             id="it goes on as if nothing had happened",
         ),
         pytest.param(
             [(5, exits(1, -9)), (5.1, stays(0)), (5.9, exits(0, -9))],
             [(5, 0, "free"), (5.1, 0, "SIGTERM"), (5.8, 0, "SIGKILL")],
-            [K.ENDED, K.FAILED],
-            failure("ranks-failed", 1),
+            RANK_1_FAILED,
             id="it does not wait for others",
         ),
         pytest.param(
             [(5, stop()), (5.6, comes_back(0)), (6, exits(0, 1)), (6, exits(1, -2))],
             [(5, 0, "SIGINT"), (5, 1, "SIGINT"), (5.5, 0, "free")],
-            [K.ENDED, K.ENDED],
-            CANCELLED,
+            ALL_STOPPED,
             id="a stop, and a rank that comes back when it is freed",
         ),
         pytest.param(
             [(5, stop()), (5.2, exits(1, -2)), (5.6, stays(0)), (9, exits(0, -15))],
             [(5, 0, "SIGINT"), (5, 1, "SIGINT"), (5.5, 0, "free"), (8, 0, "SIGTERM")],
-            [K.ENDED, K.ENDED],
-            CANCELLED,
+            ALL_STOPPED,
             id="a stop, and a rank that takes its time",
         ),
         pytest.param(
             [(5, stop()), (5.1, exits(1, -2)), (5.2, stop()), (6, exits(0, -15))],
             [(5, 0, "SIGINT"), (5, 1, "SIGINT"), (5.2, 0, "SIGTERM")],
-            [K.ENDED, K.ENDED],
-            CANCELLED,
+            ALL_STOPPED,
             id="a second stop does not wait for that",
         ),
     ],
 )
 def test_a_rank_that_waits_for_others_is_freed_before_it_is_ended(
-    history: History, sent: list[Sent], ranks: list[RankState], outcome: Outcome
+    history: History, sent: list[Sent], end: End
 ) -> None:
-    policy = Replay(a_spec(), stuck=frozenset({0})).play(history)
-
-    assert policy.over
-    assert policy.sent == sent
-    assert policy.ranks == ranks
-    assert policy.policy.outcome() == outcome
+    expect(Replay(a_spec(), stuck=frozenset({0})).play(history), sent, end)
 
 
 @pytest.mark.parametrize(
-    ("history", "sent", "ranks", "outcome"),
+    ("history", "sent", "end"),
     [
         pytest.param(
             [(61, exits(0, -2)), (61, exits(1, -2))],
             [(60, 0, "SIGINT"), (60, 1, "SIGINT")],
-            [K.ENDED, K.ENDED],
-            LIMIT,
+            ALL_TIMED_OUT,
             id="the ranks go when they are told",
         ),
         pytest.param(
             [(60.5, errors(0)), (61, exits(0, 1)), (67, exits(1, -9))],
             [(60, 0, "SIGINT"), (60, 1, "SIGINT"), (63, 1, "SIGTERM"), (66, 1, "SIGKILL")],
-            [K.ENDED, K.ENDED],
-            LIMIT,
+            ALL_TIMED_OUT,
             id="one rank has to be killed",
         ),
         pytest.param(
             [(61, finishes(0)), (61, finishes(1)), (62, exits(0)), (62, exits(1))],
             [(60, 0, "SIGINT"), (60, 1, "SIGINT")],
-            [K.SUCCEEDED, K.SUCCEEDED],
-            LIMIT,
+            ([K.SUCCEEDED, K.SUCCEEDED], LIMIT),
             id="the ranks save their work, and yet it took too long",
         ),
         pytest.param(
             [(59, exits(0)), (59, exits(1)), (61, nothing)],
             [],
-            [K.SUCCEEDED, K.SUCCEEDED],
-            SUCCESS,
+            ALL_SUCCEEDED,
             id="just in time",
         ),
         pytest.param(
             [(59, stop()), (61, exits(0, -2)), (61, exits(1, -2))],
             [(59, 0, "SIGINT"), (59, 1, "SIGINT")],
-            [K.ENDED, K.ENDED],
-            CANCELLED,
+            ALL_STOPPED,
             id="stopped before the limit, gone after it",
         ),
         pytest.param(
             [(59.5, errors(1)), (61, exits(1, 1)), (61, exits(0, -9))],
             [(59.5, 0, "SIGTERM"), (60.2, 0, "SIGKILL")],
-            [K.ENDED, K.FAILED],
-            failure("ranks-failed", 1),
+            RANK_1_FAILED,
             id="failed before the limit, gone after it",
         ),
     ],
 )
-def test_a_time_limit_ends_a_run(
-    history: History, sent: list[Sent], ranks: list[RankState], outcome: Outcome
-) -> None:
-    policy = replay(history, timeout=60.0)
-
-    assert policy.over
-    assert policy.sent == sent
-    assert policy.ranks == ranks
-    assert policy.policy.outcome() == outcome
+def test_a_time_limit_ends_a_run(history: History, sent: list[Sent], end: End) -> None:
+    expect(replay(history, timeout=60.0), sent, end)
 
 
 def test_a_run_is_not_over_while_a_rank_runs() -> None:
-    policy = replay([(10, exits(0)), (10_000, nothing)])
-
-    assert not policy.over
+    assert not replay([(10, exits(0)), (10_000, nothing)]).over
 
 
 def test_a_rank_that_even_sigkill_does_not_end_is_given_up() -> None:
@@ -529,12 +458,30 @@ def test_a_stop_is_in_the_journal_once_with_the_first_reason() -> None:
 def test_the_supervisor_knows_how_long_it_may_wait(
     history: History, limit: float | None, deadline: float | None
 ) -> None:
-    policy = replay(history, timeout=limit)
-
-    assert policy.policy.next_deadline() == pytest.approx(deadline)
+    assert replay(history, timeout=limit).policy.next_deadline() == pytest.approx(deadline)
 
 
 def test_a_rank_that_raises_in_the_same_moment_has_time_to_report_it() -> None:
     both = [(1, errors(0, answered=False)), (1.01, errors(1, answered=False)), (3.5, nothing)]
 
     assert [sent for sent in replay(both).sent if sent[1] == 1] == []
+
+
+def test_a_late_look_takes_one_step_and_gives_its_whole_grace() -> None:
+    escalation = Escalation(ON_OWN_ERROR, 100.0)
+    escalation.due(100.0)
+
+    escalation.due(160.0)
+
+    assert escalation.due(160.0) is None
+    assert escalation.deadline == 160.0 + config.TERMINATE_GRACE
+
+
+def test_haste_after_the_last_step_leaves_it_its_time() -> None:
+    escalation = Escalation((KILL,), 100.0)
+    escalation.due(100.0)
+
+    escalation.hasten(100.01)
+
+    assert not escalation.exhausted(100.02)
+    assert escalation.exhausted(100.0 + KILL.grace)

@@ -4,6 +4,7 @@ ranks say; cells are asked for at the real socket."""
 from __future__ import annotations
 
 import json
+import marshal
 import selectors
 import signal
 import socket
@@ -74,8 +75,6 @@ class Ranks:
 
 
 def _decoded(words: bytes) -> Cell:
-    import marshal
-
     assert words[:1] == CELL
     return Cell(**marshal.loads(words[5:]))
 
@@ -380,11 +379,16 @@ def test_a_rank_that_cannot_be_reached_is_ended_and_the_others_are_freed(played:
     assert (waits["cell"], begun, played.ranks.cells()) == (2, [], [(0, 2, "")])
 
 
-def test_a_busy_session_that_is_told_to_end_lets_each_rank_go_when_it_is_done(played: Played) -> None:
+@pytest.mark.parametrize("stopped", [False, True], ids=["it is told to end", "the run is stopped"])
+def test_a_busy_session_lets_each_rank_go_when_it_is_done(played: Played, *, stopped: bool) -> None:
     asker = played.asker()
     asker.cell(ranks=[0])
+    played.asker().ask(do="cell", text="", ranks=None)
 
-    asker.ask(do="end")
+    if stopped:
+        played.policy.stop(Reason("stopped-from-python"), played.now)
+    else:
+        asker.ask(do="end")
     played.passes(0.1)
     idle = played.ranks.ends()
     played.says(0, RAISED)
@@ -392,21 +396,6 @@ def test_a_busy_session_that_is_told_to_end_lets_each_rank_go_when_it_is_done(pl
 
     assert (idle, played.ranks.ends()) == ([1], [0])
     assert asker.cell() == {"refused": "ended"}
-
-
-def test_a_stop_lets_each_rank_go_when_it_is_done(played: Played) -> None:
-    asker = played.asker()
-    asker.cell(ranks=[0])
-    played.asker().ask(do="cell", text="", ranks=None)
-    played.ranks.take()
-
-    played.policy.stop(Reason("stopped-from-python"), played.now)
-    played.passes(0.1)
-    idle = played.ranks.ends()
-    played.says(0, RAISED)
-    played.passes(0.1)
-
-    assert (idle, played.ranks.ends()) == ([1], [0])
 
 
 @pytest.mark.parametrize(

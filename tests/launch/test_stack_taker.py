@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 from nbdist import processes
+from nbdist.launch.stalls.across_machines import StallExchange
 from nbdist.launch.stalls.stack_taker import RankContact, StackTaker, find
+from nbdist.model import Run
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.worker.order import COLLECTIVES
+from tests.fakes.runs import a_spec
 
 RANK = """
 import os, sys, time
@@ -72,7 +75,9 @@ def rank(tmp_path: Path) -> Iterator[Rank]:
 
 @pytest.fixture
 def taker(tmp_path: Path) -> StackTaker:
-    return StackTaker(RunDirectory(tmp_path), 1, wall_clock=time.time)
+    run = Run.of(a_spec())
+    alone = StallExchange(run.spec, lambda _: None, lambda: run, shared=True)
+    return StackTaker(RunDirectory(tmp_path), 1, alone)
 
 
 def until(condition: Callable[[], bool]) -> None:

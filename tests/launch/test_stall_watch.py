@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ LIMIT = 60.0
 class Watched:
     """A watch over ranks that a test makes up, looked at each two seconds."""
 
-    def __init__(self, path: Path) -> None:
-        self.watch = StallWatch(LIMIT, proc=str(path))
+    def __init__(self, path: Path, limit: float = LIMIT) -> None:
+        self.watch = StallWatch(limit, proc=str(path))
         self._path = path
         self.now = 1000.0
         self.cpu = {0: 0.0, 1: 0.0}
@@ -56,16 +57,53 @@ def test_a_run_in_which_nothing_happens_stalls_at_the_limit(watched: Watched) ->
     assert watched.now - watched.watch.active == pytest.approx(98, abs=0.1)
 
 
+def writes(watched: Watched) -> None:
+    for _ in range(5):
+        watched.pass_time(40)
+        watched.watch.did(watched.now)
+
+
+def logs_metrics(watched: Watched) -> None:
+    for step in range(5):
+        watched.pass_time(40)
+        watched.metrics.write_text("x" * (step + 1))
+
+
+def answers_and_computes(watched: Watched) -> None:
+    for _ in range(60):
+        watched.watch.pardon()
+        watched.pass_time(2, cpu=1.0)
+
+
+def supervisor_stops(watched: Watched) -> None:
+    watched.pass_time(40)
+    watched.now += 3600
+    watched.pass_time(40)
+
+
 @pytest.mark.parametrize(
-    "does",
+    "happens",
     [
-        pytest.param({"cpu": 1.0}, id="computes"),
-        pytest.param({"cpu": 0.05}, id="computes a little"),
-        pytest.param({"moved": 20_000}, id="downloads slowly"),
+        pytest.param(lambda watched: watched.pass_time(200, cpu=1.0), id="it computes"),
+        pytest.param(lambda watched: watched.pass_time(200, cpu=0.05), id="it computes a little"),
+        pytest.param(lambda watched: watched.pass_time(200, moved=20_000), id="it downloads slowly"),
+        pytest.param(writes, id="it writes"),
+        pytest.param(logs_metrics, id="it logs metrics"),
+        pytest.param(answers_and_computes, id="it computes and is asked where it is again and again"),
+        pytest.param(supervisor_stops, id="nobody looks for an hour"),
     ],
 )
-def test_one_rank_that_does_something_is_enough(watched: Watched, does: dict[str, float]) -> None:
-    watched.pass_time(200, **does)
+def test_one_rank_that_does_something_is_enough(
+    watched: Watched, happens: Callable[[Watched], object]
+) -> None:
+    happens(watched)
+
+    assert watched.changes == []
+
+
+def test_without_a_limit_nothing_stalls(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, limit=float("inf"))
+    watched.pass_time(500)
 
     assert watched.changes == []
 
@@ -90,27 +128,6 @@ def test_a_run_goes_on_when_something_happens(watched: Watched) -> None:
     assert [stalled for _, stalled in watched.changes] == [True, False]
 
 
-@pytest.mark.parametrize("what", ["output", "metrics"])
-def test_what_is_written_counts(watched: Watched, what: str) -> None:
-    for _ in range(5):
-        watched.pass_time(40)
-        if what == "output":
-            watched.watch.did(watched.now)
-        else:
-            with watched.metrics.open("a") as file:
-                file.write("x")
-
-    assert watched.changes == []
-
-
-def test_a_supervisor_that_was_stopped_begins_to_count_anew(watched: Watched) -> None:
-    watched.pass_time(40)
-    watched.now += 3600
-    watched.pass_time(40)
-
-    assert watched.changes == []
-
-
 def test_what_it_takes_to_answer_is_not_work(watched: Watched) -> None:
     watched.pass_time(80)
     watched.watch.pardon()
@@ -118,19 +135,3 @@ def test_what_it_takes_to_answer_is_not_work(watched: Watched) -> None:
     watched.pass_time(20)
 
     assert watched.watch.stalled
-
-
-def test_a_rank_that_is_asked_again_and_again_still_works(watched: Watched) -> None:
-    for _ in range(60):
-        watched.watch.pardon()
-        watched.pass_time(2, cpu=1.0)
-
-    assert watched.changes == []
-
-
-def test_where_there_is_no_limit_nothing_stalls(tmp_path: Path) -> None:
-    watched = Watched(tmp_path)
-    watched.watch = StallWatch(float("inf"), proc=str(tmp_path))
-    watched.pass_time(500)
-
-    assert watched.changes == []

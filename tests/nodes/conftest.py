@@ -71,9 +71,6 @@ class Machine:
         """Take the cable out: nothing arrives any more, and nobody is told."""
         ip("-n", self._switch, "link", "set", f"v{self.number}", "down")
 
-    def plug(self) -> None:
-        ip("-n", self._switch, "link", "set", f"v{self.number}", "up")
-
     def script(self, text: str) -> None:
         (self.folder / "train.py").write_text(text)
 
@@ -131,8 +128,21 @@ class Cluster:
         """The same command on each."""
         return [machine.start(*words, "train.py") for machine in self.machines]
 
+    def begin(self, text: str, *words: str) -> list[subprocess.Popen[str]]:
+        """Start a program on each, and wait until its ranks are ready."""
+        self.script(text)
+        running = self.start(*words)
+        for machine in self.machines:
+            machine.until_ready()
+        return running
+
+    def run(self, text: str, *words: str, limit: float = 60.0) -> list[tuple[int, str]]:
+        """Run a program on each to its end; return how each ended, and all that it wrote."""
+        self.script(text)
+        return self.finish(self.start(*words), limit)
+
     def finish(self, running: list[subprocess.Popen[str]], limit: float = 60.0) -> list[tuple[int, str]]:
-        """How each ended, and all that it said."""
+        """Wait for the ends; return how each ended, and all that it wrote."""
         ends = [process.communicate(timeout=limit) for process in running]
         return [(process.returncode, out + err) for process, (out, err) in zip(running, ends, strict=True)]
 

@@ -21,11 +21,8 @@ def said(handle: RunHandle) -> str:
 
 
 def test_a_run_that_hangs_on_both_machines_says_where_all_ranks_are(cluster: Cluster) -> None:
-    cluster.script(HANGS)
     words = ("--nodes", "2", "--master", MASTER, "--wait", "40", "--hang-after", "3s", "-n", "1")
-    running = cluster.start(*words)
-    for machine in cluster.machines:
-        machine.until_ready()
+    running = cluster.begin(HANGS, *words)
     handles = [machine.run for machine in cluster.machines]
 
     until(lambda: all(handle.run.stalled is not None for handle in handles), limit=90)

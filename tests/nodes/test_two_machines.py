@@ -43,9 +43,8 @@ ENDLESS = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 
 def test_ranks_of_torch_on_two_machines_compute_together(cluster: Cluster) -> None:
     pytest.importorskip("torch")
-    cluster.script(TORCH)
 
-    ends = cluster.finish(cluster.start(*TWO, "-n", "2"), 120)
+    ends = cluster.run(TORCH, *TWO, "-n", "2", limit=120)
 
     assert [code for code, _ in ends] == [0, 0], ends
     for node, (_, said) in enumerate(ends):
@@ -66,10 +65,9 @@ def test_ranks_of_torch_on_two_machines_compute_together(cluster: Cluster) -> No
 
 def test_ranks_of_paddle_meet_by_a_list_of_addresses_pasted_from_fleetrun(cluster: Cluster) -> None:
     pytest.importorskip("paddle")
-    cluster.script(PADDLE)
     ips = ",".join(machine.address for machine in cluster.machines)
 
-    ends = cluster.finish(cluster.start("fleetrun", f"--ips={ips}", "--nproc_per_node=1"), 120)
+    ends = cluster.run(PADDLE, "fleetrun", f"--ips={ips}", "--nproc_per_node=1", limit=120)
 
     assert [code for code, _ in ends] == [0, 0], ends
     endpoints = [f"{machine.address}:29502" for machine in cluster.machines]
@@ -79,10 +77,7 @@ def test_ranks_of_paddle_meet_by_a_list_of_addresses_pasted_from_fleetrun(cluste
 
 @pytest.mark.parametrize("dead", [0, 1])
 def test_a_machine_whose_supervisor_dies_ends_the_others_at_once(cluster: Cluster, dead: int) -> None:
-    cluster.script(ENDLESS)
-    running = cluster.start(*TWO, "-n", "1")
-    for machine in cluster.machines:
-        machine.until_ready()
+    running = cluster.begin(ENDLESS, *TWO, "-n", "1")
     died = time.monotonic()
 
     cluster.machines[dead].kill_supervisor()
@@ -96,10 +91,7 @@ def test_a_machine_whose_supervisor_dies_ends_the_others_at_once(cluster: Cluste
 
 
 def test_a_machine_without_a_cable_ends_the_run_on_both_sides_in_time(cluster: Cluster) -> None:
-    cluster.script(ENDLESS)
-    running = cluster.start(*TWO, "-n", "1")
-    for machine in cluster.machines:
-        machine.until_ready()
+    running = cluster.begin(ENDLESS, *TWO, "-n", "1")
     unplugged = time.monotonic()
 
     cluster.machines[1].unplug()
@@ -115,10 +107,8 @@ def test_a_machine_without_a_cable_ends_the_run_on_both_sides_in_time(cluster: C
 # a node whose files stall, in tests/engines/test_shared_files.py, is waited for in the same way
 @pytest.mark.more
 def test_a_machine_that_waits_for_its_disk_is_waited_for(cluster: Cluster) -> None:
-    cluster.script("import time\nprint('ready', flush=True)\ntime.sleep(20)\nprint('done')\n")
-    running = cluster.start(*TWO, "-n", "1")
-    for machine in cluster.machines:
-        machine.until_ready()
+    program = "import time\nprint('ready', flush=True)\ntime.sleep(20)\nprint('done')\n"
+    running = cluster.begin(program, *TWO, "-n", "1")
     waiting, other = (machine.run.run for machine in (cluster.machines[1], cluster.machines[0]))
     assert waiting.supervisor is not None
     assert not other.awaited
@@ -137,11 +127,11 @@ def test_a_machine_that_waits_for_its_disk_is_waited_for(cluster: Cluster) -> No
 
 
 def test_a_rank_that_fails_ends_the_ranks_of_the_other_machine(cluster: Cluster) -> None:
-    cluster.script(
+    program = (
         "import os, time\nif os.environ['RANK'] == '1':\n    raise ValueError('bad data')\ntime.sleep(600)\n"
     )
 
-    ends = cluster.finish(cluster.start(*TWO, "-n", "1"))
+    ends = cluster.run(program, *TWO, "-n", "1")
 
     assert [code for code, _ in ends] == [1, 1]
     address = cluster.machines[1].address
@@ -150,10 +140,7 @@ def test_a_rank_that_fails_ends_the_ranks_of_the_other_machine(cluster: Cluster)
 
 
 def test_a_stop_on_one_machine_stops_both(cluster: Cluster) -> None:
-    cluster.script(ENDLESS)
-    running = cluster.start(*TWO, "-n", "1")
-    for machine in cluster.machines:
-        machine.until_ready()
+    running = cluster.begin(ENDLESS, *TWO, "-n", "1")
 
     cluster.machines[1].run.stop("enough")
     ends = cluster.finish(running)
@@ -167,35 +154,30 @@ def test_a_time_limit_is_that_of_the_run_though_a_clock_is_behind(cluster: Clust
     cluster.script(ENDLESS)
     limits = {first: "2s", 1 - first: "60s"}
 
-    ends = cluster.finish(
-        [
-            machine.start(*TWO, "-n", "1", "--timeout", limits[machine.number], "train.py")
-            for machine in cluster.machines
-        ]
-    )
+    words = [(*TWO, "-n", "1", "--timeout", limits[node], "train.py") for node in (0, 1)]
+    ends = cluster.finish([machine.start(*words[machine.number]) for machine in cluster.machines])
 
     assert [code for code, _ in ends] == [TIME_LIMIT, TIME_LIMIT]
     assert all("failed: the time limit of" in said for _, said in ends), ends
 
 
 def test_a_time_limit_ends_those_who_have_done_their_part(cluster: Cluster) -> None:
-    cluster.script("import os, time\nif os.environ['RANK'] == '1':\n    time.sleep(600)\n")
+    program = "import os, time\nif os.environ['RANK'] == '1':\n    time.sleep(600)\n"
 
-    ends = cluster.finish(cluster.start(*TWO, "-n", "1", "--timeout", "2s"))
+    ends = cluster.run(program, *TWO, "-n", "1", "--timeout", "2s")
 
     assert [code for code, _ in ends] == [TIME_LIMIT, TIME_LIMIT], ends
 
 
 def test_a_failure_is_followed_by_another_attempt_on_both(cluster: Cluster) -> None:
-    cluster.script(
+    program = (
         "import os, pathlib\n"
-        "print('attempt', os.environ['RANK'], flush=True)\n"
         "if os.environ['RANK'] == '1' and not pathlib.Path('been').exists():\n"
         "    pathlib.Path('been').touch()\n"
         "    raise ValueError('once')\n"
     )
 
-    ends = cluster.finish(cluster.start(*TWO, "-n", "1", "--retries", "1"))
+    ends = cluster.run(program, *TWO, "-n", "1", "--retries", "1")
 
     assert [code for code, _ in ends] == [0, 0], ends
     assert [machine.run.run.attempt for machine in cluster.machines] == [2, 2]
@@ -217,56 +199,24 @@ def test_a_machine_that_does_not_come_is_named_when_the_wait_is_over(cluster: Cl
 def test_a_wait_can_be_interrupted(cluster: Cluster) -> None:
     cluster.script("print('never')\n")
     running = cluster.machines[0].start(*TWO, "-n", "1", "train.py")
-    until_waiting = cluster.machines[0].run
-    deadline = time.monotonic() + 30
-    while not until_waiting.run.awaited and time.monotonic() < deadline:
-        time.sleep(0.05)
+    handle = cluster.machines[0].run
+    until(lambda: handle.run.awaited == (1,))
 
-    assert until_waiting.run.awaited == (1,)
-    until_waiting.stop("changed my mind")
+    handle.stop("changed my mind")
 
     ((code, _),) = cluster.finish([running])
-    assert (code, until_waiting.status) == (128 + signal.SIGINT, "cancelled")
+    assert (code, handle.status) == (128 + signal.SIGINT, "cancelled")
 
 
-# each of them, while a run goes on, in test_strangers.py
-@pytest.mark.parametrize(
-    ("first", "second", "text"),
-    [
-        pytest.param(
-            {}, {"text": "print(2)\n"}, "another program, or has another NBDIST_TOKEN", id="program"
-        ),
-        pytest.param(
-            {"NBDIST_TOKEN": "a"},
-            {"NBDIST_TOKEN": "b"},
-            "another program, or has another NBDIST_TOKEN",
-            id="token",
-            marks=pytest.mark.more,
-        ),
-        pytest.param(
-            {},
-            {"ranks": "2"},
-            "node 1 was asked for 2 nodes of 2 ranks, node 0",
-            id="ranks",
-            marks=pytest.mark.more,
-        ),
-    ],
-)
-def test_machines_that_do_not_fit_together_say_so(
-    cluster: Cluster, first: dict[str, str], second: dict[str, str], text: str
-) -> None:
+# and other tokens, or other numbers of ranks, while a run goes on, in test_strangers.py
+def test_machines_with_different_programs_say_so(cluster: Cluster) -> None:
     cluster.script("print(1)\n")
-    one, two = cluster.machines
-    if "text" in second:
-        two.script(second.pop("text"))
-    ranks = second.pop("ranks", "1")
-    words = (*TWO[:-1], "3s", "train.py")
+    cluster.machines[1].script("print(2)\n")
 
-    running = [one.start("-n", "1", *words, **first), two.start("-n", ranks, *words, **second)]
-    ends = cluster.finish(running)
+    ends = cluster.finish(cluster.start("-n", "1", *TWO[:-1], "3s"))
 
     assert [code for code, _ in ends] == [1, 1]
-    assert text in ends[1][1]
+    assert "another program, or has another NBDIST_TOKEN" in ends[1][1]
 
 
 def test_one_token_holds_machines_with_different_programs_together(cluster: Cluster) -> None:

@@ -164,14 +164,16 @@ def test_the_copy_of_a_log_has_no_zeros(run: WrittenRun, tmp_path: Path) -> None
     assert len(copy) <= ROOM
 
 
-def test_where_files_have_no_holes_the_log_is_kept_and_that_is_said_once(tmp_path: Path) -> None:
-    class Refuses(LogGap):
-        def widen(self, size: int) -> None:
-            raise OSError(95, "Operation not supported")
+def test_where_files_have_no_holes_the_log_is_kept_and_that_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_gap: LogGap, _size: int) -> None:
+        raise OSError(95, "Operation not supported")
 
+    monkeypatch.setattr(LogGap, "widen", refuse)
     said: list[str] = []
     run = WrittenRun(tmp_path)
-    watch = LogWatch(room=ROOM, report=said.append, gap=Refuses)
+    watch = LogWatch(room=ROOM, report=said.append)
     watch.add(0, run.directory.rank(0))
 
     for now in range(3):

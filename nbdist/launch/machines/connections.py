@@ -1,11 +1,8 @@
-"""The lines of one machine to the others: how they are made, heard and kept, when they are lost, and where
-others call: the port, and the connections that have proven nothing yet.
+"""The lines of one machine to the others: how they are made, heard and kept, and when they are lost.
 
-Anyone may connect, and hold a connection that says nothing. So there is room for many of them, each has a few
-seconds, and when there are too many the address that has most of them loses its oldest: it cannot keep
-others out.
-
-Nothing here waits but ``close``, for a moment; and nothing here knows what the messages mean.
+Anyone may connect to node 0, and hold a connection that says nothing. So there is room for many of them, each
+has a few seconds, and when there are too many the address that has most of them loses its oldest: it cannot
+keep others out. Only ``close`` waits, for a moment. The meaning of the messages is unknown here.
 """
 
 from __future__ import annotations
@@ -31,77 +28,6 @@ _BACKLOG = 1024
 _AT_ONCE = 16
 """Connections taken before those that are there are heard again."""
 
-
-@dataclass(slots=True)
-class Peer:
-    """The other end of one line, which came at ``since``, in monotonic seconds. ``node`` is None until it has
-    proven and named itself, and was let in: nothing that it says before is acted on. ``instance`` is what its
-    supervisor calls itself.
-
-    ``ready`` and ``over`` are the last attempts that it could start, and whose ranks succeeded there.
-    """
-
-    link: Link
-    since: float
-    heard: float
-    node: int | None = None
-    instance: str = ""
-    connecting: bool = False
-    ready: int = 0
-    over: int = 0
-
-
-def in_the_way(strangers: Sequence[Peer]) -> Peer:
-    """The one that has to make room: the oldest of the address that has most of them."""
-    crowd = Counter(stranger.link.address() for stranger in strangers)
-    return min(strangers, key=lambda stranger: (-crowd[stranger.link.address()], stranger.since))
-
-
-class Listener:
-    """Takes connections at ``place``, with the address that each comes from. ``strangers`` are those that
-    have proven nothing yet; ``drop`` closes one of them."""
-
-    def __init__(
-        self,
-        place: tuple[str, int],
-        selector: selectors.BaseSelector,
-        *,
-        take: Callable[[socket.socket, str], None],
-        strangers: Callable[[], Sequence[Peer]],
-        drop: Callable[[Peer], None],
-    ) -> None:
-        """Raises OSError where the address or the port cannot be had."""
-        self._selector = selector
-        self._take = take
-        self._strangers = strangers
-        self._drop = drop
-        self._socket = socket.create_server(place, backlog=_BACKLOG)
-        self._socket.setblocking(False)
-        self._selector.register(self._socket, selectors.EVENT_READ, self._accept)
-
-    @property
-    def port(self) -> int:
-        return int(self._socket.getsockname()[1])
-
-    def close(self) -> None:
-        self._selector.unregister(self._socket)
-        self._socket.close()
-
-    def _accept(self) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                connection, (address, _) = self._socket.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE) and (strangers := self._strangers()):
-                    self._drop(in_the_way(strangers))
-                return
-            self._take(connection, address)
-            if len(strangers := self._strangers()) > _MAX_UNPROVEN:
-                self._drop(in_the_way(strangers))
-
-
 PEER_TIMEOUT = 10.0
 """Seconds without a word after which a machine counts as gone, unless its network still answers."""
 
@@ -114,10 +40,31 @@ _MOST_TROUBLES = 100
 """Lines about connections that came to nothing: a stranger could fill the disk with them."""
 
 
+@dataclass(slots=True)
+class Peer:
+    """The other end of one line, which came at ``since``, in monotonic seconds. ``node`` is None until it has
+    proven and named itself, and was let in. ``instance`` names its supervisor; ``ready`` and ``over`` are the
+    last attempts that it could start, and whose ranks succeeded there."""
+
+    link: Link
+    since: float
+    heard: float
+    node: int | None = None
+    instance: str = ""
+    connecting: bool = False
+    ready: int = 0
+    over: int = 0
+
+
+def in_the_way(strangers: Sequence[Peer]) -> Peer:
+    """Return the one that has to make room: the oldest of the address that has most of them."""
+    crowd = Counter(stranger.link.address() for stranger in strangers)
+    return min(strangers, key=lambda stranger: (-crowd[stranger.link.address()], stranger.since))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """Callbacks: connected to node 0 (``greet``), a message came, the other end does not have
-    the key, it has ended (and was parted from)."""
+    """Callbacks: connected to node 0, a message came, the other end has another key, it has ended."""
 
     greet: Callable[[Peer], None]
     take: Callable[[Peer, Message], None]
@@ -151,7 +98,7 @@ class Connections:
         self._clock = clock
         self._report = report
         self._troubles = 0
-        self._listener: Listener | None = None
+        self._listener: socket.socket | None = None
         self._beat = self._retry = 0.0
         self._ticked = clock()
         self._patience = config.engine_silence()
@@ -162,8 +109,7 @@ class Connections:
         return [peer for peer in self.peers if peer.node is not None]
 
     def held(self) -> tuple[int, ...]:
-        """The machines whose network answers while their nbdist says nothing: it waits, for its disk as a
-        rule."""
+        """Return the machines whose network answers while their nbdist, which waits, is silent."""
         now = self._clock()
         silent = [peer for peer in self.named if now - peer.heard > _HELD]
         return tuple(sorted(peer.node or 0 for peer in silent if peer.link.unheard() < _ANSWERS))
@@ -171,25 +117,22 @@ class Connections:
     def listen(self) -> None:
         """Take calls from now on. Raises LaunchError where the address or the port cannot be had."""
         try:
-            self._listener = Listener(
-                self._place,
-                self._selector,
-                take=self._arrived,
-                strangers=self._strangers,
-                drop=self._make_room,
-            )
+            self._listener = socket.create_server(self._place, backlog=_BACKLOG)
         except OSError as error:
             host, port = self._place
             raise LaunchError(
                 f"node 0 cannot listen at {host}:{port}, the port behind --master's ({error.strerror}): "
                 f"give another port, the same on every node"
             ) from None
+        self._listener.setblocking(False)
+        listener = self._listener
+        self._selector.register(listener, selectors.EVENT_READ, lambda: self._accept(listener))
 
     def tick(self, *, calling: bool) -> None:
         """Let time pass. ``calling``: while there is no line, try to get one."""
         now = self._clock()
         if now - self._ticked > _HELD:
-            # this machine has waited itself: what the others have said meanwhile is still to be read
+            # this machine has waited itself: the others' words of that time are still to be read
             for peer in self.peers:
                 peer.heard = now
         self._ticked = now
@@ -202,16 +145,13 @@ class Connections:
             elif peer.node is None:
                 if now - peer.since > HANDSHAKE_TIMEOUT:
                     self.part(peer, f"{peer.link.address()} does not answer as nbdist does")
-            elif self._is_gone(peer, now - peer.heard):
-                self.lose(peer, f"nothing came from it for {int(now - peer.heard)} s")
+            elif (silent := now - peer.heard) > PEER_TIMEOUT and (
+                silent > self._patience or peer.link.unheard() > _ANSWERS
+            ):
+                self.lose(peer, f"nothing came from it for {int(silent)} s")
         if now >= self._beat:
             self._beat = now + HEARTBEAT
             self.tell({"kind": "alive"})
-
-    def _is_gone(self, peer: Peer, silent: float) -> bool:
-        if silent <= PEER_TIMEOUT:
-            return False
-        return silent > self._patience or peer.link.unheard() > _ANSWERS
 
     def say(self, peer: Peer, message: Message) -> None:
         """Send to one peer; a peer that cannot be reached counts as lost."""
@@ -228,15 +168,14 @@ class Connections:
 
     def part(self, peer: Peer, trouble: str) -> None:
         """Close the connection; ``trouble`` explains it, should the run wait for this machine in vain."""
-        if peer in self.peers:
-            self.peers.remove(peer)
-            with contextlib.suppress(KeyError, ValueError):
-                self._selector.unregister(peer.link)
-            peer.link.close()
-            if trouble:
-                self._complain(peer, trouble)
-
-    def _complain(self, peer: Peer, trouble: str) -> None:
+        if peer not in self.peers:
+            return
+        self.peers.remove(peer)
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(peer.link)
+        peer.link.close()
+        if not trouble:
+            return
         new, self.last_trouble = trouble != self.last_trouble, trouble
         self._troubles += new
         if new and self._troubles <= _MOST_TROUBLES:
@@ -250,9 +189,7 @@ class Connections:
     def close(self) -> None:
         """Send what was said, for a moment, and part from all."""
         deadline = time.monotonic() + _FAREWELL
-        while any(peer.link.pending and peer.node is not None for peer in self.peers):
-            if time.monotonic() > deadline:
-                break
+        while any(peer.link.pending for peer in self.named) and time.monotonic() < deadline:
             for peer in list(self.peers):
                 with contextlib.suppress(LinkClosed):
                     peer.link.flush()
@@ -260,21 +197,32 @@ class Connections:
         for peer in list(self.peers):
             self.part(peer, "")
         if self._listener is not None:
+            self._selector.unregister(self._listener)
             self._listener.close()
             self._listener = None
 
-    def _arrived(self, connection: socket.socket, address: str) -> None:
-        now = self._clock()
-        link = Link(connection, *self._keys, caller=False, address=address)
-        peer = Peer(link, since=now, heard=now)
-        self.peers.append(peer)
-        self._begin(peer)
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                connection, (address, _) = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    self._make_room(least=1)
+                return
+            now = self._clock()
+            link = Link(connection, *self._keys, caller=False, address=address)
+            self.peers.append(Peer(link, since=now, heard=now))
+            self._begin(self.peers[-1])
+            self._make_room(least=_MAX_UNPROVEN + 1)
 
-    def _strangers(self) -> list[Peer]:
-        return [peer for peer in self.peers if peer.node is None]
-
-    def _make_room(self, peer: Peer) -> None:
-        self.part(peer, f"{peer.link.address()} has opened too many connections, one was closed")
+    def _make_room(self, least: int) -> None:
+        """Close a connection where at least so many have proven nothing yet."""
+        strangers = [peer for peer in self.peers if peer.node is None]
+        if len(strangers) >= least:
+            peer = in_the_way(strangers)
+            self.part(peer, f"{peer.link.address()} has opened too many connections, one was closed")
 
     def _connect(self, now: float) -> None:
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -294,17 +242,16 @@ class Connections:
 
     def _finish_connecting(self, peer: Peer, now: float) -> None:
         try:
-            if not peer.link.connected():
-                if now - peer.since > HANDSHAKE_TIMEOUT:
-                    raise LinkClosed("no answer")
-                return
+            connected = peer.link.connected()
         except LinkClosed as error:
             self.part(peer, str(error))
             return
-        peer.connecting = False
-        peer.since = now
-        self._begin(peer)
-        self._callbacks.greet(peer)
+        if connected:
+            peer.connecting, peer.since = False, now
+            self._begin(peer)
+            self._callbacks.greet(peer)
+        elif now - peer.since > HANDSHAKE_TIMEOUT:
+            self.part(peer, "no answer")
 
     def _begin(self, peer: Peer) -> None:
         self._selector.register(peer.link, selectors.EVENT_READ, lambda: self._hear(peer))
@@ -319,15 +266,12 @@ class Connections:
         try:
             messages = peer.link.receive()
             peer.link.flush()
-        except WrongKey as error:
-            if peer.node is None:
+        except (WrongKey, LinkClosed) as error:
+            if isinstance(error, LinkClosed) or peer.node is not None:
+                self.lose(peer, str(error))
+            else:
                 peer.link.deny()
                 self._callbacks.stranger(peer)
-            else:
-                self.lose(peer, str(error))
-            return
-        except LinkClosed as error:
-            self.lose(peer, str(error))
             return
         peer.heard = self._clock()
         for message in messages:

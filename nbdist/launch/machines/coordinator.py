@@ -1,4 +1,4 @@
-"""A run on several machines: what this one does with what the others say, and where it waits for them."""
+"""A run on several machines: what this one does with the others' messages, and where it waits for them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from dataclasses import replace
 
-from nbdist.launch.machines.nodes import Inbox, PeerNodes
+from nbdist.launch.machines.link import Message
+from nbdist.launch.machines.nodes import PeerNodes
 from nbdist.launch.rank_process import Reservation
 from nbdist.launch.run_policy import Outcome, RunPolicy
 from nbdist.launch.stalls.across_machines import StallExchange
-from nbdist.model import Event, NodesAwaited, RankExited, RankState, RemoteRank, Rendezvous, RunSpec
+from nbdist.model import Event, NodesAwaited, RankExited, RankState, Reason, RemoteRank, Rendezvous, RunSpec
 from nbdist.model.events import RunState
 from nbdist.store.paths import NodeDirectory, RunDirectory
 from nbdist.store.reports import read_error
@@ -27,14 +28,15 @@ _ERROR_ROOM = 200
 _LAST_WORDS = 5.0
 """Seconds in which the others may still say how their ranks ended, after a failure."""
 
+_ORDER = ("rank", "stop", "time is up", "still", "stacks", "where", "failed")
+"""The order in which the messages of one moment are obeyed: a failure needs the ends that it explains."""
+
 _SIOCGIFADDR = 0x8915  # netdevice(7)
 
 
 class Coordinator:
-    """Couples the run policy of this machine with those of the others.
-
-    ``look`` lets the supervisor do what it does all the time, once, while no rank runs; it calls ``tick``.
-    """
+    """Couples the run policy of this machine with those of the others. ``look`` is one turn of the
+    supervisor's loop while no rank runs; it calls ``tick``."""
 
     def __init__(
         self,
@@ -57,18 +59,17 @@ class Coordinator:
         self.stalls = StallExchange(spec, nodes.say, lambda: policy.run, shared=shared)
 
     def reservation(self) -> Reservation | RemoteReservation:
-        """Where the ranks will meet. Raises LaunchError where node 0 cannot have the port."""
+        """Return where the ranks will meet. Raises LaunchError where node 0 cannot have the port."""
         host, _, port = self._spec.master.rpartition(":")
-        here = self._spec.node_rank == 0
-        return (
-            Reservation(host, int(port)) if here else RemoteReservation(Rendezvous(host=host, port=int(port)))
-        )
+        if self._spec.node_rank == 0:
+            return Reservation(host, int(port))
+        return RemoteReservation(Rendezvous(host=host, port=int(port)))
 
     def gather(self, attempt: int) -> Outcome | None:
-        """Wait until every machine is ready for the attempt. The outcome where that will not be."""
+        """Wait until every machine is ready for the attempt; return the outcome where that will not be."""
         self._nodes.ready(attempt)
         begin = time.monotonic()
-        said: tuple[int, ...] = ()
+        recorded: tuple[int, ...] = ()
         while not self._nodes.gathered:
             if (ended := self._ended()) is not None:
                 return ended
@@ -77,22 +78,27 @@ class Coordinator:
                 reason = self._nodes.missing(self._spec.wait)
                 self._nodes.fail(reason)
                 return Outcome.failed(reason)
-            if waited > _PATIENCE and self._nodes.awaited != said:
-                said = self._nodes.awaited
-                self._await(said, self._spec.wait - waited)
+            if waited > _PATIENCE and self._nodes.awaited != recorded:
+                recorded, now = self._nodes.awaited, time.time()
+                self._policy.record(
+                    NodesAwaited(time=now, nodes=recorded, until=now + self._spec.wait - waited)
+                )
             self._look()
         if self._policy.stop_reason is not None:  # the others were ready at once
             return Outcome.cancelled(self._policy.stop_reason)
         self._policy.record(NodesAwaited(time=time.time(), nodes=(), until=0.0, hosts=self._nodes.hosts))
-        self._choose_interface(os.environ)
+        # by itself gloo takes the interface that the machine's name leads to, often a loopback
+        name = interface_of(self._nodes.hosts[self._spec.node_rank])
+        if name and "GLOO_SOCKET_IFNAME" not in os.environ:
+            os.environ["GLOO_SOCKET_IFNAME"] = name
         return None
 
     def complete(self, rendezvous: Rendezvous) -> Rendezvous:
-        """With the addresses of all machines."""
+        """Return the rendezvous with the addresses of all machines."""
         return replace(rendezvous, hosts=self._nodes.hosts)
 
     def settle(self, outcome: Outcome, look: Callable[[], None]) -> Outcome:
-        """The ranks of this machine are over: how the run ended, for which the others' count, too."""
+        """Return how the run ended, once the ranks of this machine and of the others are over."""
         if outcome.state is not RunState.SUCCEEDED:
             return outcome
         self._nodes.succeeded()
@@ -103,75 +109,76 @@ class Coordinator:
         return outcome
 
     def local_event(self, event: Event) -> None:
-        """Something has happened here."""
-        if not self._obeying:
-            self._tell_time()
-            self._nodes.local_event(event, self._policy.run, self._error_of(event))
-
-    def _tell_time(self) -> None:
-        """The time limit is reached by this machine's clock, and those of the others may be behind: they hear
-        it before they hear how these ranks end, which is no failure."""
+        """Tell the others what has happened here."""
+        if self._obeying:
+            return
         if self._policy.timed_out and not self._said_time_is_up:
+            # the others' clocks may be behind, and these ranks' ends are no failure
             self._said_time_is_up = True
             self._nodes.say({"kind": "time is up"})
+        self._nodes.local_event(event, self._policy.run, self._error_of(event))
 
     def _error_of(self, event: Event) -> str:
-        """The exception of a rank that has exited, in a line: the others see neither its log nor this."""
+        """Return the exception of a rank that has exited, in a line: the others cannot read its report."""
         if not isinstance(event, RankExited):
             return ""
         report = read_error(self._directory.rank(event.rank, self._policy.run.attempt).error)
         return "" if report is None else f"{report.type}: {report.message}".splitlines()[0][:_ERROR_ROOM]
 
     def tick(self, now: float) -> None:
-        """Let time pass, and do what the others say."""
+        """Let time pass, and do what the others' messages ask."""
         self._nodes.tick()
-        inbox, self._nodes.inbox = self._nodes.inbox, Inbox()
+        inbox, self._nodes.inbox = self._nodes.inbox, []
         self._obeying = True
-        for rank, state, code in inbox.events:
-            self._record(rank, state, code)
-        for reason in inbox.stops:
-            # a second stop would hasten the end, and this may be an echo
-            if self._policy.stop_reason is None:
-                self._policy.stop(reason, now)
-        if inbox.time_is_up:
-            self._time_is_up(now)
-        for message in inbox.words:
-            self.stalls.hear(message)
-        for reason, final in inbox.failures:
-            self._policy.peer_failed(reason, now, final=final)
+        for message in sorted(inbox, key=lambda message: _ORDER.index(message["kind"])):
+            self._obey(message, now)
         self._obeying = False
-        if self._nodes.gathered and self._nodes.held != self._held:
-            self._held = self._nodes.held
+        if self._nodes.gathered and (held := self._nodes.connections.held()) != self._held:
+            self._held = held
             self._policy.record(NodesAwaited(time=time.time(), nodes=self._held, until=0.0))
 
+    def _obey(self, message: Message, now: float) -> None:
+        match message["kind"]:
+            case "rank":
+                self._record(message["rank"], RankState(message["state"]), message["code"])
+            case "stop":
+                # a second stop would hasten the end, and this may be an echo
+                if self._policy.stop_reason is None:
+                    self._policy.stop(Reason.decode(message["reason"]), now)
+            case "time is up":
+                self._time_is_up(now)
+            case "failed":
+                self._policy.peer_failed(Reason.decode(message["reason"]), now, final=message["final"])
+            case _:
+                self.stalls.hear(message)
+
     def _time_is_up(self, now: float) -> None:
-        """By another machine's clock, which need not say so again."""
+        """Obey another machine's clock, which need not be told."""
         self._said_time_is_up = True
         self._policy.time_is_up(now)
         if not self._policy.timed_out:  # the ranks of this machine are done
             self._policy.peer_failed(self._spec.timeout_reason, now, final=True)
 
     def close(self, outcome: Outcome) -> Outcome:
-        """The run is over here: hear how the others' ranks end, for a moment, and say good-bye.
-
-        The outcome, with what was heard last.
-        """
+        """Wait a moment for the ends of the others' ranks, and say good-bye; return the final outcome."""
         deadline = time.monotonic() + _LAST_WORDS
-        while not self._nodes.alone and not self._all_over() and time.monotonic() < deadline:
-            if outcome.state is RunState.SUCCEEDED:
-                break
+        awaits = outcome.state is not RunState.SUCCEEDED
+        while (
+            awaits and self._nodes.connections.named and not self._all_over() and time.monotonic() < deadline
+        ):
             self._look()
         self._nodes.close(outcome.state.value)
         known = self._policy.peer_failure
-        more = known is not None and known.extends(outcome.reason)
-        return replace(outcome, reason=known) if more and known is not None else outcome
+        return (
+            outcome if known is None or not known.extends(outcome.reason) else replace(outcome, reason=known)
+        )
 
     def _all_over(self) -> bool:
         ranks = self._policy.run.ranks
         return all(rank.state.terminal or rank.state is RankState.PENDING for rank in ranks)
 
     def _ended(self) -> Outcome | None:
-        """The outcome, where there is no reason to wait any longer."""
+        """Return the outcome, where there is no reason to wait any longer."""
         if self._nodes.problem:
             return Outcome.failed(self._nodes.problem)
         if self._policy.stop_reason is not None:
@@ -182,14 +189,8 @@ class Coordinator:
             return Outcome.failed(self._policy.peer_failure)
         return None
 
-    def _await(self, nodes: tuple[int, ...], seconds: float) -> None:
-        now = time.time()
-        self._policy.record(NodesAwaited(time=now, nodes=nodes, until=now + seconds))
-
     def _record(self, rank: int, state: RankState, code: int | None) -> None:
-        """Write down what became of a rank elsewhere; of one here, this machine knows best."""
-        if not 0 <= rank < len(self._policy.run.ranks):
-            return
+        """Record the state of a rank elsewhere; of one here, this machine knows best."""
         known = self._policy.run.ranks[rank]
         if known.spec.node_rank == self._spec.node_rank or known.state.terminal or state is known.state:
             return
@@ -198,18 +199,9 @@ class Coordinator:
         if state is not RankState.RUNNING:
             self._policy.record(RemoteRank(time=time.time(), rank=rank, state=state, code=code))
 
-    def _choose_interface(self, environment: MutableMapping[str, str]) -> None:
-        """Let gloo use the network by which the machines reach each other, unless the user chose one.
-
-        By itself it takes the one that the machine's name leads to, often a loopback address.
-        """
-        address = self._nodes.hosts[self._spec.node_rank]
-        if "GLOO_SOCKET_IFNAME" not in environment and (name := interface_of(address)):
-            environment["GLOO_SOCKET_IFNAME"] = name
-
 
 class RemoteReservation:
-    """The port where the ranks meet, on another machine: nothing to hold here."""
+    """The port where the ranks meet, on another machine."""
 
     def __init__(self, rendezvous: Rendezvous) -> None:
         self.rendezvous = rendezvous
@@ -219,17 +211,17 @@ class RemoteReservation:
 
 
 def interface_of(address: str) -> str:
-    """The network interface that has this IPv4 address; empty where that cannot be found out."""
+    """Return the network interface that has this IPv4 address; empty where that cannot be found out."""
     if sys.platform != "linux":
         return ""
     import fcntl
 
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:
-                found = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                reply = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue  # it has none
-            if socket.inet_ntoa(found[20:24]) == address:
+            if socket.inet_ntoa(reply[20:24]) == address:
                 return name
     return ""

@@ -1,12 +1,11 @@
 """The authenticated line between two machines: small JSON messages, each proven to come from a holder of the
-run's key; and which there are.
+run's key; and the table of messages.
 
-Both ends say a nonce first. From the key and the two nonces both make the key of this connection, and
+Both ends send a nonce first. From the key and the two nonces both make the key of this connection, and
 every message carries its MAC over that, the direction and the message's number: nothing can be forged,
-replayed or left out by a machine without the key. The end that was called proves nothing until
-the caller has. Nothing is secret on it, and nothing that comes from it is executed. A message that does not
-look as the table has it is not acted on (``check``): no module behind it meets a value of another type, a
-number beyond bounds, or text that no file takes.
+replayed or left out by a machine without the key. The end that was called proves nothing until the caller
+has. Nothing is secret on it. ``check`` refuses a message that differs from the table: no module behind it
+meets a value of another type, a number beyond bounds, or text that no file takes.
 """
 
 from __future__ import annotations
@@ -47,11 +46,8 @@ class WrongKey(NbdistError):
 
 
 class Link:
-    """One connection, never waiting: what cannot be sent yet is kept, and ``flush`` sends it.
-
-    ``caller`` is the end that connected, and has one key (see ``runner.placement``); the other takes any of
-    its own.
-    """
+    """One connection, never waiting: ``flush`` sends what could not be sent at once. ``caller`` is the end
+    that connected, and has one key (see ``runner.placement``); the other takes any of its own."""
 
     def __init__(self, connection: socket.socket, *keys: str, caller: bool, address: str = "") -> None:
         connection.setblocking(False)
@@ -98,14 +94,13 @@ class Link:
         return str(self._socket.getsockname()[0])
 
     def unheard(self) -> float:
-        """Seconds since the other machine has confirmed something, which its kernel does whatever becomes of
-        the program there; infinite where that is not known (tcp(7), Linux)."""
+        """Return the seconds since the other machine's kernel has confirmed something; infinite where that is
+        not known (tcp(7), Linux)."""
         try:
-            told = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_ACK.size)
-            milliseconds: int = _LAST_ACK.unpack(told)[0]
+            info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_ACK.size)
+            return float(_LAST_ACK.unpack(info)[0]) / 1e3
         except (OSError, AttributeError, struct.error):
             return math.inf
-        return milliseconds / 1e3
 
     def send(self, message: Message) -> None:
         """Send a message as soon as that is possible. Raises LinkClosed."""
@@ -127,7 +122,7 @@ class Link:
             self._waiting = self._waiting[sent:]
 
     def receive(self) -> list[Message]:
-        """What has come. Raises LinkClosed, and WrongKey for what was not sent with the key."""
+        """Return what came. Raises LinkClosed, and WrongKey for what was not sent with the key."""
         try:
             data = self._socket.recv(_MOST)
         except (BlockingIOError, InterruptedError):
@@ -142,7 +137,7 @@ class Link:
         return [message for line in lines if (message := self._decode(line)) is not None]
 
     def deny(self) -> None:
-        """Say that the other end has another key: what comes without proof tells it so."""
+        """Send a line without proof, by which the other end learns that it has another key."""
         self._waiting += _DENIAL
         with contextlib.suppress(LinkClosed):
             self.flush()
@@ -155,16 +150,18 @@ class Link:
             self._meet(line)
             return None
         mac, _, body = line.partition(b" ")
-        proven = [session for session in self._sessions if self._proves(mac, session, body)]
+        sender, count = not self._caller, self._received_count
+        proven = [
+            session
+            for session in self._sessions
+            if hmac.compare_digest(mac, _mac(session, sender, count, body))
+        ]
         if not proven:
             raise WrongKey("what came was not sent with the key of this run")
         self._received_count += 1
         if self._session is None:
             self._begin(proven[0])
         return parsed(body)
-
-    def _proves(self, mac: bytes, session: bytes, body: bytes) -> bool:
-        return hmac.compare_digest(mac, _mac(session, not self._caller, self._received_count, body))
 
     def _meet(self, line: bytes) -> None:
         theirs = line.removeprefix(_HELLO)
@@ -177,7 +174,7 @@ class Link:
             self._begin(self._sessions[0])
 
     def _begin(self, session: bytes) -> None:
-        """Send what was to be said, now that the connection has a key."""
+        """Send the early messages, now that the connection has a key."""
         self._session, self._sessions = session, [session]
         early, self._early = self._early, []
         for message in early:
@@ -198,7 +195,7 @@ def _mac(session: bytes, from_caller: bool, count: int, body: bytes) -> bytes:
 
 
 def parsed(text: str | bytes) -> Message:
-    """The message that is written there. Raises LinkClosed."""
+    """Return the message that is written in ``text``. Raises LinkClosed."""
     try:
         message = loads(text, exact=True)  # ``check`` refuses halves of characters
     except ValueError:
@@ -215,11 +212,11 @@ _Claim = Callable[[object], bool]
 
 
 class BadMessage(ValueError):
-    """A holder of the key said what no nbdist of this version says."""
+    """A holder of the key sent what no nbdist of this version sends."""
 
 
 def check(message: Message) -> str:
-    """The kind of the message. Raises BadMessage."""
+    """Return the kind of the message. Raises BadMessage."""
     kind = message.get("kind")
     fields = _FIELDS.get(kind) if isinstance(kind, str) else None
     if fields is None:
@@ -229,7 +226,7 @@ def check(message: Message) -> str:
 
 
 def plain(text: str) -> str:
-    """Words that come from elsewhere, as a message may have them."""
+    """Return foreign text as a message may contain it."""
     return text[:_MOST_FIELD].encode(errors="replace").decode()
 
 
@@ -243,6 +240,10 @@ def _check_fields(what: str, fields: Mapping[str, _Claim], values: Mapping[str, 
 
 def _count(value: object) -> bool:
     return type(value) is int and 0 <= value < _MOST_COUNT
+
+
+def _counts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_count, value))
 
 
 def _code(value: object) -> bool:
@@ -259,7 +260,7 @@ def _flag(value: object) -> bool:
 
 
 def _text(value: object) -> bool:
-    # half a surrogate pair can be said in JSON, and not be written to a screen
+    # half a surrogate pair can stand in JSON, and not be written to a screen
     return (
         type(value) is str and len(value) <= _MOST_TEXT and not any("\ud800" <= c <= "\udfff" for c in value)
     )
@@ -267,20 +268,9 @@ def _text(value: object) -> bool:
 
 def _reason(value: object) -> bool:
     try:
-        return _text(value) or _texts(Reason.decode(value).encode())
+        return _text(json.dumps(Reason.decode(value).encode(), ensure_ascii=False))
     except ValueError:
         return False
-
-
-def _texts(value: object) -> bool:
-    """Whether all text in what ``Reason.encode`` has made is as a file and a screen take it."""
-    if isinstance(value, dict):
-        return all(_text(key) and _texts(one) for key, one in value.items())
-    return (
-        all(map(_texts, value))
-        if isinstance(value, (list, tuple))
-        else not isinstance(value, str) or _text(value)
-    )
 
 
 def _address(value: object) -> bool:
@@ -300,10 +290,12 @@ def _beginning_or_end(value: object) -> bool:
 
 
 def _collectives(value: object) -> bool:
-    if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
+    if not isinstance(value, dict):
         return False
-    for one in value.values():
-        _check_fields("stacks", _COLLECTIVE, one)
+    for collective in value.values():
+        if not isinstance(collective, dict):
+            return False
+        _check_fields("stacks", _COLLECTIVE, collective)
     return True
 
 
@@ -313,6 +305,8 @@ _COLLECTIVE: Mapping[str, _Claim] = {
     "over": _flag,
     "begun": _seconds,
     "last": _code,
+    "members": _counts,
+    "on_device": _flag,
 }
 
 _FIELDS: Mapping[str, Mapping[str, _Claim]] = {

@@ -1,9 +1,9 @@
 """The other machines of a run, as the supervisor of one sees them.
 
-Node 0 listens at the port behind the one where the ranks meet, on the address that was given and on no
-other; the others connect to it and stay connected. Over these lines they begin and end every attempt
-together, say what becomes of their ranks, and notice that a machine has gone: at once when its supervisor
-ends, after ``PEER_TIMEOUT`` seconds when nothing comes from it any more (a cable, a power supply).
+Node 0 listens at the port behind the one where the ranks meet, on the given address alone; the others connect
+to it and stay connected. Over these lines they begin and end every attempt together, report the states of
+their ranks, and notice that a machine has gone: at once when its supervisor ends, after ``PEER_TIMEOUT``
+seconds when it falls silent (a cable, a power supply).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import selectors
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from typing import Any
 
 from nbdist.launch.lifetime import complain
 from nbdist.launch.machines.connections import Callbacks, Connections, Peer
@@ -30,24 +30,10 @@ from nbdist.model import (
 )
 
 
-@dataclass(slots=True)
-class Inbox:
-    """What the supervisor is to do, as the other machines have it. Taken whole by it."""
-
-    events: list[tuple[int, RankState, int | None]] = field(default_factory=list)
-    failures: list[tuple[Reason, bool]] = field(default_factory=list)
-    stops: list[Reason] = field(default_factory=list)
-    time_is_up: bool = False
-    words: list[Message] = field(default_factory=list)
-    """About ranks that do nothing (``stalls.across_machines``)."""
-
-
 class PeerNodes:
-    """What the machines of a run agree on. ``inbox`` collects what came; nothing here waits.
-
-    On node 0 there is a line to each of the others, elsewhere the one to node 0, which passes on what the
-    others say.
-    """
+    """The agreement of the machines of a run. ``inbox`` collects the messages that the supervisor is to obey;
+    nothing here waits. Node 0 has a line to each of the others, which have one to node 0; it passes on what
+    they send."""
 
     def __init__(
         self,
@@ -57,8 +43,8 @@ class PeerNodes:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``keys`` are those that prove a machine to be one of the run; all but node 0 have one."""
-        self.inbox = Inbox()
+        """``keys`` prove a machine to be one of the run; all but node 0 have one."""
+        self.inbox: list[Message] = []
         self.problem = Reason()
         self.hosts: tuple[str, ...] = ()
         self._spec = spec
@@ -67,25 +53,25 @@ class PeerNodes:
         self._hub = spec.node_rank == 0
         self._instance = os.urandom(8).hex()
         self._known = {0: host}
-        # the last attempt that was called ready here, that all began, that is over here, that is over for all
+        # the last attempt: ready here, begun by all, over here, over for all
         self._attempt = self._started = self._over = self._finished = 0
         self._gone = False
         callbacks = Callbacks(
             greet=self._join, take=self._take_safely, stranger=self._refuse_key, lost=self._lost
         )
-        self._connections = Connections(
+        self.connections = Connections(
             self._place, keys, selector, callbacks, host=spec.host, clock=clock, report=complain
         )
 
     def open(self) -> None:
         """Begin to listen, on node 0. Raises LaunchError where the address or the port cannot be had."""
         if self._hub:
-            self._connections.listen()
+            self.connections.listen()
 
     def ready(self, attempt: int) -> None:
-        """This machine could start the ranks of the attempt."""
+        """Tell all that this machine could start the ranks of the attempt."""
         self._attempt = attempt
-        self._connections.tell({"kind": "ready", "attempt": attempt})
+        self.connections.tell({"kind": "ready", "attempt": attempt})
         self._consider()
 
     @property
@@ -95,43 +81,33 @@ class PeerNodes:
 
     @property
     def awaited(self) -> tuple[int, ...]:
-        """The machines that are not there yet, as far as this one can know."""
+        """The machines that are missing, as far as this one can know."""
         if not self._hub:
-            return () if self._connections.named else (0,)
-        there = {peer.node for peer in self._connections.named if peer.ready >= self._attempt}
+            return () if self.connections.named else (0,)
+        there = {peer.node for peer in self.connections.named if peer.ready >= self._attempt}
         return tuple(node for node in range(1, self._spec.nodes) if node not in there)
 
     def missing(self, limit: float) -> Reason:
-        """Why the run ends when the wait is over."""
+        """Return why the run ends when the wait is over."""
         host, port = self._place
-        trouble = plain(self._connections.last_trouble)
+        trouble = plain(self.connections.last_trouble)
         return Reason(
             "nodes-missing", nodes=self.awaited, host=host, port=port, seconds=limit, trouble=trouble
         )
 
     def succeeded(self) -> None:
-        """The ranks of this machine have all succeeded, in this attempt."""
+        """Tell all that the ranks of this machine have succeeded in this attempt."""
         self._over = self._attempt
-        self._connections.tell({"kind": "over", "attempt": self._attempt})
+        self.connections.tell({"kind": "over", "attempt": self._attempt})
         self._consider()
 
     @property
     def all_succeeded(self) -> bool:
-        """Whether those of the others have, too."""
+        """Whether the ranks of all machines have succeeded."""
         return self._finished == self._attempt
 
-    @property
-    def held(self) -> tuple[int, ...]:
-        """The machines that are there, and whose nbdist says nothing."""
-        return self._connections.held()
-
-    @property
-    def alone(self) -> bool:
-        """Whether there is no machine left to wait for."""
-        return not self._connections.named
-
     def local_event(self, event: Event, run: Run, error: str = "") -> None:
-        """Tell the others what has happened here. ``error`` is the exception of a rank that exited."""
+        """Send a local event to the others. ``error`` is the exception of a rank that exited."""
         match event:
             case RankStarted(rank=rank):
                 self._tell_rank(rank, RankState.RUNNING, None)
@@ -145,43 +121,40 @@ class PeerNodes:
                 self._tell_rank(rank, state, code)
             case StopRequested(reason=reason):
                 if not self._gone:
-                    told = Reason("on-node", why=reason, node=self._spec.node_rank)
-                    self._connections.tell({"kind": "stop", "reason": told.encode()})
+                    stop = Reason("on-node", why=reason, node=self._spec.node_rank)
+                    self.connections.tell({"kind": "stop", "reason": stop.encode()})
             case _:
                 pass
 
     def say(self, message: Message) -> None:
-        """Tell the others something about the ranks of this attempt."""
-        self._connections.tell(message | {"attempt": self._attempt})
+        """Send the others a message about this attempt."""
+        self.connections.tell(message | {"attempt": self._attempt})
 
     def fail(self, reason: Reason) -> None:
-        """This machine ends the run for a reason that no rank has."""
-        self.say({"kind": "failed", "reason": reason.encode(), "final": True})
+        """End the run on all machines for a reason that no rank has."""
+        self.say(_failed(reason, final=True))
 
     def tick(self) -> None:
         """Let time pass."""
         calling = not (self._hub or self._gone or self._started or self.problem)
-        self._connections.tick(calling=calling)
+        self.connections.tick(calling=calling)
 
     def close(self, state: str) -> None:
         """Say good-bye, so that the end of the line means nothing bad."""
         self._gone = True
-        self._connections.tell({"kind": "bye", "state": state})
-        self._connections.close()
+        self.connections.tell({"kind": "bye", "state": state})
+        self.connections.close()
 
     def _join(self, peer: Peer) -> None:
-        """A line to node 0 is there."""
-        self._connections.say(
-            peer,
-            {
-                "kind": "join",
-                "node": self._spec.node_rank,
-                "nodes": self._spec.nodes,
-                "ranks": len(self._spec.here),
-                "address": self._spec.host or peer.link.own_address(),
-                "instance": self._instance,
-            },
-        )
+        join = {
+            "kind": "join",
+            "node": self._spec.node_rank,
+            "nodes": self._spec.nodes,
+            "ranks": len(self._spec.here),
+            "address": self._spec.host or peer.link.own_address(),
+            "instance": self._instance,
+        }
+        self.connections.say(peer, join)
 
     def _take_safely(self, peer: Peer, message: Message) -> None:
         try:
@@ -191,11 +164,11 @@ class PeerNodes:
             else:
                 self._take(peer, kind, message)
         except BadMessage as error:
-            self._connections.lose(peer, f"it does not speak as this version of nbdist does ({error})")
+            self.connections.lose(peer, f"it does not speak as this version of nbdist does ({error})")
 
     def _refuse_key(self, peer: Peer) -> None:
         address = peer.link.address()
-        self._connections.part(peer, f"{address} has another program, or another NBDIST_TOKEN")
+        self.connections.part(peer, f"{address} has another program, or another NBDIST_TOKEN")
         if not self._hub:
             self.problem = Reason("other-program", address=address)
 
@@ -203,39 +176,37 @@ class PeerNodes:
         self.say({"kind": "rank", "rank": rank, "state": state.value, "code": code})
 
     def _tell_failure(self, rank: int, error: str = "") -> None:
-        node = self._spec.node_rank
         more = {"error": plain(error)} if error else {}
-        reason = Reason("rank-failed-on-node", rank=rank, node=node, host=self._host(node), **more)
-        self.say({"kind": "failed", "reason": reason.encode(), "final": False})
+        reason = self._about("rank-failed-on-node", self._spec.node_rank, rank=rank, **more)
+        self.say(_failed(reason, final=False))
 
-    def _host(self, node: int) -> str:
-        return self.hosts[node] if self.hosts else ""
+    def _about(self, code: str, node: int, **more: Any) -> Reason:
+        """Return a reason that names a machine."""
+        return Reason(code, node=node, host=self.hosts[node] if self.hosts else "", **more)
 
     def _lost(self, peer: Peer, how: str) -> None:
-        """The line to a machine has ended. Where nothing has begun, it may come again."""
+        """Take the machine for gone whose line has ended; before the start it may come again."""
         if peer.node is not None and self._started and not self._gone:
             self._gone_node(peer.node, how)
 
     def _gone_node(self, node: int, how: str) -> None:
-        reason = Reason("node-gone", node=node, host=self._host(node), how=how)
-        for rank in self._spec.ranks:
-            if rank.node_rank == node:
-                self.inbox.events.append((rank.rank, RankState.LOST, None))
-        self.inbox.failures.append((reason, True))
+        lost = [rank.rank for rank in self._spec.ranks if rank.node_rank == node]
+        self.inbox += [{"kind": "rank", "rank": rank, "state": "lost", "code": None} for rank in lost]
+        self.inbox.append(_failed(self._about("node-gone", node, how=how), final=True))
         if self._hub:
-            self._connections.tell({"kind": "lost", "node": node, "how": how})
+            self.connections.tell({"kind": "lost", "node": node, "how": how})
 
     def _take_from_stranger(self, peer: Peer, kind: str, message: Message) -> None:
-        """From one that has the key, and was not let in: nothing else that it says counts."""
+        """Handle a message of one that has the key, and was not let in."""
         if self._hub and kind == "join":
             self._admit(peer, message)
         elif not self._hub and kind == "welcome":
             peer.node = 0
             if self._attempt:
-                self._connections.say(peer, {"kind": "ready", "attempt": self._attempt})
+                self.connections.say(peer, {"kind": "ready", "attempt": self._attempt})
         elif not self._hub and kind == "refused":
             self.problem = Reason.decode(message["reason"])
-            self._connections.part(peer, f"it refused this machine ({self.problem.code})")
+            self.connections.part(peer, f"it refused this machine ({self.problem.code})")
         else:
             raise BadMessage(f"{kind} before it was let in")
 
@@ -243,22 +214,16 @@ class PeerNodes:
         if message.get("rank", 0) >= len(self._spec.ranks) or message.get("node", 0) >= self._spec.nodes:
             raise BadMessage(f"{kind} of a rank or a node that does not exist")
         if self._hub and kind in ("rank", "failed", "stop", "time is up", "still", "stacks", "where"):
-            self._connections.tell(message, but=peer)
+            self.connections.tell(message, but=peer)
         self._obey(peer, kind, message)
 
     def _obey(self, peer: Peer, kind: str, message: Message) -> None:
         late = message.get("attempt", self._attempt) != self._attempt
         match kind:
-            case "rank" if not late:
-                self.inbox.events.append((message["rank"], RankState(message["state"]), message["code"]))
-            case "failed" if not late:
-                self.inbox.failures.append((Reason.decode(message["reason"]), message["final"]))
-            case "still" | "stacks" | "where" if not late:
-                self.inbox.words.append(message)
-            case "stop":
-                self.inbox.stops.append(Reason.decode(message["reason"]))
-            case "time is up":
-                self.inbox.time_is_up = True
+            case "rank" | "failed" | "still" | "stacks" | "where" if not late:
+                self.inbox.append(message)
+            case "stop" | "time is up":
+                self.inbox.append(message)
             case "lost" if not self._hub:
                 self._gone_node(message["node"], message["how"])
             case "ready":
@@ -273,58 +238,54 @@ class PeerNodes:
             case "end" if not self._hub and not late:
                 self._finished = self._attempt
             case "bye":
-                self._connections.part(peer, "")
+                self.connections.part(peer, "")
                 if self._finished != self._attempt:
                     reason = Reason("node-ended", node=peer.node or 0, state=message["state"])
-                    self.inbox.failures.append((reason, True))
+                    self.inbox.append(_failed(reason, final=True))
 
     def _admit(self, peer: Peer, join: Message) -> None:
-        """Node 0: a machine that has proven the key names itself. Admit it, or tell it why not."""
+        """Admit a machine that has proven the key to node 0, or send it the reason."""
         node = join["node"]
-        for other in self._connections.named:
+        for other in self.connections.named:
             if (other.node, other.instance) == (node, join["instance"]) and not self._started:
-                self._connections.part(other, "")  # its last line broke unseen
+                self.connections.part(other, "")  # its last line broke unseen
         if reason := self._objection(join):
-            self._connections.say(peer, {"kind": "refused", "reason": reason.encode()})
-            self._connections.part(peer, f"node {node} was refused ({reason.code})")
+            self.connections.say(peer, {"kind": "refused", "reason": reason.encode()})
+            self.connections.part(peer, f"node {node} was refused ({reason.code})")
             return
         peer.node, peer.instance = node, join["instance"]
         self._known[node] = join["address"]
-        self._connections.say(peer, {"kind": "welcome"})
+        self.connections.say(peer, {"kind": "welcome"})
 
     def _objection(self, join: Message) -> Reason:
-        """Why a machine cannot take part; none where it can."""
+        """Return why a machine cannot take part; none where it can."""
         node, ranks, nodes = join["node"], join["ranks"], join["nodes"]
-        here = len(self._spec.here)
-        if (nodes, ranks) != (self._spec.nodes, here):
-            return Reason(
-                "nodes-differ",
-                node=node,
-                nodes=nodes,
-                ranks=ranks,
-                nodes_here=self._spec.nodes,
-                ranks_here=here,
-            )
+        here = {"nodes_here": self._spec.nodes, "ranks_here": len(self._spec.here)}
+        if (nodes, ranks) != tuple(here.values()):
+            return Reason("nodes-differ", node=node, nodes=nodes, ranks=ranks, **here)
         if not node < nodes:
             return Reason("no-such-node", node=node, nodes=nodes, last=nodes - 1)
-        if node == 0 or node in {peer.node for peer in self._connections.named}:
+        if node == 0 or node in {peer.node for peer in self.connections.named}:
             return Reason("node-taken", node=node, host=self._known[node])
         return Reason("begun-without") if self._started else Reason()
 
     def _consider(self) -> None:
-        """Node 0: begin or end an attempt when all are as far."""
+        """Begin or end an attempt, on node 0, when all machines are as far."""
         if not self._hub:
             return
-        others = self._connections.named
+        others = self.connections.named
         if len(others) < self._spec.nodes - 1:
             return
         if self._started < self._attempt and all(peer.ready == self._attempt for peer in others):
             known = tuple(self._known[node] for node in range(self._spec.nodes))
             self.hosts = self._spec.addresses or known
             self._started = self._attempt
-            self._connections.tell({"kind": "start", "attempt": self._attempt, "hosts": list(self.hosts)})
-        if self._over == self._attempt == self._started and all(
-            peer.over == self._attempt for peer in others
-        ):
+            self.connections.tell({"kind": "start", "attempt": self._attempt, "hosts": list(self.hosts)})
+        over = all(peer.over == self._attempt for peer in others)
+        if over and self._over == self._attempt == self._started:
             self._finished = self._attempt
-            self._connections.tell({"kind": "end", "attempt": self._attempt})
+            self.connections.tell({"kind": "end", "attempt": self._attempt})
+
+
+def _failed(reason: Reason, *, final: bool) -> Message:
+    return {"kind": "failed", "reason": reason.encode(), "final": final}

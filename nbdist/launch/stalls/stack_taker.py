@@ -1,10 +1,10 @@
 """Finds out where the ranks of an attempt are, without stopping them and without waiting for them.
 
 A rank's own thread writes its stacks when it is asked (``worker.stacks``). Where it does not answer, native
-code keeps the interpreter, and a signal handler writes them; this module chooses the thread for the signal.
-Handlers end sleeps and polls of native code early, so it goes to the rank's thread that is there for it. Only
-while the main thread computes does it go there: nothing is interrupted then, and its frames cannot change
-under a reader in another thread. A rank that does not take the signal is never sent it: it would die.
+code keeps the interpreter, and a signal handler writes them. Handlers end sleeps and polls of native code
+early, so the signal goes to the rank's own thread for it. Only while the main thread computes does it go
+there: nothing is interrupted then, and its frames cannot change under a reader in another thread. A rank
+without a handler is never sent the signal: it would die.
 
 A rank that is about to be told to end gets the signal at once, in its main thread, which must not run on
 before it has answered; it is asked about its collectives afterwards, since a handler must not read the frames
@@ -18,14 +18,15 @@ import ctypes
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbdist.model import ProcessId
 from nbdist.model.decoding import MALFORMED, as_int, build, loads
-from nbdist.processes import PROC, alive
+from nbdist.processes import PROC, activity, alive
 from nbdist.store.journal import load_object
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.store.reports import (
@@ -49,8 +50,8 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Which thread of a rank to signal (0: any), the state of its main thread, where in the file
-    the answer will begin; or why the rank cannot be asked."""
+    """The thread of a rank to signal (0: any), the state of its main thread, and where in the file the answer
+    will begin; or why the rank cannot be asked."""
 
     thread: int = 0
     state: str = ""
@@ -59,7 +60,7 @@ class Target:
 
 
 def find(process: ProcessId, files: RankDirectory) -> Target:
-    """The process to ask for a rank, or why none can be asked."""
+    """Return how to ask a rank, or why it cannot be asked."""
     pid = process.pid
     if not alive(process):
         return Target(problem="ended")
@@ -69,53 +70,31 @@ def find(process: ProcessId, files: RankDirectory) -> Target:
         return Target(problem="not ready")
     if not PROC.is_dir():
         return Target(begin=begin)
-    state = _state(pid)
+    main, listener = activity(pid), activity(pid, thread)
+    state = main.state if main is not None else ""
     if state in ("T", "t"):
         return Target(problem="stopped")
-    if not os.path.exists(PROC / str(pid) / "task" / str(thread)):
-        thread = 0
-    if not _listens(pid, thread or pid) or not _same_file(files, pid, descriptor):
+    if listener is None:
+        thread, listener = 0, main
+    if listener is None or not listener.takes(SIGNAL) or not _same_file(files, pid, descriptor):
         return Target(problem="replaced")
     return Target(thread=thread, state=state, begin=begin)
 
 
 def _introduction(files: RankDirectory) -> tuple[int, int, int]:
-    """What the rank has said of itself at the begin of the file: which thread to ask, the number of the
-    file there; and where that ends. Raises OSError, or one of MALFORMED."""
+    """Read the begin of a rank's file: return its thread to ask, the number of its file, and where that begin
+    ends. Raises OSError, or one of MALFORMED."""
     with open(files.stacks, "rb") as file:
         begin = file.read(400)
     lines = itertools.takewhile(lambda line: line.startswith(b"{"), begin.splitlines(keepends=True))
-    said = [line for line in lines if line.endswith(b"\n")]
-    told = loads(said[-1] if said else b"")
-    return as_int(told["thread"]), as_int(told["fd"]), sum(map(len, said))
-
-
-def _state(pid: int) -> str:
-    """The letter of proc(5) for how the main thread stands."""
-    try:
-        return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
-        return ""
-
-
-def _listens(pid: int, thread: int) -> bool:
-    """Whether the process has a handler for the signal, and this thread does not hold it back."""
-    bit = 1 << (SIGNAL - 1)
-    masks = dict(_masks(PROC / str(pid) / "task" / str(thread) / "status"))
-    return bool(masks.get("SigCgt", 0) & bit) and not masks.get("SigBlk", 0) & bit
-
-
-def _masks(path: Path) -> Iterator[tuple[str, int]]:
-    with contextlib.suppress(OSError, ValueError):
-        for line in path.read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name in ("SigCgt", "SigBlk"):
-                yield name, int(value, 16)
+    whole = [line for line in lines if line.endswith(b"\n")]
+    last = loads(whole[-1] if whole else b"")
+    return as_int(last["thread"]), as_int(last["fd"]), sum(map(len, whole))
 
 
 def _same_file(files: RankDirectory, pid: int, descriptor: int) -> bool:
-    """Whether the handler would write where it is meant to: a program may close all its files and open
-    others, which then get their numbers."""
+    """Return whether the handler would write into its file: a program may close all files and open others,
+    which then get their numbers."""
     try:
         theirs, ours = os.stat(PROC / str(pid) / "fd" / str(descriptor)), os.stat(files.stacks)
     except OSError:
@@ -145,7 +124,7 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RankContact:
-    """A rank that can be asked: its process, its files, and how to say a word to it."""
+    """A rank that can be asked: its process, its files, and how to send it a word."""
 
     rank: int
     process: ProcessId
@@ -155,12 +134,12 @@ class RankContact:
 
 @dataclass(slots=True)
 class _Pending:
+    """A rank that was asked, with ``words`` about its collectives. Its stacks begin at ``begin``."""
+
     asked: RankContact
     words: bytes
-    """What it is asked about collectives."""
     ending: bool
     begin: int = 0
-    """Where in the file the stacks begin."""
     size: int = 0
     signalled: bool = False
     said: bool = False
@@ -169,7 +148,7 @@ class _Pending:
 
     @property
     def told(self) -> Path:
-        """What it writes last about its collectives."""
+        """The file about its collectives that it writes last."""
         files = self.asked.files
         return files.collectives if self.words == COLLECTIVES else _numbers(files)
 
@@ -186,25 +165,17 @@ class _Pending:
 class StackTaker:
     """Takes the stacks of one attempt. ``now`` is monotonic seconds."""
 
-    def __init__(
-        self,
-        directory: RunDirectory,
-        attempt: int,
-        *,
-        wall_clock: Callable[[], float],
-        others: StallExchange | None = None,
-    ) -> None:
+    def __init__(self, directory: RunDirectory, attempt: int, others: StallExchange) -> None:
         """``others`` are the machines that have ranks of the run, too."""
         self._directory = directory
         self._others = others
         self._asked_at = 0.0
         self._attempt = attempt
-        self._wall_clock = wall_clock
         self._names: list[str] = []
         self._pending: list[_Pending] = []
-        self._deadline = 0.0
         self._taken_at = 0.0
-        self._last: TakenStacks | None = None
+        self.last: TakenStacks | None = None
+        """What was taken last."""
         self._written: TakenStacks | None = None
         self._glances = self._asks = False
 
@@ -212,11 +183,6 @@ class StackTaker:
     def busy(self) -> bool:
         """Whether ranks have been asked and not all have answered."""
         return bool(self._pending)
-
-    @property
-    def last(self) -> TakenStacks | None:
-        """What was taken last."""
-        return self._last
 
     def take(
         self,
@@ -228,19 +194,19 @@ class StackTaker:
         words: bytes = COLLECTIVES,
         told: bool = True,
     ) -> None:
-        """Ask these ranks. ``ending``: they are about to get a signal to end, so ask their main threads,
-        which then cannot run on before they have answered. ``name`` is that of the request; ``words`` is
-        the question about collectives; ``told``: ask the other machines, too."""
+        """Ask these ranks. ``ending``: they are about to get a signal to end, so ask their main threads.
+        ``name`` is that of the request, ``words`` the question about collectives; ``told``: ask the other
+        machines, too."""
         if name:
             self._names.append(name)
         if self._pending and not self._glances:
             return
         self._glances = words == NUMBERS
         self._asked_at = now
-        self._asks = told and not ending and not self._glances and self._others is not None
-        if self._asks and self._others is not None:
+        self._asks = told and not ending and not self._glances
+        if self._asks:
             self._others.ask()
-        self._taken_at, self._deadline = self._wall_clock(), now + _LIMIT
+        self._taken_at = time.time()
         self._pending = [_ask(_Pending(asked, words, ending)) for asked in ranks]
 
     def glance(self, ranks: Iterable[RankContact], now: float) -> None:
@@ -249,46 +215,34 @@ class StackTaker:
             self.take(ranks, now, words=NUMBERS)
 
     def repeat(self, name: str) -> None:
-        """Answer the request with what was taken last, or is being taken."""
+        """Answer the request with the last stacks, or those that are being taken."""
         self._names.append(name)
         if not self._pending and self._written is not None:
             self._put(self._written)
 
     def tick(self, now: float) -> bool:
-        """Collect what has been answered; whether all stacks have now been written down."""
+        """Collect the answers; return whether all stacks have now been written down."""
         if not self._pending:
-            self._take_news()
+            if self._others.has_news() and self._written is not None:
+                self._put(self._written)  # another machine was late
             return False
         for pending in self._pending:
             if not pending.done:
                 _collect(pending, silent=now - self._asked_at >= _PATIENCE)
-        late = now >= self._deadline
-        if not late and not (all(pending.done for pending in self._pending) and self._all_answered()):
+        elsewhere = not self._asks or self._others.all_answered(self._asked_at)
+        done = elsewhere and all(pending.done for pending in self._pending)
+        if not done and now < self._asked_at + _LIMIT:
             return False
-        self._write()
-        return True
-
-    def _write(self) -> None:
         answers = tuple(_answer(pending) for pending in self._pending)
         self._pending = []
-        self._last = TakenStacks(time=self._taken_at, attempt=self._attempt, ranks=answers)
-        if self._glances:
-            return
-        if self._others is not None:
+        self.last = TakenStacks(time=self._taken_at, attempt=self._attempt, ranks=answers)
+        if not self._glances:
             self._others.tell_stacks(answers)
-        self._put(self._last)
-
-    def _take_news(self) -> None:
-        """Another machine was late."""
-        if self._others is not None and self._others.has_news() and self._written is not None:
-            self._put(self._written)
-
-    def _all_answered(self) -> bool:
-        return not self._asks or self._others is None or self._others.all_answered(self._asked_at)
+            self._put(self.last)
+        return True
 
     def _put(self, taken: TakenStacks) -> None:
-        known = {} if self._others is None else {one.rank: one for one in self._others.answers()}
-        known |= {answer.rank: answer for answer in taken.ranks}
+        known = {answer.rank: answer for answer in (*self._others.answers(), *taken.ranks)}
         answers = tuple(answer for _, answer in sorted(known.items()))
         self._written = replace(taken, ranks=answers, asked=tuple(self._names) or taken.asked)
         self._names = []
@@ -298,7 +252,7 @@ class StackTaker:
 
 
 def _ask(pending: _Pending) -> _Pending:
-    """Begin: with the signal to a rank that is about to be told to end, else with the words to its thread."""
+    """Signal a rank that is about to be told to end, send the words to the thread of another one."""
     asked = pending.asked
     target = find(asked.process, asked.files)
     if target.problem:
@@ -329,8 +283,8 @@ def _signal(pending: _Pending, target: Target) -> None:
 
 
 def _collect(pending: _Pending, *, silent: bool) -> None:
-    """Whether the rank has answered: its words end as they should, or have not become more of late.
-    ``silent``: its thread has had its time."""
+    """Note whether the rank has answered: its text is whole, or has not grown of late. ``silent``: its thread
+    has had its time."""
     text = _read(pending)
     if not text and silent and not pending.signalled:
         _signal(pending, find(pending.asked.process, pending.asked.files))
@@ -356,19 +310,18 @@ def _answer(pending: _Pending) -> RankAnswer:
         return replace(answer, problem=problem)
     files = pending.asked.files
     with contextlib.suppress(OSError, *MALFORMED):
-        told = load_object(_numbers(files))
-        answer = replace(answer, collectives=collectives_from(told["groups"]), beats=as_int(told["beats"]))
-        answer = replace(answer, handling=build(Handled, told["handling"]) if told["handling"] else None)
-        answer = replace(answer, values=tuple(build(Operand, one) for one in told["values"]))
-        answer = replace(answer, workers=tuple(map(str, told["workers"])))
+        said = load_object(_numbers(files))
+        answer = replace(answer, collectives=collectives_from(said["groups"]), beats=as_int(said["beats"]))
+        answer = replace(answer, handling=build(Handled, said["handling"]) if said["handling"] else None)
+        answer = replace(answer, values=tuple(build(Operand, value) for value in said["values"]))
+        answer = replace(answer, workers=tuple(map(str, said["workers"])))
     with contextlib.suppress(OSError, *MALFORMED):
-        told = load_object(files.collectives)
-        answer = replace(answer, collectives=collectives_from(told))
+        answer = replace(answer, collectives=collectives_from(load_object(files.collectives)))
     return replace(answer, text=text)
 
 
 def _numbers(files: RankDirectory) -> Path:
-    """The numbers of the collectives, which come before their names."""
+    """Return the file of the collectives' numbers, which come before their names."""
     return files.collectives.with_name("collectives.numbers")
 
 
