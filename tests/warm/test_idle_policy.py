@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +17,11 @@ from nbdist.devices.usage import memory_available
 from nbdist.model import Device
 from nbdist.model.plan import Plan
 from nbdist.store.paths import RunDirectory
-from nbdist.warm import idle_policy
-from nbdist.warm.idle_policy import BackgroundShare
+from nbdist.warm.idle_policy import IdlePolicy, SpareCpus
+from nbdist.warm.line import Line
 from nbdist.warm.pool import WarmPool
+from nbdist.warm.standby import StandbySupervisor
+from tests.fakes.runs import a_spec
 from tests.fakes.standbys import FakeStandby
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on Linux alone")
@@ -250,18 +253,47 @@ def test_memory_is_what_the_control_group_leaves(tmp_path) -> None:
     assert memory_available(tmp_path) == 900
 
 
-def test_a_share_is_given_back_although_the_system_is_busy_with_other_shares(monkeypatch) -> None:
-    # the kernel takes one such change in a tenth of a second from all users together, else EAGAIN
-    refused, took = [BlockingIOError()] * 40, []
+def test_spare_processors_are_those_that_idled_within_the_limits_of_the_control_group(tmp_path) -> None:
+    now, ticks = [0.0], os.sysconf("SC_CLK_TCK")
+    group = tmp_path / "group"
+    for place in (group, tmp_path / "proc"):
+        place.mkdir()
+    (group / "cpu.max").write_text("150000 100000")
+    own = sorted(os.sched_getaffinity(0))[:1]
 
-    def write_text(path: Path, text: str) -> None:
-        if refused:
-            raise refused.pop()
-        took.append((str(path), text))
+    def tell(idle: float, used: float) -> None:
+        rows = [f"cpu{n} 0 0 0 {round(idle * ticks)} 0 0" for n in (*own, 4711)]
+        (tmp_path / "proc/stat").write_text("\n".join(["cpu 1 1 1 1 1 1", *rows, "intr 1"]))
+        (group / "cpu.stat").write_text(f"usage_usec {round(used * 1e6)}\n")
 
-    monkeypatch.setattr(idle_policy, "_sessions_are_groups", lambda: True)
-    monkeypatch.setattr(Path, "write_text", write_text)
+    tell(0.0, 0.0)
+    spare = SpareCpus(tmp_path, groups=[str(group)], clock=lambda: now[0])
+    looks = []
+    for now[0], idle, used in ((0.1, 0.1, 0.0), (2.0, 1.8, 0.0), (4.0, 3.8, 2.5), (6.0, 3.8, 2.5)):
+        tell(idle, used)
+        looks.append(round(spare.look(), 2))
 
-    BackgroundShare().give_back(4711)
+    assert looks == [0.0, 0.9, 0.25, 0.0]
 
-    assert took == [("/proc/4711/autogroup", "0")]
+
+def test_beside_a_run_ranks_begin_when_processors_are_idle_or_when_the_run_has_ended() -> None:
+    preload = {"modules": [], "first": "", "python_path": [], "unseen": []}
+    idle = [0.9]
+
+    def standby(**how: bool) -> StandbySupervisor:
+        offer = {"spec": a_spec(ranks=1).to_dict(), "preload": preload, **how}
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            return StandbySupervisor(offer, Line(ours), ours, idle_policy=IdlePolicy(spare=lambda: idle[0]))
+
+    awaiting = standby(beside=True, hurry=False)
+    assert not awaiting.may_begin()
+    assert standby(beside=True, hurry=True).may_begin()
+    assert standby(beside=False, hurry=False).may_begin()
+
+    idle[0] = 1.0
+    assert awaiting.may_begin()
+
+    idle[0] = 0.0
+    awaiting.obey({"hurry": True})
+    assert awaiting.may_begin()
