@@ -311,14 +311,6 @@ def test_an_interrupted_run_is_an_object_too(shell: Shell) -> None:
     assert (done.returncode, data["exit_code"], data["state"]) == (130, 130, "cancelled")
 
 
-def test_the_arguments_behind_a_script_are_its_own(shell: Shell) -> None:
-    shell.script("train.py", "import sys\nprint(sys.argv[1:])\n")
-
-    done = shell.run("run", "-n", "1", "train.py", "--json")
-
-    assert "[0] ['--json']" in done.stdout
-
-
 def test_logs_are_followed_as_objects_until_the_run_ends(shell: Shell) -> None:
     shell.script("train.py", WAITS)
     shell.run("run", "-d", "-n", "1", "train.py")

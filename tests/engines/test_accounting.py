@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from nbdist.model import RunState
 from nbdist.text import reason_text
 from tests.engines.accounting import AccountedCluster
 from tests.engines.cluster import NoSlurm, running
-from tests.engines.conftest import Login, parent_of, until
+from tests.engines.conftest import Login, until, watchers_of
 
 pytestmark = pytest.mark.cluster
 
@@ -42,13 +43,9 @@ def test_the_end_of_a_job_that_the_controller_forgot_is_in_the_accounting(
     login.script(SLEEP)
     login.run("--nodes", "2", "-n", "1", "--framework", "none", "-d", "train.py")
     login.until_ready()
-    job, watcher = login.job, login.handle.run.supervisor
-    assert watcher is not None
-    above = processes.identify(parent_of(watcher.pid))
-    assert above is not None
-    processes.send(above, 9)
-    processes.send(watcher, 9)
-    until(lambda: not processes.alive(watcher))
+    job, watchers = login.job, watchers_of(login.handle.run)
+    processes.send_all(watchers, signal.SIGKILL)
+    until(lambda: not any(map(processes.alive, watchers)))
 
     accounted.call("scancel", job)
     until(lambda: "CANCELLED" in accounted.call("sacct", "-nPX", "-j", job, "-o", "State"))
