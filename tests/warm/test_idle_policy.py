@@ -115,15 +115,10 @@ def test_beside_a_run_the_next_ranks_are_made_ready_and_hurry_when_it_has_ended(
     assert (ranks._standby, made.beside) == (made, False)
     assert ranks.engage(make_plan("-n 2"), warm=None) == (made, "")
 
-
-def test_ranks_for_a_run_that_is_sure_to_come_need_not_wait_for_idle_processors(make_plan) -> None:
-    ranks = pool()
-
+    # what is sure to come does not wait for idle processors
     ranks.after(make_plan("-n 2"), warm=None, goes_on=True, hurry=True)
-
-    made = ranks._standby
-    assert made is not None
-    assert made.hurried
+    assert ranks._standby is not None
+    assert ranks._standby.hurried
 
 
 def test_beside_a_run_that_began_again_cold_nothing_stays(make_plan, tmp_path) -> None:
@@ -181,24 +176,18 @@ def test_a_program_that_began_again_starts_cold_the_next_time(make_plan, tmp_pat
     assert ranks.engage(changed, warm=True)[0] is not None
 
 
-def test_what_cannot_be_imported_is_not_tried_after_every_run(make_plan) -> None:
-    ranks = pool(gone="rank 0 has 2 threads", ready=False)
+@pytest.mark.parametrize(
+    ("gone", "hopeless"), [("rank 0 has 2 threads", True), ("memory got short: 300 MB were left", False)]
+)
+def test_only_what_may_go_well_the_next_time_is_tried_again(make_plan, gone: str, hopeless: bool) -> None:
+    ranks = pool(gone=gone, ready=False, hopeless=hopeless)
     ranks.after(make_plan("-n 2"), warm=None)
-    assert ranks.state().reason == "rank 0 has 2 threads"
+    assert ranks.state().reason == gone
 
     ranks.after(make_plan("-n 2"), warm=None)
-    assert ranks._standby is None
+    assert (ranks._standby is None) is hopeless
 
     ranks.after(make_plan("-n 3"), warm=None)
-    assert ranks._standby is not None
-
-
-def test_what_ended_for_want_of_memory_is_tried_again(make_plan) -> None:
-    ranks = pool(gone="memory got short: 300 MB were left", ready=False, hopeless=False)
-    ranks.after(make_plan("-n 2"), warm=None)
-    assert ranks.state().reason.startswith("memory got short")
-
-    ranks.after(make_plan("-n 2"), warm=None)
     assert ranks._standby is not None
 
 
@@ -228,6 +217,17 @@ def test_ranks_of_torch_wait_for_a_gpu_too(make_plan) -> None:
     assert cold == ""
 
 
+@pytest.mark.usefixtures("leaves_nothing", "light_torch")
+def test_a_run_starts_cold_where_the_ranks_do_not_take_it(make_plan) -> None:
+    ranks = pool(problem="the ranks that wait did not answer")
+    ranks.after(make_plan("-n 1"), warm=None)
+
+    handle = runner.start(make_plan("-n 1"), pool=ranks)
+
+    assert handle.wait(60) == "succeeded"
+    assert handle.notes == ("the ranks kept ready were not used: the ranks that wait did not answer",)
+
+
 def test_what_there_is_is_said_in_a_line(make_plan) -> None:
     ranks = pool()
     assert runner.describe_warm(ranks.state()) == []
@@ -251,6 +251,28 @@ def test_memory_is_what_the_control_group_leaves(tmp_path) -> None:
     (group / "memory.stat").write_text("anon 1\ninactive_file 400\n")
 
     assert memory_available(tmp_path) == 900
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left", "reason"),
+    [
+        pytest.param(899.9, 1 << 40, "", id="soon"),
+        pytest.param(900.1, 1 << 40, "15 minutes", id="late"),
+        pytest.param(1.0, None, "", id="memory not known"),
+        pytest.param(1.0, 1 << 20, "memory got short", id="memory short"),
+    ],
+)
+def test_ranks_wait_for_a_quarter_of_an_hour_while_there_is_memory(
+    seconds: float, left: int | None, reason: str
+) -> None:
+    now = [100.0]
+    idle_policy = IdlePolicy(clock=lambda: now[0], available=lambda: left if now[0] > 100.0 else None)
+    assert idle_policy.over() == ""
+
+    now[0] += seconds
+
+    assert reason in idle_policy.over()
+    assert bool(idle_policy.over()) is bool(reason)
 
 
 def test_spare_processors_are_those_that_idled_within_the_limits_of_the_control_group(tmp_path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import sys
 from pathlib import Path
 
@@ -118,19 +116,6 @@ def test_a_cell_whose_ranks_still_import_shows_its_panel_and_is_stopped_by_an_in
     assert snapshot(directory).elapsed(0) > 0
     assert directory.rank(0).log.read_bytes() == b""
     leaves_nothing_in(kernel.home)
-
-
-def test_ranks_that_do_not_answer_are_not_waited_for(kernel: Kernel, light_torch: Path) -> None:
-    kernel.run(FIRST.format(str(light_torch)))
-    kernel.run(IMPORTING)
-    supervisor = int(kernel.run("import os; print(standby.supervisor.process.pid)").stdout)
-    os.killpg(supervisor, signal.SIGSTOP)
-
-    ranks, output = waited(kernel, "-n 2")
-
-    assert ranks == {"False"}
-    assert "the ranks that wait did not answer" in output
-    os.killpg(supervisor, signal.SIGCONT)
 
 
 def standbys_of(kernel: Kernel) -> set[int]:
