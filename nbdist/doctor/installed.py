@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nbdist import config, labextension_install, processes
 from nbdist.board import status_of
-from nbdist.devices.gpus import driver
+from nbdist.devices.gpus import driver, list_gpus
 from nbdist.doctor.report import Entry, Level, Report, find
 from nbdist.errors import LaunchError
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
@@ -72,13 +72,14 @@ def examine_framework(
     *,
     path: list[str] | None = None,
     question: Callable[[str], dict[str, object] | str] | None = None,
-    gpus: int = 0,
+    gpus: int | None = None,
 ) -> Iterator[Entry]:
-    """An installed framework: its build, against the driver; then whether it starts and sees the GPUs."""
+    """An installed framework: its build, against the driver; then whether it starts and sees the ``gpus``."""
     build = build_of(name, sys.path if path is None else path)
     if build is None:
         yield find("frameworks.missing", name=name, project=_INSTALL[name])
         return
+    gpus = len(list_gpus()) if gpus is None else gpus
     yield _build(name, build, gpus)
     yield _start(name, build, (question or ask_framework)(name), gpus)
 

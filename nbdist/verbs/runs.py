@@ -298,16 +298,10 @@ def stop(frontend: Frontend, *, run: str | None, all: bool) -> Stopped:
     the run has already ended."""
     verb = f"{frontend.prefix}stop"
     sweeps = runner.live_sweeps() if all else _live_sweep(run)
-    for sweep in sweeps:
-        sweep.request_stop(Reason("stopped-by", command=verb))
-    for sweep in sweeps:
-        sweep.wait(_STOP_LIMIT)
+    _end(sweeps, verb)
     # those of a sweep have ended with it
     handles = _live_runs() if all else [] if sweeps else [_live_run(run, frontend)]
-    for handle in handles:
-        handle.request_stop(Reason("stopped-by", command=verb))
-    for handle in handles:
-        handle.wait(_STOP_LIMIT)
+    _end(handles, verb)
     stopped = [handle.run for handle in handles]
     views = [sweep.look() for sweep in sweeps]
     left = [run.label for run in stopped if not run.state.terminal]
@@ -318,6 +312,13 @@ def stop(frontend: Frontend, *, run: str | None, all: bool) -> Stopped:
         note="" if handles or sweeps else "no run is going on",
         sweeps=tuple(view for view in views if not view.live),
     )
+
+
+def _end(handles: Sequence[RunHandle | SweepHandle], command: str) -> None:
+    for handle in handles:
+        handle.request_stop(Reason("stopped-by", command=command))
+    for handle in handles:
+        handle.wait(_STOP_LIMIT)
 
 
 def _live_sweep(name: str | None) -> list[SweepHandle]:
@@ -428,13 +429,6 @@ class Curves:
     height: int
 
 
-@dataclass(frozen=True, slots=True)
-class BoardEnded:
-    """The server was to end. ``was_there``: there was one."""
-
-    was_there: bool
-
-
 def board(
     _: Frontend,
     *,
@@ -442,12 +436,12 @@ def board(
     export: str | None,
     stop: bool,
     height: int = 0,
-) -> Curves | Report | BoardEnded:
-    """Raises UnknownRun, UsageMistake and LaunchError."""
+) -> Curves | Report | bool:
+    """With ``stop``, whether there was a server to end. Raises UnknownRun, UsageMistake and LaunchError."""
     if stop:
         from nbdist.board import stop_board
 
-        return BoardEnded(stop_board(config.home()))
+        return stop_board(config.home())
     handles = [runner.attach(name) for name in run] or [runner.attach()]
     if export is not None:
         # no other verb writes reports
@@ -455,8 +449,4 @@ def board(
 
         shown = [(handle.run, handle.directory) for handle in handles]
         return write_report(shown, Path(export), config.language())
-    return Curves(
-        handles=tuple(handles),
-        reach=runner.reach_board(handles),
-        height=height,
-    )
+    return Curves(handles=tuple(handles), reach=runner.reach_board(handles), height=height)
