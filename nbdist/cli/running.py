@@ -154,11 +154,6 @@ def run_help() -> str:
     )
 
 
-def own_words(words: Sequence[str]) -> list[str]:
-    """The words of ``nbdist run`` that are not the program's."""
-    return split_program(words)[0]
-
-
 def run(words: Sequence[str]) -> int:
     own, program = split_program(words)
     as_json = JSON in own

@@ -219,12 +219,6 @@ def conclude(
     return Outcome(state=RunState.LOST, reason=_forgotten(run))
 
 
-def given_up(run: Run, job: JobStatus) -> Reason:
-    """Why a run of which nothing is heard is given up."""
-    why = job.reason or Reason("engine-silent", engine=run.spec.engine)
-    return Reason("nodes-silent" if run.started is not None else "never-begun", why=why, job=run.job)
-
-
 def _forgotten(run: Run) -> Reason:
     return Reason("engine-forgot", engine=run.spec.engine, job=run.job)
 
@@ -370,7 +364,9 @@ class Ending:
                 self._since.pop("silent", None)
         if self._lasts("silent", now) < limit:
             return None
-        return Outcome(state=RunState.LOST, reason=given_up(run, self._poller.status))
+        why = self._poller.status.reason or Reason("engine-silent", engine=run.spec.engine)
+        code = "nodes-silent" if run.started is not None else "never-begun"
+        return Outcome(state=RunState.LOST, reason=Reason(code, why=why, job=run.job))
 
     def _look(self, run: Run) -> frozenset[tuple[str, int, int]]:
         """Return the files that change while supervisors and ranks live: sizes and times, by any machine's

@@ -195,8 +195,8 @@ class Slurm:
         state, reason, nodes, _, partition, _ = (*line.split("|"), *[""] * 6)[:6]
         if state not in _WAITING:
             return self._phase(state, reason, nodes, job)
-        asked = self._partition(partition) if reason != "None" else None
-        why, hopeless = waiting(reason, nodes_wanted, asked)
+        text = call(["sinfo", "-h", "-p", partition, "-o", "%F|%a|%l"]).stdout if reason != "None" else ""
+        why, hopeless = waiting(reason, nodes_wanted, Partition.read(partition, text))
         return JobStatus(phase=Phase.WAITING, reason=why, hopeless=hopeless)
 
     def _phase(self, state: str, reason: str, nodes: str, job: str) -> JobStatus:
@@ -209,10 +209,6 @@ class Slurm:
         outcome, why = finished(state, reason, nodes, job)
         completed = state == "COMPLETED"
         return JobStatus(phase=Phase.OVER, reason=why, outcome=outcome, nodes=nodes, completed=completed)
-
-    def _partition(self, name: str) -> Partition | None:
-        done = call(["sinfo", "-h", "-p", name, "-o", "%F|%a|%l"])
-        return Partition.read(name, done.stdout) if done.returncode == 0 else None
 
     def partitions(self) -> list[str]:
         done = call(["sinfo", "-h", "-o", "%R"])

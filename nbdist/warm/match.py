@@ -235,7 +235,8 @@ class Staleness:
             return _stamp(place)
         except OSError:
             return None
-        return sorted(name for name in names if _importable(name) and name.partition(".")[0] in self._names)
+        named = (name for name in names if name.partition(".")[0] in self._names)
+        return sorted(name for name in named if name.endswith((".py", ".pyc", ".so")) or "." not in name)
 
 
 def _top(file: str, places: Sequence[str]) -> str:
@@ -243,10 +244,6 @@ def _top(file: str, places: Sequence[str]) -> str:
     inside = [os.path.relpath(file, place) for place in places if file.startswith(os.path.join(place, ""))]
     below = min(inside, key=len, default=os.path.basename(file))
     return below.partition(os.sep)[0].partition(".")[0]
-
-
-def _importable(name: str) -> bool:
-    return name.endswith((".py", ".pyc", ".so")) or "." not in name
 
 
 def _installed(place: str) -> bool:

@@ -239,7 +239,9 @@ class WarmPool:
             # it has only just been started, and would not be sooner than a cold start
             self.release()
             return None, ""
-        if problem := self._mismatch(standby, planned):
+        # what only ranks that are ready can tell is looked at when they are (``standby``)
+        problem = difference(standby.shape, shape_of(planned), standby.reads)
+        if problem := problem or self._too_early(planned, standby.reads):
             # a standby that the user asked for stays; one that nbdist guessed goes
             if self._asked is None:
                 self.release()
@@ -355,13 +357,6 @@ class WarmPool:
             self._standby = self._stand_by(planned, idle=IDLE_LIMIT, beside=beside, hurry=hurry)
         except (LaunchError, OSError) as error:
             self._reason = str(error)
-
-    def _mismatch(self, standby: Standby, planned: Plan) -> str:
-        """Why the ranks that wait cannot be those of this run; empty when they can. What only ranks that are
-        ready can tell is looked at when they are (``standby``)."""
-        return difference(standby.shape, shape_of(planned), standby.reads) or self._too_early(
-            planned, standby.reads
-        )
 
     def _too_early(self, planned: Plan, reads: frozenset[str]) -> str:
         """Why ranks that wait have imported before the program lets them; empty when that is no matter."""
