@@ -24,9 +24,10 @@ from nbdist.model import RunState
 from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory, RunStore
 from nbdist.verbs.machines import Examined
-from tests.cli.conftest import Shell, read_until, until
+from tests.cli.conftest import Shell, read_until
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended, stalled
+from tests.programs import until
 
 SCHEMA = json.loads((files("nbdist.verbs") / "json.schema.json").read_text())
 FIELDS = Path(__file__).parents[1] / "fixtures" / "json-1.txt"

@@ -14,11 +14,11 @@ from nbdist.model import RunState
 from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory
 from nbdist.text import reason_text
-from tests.cli.conftest import Shell, read_until, until
+from tests.cli.conftest import Shell, read_until
 from tests.conftest import RunCell
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import STARTED, exited, run_ended
-from tests.programs import until_ready
+from tests.programs import until, until_ready
 
 WAIT = "import os, time\nprint('ready')\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('done')\n"
 SLEEP = "import time\nprint('ready')\ntime.sleep(600)"

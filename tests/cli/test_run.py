@@ -16,7 +16,8 @@ from nbdist.model import StopRequested
 from nbdist.runner import RunHandle
 from nbdist.store import RunStore, read_events
 from nbdist.text import reason_text
-from tests.cli.conftest import Shell, read_until, until
+from tests.cli.conftest import Shell, read_until
+from tests.programs import until
 
 SLEEP = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 
@@ -355,6 +356,7 @@ def test_a_run_whose_output_nobody_reads_is_stopped(shell: Shell) -> None:
         pytest.param(["-n", "1", "other.py"], "there is no file ", id="no such script"),
         pytest.param(["-n", "1", "folder"], "folder is a directory", id="a directory"),
         pytest.param(["-n", "1", "broken.py"], "broken.py, line 2, does not compile", id="syntax error"),
+        pytest.param(["typo.py"], "line 2 of typo.py uses wieght, which is not defined", id="no such name"),
         pytest.param(["-n", "1", "--args", "x", "train.py"], "arguments stand behind", id="--args"),
         pytest.param(["-n", "1", "-m"], "-m needs a module", id="-m without a module"),
         pytest.param(["-n", "1", "-m", "nowhere"], "no module nowhere in ", id="no such module"),
@@ -374,6 +376,7 @@ def test_a_mistake_is_one_line_and_2_and_nothing_is_started(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("pass\n")
     (tmp_path / "broken.py").write_text("x = 1\nif x\n")
+    (tmp_path / "typo.py").write_text("rate = 1\nprint(wieght)\n")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/__init__.py").write_text("raise AssertionError('imported')\n")
 
