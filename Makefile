@@ -152,9 +152,9 @@ browser:
 	fi
 
 # The tests of Slurm bring up one of their own, as an ordinary user, from the system's packages.
-SLURM_PACKAGES := slurm-wlm slurm-client munge slurmdbd mariadb-server-core mariadb-client-core bindfs
+SLURM_PACKAGES := slurm-wlm slurm-client munge bindfs
 slurm:
-	@if PATH="$$PATH:/usr/sbin"; for name in sbatch slurmctld slurmdbd bindfs; do command -v $$name >/dev/null || missing=1; done; \
+	@if PATH="$$PATH:/usr/sbin"; for name in sbatch slurmctld bindfs; do command -v $$name >/dev/null || missing=1; done; \
 	[ -z "$$missing" ]; then :; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	  $(APT_INSTALL) $(SLURM_PACKAGES); \

@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 # files whose tests share what takes long to start: a JupyterLab and the page in which it is loaded, a Slurm
-_TOGETHER = re.compile(r"tests/(browser/|engines/test_(doctor|slurm|slurm_stalls|slurm_step)\.py)")
+_TOGETHER = re.compile(r"tests/(browser/|engines/test_(doctor|slurm|slurm_step)\.py)")
 
 
 @pytest.hookimpl(optionalhook=True)

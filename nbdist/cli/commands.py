@@ -19,6 +19,7 @@ from nbdist import config, verbs
 from nbdist.cli import results, running
 from nbdist.cli.running import HERE, OUTPUT_CLOSED, USAGE, complain, discard_output
 from nbdist.errors import LaunchError, NbdistError, UsageMistake
+from nbdist.options import split_program
 from nbdist.verbs.verb import HELP, TERMINAL, Frontend, Result, Verb, make_verb
 from nbdist.version import __version__
 
@@ -149,7 +150,7 @@ COMMANDS = {
         about="run a script on several ranks",
         run=running.run,
         help=running.run_help,
-        own=running.own_words,
+        own=lambda words: split_program(words)[0],
     ),
     "status": _command(verbs.STATUS, results.show_status),
     "logs": _command(verbs.LOGS, results.show_logs),

@@ -17,9 +17,8 @@ from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.feed.explanation import encode
 from nbdist.feed.labels import cut
-from nbdist.feed.log_lines import LineReader, LogLine, places_text
+from nbdist.feed.log_lines import LogLine, places_text
 from nbdist.feed.view import RunView, number_text
-from nbdist.model import Run
 from nbdist.panel import (
     Block,
     Line,
@@ -38,7 +37,6 @@ from nbdist.text import say
 from nbdist.verbs.machines import Examined
 from nbdist.verbs.runs import (
     Beside,
-    BoardEnded,
     Curves,
     Explained,
     Listed,
@@ -157,27 +155,16 @@ def _print_lines(logs: Logs) -> None:
                 sys.stdout.write(f"{encode(_line(line))}\n")
         sys.stdout.flush()
         if not logs.follow or run.state.terminal:
-            print_json(_end_of_lines(run, readers))
+            ahead = places_text({reader.rank: reader.next for reader in readers})
+            print_json(_versioned({"run_id": run.run_id, "state": run.state.value, "next": ahead}))
             return
         tail = None
         time.sleep(_PAUSE)
 
 
 def _line(line: LogLine) -> dict[str, Any]:
-    return _versioned(
-        {
-            "rank": line.rank,
-            "attempt": line.attempt,
-            "time": line.time,
-            "offset": line.offset,
-            "untrusted": {"text": line.text},
-        }
-    )
-
-
-def _end_of_lines(run: Run, readers: Iterable[LineReader]) -> dict[str, Any]:
-    ahead = places_text({reader.rank: reader.next for reader in readers})
-    return _versioned({"run_id": run.run_id, "state": run.state.value, "next": ahead})
+    place = {"rank": line.rank, "attempt": line.attempt, "time": line.time, "offset": line.offset}
+    return _versioned(place | {"untrusted": {"text": line.text}})
 
 
 def show_explained(explained: Explained) -> int:
@@ -259,9 +246,9 @@ def show_stacks(stacks: Stacks) -> int:
     return 1 if report.problem else 0
 
 
-def show_board(found: Curves | Report | BoardEnded) -> int:
-    if isinstance(found, BoardEnded):
-        note("the server has ended" if found.was_there else "there was no server")
+def show_board(found: Curves | Report | bool) -> int:
+    if isinstance(found, bool):
+        note("the server has ended" if found else "there was no server")
     elif isinstance(found, Curves):
         _show_address(found)
     else:

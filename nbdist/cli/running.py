@@ -79,11 +79,6 @@ def print_json(data: object) -> None:
     print(harmless(encode(data)), flush=True)
 
 
-def report(text: str) -> None:
-    """A report as it stands."""
-    _to_stderr(text)
-
-
 def _to_stderr(text: str) -> None:
     # a terminal that has gone takes nothing more
     with contextlib.suppress(OSError):
@@ -157,11 +152,6 @@ def run_help() -> str:
         "Exit code: 0 when all ranks succeeded; that of the rank that failed first, or 128 + N when\n"
         "signal N ended it; 124 at the time limit; 130 when stopped; 2 when nothing was started; else 1."
     )
-
-
-def own_words(words: Sequence[str]) -> list[str]:
-    """The words of ``nbdist run`` that are not the program's."""
-    return split_program(words)[0]
 
 
 def run(words: Sequence[str]) -> int:
@@ -347,7 +337,7 @@ def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int]
     output.write(summary_text(ended, handle.directory, language, watch.report(language)) + "\n")
     # the line above says all of a stop that was asked for
     if ended.state is not RunState.SUCCEEDED and not ended.stopped_as_asked:
-        report(in_a_shell(run_report(ended, handle.directory, language)))
+        _to_stderr(in_a_shell(run_report(ended, handle.directory, language)))
     return ended
 
 

@@ -66,10 +66,6 @@ class NodeAnswer:
     name: str
     entries: tuple[Entry, ...]
 
-    def text(self, section: str, title: str) -> str:
-        """Return what stands there; a dash where there is no such entry."""
-        return _text_of(self.entries, section, title)
-
 
 def print_answer() -> None:
     """In a rank: examine its node, and print the answer in a line."""
@@ -135,17 +131,13 @@ def _entries(
     if len(answers) < asked.nodes:
         yield find("nodes.job-failed", why=reason_text(run.reason) or run.state.value)
         return
-    yield _of_job(run, answers, seconds)
+    names = tuple(answer.name for answer in answers)
+    queued = max(0.0, (run.started or run.spec.created) - run.spec.created)
+    yield find("nodes.job", job=run.job, names=names, queued=queued, seconds=seconds)
     yield find("nodes.shared", home=config.home())
     if asked.nodes > 1:
         yield find("nodes.ports")
     yield from compare(here, answers)
-
-
-def _of_job(run: Run, answers: Sequence[NodeAnswer], seconds: float) -> Entry:
-    names = tuple(answer.name for answer in answers)
-    queued = max(0.0, (run.started or run.spec.created) - run.spec.created)
-    return find("nodes.job", job=run.job, names=names, queued=queued, seconds=seconds)
 
 
 def answer_in(log: str) -> NodeAnswer | None:
@@ -165,13 +157,13 @@ def compare(here: Sequence[Entry], answers: Sequence[NodeAnswer]) -> Iterator[En
     """Compare the answers of all nodes with each other and with what was found here."""
     for section, title in _AS_HERE:
         mine = _text_of(here, section, title)
-        others = {answer.name: answer.text(section, title) for answer in answers}
+        others = {answer.name: _text_of(answer.entries, section, title) for answer in answers}
         if set(others.values()) == {mine}:
             yield find("nodes.same", title=title, what=mine)
         else:
             yield find("nodes.differs", title=title, other=_by_text(others, mine), here=mine)
     for section, title in _ALIKE:
-        others = {answer.name: answer.text(section, title) for answer in answers}
+        others = {answer.name: _text_of(answer.entries, section, title) for answer in answers}
         if len(set(others.values())) > 1:
             yield find("nodes.unlike", title=title, other=_by_text(others))
     yield from _gpus(answers)
@@ -200,6 +192,7 @@ def _errors(answers: Sequence[NodeAnswer]) -> Iterator[Entry]:
 
 
 def _text_of(entries: Sequence[Entry], section: str, title: str) -> str:
+    """Return what stands there; a dash where there is no such entry."""
     texts = (entry.what for entry in entries if (entry.section, entry.title) == (section, title))
     return next(texts, "-")
 

@@ -37,9 +37,9 @@ from nbdist.preflight.machine import build_of
 LIMIT = 120.0
 """Seconds after which the trial is stopped."""
 
-_PROGRAMS = {
+_BEGINS = {
     "torch": """\
-import os, time
+import os
 import torch
 import torch.distributed as dist
 
@@ -47,27 +47,24 @@ if torch.cuda.is_available():
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
 one = torch.ones(1, device="cuda" if torch.cuda.is_available() else "cpu")
-dist.all_reduce(one)
-start = time.perf_counter()
-dist.all_reduce(one)
-value = one.item()
-print("all_reduce", value, time.perf_counter() - start)
-dist.destroy_process_group()
 """,
     "paddle": """\
-import time
 import paddle
 import paddle.distributed as dist
 
 dist.init_parallel_env()
 one = paddle.ones([1])
+""",
+}
+_SUMS = """\
+import time
 dist.all_reduce(one)
 start = time.perf_counter()
 dist.all_reduce(one)
 value = one.item()
 print("all_reduce", value, time.perf_counter() - start)
-""",
-}
+"""
+_ENDS = {"torch": "dist.destroy_process_group()\n", "paddle": ""}
 # 1 from each of two ranks, summed, and that summed again
 _RIGHT = 4.0
 
@@ -84,7 +81,7 @@ def examine_runs(framework: str, limit: float = LIMIT) -> Iterator[Entry]:
         handle = runner.start(
             runner.plan(
                 options.parse(f"{where} --name doctor-{framework} -d"),
-                cell=_PROGRAMS[framework],
+                cell=_BEGINS[framework] + _SUMS + _ENDS[framework],
                 cwd=os.getcwd(),
                 python_path=sys.path,
             )
@@ -142,7 +139,10 @@ def probes() -> list[Probe]:
     return [
         Probe("host", "host", examine_host),
         Probe("python", "Python", examine_python),
-        *(Probe("frameworks", name, partial(_framework, name), IMPORT_SECONDS + 5.0) for name in _FRAMEWORKS),
+        *(
+            Probe("frameworks", name, partial(examine_framework, name), IMPORT_SECONDS + 5.0)
+            for name in _FRAMEWORKS
+        ),
         Probe("gpus", "GPUs", examine_gpus, 15.0),
         Probe("machine", "machine", examine_machine),
         Probe("network", "loopback", examine_loopback),
@@ -155,16 +155,11 @@ def probes() -> list[Probe]:
     ]
 
 
-def _framework(name: str) -> Iterable[Entry]:
-    return examine_framework(name, gpus=len(list_gpus()))
-
-
-def smoke_probes() -> list[Probe]:
-    """What starts something: one after the other, when the rest is done."""
-    return [
-        *(Probe("smoke", name, partial(examine_runs, name), LIMIT + 30.0) for name in _FRAMEWORKS),
-        Probe("smoke", "VisualDL", examine_board_start, 60.0),
-    ]
+_TRIALS = [
+    *(Probe("smoke", name, partial(examine_runs, name), LIMIT + 30.0) for name in _FRAMEWORKS),
+    Probe("smoke", "VisualDL", examine_board_start, 60.0),
+]
+"""What starts something: one after the other, when the rest is done."""
 
 
 def examine(*, smoke: bool = False, looked_at: Sequence[Probe] | None = None) -> Report:
@@ -172,20 +167,16 @@ def examine(*, smoke: bool = False, looked_at: Sequence[Probe] | None = None) ->
     started = time.monotonic()
     running = [_Look(probe) for probe in (probes() if looked_at is None else looked_at)]
     entries = [entry for look in running for entry in look.result()]
-    for probe in smoke_probes() if smoke else ():
+    for probe in _TRIALS if smoke else ():
         entries += _Look(probe).result()
     return _report(entries, time.monotonic() - started)
 
 
 def examine_mended(report: Report, looked_at: Sequence[Probe] | None = None) -> Report:
-    """The report once what it names has been mended: only the sections that named something are looked at
-    again."""
+    """Look again at the sections of the report that named something to mend."""
     sections = {entry.section for entry in report.entries if entry.repair}
-    again = examine(
-        looked_at=[
-            probe for probe in (probes() if looked_at is None else looked_at) if probe.section in sections
-        ]
-    )
+    known = probes() if looked_at is None else looked_at
+    again = examine(looked_at=[probe for probe in known if probe.section in sections])
     others = [entry for entry in report.entries if entry.section not in sections]
     return _report([*others, *again.entries], report.seconds + again.seconds)
 

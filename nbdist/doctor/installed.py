@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nbdist import config, labextension_install, processes
 from nbdist.board import status_of
-from nbdist.devices.gpus import driver
+from nbdist.devices.gpus import driver, list_gpus
 from nbdist.doctor.report import Entry, Level, Report, find
 from nbdist.errors import LaunchError
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
@@ -72,13 +72,14 @@ def examine_framework(
     *,
     path: list[str] | None = None,
     question: Callable[[str], dict[str, object] | str] | None = None,
-    gpus: int = 0,
+    gpus: int | None = None,
 ) -> Iterator[Entry]:
-    """An installed framework: its build, against the driver; then whether it starts and sees the GPUs."""
+    """An installed framework: its build, against the driver; then whether it starts and sees the ``gpus``."""
     build = build_of(name, sys.path if path is None else path)
     if build is None:
         yield find("frameworks.missing", name=name, project=_INSTALL[name])
         return
+    gpus = len(list_gpus()) if gpus is None else gpus
     yield _build(name, build, gpus)
     yield _start(name, build, (question or ask_framework)(name), gpus)
 
@@ -153,19 +154,14 @@ _PROXY_NEEDED = "4.2"
 _NUMBERS = re.compile(r"\d+")
 
 
-def examine_notebook(
-    *, data_paths: Sequence[str] | None = None, config_paths: Sequence[str] | None = None
-) -> Iterator[Entry]:
-    """The extensions as they are installed. The paths are Jupyter's own."""
-    if data_paths is None or config_paths is None:
-        from jupyter_core.paths import jupyter_config_path, jupyter_path
+def examine_notebook(*, data_paths: Sequence[str] = (), config_paths: Sequence[str] = ()) -> Iterator[Entry]:
+    """The extensions as they are installed, by default on Jupyter's own paths."""
+    from jupyter_core.paths import jupyter_config_path, jupyter_path
 
-        data_paths = jupyter_path() if data_paths is None else data_paths
-        config_paths = jupyter_config_path() if config_paths is None else config_paths
     lab = version_of("jupyterlab")
     yield find("notebook.lab", version=lab) if lab else find("notebook.no-lab")
-    yield _labextension(data_paths)
-    yield _server_extension(config_paths)
+    yield _labextension(data_paths or jupyter_path())
+    yield _server_extension(config_paths or jupyter_config_path())
     if (proxy := version_of("jupyter-server-proxy")) is None:
         yield find("notebook.no-server-proxy")
     else:
@@ -200,15 +196,12 @@ def _server_extension(config_paths: Sequence[str]) -> Entry:
 
 
 def examine_server(
-    environ: Mapping[str, str] = os.environ,
-    *,
-    runtime: Path | None = None,
-    ask: Callable[[str, str], int] | None = None,
+    environ: Mapping[str, str] = os.environ, *, ask: Callable[[str, str], int] = status_of
 ) -> Iterator[Entry]:
     """The Jupyter server of this kernel, or those of this user: base URL, whether nbdist is loaded."""
-    servers = _own_servers(environ, runtime)
+    servers = _own_servers(environ)
     for server in servers:
-        status = (ask or status_of)(f"{_url(server)}/nbdist/api/runs?limit=1", str(server.get("token", "")))
+        status = ask(f"{_url(server)}/nbdist/api/runs?limit=1", str(server.get("token", "")))
         code = {200: "notebook.server", 404: "notebook.server-without-nbdist"}.get(status)
         facts = {name: server.get(name) for name in ("port", "pid")}
         yield find(code or "notebook.server-silent", base=server.get("base_url", "/"), **facts)
@@ -217,14 +210,10 @@ def examine_server(
 
 
 def examine_page(
-    environ: Mapping[str, str] = os.environ,
-    *,
-    runtime: Path | None = None,
-    ask: Callable[[str, str], int] | None = None,
+    environ: Mapping[str, str] = os.environ, *, ask: Callable[[str, str], int] = status_of
 ) -> Iterator[Entry]:
     """What the server's JupyterLab lacks: it may run in another environment than this kernel."""
-    ask = ask or status_of
-    for server in _own_servers(environ, runtime):
+    for server in _own_servers(environ):
         lab, token = f"{_url(server)}/lab", str(server.get("token", ""))
         if ask(lab, token) != 200:
             continue
@@ -238,13 +227,11 @@ def _url(server: Mapping[str, object]) -> str:
     return str(server.get("url", "")).rstrip("/")
 
 
-def _own_servers(environ: Mapping[str, str], runtime: Path | None) -> list[dict[str, object]]:
+def _own_servers(environ: Mapping[str, str]) -> list[dict[str, object]]:
     """The server of this kernel, else the first of this user's, each with a token that lets us in."""
-    if runtime is None:
-        from jupyter_core.paths import jupyter_runtime_dir
+    from jupyter_core.paths import jupyter_runtime_dir
 
-        runtime = Path(jupyter_runtime_dir())
-    servers = list(_servers(runtime))
+    servers = list(_servers(Path(jupyter_runtime_dir())))
     parent = environ.get("JPY_PARENT_PID", "")
     servers = [one for one in servers if str(one.get("pid")) == parent] or servers
     # a hub's server has no token of its own

@@ -81,7 +81,7 @@ def _disk(home: Path, size_of: Callable[[Path], tuple[int, int]]) -> Iterator[En
     place = home
     while not place.exists() and place != place.parent:
         place = place.parent
-    _, free = size_of(place)
+    free = size_of(place)[1]
     kind = config.filesystem_of(home)
     facts = {"home": home, "kind": kind or "?", "free": free / _GB}
     if not os.access(place, os.W_OK | os.X_OK):
@@ -98,16 +98,7 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
-def examine_loopback(connect: Callable[[], None] | None = None) -> Iterator[Entry]:
-    try:
-        (connect or _through_loopback)()
-    except OSError as error:
-        yield find("network.no-loopback", error=error)
-    else:
-        yield find("network.loopback")
-
-
-def _through_loopback() -> None:
+def _connect() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(2.0)
         with socket.create_connection(server.getsockname(), timeout=2.0):
@@ -115,10 +106,24 @@ def _through_loopback() -> None:
             accepted.close()
 
 
+def examine_loopback(connect: Callable[[], None] = _connect) -> Iterator[Entry]:
+    try:
+        connect()
+    except OSError as error:
+        yield find("network.no-loopback", error=error)
+    else:
+        yield find("network.loopback")
+
+
+def _bind(address: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((address, 0))
+
+
 def examine_host_name(
     name: str | None = None,
     resolve: Callable[[str], str] = socket.gethostbyname,
-    bind: Callable[[str], None] | None = None,
+    bind: Callable[[str], None] = _bind,
 ) -> Iterator[Entry]:
     """gloo takes the address that the host's own name has, where it can bind it."""
     name = socket.gethostname() if name is None else name
@@ -128,16 +133,11 @@ def examine_host_name(
         yield find("network.name-without-address", name=name)
         return
     try:
-        (bind or _bind)(address)
+        bind(address)
     except OSError:
         yield find("network.name-elsewhere", name=name, address=address)
     else:
         yield find("network.name", name=name, address=address)
-
-
-def _bind(address: str) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((address, 0))
 
 
 def examine_settings(

@@ -12,7 +12,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from nbdist import config
@@ -33,44 +33,42 @@ _LOG_LOOK = 0.25
 
 
 class LateLogs:
-    """``now`` is monotonic seconds."""
+    """Keeps the end of a run back until its logs are as long here as their nodes have written. ``now`` is
+    monotonic seconds."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
-        self._since: float | None = None
-        self._looked = 0.0
-        self._missing: dict[int, int] = {}
+        self.forget()
 
     def forget(self) -> None:
-        """The ranks begin again."""
-        self._since = None
+        """Start anew: the ranks begin again."""
+        self._since = self._looked = 0.0
+        self._missing: dict[int, int] = {}
 
     def awaited(self, run: Run, now: float, *, hurry: bool) -> bool:
-        """Whether the log of a rank of the run, which is over, is shorter than its node has said, and may yet
-        grow. ``hurry``: the run was asked to end."""
-        if self._since is None:
+        """Return whether a log of the run, which is over, may yet grow. ``hurry``: its end was asked for."""
+        if not self._since:
             self._since = now
             self._missing = {rank.rank: rank.log for rank in run.ranks if rank.log}
         elif now - self._looked < _LOG_LOOK:
             return bool(self._missing)
         self._looked = now
-        if now - self._since > (_IN_A_HURRY if hurry else LATE):
-            self._missing = {}
+        late = now - self._since > (_IN_A_HURRY if hurry else LATE)
         self._missing = {
-            rank: length for rank, length in self._missing.items() if self._length(run, rank) < length
+            rank: length
+            for rank, length in self._missing.items()
+            if not late and _length(self._directory.rank(rank, run.attempt).log) < length
         }
         return bool(self._missing)
 
-    def _length(self, run: Run, rank: int) -> int:
-        try:
-            # to open a file asks the server how long it is; to look at its name need not
-            handle = os.open(self._directory.rank(rank, run.attempt).log, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return 0
-        try:
-            return os.fstat(handle).st_size
-        finally:
-            os.close(handle)
+
+def _length(log: Path) -> int:
+    try:
+        # to open a file asks the server how long it is; to look at its name need not
+        with open(log, "rb") as file:
+            return os.fstat(file.fileno()).st_size
+    except OSError:
+        return 0
 
 
 _TAIL = 64_000
@@ -110,57 +108,6 @@ _QUEUED = 6.0
 _ASKED = 0.1
 """Of a run that is to end it takes this part of the time."""
 
-
-class EngineTimeout:
-    """``limit`` in seconds; ``now`` is monotonic seconds."""
-
-    def __init__(self, directory: RunDirectory, nodes: NodeJournals, limit: float | None = None) -> None:
-        self._directory = directory
-        self._nodes = nodes
-        self._limit = config.engine_silence() if limit is None else limit
-        self._since: float | None = None
-        self._looked = 0.0
-        self._traces: frozenset[tuple[str, int, int]] = frozenset()
-
-    def broken(self) -> None:
-        """The engine has said something."""
-        self._since = None
-
-    def lasts_too_long(self, run: Run, now: float, *, asked: bool) -> bool:
-        """Whether no node is to be expected any more. Asked while the engine does not answer."""
-        if self._since is None:
-            self._since, self._traces = now, self._look(run)
-        elif now - self._looked >= _SILENCE_LOOK:
-            self._looked = now
-            if (traces := self._look(run)) != self._traces:
-                self._since, self._traces = now, traces
-        return now - self._since >= self._limit_of(asked=asked)
-
-    def _limit_of(self, *, asked: bool) -> float:
-        if asked:
-            return self._limit * _ASKED
-        return self._limit if self._nodes.numbers else self._limit * _QUEUED
-
-    def _look(self, run: Run) -> frozenset[tuple[str, int, int]]:
-        """The files that change while supervisors and ranks live: sizes and times, by any machine's clock."""
-        found = set()
-        for path in self._files(run):
-            if not is_listed(path):
-                continue
-            with contextlib.suppress(OSError):
-                status = FileStat(path).look()
-                found.add((str(path), status.st_size, status.st_mtime_ns))
-        return frozenset(found)
-
-    def _files(self, run: Run) -> Iterator[Path]:
-        for node in self._nodes.directories():
-            yield node.journal
-        for rank in run.spec.ranks:
-            files = self._directory.rank(rank.rank, run.attempt)
-            yield files.log
-            yield files.system
-
-
 GRACE = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + 6.0
 """Seconds after which a run that was asked to end is ended by the engine."""
 
@@ -169,7 +116,7 @@ _AGAIN = 3.0
 
 
 class JobStop:
-    """``reason`` is why the run is to end; None while it is not. ``now`` is monotonic seconds."""
+    """Ends the job. ``reason`` is why the run is to end; None while it is not. ``now`` is monotonic."""
 
     def __init__(self, reason: Reason | None, poller: EnginePoller, nodes: NodeJournals) -> None:
         self.reason = reason
@@ -179,7 +126,7 @@ class JobStop:
         self._answers = 0
 
     def express(self, reason: Reason, now: float) -> bool:
-        """The run was asked to end; whether for the first time. A second request hastens it."""
+        """Take the request to end the run; return whether it is the first. A second one hastens the end."""
         first = self.reason is None
         if first:
             self.reason, self._since = reason, now
@@ -191,15 +138,13 @@ class JobStop:
         """See to it that the engine ends the job, once it was asked for."""
         if self.reason is None:
             return
-        if not self._since:
-            self._since = now
+        self._since = self._since or now
         self._answers = self._answers or self._poller.count
         phase = self._poller.status.phase
         if phase is Phase.OVER:
             return
         self._poller.hurry()
-        late = now - self._since >= GRACE
-        if self._waits(phase) or late:
+        if self._waits(phase) or now - self._since >= GRACE:
             if now - self._refused_at > GRACE or not self._refused_at:
                 self._refused_at = now
                 self._poller.stop(gently=False)
@@ -210,8 +155,8 @@ class JobStop:
             self._poller.stop(gently=True)
 
     def _waits(self, phase: Phase) -> bool:
-        """Whether the job has no ranks to be asked. Its nodes may have begun since the engine answered: where
-        they have, the second answer after the request is believed, the first may have been on its way."""
+        """Return whether the job has no ranks to be asked. Where nodes have begun since the engine answered,
+        the second answer after the request is believed: the first may have been on its way."""
         return phase is Phase.WAITING and (not self._nodes.numbers or self._poller.count > self._answers + 1)
 
     def tell_nodes(self, reason: Reason) -> None:
@@ -274,12 +219,6 @@ def conclude(
     return Outcome(state=RunState.LOST, reason=_forgotten(run))
 
 
-def given_up(run: Run, job: JobStatus) -> Reason:
-    """Why a run of which nothing is heard is given up."""
-    why = job.reason or Reason("engine-silent", engine=run.spec.engine)
-    return Reason("nodes-silent" if run.started is not None else "never-begun", why=why, job=run.job)
-
-
 def _forgotten(run: Run) -> Reason:
     return Reason("engine-forgot", engine=run.spec.engine, job=run.job)
 
@@ -326,7 +265,8 @@ _HOPELESS = 3.0
 
 
 class Ending:
-    """``run`` is asked how the run stands."""
+    """Decides when and how a run has ended. ``run`` returns how it stands; ``silence`` are the seconds after
+    which an engine that does not answer is given up."""
 
     def __init__(
         self,
@@ -344,75 +284,102 @@ class Ending:
         self._poller = poller
         self._nodes = nodes
         self._stop_job = stop
-        self._timeout = EngineTimeout(directory, nodes)
+        self._silence = config.engine_silence()
+        self._traces: frozenset[tuple[str, int, int]] = frozenset()
         self._logs = LateLogs(directory)
         self._since: dict[str, float] = {}
 
     def forget(self) -> None:
-        """The job begins again: what has lasted is over."""
+        """Start anew: the job begins again."""
         self._since.clear()
         self._logs.forget()
 
     def decide(self, now: float) -> Outcome | None:
-        """The outcome, once there is nothing left to wait for."""
+        """Return the outcome, once there is nothing left to wait for."""
         outcome = self._decide(now)
-        if outcome is None or self._logs.awaited(self._run(), now, hurry=self._stop_job.reason is not None):
+        if outcome is None or self._logs.awaited(self._run(), now, hurry=self._is_asked):
             return None
         if outcome.state is RunState.LOST:
             self._stop_job.tell_nodes(outcome.reason)  # stop any node that still shows up
         return outcome
 
+    @property
+    def _is_asked(self) -> bool:
+        """Whether the run was asked to end."""
+        return self._stop_job.reason is not None
+
     def _decide(self, now: float) -> Outcome | None:
         job, ends = self._poller.status, self._nodes.ends
         every = len(ends) == self._spec.nodes
         known = outcome_of_nodes(self._run(), ends)
-        if every and known is not None and not self._is_open(known):
+        # the engine may know more about an end that nobody here asked for
+        if every and known is not None and (self._is_asked or not is_doubtful(self._run(), known)):
             return known
+        if job.phase is not Phase.UNKNOWN:
+            self._since.pop("silent", None)
         if job.phase is Phase.WAITING:
-            self._timeout.broken()
             return self._of_waiting(now)
-        if job.gone:
-            # what the nodes have written may be on its way
-            patience = self._patience() if job.phase is Phase.OVER else _FORGOTTEN
-            if every or self._lasts("over", now) > patience:
-                return self._conclude()
+        # what the nodes have written may be on its way
+        if job.gone and (every or self._lasts("over", now) > self._patience()):
+            return self._conclude()
         if ends:
             self._poller.hurry()
             if self._lasts("ended", now) > self._engine_patience(every=every):
                 return self._conclude()
-        return self._of_silence(now)
+        return self._of_silence(now) if job.phase is Phase.UNKNOWN else None
 
     def _engine_patience(self, *, every: bool) -> float:
         """Return the seconds that the engine has, once the nodes have ended, or some of them."""
         if not every:
             return _OTHERS + _ENGINE
         completing = self._poller.status.phase is Phase.RUNNING
-        return _COMPLETING if completing and self._stop_job.reason is None else _ENGINE
-
-    def _of_silence(self, now: float) -> Outcome | None:
-        job, asked = self._poller.status, self._stop_job.reason is not None
-        if job.phase is not Phase.UNKNOWN:
-            self._timeout.broken()
-        elif self._timeout.lasts_too_long(self._run(), now, asked=asked):
-            return Outcome(state=RunState.LOST, reason=given_up(self._run(), job))
-        return None
+        return _COMPLETING if completing and not self._is_asked else _ENGINE
 
     def _patience(self) -> float:
+        """Return the seconds that the nodes have, once the job is over."""
+        if self._poller.status.phase is Phase.FORGOTTEN:
+            return _FORGOTTEN
         if self._poller.status.completed:
             return LATE  # the first node has said so, and what the others have said is late
         return self._poller.linger if self._nodes.numbers else 1.0
 
     def _of_waiting(self, now: float) -> Outcome | None:
         job = self._poller.status
-        if job.hopeless and self._lasts("hopeless", now) > _HOPELESS and self._stop_job.reason is None:
-            self._poller.stop(gently=False)
-            reason = Reason("engine-cannot-run", engine=self._spec.engine, why=job.reason)
-            return Outcome.failed(reason)
-        return None
+        if not job.hopeless or self._lasts("hopeless", now) <= _HOPELESS or self._is_asked:
+            return None
+        self._poller.stop(gently=False)
+        return Outcome.failed(Reason("engine-cannot-run", engine=self._spec.engine, why=job.reason))
 
-    def _is_open(self, known: Outcome) -> bool:
-        """Whether the engine may know more about this end; not when the run was asked to stop."""
-        return self._stop_job.reason is None and is_doubtful(self._run(), known)
+    def _of_silence(self, now: float) -> Outcome | None:
+        """Give a run up whose engine does not answer, and of whose nodes nothing is seen."""
+        run, limit = self._run(), self._silence
+        if self._is_asked:
+            limit *= _ASKED
+        elif not self._nodes.numbers:
+            limit *= _QUEUED
+        if self._lasts("not looked", now) >= _SILENCE_LOOK or "silent" not in self._since:
+            self._since["not looked"] = now
+            if (traces := self._look(run)) != self._traces:
+                self._traces = traces
+                self._since.pop("silent", None)
+        if self._lasts("silent", now) < limit:
+            return None
+        why = self._poller.status.reason or Reason("engine-silent", engine=run.spec.engine)
+        code = "nodes-silent" if run.started is not None else "never-begun"
+        return Outcome(state=RunState.LOST, reason=Reason(code, why=why, job=run.job))
+
+    def _look(self, run: Run) -> frozenset[tuple[str, int, int]]:
+        """Return the files that change while supervisors and ranks live: sizes and times, by any machine's
+        clock."""
+        files = [self._directory.rank(rank.rank, run.attempt) for rank in run.spec.ranks]
+        paths = [node.journal for node in self._nodes.directories()]
+        paths += [path for each in files for path in (each.log, each.system)]
+        traces = set()
+        for path in filter(is_listed, paths):
+            with contextlib.suppress(OSError):
+                status = FileStat(path).look()
+                traces.add((str(path), status.st_size, status.st_mtime_ns))
+        return frozenset(traces)
 
     def _conclude(self) -> Outcome:
         words = last_words(self._directory, self._nodes.life)
@@ -421,5 +388,5 @@ class Ending:
         )
 
     def _lasts(self, what: str, now: float) -> float:
-        """Seconds since this was first so."""
+        """Return the seconds since this was first so."""
         return now - self._since.setdefault(what, now)

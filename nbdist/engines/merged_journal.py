@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from nbdist.errors import IllegalTransition
 from nbdist.model import (
@@ -188,23 +188,17 @@ _BEGINNING = 1.5
 """Seconds that are waited for nodes that have not begun."""
 
 
-@dataclass(slots=True)
-class _Question:
-    """An open request for stacks: the requests it answers, and the name of the request to each node."""
-
-    since: float
-    names: list[str] = field(default_factory=list)
-    asked: dict[str, str] = field(default_factory=dict)
-
-
 class NodeRequests:
-    """``now`` is monotonic seconds."""
+    """Passes requests on to the nodes, and merges what they answer. ``now`` is monotonic seconds."""
 
     def __init__(self, directory: RunDirectory, spec: RunSpec, nodes: NodeJournals) -> None:
         self._directory = directory
         self._spec = spec
         self._nodes = nodes
-        self._question: _Question | None = None
+        # the open requests for stacks, since when, and the name of the request to each node
+        self._names: list[str] = []
+        self._since = 0.0
+        self._asked: dict[str, str] = {}
         self._stamps: dict[str, object] = {}
 
     def interrupt(self, rank: int) -> None:
@@ -219,35 +213,35 @@ class NodeRequests:
 
     def stacks(self, name: str, now: float) -> None:
         """Find out where the ranks are, for the request of this name."""
-        if self._question is None:
-            self._question = _Question(now)
-        self._question.names.append(name)
+        if not self._names:
+            self._since, self._asked = now, {}
+        self._names.append(name)
 
     def tick(self, now: float) -> None:
         """Merge the nodes' stacks: when all nodes that were asked have answered, or when one has taken
         stacks by itself (its ranks stall, or are told to end)."""
         stamps: dict[str, object] = {node.name: stacks_stamp(node) for node in self._nodes.directories()}
-        if self._question is None:
+        if not self._names:
             if stamps != self._stamps and any(stamps.values()):
                 self._merge(())
-        elif self._is_answered(self._question, now):
-            names, self._question = tuple(self._question.names), None
+        elif self._is_answered(now):
+            names, self._names = tuple(self._names), []
             self._merge(names)
         else:
             return
         self._stamps = stamps
 
-    def _is_answered(self, question: _Question, now: float) -> bool:
-        """Ask the nodes not asked yet; whether all have answered, or the time is over."""
+    def _is_answered(self, now: float) -> bool:
+        """Ask the nodes not asked yet; return whether all have answered, or the time is over."""
         nodes = self._nodes.directories()
         for node in nodes:
-            if node.name not in question.asked:
+            if node.name not in self._asked:
                 with contextlib.suppress(OSError):
-                    question.asked[node.name] = request_stacks(node)
-        if now - question.since >= (_PATIENCE if nodes else _BEGINNING):
+                    self._asked[node.name] = request_stacks(node)
+        if now - self._since >= (_PATIENCE if nodes else _BEGINNING):
             return True
-        said = [(read_stacks(node), question.asked.get(node.name)) for node in nodes]
-        answered = sum(taken is not None and name in taken.asked for taken, name in said)
+        answers = [(read_stacks(node), self._asked.get(node.name)) for node in nodes]
+        answered = sum(taken is not None and name in taken.asked for taken, name in answers)
         return answered == self._spec.nodes
 
     def _merge(self, names: tuple[str, ...]) -> None:

@@ -47,8 +47,8 @@ def main(arguments: Sequence[str]) -> int:
     if spec.log_dir:
         os.makedirs(spec.log_dir, exist_ok=True)
     write_into(directory.supervisor_log)
-    hide_engine(os.environ)
-
+    for name in [name for name in os.environ if name.startswith(_MISLEADING)]:
+        del os.environ[name]
     line = _lifeline(os.environ)
 
     def supervise() -> None:
@@ -73,12 +73,6 @@ def _lifeline(environment: MutableMapping[str, str]) -> int | None:
     if given and os.fork():
         os._exit(0)
     return int(given) if given else None
-
-
-def hide_engine(environment: MutableMapping[str, str]) -> None:
-    """Take away what would lead the program of a rank to believe that the engine has started it."""
-    for key in [key for key in environment if key.startswith(_MISLEADING)]:
-        del environment[key]
 
 
 if __name__ == "__main__":

@@ -81,19 +81,10 @@ class RayApi:
         body = {"entrypoint": entrypoint, "submission_id": job, "metadata": {"nbdist": job}}
         self._call("POST", "/api/jobs/", body)
 
-    def job(self, job: str) -> Answer | None:
-        """What Ray knows of a job; None where it knows none. Raises LaunchError."""
-        return self._call("GET", f"/api/jobs/{quote(job, safe='')}")
-
-    def log(self, job: str) -> str:
-        """What the job itself has said. Raises LaunchError."""
-        answer = self._call("GET", f"/api/jobs/{quote(job, safe='')}/logs")
-        return str((answer or {}).get("logs", ""))
-
-    def stop(self, job: str) -> bool:
-        """End a job; whether Ray took it. Raises LaunchError."""
-        answer = self._call("POST", f"/api/jobs/{quote(job, safe='')}/stop")
-        return bool((answer or {}).get("stopped", False))
+    def job(self, job: str, about: str = "", method: str = "GET") -> Answer | None:
+        """Return what Ray knows of a job, or what comes of asking it ``about`` "/logs" or "/stop"; None where
+        it knows none. Raises LaunchError."""
+        return self._call(method, f"/api/jobs/{quote(job, safe='')}{about}")
 
     def _call(self, method: str, path: str, body: object = None) -> Answer | None:
         headers = {"Content-Type": "application/json"}
@@ -308,7 +299,7 @@ class Ray:
         # a job that has its nodes has no more to say, unless it may wait for nodes again
         log = self._starts if answer.get("status") == "RUNNING" and not spec.retries else ""
         if not log and answer.get("status") in ("RUNNING", "FAILED"):
-            log = api.log(job)
+            log = str((api.job(job, "/logs") or {}).get("logs", ""))
         status = status_of(answer, log, job)
         if status.phase is Phase.RUNNING:
             self._starts = "".join(last_said(log))
@@ -316,7 +307,9 @@ class Ray:
 
     def stop(self, job: str, *, gently: bool) -> bool:
         """Ray ends a job within three seconds; the supervisors then end by themselves."""
-        return not gently and self._api().stop(job)
+        if gently:
+            return False
+        return bool((self._api().job(job, "/stop", "POST") or {}).get("stopped", False))
 
     def _api(self) -> RayApi:
         return RayApi(self._address, find_token(os.environ))

@@ -21,11 +21,11 @@ if __name__ == "__main__":
 
 from nbdist import config
 from nbdist.engines.ray import STARTS, TROUBLE, WAITS, line, why_it_waits
-from nbdist.engines.slurm_batch import attempts_before
+from nbdist.engines.slurm_batch import attempts_before, end_of_life
 from nbdist.errors import UnknownRun
-from nbdist.model import Reason, RunEnded, RunSpec, RunState, StopRequested
+from nbdist.model import Reason, RunSpec, RunState, StopRequested
 from nbdist.store.journal import load_object, read_events
-from nbdist.store.paths import NodeDirectory, RunDirectory, append_whole, open_to_append
+from nbdist.store.paths import RunDirectory, append_whole, open_to_append
 from nbdist.store.run_store import Heartbeat, read_spec
 
 NODE = Path(__file__).resolve().parent / "node.py"
@@ -67,7 +67,7 @@ class Driver:
             if not self._begins_again(life):
                 raise CannotStart(self._lost)
             self._lost = Reason()
-        end = self._end(life)
+        end = end_of_life(self._directory, life, self._spec.nodes)
         return 0 if end is not None and end.state is RunState.SUCCEEDED else 1
 
     def _take_nodes(self) -> tuple[Any, list[Any]]:
@@ -130,7 +130,7 @@ class Driver:
                     self._ray.get(one)
                 except self._ray.exceptions.RayError:
                     self._lost = self._lost or Reason("ray-lost-node", node=address)
-            end = self._end(life) if done else None
+            end = end_of_life(self._directory, life, self._spec.nodes) if done else None
             if end is not None and end.reason.code == "node-gone":
                 self._lost = self._lost or end.reason  # the supervisors have seen it before Ray
             if self._lost and deadline == float("inf"):
@@ -145,15 +145,6 @@ class Driver:
         # what a supervisor says whose line to Ray's process on its node has ended (``node``)
         wanted = all(stop.reason.origin.code == "engine-process-ended" for stop in stops)
         return wanted and life < self._spec.retries
-
-    def _end(self, life: int) -> RunEnded | None:
-        """How the run ended, by the first node that has said so."""
-        for node in range(self._spec.nodes):
-            journal = NodeDirectory(self._directory.path, f"{life}-{node}").journal
-            for event in read_events(journal):
-                if isinstance(event, RunEnded):
-                    return event
-        return None
 
     def _leave_if_forsaken(self) -> None:
         if not self._spec.detached and self._pulse.has_stopped():

@@ -128,18 +128,7 @@ def refusal(said: str, options: Sequence[str], partitions: Callable[[], list[str
 
 BATCH = Path(__file__).parent / "slurm_batch.py"
 
-_SCRUBBED = (
-    "SLURM_",
-    "SLURMD_",
-    "SBATCH_",
-    "SRUN_",
-    "SQUEUE_",
-    "SCANCEL_",
-    "SACCT_",
-    "SINFO_",
-    "PMI_",
-    "PMIX_",
-)
+_SCRUBBED = ("SLURM", "SBATCH_", "SRUN_", "SQUEUE_", "SCANCEL_", "SACCT_", "SINFO_", "PMI_", "PMIX_")
 _PATIENCE = 30.0
 SCRIPT = '#!/bin/sh\nexec "$@"\n'
 _FORMAT = "%T|%r|%N|%M|%P|%D"
@@ -176,22 +165,17 @@ class Slurm:
         return next((line.split()[-1] for line in said.splitlines() if line.startswith("ClusterName ")), "")
 
     def status(self, job: str, spec: RunSpec) -> JobStatus:
-        return self.look(job, spec.nodes)
-
-    def look(self, job: str, nodes: int) -> JobStatus:
-        """How a job stands that asks for so many nodes."""
         done = call(["squeue", "-h", "-t", "all", "-j", job, "-o", _FORMAT])
         lines = done.stdout.strip().splitlines()
         if done.returncode == 0 and lines:
-            return self._read(lines[0], job, nodes)
+            return self._read(lines[0], job, spec.nodes)
         if done.returncode and "invalid job id" not in done.stderr.lower():
             return JobStatus(phase=Phase.UNKNOWN, reason=Reason("slurm-silent"))
         done = call(["sacct", "-nPX", "-j", job, "-o", "State,ExitCode,NodeList"])
         return self.recorded(done.stdout, job) if done.returncode == 0 else JobStatus(phase=Phase.FORGOTTEN)
 
     def recorded(self, said: str, job: str) -> JobStatus:
-        """How a job has ended that the controller has forgotten, as ``sacct -nPX -o State,ExitCode,NodeList``
-        says: ``COMPLETED|0:0|n[1-2]``."""
+        """How a job has ended that the controller has forgotten, as sacct says: ``COMPLETED|0:0|n[1-2]``."""
         lines = said.strip().splitlines()
         if not lines:
             return JobStatus(phase=Phase.FORGOTTEN)
@@ -203,17 +187,16 @@ class Slurm:
         return status
 
     def stop(self, job: str, *, gently: bool) -> bool:
-        words = ["scancel", f"--signal={URGENT}", job] if gently else ["scancel", job]
-        done = call(words)
-        return done.returncode == 0
+        signal = [f"--signal={URGENT}"] if gently else []
+        return call(["scancel", *signal, job]).returncode == 0
 
     def _read(self, line: str, job: str, nodes_wanted: int) -> JobStatus:
         """``PENDING|Resources||0:00|main|3``."""
         state, reason, nodes, _, partition, _ = (*line.split("|"), *[""] * 6)[:6]
         if state not in _WAITING:
             return self._phase(state, reason, nodes, job)
-        asked = self._partition(partition) if reason != "None" else None
-        why, hopeless = waiting(reason, nodes_wanted, asked)
+        text = call(["sinfo", "-h", "-p", partition, "-o", "%F|%a|%l"]).stdout if reason != "None" else ""
+        why, hopeless = waiting(reason, nodes_wanted, Partition.read(partition, text))
         return JobStatus(phase=Phase.WAITING, reason=why, hopeless=hopeless)
 
     def _phase(self, state: str, reason: str, nodes: str, job: str) -> JobStatus:
@@ -226,10 +209,6 @@ class Slurm:
         outcome, why = finished(state, reason, nodes, job)
         completed = state == "COMPLETED"
         return JobStatus(phase=Phase.OVER, reason=why, outcome=outcome, nodes=nodes, completed=completed)
-
-    def _partition(self, name: str) -> Partition | None:
-        done = call(["sinfo", "-h", "-p", name, "-o", "%F|%a|%l"])
-        return Partition.read(name, done.stdout) if done.returncode == 0 else None
 
     def partitions(self) -> list[str]:
         done = call(["sinfo", "-h", "-o", "%R"])

@@ -57,7 +57,9 @@ def _start(directory: RunDirectory, *, is_step: bool) -> int:
     # known to the supervisors alone: srun hands it on, and no file has it
     srun = subprocess.Popen(words, env=os.environ | {config.LINK_KEY: secrets.token_hex(32)})
     code = _wait(srun, directory, spec, "" if is_step else job)
-    return code or _exit_code(directory, f"{life}-0")
+    end = end_of_life(directory, life, nodes=1)
+    # the exit code by which Slurm is to remember the job
+    return code or int(end is None or end.state is not RunState.SUCCEEDED)
 
 
 def _srun(spec: RunSpec) -> list[str]:
@@ -131,11 +133,11 @@ def _wait(srun: subprocess.Popen[bytes], directory: RunDirectory, spec: RunSpec,
             pulse = Heartbeat(directory.pulse)
 
 
-def _exit_code(directory: RunDirectory, name: str) -> int:
-    """The exit code by which Slurm is to remember the job."""
-    node = NodeDirectory(directory.path, name)
-    ends = [event for event in read_events(node.journal) if isinstance(event, RunEnded)]
-    return 0 if ends and ends[-1].state is RunState.SUCCEEDED else 1
+def end_of_life(directory: RunDirectory, life: int, nodes: int) -> RunEnded | None:
+    """Return how the run ended in this life of its job, by the first of its nodes that has said so."""
+    journals = (NodeDirectory(directory.path, f"{life}-{node}").journal for node in range(nodes))
+    events = (event for journal in journals for event in read_events(journal))
+    return next((event for event in events if isinstance(event, RunEnded)), None)
 
 
 _FIRST_PORT, _PORTS = 20_000, 10_000

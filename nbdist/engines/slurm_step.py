@@ -54,9 +54,9 @@ class SlurmStep(Slurm):
         done = call(["squeue", "-h", f"--steps={job}", "-o", "%N"])
         if done.returncode == 0 and done.stdout.strip():
             return JobStatus(phase=Phase.RUNNING, nodes=done.stdout.strip())
-        return self._ended(job, spec.nodes)
+        return self._ended(job, spec)
 
-    def _ended(self, job: str, nodes: int) -> JobStatus:
+    def _ended(self, job: str, spec: RunSpec) -> JobStatus:
         """Return how a step stands that Slurm no longer lists: as its allocation."""
         allocation = job.partition(".")[0]
         state = call(["squeue", "-h", "-t", "all", "-j", allocation, "-o", "%T"]).stdout.strip()
@@ -64,7 +64,7 @@ class SlurmStep(Slurm):
             # how it ended only its nodes know, whose files may be late
             reason = Reason("slurm-step-ended", job=job)
             return JobStatus(phase=Phase.OVER, reason=reason, completed=True)
-        status = self.look(allocation, nodes)
+        status = super().status(allocation, spec)
         if status.completed:
             reason = Reason("slurm-allocation-ended", job=allocation)
             return JobStatus(phase=Phase.OVER, reason=reason, outcome=RunState.CANCELLED)

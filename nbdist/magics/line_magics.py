@@ -24,7 +24,7 @@ from nbdist.options import split_line
 from nbdist.store import RunDirectory
 from nbdist.text import say
 from nbdist.verbs.machines import Examined
-from nbdist.verbs.runs import Again, Beside, BoardEnded, Curves, Explained, Listed, Logs, Stacks, Stopped
+from nbdist.verbs.runs import Again, Beside, Curves, Explained, Listed, Logs, Stacks, Stopped
 from nbdist.verbs.verb import HELP, NOTEBOOK, Frontend, Result, Verb
 
 if TYPE_CHECKING:
@@ -140,9 +140,9 @@ class VerbMagics(Magics):
         resume_and_show(shell_of(self), again.handle, again.changes)
 
     @_shows(verbs.BOARD)
-    def dist_board(self, found: Curves | Report | BoardEnded) -> None:
-        if isinstance(found, BoardEnded):
-            _say("ended" if found.was_there else "no server was there")
+    def dist_board(self, found: Curves | Report | bool) -> None:
+        if isinstance(found, bool):
+            _say("ended" if found else "no server was there")
         elif isinstance(found, Curves):
             _show_curves(found)
         else:

@@ -234,15 +234,14 @@ class Metrics:
                 "run_id": run.run_id,
                 "label": run.label,
                 "state": run.state.value,
-                "metrics": {curve.tag: list(map(_point, curve.points)) for curve in curves},
+                "metrics": {curve.tag: [_point(*point) for point in curve.points] for curve in curves},
             }
             for run, curves in self.runs
         ]
 
 
-def _point(point: tuple[float, float]) -> dict[str, Any]:
+def _point(step: float, value: float) -> dict[str, Any]:
     """``"nan"``, ``"inf"`` and ``"-inf"``, which JSON has not, as float() reads them."""
-    step, value = point
     return {"step": int(step), "value": value if math.isfinite(value) else str(value)}
 
 
@@ -297,63 +296,55 @@ def stop(frontend: Frontend, *, run: str | None, all: bool) -> Stopped:
     """Ask them to end, and wait for each; of a sweep also no other run is started. Raises UsageMistake where
     the run has already ended."""
     verb = f"{frontend.prefix}stop"
-    sweeps = runner.live_sweeps() if all else _live_sweep(run)
-    for sweep in sweeps:
-        sweep.request_stop(Reason("stopped-by", command=verb))
-    for sweep in sweeps:
-        sweep.wait(_STOP_LIMIT)
-    # those of a sweep have ended with it
-    handles = _live_runs() if all else [] if sweeps else [_live_run(run, frontend)]
-    for handle in handles:
-        handle.request_stop(Reason("stopped-by", command=verb))
-    for handle in handles:
-        handle.wait(_STOP_LIMIT)
-    stopped = [handle.run for handle in handles]
-    views = [sweep.look() for sweep in sweeps]
+    handles: list[RunHandle | SweepHandle] = [*runner.live_sweeps()] if all else [_live(run, frontend)]
+    _end(handles, verb)
+    if all:
+        # those of a sweep have ended with it
+        others = _live_runs()
+        _end(others, verb)
+        handles += others
+    stopped = [handle.run for handle in handles if isinstance(handle, RunHandle)]
+    views = [handle.look() for handle in handles if isinstance(handle, SweepHandle)]
     left = [run.label for run in stopped if not run.state.terminal]
     left += [view.sweep.label for view in views if view.live]
     return Stopped(
         ended=tuple(run for run in stopped if run.state.terminal),
         going_on=tuple(f"{run} goes on, though it was asked to end: {verb} {run}  once more" for run in left),
-        note="" if handles or sweeps else "no run is going on",
+        note="" if handles else "no run is going on",
         sweeps=tuple(view for view in views if not view.live),
     )
 
 
-def _live_sweep(name: str | None) -> list[SweepHandle]:
-    """The sweep of this name; without one the latest run's, where that goes on. Raises UsageMistake where
-    the sweep has ended."""
-    if name is None:
-        latest = next(iter(_live_runs()), None)
-        point = latest.run.spec.sweep if latest is not None else None
-        return [one for one in runner.live_sweeps() if point is not None and one.sweep_id == point.sweep]
-    try:
-        found = _run_or_sweep(name)
-    except UnknownRun:
-        return []
-    if isinstance(found, RunHandle):
-        return []
-    if not found.look().live:
-        raise UsageMistake(f"{found.label} has already ended: {found.status}")
-    return [found]
+def _end(handles: Sequence[RunHandle | SweepHandle], command: str) -> None:
+    for handle in handles:
+        handle.request_stop(Reason("stopped-by", command=command))
+    for handle in handles:
+        handle.wait(_STOP_LIMIT)
+
+
+def _live(name: str | None, frontend: Frontend) -> RunHandle | SweepHandle:
+    """Return the run or sweep of this name; without one the latest run, or the sweep that started it. Raises
+    UsageMistake where it does not go on."""
+    if name is not None:
+        handle = _run_or_sweep(name)
+        label, ended = (
+            (handle.run.label, handle.run.state.terminal)
+            if isinstance(handle, RunHandle)
+            else (handle.label, not handle.look().live)
+        )
+        if ended:
+            raise UsageMistake(f"{label} has already ended: {handle.status}")
+        return handle
+    if not (runs := _live_runs()):
+        raise UsageMistake(f"no run is going on: {frontend.prefix}status lists them")
+    point = runs[0].run.spec.sweep
+    sweeps = (sweep for sweep in runner.live_sweeps() if point is not None and sweep.sweep_id == point.sweep)
+    return next(sweeps, runs[0])
 
 
 def _live_runs() -> list[RunHandle]:
     """Every run that goes on, the newest first."""
     return [handle for handle in runner.runs() if _goes_on(handle)]
-
-
-def _live_run(name: str | None, frontend: Frontend) -> RunHandle:
-    """The run with this name, or the latest, where it goes on."""
-    if name is not None:
-        handle = runner.attach(name)
-        if handle.run.state.terminal:
-            raise UsageMistake(f"{handle.run.label} has already ended: {handle.status}")
-        return handle
-    live = _live_runs()
-    if not live:
-        raise UsageMistake(f"no run is going on: {frontend.prefix}status lists them")
-    return live[0]
 
 
 def _goes_on(handle: RunHandle) -> bool:
@@ -428,13 +419,6 @@ class Curves:
     height: int
 
 
-@dataclass(frozen=True, slots=True)
-class BoardEnded:
-    """The server was to end. ``was_there``: there was one."""
-
-    was_there: bool
-
-
 def board(
     _: Frontend,
     *,
@@ -442,12 +426,12 @@ def board(
     export: str | None,
     stop: bool,
     height: int = 0,
-) -> Curves | Report | BoardEnded:
-    """Raises UnknownRun, UsageMistake and LaunchError."""
+) -> Curves | Report | bool:
+    """With ``stop``, whether there was a server to end. Raises UnknownRun, UsageMistake and LaunchError."""
     if stop:
         from nbdist.board import stop_board
 
-        return BoardEnded(stop_board(config.home()))
+        return stop_board(config.home())
     handles = [runner.attach(name) for name in run] or [runner.attach()]
     if export is not None:
         # no other verb writes reports
@@ -455,8 +439,4 @@ def board(
 
         shown = [(handle.run, handle.directory) for handle in handles]
         return write_report(shown, Path(export), config.language())
-    return Curves(
-        handles=tuple(handles),
-        reach=runner.reach_board(handles),
-        height=height,
-    )
+    return Curves(handles=tuple(handles), reach=runner.reach_board(handles), height=height)

@@ -1,18 +1,11 @@
-"""What ranks that wait may take: how long, how much memory, and which share of the processors.
-
-Processor time that nothing else wants, for ranks that import while a run goes on.
-
-A process can always be given less, and as a rule never its own share again: leaving SCHED_IDLE, or a nice
-value, takes a privilege (sched(7)). Where sessions are groups of the scheduler, their weight can be changed
-both ways by any user.
-"""
+"""What ranks that wait may take: how long, how much memory, and processor time that nothing else wants."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,23 +17,83 @@ IDLE_LIMIT = 900.0
 
 LEAST_MEMORY = 1 << 29
 
+_LEAST_SECONDS = 0.5
+"""Seconds between two looks at the processors: the system counts in hundredths."""
+
+
+class SpareCpus:
+    """Counts the CPUs that had nothing to do from one look to the next, and that this process may use: by its
+    affinity, and by the limits of its control groups (cgroup v2, cpu.max)."""
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        *,
+        groups: Iterable[str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stat = root / "proc/stat"
+        self._clock = clock
+        places = map(Path, own_groups() if groups is None else groups)
+        self._limits = {group: limit for group in places if (limit := _limit(group)) is not None}
+        self._then = self._read()
+
+    def look(self) -> float:
+        """Return the CPUs since the last look; 0 when that was a moment ago, or the system does not tell."""
+        (then, *before), (now, *after) = self._then, self._read()
+        if now - then < _LEAST_SECONDS:
+            return 0.0
+        self._then = [now, *after]
+        idle, *used = [(late - early) / (now - then) for early, late in zip(before, after, strict=True)]
+        left = [limit - use for limit, use in zip(self._limits.values(), used, strict=True)]
+        return max(0.0, min([idle, *left]))
+
+    def _read(self) -> list[float]:
+        """The time, the seconds that the CPUs have been idle, and those that each limited group has used."""
+        return [self._clock(), self._idle(), *map(_used, self._limits)]
+
+    def _idle(self) -> float:
+        ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            rows = [line.split() for line in self._stat.read_text().splitlines()]
+            # idle and iowait (proc(5))
+            ticks = sum(int(row[4]) + int(row[5]) for row in rows if row[0] in ours)
+            return ticks / os.sysconf("SC_CLK_TCK")
+        return 0.0
+
+
+def _limit(group: Path) -> float | None:
+    """Return the CPUs that a group may use; None for any number."""
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = (group / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    return None
+
+
+def _used(group: Path) -> float:
+    with contextlib.suppress(OSError, ValueError):
+        return int((group / "cpu.stat").read_text().split()[1]) / 1e6
+    return 0.0
+
 
 @dataclass(slots=True)
 class IdlePolicy:
-    """How long it is worth waiting. ``clock`` counts seconds, ``available`` says how much memory is left."""
+    """How long it is worth waiting. ``clock`` counts seconds, ``available`` returns the memory that is left,
+    ``spare`` the CPUs that were idle since it was called last."""
 
     clock: Callable[[], float] = time.monotonic
     available: Callable[[], int | None] = memory_available
+    spare: Callable[[], float] = field(default_factory=lambda: SpareCpus().look)
     least: int = LEAST_MEMORY
     limit: float = IDLE_LIMIT
     _begun: float | None = field(default=None, init=False)
 
     def restart(self) -> None:
-        """No run could have used it until now."""
+        """Count from the next look on: no run could have used the ranks until now."""
         self._begun = None
 
     def over(self) -> str:
-        """Why there is no point in waiting any longer; empty while there is."""
+        """Say why there is no point in waiting any longer; empty while there is."""
         now = self.clock()
         self._begun = now if self._begun is None else self._begun
         if now - self._begun >= self.limit:
@@ -49,94 +102,3 @@ class IdlePolicy:
         if available is not None and available < self.least:
             return f"memory got short: {available >> 20} MB were left"
         return ""
-
-
-_LOWEST, _USUAL = 19, 0
-
-_BEGIN = 1.0
-
-_PATIENCE, _PAUSE = 3.0, 0.01
-"""The system takes one change of a group's weight in a tenth of a second, from all ordinary users together:
-seconds until a change is given up, and between two attempts."""
-
-
-class BackgroundShare:
-    """Whether this process may put others behind everything else and give them their share back, and how.
-
-    ``possible``: it may.
-    """
-
-    def __init__(self) -> None:
-        self._by_group = _sessions_are_groups()
-        self.possible = self._by_group or _idle_ends()
-        self._policy = os.sched_getscheduler(0)
-
-    def take(self, pid: int) -> None:
-        """Give a process, which leads a session or is about to, only what is left over."""
-        with contextlib.suppress(OSError):
-            if self._by_group:
-                _await_session(pid)
-                _weigh(pid, _LOWEST)
-            elif self.possible:
-                os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
-
-    def give_back(self, pid: int) -> None:
-        """Let it have the share of any process again."""
-        with contextlib.suppress(OSError):
-            if self._by_group:
-                _weigh(pid, _USUAL)
-            elif self.possible:
-                # threads have policies of their own, those of what computes inherited theirs
-                for thread in os.listdir(f"/proc/{pid}/task"):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.sched_setscheduler(int(thread), self._policy, os.sched_param(0))
-
-
-def _await_session(pid: int) -> None:
-    """Until then it is in ours."""
-    deadline = time.monotonic() + _BEGIN
-    while os.getsid(pid) != pid:
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        time.sleep(0.001)
-
-
-def _weigh(pid: int, nice: int) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            Path(f"/proc/{pid}/autogroup").write_text(str(nice))
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(_PAUSE)
-
-
-def _sessions_are_groups(root: Path = Path("/")) -> bool:
-    """Whether the scheduler weighs sessions (CONFIG_SCHED_AUTOGROUP): of processes that are in no group with
-    a weight of its own, as those of containers are."""
-    try:
-        enabled = (root / "proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1"
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return False
-    weighed = any(
-        "cpu" in controllers.split(",") and place != "/"
-        for _, controllers, place in (line.split(":", 2) for line in lines)
-    )
-    return enabled and not weighed and not any(os.path.exists(f"{own}/cpu.weight") for own in own_groups())
-
-
-def _idle_ends() -> bool:
-    """Whether a process of this user's may leave SCHED_IDLE again. One that tries is made for that."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitpid(child, 0)[1] == 0

@@ -181,7 +181,7 @@ def _read(then: Mapping[str, str], now: Mapping[str, str], reads: frozenset[str]
 
 
 class Staleness:
-    """Looks once when it is made, and again when it is asked.
+    """Looks at imported modules once when it is made, and again when it is asked.
 
     ``files`` are those that modules were imported from, with time (ns) and size, ``path`` is the sys.path
     of the import, and ``cwd`` the directory that an empty entry of it stands for.
@@ -191,34 +191,41 @@ class Staleness:
         self._files = {file: tuple(stamp) for file, stamp in files.items()}
         places = [entry or cwd for entry in path]
         self._names = {_top(file, places) for file in files}
-        self._installed = [place for place in places if _installed(place)]
-        self._others = [place for place in places if place not in self._installed]
+        self._installed = {place: _installed(place) for place in places}
         self._then = self._seen()
 
     def changed(self) -> str:
-        """What has changed, in words; empty when nothing has."""
+        """Say what has changed; empty when nothing has."""
         for file, stamp in self._files.items():
             if _stamp(file) != stamp:
                 return f"{file} has changed since it was imported"
-        for place, then, now in zip((*self._installed, *self._others), self._then, self._seen(), strict=True):
-            if then != now:
-                what = "packages were installed or removed" if place in self._installed else "new modules"
-                return f"{what} in {place}"
-        return ""
+        places = (place for place, now in self._seen().items() if now != self._then[place])
+        return next(map(self._news, places), "")
 
     def changed_since(self, begun: int) -> str:
-        """The same when this was made only after the imports, which began at ``begun`` (Unix time in ns)."""
-        for place in self._installed:
-            if _time(place) >= begun:
-                return f"packages were installed or removed in {place}"
-        for place in self._others:
-            shadows = self._shadows(place)
-            if isinstance(shadows, list) and any(_made(os.path.join(place, one)) >= begun for one in shadows):
-                return f"new modules in {place}"
-        return self.changed()
+        """Say the same when this was made only after the imports, which began at ``begun`` (Unix time in
+        ns)."""
+        places = (place for place in self._installed if self._latest(place) >= begun)
+        return next(map(self._news, places), "") or self.changed()
 
-    def _seen(self) -> list[object]:
-        return [*map(_content, self._installed), *(self._shadows(place) for place in self._others)]
+    def _news(self, place: str) -> str:
+        return (
+            f"{'packages were installed or removed' if self._installed[place] else 'new modules'} in {place}"
+        )
+
+    def _latest(self, place: str) -> int:
+        """Return when what counts there came or changed at the latest, in ns."""
+        if self._installed[place]:
+            return (_stamp(place) or (0, 0))[0]
+        shadows = self._shadows(place)
+        names = shadows if isinstance(shadows, list) else []
+        return max((_made(os.path.join(place, name)) for name in names), default=0)
+
+    def _seen(self) -> dict[str, object]:
+        return {
+            place: _content(place) if installed else self._shadows(place)
+            for place, installed in self._installed.items()
+        }
 
     def _shadows(self, place: str) -> object:
         """What in a directory of the user's has the name of something that was imported."""
@@ -228,7 +235,8 @@ class Staleness:
             return _stamp(place)
         except OSError:
             return None
-        return sorted(name for name in names if _importable(name) and name.partition(".")[0] in self._names)
+        named = (name for name in names if name.partition(".")[0] in self._names)
+        return sorted(name for name in named if name.endswith((".py", ".pyc", ".so")) or "." not in name)
 
 
 def _top(file: str, places: Sequence[str]) -> str:
@@ -236,10 +244,6 @@ def _top(file: str, places: Sequence[str]) -> str:
     inside = [os.path.relpath(file, place) for place in places if file.startswith(os.path.join(place, ""))]
     below = min(inside, key=len, default=os.path.basename(file))
     return below.partition(os.sep)[0].partition(".")[0]
-
-
-def _importable(name: str) -> bool:
-    return name.endswith((".py", ".pyc", ".so")) or "." not in name
 
 
 def _installed(place: str) -> bool:
@@ -258,11 +262,6 @@ def _content(place: str) -> object:
     except OSError:
         files = []
     return (_stamp(place), [(name, _stamp(os.path.join(place, name))) for name in files])
-
-
-def _time(path: str) -> int:
-    stamp = _stamp(path)
-    return 0 if stamp is None else stamp[0]
 
 
 def _made(module: str) -> int:

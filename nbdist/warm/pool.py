@@ -7,9 +7,7 @@ leaves over, or when it has ended.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -22,9 +20,11 @@ from nbdist.devices.usage import memory_available, memory_total
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks.environment import imported_modules
 from nbdist.launch import local
-from nbdist.model.decoding import MALFORMED, loads
+from nbdist.model.decoding import MALFORMED
 from nbdist.model.plan import Plan
 from nbdist.store.paths import RunDirectory
+from nbdist.warm.idle_policy import IDLE_LIMIT
+from nbdist.warm.line import Line
 from nbdist.warm.match import (
     PRELOADED,
     READ_UNSEEN,
@@ -41,9 +41,9 @@ _TAKE = 0.2
 
 
 class Standby:
-    """Ranks as those of ``plan`` would be; ``beside`` a run they get what processor time that leaves over,
-    until they are to hurry; with ``hurry`` from the beginning. Raises LaunchError when they cannot be
-    started."""
+    """Ranks as those of ``plan`` would be, which end when no run uses them for ``idle`` seconds. ``beside`` a
+    run they are started when processors are idle, or are to hurry; with ``hurry`` at once. Raises LaunchError
+    when they cannot be started."""
 
     def __init__(self, plan: Plan, *, idle: float, beside: bool = False, hurry: bool = False) -> None:
         self.shape: RankShape = shape_of(plan)
@@ -53,49 +53,33 @@ class Standby:
         self.gone = ""
         self.hopeless = True
         self._pids: list[int] = []
-        self._said = b""
-        self._answers: dict[str, Any] = {}
-        self.supervisor = _start(plan.environment, plan.spec.python)
-        offer = {
-            # until it has a run it is this process's, also where its run will be detached
-            "spec": replace(
-                plan.spec, owner=processes.identify(os.getpid()), detached=False, sweep=None
-            ).to_dict(),
-            "preload": {
-                "modules": PRELOADED.get(plan.spec.framework, ()),
-                "first": self.shape.first,
-                "python_path": self.shape.python_path,
-                "unseen": READ_UNSEEN,
-            },
-            "idle": idle,
-            "beside": beside,
-            "hurry": hurry,
+        self._refusal: str | None = None
+        self.supervisor, self._line = _start(plan.environment, plan.spec.python)
+        # until it has a run it is this process's, also where its run will be detached
+        spec = replace(plan.spec, owner=processes.identify(os.getpid()), detached=False, sweep=None)
+        preload = {
+            "modules": PRELOADED.get(plan.spec.framework, ()),
+            "first": self.shape.first,
+            "python_path": self.shape.python_path,
+            "unseen": READ_UNSEEN,
         }
-        self._say(offer)
+        self._send(spec=spec.to_dict(), preload=preload, idle=idle, beside=beside, hurry=hurry)
 
     def look(self, wait: float = 0.0) -> None:
-        """Take what it has said; wait so many seconds for something."""
-        line = self.supervisor.lifeline
-        if self.gone or line is None:
-            return
-        if not processes.wait_for(line, wait):
+        """Take what it has sent; wait so many seconds for something."""
+        if self.gone or not processes.wait_for(self._line, wait):
             return
         try:
-            piece = line.recv(1 << 20)
-        except OSError:
-            piece = b""
-        if not piece:
-            self.gone = "it ended"
-            return
-        *lines, self._said = (self._said + piece).split(b"\n")
-        for said in lines:
-            try:
-                self._take(loads(said, exact=True))
-            except MALFORMED:
-                self.gone = "it is no standby of this version"
+            messages = self._line.receive()
+            if messages is None:
+                self.gone = "it ended"
+            for message in messages or ():
+                self._take(message)
+        except MALFORMED:
+            self.gone = "it is no standby of this version"
 
     def wait_until_ready(self, limit: float) -> bool:
-        """Whether its ranks have done their imports, now or within ``limit`` seconds."""
+        """Return whether its ranks have done their imports, now or within ``limit`` seconds."""
         deadline = time.monotonic() + limit
         self.look()
         while not (self.ready or self.gone) and (left := deadline - time.monotonic()) > 0:
@@ -103,81 +87,75 @@ class Standby:
         return self.ready and not self.gone
 
     def hurry(self) -> None:
-        """The run beside which it was made has ended."""
-        self._say({"hurry": True})
+        """Tell it that the run beside which it was made has ended."""
+        self._send(hurry=True)
 
     def go(self, directory: RunDirectory, environment: Mapping[str, str]) -> str:
         """Make it the supervisor of this run, whose programs begin when its ranks are ready. Empty when it
         is; else why a cold start would make other ranks, and nothing has begun."""
         deadline = time.monotonic() + _TAKE
-        if self._say({"go": str(directory.path), "environment": dict(environment)}):
+        if self._send(go=str(directory.path), environment=dict(environment)):
             while self._is_awaited and (left := deadline - time.monotonic()) > 0:
                 self.look(left)
             if self._is_awaited:
                 self._refuse()
-        problem = str(self._answers.get("taken", self.gone or "it ended"))
+        problem = self.gone or "it ended" if self._refusal is None else self._refusal
         if not problem:
             self.close()
         return problem
 
     @property
     def _is_awaited(self) -> bool:
-        return "taken" not in self._answers and not self.gone
+        return self._refusal is None and not self.gone
 
     def _refuse(self) -> None:
-        """Let it take no run from now on: what it has said by now was in time."""
-        assert self.supervisor.lifeline is not None, "a standby is always on a line"
-        with contextlib.suppress(OSError):
-            self.supervisor.lifeline.shutdown(socket.SHUT_RDWR)
+        """Let it take no run from now on: what it has sent by now was in time."""
+        self._line.refuse()
         while self._is_awaited:
             self.look(_TAKE)
-        if "taken" not in self._answers:
+        if self._refusal is None:
             self.gone = "the ranks that wait did not answer"
 
     def leave(self) -> None:
-        """It is not wanted any more, and ends."""
-        self._say({"leave": True})
+        """Let it end: it is not wanted any more."""
+        self._send(leave=True)
         self.close()
 
     def close(self) -> None:
-        if self.supervisor.lifeline is not None:
-            self.supervisor.lifeline.close()
+        self._line.close()
 
     def memory(self) -> tuple[int, int]:
-        """Bytes that its processes hold: their share of everything (PSS), and what is theirs alone."""
+        """Return the bytes that its processes hold: their share of everything (PSS), and what is theirs
+        alone."""
         shares = [_memory(pid) for pid in {self.supervisor.process.pid, *self._pids}]
         return sum(share for share, _ in shares), sum(private for _, private in shares)
 
-    def _say(self, what: dict[str, Any]) -> bool:
-        line = self.supervisor.lifeline
-        assert line is not None, "a standby is always on a line"
-        try:
-            line.sendall(json.dumps(what).encode() + b"\n")
-        except OSError:
+    def _send(self, **message: object) -> bool:
+        sent = self._line.send(**message)
+        if not sent:
             self.gone = self.gone or "it ended"
-            return False
-        return True
+        return sent
 
-    def _take(self, said: dict[str, Any]) -> None:
-        if "up" in said:
+    def _take(self, message: dict[str, Any]) -> None:
+        if "up" in message:
             self.up = True
-        elif "ready" in said:
+        elif "ready" in message:
             self.ready = True
-            self.reads = frozenset(said["ready"]["reads"])
-            self._pids = list(said["ready"]["pids"])
-        elif "gone" in said:
-            self.gone, self.hopeless = str(said["gone"]), bool(said["hopeless"])
+            self.reads = frozenset(message["ready"]["reads"])
+            self._pids = list(message["ready"]["pids"])
+        elif "gone" in message:
+            self.gone, self.hopeless = str(message["gone"]), bool(message["hopeless"])
         else:
-            self._answers |= said
+            self._refusal = str(message["taken"])
 
 
-def _start(environment: Mapping[str, str], python: str) -> local.SupervisorProcess:
+def _start(environment: Mapping[str, str], python: str) -> tuple[local.SupervisorProcess, Line]:
     """Start a supervisor of a run that is not known yet (``standby``). Raises LaunchError."""
     with local.line_to_child() as (ours, theirs):
         command = local.command(python, "warm.standby", str(theirs.fileno()))
         process = local.spawn(command, environment=environment, descriptors=(theirs.fileno(),))
     local.collect(process)
-    return local.SupervisorProcess(process, ours)
+    return local.SupervisorProcess(process, ours), Line(ours)
 
 
 def _memory(pid: int) -> tuple[int, int]:
@@ -192,8 +170,6 @@ def _memory(pid: int) -> tuple[int, int]:
 
 
 AUTO, OFF, ALWAYS = "auto", "off", "always"
-MODES = (AUTO, OFF, ALWAYS)
-DEFAULT = AUTO
 
 _IMPORTS = 60.0
 """Seconds that a run waits for ranks where all runs are to be of ranks that have waited."""
@@ -204,8 +180,6 @@ _BESIDE = 2.0
 _MEMORY_A_RANK = 600 << 20
 """Bytes that must be free for each rank before any is made ready unasked; beside a run they must leave it a
 tenth of all memory, which is when they would be given up (``idle_policy``)."""
-
-_IDLE = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,8 +206,8 @@ class WarmPool:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        said = environ.get("NBDIST_WARM", DEFAULT)
-        self.mode = said if said in MODES else DEFAULT
+        mode = environ.get("NBDIST_WARM", AUTO)
+        self.mode = mode if mode in (AUTO, OFF, ALWAYS) else AUTO
         self._stand_by = stand_by
         self._clock, self._sleep = clock, sleep
         self._standby: Standby | None = None
@@ -265,7 +239,9 @@ class WarmPool:
             # it has only just been started, and would not be sooner than a cold start
             self.release()
             return None, ""
-        if problem := self._mismatch(standby, planned):
+        # what only ranks that are ready can tell is looked at when they are (``standby``)
+        problem = difference(standby.shape, shape_of(planned), standby.reads)
+        if problem := problem or self._too_early(planned, standby.reads):
             # a standby that the user asked for stays; one that nbdist guessed goes
             if self._asked is None:
                 self.release()
@@ -378,16 +354,9 @@ class WarmPool:
             return
         self._reason = ""
         try:
-            self._standby = self._stand_by(planned, idle=_IDLE, beside=beside, hurry=hurry)
+            self._standby = self._stand_by(planned, idle=IDLE_LIMIT, beside=beside, hurry=hurry)
         except (LaunchError, OSError) as error:
             self._reason = str(error)
-
-    def _mismatch(self, standby: Standby, planned: Plan) -> str:
-        """Why the ranks that wait cannot be those of this run; empty when they can. What only ranks that are
-        ready can tell is looked at when they are (``standby``)."""
-        return difference(standby.shape, shape_of(planned), standby.reads) or self._too_early(
-            planned, standby.reads
-        )
 
     def _too_early(self, planned: Plan, reads: frozenset[str]) -> str:
         """Why ranks that wait have imported before the program lets them; empty when that is no matter."""

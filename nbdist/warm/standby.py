@@ -1,23 +1,21 @@
 """A supervisor that is started ahead of its run, with ranks that have imported their framework and wait.
 
-It is for one run. The kernel that started it tells it, over the socket that it inherited, which one; from
+It is for one run. The kernel that started it sends it, over the socket that it inherited, which one; from
 then on it is that run's supervisor and nothing else, also while its ranks still import: a cold start would
 be later, and the run can be shown and stopped. Until then it ends with its kernel, when no run has used it
 for long, when memory gets short, and when one of its ranks ends.
 
-Beside a run that goes on its ranks get what processor time that leaves over, until it is told to hurry, or
-from the beginning where the next run is sure to come.
+Beside a run that goes on it starts its ranks when as many processors have been idle as there are ranks, else
+when the run has ended; at once where the next run is sure to come.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
 import socket
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from nbdist import processes
-from nbdist.devices.usage import SpareCpus, memory_total
+from nbdist.control_groups import ControlGroup
+from nbdist.devices.usage import memory_total
 from nbdist.launch.binding import (
     REQUESTS_TO_END,
     allow_files,
@@ -41,7 +40,8 @@ from nbdist.model import RunSpec
 from nbdist.model.decoding import MALFORMED, build, loads
 from nbdist.store.paths import RunDirectory
 from nbdist.store.run_store import read_spec, take_run_lock
-from nbdist.warm.idle_policy import IDLE_LIMIT, LEAST_MEMORY, BackgroundShare, IdlePolicy
+from nbdist.warm.idle_policy import LEAST_MEMORY, IdlePolicy
+from nbdist.warm.line import Line
 from nbdist.warm.match import Staleness
 from nbdist.worker.order import HURRY, PLACE, ROOM, WAIT, Assignment, Preload
 
@@ -50,8 +50,8 @@ _TICK = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a rank says that its imports were made from (``worker.warm``): ``files`` with time (ns) and size,
-    ``reads`` are variables. ``problem`` says why it cannot be used."""
+    """What a rank sends about its imports (``worker.warm``): ``files`` with time (ns) and size, ``reads`` are
+    variables. ``problem`` says why it cannot be used."""
 
     begun: int
     reads: tuple[str, ...]
@@ -60,14 +60,17 @@ class Facts:
     problem: str
     threads: int
 
+    def staleness(self, cwd: str) -> Staleness:
+        return Staleness(self.files, self.path, cwd)
+
 
 @dataclass(slots=True)
 class WaitingRank(RankProcess):
-    """It imports, says what that was made from (``facts``), and waits. It can be told its run before it is
-    ready; it hears of it when it is."""
+    """It imports, sends its ``facts``, and waits. It can be given its run before it is ready; it receives the
+    run when it is."""
 
     facts: Facts | None = None
-    _said: bytes = b""
+    _received: bytes = b""
     _assignment: Assignment | None = None
     _doubt: Callable[[], str] = str
     _told: bool = False
@@ -82,6 +85,12 @@ class WaitingRank(RankProcess):
         activity = processes.activity(self.process.pid)
         return activity is not None and activity.state in ("T", "t")
 
+    @property
+    def problem(self) -> str:
+        """Why it cannot be used now that it is ready; empty when it can."""
+        assert self.facts is not None, "it is asked when the rank is ready"
+        return self.facts.problem or unfit(self.process.pid, self.facts.threads)
+
     def hear(self) -> bytes | None:
         # without super(): a class with slots is made twice
         if self._told:
@@ -92,15 +101,15 @@ class WaitingRank(RankProcess):
             return b""
         except OSError:
             return None
-        self._said += piece
-        if self._said.endswith(b"\n"):
+        self._received += piece
+        if self._received.endswith(b"\n"):
             try:
-                self.facts, self._said = build(Facts, loads(self._said, exact=True)), b""
+                self.facts, self._received = build(Facts, loads(self._received, exact=True)), b""
             except MALFORMED:
-                # it cannot be told its run
+                # it cannot be given its run
                 self.send(signal.SIGKILL)
                 return None
-            self._tell()
+            self._assign()
         return b"" if piece else None
 
     def ask(self, words: bytes) -> None:
@@ -109,15 +118,15 @@ class WaitingRank(RankProcess):
             RankProcess.ask(self, words)
 
     def engage(self, assignment: Assignment, doubt: Callable[[], str]) -> None:
-        """Tell it its run, as soon as it is ready. ``doubt`` is asked then why it cannot be used as it is,
-        and has to begin again, cold; empty when it can."""
+        """Give it its run, as soon as it is ready. ``doubt`` then says why it cannot be used as it is, and
+        has to begin again, cold; empty when it can."""
         self._assignment, self._doubt = assignment, doubt
         if self.facts is None:
             with contextlib.suppress(OSError):
                 self.channel.send(HURRY)
-        self._tell()
+        self._assign()
 
-    def _tell(self) -> None:
+    def _assign(self) -> None:
         if self._assignment is None or self.facts is None:
             return
         self._assignment.cold = self._doubt()
@@ -129,23 +138,13 @@ class WaitingRank(RankProcess):
         self._told = True
 
 
-def problem_of(waiting: WaitingRank) -> str:
-    """Why a rank that has done its imports cannot be used; empty when it can."""
-    facts = waiting.facts
-    assert facts is not None, "it is asked when the rank is ready"
-    return facts.problem or unfit(waiting.process.pid, facts.threads)
-
-
 def unfit(pid: int, allowed: int = 1) -> str:
-    """What a process has that a rank may not have before its program runs; empty when there is nothing.
+    """Say what a process has that a rank may not have before its program runs; empty when there is nothing.
     ``allowed`` are the threads that it has when it has imported what computes, and nothing else."""
     try:
         threads = len(os.listdir(f"/proc/{pid}/task"))
         files = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
-        stat = processes.identify(pid)
     except OSError:
-        stat = None
-    if stat is None:
         return "is gone"
     if threads != allowed:
         return f"has {threads} threads after its imports, not {allowed}"
@@ -153,59 +152,56 @@ def unfit(pid: int, allowed: int = 1) -> str:
     return f"has opened {device}" if device else ""
 
 
-class Standby:
+class StandbySupervisor:
     """``line`` leads to the kernel, ``reaper`` to the process above."""
 
     def __init__(
         self,
         offer: dict[str, Any],
-        line: socket.socket,
+        line: Line,
         reaper: socket.socket,
         *,
         idle_policy: IdlePolicy,
     ) -> None:
         self._spec = RunSpec.from_dict(offer["spec"])
         self._preload = Preload(**offer["preload"])
+        self._beside = bool(offer["beside"])
+        self._waits_for_cpus = self._beside and not offer["hurry"]
         self._line = line
         self._reaper = reaper
         self._idle_policy = idle_policy
-        self._group = group_for_ranks()
-        self._spawn = partial(start_rank, group=self._group)
+        self._group: ControlGroup | None = None
         self._ranks: dict[int, WaitingRank] = {}
-        self._beside, self._at_once = bool(offer["beside"]), bool(offer["hurry"])
-        self._background: BackgroundShare | None = None
-        self._spare: SpareCpus | None = None
         self._inherited = dict(os.environ)
         self._own: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
         self._selector = selectors.DefaultSelector()
         self._staleness: Staleness | None = None
-        self._said = b""
         self._ready = False
         self._over = ""
         self._hopeless = False
         self._go: dict[str, Any] | None = None
 
     def stand_by(self) -> int:
-        """Until there is a run, and through it. Returns the exit status of the process."""
+        """Wait for a run, and supervise it. Return the exit status of the process."""
         become_subreaper()
         allow_files(len(self._spec.ranks))
+        self._group = group_for_ranks()
+        self._reservation = Reservation()
         wakeup = Wakeup()
         self._selector.register(wakeup.socket, selectors.EVENT_READ, lambda: self._signalled(wakeup))
-        self._line.setblocking(False)
         self._selector.register(self._line, selectors.EVENT_READ, self._hear_kernel)
         lifeline = Lifeline(self._spec.owner, None)
         for descriptor in lifeline.descriptors():
             self._selector.register(descriptor, selectors.EVENT_READ, self._leave)
-        self._reservation = Reservation()
-        if self._beside and not self._at_once:
-            self._background, self._spare = BackgroundShare(), SpareCpus()
         self._begin_in_time()
-        self._say({"up": True})
+        self._line.send(up=True)
         while self._go is None and not self._over and not lifeline.gone:
             for key, _ in self._selector.select(_TICK):
                 key.data()
             self._reap()
-            self._look_at_the_clock()
+            if self._beside:
+                self._idle_policy.restart()
+            self._end_because(self._idle_policy.over())
             self._begin_in_time()
         self._selector.close()
         # what comes from here on is for the supervisor of the run, if there is to be one
@@ -216,23 +212,23 @@ class Standby:
         return self._supervise(self._go)
 
     def _end(self) -> int:
-        self._say({"gone": self._over, "hopeless": self._hopeless})
+        self._line.send(gone=self._over, hopeless=self._hopeless)
         end_descendants(collect_exited, patience=0.0)
         if self._group is not None:
             self._group.end()
             self._group.remove()
         return 0
 
+    def _spawn(self, command: RankCommand) -> RankProcess:
+        return start_rank(command, group=self._group)
+
     def _begin_in_time(self) -> None:
-        """Start the ranks, beside a run when that will not feel it: what cannot be kept behind it has to find
-        as many CPUs idle as there are ranks."""
-        if self._ranks or self._over or self._go is not None:
-            return
-        if self._background is not None and self._spare is not None:
-            felt = not self._background.possible or self._spare.limited
-            if felt and self._spare.look() < len(self._spec.ranks):
-                return
-        self._begin()
+        if not (self._ranks or self._over or self._go) and self.may_begin():
+            self._begin()
+
+    def may_begin(self) -> bool:
+        """Return whether no run would feel it that the ranks import."""
+        return not self._waits_for_cpus or self._idle_policy.spare() >= len(self._spec.ranks)
 
     def _begin(self) -> None:
         """Start the ranks, each as it would be for the run that is awaited."""
@@ -249,8 +245,6 @@ class Standby:
                 )
             )
             os.close(output)
-            if self._background is not None:
-                self._background.take(started.process.pid)
             waiting = self._ranks[rank.rank] = WaitingRank(started.process, started.channel)
             self._selector.register(
                 waiting.channel, selectors.EVENT_READ, lambda r=rank.rank: self._hear_rank(r)
@@ -259,84 +253,67 @@ class Standby:
     def _hear_rank(self, rank: int) -> None:
         waiting = self._ranks[rank]
         if waiting.hear() is None:
-            self._over = self._over or f"rank {rank} ended while it waited"
+            self._end_because(f"rank {rank} ended while it waited")
             self._hopeless = not self._ready
             self._selector.unregister(waiting.channel)
             return
-        if self._ready or any(one.facts is None for one in self._ranks.values()):
-            return
-        self._ready = True
-        facts = [one.facts for one in self._ranks.values() if one.facts is not None]
-        self._over = next(filter(None, map(problem_of, self._ranks.values())), "")
+        facts = [each.facts for each in self._ranks.values() if each.facts is not None]
+        if not self._ready and len(facts) == len(self._ranks):
+            self._ready = True
+            self._report(facts)
+
+    def _report(self, facts: list[Facts]) -> None:
+        """Tell the kernel that all ranks are ready, or that they cannot be used."""
+        self._over = next(filter(None, (each.problem for each in self._ranks.values())), "")
         if self._over:
             self._hopeless = True
             return
-        self._hurry()
-        self._staleness = Staleness(facts[0].files, facts[0].path, self._spec.cwd)
-        reads = sorted({name for one in facts for name in one.reads})
-        self._say({"ready": {"reads": reads, "pids": [os.getpid(), *self._pids()]}})
-
-    def _pids(self) -> list[int]:
-        return [one.process.pid for one in self._ranks.values()]
-
-    def _hurry(self) -> None:
-        """Let the ranks have the share of any process."""
-        if self._background is not None:
-            for pid in self._pids():
-                self._background.give_back(pid)
+        self._staleness = facts[0].staleness(self._spec.cwd)
+        reads = sorted({name for each in facts for name in each.reads})
+        pids = [os.getpid(), *(each.process.pid for each in self._ranks.values())]
+        self._line.send(ready={"reads": reads, "pids": pids})
 
     def _hear_kernel(self) -> None:
         try:
-            piece = self._line.recv(1 << 20)
-        except BlockingIOError:
-            return
-        except OSError:
-            piece = b""
-        if not piece:
-            self._leave()
-            return
-        self._said += piece
-        *lines, self._said = self._said.split(b"\n")
-        for line in lines:
-            try:
-                self._obey(loads(line, exact=True))
-            except MALFORMED:
+            messages = self._line.receive()
+            if messages is None:
                 self._leave()
+            for message in messages or ():
+                self.obey(message)
+        except MALFORMED:
+            self._leave()
 
-    def _obey(self, said: dict[str, Any]) -> None:
-        if "go" in said:
+    def obey(self, message: dict[str, Any]) -> None:
+        if "go" in message:
             if problem := self._problem():
-                self._say({"taken": problem})
+                self._line.send(taken=problem)
             else:
-                self._go = said
-        elif "hurry" in said:
-            self._beside = False
-            self._hurry()
-            self._background = None
+                self._go = message
+        elif "hurry" in message:
+            self._beside = self._waits_for_cpus = False
         else:
             self._leave()
 
     def _problem(self) -> str:
-        """Why the ranks are not what a cold start would make now; empty when they are, as far as is known."""
+        """Say why the ranks are not what a cold start would make now; empty when they are, as far as is
+        known."""
         self._reap()
         if self._over or self._staleness is None:
             return self._over
         for rank, waiting in self._ranks.items():
-            if problem := problem_of(waiting):
+            if problem := waiting.problem:
                 return f"rank {rank} {problem}"
         return self._staleness.changed()
 
-    def _supervise(self, said: dict[str, Any]) -> int:
+    def _supervise(self, message: dict[str, Any]) -> int:
         """Be the supervisor of a run. It begins with an acknowledgement: without one it is not begun."""
-        directory = RunDirectory(Path(said["go"]))
+        directory = RunDirectory(Path(message["go"]))
         # before it is acknowledged: what started the reaper looks for the lock when that has ended
-        if not self._tell_reaper(directory) or not self._say({"taken": ""}):
+        if not self._tell_reaper(directory) or not self._line.send(taken=""):
             return self._end()
         self._line.close()
-        if not self._ready:
-            self._hurry()
         os.environ.clear()
-        os.environ.update(said["environment"])
+        os.environ.update(message["environment"])
         spec = read_spec(directory)
         pairs = zip(self._spec.ranks, spec.ranks, strict=True)
         self._own = {now.rank: (then.environment, now.environment) for then, now in pairs}
@@ -353,8 +330,8 @@ class Standby:
         return 0
 
     def _engage(self, command: RankCommand) -> RankProcess:
-        """The rank that waits, or will, with its run; a new process where there is none, or where it will
-        not be ready."""
+        """Give the rank that waits, or will, its run; start a new process where there is none, or where it
+        will not be ready."""
         waiting = self._ranks.pop(command.rank, None)
         if waiting is None or isinstance(command.order, Preload):
             return self._spawn(command)
@@ -374,8 +351,8 @@ class Standby:
         return waiting
 
     def _doubt(self, waiting: WaitingRank, rank: int) -> str:
-        """Why a rank that was given its run while it imported is not what a cold start would have made then;
-        empty when it is."""
+        """Say why a rank that was given its run while it imported is not what a cold start would have made
+        then; empty when it is."""
         facts = waiting.facts
         assert facts is not None, "it is asked when the rank is ready"
         reads, unseen = frozenset(facts.reads), tuple(self._preload.unseen)
@@ -383,12 +360,11 @@ class Standby:
         for name in sorted(then.keys() | now.keys()):
             if then.get(name) != now.get(name) and (name in reads or name.startswith(unseen)):
                 return f"{name} changed while {self._spec.framework} was imported, which may read it"
-        staleness = Staleness(facts.files, facts.path, self._spec.cwd)
-        return problem_of(waiting) or staleness.changed_since(facts.begun)
+        return waiting.problem or facts.staleness(self._spec.cwd).changed_since(facts.begun)
 
     def _tell_reaper(self, directory: RunDirectory) -> bool:
-        """Which run it is from now on; with the lock, so that it holds as long as one of the two lives.
-        False when the reaper has gone."""
+        """Tell it which run this is from now on; with the lock, so that it holds as long as one of the two
+        lives. False when the reaper has gone."""
         held = []
         with contextlib.suppress(OSError):
             held.append(take_run_lock(directory))
@@ -397,20 +373,6 @@ class Standby:
         except OSError:
             return False
         return True
-
-    def _say(self, what: dict[str, Any]) -> bool:
-        try:
-            self._line.setblocking(True)
-            self._line.sendall(json.dumps(what).encode() + b"\n")
-            self._line.setblocking(False)
-        except OSError:
-            return False
-        return True
-
-    def _look_at_the_clock(self) -> None:
-        if self._beside:
-            self._idle_policy.restart()
-        self._over = self._over or self._idle_policy.over()
 
     def _leave(self) -> None:
         self._end_because("the kernel let it go")
@@ -428,9 +390,9 @@ class Standby:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process of a standby: ``FD``. What it stands by for is the first line on the socket."""
-    line = socket.socket(fileno=int(arguments[0]))
-    line.set_inheritable(False)
+    """The process of a standby: ``FD``. What it stands by for is the first message on the socket."""
+    end = socket.socket(fileno=int(arguments[0]))
+    end.set_inheritable(False)
     drop_interrupt()
     become_subreaper()
     ours, theirs = socket.socketpair()
@@ -439,39 +401,40 @@ def main(arguments: Sequence[str]) -> int:
     if supervisor == 0:
         ours.close()
         die_with_parent(reaper, signal.SIGTERM)
-        offer = loads(_first_line(line), exact=True)
-        least = max(LEAST_MEMORY, (memory_total() or 0) // 10)
-        idle_policy = IdlePolicy(least=least, limit=float(offer.get("idle", IDLE_LIMIT)))
-        return Standby(offer, line, theirs, idle_policy=idle_policy).stand_by()
+        return _stand_by(Line(end), theirs)
     # the kernel is to see the end of the one that it talks to
-    line.close()
+    end.close()
     theirs.close()
-    return watch_over(supervisor, _AssignedRun(ours).run)
+    return watch_over(supervisor, _assigned_run(ours))
 
 
-def _first_line(line: socket.socket) -> bytes:
-    data = b""
-    while not data.endswith(b"\n"):
-        piece = line.recv(1 << 20)
-        if not piece:
-            sys.exit(0)
-        data += piece
-    return data
+def _stand_by(line: Line, reaper: socket.socket) -> int:
+    messages: list[dict[str, Any]] | None = []
+    while messages == []:
+        messages = line.receive()
+    if messages is None:
+        return 0
+    offer, *others = messages
+    least = max(LEAST_MEMORY, (memory_total() or 0) // 10)
+    idle_policy = IdlePolicy(least=least, limit=float(offer["idle"]))
+    standby = StandbySupervisor(offer, line, reaper, idle_policy=idle_policy)
+    for message in others:
+        standby.obey(message)
+    return standby.stand_by()
 
 
-class _AssignedRun:
-    """What the reaper is told by the supervisor: the run that it has taken, with its lock, for this process
-    to hold."""
+def _assigned_run(line: socket.socket) -> Callable[[], RunDirectory | None]:
+    """Return what says which run the supervisor has taken. It comes with the run's lock, which this process
+    holds from then on."""
+    line.setblocking(False)
+    taken: list[RunDirectory] = []
 
-    def __init__(self, line: socket.socket) -> None:
-        line.setblocking(False)
-        self._line = line
-        self._run: RunDirectory | None = None
-
-    def run(self) -> RunDirectory | None:
-        if self._run is None:
+    def find() -> RunDirectory | None:
+        if not taken:
             with contextlib.suppress(OSError):
-                path, _, _, _ = socket.recv_fds(self._line, 4096, 1)
+                path, _, _, _ = socket.recv_fds(line, 4096, 1)
                 if path:
-                    self._run = RunDirectory(Path(os.fsdecode(path)))
-        return self._run
+                    taken.append(RunDirectory(Path(os.fsdecode(path))))
+        return taken[0] if taken else None
+
+    return find

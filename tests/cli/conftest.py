@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,9 @@ import pytest
 from nbdist import processes
 from nbdist.runner import RunHandle
 from nbdist.store import RunStore
+from tests.programs import until
 
 Finished = subprocess.CompletedProcess
-
-
-def until(condition: Callable[[], object], limit: float = 20.0) -> None:
-    """Wait for a condition; fails the test when it does not come."""
-    deadline = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 class Shell:

@@ -5,16 +5,6 @@ from __future__ import annotations
 from tests.cli.conftest import Shell
 
 
-def test_a_name_that_nobody_defines_is_named_with_its_line_and_nothing_starts(shell: Shell) -> None:
-    shell.script("train.py", "rate = 1\nprint(wieght)\n")
-
-    done = shell.run("run", "-n", "2", "train.py")
-
-    assert done.returncode == 2
-    assert done.stderr.startswith("nbdist: line 2 of train.py uses wieght, which is not defined")
-    assert not shell.home.exists()
-
-
 def test_a_warning_goes_to_stderr_and_the_script_runs(shell: Shell) -> None:
     shell.script("train.py", "import os\nos.environ['CUDA_VISIABLE_DEVICES'] = '0'\nprint('ran')\n")
 

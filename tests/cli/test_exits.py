@@ -11,7 +11,7 @@ from nbdist.model import Event, RunState
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended, run_lost, stop_requested
 
-ENDED = exited(1, -15, ended=True)
+ENDED_0, ENDED = exited(0, -2, ended=True), exited(1, -15, ended=True)
 
 
 @pytest.mark.parametrize(
@@ -50,22 +50,18 @@ def test_a_program_that_raised_and_was_killed_on_its_way_out_has_failed_with_1(t
 
 
 @pytest.mark.parametrize(
-    ("reason", "code"),
+    ("reason", "rank", "code"),
     [
-        pytest.param("the time limit of 20 s was reached", 124, id="its limit"),
-        pytest.param("node 1 has gone", 1, id="something else"),
+        pytest.param("the time limit of 20 s was reached", ENDED_0, 124, id="its limit"),
+        pytest.param("node 1 has gone", ENDED_0, 1, id="something else"),
+        pytest.param("", exited(0, 7), 7, id="a rank that failed as time ran out"),
     ],
 )
-def test_only_a_run_that_says_so_was_ended_by_its_limit(tmp_path: Path, reason: str, code: int) -> None:
+def test_only_a_run_that_says_so_was_ended_by_its_limit(
+    tmp_path: Path, reason: str, rank: Event, code: int
+) -> None:
     written = WrittenRun(tmp_path / "home", a_spec(timeout=20.0))
     end = run_ended(RunState.FAILED, reason, time=CREATED + 30)
-    written.happened(*STARTED, exited(0, -2, ended=True), exited(1, -2, ended=True), end)
+    written.happened(*STARTED, rank, ENDED, end)
 
     assert exit_code(written.run, written.directory) == code
-
-
-def test_a_rank_that_fails_as_time_runs_out_is_the_failure(tmp_path: Path) -> None:
-    written = WrittenRun(tmp_path / "home", a_spec(timeout=20.0))
-    written.happened(*STARTED, exited(0, 7), ENDED, run_ended(RunState.FAILED, time=CREATED + 30))
-
-    assert exit_code(written.run, written.directory) == 7

@@ -24,9 +24,10 @@ from nbdist.model import RunState
 from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory, RunStore
 from nbdist.verbs.machines import Examined
-from tests.cli.conftest import Shell, read_until, until
+from tests.cli.conftest import Shell, read_until
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended, stalled
+from tests.programs import until
 
 SCHEMA = json.loads((files("nbdist.verbs") / "json.schema.json").read_text())
 FIELDS = Path(__file__).parents[1] / "fixtures" / "json-1.txt"
@@ -309,14 +310,6 @@ def test_an_interrupted_run_is_an_object_too(shell: Shell) -> None:
 
     data = check("run", done.stdout)
     assert (done.returncode, data["exit_code"], data["state"]) == (130, 130, "cancelled")
-
-
-def test_the_arguments_behind_a_script_are_its_own(shell: Shell) -> None:
-    shell.script("train.py", "import sys\nprint(sys.argv[1:])\n")
-
-    done = shell.run("run", "-n", "1", "train.py", "--json")
-
-    assert "[0] ['--json']" in done.stdout
 
 
 def test_logs_are_followed_as_objects_until_the_run_ends(shell: Shell) -> None:

@@ -32,8 +32,10 @@ raise ValueError("bad \\x1b]52;c;aGk=\\x07 \\x9d0;mine\\x9c \\x1b[2J")
 _ACTS = re.compile(r"\x1b[\]PX^_c]|\x1b\[[\d;?]*[nhl]|\x1b\[2J|[\x80-\x9f\x07]")
 
 
-def on_terminal(shell: Shell, *words: str, columns: int = 80, term: str = "xterm-256color") -> pexpect.spawn:
-    environment = shell.environment | {"TERM": term, "NO_COLOR": "1", "LANG": "C.UTF-8"}
+def on_terminal(
+    shell: Shell, *words: str, columns: int = 80, term: str = "xterm-256color", **variables: str
+) -> pexpect.spawn:
+    environment = shell.environment | {"TERM": term, "NO_COLOR": "1", "LANG": "C.UTF-8"} | variables
     return pexpect.spawn(
         sys.executable,
         ["-m", "nbdist", *words],
@@ -83,12 +85,8 @@ def test_ctrl_c_stops_the_run_and_leaves_no_block(shell: Shell) -> None:
 @pytest.mark.parametrize("plain", [{"TERM": "dumb"}, {"NBDIST_PANEL": "text"}], ids=["dumb", "asked for"])
 def test_where_plain_text_is_wanted_there_is_nothing_else(shell: Shell, plain: dict[str, str]) -> None:
     shell.script("train.py", "print('a')\n")
-    shell.environment |= {"TERM": "xterm"} | plain
 
-    output = whole(pexpect.spawn(
-        sys.executable, ["-m", "nbdist", "run", "-n", "1", "train.py"],
-        cwd=str(shell.folder), env=shell.environment, encoding="utf-8", timeout=30,
-    ))  # fmt: skip
+    output = whole(on_terminal(shell, "run", "-n", "1", "train.py", **plain))
 
     assert "[0] a\r\n" in output
     assert "\x1b" not in output

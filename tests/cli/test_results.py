@@ -14,11 +14,11 @@ from nbdist.model import RunState
 from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory
 from nbdist.text import reason_text
-from tests.cli.conftest import Shell, read_until, until
+from tests.cli.conftest import Shell, read_until
 from tests.conftest import RunCell
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import STARTED, exited, run_ended
-from tests.programs import until_ready
+from tests.programs import until, until_ready
 
 WAIT = "import os, time\nprint('ready')\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('done')\n"
 SLEEP = "import time\nprint('ready')\ntime.sleep(600)"
@@ -31,13 +31,8 @@ def started(shell: Shell, program: str = WAIT, *, name: str = "lenet", ranks: in
     shell.script(f"{name}.py", program)
     done = shell.run("run", "-d", "-n", str(ranks), f"{name}.py")
     assert done.returncode == 0, done.stderr
+    assert "runs by itself; nbdist status shows it" in done.stderr
     return RunHandle(RunDirectory(shell.home / "runs" / done.stdout.strip()))
-
-
-def ended(shell: Shell, program: str = COUNT, *, name: str = "lenet", ranks: int = 2) -> RunHandle:
-    shell.script(f"{name}.py", program)
-    shell.run("run", "-n", str(ranks), f"{name}.py")
-    return shell.run_handle()
 
 
 def test_status_is_a_table_of_the_runs_and_their_ranks(shell: Shell) -> None:
@@ -55,56 +50,41 @@ def test_status_is_a_table_of_the_runs_and_their_ranks(shell: Shell) -> None:
     handle.stop()
 
 
-def test_status_as_json_holds_every_field_of_the_view(shell: Shell) -> None:
-    handle = ended(shell)
-
-    (view,) = json.loads(shell.run("status", handle.run.label, "--json").stdout)
-
-    assert (view["run_id"], view["state"], view["live"]) == (handle.run_id, "succeeded", False)
-    assert [rank["last_line"] for rank in view["ranks"]] == ["line 4", "line 4"]
+def test_where_there_are_no_runs_status_says_how_to_start_one_and_json_is_empty(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "nbdist run -n 2 train.py" in printed_by(capsys, "status")
+    assert json.loads(printed_by(capsys, "status", "--json")) == []
 
 
-def test_where_there_are_no_runs_status_says_how_to_start_one_and_json_is_empty(shell: Shell) -> None:
-    assert "nbdist run -n 2 train.py" in shell.run("status").stdout
-    assert json.loads(shell.run("status", "--json").stdout) == []
+def test_logs_name_the_rank_and_can_be_cut_to_their_end_and_to_what_matches(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    WrittenRun(home).happened(*STARTED).printed(0, "line 1\nline 2\n").printed(1, "line 3\nline 4\n")
+
+    assert printed_by(capsys, "logs") == "[0] line 1\n[0] line 2\n[1] line 3\n[1] line 4\n"
+    assert printed_by(capsys, "logs", "lenet", "--rank", "1") == "line 3\nline 4\n"
+    assert printed_by(capsys, "logs", "--tail", "1", "--rank", "0") == "line 2\n"
+    assert printed_by(capsys, "logs", "--grep", "e [134]", "--tail", "1") == "[0] line 1\n[1] line 4\n"
 
 
-def test_logs_of_all_ranks_name_the_rank_and_those_of_one_do_not(shell: Shell) -> None:
-    ended(shell, "print('a')\nprint('b')\n")
-
-    assert shell.run("logs").stdout == "[0] a\n[0] b\n[1] a\n[1] b\n"
-    assert shell.run("logs", "lenet", "--rank", "1").stdout == "a\nb\n"
+def printed_by(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(words) == 0
+    return capsys.readouterr().out
 
 
-def test_logs_can_be_cut_to_their_end_and_to_what_matches(shell: Shell) -> None:
-    ended(shell)
-
-    assert shell.run("logs", "--tail", "2", "--rank", "0").stdout == "line 3\nline 4\n"
-    assert shell.run("logs", "--grep", "e [02]", "--tail", "1").stdout == "[0] line 2\n[1] line 2\n"
-
-
-def test_logs_are_followed_until_the_run_ends(shell: Shell) -> None:
-    handle = started(shell)
-    following = shell.start("logs", "-f")
-
-    assert read_until(following, "ready") == "[0] ready\n"
-    assert following.poll() is None
-    (shell.folder / "go").touch()
-
-    done = shell.finish(following)
-    assert (done.returncode, done.stdout) == (0, "[0] done\n")
-    assert handle.status == "succeeded"
-
-
-def test_followed_logs_begin_with_the_tail(shell: Shell) -> None:
+def test_logs_are_followed_from_their_tail_until_the_run_ends(shell: Shell) -> None:
     handle = started(shell, COUNT + WAIT)
     shell.until_printed("ready")
-    following = shell.start("logs", "--follow", "--tail", "2", "--rank", "0")
+    every, tail = shell.start("logs", "-f"), shell.start("logs", "--follow", "--tail", "2", "--rank", "0")
 
-    assert read_until(following, "ready") == "line 4\nready\n"
+    assert read_until(every, "ready") == "".join(f"[0] line {n}\n" for n in range(5)) + "[0] ready\n"
+    assert read_until(tail, "ready") == "line 4\nready\n"
+    assert every.poll() is None
     (shell.folder / "go").touch()
 
-    assert shell.finish(following).stdout == "done\n"
+    done = [shell.finish(following) for following in (every, tail)]
+    assert [(each.returncode, each.stdout) for each in done] == [(0, "[0] done\n"), (0, "done\n")]
     assert handle.wait(15) == "succeeded"
 
 
@@ -122,7 +102,7 @@ def test_an_interrupt_ends_the_following_and_not_the_run(shell: Shell) -> None:
 
 
 def test_a_reader_that_has_gone_ends_the_logs_in_silence(shell: Shell) -> None:
-    ended(shell, "import sys\nsys.stdout.write('line\\n' * 200_000)\n", ranks=1)
+    WrittenRun(shell.home).happened(*STARTED).printed(0, "line\n" * 200_000)
     reading = shell.start("logs")
     read_until(reading, "line")
     assert reading.stdout is not None
@@ -155,10 +135,10 @@ def test_stop_all_ends_every_run_that_goes_on(shell: Shell) -> None:
     assert [handle.status for handle in handles] == ["cancelled"] * 2
 
 
-def test_where_nothing_goes_on_stop_all_is_content(shell: Shell) -> None:
-    done = shell.run("stop", "--all")
+def test_where_nothing_goes_on_stop_all_is_content(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stop", "--all"]) == 0
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "[nbdist] no run is going on\n")
+    assert capsys.readouterr() == ("", "[nbdist] no run is going on\n")
 
 
 def test_attach_shows_a_run_to_its_end_with_its_exit_code(shell: Shell) -> None:

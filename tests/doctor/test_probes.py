@@ -36,10 +36,6 @@ def levels(entries: Iterable[Entry]) -> dict[str, str]:
     return {entry.title: entry.level.value for entry in entries}
 
 
-def fix_of(entries: Iterable[Entry], title: str) -> str:
-    return next(entry.fix for entry in entries if entry.title == title)
-
-
 @pytest.mark.parametrize(
     ("variables", "files", "expected"),
     [
@@ -254,7 +250,21 @@ def test_the_extensions_are_found_where_jupyter_looks(
 
     found = levels(entries)
     assert (found["JupyterLab extension"], found["server extension"]) == expected
-    assert ("--fix" in fix_of(entries, "JupyterLab extension")) is (expected[0] == "warning")
+    fixes = [entry.fix for entry in entries if entry.title == "JupyterLab extension"]
+    assert ("--fix" in fixes[0]) is (expected[0] == "warning")
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where Jupyter's servers write about themselves."""
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    return tmp_path
+
+
+def a_server(runtime: Path, **facts: object) -> None:
+    """Write down what a running server writes about itself."""
+    text = json.dumps({"url": "http://127.0.0.1:1/"} | facts)
+    (runtime / f"jpserver-{facts['pid']}.json").write_text(text)
 
 
 @pytest.mark.parametrize(
@@ -266,19 +276,12 @@ def test_the_extensions_are_found_where_jupyter_looks(
     ],
 )
 def test_the_server_of_this_kernel_is_asked_and_its_token_not_shown(
-    tmp_path: Path, status: int, level: str
+    runtime: Path, status: int, level: str
 ) -> None:
     for pid, port in ((os.getpid(), 8888), (os.getppid(), 9999)):
-        facts = {
-            "pid": pid,
-            "port": port,
-            "base_url": "/user/eva/",
-            "url": "http://127.0.0.1:1/",
-            "token": "t0k3n",
-        }
-        (tmp_path / f"jpserver-{pid}.json").write_text(json.dumps(facts))
+        a_server(runtime, pid=pid, port=port, base_url="/user/eva/", token="t0k3n")
 
-    [entry] = examine_server({"JPY_PARENT_PID": str(os.getpid())}, runtime=tmp_path, ask=lambda *_: status)
+    [entry] = examine_server({"JPY_PARENT_PID": str(os.getpid())}, ask=lambda *_: status)
 
     assert entry.level.value == level
     assert "/user/eva/, port 8888" in entry.what
@@ -295,10 +298,9 @@ def test_the_server_of_this_kernel_is_asked_and_its_token_not_shown(
     ],
 )
 def test_what_the_server_s_jupyterlab_lacks_can_be_mended(
-    tmp_path: Path, there: set[str] | None, repairs: list[str]
+    runtime: Path, there: set[str] | None, repairs: list[str]
 ) -> None:
-    facts = {"pid": os.getpid(), "port": 8888, "base_url": "/", "url": "http://127.0.0.1:1/", "token": ""}
-    (tmp_path / f"jpserver-{os.getpid()}.json").write_text(json.dumps(facts))
+    a_server(runtime, pid=os.getpid(), port=8888, base_url="/", token="")
 
     def ask(url: str, token: str) -> int:
         assert token == "of-the-hub"
@@ -307,7 +309,7 @@ def test_what_the_server_s_jupyterlab_lacks_can_be_mended(
         return 200 if there is not None and path in known else 404
 
     variables = {"JPY_PARENT_PID": str(os.getpid()), "JUPYTERHUB_API_TOKEN": "of-the-hub"}
-    found = list(examine_page(variables, runtime=tmp_path, ask=ask))
+    found = list(examine_page(variables, ask=ask))
 
     assert [entry.repair for entry in found] == repairs
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -16,8 +17,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
 
+from nbdist import processes
 from tests.engines.ports import free_ports
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
@@ -63,7 +64,7 @@ class Cluster:
         self.folder.chmod(0o755)
         self._configure()
         self._start_munge()
-        self.start_controller()
+        self._start("slurmctld", "-D", "-f", str(self.configuration))
         for name in self.names:
             self.start_node(name)
         self.wait_for_nodes()
@@ -82,7 +83,9 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        for pid in (*self._step_daemons(), *self._of_jobs()):
+        # what ran in jobs whose controller has gone, and waits for it
+        jobs = {process.pid for process in processes.marked("SLURM_CONF", str(self.configuration))}
+        for pid in (*self._step_daemons(), *(jobs - {os.getpid()})):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -94,17 +97,6 @@ class Cluster:
                     links = [os.readlink(link) for link in (entry / "fd").iterdir()]
                     if any(link.startswith(f"{self.folder}/") for link in links):
                         yield int(entry.name)
-
-    def _of_jobs(self) -> Iterator[int]:
-        """What ran in jobs whose controller has gone, and waits for it."""
-        mark = f"SLURM_CONF={self.configuration}".encode()
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if int(entry.name) != os.getpid() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                    yield int(entry.name)
-
-    def start_controller(self, *words: str) -> None:
-        self._start("slurmctld", "-D", "-f", str(self.configuration), *words)
 
     def start_node(self, name: str) -> None:
         (self.folder / f"spool.{name}").mkdir(exist_ok=True)
@@ -163,7 +155,8 @@ class Cluster:
             time.sleep(0.1)
 
     def _configure(self) -> None:
-        folder, user, host = self.folder, user_name(), host_name()
+        folder, user = self.folder, pwd.getpwuid(os.getuid()).pw_name
+        host = socket.gethostname().partition(".")[0]
         ports = free_ports(1 + len(self.names))
         nodes = "\n".join(
             f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self._cpus} "
@@ -220,32 +213,12 @@ PartitionName=closed Nodes=ALL MaxTime=INFINITE State=DOWN OverSubscribe=NO
         )
 
 
-def host_name() -> str:
-    return socket.gethostname().partition(".")[0]
-
-
-def user_name() -> str:
-    import pwd
-
-    return pwd.getpwuid(os.getuid()).pw_name
-
-
-_Kind = TypeVar("_Kind", bound=Cluster)
-
-
 @contextlib.contextmanager
-def slurm(**sizes: int) -> Iterator[Cluster]:
+def slurm() -> Iterator[Cluster]:
     """A Slurm for as long as it is needed. Raises NoSlurm."""
-    with running(Cluster, **sizes) as cluster:
-        yield cluster
-
-
-@contextlib.contextmanager
-def running(kind: type[_Kind], **sizes: int) -> Iterator[_Kind]:
-    """The same, of a kind of its own."""
     # sockets have short names: not below a test's own long path
     with tempfile.TemporaryDirectory(prefix="nbslurm", ignore_cleanup_errors=True) as folder:
-        cluster = kind(Path(folder), **sizes)
+        cluster = Cluster(Path(folder))
         try:
             cluster.up()
             yield cluster

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nbdist import processes
+from nbdist.model import Run
+from nbdist.processes import read_at_once
 from nbdist.runner.handle import RunHandle
 from nbdist.store import RunStore
 from tests.engines.cluster import Cluster, NoSlurm, slurm
@@ -90,24 +94,25 @@ class Login:
         until(lambda: self.handle.run.job)
         return self.handle.run.job
 
-    def until_ready(self) -> None:
-        """Until every rank has printed "ready"."""
+    def examine(self, *words: str, **variables: str) -> tuple[int, dict[str, Any]]:
+        """Let the doctor look at the nodes: its exit code, and what it found, by title."""
+        asking = self.start("doctor", "--on", "slurm", "--json", *words, **variables)
+        out, err = asking.communicate(timeout=150)
+        assert out, err
+        return asking.returncode, {entry["title"]: entry for entry in json.loads(out)["entries"]}
+
+    def until_ready(self, limit: float = 90.0) -> None:
+        """Wait until every rank has printed "ready"."""
         handle = self.handle
-        until(lambda: all("ready" in handle.logs(rank) for rank in range(handle.run.spec.world_size)))
+        ranks = range(handle.run.spec.world_size)
+        until(lambda: all("ready" in handle.logs(rank) for rank in ranks), limit)
 
     def supervisors(self, node: int) -> list[processes.ProcessId]:
-        """The supervisor of a node and the process above it."""
-        name = f"/engines/node.py\0{self.handle.directory.path}\0".encode()
-        found = []
-        for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
-            try:
-                here = Path(f"/proc/{pid}/cmdline").read_bytes()
-                environment = Path(f"/proc/{pid}/environ").read_bytes()
-            except OSError:
-                continue
-            if name in here and f"\0SLURM_NODEID={node}\0".encode() in environment:
-                found.append(processes.identify(pid))
-        return [process for process in found if process is not None]
+        """Return the supervisor of a node and the process above it."""
+        there = processes.marked("SLURM_NODEID", str(node))
+        return [
+            each for each in running(f"/engines/node.py\0{self.handle.directory.path}\0") if each in there
+        ]
 
     def left(self) -> list[int]:
         """Processes of the ranks that are still there."""
@@ -129,9 +134,20 @@ class Login:
                 process.communicate()
 
 
-def parent_of(pid: int) -> int:
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[1])
+def running(words: str) -> list[processes.ProcessId]:
+    """Return the processes with these words in their command line."""
+    rows = [row.process for row in processes.process_table()]
+    return [each for each in rows if words.encode() in read_at_once(f"/proc/{each.pid}/cmdline")]
+
+
+def watchers_of(run: Run) -> list[processes.ProcessId]:
+    """Return the process that watches a run, and before it the one above, which would replace it."""
+    watcher = run.supervisor
+    assert watcher is not None
+    (parent,) = [row.parent for row in processes.process_table() if row.process.pid == watcher.pid]
+    above = processes.identify(parent)
+    assert above is not None
+    return [above, watcher]
 
 
 @pytest.fixture(scope="session")

@@ -24,9 +24,11 @@ _ENTER = (
     'hostname "$0" && shift 4 && exec "$@"'
 )
 
+_UNSHARE = "unshare --uts --mount --"
 
-def ip(*words: str) -> None:
-    subprocess.run([program("ip"), *words], check=True, capture_output=True, text=True)
+
+def ip(words: str) -> None:
+    subprocess.run([program("ip"), *words.split()], check=True, capture_output=True, text=True)
 
 
 class NetworkedCluster(Cluster):
@@ -53,14 +55,7 @@ class NetworkedCluster(Cluster):
 
     def inside(self, name: str) -> tuple[str, ...]:
         """Words before a command that run it on this machine."""
-        enter = (
-            program("nsenter"),
-            f"--net=/run/netns/{self._mark}{name}",
-            "unshare",
-            "--uts",
-            "--mount",
-            "--",
-        )
+        enter = (program("nsenter"), f"--net=/run/netns/{self._mark}{name}", *_UNSHARE.split())
         shared = self.views.of(name) if self.views is not None else self.shared
         mounts = (self.folder / "hosts", self.own, shared, self.shared)
         return (*enter, "sh", "-c", _ENTER, name, *map(str, mounts))
@@ -90,11 +85,11 @@ class NetworkedCluster(Cluster):
     def separate(self, one: str, other: str) -> None:
         """Let the first find no way to the second, and back; each still has one to everybody else."""
         for here, there in ((one, other), (other, one)):
-            ip("-n", f"{self._mark}{here}", "route", "add", "unreachable", self.address(there))
+            ip(f"-n {self._mark}{here} route add unreachable {self.address(there)}")
 
     def join(self, one: str, other: str) -> None:
         for here, there in ((one, other), (other, one)):
-            ip("-n", f"{self._mark}{here}", "route", "del", "unreachable", self.address(there))
+            ip(f"-n {self._mark}{here} route del unreachable {self.address(there)}")
 
     def call(self, *words: str, limit: float = 20) -> str:
         done = subprocess.run(
@@ -108,30 +103,17 @@ class NetworkedCluster(Cluster):
 
     def _wire(self) -> None:
         switch = f"{self._mark}sw"
-        ip("netns", "add", switch)
-        ip("-n", switch, "link", "add", "br0", "type", "bridge")
-        ip("-n", switch, "link", "set", "br0", "up")
+        ip(f"netns add {switch}")
+        ip(f"-n {switch} link add br0 type bridge")
+        ip(f"-n {switch} link set br0 up")
         for name in self.names:
             machine = f"{self._mark}{name}"
-            ip("netns", "add", machine)
-            ip(
-                "-n",
-                machine,
-                "link",
-                "add",
-                "eth0",
-                "type",
-                "veth",
-                "peer",
-                "name",
-                f"v{name}",
-                "netns",
-                switch,
-            )
-            ip("-n", switch, "link", "set", f"v{name}", "master", "br0", "up")
-            ip("-n", machine, "addr", "add", f"{self.address(name)}/24", "dev", "eth0")
+            ip(f"netns add {machine}")
+            ip(f"-n {machine} link add eth0 type veth peer name v{name} netns {switch}")
+            ip(f"-n {switch} link set v{name} master br0 up")
+            ip(f"-n {machine} addr add {self.address(name)}/24 dev eth0")
             for device in ("lo", "eth0"):
-                ip("-n", machine, "link", "set", device, "up")
+                ip(f"-n {machine} link set {device} up")
 
     def _start(self, name: str, *words: str, key: str = "") -> None:
         where = {"slurmctld": self.names[0], "slurmd": key}.get(name)

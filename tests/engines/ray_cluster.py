@@ -1,7 +1,4 @@
-"""A Ray of our own on this machine: a head and other nodes, each with a raylet of its own, on free ports.
-
-``python -m tests.engines.ray_cluster COMMAND …`` runs a command with it, and takes it down again.
-"""
+"""A Ray of our own on this machine: a head and other nodes, each with a raylet of its own, on free ports."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import contextlib
 import importlib.util
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
@@ -96,25 +92,18 @@ class RayCluster:
     def kill(self, node: int) -> None:
         """SIGKILL for all that belongs to Ray on a node, as for a machine without power."""
         process = self._running.pop(node)
-        for each in _tree(process.pid):
-            with contextlib.suppress(psutil.Error):
-                each.kill()
+        _kill(_tree(process.pid))
         process.wait()
 
     def down(self) -> None:
         """End it, all its processes by their ids."""
-        trees = [_tree(process.pid) for process in self._running.values()]
+        left = [each for process in self._running.values() for each in _tree(process.pid)]
         for process in reversed(list(self._running.values())):
             process.terminate()
         if self.headless:  # who is left would look for it
-            for each in (each for tree in trees for each in tree):
-                with contextlib.suppress(psutil.Error):
-                    each.kill()
-        left = [each for tree in trees for each in tree]
+            _kill(left)
         _, left = psutil.wait_procs(left, timeout=10)
-        for each in left:
-            with contextlib.suppress(psutil.Error):
-                each.kill()
+        _kill(left)
         psutil.wait_procs(left, timeout=10)
         for process in self._running.values():
             process.wait()
@@ -196,6 +185,12 @@ def _tree(pid: int) -> list[psutil.Process]:
     return []
 
 
+def _kill(members: list[psutil.Process]) -> None:
+    for each in members:
+        with contextlib.suppress(psutil.Error):
+            each.kill()
+
+
 def _session(pid: int) -> int:
     try:
         return os.getsid(pid)
@@ -205,38 +200,20 @@ def _session(pid: int) -> int:
 
 @contextlib.contextmanager
 def ray(**sizes: int) -> Iterator[RayCluster]:
-    """A Ray for as long as it is needed. Raises NoRay."""
+    """A Ray for as long as it is needed. Raises NoRay.
+
+    It is begun once more, on other ports, when a part of it ends at once: somebody may have been faster."""
     with contextlib.ExitStack() as stack:
-        yield _brought_up(stack, sizes, tries=2)
-
-
-def _brought_up(stack: contextlib.ExitStack, sizes: Mapping[str, int], tries: int) -> RayCluster:
-    """Once more, on other ports, when a part of it ends at once: somebody may have been faster."""
-    # sockets have short names: not below a test's own long path
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nbray", ignore_cleanup_errors=True))
-    cluster = RayCluster(Path(folder), **sizes)
-    stack.callback(cluster.down)
-    try:
-        cluster.up()
-    except NoRay:
-        if not cluster.broken or tries == 1:
-            raise
-        cluster.down()
-        return _brought_up(stack, sizes, tries - 1)
-    return cluster
-
-
-def main() -> int:
-    try:
-        with ray() as cluster:
-            environment = os.environ | cluster.environment | {"RAY_API_SERVER_ADDRESS": cluster.address}
-            with subprocess.Popen(sys.argv[1:], env=environment) as process:
-                signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-                return process.wait()
-    except NoRay as why:
-        print(f"*** {why}: NOT shown ***", file=sys.stderr)
-        return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        for tries_left in (1, 0):
+            # sockets have short names: not below a test's own long path
+            within = tempfile.TemporaryDirectory(prefix="nbray", ignore_cleanup_errors=True)
+            cluster = RayCluster(Path(stack.enter_context(within)), **sizes)
+            stack.callback(cluster.down)
+            try:
+                cluster.up()
+                break
+            except NoRay:
+                if not (cluster.broken and tries_left):
+                    raise
+                cluster.down()
+        yield cluster

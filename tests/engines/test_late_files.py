@@ -14,7 +14,7 @@ from nbdist.model import Event, RankExited, Reason, Run, RunEnded, RunState, enc
 from nbdist.store.control import StopRequest, take_requests
 from nbdist.store.paths import NodeDirectory, make_private
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import STARTED, a_spec, exited, run_ended
+from tests.fakes.runs import STARTED, exited, on_two_nodes, run_ended
 
 SAID = b"step 1\nthe last line\n"
 
@@ -39,9 +39,7 @@ class Watched:
     """A run of two ranks on two nodes, which is looked at by its watcher's ending."""
 
     def __init__(self, home: Path, poller: KnowingClerk) -> None:
-        spec = a_spec()
-        ranks = tuple(dataclasses.replace(rank, node_rank=rank.rank, local_rank=0) for rank in spec.ranks)
-        spec = dataclasses.replace(spec, engine="slurm", nodes=2, ranks=ranks)
+        spec = on_two_nodes("slurm")
         self.written = WrittenRun(home, spec)
         self.directory = self.written.directory
         self.run = Run.of(spec)

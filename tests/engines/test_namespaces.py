@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,13 +60,6 @@ def node(machines: NetworkedCluster, tmp_path: Path) -> Iterator[LoginNode]:
     until(lambda: not there.left() and not there.jobs())
 
 
-def examined(node: LoginNode, *words: str, **variables: str) -> tuple[int, dict[str, Any]]:
-    asking = node.start("doctor", "--on", "slurm", "--json", *words, **variables)
-    out, err = asking.communicate(timeout=150)
-    assert out, err
-    return asking.returncode, {each["title"]: each for each in json.loads(out)["entries"]}
-
-
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_a_cell_trains_on_two_machines(node: LoginNode) -> None:
     node.script(TRAINS)
@@ -101,7 +93,7 @@ def test_a_step_meets_on_its_first_machine_and_not_where_it_was_started(node: Lo
 
 
 def test_machines_that_are_well_find_each_other(node: LoginNode) -> None:
-    code, found = examined(node)
+    code, found = node.examine()
 
     assert code == 0, found
     seen = {title: entry["level"] for title, entry in found.items()}
@@ -109,7 +101,7 @@ def test_machines_that_are_well_find_each_other(node: LoginNode) -> None:
 
 
 def test_a_directory_of_each_machine_is_not_taken_for_shared(node: LoginNode) -> None:
-    code, found = examined(node, NBDIST_HOME=str(node.cluster.own / "home"))
+    code, found = node.examine(NBDIST_HOME=str(node.cluster.own / "home"))
 
     assert code == 1
     # the first machine sees it as little: what a login mounts is its own
@@ -120,7 +112,7 @@ def test_a_directory_of_each_machine_is_not_taken_for_shared(node: LoginNode) ->
 def test_machines_that_do_not_reach_each_other_are_named(node: LoginNode) -> None:
     node.cluster.separate("n2", "n3")
     try:
-        code, found = examined(node, "--slurm", "nodelist=n[2-3]", "--wait", "10s")
+        code, found = node.examine("--slurm", "nodelist=n[2-3]", "--wait", "10s")
     finally:
         node.cluster.join("n2", "n3")
 

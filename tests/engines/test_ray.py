@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -19,9 +17,8 @@ from nbdist import processes
 from nbdist.model import ProcessId, RunState
 from nbdist.runner.handle import RunHandle
 from nbdist.store import RunDirectory, RunStore
-from nbdist.store.control import request_interrupt
 from nbdist.text import reason_text
-from tests.engines.conftest import Login, parent_of, until
+from tests.engines.conftest import Login, running, until
 from tests.engines.programs import SAVES
 from tests.engines.ray_cluster import NoRay, RayCluster, ray
 
@@ -59,13 +56,6 @@ if rank == "1":
     raise ValueError("boom")
 time.sleep(600)
 """
-PADDLE = """
-import paddle, paddle.distributed as dist
-dist.init_parallel_env()
-total = paddle.to_tensor([dist.get_rank() + 1.0])
-dist.all_reduce(total)
-print("meets" if total.item() == 3.0 else total, flush=True)
-"""
 
 
 class RayLogin(Login):
@@ -89,13 +79,7 @@ class RayLogin(Login):
 
     def supervisors_of(self, handle: RunHandle) -> list[ProcessId]:
         """Those of all nodes, and the processes above them."""
-        name = f"/engines/node.py\0{handle.directory.path}\0".encode()
-        found = []
-        for entry in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError):
-                if name in Path(f"/proc/{entry}/cmdline").read_bytes():
-                    found.append(processes.identify(int(entry)))
-        return [process for process in found if process is not None]
+        return running(f"/engines/node.py\0{handle.directory.path}\0")
 
     def begin(self, *words: str, **variables: str) -> subprocess.Popen[str]:
         return self.start("run", "--on", "ray", "--ray", self.ray.address, *words, **variables)
@@ -106,9 +90,8 @@ class RayLogin(Login):
     def run(self, *words: str, limit: float = LIMIT, **variables: str) -> tuple[int, str]:
         return super().run(*words, limit=limit, **variables)
 
-    def until_ready(self) -> None:
-        handle = self.handle
-        until(lambda: all("ready" in handle.logs(rank) for rank in range(handle.run.spec.world_size)), LIMIT)
+    def until_ready(self, limit: float = LIMIT) -> None:
+        super().until_ready(limit)
 
     def over(self) -> bool:
         """Whether no job is left on Ray."""
@@ -165,23 +148,8 @@ def _nothing_is_told(login: RayLogin) -> None:
     assert [path.name for path in login.folder.rglob("evil*")] == []
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        pytest.param(FAILS, id="plain"),
-        # as on two machines in tests/nodes
-        pytest.param(
-            FAILS.replace('print("meets", flush=True)\n', PADDLE),
-            id="paddle",
-            marks=[
-                pytest.mark.more,
-                pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="no paddle"),
-            ],
-        ),
-    ],
-)
-def test_a_rank_that_fails_ends_the_other_after_another_attempt(login: RayLogin, program: str) -> None:
-    login.script(program)
+def test_a_rank_that_fails_ends_the_other_after_another_attempt(login: RayLogin) -> None:
+    login.script(FAILS)
 
     code, said = login.run("--nodes", "2", "-n", "1", "--retries", "1", "train.py")
 
@@ -190,33 +158,6 @@ def test_a_rank_that_fails_ends_the_other_after_another_attempt(login: RayLogin,
     assert "rank 1 failed first: ValueError at line" in said
     assert ["meets" in login.handle.logs(rank) for rank in range(2)] == [True, True]
     assert [rank.state.value for rank in login.handle.run.ranks] == ["ended", "failed"]
-
-
-# by way of the run's directory, as on Slurm
-@pytest.mark.more
-def test_the_nodes_get_the_names_of_the_notebook(login: RayLogin) -> None:
-    notebook = login.notebook(RAY_ADDRESS=login.ray.address)
-    notebook.run("import numpy as np\na = np.arange(10_000)\ndef double(x): return 2 * x")
-
-    line = f"%%distributed --on ray {' '.join(PLAIN)} --no-panel --retries 1 --push a,double"
-    second = "import os; assert 'attempt-2' in os.environ['NBDIST_RANK_DIR']"
-    said = notebook.run(f"{line}\n{second}\nprint('got', double(a).sum())")
-
-    assert "[0] got 99990000" in said, said
-    assert "[1] got 99990000" in said
-    assert not login.handle.directory.inputs.exists()
-
-
-# the supervisor of a node keeps it, as on Slurm
-@pytest.mark.more
-def test_the_time_limit_ends_a_run(login: RayLogin) -> None:
-    login.script(SAVES)
-
-    code, said = login.run(*PLAIN, "--timeout", "1s", "train.py")
-
-    assert (code, login.handle.status) == (124, "failed"), said
-    assert reason_text(login.handle.run.reason) == "the time limit of 1 s was reached"
-    assert "the time limit of 1 s was reached" in said
 
 
 def test_a_detached_run_outlives_its_notebook_and_is_seen_from_elsewhere(login: RayLogin) -> None:
@@ -242,25 +183,6 @@ def test_a_detached_run_outlives_its_notebook_and_is_seen_from_elsewhere(login: 
     assert ["[0] ready" in shown, "[1] ready" in shown] == [True, True]
     # one SIGINT a rank, and none in the middle of what it does about that
     assert ["saved" in login.handle.logs(rank) for rank in range(2)] == [True, True]
-
-
-# the watcher is that of Slurm, in tests/faults
-@pytest.mark.more
-def test_a_run_whose_watcher_was_killed_is_shown_to_its_end(login: RayLogin) -> None:
-    login.script(f"{SAVES}print('done')")
-    running = login.begin(*PLAIN, "train.py")
-    login.until_ready()
-    run = login.handle.run
-    assert run.supervisor is not None
-
-    for pid in (parent_of(run.supervisor.pid), run.supervisor.pid):
-        os.kill(pid, signal.SIGKILL)
-    for rank in range(2):
-        request_interrupt(login.handle.directory, rank)
-    code, said = login.finish(running)
-
-    assert code == 0, said
-    assert said.count("done") == 2
 
 
 @pytest.mark.slow

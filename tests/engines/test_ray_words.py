@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,12 @@ from nbdist.engines.ray import (
 )
 from nbdist.engines.ray_driver import Node, take_environment
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.model import RankSpec, Reason, RunSpec, RunState
+from nbdist.model import Reason, RunState
 from nbdist.store.paths import RunDirectory
 from nbdist.text import reason_text
 from tests.engines.conftest import until
 from tests.fakes.ray_head import RayHead, ray_head
+from tests.fakes.runs import on_two_nodes
 
 TOKEN = "0123456789abcdef"
 
@@ -175,20 +177,7 @@ def test_what_belongs_to_this_machine_stays_here() -> None:
     assert carried(here, {"TERM": "dumb"}) == {"FLAG": "1", "TERM": "xterm"}
 
 
-def spec(python: str = sys.executable, program: str = "x.py") -> RunSpec:
-    return RunSpec(
-        run_id="20261121-120000-x-abcd",
-        name="x",
-        created=0.0,
-        program=program,
-        python=python,
-        cwd="/",
-        ranks=tuple(RankSpec(rank=node, local_rank=0, node_rank=node) for node in range(2)),
-        framework="none",
-        backend="auto",
-        nodes=2,
-        engine="ray",
-    )
+SPEC = on_two_nodes("ray", python=sys.executable)
 
 
 def run_directory(folder: Path, name: str = "20261121-120000-x-abcd") -> RunDirectory:
@@ -207,7 +196,7 @@ def run_directory(folder: Path, name: str = "20261121-120000-x-abcd") -> RunDire
 )
 def test_the_line_that_ray_runs_says_what_is_missing(tmp_path: Path, hidden: bool, said: str) -> None:
     directory = run_directory(tmp_path)
-    line = entrypoint(directory, spec(), "0.0.0")
+    line = entrypoint(directory, SPEC, "0.0.0")
     if hidden:
         directory.spec.unlink()
 
@@ -227,7 +216,7 @@ def test_no_value_is_read_by_the_shell(tmp_path: Path) -> None:
     python.chmod(0o755)
 
     done = subprocess.run(
-        ["/bin/sh", "-c", entrypoint(directory, spec(str(python)), "1.0$(touch evil)")],
+        ["/bin/sh", "-c", entrypoint(directory, replace(SPEC, python=str(python)), "1.0$(touch evil)")],
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -312,7 +301,7 @@ def test_secrets_reach_a_job_by_a_file_of_its_user_alone(tmp_path: Path) -> None
 
     with ray_head() as head:
         head.says("/api/jobs/", {"submission_id": "j"})
-        job = on(head).submit(directory, spec(), environment)
+        job = on(head).submit(directory, SPEC, environment)
 
     (_, who, body) = head.heard[-1]
     assert who == f"Bearer {TOKEN}"
@@ -330,7 +319,7 @@ def test_the_driver_takes_the_environment_and_leaves_no_file(tmp_path: Path) -> 
 
     with ray_head() as head:
         head.says("/api/jobs/", {"submission_id": "j"})
-        on(head).submit(directory, spec(), environment)
+        on(head).submit(directory, SPEC, environment)
 
     assert take_environment(directory) == environment
     assert not directory.job_environment.exists()
@@ -339,7 +328,7 @@ def test_the_driver_takes_the_environment_and_leaves_no_file(tmp_path: Path) -> 
 def test_a_ray_that_takes_no_jobs_yet_is_asked_again(tmp_path: Path) -> None:
     with ray_head() as head, ThreadPoolExecutor(1) as pool:
         head.says("/api/jobs/", "No available agent to submit job, please try again later.", 500)
-        submitted = pool.submit(on(head).submit, run_directory(tmp_path), spec(), {})
+        submitted = pool.submit(on(head).submit, run_directory(tmp_path), SPEC, {})
         until(lambda: any(path == "POST /api/jobs/" for path, _, _ in head.heard))
         head.says("/api/jobs/", {"submission_id": "j"})
 
@@ -348,14 +337,14 @@ def test_a_ray_that_takes_no_jobs_yet_is_asked_again(tmp_path: Path) -> None:
 
 def test_a_job_that_ray_has_forgotten_is_known_to_be() -> None:
     with ray_head() as head:
-        assert on(head).status("j", spec()).phase is Phase.FORGOTTEN
+        assert on(head).status("j", SPEC).phase is Phase.FORGOTTEN
 
 
 def test_a_ray_that_has_gone_is_no_mistake_in_the_address() -> None:
     with ray_head() as head:
         engine = on(head)
 
-    status = engine.status("j", spec())
+    status = engine.status("j", SPEC)
 
     assert status.phase is Phase.UNKNOWN
     assert reason_text(status.reason).startswith(f"no Ray answers at {head.address} (")
@@ -367,7 +356,7 @@ def test_a_job_that_has_its_nodes_is_not_asked_again_for_what_it_says() -> None:
         head.says("/api/jobs/j", {"status": "RUNNING"})
         head.says("/api/jobs/j/logs", {"logs": f"{STARTS}10.0.0.1\n"})
         engine = on(head)
-        phases = [engine.status("j", spec()).phase for _ in range(3)]
+        phases = [engine.status("j", SPEC).phase for _ in range(3)]
 
     assert phases == [Phase.RUNNING] * 3
     assert [path for path, _, _ in head.heard].count("GET /api/jobs/j/logs") == 1

@@ -35,15 +35,6 @@ for step in range(8):
     print("at", time.time(), flush=True)
 """
 
-FAILS_ONCE = (
-    SAYS_WHEN
-    + """
-import os, sys
-time.sleep(1)  # nobody is ended before it has said all
-sys.exit(3 if "attempt" not in os.environ["NBDIST_RANK_DIR"] and os.environ["RANK"] == "1" else 0)
-"""
-)
-
 GOES_ON = """
 import time, nbdist
 print("ready", flush=True)
@@ -92,18 +83,6 @@ def test_what_other_machines_write_is_shown_soon(node: LoginNode) -> None:
     assert len(delays(lines)) == 16
     assert max(delays(lines)) < BELIEVES / 4
     assert node.handle.metrics() == {"loss": 0.125}
-
-
-@pytest.mark.more
-def test_another_attempt_is_shown_as_soon(node: LoginNode) -> None:
-    node.script(FAILS_ONCE)
-
-    lines = shown(running := node.start(*RUN, "--retries", "1", "train.py"))
-
-    assert running.wait() == 0
-    assert node.handle.run.attempt == 2
-    assert len(delays(lines)) == 32
-    assert max(delays(lines)) < BELIEVES / 4
 
 
 def test_stacks_and_a_stop_arrive_soon(node: LoginNode) -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -15,7 +11,7 @@ from nbdist import processes
 from nbdist.model import RunState
 from nbdist.store import RunStore
 from nbdist.text import reason_text
-from tests.engines.conftest import Login, parent_of, until
+from tests.engines.conftest import Login, until, watchers_of
 from tests.engines.programs import FAILS_ON_RANK_1, SAVES
 
 pytestmark = pytest.mark.cluster
@@ -35,24 +31,10 @@ names += ["SLURMD_NODENAME", "SLURM_PROCID", "NBDIST_LINK_KEY"]
 print("sum", total.item(), *[os.environ.get(name) for name in names], flush=True)
 """
 
-PADDLE = """
-import paddle, paddle.distributed as dist
-dist.init_parallel_env()
-total = paddle.to_tensor([dist.get_rank() + 1.0])
-dist.all_reduce(total)
-print("sum", total.item(), flush=True)
-"""
-
 SLEEP = """
 import time
 print("ready", flush=True)
 time.sleep(600)
-"""
-
-FAILS_ONCE = """
-import os, sys
-print(os.environ["NBDIST_RANK_DIR"], flush=True)
-sys.exit(3 if "attempt" not in os.environ["NBDIST_RANK_DIR"] and os.environ["RANK"] == "1" else 0)
 """
 
 WHERE = """
@@ -80,18 +62,6 @@ def test_torch_trains_on_two_nodes_and_all_logs_are_here(login: Login) -> None:
     assert handle.results.gather("rank") == [0, 1, 2, 3]
     assert handle.results["total"].item() == 10.0
     assert {rank.state.value for rank in handle.run.ranks} == {"succeeded"}
-
-
-# as on two machines without Slurm, in tests/nodes
-@pytest.mark.more
-@pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="paddle is not installed")
-def test_paddle_trains_on_two_nodes(login: Login) -> None:
-    login.script(PADDLE)
-
-    code, said = login.run(*TWO, "train.py")
-
-    assert code == 0, said
-    assert [login.handle.logs(rank).splitlines()[-1] for rank in range(2)] == ["sum 3.0"] * 2
 
 
 def test_each_rank_has_a_gpu_of_those_that_slurm_gave(login: Login) -> None:
@@ -123,16 +93,6 @@ def test_a_rank_that_fails_ends_the_others_on_all_nodes(login: Login) -> None:
     assert code == 1
     assert "rank 1 failed first: ValueError at line 5 of train.py" in said
     assert [rank.state.value for rank in login.handle.run.ranks] == ["ended", "failed"]
-
-
-def test_a_run_is_tried_again(login: Login) -> None:
-    login.script(FAILS_ONCE)
-
-    code, said = login.run(*PLAIN, "--retries", "1", "train.py")
-
-    assert code == 0, said
-    assert login.handle.run.attempt == 2
-    assert [login.handle.logs(rank).strip().endswith("attempt-2") for rank in range(2)] == [True, True]
 
 
 def test_the_time_limit_ends_a_run(login: Login) -> None:
@@ -334,18 +294,14 @@ def test_who_looks_at_a_run_watches_it_again(login: Login) -> None:
     login.script(SAVES)
     login.run(*PLAIN, "-d", "train.py")
     login.until_ready()
-    watcher = login.handle.run.supervisor
-    assert watcher is not None
-    above = processes.identify(parent_of(watcher.pid))
-    assert above is not None
+    watchers = watchers_of(login.handle.run)
 
-    processes.send(above, signal.SIGKILL)
-    processes.send(watcher, signal.SIGKILL)
-    until(lambda: not processes.alive(watcher))
+    processes.send_all(watchers, signal.SIGKILL)
+    until(lambda: not any(map(processes.alive, watchers)))
     _, said = login.finish(login.start("stop"))
 
     assert "cancelled" in said
-    assert login.handle.run.supervisor != watcher
+    assert login.handle.run.supervisor not in watchers
 
 
 def test_no_value_reaches_a_shell(login: Login) -> None:
@@ -358,27 +314,6 @@ def test_no_value_reaches_a_shell(login: Login) -> None:
     assert [path.name for path in login.folder.rglob("evil*")] == []
 
 
-CELL = """
-import os
-from IPython.core.interactiveshell import InteractiveShell
-shell = InteractiveShell.instance()
-shell.run_line_magic("load_ext", "nbdist")
-shell.run_cell_magic("distributed", "--on slurm --nodes 2 -n 1 --no-panel --framework none",
-                     "import os\\nprint('node', os.environ['SLURMD_NODENAME'])")
-"""
-
-
-def test_a_cell_runs_on_two_nodes(login: Login) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CELL], env=login.environment, cwd=login.folder, capture_output=True, text=True
-    )
-
-    assert "[0] node n1" in done.stdout, done.stderr
-    assert "[1] node n2" in done.stdout
-    spec = json.loads(login.handle.directory.spec.read_text())
-    assert (spec["engine"], spec["nodes"]) == ("slurm", 2)
-
-
 def test_the_nodes_get_the_names_of_the_notebook(login: Login) -> None:
     notebook = login.notebook()
     notebook.run("import numpy as np\na = np.arange(10_000)\ndef double(x): return 2 * x")
@@ -389,4 +324,5 @@ def test_the_nodes_get_the_names_of_the_notebook(login: Login) -> None:
 
     assert "[0] got 99990000" in said, said
     assert "[1] got 99990000" in said
+    assert login.handle.run.attempt == 2
     assert not login.handle.directory.inputs.exists()

@@ -14,7 +14,7 @@ from nbdist.engines.slurm_step import SlurmStep, allocation_of
 from nbdist.model import RunState
 from nbdist.store import RunStore
 from nbdist.text import reason_text
-from tests.engines.conftest import Login, until
+from tests.engines.conftest import Login, running, until
 from tests.engines.programs import SAVES
 from tests.engines.test_slurm import PLAIN, SLEEP, TORCH, WHERE
 from tests.fakes.runs import a_spec
@@ -83,44 +83,31 @@ def test_a_step_that_is_stopped_may_save_its_work_and_leaves_the_allocation(
     login: Login, inside: Allocation
 ) -> None:
     login.script(SAVES)
-    running = login.begin(*PLAIN, "train.py", **inside.environment)
+    command = login.begin(*PLAIN, "train.py", **inside.environment)
     login.until_ready()
 
-    running.send_signal(signal.SIGINT)
-    code, said = login.finish(running)
+    command.send_signal(signal.SIGINT)
+    code, said = login.finish(command)
 
     assert code == 130, said
     assert reason_text(login.handle.run.reason) == "interrupted"
     assert ["saved" in login.handle.logs(rank) for rank in range(2)] == [True, True]
     until(lambda: not inside.steps and not login.left())
     assert f"{inside.job}|RUNNING" in login.jobs()
-    until(lambda: not processes_of(login))
-
-
-def processes_of(login: Login) -> list[int]:
-    """Return what runs on this machine for the only run, ``srun`` and what started it."""
-    name = login.handle.directory.run_id.encode()
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if name in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(int(pid))
-        except OSError:
-            continue
-    return found
+    until(lambda: not running(login.handle.directory.run_id))
 
 
 def test_a_step_ends_with_the_process_that_waits_for_it(login: Login, inside: Allocation) -> None:
     login.script(SLEEP)
-    running = login.begin(*PLAIN, "train.py", **inside.environment)
+    command = login.begin(*PLAIN, "train.py", **inside.environment)
     login.until_ready()
 
-    running.kill()
-    running.wait()
+    command.kill()
+    command.wait()
 
     assert login.handle.wait(90) == "cancelled"
     assert reason_text(login.handle.run.reason) == "the process that started it ended"
-    until(lambda: not inside.steps and not processes_of(login))
+    until(lambda: not inside.steps and not running(login.handle.directory.run_id))
 
 
 def test_a_detached_step_outlives_its_kernel(login: Login, inside: Allocation) -> None:
@@ -148,14 +135,14 @@ def test_a_detached_step_outlives_its_kernel(login: Login, inside: Allocation) -
 )
 def test_the_end_of_the_allocation_is_told(login: Login, inside: Allocation, end: str, reason: str) -> None:
     login.script(SLEEP)
-    running = login.begin(*PLAIN, "train.py", **inside.environment)
+    command = login.begin(*PLAIN, "train.py", **inside.environment)
     login.until_ready()
 
     if end == "cancelled":
         login.cluster.call("scancel", inside.job)
     else:
         inside.end.touch()
-    said = login.finish(running)[1]
+    said = login.finish(command)[1]
 
     assert login.handle.run.state is RunState.CANCELLED, said
     assert reason_text(login.handle.run.reason) == reason.format(job=inside.job)

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from nbdist.engines.ending import conclude
 from nbdist.engines.engine import JobStatus, Phase
-from nbdist.engines.slurm import Partition, finished, refusal, scrubbed, waiting
+from nbdist.engines.slurm import Partition, Slurm, finished, refusal, scrubbed, waiting
 from nbdist.errors import UsageMistake
-from nbdist.model import (
-    Event,
-    Queued,
-    RankExited,
-    RankSpec,
-    RankStarted,
-    Reason,
-    Run,
-    RunEnded,
-    RunSpec,
-    RunState,
-)
+from nbdist.model import Event, Reason, Run, RunState
 from nbdist.options import parse
 from nbdist.text import reason_text
+from tests.fakes.runs import STARTED, exited, on_two_nodes, queued, run_ended
 
 MAIN = Partition(name="main", total=2, unusable=0, up=True, limit="1:00:00")
 DRAINED = Partition(name="main", total=2, unusable=2, up=True, limit="infinite")
@@ -74,6 +66,42 @@ def test_only_an_end_from_outside_is_an_outcome(state: str, outcome: RunState | 
     assert finished(state, "None", "n1", "7")[0] is outcome
 
 
+@pytest.mark.parametrize(
+    ("recorded", "phase", "outcome", "words"),
+    [
+        pytest.param(
+            "CANCELLED by 0|0:0|n[1-2]", Phase.OVER, RunState.CANCELLED, "was cancelled", id="cancelled"
+        ),
+        pytest.param("FAILED|3:0|n1", Phase.OVER, None, "exit code 3:0", id="failed"),
+        pytest.param("COMPLETED|0:0|n1", Phase.OVER, None, "completed", id="completed"),
+        pytest.param("RUNNING|0:0|n1", Phase.UNKNOWN, None, "", id="not written down yet"),
+        pytest.param("", Phase.FORGOTTEN, None, "", id="nor does the accounting know"),
+        pytest.param(None, Phase.FORGOTTEN, None, "", id="no accounting"),
+    ],
+)
+def test_what_the_controller_has_forgotten_sacct_knows(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recorded: str | None,
+    phase: Phase,
+    outcome: RunState | None,
+    words: str,
+) -> None:
+    """Both answer as Slurm 22.05 did."""
+    answers = {"squeue": "echo slurm_load_jobs error: Invalid job id specified >&2; exit 1"}
+    if recorded is not None:
+        answers["sacct"] = f"echo '{recorded}'"
+    for name, answer in answers.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{answer}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    status = Slurm().status("7", SPEC)
+
+    assert (status.phase, status.outcome) == (phase, outcome)
+    assert words in reason_text(status.reason)
+
+
 def test_a_refusal_says_what_to_type() -> None:
     said = (
         "sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: no\n"
@@ -116,54 +144,32 @@ def test_what_cannot_be_is_refused_with_what_to_type(line: str, instead: str) ->
         parse(line)
 
 
-def run_after(*events: Event, nodes: int = 2) -> Run:
-    ranks = tuple(RankSpec(rank=node, local_rank=0, node_rank=node) for node in range(nodes))
-    spec = RunSpec(
-        run_id="20261121-120000-x-abcd",
-        name="x",
-        created=0.0,
-        program="x.py",
-        python="python",
-        cwd="/",
-        ranks=ranks,
-        framework="none",
-        backend="auto",
-        nodes=nodes,
-        engine="slurm",
-    )
-    return Run.of(spec, [Queued(time=0.0, job="7", reason=Reason.said("")), *events])
+SPEC = on_two_nodes("slurm")
 
 
-def started(rank: int) -> RankStarted:
-    return RankStarted(time=1.0, rank=rank, pid=9, start_time=1, boot_id="")
-
-
-def exited(rank: int, code: int) -> RankExited:
-    return RankExited(time=2.0 + rank, rank=rank, code=code, ended=False)
-
-
-def ended(state: RunState, reason: str) -> RunEnded:
-    return RunEnded(time=3.0, state=state, reason=Reason.said(reason))
+def run_after(*events: Event) -> Run:
+    return Run.of(SPEC, [queued("in the queue"), *events])
 
 
 def test_the_node_of_the_first_failure_says_why() -> None:
-    run = run_after(started(0), started(1), exited(1, 3))
-    ends = {0: ended(RunState.FAILED, "rank 1 on node 1 failed"), 1: ended(RunState.FAILED, "rank 1 failed")}
+    run = run_after(*STARTED, exited(1, 3))
+    reasons = ("rank 1 on node 1 failed", "rank 1 failed")
+    other, first = (run_ended(RunState.FAILED, reason) for reason in reasons)
 
-    assert conclude(run, ends, OVER, asked=None).reason == Reason.said("rank 1 failed")
+    assert conclude(run, {0: other, 1: first}, OVER, asked=None).reason == first.reason
 
 
 def test_what_slurm_ended_is_no_failure_of_a_rank() -> None:
-    run = run_after(started(0), started(1), exited(0, -15), exited(1, -15))
-    ends = {0: ended(RunState.FAILED, "rank 0 failed")}
+    run = run_after(*STARTED, exited(0, -15), exited(1, -15))
+    ends = {0: run_ended(RunState.FAILED, "rank 0 failed")}
     job = JobStatus(phase=Phase.OVER, outcome=RunState.FAILED, reason=Reason.said("the job's time is over"))
 
     assert conclude(run, ends, job, asked=None).reason == job.reason
 
 
 def test_a_failure_before_the_stop_stays_a_failure() -> None:
-    run = run_after(started(0), started(1), exited(1, 3))
-    ends = {1: ended(RunState.FAILED, "rank 1 failed")}
+    run = run_after(*STARTED, exited(1, 3))
+    ends = {1: run_ended(RunState.FAILED, "rank 1 failed")}
 
     assert conclude(run, ends, OVER, asked="stopped from Python").state is RunState.FAILED
 
@@ -181,9 +187,9 @@ def test_a_failure_before_the_stop_stays_a_failure() -> None:
     ],
 )
 def test_a_run_that_was_ended_from_outside_tells_of_its_engine(job: JobStatus, said: str) -> None:
-    ends = {node: ended(RunState.CANCELLED, "its line was cut") for node in range(2)}
+    ends = {node: run_ended(RunState.CANCELLED, "its line was cut") for node in range(2)}
 
-    outcome = conclude(run_after(started(0), started(1)), ends, job, asked=None)
+    outcome = conclude(run_after(*STARTED), ends, job, asked=None)
 
     assert outcome.state is RunState.FAILED
     assert reason_text(outcome.reason) == f"it was ended from outside: its line was cut{said}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from nbdist.model import (
@@ -58,6 +59,12 @@ def a_spec(*, ranks: int = 2, devices: tuple[Device, ...] = (), **changes: Any) 
         "backend": "auto",
     }
     return RunSpec(**(asked | changes))
+
+
+def on_two_nodes(engine: str, **changes: Any) -> RunSpec:
+    """A run that an engine has placed, with one rank on each node."""
+    ranks = tuple(RankSpec(rank=node, local_rank=0, node_rank=node) for node in range(2))
+    return replace(a_spec(engine=engine, nodes=2, **changes), ranks=ranks)
 
 
 def process_of(rank: int) -> ProcessId:

@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nbdist import processes
-from nbdist.model import ProcessId, Run, RunState
+from nbdist.model import Run, RunState
 from nbdist.store.control import request_interrupt
 from nbdist.store.paths import write_private
 from nbdist.store.run_store import snapshot
 from nbdist.text import reason_text
-from tests.engines.conftest import Login, parent_of, until
+from tests.engines.conftest import Login, until, watchers_of
 
 pytestmark = pytest.mark.cluster
 
@@ -72,20 +72,10 @@ def until_ready(login: Login) -> None:
     until(lambda: all(rank.started for rank in look(login).ranks))
 
 
-def watcher_of(login: Login) -> tuple[ProcessId, ProcessId]:
-    """The watcher and the process above it."""
-    watcher = look(login).supervisor
-    assert watcher is not None
-    above = processes.identify(parent_of(watcher.pid))
-    assert above is not None
-    return watcher, above
-
-
 def kill_the_watcher(login: Login) -> None:
-    watcher, above = watcher_of(login)
-    processes.send(above, signal.SIGKILL)
-    processes.send(watcher, signal.SIGKILL)
-    until(lambda: not processes.alive(watcher))
+    watchers = watchers_of(look(login))
+    processes.send_all(watchers, signal.SIGKILL)
+    until(lambda: not any(map(processes.alive, watchers)))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +181,7 @@ def test_a_watcher_outlives_the_process_above_it(login: Login) -> None:
     login.script(ENDS)
     running = login.begin(*PLAIN, "train.py")
     until_ready(login)
-    watcher, above = watcher_of(login)
+    above, watcher = watchers_of(look(login))
 
     processes.send(above, signal.SIGKILL)
     with pytest.raises(subprocess.TimeoutExpired):

@@ -52,8 +52,9 @@ from nbdist.store.run_store import SweepStore, read_spec, read_sweep, replayed
 from nbdist.values import tensors
 from nbdist.values.box import BadBox, Contents
 from nbdist.warm.idle_policy import IdlePolicy
-from nbdist.warm.pool import Standby as KernelsStandby
-from nbdist.warm.standby import Standby, WaitingRank
+from nbdist.warm.line import Line
+from nbdist.warm.pool import Standby
+from nbdist.warm.standby import StandbySupervisor, WaitingRank
 from nbdist.worker.order import WELL
 from nbdist.worker.results import _write_index
 from tests.fakes.directories import WrittenRun
@@ -260,13 +261,12 @@ def _(folder: Path) -> Iterator[Take]:
     yield take
 
 
-@reads("warm/pool:Standby.look", sample={"ready": {"reads": ["A"], "pids": [1]}})
+@reads("warm/line:Line.receive", sample={"ready": {"reads": ["A"], "pids": [1]}})
 def _(folder: Path) -> Iterator[Take]:
     def take(word: bytes) -> None:
-        standby = KernelsStandby.__new__(KernelsStandby)
+        standby = Standby.__new__(Standby)
         ours, theirs = socket.socketpair()
-        standby.supervisor = SimpleNamespace(lifeline=ours)  # type: ignore[assignment]
-        standby.gone, standby._said, standby._answers = "", b"", {}
+        standby.gone, standby._line = "", Line(ours)
         with ours, theirs:
             theirs.sendall(word[:60_000] + b"\n")
             standby.look(1.0)
@@ -285,20 +285,20 @@ def _(folder: Path) -> Iterator[Take]:
     yield take
 
 
-@reads("warm/standby:Standby._hear_kernel", sample={"hurry": True})
+@reads("warm/standby:StandbySupervisor._hear_kernel", sample={"hurry": True})
 def _(folder: Path) -> Iterator[Take]:
     preload = {"modules": [], "first": "", "python_path": [], "unseen": []}
     offer = {"spec": SPEC.to_dict(), "preload": preload, "beside": False, "hurry": False}
     ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    standby = Standby(offer, ours, ours, idle_policy=IdlePolicy(least=0, limit=900.0))
+    standby = StandbySupervisor(
+        offer, Line(ours), ours, idle_policy=IdlePolicy(least=0, limit=900.0, spare=lambda: 0.0)
+    )
 
     def take(word: bytes) -> None:
         theirs.sendall(word[:60_000].replace(b"\n", b" ") + b"\n")
         standby._hear_kernel()
 
     yield take
-    standby._end()
     ours.close()
     theirs.close()
 
@@ -664,8 +664,6 @@ ELSEWHERE = {
     "engines/watch:_is_elsewhere",
     "launch/prestart:main",
     "launch/supervisor:adopt",
-    "warm/standby:main",
-    "warm/standby:_first_line",
     "worker/order:_Message.receive",
     "worker/order:Assignment.decode",
     "worker/results:",
@@ -676,7 +674,7 @@ ELSEWHERE = {
     "launch/lifetime:Wakeup.requests_to_end",
     "launch/meters:GpuProbe.loads",
     "launch/meters:Meters._measure",
-    "warm/standby:_AssignedRun.run",
+    "warm/standby:_assigned_run.find",
     # what torch and VisualDL say in the same process
     "board/app:View._listing",
     "worker/history:_dumped",

@@ -79,8 +79,8 @@ def stand_by() -> Iterator[Callable[..., Standby]]:
     """Ranks that wait, ``ready`` or not; those that are left at the end are let go."""
     made: list[Standby] = []
 
-    def make(plan: Plan, *, ready: bool = True, beside: bool = False) -> Standby:
-        made.append(Standby(plan, idle=900.0, beside=beside))
+    def make(plan: Plan, *, ready: bool = True) -> Standby:
+        made.append(Standby(plan, idle=900.0))
         until(lambda: made[-1].look() or made[-1].up)
         assert not ready or made[-1].wait_until_ready(90.0), made[-1].gone
         return made[-1]

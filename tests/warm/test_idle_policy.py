@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +17,11 @@ from nbdist.devices.usage import memory_available
 from nbdist.model import Device
 from nbdist.model.plan import Plan
 from nbdist.store.paths import RunDirectory
-from nbdist.warm import idle_policy
-from nbdist.warm.idle_policy import BackgroundShare
+from nbdist.warm.idle_policy import IdlePolicy, SpareCpus
+from nbdist.warm.line import Line
 from nbdist.warm.pool import WarmPool
+from nbdist.warm.standby import StandbySupervisor
+from tests.fakes.runs import a_spec
 from tests.fakes.standbys import FakeStandby
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on Linux alone")
@@ -112,15 +115,10 @@ def test_beside_a_run_the_next_ranks_are_made_ready_and_hurry_when_it_has_ended(
     assert (ranks._standby, made.beside) == (made, False)
     assert ranks.engage(make_plan("-n 2"), warm=None) == (made, "")
 
-
-def test_ranks_for_a_run_that_is_sure_to_come_need_not_wait_for_idle_processors(make_plan) -> None:
-    ranks = pool()
-
+    # what is sure to come does not wait for idle processors
     ranks.after(make_plan("-n 2"), warm=None, goes_on=True, hurry=True)
-
-    made = ranks._standby
-    assert made is not None
-    assert made.hurried
+    assert ranks._standby is not None
+    assert ranks._standby.hurried
 
 
 def test_beside_a_run_that_began_again_cold_nothing_stays(make_plan, tmp_path) -> None:
@@ -178,24 +176,18 @@ def test_a_program_that_began_again_starts_cold_the_next_time(make_plan, tmp_pat
     assert ranks.engage(changed, warm=True)[0] is not None
 
 
-def test_what_cannot_be_imported_is_not_tried_after_every_run(make_plan) -> None:
-    ranks = pool(gone="rank 0 has 2 threads", ready=False)
+@pytest.mark.parametrize(
+    ("gone", "hopeless"), [("rank 0 has 2 threads", True), ("memory got short: 300 MB were left", False)]
+)
+def test_only_what_may_go_well_the_next_time_is_tried_again(make_plan, gone: str, hopeless: bool) -> None:
+    ranks = pool(gone=gone, ready=False, hopeless=hopeless)
     ranks.after(make_plan("-n 2"), warm=None)
-    assert ranks.state().reason == "rank 0 has 2 threads"
+    assert ranks.state().reason == gone
 
     ranks.after(make_plan("-n 2"), warm=None)
-    assert ranks._standby is None
+    assert (ranks._standby is None) is hopeless
 
     ranks.after(make_plan("-n 3"), warm=None)
-    assert ranks._standby is not None
-
-
-def test_what_ended_for_want_of_memory_is_tried_again(make_plan) -> None:
-    ranks = pool(gone="memory got short: 300 MB were left", ready=False, hopeless=False)
-    ranks.after(make_plan("-n 2"), warm=None)
-    assert ranks.state().reason.startswith("memory got short")
-
-    ranks.after(make_plan("-n 2"), warm=None)
     assert ranks._standby is not None
 
 
@@ -225,6 +217,17 @@ def test_ranks_of_torch_wait_for_a_gpu_too(make_plan) -> None:
     assert cold == ""
 
 
+@pytest.mark.usefixtures("leaves_nothing", "light_torch")
+def test_a_run_starts_cold_where_the_ranks_do_not_take_it(make_plan) -> None:
+    ranks = pool(problem="the ranks that wait did not answer")
+    ranks.after(make_plan("-n 1"), warm=None)
+
+    handle = runner.start(make_plan("-n 1"), pool=ranks)
+
+    assert handle.wait(60) == "succeeded"
+    assert handle.notes == ("the ranks kept ready were not used: the ranks that wait did not answer",)
+
+
 def test_what_there_is_is_said_in_a_line(make_plan) -> None:
     ranks = pool()
     assert runner.describe_warm(ranks.state()) == []
@@ -250,18 +253,69 @@ def test_memory_is_what_the_control_group_leaves(tmp_path) -> None:
     assert memory_available(tmp_path) == 900
 
 
-def test_a_share_is_given_back_although_the_system_is_busy_with_other_shares(monkeypatch) -> None:
-    # the kernel takes one such change in a tenth of a second from all users together, else EAGAIN
-    refused, took = [BlockingIOError()] * 40, []
+@pytest.mark.parametrize(
+    ("seconds", "left", "reason"),
+    [
+        pytest.param(899.9, 1 << 40, "", id="soon"),
+        pytest.param(900.1, 1 << 40, "15 minutes", id="late"),
+        pytest.param(1.0, None, "", id="memory not known"),
+        pytest.param(1.0, 1 << 20, "memory got short", id="memory short"),
+    ],
+)
+def test_ranks_wait_for_a_quarter_of_an_hour_while_there_is_memory(
+    seconds: float, left: int | None, reason: str
+) -> None:
+    now = [100.0]
+    idle_policy = IdlePolicy(clock=lambda: now[0], available=lambda: left if now[0] > 100.0 else None)
+    assert idle_policy.over() == ""
 
-    def write_text(path: Path, text: str) -> None:
-        if refused:
-            raise refused.pop()
-        took.append((str(path), text))
+    now[0] += seconds
 
-    monkeypatch.setattr(idle_policy, "_sessions_are_groups", lambda: True)
-    monkeypatch.setattr(Path, "write_text", write_text)
+    assert reason in idle_policy.over()
+    assert bool(idle_policy.over()) is bool(reason)
 
-    BackgroundShare().give_back(4711)
 
-    assert took == [("/proc/4711/autogroup", "0")]
+def test_spare_processors_are_those_that_idled_within_the_limits_of_the_control_group(tmp_path) -> None:
+    now, ticks = [0.0], os.sysconf("SC_CLK_TCK")
+    group = tmp_path / "group"
+    for place in (group, tmp_path / "proc"):
+        place.mkdir()
+    (group / "cpu.max").write_text("150000 100000")
+    own = sorted(os.sched_getaffinity(0))[:1]
+
+    def tell(idle: float, used: float) -> None:
+        rows = [f"cpu{n} 0 0 0 {round(idle * ticks)} 0 0" for n in (*own, 4711)]
+        (tmp_path / "proc/stat").write_text("\n".join(["cpu 1 1 1 1 1 1", *rows, "intr 1"]))
+        (group / "cpu.stat").write_text(f"usage_usec {round(used * 1e6)}\n")
+
+    tell(0.0, 0.0)
+    spare = SpareCpus(tmp_path, groups=[str(group)], clock=lambda: now[0])
+    looks = []
+    for now[0], idle, used in ((0.1, 0.1, 0.0), (2.0, 1.8, 0.0), (4.0, 3.8, 2.5), (6.0, 3.8, 2.5)):
+        tell(idle, used)
+        looks.append(round(spare.look(), 2))
+
+    assert looks == [0.0, 0.9, 0.25, 0.0]
+
+
+def test_beside_a_run_ranks_begin_when_processors_are_idle_or_when_the_run_has_ended() -> None:
+    preload = {"modules": [], "first": "", "python_path": [], "unseen": []}
+    idle = [0.9]
+
+    def standby(**how: bool) -> StandbySupervisor:
+        offer = {"spec": a_spec(ranks=1).to_dict(), "preload": preload, **how}
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            return StandbySupervisor(offer, Line(ours), ours, idle_policy=IdlePolicy(spare=lambda: idle[0]))
+
+    awaiting = standby(beside=True, hurry=False)
+    assert not awaiting.may_begin()
+    assert standby(beside=True, hurry=True).may_begin()
+    assert standby(beside=False, hurry=False).may_begin()
+
+    idle[0] = 1.0
+    assert awaiting.may_begin()
+
+    idle[0] = 0.0
+    awaiting.obey({"hurry": True})
+    assert awaiting.may_begin()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import sys
 from pathlib import Path
 
@@ -55,11 +53,12 @@ def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel, 
     assert "no ranks wait" in kernel.run("%dist_warm auto").stdout
     go_on = kernel.home.parent / "go on"
     asked = kernel.submit(UNTIL.format(str(go_on)))
-    until(lambda: len(waiting_in(kernel)) == 1, 60.0)
-    beside = waiting_in(kernel)
+    # its ranks begin when processors are idle, or the run has ended
+    until(lambda: standbys_of(kernel), 60.0)
+    beside = standbys_of(kernel)
     go_on.touch()
     assert kernel.collect(asked).status == "ok"
-    assert waiting_in(kernel) == beside
+    assert standbys_of(kernel) == beside
 
     said = until_ready(kernel)
     assert re.search(r"1 rank of torch waits .* \((\d+) MB of memory, (\d+) MB of them private", said)
@@ -119,23 +118,12 @@ def test_a_cell_whose_ranks_still_import_shows_its_panel_and_is_stopped_by_an_in
     leaves_nothing_in(kernel.home)
 
 
-def test_ranks_that_do_not_answer_are_not_waited_for(kernel: Kernel, light_torch: Path) -> None:
-    kernel.run(FIRST.format(str(light_torch)))
-    kernel.run(IMPORTING)
-    supervisor = int(kernel.run("import os; print(standby.supervisor.process.pid)").stdout)
-    os.killpg(supervisor, signal.SIGSTOP)
-
-    ranks, output = waited(kernel, "-n 2")
-
-    assert ranks == {"False"}
-    assert "the ranks that wait did not answer" in output
-    os.killpg(supervisor, signal.SIGCONT)
-
-
-def waiting_in(kernel: Kernel) -> set[int]:
-    """The pids of the ranks that wait, or will when they have imported."""
-    children = processes.descendants(kernel.manager.provisioner.pid)
-    return {one.pid for one in children if b"\0--wait\0" in read_at_once(f"/proc/{one.pid}/cmdline")}
+def standbys_of(kernel: Kernel) -> set[int]:
+    """The pids of the processes between the kernel and ranks that wait for it."""
+    pid = kernel.manager.provisioner.pid
+    rows = [row for row in processes.process_table() if row.parent == pid and not row.zombie]
+    pids = {row.process.pid for row in rows}
+    return {pid for pid in pids if b"warm.standby" in read_at_once(f"/proc/{pid}/cmdline")}
 
 
 def test_every_process_that_the_kernel_has_started_is_waited_for(kernel: Kernel, light_torch: Path) -> None:

@@ -20,7 +20,6 @@ from nbdist.errors import LaunchError
 from nbdist.feed.view import view_of
 from nbdist.model import Reason
 from nbdist.text import reason_text
-from nbdist.warm.idle_policy import BackgroundShare
 from nbdist.warm.pool import Standby, WarmPool
 from tests.programs import FAMILY, MEMBERS, family_of, left_of, until, until_ready
 from tests.warm.conftest import SLOW, processes_of
@@ -76,10 +75,8 @@ def test_a_program_sees_the_same_warm_and_cold(make_plan, stand_by, run_on) -> N
     line, threads = '-n 1 --args "--lr 0.1" --env LR=3', {"OMP_NUM_THREADS": "2"}
     plan = make_plan(line, PROBE, **threads)
     warm = run_on(stand_by(make_plan("-n 1", **threads)), plan)
-    # given its run at once, and begun beside another one
-    early = run_on(
-        stand_by(make_plan("-n 1", **threads), ready=False, beside=True), make_plan(line, PROBE, **threads)
-    )
+    # given its run at once
+    early = run_on(stand_by(make_plan("-n 1", **threads), ready=False), make_plan(line, PROBE, **threads))
     for handle in (warm, early):
         assert handle.wait(90) == "succeeded", handle.logs(0)
     cold = runner.start(make_plan(line, PROBE, **threads), warm=False)
@@ -249,35 +246,9 @@ def test_a_standby_that_does_not_answer_gets_no_run(make_plan, stand_by) -> None
     assert directory.journal.read_bytes() == b""
 
 
-def test_beside_a_run_ranks_get_what_is_left_over_until_they_are_to_hurry(
-    make_plan, stand_by, tmp_path: Path
-) -> None:
-    if not BackgroundShare().possible:
-        pytest.skip("nothing here can be given less of the processors and get it back")
-    # a rank whose imports have ended has its share back by itself
-    (tmp_path / "sitecustomize.py").write_text(SLOW)
-    standby = stand_by(make_plan("-n 1", PYTHONPATH=str(tmp_path)), ready=False, beside=True)
-    # it leads a session, as the rank does; the tests may run in none that the scheduler weighs
-    supervisor = processes_of(standby)[1]
-    before = share_of(supervisor.pid)
-    # where a control group limits the processors, it begins when some are idle
-    rank = rank_of(standby, limit=90).pid
-    until(lambda: share_of(rank) != before)
-
-    standby.hurry()
-
-    until(lambda: share_of(rank) == before)
-    assert not standby.ready
-
-
-def rank_of(standby: Standby, limit: float = 20) -> processes.ProcessId:
-    until(lambda: len(processes_of(standby)) == 3, limit)
+def rank_of(standby: Standby) -> processes.ProcessId:
+    until(lambda: len(processes_of(standby)) == 3)
     return processes_of(standby)[-1]
-
-
-def share_of(pid: int) -> tuple[int, str]:
-    group = Path(f"/proc/{pid}/autogroup")
-    return os.sched_getscheduler(pid), group.read_text().partition(" ")[2] if group.exists() else ""
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["awake", "stopped"])
