@@ -1,4 +1,4 @@
-"""Runs as they lay on disk when they had ended: what is said of them is read without running them again.
+"""Runs as they lay on disk when they had ended, to read what is said of them without running them again.
 
 A recording is the text of a run's files, with marks in place of a machine's own: its folders, its name.
 """
@@ -32,8 +32,13 @@ def record(name: str, directory: RunDirectory) -> None:
     (RECORDED / f"{name}.json").write_text(json.dumps(files, indent=1) + "\n")
 
 
+def program_of(name: str) -> str:
+    """Return the text of the program that a recorded run ran."""
+    return str(json.loads((RECORDED / f"{name}.json").read_text())["cell.py"])
+
+
 def laid_out(name: str, home: Path, recorded: Path = RECORDED) -> RunDirectory:
-    """The files of a recorded run, as they would be here."""
+    """Lay out the files of a recorded run as they would be here."""
     files = json.loads((recorded / f"{name}.json").read_text())
     directory = RunDirectory(home / json.loads(files["spec.json"])["run_id"])
     for file, text in files.items():
@@ -46,7 +51,7 @@ def laid_out(name: str, home: Path, recorded: Path = RECORDED) -> RunDirectory:
 
 
 def _marks(directory: RunDirectory) -> dict[str, str]:
-    """What stands for this machine's own, the longest paths first."""
+    """Return the marks of this machine's own names, the longest paths first."""
     own = identify(os.getpid())
     assert own is not None
     paths = sysconfig.get_paths()

@@ -11,6 +11,7 @@ import pytest
 
 from nbdist.preflight import Build, Holding, Situation, check
 from nbdist.preflight.finding import rules as all_rules
+from tests.diagnosis.recordings import RECORDED, program_of
 
 ROOT = Path(__file__).parents[2]
 TORCH = (
@@ -396,8 +397,8 @@ def test_what_is_right_gets_no_word(cell: str, situation: dict[str, object]) -> 
 
 
 def healthy_cells() -> list[object]:
-    programs = (ROOT / "tests/diagnosis/programs").glob("healthy_*.py")
-    cells = [pytest.param(path.read_text(), id=path.stem) for path in sorted(programs)]
+    names = sorted(path.stem for path in RECORDED.glob("healthy_*.json"))
+    cells = [pytest.param(program_of(name), id=name) for name in names]
     notebook = json.loads((ROOT / "notebooks/01-quickstart.ipynb").read_text())
     for number, cell in enumerate(notebook["cells"]):
         magic, _, source = "".join(cell["source"]).partition("\n")
