@@ -24,11 +24,14 @@ from nbdist.feed.stalling import StallReader, hung_lines
 from nbdist.feed.summary import run_report
 from nbdist.model import Run
 from tests.conftest import RunCell
+from tests.diagnosis.recordings import laid_out, program_of, record
 from tests.diagnosis.score import CAUSES, PAGE, Expected, Said, Score, recorded, score, totals
 from tests.diagnosis.test_programs import skip_where_it_cannot_run
 
-PROGRAMS = {path.stem: path for path in sorted((Path(__file__).parent / "reported").glob("*.py"))}
-WANTED = list(PROGRAMS) if os.environ.get("NBDIST_REPORTED") == "all" else []
+RECORDED = Path(__file__).parent / "recorded_reported"
+FILES = {path.stem: path.read_text() for path in (Path(__file__).parent / "reported").glob("*.py")}
+PROGRAMS = {path.stem: program_of(path.stem, RECORDED) for path in sorted(RECORDED.glob("*.json"))} | FILES
+ASKED = os.environ.get("NBDIST_REPORTED", "")
 # seconds for which a run must have stood still, so that what is said of it is what a person reads
 _SETTLED = 6.0
 _LONGEST = 120.0
@@ -59,11 +62,11 @@ def _stands(run: Run, expected: Expected) -> bool:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-@pytest.mark.parametrize("name", WANTED)
+@pytest.mark.parametrize("name", PROGRAMS if ASKED else [])
 def test_the_report_is_as_good_as_recorded(
     name: str, start_cell: RunCell, record_property: Callable[[str, object], None]
 ) -> None:
-    source = PROGRAMS[name].read_text()
+    source = PROGRAMS[name]
     skip_where_it_cannot_run(source, source)
     expected = Expected.of(source)
     handle = start_cell(expected.run, source)
@@ -72,6 +75,8 @@ def test_the_report_is_as_good_as_recorded(
     while not _stands(handle.run, expected) and time.monotonic() < deadline:
         time.sleep(0.1)
     said = what_it_says(handle)
+    if ASKED == "record":
+        record(name, handle.directory, RECORDED)
 
     found = score(said, expected)
     record_property("score", (name, *astuple(found)))
@@ -91,7 +96,7 @@ def test_the_page_has_a_row_for_each_program_and_the_right_totals() -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_program_says_where_it_was_reported_and_what_a_report_must_say(name: str) -> None:
-    source = PROGRAMS[name].read_text()
+    source = PROGRAMS[name]
 
     expected = Expected.of(source)
 
