@@ -2,7 +2,7 @@
 
 from nbdist.diagnosis.exits import describe_exit
 from nbdist.diagnosis.failure import diagnose, first_failure
-from nbdist.diagnosis.known import Hint
+from nbdist.diagnosis.known import Hint, hint
 from nbdist.diagnosis.rank_failure import Failure, Group
 from nbdist.diagnosis.report import failure_headline, failure_report
 
@@ -15,4 +15,5 @@ __all__ = [
     "failure_headline",
     "failure_report",
     "first_failure",
+    "hint",
 ]

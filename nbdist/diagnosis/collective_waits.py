@@ -8,9 +8,9 @@ from dataclasses import replace
 from nbdist.diagnosis.hangs.deadlocks import all_joining, why
 from nbdist.diagnosis.hangs.divergence import histories_of, last_calls, of_histories
 from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, why_left
-from nbdist.diagnosis.known import Hint
+from nbdist.diagnosis.known import Hint, hint
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
-from nbdist.diagnosis.positions import Side, hint
+from nbdist.diagnosis.positions import Side
 from nbdist.diagnosis.rank_failure import (
     Failure,
     absent_places,

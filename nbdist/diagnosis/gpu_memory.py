@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.positions import hint
+from nbdist.diagnosis.known import Hint, hint
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.model import Run
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.known import Hint, named
 from nbdist.programs.sources import CodeLocation
 from nbdist.store.reports import Call, Operand
 from nbdist.text import Both
@@ -69,15 +68,6 @@ def by_ranks(pairs: Iterable[tuple[Sequence[int], str]]) -> Both:
     return Both(*said)
 
 
-def hint(name: str, /, **values: object) -> Hint:
-    """Fill in the row with this name. Tuples are ranks."""
-    said, said_zh = (
-        {key: _said(value, language) for key, value in values.items()} for language in ("en", "zh")
-    )
-    return Hint.of(named(name), said, said_zh)
-
-
-def _said(value: object, language: str) -> str:
-    if isinstance(value, Both):
-        return value.text(language)
-    return rank_names(value, language) if isinstance(value, tuple) else str(value)
+def ranks_of(sides: Iterable[Side]) -> tuple[int, ...]:
+    """Return all ranks of these sides."""
+    return tuple(sorted(rank for side in sides for rank in side.ranks))

@@ -105,6 +105,14 @@ class Failure:
         return self._innermost(self.sources.is_own)
 
     @property
+    def own_call(self) -> Call | None:
+        """Return that frame as a call."""
+        from nbdist.store.reports import Call
+
+        at = self.place
+        return Call(file=at.file, line=at.line, function=at.function) if at is not None else None
+
+    @property
     def found(self) -> dict[str, str | None]:
         """What the row that knows the error has found in it, by name."""
         known = self.complaint.found if self.complaint is not None else None

@@ -11,7 +11,6 @@ from typing import Any
 
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hangs.causes import cause_of
-from nbdist.diagnosis.hangs.dead_threads import of_threads
 from nbdist.diagnosis.hangs.deadlocks import (
     concerned,
     fewest,
@@ -19,6 +18,7 @@ from nbdist.diagnosis.hangs.deadlocks import (
 )
 from nbdist.diagnosis.hangs.divergence import History, begun_at, histories_of, parting_of
 from nbdist.diagnosis.hangs.evidence import MESSAGE, are_unlike, await_ended, ended_before, waits_long
+from nbdist.diagnosis.hangs.held import of_threads
 from nbdist.diagnosis.known import Hint
 from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, gave_up, raised_in_logs
 from nbdist.diagnosis.positions import Side

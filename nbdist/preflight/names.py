@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nbdist.preflight.finding import Finding, Origin, Situation, found, imports
-from nbdist.preflight.program import Program, parsed
+from nbdist.preflight.program import Program
+from nbdist.programs.sources import parsed
 
 if TYPE_CHECKING:
     from nbdist.preflight.scopes import Missing

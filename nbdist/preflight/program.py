@@ -12,7 +12,6 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from nbdist.preflight.finding import words
 
@@ -444,14 +443,3 @@ def _outside(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Itera
     yield node.args
     if (returns := getattr(node, "returns", None)) is not None:
         yield returns
-
-
-@lru_cache(maxsize=4)
-def parsed(source: str) -> ast.Module:
-    """Return the tree of a text, an empty one of what is no Python."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return ast.Module([], [])

@@ -90,6 +90,10 @@ class Sources:
     def text(self, file: str) -> str:
         return "\n".join(self.lines(file))
 
+    def tree(self, file: str) -> ast.Module:
+        """Return the tree of a file, an empty one where it cannot be read."""
+        return parsed(self.text(file))
+
 
 @lru_cache(maxsize=64)
 def _read(path: str, _written: int) -> tuple[str, ...]:
@@ -302,18 +306,15 @@ def call_on_line(source: str, line: int) -> str:
 
 def _with_on_line(source: str, line: int) -> str:
     """``with lock``, of a line that enters or leaves it."""
-    for node in ast.walk(parsed(source) or ast.Module([], [])):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.With) and node.lineno == line:
             return f"with {ast.unparse(node.items[0].context_expr)}"
     return ""
 
 
 def _calls_on(source: str, line: int) -> tuple[str, ...]:
-    tree = parsed(source)
-    if tree is None:
-        return ()
     names = []
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno):
             if node.lineno != line and node.func.lineno != line and not _spans(node, line):
                 continue
@@ -332,13 +333,14 @@ def _spans(node: ast.Call, line: int) -> bool:
 
 
 @lru_cache(maxsize=4)
-def parsed(source: str) -> ast.Module | None:
+def parsed(source: str) -> ast.Module:
+    """Return the tree of a text, an empty one of what is no Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
-        return None
+        return ast.Module([], [])
 
 
 def _dotted(node: ast.expr) -> str:

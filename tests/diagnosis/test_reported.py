@@ -24,7 +24,7 @@ from nbdist.feed.stalling import StallReader, hung_lines
 from nbdist.feed.summary import run_report
 from nbdist.model import Run
 from tests.conftest import RunCell
-from tests.diagnosis.recordings import laid_out, program_of, record
+from tests.diagnosis.recordings import program_of, record
 from tests.diagnosis.score import CAUSES, PAGE, Expected, Said, Score, recorded, score, totals
 from tests.diagnosis.test_programs import skip_where_it_cannot_run
 

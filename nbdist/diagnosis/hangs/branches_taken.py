@@ -16,8 +16,8 @@ from dataclasses import replace
 from nbdist.diagnosis.hangs.entries import Entry, decides_alike, differences, line_of, of_caught
 from nbdist.diagnosis.hangs.leaving import entered_alone, has_other_half, is_in_loop_of_library
 from nbdist.diagnosis.hangs.loops import by_loop, by_round
-from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.positions import Side, by_ranks, hint
+from nbdist.diagnosis.known import Hint, hint
+from nbdist.diagnosis.positions import Side, by_ranks, ranks_of
 from nbdist.programs.branches import (
     LOOPS,
     around,
@@ -29,7 +29,7 @@ from nbdist.programs.branches import (
     returns_before,
     ways_out,
 )
-from nbdist.programs.sources import WRAPPERS, Sources, as_written, parsed
+from nbdist.programs.sources import WRAPPERS, Sources, as_written
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
@@ -53,7 +53,7 @@ def of_parting(sides: Sequence[Side], sources: Sources) -> Hint | None:
 def of_groups(sides: Sequence[Side], sources: Sources) -> Hint | None:
     """Find the ``if`` that keeps some ranks from a new_group, where others wait in one, or in a collective of
     a group that NCCL makes in it: a group has its name by its number."""
-    who = {"who": tuple(sorted(rank for side in sides for rank in side.ranks)), "call": sides[0].call}
+    who = {"who": ranks_of(sides), "call": sides[0].call}
     for call in calls_of_function("new_group", sides[0].way[-1].file, sources) if sides[0].way else ():
         if _is_of_members(call, sources):
             continue
@@ -70,7 +70,7 @@ def of_groups(sides: Sequence[Side], sources: Sources) -> Hint | None:
 
 def _is_of_members(call: Call, sources: Sources) -> bool:
     """Return whether its members alone are to call this new_group."""
-    nodes = ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
+    nodes = ast.walk(sources.tree(call.file))
     calls = (node for node in nodes if isinstance(node, ast.Call) and holds(node, call.line))
     given = (one for node in calls for one in node.keywords if one.arg == "use_local_synchronization")
     return any(ast.unparse(one.value) != "False" for one in given)

@@ -14,8 +14,8 @@ from math import prod
 
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hangs.branches_taken import of_library, of_parting
-from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.positions import OF_GRADIENTS, Side, by_ranks, hint
+from nbdist.diagnosis.known import Hint, hint
+from nbdist.diagnosis.positions import OF_GRADIENTS, Side, by_ranks
 from nbdist.model import Run
 from nbdist.programs.branches import calls_of_function, is_collective
 from nbdist.programs.sources import Sources, place_of

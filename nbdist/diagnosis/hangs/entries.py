@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.positions import Side, hint
+from nbdist.diagnosis.known import Hint, hint
+from nbdist.diagnosis.positions import Side
 from nbdist.programs.branches import (
     Step,
     around,
@@ -23,7 +23,7 @@ from nbdist.programs.branches import (
     returns_before,
     told,
 )
-from nbdist.programs.sources import Sources, parsed
+from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call
 from nbdist.text import Both, say
 
@@ -130,7 +130,7 @@ def named(ways: Sequence[Way], sides: Sequence[Side], sources: Sources) -> Both:
     found: dict[int, str] = {}
     for file in dict.fromkeys(call.file for side in sides for call in side.way):
         if not sources.is_program(file):
-            nodes = {id(node) for node in ast.walk(parsed(sources.text(file)) or ast.Module([], []))}
+            nodes = {id(node) for node in ast.walk(sources.tree(file))}
             found |= {id(way): sources.name(file) for way in ways if id(way) in nodes}
     return told(ways, found)
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from nbdist.diagnosis.hangs.entries import MOST, Way, line_of
-from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.positions import Side, hint
+from nbdist.diagnosis.known import Hint, hint
+from nbdist.diagnosis.positions import Side
 from nbdist.programs.branches import (
     LOOPS,
     Step,
@@ -35,7 +35,7 @@ from nbdist.programs.branches import (
     told,
     ways_out,
 )
-from nbdist.programs.sources import Sources, parsed
+from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
@@ -160,7 +160,7 @@ def called_alone(side: Side, sources: Sources) -> tuple[ast.If, str] | None:
 
 def exchanged(node: ast.If, file: str, sources: Sources) -> set[str]:
     """Return the names of the collectives that the body of an ``if`` calls, and its other part does not."""
-    tree = parsed(sources.text(file)) or ast.Module([], [])
+    tree = sources.tree(file)
     defined = {one.name: one.body for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
     called = _calls(node.body)
     called += [name for one in called for name in _calls(defined.get(one.rpartition(".")[2], ()))]

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import cache, lru_cache
 from types import MappingProxyType
 
+from nbdist.diagnosis.exits import rank_names
 from nbdist.tables import read_table
 from nbdist.text import Both, say
 
@@ -155,11 +156,6 @@ def in_paddle(text: str) -> str:
     return text
 
 
-def named(name: str) -> Signature:
-    """The signature with this name, for what no pattern can see."""
-    return signatures()[name]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
     """``signature`` is the name of the row in the table of signatures."""
@@ -167,23 +163,6 @@ class Hint:
     signature: str
     cause: Both
     fix: Both
-
-    @classmethod
-    def of(
-        cls,
-        signature: Signature,
-        values: Mapping[str, str | None],
-        values_zh: Mapping[str, str | None] | None = None,
-    ) -> Hint:
-        """The texts of ``signature`` with ``values`` put in (``values_zh`` into the Chinese ones)."""
-        # a group that took no part in the match is None
-        said = {name: "?" if value is None else value for name, value in values.items()}
-        said_zh = {name: "?" if value is None else value for name, value in (values_zh or values).items()}
-        return cls(
-            signature=signature.name,
-            cause=Both(signature.cause.format_map(said), signature.cause_zh.format_map(said_zh)),
-            fix=Both(signature.fix.format_map(said), signature.fix_zh.format_map(said_zh)),
-        )
 
     def in_paddle(self) -> Hint:
         """The same in the words of a program of paddle."""
@@ -193,3 +172,23 @@ class Hint:
         """Two lines: the cause, the fix."""
         cause = say("diagnosis.cause", language, cause=self.cause.text(language))
         return f"{cause}\n{say('diagnosis.fix', language, fix=self.fix.text(language))}"
+
+
+def hint(row: str | Signature, /, **values: object) -> Hint:
+    """Return the hint of a row, with these values in its texts: tuples are ranks, None is a part of a pattern
+    that matched nothing."""
+    row = signatures()[row] if isinstance(row, str) else row
+    en, zh = ({key: _word(value, language) for key, value in values.items()} for language in ("en", "zh"))
+    return Hint(
+        signature=row.name,
+        cause=Both(row.cause.format_map(en), row.cause_zh.format_map(zh)),
+        fix=Both(row.fix.format_map(en), row.fix_zh.format_map(zh)),
+    )
+
+
+def _word(value: object, language: str) -> str:
+    if isinstance(value, Both):
+        return value.text(language)
+    if isinstance(value, tuple):
+        return rank_names(value, language)
+    return "?" if value is None else str(value)
