@@ -1,4 +1,4 @@
-"""What went wrong in a run, from what its ranks wrote and how they exited."""
+"""The diagnosis of a run that failed or hangs, from what its ranks wrote and how they exited."""
 
 from nbdist.diagnosis.exits import describe_exit
 from nbdist.diagnosis.failure import diagnose, first_failure

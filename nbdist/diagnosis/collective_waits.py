@@ -1,4 +1,4 @@
-"""Why ranks did not meet, by their failures: one that gave up, that met another call, or that others left."""
+"""The failures of ranks that did not meet: one gave up, met another call, or was left by others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the values in a failing line were set: in a line of the program above it, or of a caller."""
+"""The lines that set the values in a failing line: above it, or in a caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds the memory of a GPU that is full: other processes, or ranks that compute elsewhere."""
+"""The holders of a full GPU's memory: other processes, or ranks that compute elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the names in a failing line stood for, on the rank that failed and on others that were there, too."""
+"""The values of names in a failing line, on the rank that failed and on others that were there, too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _READ_RANKS, _FEW_VALUES = 64, 4
 _BEFORE = 1.0
 
 Values = Mapping[int, Mapping[str, str]]
-"""What each name stood for, by rank; the rank that failed comes first."""
+"""The values of names by rank; the rank that failed comes first."""
 
 
 def values_in_line(failure: Failure, run: Run, directory: RunDirectory) -> Values:

@@ -16,13 +16,13 @@ from nbdist.store.reports import ErrorFrame
 _EFFECTS = frozenset(
     {"KeyboardInterrupt", "BrokenPipeError", "EOFError", "ConnectionResetError", "SystemExit"}
 )
-"""What threads and processes raise when their rank is ended."""
+"""Exceptions that threads and processes raise when their rank is ended."""
 
 _FEW_RANKS, _LOG_ROOM, _SHOWN = 4, 32_768, 160
-"""Of how many ranks the logs are searched for a traceback, how many bytes of each, and how much is shown."""
+"""So many ranks' logs are searched for a traceback, so many bytes of each, and so many characters shown."""
 
 _STARTERS = re.compile(r"/(?:threading|multiprocessing/\w+|concurrent/futures/\w+)\.py$|^<string>$")
-"""Where the stack of a thread or a process begins."""
+"""Files in which the stack of a thread or a process begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +43,14 @@ class Traceback:
 
 
 def raised_in_logs(ranks: Sequence[int], run: Run, directory: RunDirectory) -> tuple[Traceback, ...]:
-    """The last traceback of a few of these ranks, but for what left their programs."""
+    """Return the last traceback of a few of these ranks, but for what left their programs."""
     found = (_last_traceback(rank, run, directory) for rank in ranks[:_FEW_RANKS])
     return tuple(one for one in found if one is not None)
 
 
 def gave_up(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:
-    """Whether NCCL's watchdog has given up what one of these ranks waits in: it ends the process a minute
-    after that."""
+    """Return whether NCCL's watchdog has given up what one of these ranks waits in: it ends the process one
+    minute later."""
     logs = (last_lines(directory.rank(rank, run.attempt).log, _LOG_ROOM) for rank in ranks[:_FEW_RANKS])
     return any(WATCHDOG in line for lines in logs for line in lines)
 
@@ -90,7 +90,7 @@ def _last_traceback(rank: int, run: Run, directory: RunDirectory) -> Traceback |
 
 
 def _ends_another(outermost: ErrorFrame, sources: Sources) -> bool:
-    """Whether a traceback that begins so is that of a thread or a process, and not of what the program has
+    """Return whether a traceback that begins so is of a thread or a process, and not one that the program has
     caught and printed."""
     begins = rf"(?:target=|submit\(|map\(|apply_async\()\s*[\w.]*\b{re.escape(outermost.function)}\b"
     return (

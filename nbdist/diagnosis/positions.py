@@ -12,7 +12,7 @@ from nbdist.store.reports import Call, Operand
 from nbdist.text import Both
 
 OF_GRADIENTS = frozenset({"all_reduce", "_all_reduce", "reduce_scatter_tensor", "_reduce_scatter_base"})
-"""What a model calls in backward(), of which torch knows no line."""
+"""Calls of a model in backward(), whose line torch does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""What a rank wrote as it failed: tracebacks (chains, exception groups, tracebacks inside a message), and
-what native code prints before it aborts.
+"""The text that a rank wrote as it failed: tracebacks (chains, exception groups, tracebacks inside a
+message), and the last words of native code.
 
 A framework that passes an error from one process to another passes it as text (a DataLoader worker's
 in the message of the error in the loop, a spawned child's in that of ``spawn``), so the cause is found
@@ -59,12 +59,12 @@ class Raised:
 
 
 def parse(text: str) -> tuple[Raised, ...]:
-    """The exceptions of one report, in the order in which they are printed."""
+    """Return the exceptions of one report, in the order in which they are printed."""
     return tuple(_raised(_plain(text.splitlines()), in_log=False))
 
 
 def chains_in_log(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
-    """The tracebacks that stand among the lines of a log, each with what it is connected to.
+    """Return the tracebacks that stand among the lines of a log, each with what it is connected to.
 
     Nothing marks a message's end there: it goes to the next empty line.
     """
@@ -77,9 +77,8 @@ def chains_in_log(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
 
 
 def root(chain: Sequence[Raised]) -> Raised:
-    """What the others followed from: the innermost part, and there what it was raised from, unless that says
-    the same and was raised by the library alone that raised it again; of the capture of a CUDA graph, what
-    ended it."""
+    """Return the exception that the others followed from: the innermost, and there what it was raised from,
+    unless a library raised that again in the same words; of the capture of a CUDA graph, what ended it."""
     start = max((index for index, raised in enumerate(chain) if raised.link == "inside"), default=0)
     at = len(chain) - 1
     while at > start and (_passes_on(chain[at - 1], chain[at]) or _of_capture(chain[at])):
@@ -92,7 +91,7 @@ def _passes_on(before: Raised, after: Raised) -> bool:
 
 
 def _of_capture(raised: Raised) -> bool:
-    """Whether it was raised while ``with torch.cuda.graph(…):`` was left because of the error before it."""
+    """Return whether it was raised as the error before it left ``with torch.cuda.graph(…):``."""
     return raised.link == "context" and any(
         frame.function == "__exit__" and _GRAPHS.search(frame.file) for frame in raised.frames
     )
@@ -103,8 +102,8 @@ def _says_more(before: Raised, after: Raised) -> bool:
 
 
 def _plain(lines: list[str]) -> list[str]:
-    """The lines without the margins of exception groups, of which only first members are kept, and with the
-    messages that are escaped, as a KeyError escapes its own, in lines of their own."""
+    """Return the lines without the margins of exception groups and their members but the first, and with
+    escaped messages, as a KeyError has them, in lines of their own."""
     lines = [part for line in lines for part in _unescaped(line)]
     grouped = any(line.strip().removeprefix("+ ").removeprefix("| ") == _GROUP for line in lines)
     return list(_first_members(lines)) if grouped else lines
@@ -162,7 +161,7 @@ def _is_header(line: str) -> bool:
 
 
 def _frames(lines: Sequence[str], at: int) -> tuple[tuple[ErrorFrame, ...], int]:
-    """The frames from ``at`` on, and the first line that is none."""
+    """Return the frames from ``at`` on, and the first line that is none."""
     frames: list[ErrorFrame] = []
     while at < len(lines) and lines[at].startswith(" "):
         if (found := _FRAME.match(lines[at])) is not None:
@@ -181,7 +180,7 @@ def _frames(lines: Sequence[str], at: int) -> tuple[tuple[ErrorFrame, ...], int]
 
 
 def _message(first: str, lines: Sequence[str], at: int, *, in_log: bool) -> tuple[str, int]:
-    """The message that begins with ``first`` and goes on at ``at``, and the first line after it."""
+    """Return the message that begins with ``first`` and goes on at ``at``, and the first line after it."""
     message = [first]
     while at < len(lines) and lines[at] not in _LINKS and not _is_header(lines[at]):
         # spawn's message begins with empty lines
@@ -213,7 +212,7 @@ _KERNEL = (
     r"(?:\S.*: block: \[\d+,\d+,\d+\],? thread: \[\d+,\d+,\d+\]|Error: \S+\.\w+:\d+)"
     r" Assertion `.+` failed\..*"
 )
-"""What the kernels of torch and of paddle print on the GPU."""
+"""The words of failed checks in kernels of torch and of paddle on the GPU."""
 
 _RUNTIME = re.compile(
     rf"^(?:{_KERNEL}"
@@ -231,7 +230,7 @@ _OF_KERNEL = re.compile(_KERNEL)
 
 
 def assertion_in(lines: Sequence[str]) -> str:
-    """The first check that a kernel on the GPU printed as it failed; empty for none.
+    """Return the first check that a kernel on the GPU printed as it failed; empty for none.
 
     The error that Python raises for it comes at a later line, and does not say which it was.
     """
@@ -241,7 +240,7 @@ def assertion_in(lines: Sequence[str]) -> str:
 
 
 def last_words(lines: Sequence[str]) -> Raised | None:
-    """What native code said before it ended the process; None where it said nothing.
+    """Return the message of native code that ended the process; None where it printed none.
 
     ``frames`` are those of the Python code that had called it, where they are known.
     """
@@ -296,7 +295,7 @@ def _paragraph(first: str, lines: Sequence[str], at: int) -> str:
 
 
 def _python_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
-    """The Python stack that the signal met, outermost first: ``faulthandler`` prints it reversed.
+    """Return the Python stack that the signal met, outermost first: ``faulthandler`` prints it reversed.
 
     It prints the main thread last, and a thread of native code without any frame.
     """
@@ -312,8 +311,8 @@ def _python_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
 
 
 def _collective_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
-    """The stack, outermost first, from which the collective was called that NCCL's watchdog has given up.
-    Each process group has a watchdog: of several stacks it is not known which is meant, and none is taken."""
+    """Return the stack, outermost first, that called the collective which NCCL's watchdog has given up; none of
+    several: each process group has a watchdog."""
     begins = [at for at, line in enumerate(lines) if line.rstrip().endswith(_CALLED_BY)]
     found = {_numbered(lines[at + 1 :]) for at in begins}
     return found.pop() if len(found) == 1 else ()

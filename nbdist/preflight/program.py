@@ -22,7 +22,7 @@ _OF_OTHER_LAUNCHERS = re.compile(rf"(?:{_OTHER}|not {_OTHER} not) in (?:os\.)?en
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a node stands. ``always``: every rank gets there. ``conditions`` is what must hold there, by the
+    """The place of a node. ``always``: every rank gets there. ``conditions`` is what must hold there, by the
     ``if`` statements and expressions around it, ``attempted`` whether a ``try`` with handlers is,
     ``expected`` whether that ``try`` names NameError, ``function`` the function it is in."""
 
@@ -83,7 +83,7 @@ class Program:
 
     strings: set[str] = field(default_factory=set)
     loads: dict[str, int] = field(default_factory=dict)
-    """How often each name is read."""
+    """The number of times that each name is read."""
 
     @classmethod
     def of(cls, source: str | ast.Module) -> Program:

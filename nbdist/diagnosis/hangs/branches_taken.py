@@ -1,4 +1,4 @@
-"""Where the ways of two groups of ranks parted: an ``if``, a ``return`` or a loop of the program.
+"""The place where the ways of two groups of ranks parted: an ``if``, a ``return`` or a loop of the program.
 
 The way of a rank is the calls in the user's files that lead to where it is. The first two that differ are in
 one function. What one of the two is in from there on, and the other is not, may have parted them: an ``if``

@@ -1,4 +1,4 @@
-"""Why a run stands still: the causes that are known, the surest first."""
+"""The known causes why a run stands still, the surest first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nbdist.programs.sources import Sources
 from nbdist.store.reports import RankAnswer
 
 _EXCHANGES = frozenset({"backward", "forward", "SyncBatchNorm", "DistributedDataParallel", "DDP"})
-"""What a model calls of itself on all ranks."""
+"""Calls that a model makes of itself on all ranks."""
 
 
 def cause_of(

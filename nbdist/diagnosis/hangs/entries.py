@@ -28,7 +28,7 @@ from nbdist.store.reports import Call
 from nbdist.text import Both, say
 
 MOST = 3
-"""Of what may have let ranks out of a loop, so many are named."""
+"""The most conditions that a hint names."""
 
 _IS_GIVEN = re.compile(r"\w+ is (?:not )?None")
 PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")

@@ -1,4 +1,4 @@
-"""What shows that ranks wait for each other for ever, and do not just wait here and there as all do."""
+"""Evidence that ranks wait for each other for ever, and do not just wait here and there as all do."""
 
 from __future__ import annotations
 

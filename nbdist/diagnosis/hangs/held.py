@@ -1,4 +1,4 @@
-"""What holds a rank that waits for no other rank: the call that it is in, with its line."""
+"""The call, with its line, that holds a rank which waits for no other rank."""
 
 from __future__ import annotations
 

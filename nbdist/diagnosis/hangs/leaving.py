@@ -1,4 +1,4 @@
-"""Why ranks have ended while others still wait for them: these came to a call alone, or have a step more.
+"""Ranks that have ended while others still wait for them: these came to a call alone, or have a step more.
 
 With gloo those that wait fail then. With NCCL they go on waiting: nothing tells them.
 """

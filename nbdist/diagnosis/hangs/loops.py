@@ -39,7 +39,7 @@ _ALIKE = re.compile(
     r"^t?range\(|\b(?:\w*parameters|\w*modules|\w*layers|\w*blocks|\w*stages|state_dict|param_groups)\b"
     r"|\b(?:children|buffers)\("
 )
-"""What has as many rounds on each rank, as a rule."""
+"""Things that have as many rounds on each rank, as a rule."""
 
 
 def by_loop(entries: Sequence[Entry], common: Sequence[ast.stmt], sources: Sources) -> Hint | None:

@@ -35,7 +35,7 @@ _GROUP, _NEVER = re.compile(r"\\g<(\w+)>"), "(?!)"
 
 
 class Role(Enum):
-    """What an error says of its rank.
+    """The part of a rank in an error.
 
     CAUSE: this rank did it. GONE: another rank closed its connection. WAITED: another rank did not come
     in time. CHILD: a process that this rank had started failed, and said itself why.
@@ -48,7 +48,7 @@ class Role(Enum):
 
 
 class Source(Enum):
-    """What a pattern is searched in: ``Type: message`` of an error, or an exit (``exits.exit_kind``)."""
+    """The text that a pattern is searched in: ``Type: message`` of an error, or an ``exits.exit_kind``."""
 
     ERROR = "error"
     EXIT = "exit"
@@ -82,13 +82,13 @@ class Signature:
 
 @cache
 def signatures() -> dict[str, Signature]:
-    """All of them by name, in the order in which they are tried."""
+    """Return all of them by name, in the order in which they are tried."""
     rows = {name: row for table in _TABLES for name, row in read_table(__file__, table).items()}
     return {name: _signature(name, row) for name, row in rows.items()}
 
 
 def _signature(name: str, row: dict[str, str | list[str]]) -> Signature:
-    """A row of a table; its pattern is a text, or the alternatives one below the other."""
+    """Return a row of a table; its pattern is a text, or the alternatives one below the other."""
     pattern = row.pop("pattern", "")
     texts = {key: str(text) for key, text in row.items()}
     return Signature(
@@ -101,7 +101,7 @@ def _signature(name: str, row: dict[str, str | list[str]]) -> Signature:
 
 
 def match(text: str, source: Source = Source.ERROR) -> tuple[Signature, re.Match[str]] | None:
-    """The signature of an error's (or an exit's) text and where it matched; None for an unknown one.
+    """Return the signature of an error's (or an exit's) text and where it matched; None for an unknown one.
 
     Of a long text only both ends are searched.
     """
@@ -109,7 +109,7 @@ def match(text: str, source: Source = Source.ERROR) -> tuple[Signature, re.Match
 
 
 def _ends(text: str) -> str:
-    """Both ends of a text that is long."""
+    """Return both ends of a text that is long."""
     return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]}\n{text[-_TAIL:]}"
 
 
@@ -132,7 +132,7 @@ def _compiled(source: Source) -> tuple[tuple[Signature, re.Pattern[str]], ...]:
 def variant(
     known: Signature, program: str, found: Mapping[str, str | None] = MappingProxyType({})
 ) -> Signature:
-    """What says best what ``known`` knows, in a program with this text; ``found`` are the named groups."""
+    """Return the row that speaks for ``known`` in a program with this text; ``found`` are named groups."""
 
     def group(mark: re.Match[str]) -> str:
         return re.escape(found.get(mark[1]) or "") or _NEVER
@@ -142,7 +142,7 @@ def variant(
 
 
 def match_in(text: str, program: str) -> tuple[Signature, re.Match[str]] | None:
-    """What is known of an error's text in a program with this text, and of no other."""
+    """Return the row of an error's text that counts in a program with this text alone."""
     for row, pattern in _compiled(Source.PROGRAM):
         if (found := pattern.search(_ends(text))) is not None and re.search(row.where, program):
             return row, found
@@ -150,7 +150,7 @@ def match_in(text: str, program: str) -> tuple[Signature, re.Match[str]] | None:
 
 
 def in_paddle(text: str) -> str:
-    """A hint in the words of a program of paddle."""
+    """Return a hint in the words of a program of paddle."""
     for torch, paddle in read_table(__file__, "in_paddle").items():
         text = text.replace(torch, paddle)
     return text
@@ -165,7 +165,7 @@ class Hint:
     fix: Both
 
     def in_paddle(self) -> Hint:
-        """The same in the words of a program of paddle."""
+        """Return the same in the words of a program of paddle."""
         return replace(self, cause=Both(*map(in_paddle, self.cause)), fix=Both(*map(in_paddle, self.fix)))
 
     def text(self, language: str = "en") -> str:
