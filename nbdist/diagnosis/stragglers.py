@@ -86,7 +86,7 @@ class Paces:
         )
 
     def slowest(self, ranks: Iterable[int], rates: Mapping[int, float | None], now: float) -> Slow | None:
-        """Return the one of these ranks, all that run, that holds the others up; ``rates``: steps a second."""
+        """Return the one of these ranks, all that run, that holds the others up; ``rates``: steps/s."""
         paces = {rank: pace for rank in ranks if (pace := self.pace(rank, now)) is not None}
         known = {rank: rate for rank in paces if (rate := rates.get(rank))}
         if set(paces) != set(ranks):

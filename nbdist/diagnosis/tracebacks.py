@@ -311,8 +311,8 @@ def _python_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
 
 
 def _collective_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
-    """Return the stack, outermost first, that called the collective which NCCL's watchdog has given up; none of
-    several: each process group has a watchdog."""
+    """Return the stack, outermost first, that called the collective which NCCL's watchdog has given up; none
+    of several: each process group has a watchdog."""
     begins = [at for at, line in enumerate(lines) if line.rstrip().endswith(_CALLED_BY)]
     found = {_numbered(lines[at + 1 :]) for at in begins}
     return found.pop() if len(found) == 1 else ()
