@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nbdist.diagnosis.rank_failure import Failure
-from nbdist.programs.branches import around, functions_of, head, holds, own_nodes
+from nbdist.programs.branches import around, functions_of, head, holds, method, own_nodes
 from nbdist.programs.sources import parsed
 from nbdist.store import ErrorFrame
 from nbdist.store.reports import Call
@@ -209,12 +209,12 @@ def _given(
     caller = frames[-2]
     tree = failure.sources.tree(caller.file)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and holds(node, caller.line)]
-    named = [call for call in calls if ast.unparse(call.func).rpartition(".")[2] == function.name]
+    named = [call for call in calls if method(call) == function.name]
     if not named and function.name in _METHODS:
         made = function.name == "__init__"
         # checkpoint(block, x)  calls the block itself, with less
         passed = {frame.function for frame in _between(caller, frames[-1], failure)}
-        objects = (call for call in calls if ast.unparse(call.func).rpartition(".")[2] not in passed)
+        objects = (call for call in calls if method(call) not in passed)
         named = [call for call in objects if call.args and _is_class(call.func) is made]
     if len(named) != 1:
         return None

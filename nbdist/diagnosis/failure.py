@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nbdist.diagnosis.exits import describe_exit, rank_names
+from nbdist.diagnosis.exits import describe_exit, ranks_in_words
 from nbdist.diagnosis.line_values import differing, equal, values_in_line
 from nbdist.diagnosis.rank_failure import Failure, Group, absent_places, failure_of, last_line
 from nbdist.model import Rank, RankState, Run
@@ -98,7 +98,7 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
         before = failure.time - (early.finished or early.exited or failure.time)
         code = "diagnosis.early-exit" if before >= 0.1 else "diagnosis.early-exit-now"
         line = last_line(rank, run, directory)
-        who = Both(*(rank_names([rank], one) for one in ("en", "zh")))
+        who = ranks_in_words([rank])
         notes.append(both(code, rank=who, seconds=before, last=line))
     return notes
 

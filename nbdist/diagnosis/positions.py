@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.exits import ranks_in_words
 from nbdist.programs.sources import CodeLocation
 from nbdist.store.reports import Call, Operand
 from nbdist.text import Both
@@ -58,14 +58,12 @@ class Side:
         return {one.name: one.what for one in self.values if (one.file, one.line) == (file, line)}
 
 
-def by_ranks(pairs: Iterable[tuple[Sequence[int], str]]) -> Both:
+def by_ranks(pairs: Iterable[tuple[Sequence[int], str | Both]]) -> Both:
     """``rank 0: training_step, rank 1: _finalize_training``."""
-    known = list(pairs)
-    said = (
-        ", ".join(f"{rank_names(ranks, language)}: {what}" for ranks, what in known)
-        for language in ("en", "zh")
-    )
-    return Both(*said)
+    words = [
+        (ranks_in_words(ranks), what if isinstance(what, Both) else Both(what, what)) for ranks, what in pairs
+    ]
+    return Both(*(", ".join(f"{who[at]}: {what[at]}" for who, what in words) for at in (0, 1)))
 
 
 def ranks_of(sides: Iterable[Side]) -> tuple[int, ...]:

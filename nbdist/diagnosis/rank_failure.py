@@ -48,7 +48,7 @@ class Failure:
     """The cause of a run's failure. ``others`` are the ranks that failed after it.
 
     ``report`` is the exception where one left the program, ``frames`` its frames; ``tail`` the last
-    lines of the log where none did, ``assertion`` the check that a kernel on its GPU printed there.
+    lines of the log where none did.
     ``complaint`` is the cause in what the rank said, ``hint`` what is known about it. ``sources`` tells the
     user's files from libraries. ``full`` is the disk that was full when it failed. ``early_exits`` are ranks
     that ended well before this one complained of them, ``absent`` those that did not come to what it waited
@@ -67,7 +67,6 @@ class Failure:
     memory: int = 0
     limit: int = 0
     full: str = ""
-    assertion: str = ""
     complaint: Complaint | None = None
     hint: Hint | None = None
     early_exits: tuple[int, ...] = ()
@@ -143,7 +142,6 @@ class Failure:
 def failure_of(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
     # the tables and their patterns, imported where they are needed: the kernel loads this package
     from nbdist.diagnosis.complaints import complaint_of
-    from nbdist.diagnosis.tracebacks import assertion_in
 
     report = read_error(directory.rank(rank.rank, run.attempt).error)
     tail = end_of_log(rank.rank, run, directory)
@@ -155,7 +153,6 @@ def failure_of(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
         memory=rank.memory,
         limit=rank.limit,
         full=", ".join(report.full) if report is not None and report.full else rank.full,
-        assertion=assertion_in(tail),
         time=report.time if report else rank.errored or rank.exited or 0.0,
         report=report,
         complaint=_with_source(complaint_of(report, tail, rank.code), sources),

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.exits import ranks_in_words
 from nbdist.diagnosis.hangs.causes import cause_of
 from nbdist.diagnosis.hangs.deadlocks import (
     concerned,
@@ -220,8 +220,7 @@ def _values(held: Sequence[Side]) -> Iterator[Both]:
         had = [f"{name}: {what}" for name, what in side.had(at.file, at.line).items() if _TELLS.search(what)]
         if had:
             told = "; ".join(had)
-            who = Both(*(rank_names(side.ranks, language) for language in ("en", "zh")))
-            yield both("diagnosis.operands-now", line=at.line, who=who, names=told)
+            yield both("diagnosis.operands-now", line=at.line, who=ranks_in_words(side.ranks), names=told)
 
 
 def _stand(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:

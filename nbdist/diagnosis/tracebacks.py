@@ -226,19 +226,6 @@ _MESSAGE_LINES = 12
 _BOOTSTRAP = ("nbdist/worker/bootstrap.py", "nbdist/worker/__main__.py")
 
 
-_OF_KERNEL = re.compile(_KERNEL)
-
-
-def assertion_in(lines: Sequence[str]) -> str:
-    """Return the first check that a kernel on the GPU printed as it failed; empty for none.
-
-    The error that Python raises for it comes at a later line, and does not say which it was.
-    """
-    # a native stack may be one long line
-    asserted = (line for line in lines if " Assertion `" in line)
-    return next((found[0] for line in asserted if (found := _OF_KERNEL.search(line)) is not None), "")
-
-
 def last_words(lines: Sequence[str]) -> Raised | None:
     """Return the message of native code that ended the process; None where it printed none.
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call
-from nbdist.text import Both, both
+from nbdist.text import Both
 
 _OF_RANKS = re.compile(
     r"(?<!lora_)(?<!low_)(?<!matrix_)rank(?!ing|ed|er|_loss)|main_process|is_(?:main|master|chief|primary)"
@@ -122,7 +122,7 @@ def goes_on(handler: ast.ExceptHandler) -> bool:
 def caught_in_calls(loop: ast.stmt, file: str, sources: Sources) -> list[ast.ExceptHandler]:
     """Find what catches in the functions of a file that a loop calls, and does not raise again."""
     calls = (node for node in own_nodes(loop) if isinstance(node, ast.Call))
-    called = {ast.unparse(call.func).rpartition(".")[2] for call in calls}
+    called = {method(call) for call in calls}
     return [
         node
         for function in ast.walk(sources.tree(file))
@@ -186,7 +186,7 @@ def calls_of_function(name: str, file: str, sources: Sources) -> list[Call]:
         if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
             function = "<module>" if isinstance(node, ast.Module) else node.name
             calls = (one for child in node.body for one in own_nodes(child) if isinstance(one, ast.Call))
-            named = (one for one in calls if ast.unparse(one.func).rpartition(".")[2] == name)
+            named = (one for one in calls if method(one) == name)
             found += [Call(file=file, line=one.lineno, function=function) for one in named]
     return found
 
@@ -256,7 +256,7 @@ def first_given(call: Call, name: str, sources: Sources) -> str:
     was set to in the same function. Empty where there is none."""
     for function in functions_of(call, sources):
         calls = [one for one in ast.walk(function) if isinstance(one, ast.Call) and holds(one, call.line)]
-        named = (one for one in calls if ast.unparse(one.func).rpartition(".")[2] == name and one.args)
+        named = (one for one in calls if method(one) == name and one.args)
         for one in named:
             text = ast.unparse(one.args[0])
             return next((ast.unparse(value) for value in _set_to(text, function)), text)
@@ -311,7 +311,7 @@ def calls_too(node: ast.If, part: str, name: str) -> bool:
     get."""
     other = node.orelse if part == "body" else node.body
     calls = (inner for each in other for inner in ast.walk(each) if isinstance(inner, ast.Call))
-    return any(ast.unparse(inner.func).rpartition(".")[2] == name for inner in calls)
+    return any(method(inner) == name for inner in calls)
 
 
 def is_quiet(call: ast.Call) -> bool:
@@ -321,12 +321,8 @@ def is_quiet(call: ast.Call) -> bool:
 
 def exchanges(node: ast.If) -> bool:
     """Return whether the body calls a collective."""
-    return any(map(_COLLECTIVE.search, _called(node)))
-
-
-def _called(node: ast.If) -> list[str]:
     calls = (inner for each in node.body for inner in own_nodes(each) if isinstance(inner, ast.Call))
-    return [ast.unparse(call.func).rpartition(".")[2] for call in calls]
+    return any(_COLLECTIVE.search(method(call)) for call in calls)
 
 
 def method(node: ast.Call) -> str:
@@ -341,12 +337,6 @@ def is_default(name: str, call: Call, sources: Sources) -> bool:
         if name in {one.arg for one in (*optional, *given.kwonlyargs)}:
             return True
     return False
-
-
-def under(call: Call, sources: Sources) -> Both:
-    """Return the innermost ``if`` that a call is in."""
-    ifs = [node for node, _ in around(call, sources) if isinstance(node, ast.If)]
-    return both("diagnosis.under", test=head(ifs[-1]), line=ifs[-1].lineno) if ifs else Both("", "")
 
 
 def told(nodes: Sequence[ast.stmt | ast.ExceptHandler], files: Mapping[int, str] = _NO_FILES) -> Both:

@@ -75,6 +75,10 @@ class Sources:
         """Return a line as a text names it: ``12``, ``12 of model.py``."""
         return str(line) if self.is_program(file) else f"{line} of {self.name(file)}"
 
+    def short(self, file: str, line: int) -> str:
+        """Return a line as a hint names it: ``12``, ``model.py:12``."""
+        return str(line) if self.is_program(file) else f"{self.name(file)}:{line}"
+
     def line(self, file: str, number: int) -> str:
         """Return the source of a line without its indent; empty where it cannot be read."""
         lines = self.lines(file)
@@ -184,17 +188,17 @@ def place_of(calls: Sequence[Call], sources: Sources) -> CodeLocation:
     at = next((number for number, call in enumerate(calls) if sources.is_own(call.file)), None)
     inside = calls[:at]
     if at is None:
-        return _within(inside, sources, "", None)
+        return _within(inside, "", None)
     own = calls[at]
     file = "" if sources.is_program(own.file) else sources.name(own.file)
     if inside:
-        return replace(_within(inside, sources, sources.text(own.file), own.line), file=file)
+        return replace(_within(inside, sources.text(own.file), own.line), file=file)
     text = sources.text(own.file)
     what = call_on_line(text, own.line) or _with_on_line(text, own.line)
     return CodeLocation(line=own.line, file=file, what=what, waits=_is_wait(what), built_in=bool(what))
 
 
-def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | None) -> CodeLocation:
+def _within(inside: Sequence[Call], text: str, line: int | None) -> CodeLocation:
     """Return where a thread is that has come to libraries from this line of a file with this ``text``."""
     entry = entry_of(inside)
     while len(inside) > 1 and any(part in inside[0].file for part in _DISPATCHERS):

@@ -31,7 +31,7 @@ from tests.diagnosis.test_programs import skip_where_it_cannot_run
 RECORDED = Path(__file__).parent / "recorded_reported"
 FILES = {path.stem: path.read_text() for path in (Path(__file__).parent / "reported").glob("*.py")}
 PROGRAMS = {path.stem: program_of(path.stem, RECORDED) for path in sorted(RECORDED.glob("*.json"))} | FILES
-ASKED = os.environ.get("NBDIST_REPORTED", "")
+WANTED = os.environ.get("NBDIST_REPORTED", "")
 # seconds for which a run must have stood still, so that what is said of it is what a person reads
 _SETTLED = 6.0
 _LONGEST = 120.0
@@ -62,7 +62,7 @@ def _stands(run: Run, expected: Expected) -> bool:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-@pytest.mark.parametrize("name", PROGRAMS if ASKED else [])
+@pytest.mark.parametrize("name", PROGRAMS if WANTED else [])
 def test_the_report_is_as_good_as_recorded(
     name: str, start_cell: RunCell, record_property: Callable[[str, object], None]
 ) -> None:
@@ -75,7 +75,7 @@ def test_the_report_is_as_good_as_recorded(
     while not _stands(handle.run, expected) and time.monotonic() < deadline:
         time.sleep(0.1)
     said = what_it_says(handle)
-    if ASKED == "record":
+    if WANTED == "record":
         record(name, handle.directory, RECORDED)
 
     found = score(said, expected)

@@ -1,5 +1,5 @@
 """The checks of programs before they start: each rule where it applies, and silence elsewhere, also of code
-that this run does not reach: functions that nothing calls, options that are off, another launcher's variables.
+that this run does not reach: functions that nothing calls, options that are off, variables of another launcher.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nbdist.diagnosis.hangs.entries import Entry, decides_alike, differences, line_of, of_caught
+from nbdist.diagnosis.hangs.entries import Entry, decides_alike, differences, of_caught
 from nbdist.diagnosis.hangs.leaving import entered_alone, has_other_half, is_in_loop_of_library
 from nbdist.diagnosis.hangs.loops import by_loop, by_round
 from nbdist.diagnosis.known import Hint, hint
@@ -130,7 +130,9 @@ def _by_rank(entries: Sequence[Entry], sources: Sources) -> Hint | None:
             for node, part, call in _ifs(one, sources):
                 of_rank = asks_for_rank(node.test, call, sources) and (call is one.here or not here)
                 if of_rank and not decides_alike(node, one, call, sources):
-                    return _branch("hang-rank-branch", node, part, one, line_of(node, call, sources), sources)
+                    return _branch(
+                        "hang-rank-branch", node, part, one, sources.short(call.file, node.lineno), sources
+                    )
     return None
 
 
@@ -140,9 +142,11 @@ def _went_past(one: Entry, sources: Sources, *, here: bool) -> Hint | None:
         for left in returns_before(call, sources):
             others_in = not here or holds(left, one.there.line)
             if others_in and asks_for_rank(left.test, call, sources):
-                return _branch("hang-rank-return", left, "body", one, line_of(left, call, sources), sources)
+                return _branch(
+                    "hang-rank-return", left, "body", one, sources.short(call.file, left.lineno), sources
+                )
         for only in () if here else rank_decorators(call, sources):
-            line = line_of(only, call, sources)
+            line = sources.short(call.file, only.lineno)
             return _told_of("hang-rank-branch", one, f"@{ast.unparse(only)}", line, sources)
     return None
 
@@ -155,7 +159,7 @@ def _by_order(entries: Sequence[Entry], sources: Sources) -> Hint | None:
     node = one.steps[0][0]
     if not isinstance(node, ast.If) or not all(_does_as(each, node) for each in entries):
         return None
-    at = line_of(node, one.here, sources)
+    at = sources.short(one.here.file, node.lineno)
     return hint("hang-order", who=one.inside.ranks, others=other.inside.ranks, test=head(node), line=at)
 
 
@@ -171,7 +175,7 @@ def _by_data(entries: Sequence[Entry], sources: Sources) -> Hint | None:
     for one in entries:
         for node, part, call in _ifs(one, sources):
             if (call is one.here or one.is_behind) and not decides_alike(node, one, call, sources):
-                at, values = line_of(node, call, sources), differences(node, one, call, sources)
+                at, values = sources.short(call.file, node.lineno), differences(node, one, call, sources)
                 if not values.en and (caught := of_caught(one, [node], sources)) is not None:
                     return caught
                 return _branch("hang-branch", node, part, one, at, sources, values=values)
@@ -179,7 +183,9 @@ def _by_data(entries: Sequence[Entry], sources: Sources) -> Hint | None:
             return caught
         for call in one.deeper if one.is_behind else ():
             for left in returns_before(call, sources):
-                return _branch("hang-return", left, "body", one, line_of(left, call, sources), sources)
+                return _branch(
+                    "hang-return", left, "body", one, sources.short(call.file, left.lineno), sources
+                )
     return None
 
 
@@ -249,7 +255,7 @@ def passed_by(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | N
                     continue
                 if not has_other_half(other, there, (node, part), sources):
                     return _branch(
-                        "hang-rank-branch", node, part, one, line_of(node, there, sources), sources
+                        "hang-rank-branch", node, part, one, sources.short(there.file, node.lineno), sources
                     )
     return None
 

@@ -180,8 +180,7 @@ def ungrouped(
         if (left := _group_left_out(side.way[-1], sources)) is not None:
             at, group = str(left[0]), left[1]
         elif _is_only_group(side.ranks, answers) and (of := _group_of_callers(side.way, sources)) is not None:
-            file = "" if sources.is_program(of[0].file) else f"{sources.name(of[0].file)}:"
-            at, group = f"{file}{of[1]}", of[2]
+            at, group = sources.short(of[0].file, of[1]), of[2]
         if group:
             return hint("hang-ungrouped", who=side.ranks, call=side.call, line=line, at=at, group=group)
     return None

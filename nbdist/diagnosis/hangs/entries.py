@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.exits import ranks_in_words
 from nbdist.diagnosis.known import Hint, hint
 from nbdist.diagnosis.positions import Side
 from nbdist.programs.branches import (
@@ -25,7 +25,7 @@ from nbdist.programs.branches import (
 )
 from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call
-from nbdist.text import Both, say
+from nbdist.text import Both, both
 
 MOST = 3
 """The most conditions that a hint names."""
@@ -109,19 +109,13 @@ def differences(node: ast.If, one: Entry, call: Call, sources: Sources) -> Both:
     if not unlike:
         return Both("", "")
     name = unlike[0]
-    return Both(
-        *(
-            say(
-                "diagnosis.its-value",
-                language,
-                name=name,
-                mine=mine[name],
-                inside=rank_names(one.inside.ranks, language),
-                theirs=theirs[name],
-                outside=rank_names(one.outside.ranks, language),
-            )
-            for language in ("en", "zh")
-        )
+    return both(
+        "diagnosis.its-value",
+        name=name,
+        mine=mine[name],
+        inside=ranks_in_words(one.inside.ranks),
+        theirs=theirs[name],
+        outside=ranks_in_words(one.outside.ranks),
     )
 
 
@@ -144,11 +138,6 @@ def handlers_of(one: Entry, sources: Sources) -> list[Way]:
     ]
     tries = [node for node, part in steps if isinstance(node, ast.Try) and part == "body"]
     return [handler for node in tries for handler in node.handlers if goes_on(handler)]
-
-
-def line_of(node: ast.stmt | ast.expr, call: Call, sources: Sources) -> str:
-    """``18``, or ``runtime.py:18`` of a module beside the program."""
-    return str(node.lineno) if sources.is_program(call.file) else f"{sources.name(call.file)}:{node.lineno}"
 
 
 def of_caught(one: Entry, ways: Sequence[Way], sources: Sources) -> Hint | None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from nbdist.diagnosis.hangs.entries import MOST, Way, line_of
+from nbdist.diagnosis.hangs.entries import MOST, Way
 from nbdist.diagnosis.known import Hint, hint
 from nbdist.diagnosis.positions import Side
 from nbdist.programs.branches import (
@@ -86,12 +86,12 @@ def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:
     ``went`` says how they got there; ``line``, ``call`` and ``mend`` where, into what, and what to do."""
     for call in reversed(side.way):
         found = [
-            (way, head(node), line_of(node, call, sources))
+            (way, head(node), sources.short(call.file, node.lineno))
             for way, node in _picked(side, call, sources)
             if asks_for_rank(node.test, call, sources)
         ]
         for only in rank_decorators(call, sources):
-            found.append(("into-function", f"@{ast.unparse(only)}", line_of(only, call, sources)))
+            found.append(("into-function", f"@{ast.unparse(only)}", sources.short(call.file, only.lineno)))
         for way, test, line in found:
             went, mend = both(f"diagnosis.went-{way}", test=test), both(f"diagnosis.instead-of-{way}")
             if "new_group" in sources.text(call.file):
