@@ -9,7 +9,6 @@ from nbdist.diagnosis.hangs.deadlocks import all_joining, why
 from nbdist.diagnosis.hangs.divergence import histories_of, last_calls, of_histories
 from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, why_left
 from nbdist.diagnosis.known import Hint, hint
-from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
 from nbdist.diagnosis.positions import Side
 from nbdist.diagnosis.rank_failure import (
     Failure,
@@ -20,6 +19,7 @@ from nbdist.diagnosis.rank_failure import (
     waiting_side,
 )
 from nbdist.diagnosis.stacks import last_sides
+from nbdist.diagnosis.tracebacks import ended_by, raised_in_logs
 from nbdist.model import RankState, Run
 from nbdist.programs.branches import head
 from nbdist.programs.sources import place_of

@@ -10,20 +10,19 @@ from types import MappingProxyType
 from typing import Any
 
 from nbdist.diagnosis.exits import ranks_in_words
-from nbdist.diagnosis.hangs.causes import cause_of
+from nbdist.diagnosis.hangs.causes import MESSAGE, are_unlike, await_ended, cause_of, ended_before, waits_long
 from nbdist.diagnosis.hangs.deadlocks import (
     concerned,
     fewest,
     first_of,
 )
 from nbdist.diagnosis.hangs.divergence import History, begun_at, histories_of, parting_of
-from nbdist.diagnosis.hangs.evidence import MESSAGE, are_unlike, await_ended, ended_before, waits_long
 from nbdist.diagnosis.hangs.held import of_threads
 from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, gave_up, raised_in_logs
 from nbdist.diagnosis.positions import Side
 from nbdist.diagnosis.stack_groups import StackGroup, groups_of
 from nbdist.diagnosis.stragglers import Paces
+from nbdist.diagnosis.tracebacks import Traceback, ended_by, gave_up, raised_in_logs
 from nbdist.model import Run
 from nbdist.programs.sources import Sources
 from nbdist.store import RunDirectory, snapshot

@@ -161,8 +161,9 @@ time.sleep(600)
 
 
 def test_a_rank_that_holds_the_others_up_can_be_interrupted(start_cell: RunCell) -> None:
-    handle = start_cell("-n 2 --hang-after 2s", "import os, time\nprint('ready')\ntime.sleep(600)")
-    until_ready(handle)
+    handle = until_ready(
+        start_cell("-n 2 --hang-after 2s", "import os, time\nprint('ready')\ntime.sleep(600)")
+    )
 
     request_interrupt(handle.directory, 1)
 
@@ -210,8 +211,7 @@ if os.environ["RANK"] == "1":
 print("ready")
 time.sleep(600)
 """
-    handle = start_cell("-n 3", cell)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 3", cell))
     stopped = ranks_of(handle)[2]
     os.kill(stopped.pid, signal.SIGSTOP)
 

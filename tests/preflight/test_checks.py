@@ -1,5 +1,5 @@
 """The checks of programs before they start: each rule where it applies, and silence elsewhere, also of code
-that this run does not reach: functions that nothing calls, options that are off, variables of another launcher.
+that this run does not reach: functions that nothing calls, options that are off, other launchers' variables.
 """
 
 from __future__ import annotations
