@@ -3,15 +3,16 @@
     python benchmarks/diagnosis.py [--rounds N] [--jobs N] [--quick] [--only program,program]
                                    [--programs FOLDER]
 
-The programs of `tests/diagnosis/programs` (or of another folder, with the same first line), each started
-on CPU ranks by nbdist and by the launcher of its framework. Nothing is timed, so several run at once. This
-module alone decides what counts as naming the right rank, line and cause.
+The programs of the runs in `tests/diagnosis/recorded` (or of another folder, with the same first line), each
+started on CPU ranks by nbdist and by the launcher of its framework. Nothing is timed, so several run at
+once. This module alone decides what counts as naming the right rank, line and cause.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import re
 import subprocess
@@ -27,9 +28,9 @@ import psutil
 from common import Goal, Machine, NotMeasured, Samples, spread, table, version, write_results
 from kernels import free_port
 
-from nbdist.diagnosis.known import Source, named
+from nbdist.diagnosis.known import Source, signatures
 
-PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "diagnosis" / "programs"
+PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "diagnosis" / "recorded"
 PACKAGES = ("nbdist", "torch", "paddlepaddle")
 LEAST_ROUNDS = 3
 LIMIT = 120.0
@@ -48,6 +49,13 @@ NOTES = (
 )
 
 
+def sources_in(folder: Path) -> dict[str, str]:
+    """Return the programs of a folder by name: its modules, and those that recorded runs have kept."""
+    recorded = {path.stem: json.loads(path.read_text())["cell.py"] for path in sorted(folder.glob("*.json"))}
+    texts = {name: "".join(f"{line}\n" for line in lines) for name, lines in recorded.items()}
+    return texts | {path.stem: path.read_text() for path in sorted(folder.glob("*.py"))}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A program and what its first line says that a report must name."""
@@ -57,8 +65,10 @@ class Program:
     ranks: int
 
     @classmethod
-    def at(cls, path: Path) -> Program:
-        source = path.read_text()
+    def of(cls, name: str, source: str, folder: Path) -> Program:
+        """Write the program into a folder."""
+        path = folder / f"{name}.py"
+        path.write_text(source)
         expect = re.search(r"^# expect: (.+)$", source, re.MULTILINE)
         ranks = re.search(r"^# run: -n (\d+)$", source, re.MULTILINE)
         assert expect is not None, f"{path.name} does not say what to expect"
@@ -187,7 +197,7 @@ def names_the_line(program: Program, launcher: Launcher, text: str, line: str) -
 
 
 def names_the_cause(launcher: Launcher, text: str, signature: str) -> bool:
-    known = named(signature)
+    known = signatures()[signature]
     if launcher.explains:
         words = re.sub(r"\\\{\w+\\\}", ".+", re.escape(known.cause))
         return re.search(f"cause: {words}", text) is not None
@@ -330,7 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", metavar="PROGRAM,PROGRAM", help="names without .py")
     parser.add_argument("--programs", metavar="FOLDER", type=Path, default=PROGRAMS, help="others than ours")
     asked = parser.parse_args(arguments)
-    every = {path.stem: path for path in sorted(asked.programs.resolve().glob("*.py"))}
+    every = sources_in(asked.programs.resolve())
     names = asked.only.split(",") if asked.only else A_LOOK if asked.quick else tuple(every)
     if unknown := [name for name in names if name not in every]:
         parser.error(f"no program {', '.join(unknown)}: see {asked.programs}")
@@ -339,7 +349,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rounds = 1 if asked.quick else asked.rounds
     machine = Machine.now(PACKAGES)
     with tempfile.TemporaryDirectory(prefix="bench-diagnosis-") as scratch:
-        chosen = [Program.at(every[name]) for name in names]
+        chosen = [Program.of(name, every[name], Path(scratch)) for name in names]
         shares, lengths, missing, wrong = measure(chosen, rounds, asked.jobs, Path(scratch))
     goals = goals_of(shares)
     notes = (*NOTES, *wrong)

@@ -78,12 +78,12 @@ def until(condition: Callable[[], object], limit: float = 20.0) -> None:
         time.sleep(0.02)
 
 
-def until_ready(handle: runner.RunHandle, limit: float = 30.0) -> None:
-    """Until each rank has printed "ready"."""
+def until_ready(handle: runner.RunHandle, limit: float = 30.0) -> runner.RunHandle:
+    """Wait until each rank has printed "ready"; return the run."""
     world_size = handle.run.spec.world_size
     with contextlib.suppress(AssertionError):
         until(lambda: all("ready" in handle.logs(rank) for rank in range(world_size)), limit)
-        return
+        return handle
     raise AssertionError("\n".join(handle.logs(rank) for rank in range(world_size)))
 
 

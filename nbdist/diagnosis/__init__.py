@@ -1,8 +1,8 @@
-"""What went wrong in a run, from what its ranks wrote and how they exited."""
+"""The diagnosis of a run that failed or hangs, from what its ranks wrote and how they exited."""
 
 from nbdist.diagnosis.exits import describe_exit
 from nbdist.diagnosis.failure import diagnose, first_failure
-from nbdist.diagnosis.known import Hint
+from nbdist.diagnosis.known import Hint, hint
 from nbdist.diagnosis.rank_failure import Failure, Group
 from nbdist.diagnosis.report import failure_headline, failure_report
 
@@ -15,4 +15,5 @@ __all__ = [
     "failure_headline",
     "failure_report",
     "first_failure",
+    "hint",
 ]

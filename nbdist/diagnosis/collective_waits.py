@@ -1,4 +1,4 @@
-"""Why ranks did not meet, by their failures: one that gave up, that met another call, or that others left."""
+"""The failures of ranks that did not meet: one gave up, met another call, or was left by others."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import replace
 from nbdist.diagnosis.hangs.deadlocks import all_joining, why
 from nbdist.diagnosis.hangs.divergence import histories_of, last_calls, of_histories
 from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, why_left
-from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
-from nbdist.diagnosis.positions import Side, hint
+from nbdist.diagnosis.known import Hint, hint
+from nbdist.diagnosis.positions import Side
 from nbdist.diagnosis.rank_failure import (
     Failure,
     absent_places,
@@ -20,6 +19,7 @@ from nbdist.diagnosis.rank_failure import (
     waiting_side,
 )
 from nbdist.diagnosis.stacks import last_sides
+from nbdist.diagnosis.tracebacks import ended_by, raised_in_logs
 from nbdist.model import RankState, Run
 from nbdist.programs.branches import head
 from nbdist.programs.sources import place_of

@@ -1,4 +1,4 @@
-"""What one rank said went wrong: the exception that left its program, or the last words in its log."""
+"""The complaint of one rank: the exception that left its program, or the last words in its log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Complaint:
 
     @property
     def secondary(self) -> bool:
-        """Whether it only tells of another rank."""
+        """Return whether it only tells of another rank."""
         return self.signature is not None and self.signature.role in _SECONDARY
 
     @property
@@ -47,17 +47,17 @@ class Complaint:
 
     @property
     def gone(self) -> bool:
-        """Whether it tells that another rank closed its connection."""
+        """Return whether it tells that another rank closed its connection."""
         return self.role is Role.GONE
 
     @property
     def waited(self) -> bool:
-        """Whether it tells that another rank did not come."""
+        """Return whether it tells that another rank did not come."""
         return self.role is Role.WAITED
 
 
 def complaint_of(report: ErrorReport | None, log: Sequence[str], code: int | None) -> Complaint | None:
-    """What a rank said, from its error report, the end of its log and its exit code."""
+    """Return the complaint of a rank, from its error report, the end of its log and its exit code."""
     if report is not None:
         return _of_report(report, log)
     if code in _FATAL_SIGNALS:
@@ -90,7 +90,7 @@ def _of_report(report: ErrorReport, log: Sequence[str]) -> Complaint:
 
 
 def _of_workers(report: ErrorReport, outer: Raised) -> Complaint | None:
-    """What torch says of a DataLoader worker that a signal has ended, unless it sees less of that."""
+    """Return torch's words for a DataLoader worker that a signal ended; torch itself may see less of it."""
     for pid, code in report.workers:
         name = signal.strsignal(-code) if code < 0 else None
         known = match(f"DataLoader worker (pid {pid}) is killed by signal: {name}") if name else None
@@ -100,7 +100,7 @@ def _of_workers(report: ErrorReport, outer: Raised) -> Complaint | None:
 
 
 def _in_log(log: Sequence[str], but: Sequence[Raised] = ()) -> Complaint | None:
-    """The last traceback in a log that is none of ``but``, else what native code said there.
+    """Return the last traceback in a log that is none of ``but``, else what native code said there.
 
     Of several, one that only tells of another process yields to one that does not.
     """
@@ -128,7 +128,7 @@ def _of_chain(chain: Sequence[Raised], outer: Raised) -> Complaint:
 
 
 def _recognised(first: Raised, outer: Raised, *searched: Raised) -> Complaint:
-    """A complaint with what is known of the first of ``searched`` that is known."""
+    """Return a complaint with what is known of the first of ``searched`` that is known."""
     for text in dict.fromkeys(map(_searched, searched)):
         if (known := match(text)) is not None:
             return Complaint(root=first, outer=outer, signature=known[0], found=known[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
-from nbdist.text import say
+from nbdist.text import Both, say
 
 # signals that say what has happened; the others have their name alone
 _TELLING = frozenset({"SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTERM", "SIGINT"})
@@ -76,6 +76,11 @@ def rank_names(ranks: Sequence[int], language: str = "en") -> str:
     if zh:
         return f"进程 {listed}"
     return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
+
+
+def ranks_in_words(ranks: Sequence[int]) -> Both:
+    """Return ``ranks 0, 2, 3`` in both languages."""
+    return Both(rank_names(ranks), rank_names(ranks, "zh"))
 
 
 def rank_ranges(ranks: Sequence[int]) -> str:

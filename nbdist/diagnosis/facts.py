@@ -1,4 +1,4 @@
-"""Where the values in a failing line were set: in a line of the program above it, or of a caller."""
+"""The lines that set the values in a failing line: above it, or in a caller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nbdist.diagnosis.rank_failure import Failure
-from nbdist.programs.branches import around, functions_of, head, holds, own_nodes
+from nbdist.programs.branches import around, functions_of, head, holds, method, own_nodes
 from nbdist.programs.sources import parsed
 from nbdist.store import ErrorFrame
 from nbdist.store.reports import Call
@@ -105,9 +105,7 @@ def origin_of(name: str, frames: Sequence[ErrorFrame], failure: Failure, what: s
             return _set_at(name, bound[0], root, at.file) if len(bound) == 1 else None
         if not isinstance(function, ast.Module) and given and first != "self":
             return _given(name, first, function, frames, failure, what)
-    tree = parsed(failure.sources.text(at.file))
-    if tree is None:
-        return None
+    tree = failure.sources.tree(at.file)
     scopes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and holds(node, at.line)]
     within: ast.AST = scopes[-1] if scopes and name.startswith("self.") else tree
     nodes = ast.walk(within) if within is not tree else own_nodes(tree)
@@ -117,8 +115,7 @@ def origin_of(name: str, frames: Sequence[ErrorFrame], failure: Failure, what: s
 
 def _expression(name: str) -> ast.expr | None:
     """Return the expression of a name; None where the name was cut."""
-    tree = parsed(name)
-    first = tree.body[0] if tree is not None and tree.body else None
+    first = next(iter(parsed(name).body), None)
     return first.value if isinstance(first, ast.Expr) else None
 
 
@@ -210,14 +207,14 @@ def _given(
     if len(frames) < 2:
         return None
     caller = frames[-2]
-    tree = parsed(failure.sources.text(caller.file)) or ast.Module([], [])
+    tree = failure.sources.tree(caller.file)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and holds(node, caller.line)]
-    named = [call for call in calls if ast.unparse(call.func).rpartition(".")[2] == function.name]
+    named = [call for call in calls if method(call) == function.name]
     if not named and function.name in _METHODS:
         made = function.name == "__init__"
         # checkpoint(block, x)  calls the block itself, with less
         passed = {frame.function for frame in _between(caller, frames[-1], failure)}
-        objects = (call for call in calls if ast.unparse(call.func).rpartition(".")[2] not in passed)
+        objects = (call for call in calls if method(call) not in passed)
         named = [call for call in objects if call.args and _is_class(call.func) is made]
     if len(named) != 1:
         return None

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nbdist.diagnosis.exits import describe_exit, rank_names
+from nbdist.diagnosis.exits import describe_exit, ranks_in_words
 from nbdist.diagnosis.line_values import differing, equal, values_in_line
 from nbdist.diagnosis.rank_failure import Failure, Group, absent_places, failure_of, last_line
 from nbdist.model import Rank, RankState, Run
@@ -29,7 +29,7 @@ SAME_ERROR = "the same error"
 
 
 def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
-    """The failure that the others followed from; None when no rank has failed.
+    """Return the failure that the others followed from; None when no rank has failed.
 
     The earliest that is not what a rank says of another's death, by the time of its exception or,
     without one, of its exit.
@@ -62,14 +62,14 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
 
 
 def _gave_up_as_well(known: Sequence[Failure], run: Run, directory: RunDirectory) -> list[Failure]:
-    """Of ranks that nbdist ended, those that had waited in vain themselves, a moment later."""
+    """Return those of the ranks that nbdist ended which had waited in vain themselves, a moment later."""
     raised = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED and rank.errored is not None}
     others = (failure_of(run.ranks[rank], run, directory) for rank in raised - {one.rank for one in known})
     return [one for one in others if one.complaint is not None and one.complaint.waited]
 
 
 def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
-    """Why the run failed, with notes: everything that is to be shown of it; None when no rank has failed."""
+    """Return the first failure with its notes; None when no rank has failed."""
     failure = first_failure(run, directory)
     if failure is None:
         return None
@@ -98,7 +98,7 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
         before = failure.time - (early.finished or early.exited or failure.time)
         code = "diagnosis.early-exit" if before >= 0.1 else "diagnosis.early-exit-now"
         line = last_line(rank, run, directory)
-        who = Both(*(rank_names([rank], one) for one in ("en", "zh")))
+        who = ranks_in_words([rank])
         notes.append(both(code, rank=who, seconds=before, last=line))
     return notes
 
@@ -124,13 +124,13 @@ def _failed(rank: Rank) -> bool:
 
 
 def _cut_off(failure: Failure, run: Run) -> bool:
-    """Whether a rank was sent a signal for the failure of a peer while it wrote what it had raised itself."""
+    """Return whether a rank got a signal for a peer's failure while it wrote what it had raised itself."""
     rank = run.ranks[failure.rank]
     return rank.errored is not None and failure.report is None and rank.code in _OF_NBDIST
 
 
 def _ended_by_itself(rank: Rank) -> bool:
-    """Whether a rank that was told to end had a reason of its own: a crash, or an exit without a word."""
+    """Return whether a rank that nbdist ended had a reason of its own: a crash, or an exit without a word."""
     if rank.state is not RankState.ENDED or rank.code is None:
         return False
     if rank.errored is not None or rank.freed is not None:
@@ -139,7 +139,7 @@ def _ended_by_itself(rank: Rank) -> bool:
 
 
 def _ended_well_before(rank: Rank, first: Failure) -> bool:
-    """Whether a rank ended well before ``first`` complained."""
+    """Return whether a rank ended well before ``first`` complained."""
     if rank.state is not RankState.SUCCEEDED or first.complaint is None:
         return False
     if rank.finished is None and first.complaint.gone:
@@ -149,7 +149,7 @@ def _ended_well_before(rank: Rank, first: Failure) -> bool:
 
 
 def _absent(first: Failure, run: Run) -> tuple[int, ...]:
-    """Ranks that did not come to what ``first`` waited in, as far as one can tell: the rest."""
+    """Return ranks that did not come to what ``first`` waited in, as far as one can tell: the rest."""
     if first.complaint is None or not first.complaint.waited or first.early_exits:
         return ()
     gone = {first.rank, *first.others}
@@ -157,7 +157,7 @@ def _absent(first: Failure, run: Run) -> tuple[int, ...]:
 
 
 def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Group, ...]:
-    """The other ranks, by what they said and how they ended."""
+    """Return the other ranks, by what they said and how they ended."""
     said = {failure.rank: failure for failure in failures}
     groups: dict[tuple[str, str, str], list[int]] = {}
     for rank in run.ranks:
@@ -183,7 +183,7 @@ def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Grou
 
 
 def _kind(failure: Failure, first: Failure) -> str:
-    """What a rank said, in a few words, with the line where that is another one."""
+    """Return a rank's complaint in a few words, with the line where that is another one."""
     complaint = failure.complaint
     if complaint is None:
         return ""

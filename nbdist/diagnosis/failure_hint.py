@@ -24,13 +24,16 @@ from tempfile import gettempdir
 from nbdist.devices.usage import SHARED_MEMORY, disks
 from nbdist.diagnosis.collective_waits import apart, is_past, left, met, met_alone
 from nbdist.diagnosis.exits import exit_kind
-from nbdist.diagnosis.files_of_ranks import hint_from_missing_file
 from nbdist.diagnosis.gpu_memory import hint_from_gpu_memory
-from nbdist.diagnosis.known import Hint, Signature, Source, match, match_in, named, variant
-from nbdist.diagnosis.p2p import hint_from_mixed_values, hint_from_sends
-from nbdist.diagnosis.positions import hint
+from nbdist.diagnosis.known import Hint, Signature, Source, hint, match, match_in, variant
+from nbdist.diagnosis.other_ranks import (
+    hint_from_missing_file,
+    hint_from_mixed_values,
+    hint_from_model,
+    hint_from_sends,
+    hint_from_unset_name,
+)
 from nbdist.diagnosis.rank_failure import Failure, last_line
-from nbdist.diagnosis.rank_values import hint_from_model, hint_from_unset_name
 from nbdist.model import Run
 from nbdist.programs.removed import removed_name
 from nbdist.store import RunDirectory
@@ -61,7 +64,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     if first.early_exits:
         return left(first, run, directory)
     if (removed := removed_name(first.said)) is not None:
-        return Hint.of(named("removed-name"), removed)
+        return hint("removed-name", **removed)
     if (known := _from_other_ranks(first, run)) is not None:
         return known
     if first.complaint is not None and first.complaint.signature is not None:
@@ -89,9 +92,8 @@ def _from_table(row: Signature, first: Failure, run: Run, directory: RunDirector
     if closer is None and row.name == "nccl-internal-error":
         closer = hint_from_sends(first)
     if closer is None and row.name == _EXIT_CALLED and (last := last_line(first.rank, run, directory)).en:
-        values, values_zh = first.found | {"last": last.en}, first.found | {"last": last.zh}
-        closer = Hint.of(named("exit-after-words"), values, values_zh)
-    return closer or Hint.of(variant(row, _program(first, run), first.found), first.found)
+        closer = hint("exit-after-words", **first.found | {"last": last})
+    return closer or hint(variant(row, _program(first, run), first.found), **first.found)
 
 
 def _idle_layers(first: Failure) -> Hint | None:
@@ -117,11 +119,11 @@ def _from_exit(code: int, first: Failure, run: Run) -> Hint | None:
         return None
     if known[0].name == _WITHOUT_A_WORD:
         if first.full:
-            return Hint.of(named("exit-disk-full"), {"disk": first.full})
+            return hint("exit-disk-full", disk=first.full)
         if run.ranks[first.rank].errored is not None:
-            return Hint.of(named("exit-report-lost"), {})
+            return hint("exit-report-lost")
     values = known[1].groupdict()
-    return Hint.of(variant(known[0], _program(first, run), values), values)
+    return hint(variant(known[0], _program(first, run), values), **values)
 
 
 def _program(first: Failure, run: Run) -> str:
@@ -135,7 +137,7 @@ def _program(first: Failure, run: Run) -> str:
 def _with_disks(known: Hint, first: Failure, run: Run, directory: RunDirectory) -> Hint:
     """Add which disk is full to a hint, where the ranks ran on this machine."""
     if known.signature == "disk-full" and first.full == SHARED_MEMORY:
-        known = Hint.of(named("shared-memory-full"), {})
+        known = hint("shared-memory-full")
     if run.spec.engine or run.spec.nodes > 1 or run.supervisor_host != os.uname().nodename:
         return known
     message = first.complaint.root.message if first.complaint is not None else ""

@@ -1,12 +1,11 @@
-"""Who holds the memory of a GPU that is full: other processes, or ranks that compute elsewhere."""
+"""The holders of a full GPU's memory: other processes, or ranks that compute elsewhere."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.positions import hint
+from nbdist.diagnosis.known import Hint, hint
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.model import Run
 

@@ -1,10 +1,10 @@
-"""What the names in a failing line stood for, on the rank that failed and on others that were there, too."""
+"""The values of names in a failing line, on the rank that failed and on others that were there, too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.exits import ranks_in_words
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.model import Run
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory, read_error
@@ -15,7 +15,7 @@ _READ_RANKS, _FEW_VALUES = 64, 4
 _BEFORE = 1.0
 
 Values = Mapping[int, Mapping[str, str]]
-"""What each name stood for, by rank; the rank that failed comes first."""
+"""The values of names by rank; the rank that failed comes first."""
 
 
 def values_in_line(failure: Failure, run: Run, directory: RunDirectory) -> Values:
@@ -49,7 +49,10 @@ def differing(values: Values) -> list[Both]:
     lines = []
     for name in _differing(values):
         on = _by_value(name, values)
-        parts = [both("diagnosis.value-on", what=what, who=_who(ranks)) for what, ranks in on.items()]
+        parts = [
+            both("diagnosis.value-on", what=what, who=ranks_in_words(sorted(ranks)))
+            for what, ranks in on.items()
+        ]
         more = [Both("…", "…")] if len(parts) > _FEW_VALUES else []
         shown = [*parts[:_FEW_VALUES], *more]
         told = Both(", ".join(part.en for part in shown), "，".join(part.zh for part in shown))
@@ -73,7 +76,7 @@ def _had(line: int, ranks: tuple[int, ...], names: Mapping[str, str], values: Va
     told = "; ".join(f"{name}: {what}" for name, what in names.items())
     if ranks == tuple(values)[:1]:
         return both("diagnosis.operands", line=line, names=told)
-    return both("diagnosis.operands-of", line=line, who=_who(ranks), names=told)
+    return both("diagnosis.operands-of", line=line, who=ranks_in_words(sorted(ranks)), names=told)
 
 
 def _differing(values: Values) -> list[str]:
@@ -92,8 +95,3 @@ def _by_value(name: str, values: Values) -> dict[str, list[int]]:
 
 def _is_number(name: str, values: Values) -> bool:
     return all(known.get(name, str(rank)) == str(rank) for rank, known in values.items())
-
-
-def _who(ranks: Iterable[int]) -> Both:
-    numbers = sorted(ranks)
-    return Both(rank_names(numbers), rank_names(numbers, "zh"))

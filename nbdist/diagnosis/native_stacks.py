@@ -20,7 +20,7 @@ def native_stacks(
     find: Callable[[str], str | None] = shutil.which,
     call: Callable[[Sequence[str]], tuple[int, str]] | None = None,
 ) -> Mapping[int, str]:
-    """What py-spy says of each rank that runs; where it says nothing, why not."""
+    """Return py-spy's dump of each rank that runs; where it has none, why not."""
     program = find("py-spy")
     running = [rank for rank in run.ranks if rank.state is RankState.RUNNING and rank.process is not None]
     if program is None:

@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.known import Hint, named
+from nbdist.diagnosis.exits import ranks_in_words
 from nbdist.programs.sources import CodeLocation
 from nbdist.store.reports import Call, Operand
 from nbdist.text import Both
 
 OF_GRADIENTS = frozenset({"all_reduce", "_all_reduce", "reduce_scatter_tensor", "_reduce_scatter_base"})
-"""What a model calls in backward(), of which torch knows no line."""
+"""Calls of a model in backward(), whose line torch does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,25 +58,14 @@ class Side:
         return {one.name: one.what for one in self.values if (one.file, one.line) == (file, line)}
 
 
-def by_ranks(pairs: Iterable[tuple[Sequence[int], str]]) -> Both:
+def by_ranks(pairs: Iterable[tuple[Sequence[int], str | Both]]) -> Both:
     """``rank 0: training_step, rank 1: _finalize_training``."""
-    known = list(pairs)
-    said = (
-        ", ".join(f"{rank_names(ranks, language)}: {what}" for ranks, what in known)
-        for language in ("en", "zh")
-    )
-    return Both(*said)
+    words = [
+        (ranks_in_words(ranks), what if isinstance(what, Both) else Both(what, what)) for ranks, what in pairs
+    ]
+    return Both(*(", ".join(f"{who[at]}: {what[at]}" for who, what in words) for at in (0, 1)))
 
 
-def hint(name: str, /, **values: object) -> Hint:
-    """Fill in the row with this name. Tuples are ranks."""
-    said, said_zh = (
-        {key: _said(value, language) for key, value in values.items()} for language in ("en", "zh")
-    )
-    return Hint.of(named(name), said, said_zh)
-
-
-def _said(value: object, language: str) -> str:
-    if isinstance(value, Both):
-        return value.text(language)
-    return rank_names(value, language) if isinstance(value, tuple) else str(value)
+def ranks_of(sides: Iterable[Side]) -> tuple[int, ...]:
+    """Return all ranks of these sides."""
+    return tuple(sorted(rank for side in sides for rank in side.ranks))

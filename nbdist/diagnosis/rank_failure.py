@@ -45,10 +45,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a run failed. ``others`` are the ranks that failed after it.
+    """The cause of a run's failure. ``others`` are the ranks that failed after it.
 
     ``report`` is the exception where one left the program, ``frames`` its frames; ``tail`` the last
-    lines of the log where none did, ``assertion`` the check that a kernel on its GPU printed there.
+    lines of the log where none did.
     ``complaint`` is the cause in what the rank said, ``hint`` what is known about it. ``sources`` tells the
     user's files from libraries. ``full`` is the disk that was full when it failed. ``early_exits`` are ranks
     that ended well before this one complained of them, ``absent`` those that did not come to what it waited
@@ -67,7 +67,6 @@ class Failure:
     memory: int = 0
     limit: int = 0
     full: str = ""
-    assertion: str = ""
     complaint: Complaint | None = None
     hint: Hint | None = None
     early_exits: tuple[int, ...] = ()
@@ -95,24 +94,32 @@ class Failure:
 
     @property
     def line(self) -> int | None:
-        """The innermost line of the program in the cause's traceback, else in that of what left it."""
+        """Return the innermost line of the program in the cause's traceback, else in that of what left it."""
         frame = self._innermost(self.sources.is_program)
         return None if frame is None else frame.line
 
     @property
     def place(self) -> ErrorFrame | None:
-        """The innermost frame in the program or in a module of the user's, of the same tracebacks."""
+        """Return the innermost frame in the program or in a module of the user's, of the same tracebacks."""
         return self._innermost(self.sources.is_own)
 
     @property
+    def own_call(self) -> Call | None:
+        """Return that frame as a call."""
+        from nbdist.store.reports import Call
+
+        at = self.place
+        return Call(file=at.file, line=at.line, function=at.function) if at is not None else None
+
+    @property
     def found(self) -> dict[str, str | None]:
-        """What the row that knows the error has found in it, by name."""
+        """Return the parts of the error that its row matched, by name."""
         known = self.complaint.found if self.complaint is not None else None
         return known.groupdict() if known is not None else {}
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """What stood in the line of that frame."""
+        """Return the values in the line of that frame."""
         at, report = self.place, self.report
         if at is None or report is None:
             return ()
@@ -128,14 +135,13 @@ class Failure:
 
     @property
     def secondary(self) -> bool:
-        """Whether its rank only told of another one."""
+        """Return whether its rank only told of another one."""
         return self.complaint is not None and self.complaint.secondary
 
 
 def failure_of(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
     # the tables and their patterns, imported where they are needed: the kernel loads this package
     from nbdist.diagnosis.complaints import complaint_of
-    from nbdist.diagnosis.tracebacks import assertion_in
 
     report = read_error(directory.rank(rank.rank, run.attempt).error)
     tail = end_of_log(rank.rank, run, directory)
@@ -147,7 +153,6 @@ def failure_of(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
         memory=rank.memory,
         limit=rank.limit,
         full=", ".join(report.full) if report is not None and report.full else rank.full,
-        assertion=assertion_in(tail),
         time=report.time if report else rank.errored or rank.exited or 0.0,
         report=report,
         complaint=_with_source(complaint_of(report, tail, rank.code), sources),
@@ -158,7 +163,7 @@ def failure_of(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
 
 
 def _with_source(complaint: Complaint | None, sources: Sources) -> Complaint | None:
-    """The complaint with the source in the user's frames: a signal's stack has only numbers."""
+    """Return the complaint with the source in the user's frames: a signal's stack has only numbers."""
     if complaint is None:
         return None
     frames = tuple(
@@ -171,7 +176,7 @@ def _with_source(complaint: Complaint | None, sources: Sources) -> Complaint | N
 
 
 def end_of_log(rank: int, run: Run, directory: RunDirectory) -> list[str]:
-    """The last lines that a rank wrote, as many as a cause may lie back."""
+    """Return the last lines that a rank wrote, as many as a cause may lie back."""
     return last_lines(directory.rank(rank, run.attempt).log, _TAIL)
 
 
@@ -191,8 +196,8 @@ def _before_interrupt(lines: list[str]) -> list[str]:
 
 
 def absent_places(failure: Failure, run: Run, directory: RunDirectory) -> list[tuple[Both, bool]]:
-    """Where the ranks were that did not come, when the supervisor asked them, and whether they waited there
-    for other ranks; those that waited come last."""
+    """Return where the ranks were that did not come, as they last said, and whether they waited there for
+    other ranks; those that waited come last."""
     from nbdist.diagnosis.stack_text import clause  # it reads programs, and most failures need none
     from nbdist.diagnosis.stacks import last_stacks
 
@@ -207,7 +212,7 @@ def absent_places(failure: Failure, run: Run, directory: RunDirectory) -> list[t
 
 
 def known_as(failure: Failure) -> str:
-    """The name of the signature that knows what a rank said; empty for none."""
+    """Return the name of the signature that knows what a rank said; empty for none."""
     signature = failure.complaint.signature if failure.complaint is not None else None
     return signature.name if signature is not None else ""
 
@@ -219,7 +224,7 @@ def calls_of(failure: Failure) -> tuple[Call, ...]:
 
 
 def waiting_side(*alike: Failure) -> Side:
-    """Ranks that waited for others in the last of their calls, which are the same."""
+    """Return ranks that waited for others in the last of their calls, which are the same."""
     from nbdist.diagnosis.positions import Side
     from nbdist.programs.sources import place_of
 

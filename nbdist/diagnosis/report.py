@@ -38,7 +38,7 @@ def failure_headline(failure: Failure, language: str = "en") -> str:
 
 
 def error_text(failure: Failure) -> str:
-    """The exception that was the cause, or the last words of native code; empty where nothing was said."""
+    """Return the exception that was the cause, or the last words of native code; empty for neither."""
     if failure.complaint is not None and failure.complaint.root.text:
         return failure.complaint.root.text
     if failure.report is None:
@@ -47,7 +47,7 @@ def error_text(failure: Failure) -> str:
 
 
 def failure_report(failure: Failure, language: str = "en") -> str:
-    """The headline, the traceback (library frames folded) or the end of the log, the hint, the others."""
+    """Return the headline, the traceback (library frames folded) or the log's end, the hint, the others."""
     paragraphs = [
         failure_headline(failure, language),
         "\n".join(said_lines(failure, language)),
@@ -69,7 +69,7 @@ def aftermath(failure: Failure, language: str = "en") -> list[str]:
 
 
 def failure_kind(failure: Failure, language: str) -> str:
-    """The exception, or else how the rank exited."""
+    """Return the exception, or else how the rank exited."""
     if failure.report is not None:
         return _short_type(failure.complaint.root.type if failure.complaint else failure.report.type)
     if failure.code is None:
@@ -82,7 +82,7 @@ def failure_kind(failure: Failure, language: str) -> str:
 
 
 def _short_type(name: str) -> str:
-    """A class without its module, where it says enough so: not the ``error`` of ``struct.error``."""
+    """Return a class without its module, where it says enough so: not the ``error`` of ``struct.error``."""
     last = name.rpartition(".")[2]
     return name if last.lower() in _MODULES_OWN else last
 
@@ -114,7 +114,7 @@ def _error_lines(text: str) -> list[str]:
 
 
 def _raised_again(failure: Failure, language: str) -> list[str]:
-    """What left the program in the end, in one line, where it was not the cause itself."""
+    """Return the exception that left the program, in one line, where it was not the cause itself."""
     report = failure.report
     assert report is not None
     own = [frame for frame in report.frames if failure.sources.is_own(frame.file)]
@@ -136,7 +136,7 @@ def _group_line(group: Group, language: str) -> str:
 
 
 def traceback_lines(failure: Failure, language: str = "en") -> list[str]:
-    """The traceback with the user's frames whole and runs of others in one line each."""
+    """Return the traceback with the user's frames whole and runs of others in one line each."""
     lines: list[str] = []
     hidden: list[ErrorFrame] = []
     for frame in failure.frames:

@@ -41,7 +41,7 @@ _WRAPPERS = {
     "paddle": {"wrapper": "paddle.DataParallel", "inner": "model._layers"},
 }
 _STREAMS = frozenset({"_InfiniteConstantSampler", "_InfiniteIterableSampler"})
-"""What stands for a sampler where the data set is an iterable."""
+"""Stand-ins for a sampler where the data set is an iterable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,8 @@ class MistakeReader:
         self._complete = False
 
     def look(self, run: Run) -> tuple[Both, ...]:
-        """What has been found until now, as sentences. Looks at the files once a second, or where the run
-        has ended."""
+        """Return the mistakes that are known by now, as sentences. Reads the files once a second, and at the
+        end of the run."""
         if len(run.ranks) < 2 or run.spec.session is not None:
             return ()  # in a session a rank may well do alone what it does
         if run.attempt != self._attempt:
@@ -176,7 +176,7 @@ def _at(note: Mapping[str, Any]) -> tuple[str, int] | None:
 
 
 def _are_the_same(ranks: Sequence[Sequence[_Batch]]) -> bool:
-    """Whether the first batches of all ranks are the same, and differ from each other: data that are one
+    """Return whether the first batches of all ranks are the same, and differ from each other: data of one
     value or one batch tell nothing, nor do shares of their own with random numbers for samples."""
     if len({batch.share for batches in ranks for batch in batches}) > 1:
         return False

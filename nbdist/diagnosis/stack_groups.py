@@ -22,7 +22,7 @@ _LONG_AGO = 5.0
 """Seconds after which a collective that is not over was begun before what the rank does now."""
 
 _TORCH = re.compile(r"/torch/(?:nn|optim|cuda|amp|autograd|_tensor(?:_str)?\.py$|functional\.py$)")
-"""Where torch works with tensors; it compiles, loads and saves elsewhere."""
+"""Files in which torch works with tensors; it compiles, loads and saves elsewhere."""
 
 _ON_GPU = re.compile(r" on (?:cuda|gpu)\b")
 
@@ -57,7 +57,7 @@ class StackGroup:
 
 
 def groups_of(taken: TakenStacks, sources: Sources) -> tuple[StackGroup, ...]:
-    """The ranks by their main threads; first those that hold the others up."""
+    """Return the ranks by their main threads; first those that hold the others up."""
     alike: dict[object, list[RankAnswer]] = {}
     for answer in taken.ranks:
         threads = answer.threads
@@ -76,7 +76,7 @@ def groups_of(taken: TakenStacks, sources: Sources) -> tuple[StackGroup, ...]:
 
 
 def _handling(answer: RankAnswer) -> Handled | None:
-    """The exception that a rank handles. An interrupt is none: it is how a run is ended."""
+    """Return the exception that a rank handles. An interrupt is none: it is how a run is ended."""
     interrupted = answer.handling is not None and answer.handling.text.startswith("KeyboardInterrupt")
     return None if interrupted else answer.handling
 
@@ -111,14 +111,14 @@ def _others(threads: Sequence[ThreadStack]) -> list[ThreadStack]:
 
 
 def _waits_for_device(place: CodeLocation) -> bool:
-    """Whether a rank that has a collective under way waits there for it: a computation would not."""
+    """Return whether a rank that has a collective under way waits there for it: a computation would not."""
     return place.what.rpartition(".")[2] in _DEVICE_WAITS
 
 
 def _stands_on_gpu(answer: RankAnswer, place: CodeLocation, now: float, sources: Sources) -> bool:
-    """Whether a rank that has a collective under way for long is in a call of torch, or in a line that works
-    with tensors of a GPU: many (``x[mask]``, a print) wait for it without a word. Another library may save
-    or send what the line gives it."""
+    """Return whether a rank that has a collective under way for long is in a call of torch, or in a line that
+    works with tensors of a GPU: many (``x[mask]``, a print) wait for it without a word. Another library may
+    save or send what the line gives it."""
     begun = min((one.begun for one in answer.collectives.values() if not one.over and one.begun), default=now)
     on_host = place.loads or place.on_network or place.what.rpartition(".")[2] in _HOST_WAITS
     calls = answer.threads[0].calls if answer.threads else ()
@@ -132,7 +132,7 @@ def _stands_on_gpu(answer: RankAnswer, place: CodeLocation, now: float, sources:
 
 
 def _last_begun(answer: RankAnswer) -> Collective | None:
-    """What is waited for in any group, else the last that was begun in the group of all ranks."""
+    """Return the collective that a rank waits in, else the last that it began in the group of all ranks."""
     waited = [one for one in answer.collectives.values() if not one.over]
     if waited:
         return min(waited, key=lambda one: one.begun)

@@ -9,21 +9,20 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.hangs.causes import cause_of
-from nbdist.diagnosis.hangs.dead_threads import of_threads
+from nbdist.diagnosis.exits import ranks_in_words
+from nbdist.diagnosis.hangs.causes import MESSAGE, are_unlike, await_ended, cause_of, ended_before, waits_long
 from nbdist.diagnosis.hangs.deadlocks import (
     concerned,
     fewest,
     first_of,
 )
 from nbdist.diagnosis.hangs.divergence import History, begun_at, histories_of, parting_of
-from nbdist.diagnosis.hangs.evidence import MESSAGE, are_unlike, await_ended, ended_before, waits_long
+from nbdist.diagnosis.hangs.held import of_threads
 from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, gave_up, raised_in_logs
 from nbdist.diagnosis.positions import Side
 from nbdist.diagnosis.stack_groups import StackGroup, groups_of
 from nbdist.diagnosis.stragglers import Paces
+from nbdist.diagnosis.tracebacks import Traceback, ended_by, gave_up, raised_in_logs
 from nbdist.model import Run
 from nbdist.programs.sources import Sources
 from nbdist.store import RunDirectory, snapshot
@@ -220,8 +219,7 @@ def _values(held: Sequence[Side]) -> Iterator[Both]:
         had = [f"{name}: {what}" for name, what in side.had(at.file, at.line).items() if _TELLS.search(what)]
         if had:
             told = "; ".join(had)
-            who = Both(*(rank_names(side.ranks, language) for language in ("en", "zh")))
-            yield both("diagnosis.operands-now", line=at.line, who=who, names=told)
+            yield both("diagnosis.operands-now", line=at.line, who=ranks_in_words(side.ranks), names=told)
 
 
 def _stand(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:

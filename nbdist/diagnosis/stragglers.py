@@ -63,14 +63,14 @@ class Paces:
         self._points: dict[int, deque[MetricPoint]] = {}
 
     def take(self, rank: int, points: Iterable[MetricPoint]) -> None:
-        """What was measured of a rank next, in the order in which it was."""
+        """Take what was measured of a rank next, in the order in which it was."""
         kept = self._points.setdefault(rank, deque())
         kept.extend(point for point in points if "wait" in point.values)
         while kept and kept[-1].time - kept[0].time > _WINDOW:
             kept.popleft()
 
     def pace(self, rank: int, now: float) -> Pace | None:
-        """None while too little is known."""
+        """Return None while too little is known."""
         points = self._points.get(rank)
         if not points or points[-1].time - points[0].time < _LEAST or now - points[-1].time > _WINDOW:
             return None
@@ -86,7 +86,7 @@ class Paces:
         )
 
     def slowest(self, ranks: Iterable[int], rates: Mapping[int, float | None], now: float) -> Slow | None:
-        """The rank among these, all that run, that holds the others up; ``rates`` in steps a second."""
+        """Return the one of these ranks, all that run, that holds the others up; ``rates``: steps/s."""
         paces = {rank: pace for rank in ranks if (pace := self.pace(rank, now)) is not None}
         known = {rank: rate for rank in paces if (rate := rates.get(rank))}
         if set(paces) != set(ranks):
@@ -95,7 +95,7 @@ class Paces:
 
 
 def slowest(paces: Mapping[int, Pace], rates: Mapping[int, float]) -> Slow | None:
-    """The rank whose own time is clearly longer than the others', if there is one."""
+    """Return the rank whose own time is clearly longer than the others', if there is one."""
     if len(paces) < 2 or (rates and min(rates.values()) * _WINDOW < _STEPS):
         return None
     step = {rank: 1 / rates[rank] if rates else 1.0 for rank in paces}
@@ -119,7 +119,7 @@ def slowest(paces: Mapping[int, Pace], rates: Mapping[int, float]) -> Slow | Non
 
 
 def _reasons(rank: int, paces: Mapping[int, Pace]) -> list[Both]:
-    """What the rank's device says that the others' do not."""
+    """Return the reasons that the rank's device gives and the others' do not."""
     pace = paces[rank]
     others = median(other.starved for number, other in paces.items() if number != rank)
     found = []

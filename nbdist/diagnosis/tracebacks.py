@@ -1,5 +1,5 @@
-"""What a rank wrote as it failed: tracebacks (chains, exception groups, tracebacks inside a message), and
-what native code prints before it aborts.
+"""The text that a rank wrote as it failed: tracebacks (chains, exception groups, tracebacks inside a
+message), and the last words of native code; and tracebacks in the logs of ranks that go on.
 
 A framework that passes an error from one process to another passes it as text (a DataLoader worker's
 in the message of the error in the loop, a spawned child's in that of ``spawn``), so the cause is found
@@ -13,7 +13,10 @@ from ast import literal_eval
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from nbdist.store import ErrorFrame
+from nbdist.model import Run
+from nbdist.programs.sources import Sources
+from nbdist.store import ErrorFrame, RunDirectory, read_error
+from nbdist.store.logs import last_lines
 
 _HEADER = re.compile(r"^(?:Original )?Traceback \(most recent call last\):$")
 _GROUP = "Exception Group Traceback (most recent call last):"
@@ -59,12 +62,12 @@ class Raised:
 
 
 def parse(text: str) -> tuple[Raised, ...]:
-    """The exceptions of one report, in the order in which they are printed."""
+    """Return the exceptions of one report, in the order in which they are printed."""
     return tuple(_raised(_plain(text.splitlines()), in_log=False))
 
 
 def chains_in_log(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
-    """The tracebacks that stand among the lines of a log, each with what it is connected to.
+    """Return the tracebacks that stand among the lines of a log, each with what it is connected to.
 
     Nothing marks a message's end there: it goes to the next empty line.
     """
@@ -77,9 +80,8 @@ def chains_in_log(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
 
 
 def root(chain: Sequence[Raised]) -> Raised:
-    """What the others followed from: the innermost part, and there what it was raised from, unless that says
-    the same and was raised by the library alone that raised it again; of the capture of a CUDA graph, what
-    ended it."""
+    """Return the exception that the others followed from: the innermost, and there what it was raised from,
+    unless a library raised that again in the same words; of the capture of a CUDA graph, what ended it."""
     start = max((index for index, raised in enumerate(chain) if raised.link == "inside"), default=0)
     at = len(chain) - 1
     while at > start and (_passes_on(chain[at - 1], chain[at]) or _of_capture(chain[at])):
@@ -92,7 +94,7 @@ def _passes_on(before: Raised, after: Raised) -> bool:
 
 
 def _of_capture(raised: Raised) -> bool:
-    """Whether it was raised while ``with torch.cuda.graph(…):`` was left because of the error before it."""
+    """Return whether it was raised as the error before it left ``with torch.cuda.graph(…):``."""
     return raised.link == "context" and any(
         frame.function == "__exit__" and _GRAPHS.search(frame.file) for frame in raised.frames
     )
@@ -103,8 +105,8 @@ def _says_more(before: Raised, after: Raised) -> bool:
 
 
 def _plain(lines: list[str]) -> list[str]:
-    """The lines without the margins of exception groups, of which only first members are kept, and with the
-    messages that are escaped, as a KeyError escapes its own, in lines of their own."""
+    """Return the lines without the margins of exception groups and their members but the first, and with
+    escaped messages, as a KeyError has them, in lines of their own."""
     lines = [part for line in lines for part in _unescaped(line)]
     grouped = any(line.strip().removeprefix("+ ").removeprefix("| ") == _GROUP for line in lines)
     return list(_first_members(lines)) if grouped else lines
@@ -162,7 +164,7 @@ def _is_header(line: str) -> bool:
 
 
 def _frames(lines: Sequence[str], at: int) -> tuple[tuple[ErrorFrame, ...], int]:
-    """The frames from ``at`` on, and the first line that is none."""
+    """Return the frames from ``at`` on, and the first line that is none."""
     frames: list[ErrorFrame] = []
     while at < len(lines) and lines[at].startswith(" "):
         if (found := _FRAME.match(lines[at])) is not None:
@@ -181,7 +183,7 @@ def _frames(lines: Sequence[str], at: int) -> tuple[tuple[ErrorFrame, ...], int]
 
 
 def _message(first: str, lines: Sequence[str], at: int, *, in_log: bool) -> tuple[str, int]:
-    """The message that begins with ``first`` and goes on at ``at``, and the first line after it."""
+    """Return the message that begins with ``first`` and goes on at ``at``, and the first line after it."""
     message = [first]
     while at < len(lines) and lines[at] not in _LINKS and not _is_header(lines[at]):
         # spawn's message begins with empty lines
@@ -213,7 +215,7 @@ _KERNEL = (
     r"(?:\S.*: block: \[\d+,\d+,\d+\],? thread: \[\d+,\d+,\d+\]|Error: \S+\.\w+:\d+)"
     r" Assertion `.+` failed\..*"
 )
-"""What the kernels of torch and of paddle print on the GPU."""
+"""The words of failed checks in kernels of torch and of paddle on the GPU."""
 
 _RUNTIME = re.compile(
     rf"^(?:{_KERNEL}"
@@ -227,21 +229,8 @@ _MESSAGE_LINES = 12
 _BOOTSTRAP = ("nbdist/worker/bootstrap.py", "nbdist/worker/__main__.py")
 
 
-_OF_KERNEL = re.compile(_KERNEL)
-
-
-def assertion_in(lines: Sequence[str]) -> str:
-    """The first check that a kernel on the GPU printed as it failed; empty for none.
-
-    The error that Python raises for it comes at a later line, and does not say which it was.
-    """
-    # a native stack may be one long line
-    asserted = (line for line in lines if " Assertion `" in line)
-    return next((found[0] for line in asserted if (found := _OF_KERNEL.search(line)) is not None), "")
-
-
 def last_words(lines: Sequence[str]) -> Raised | None:
-    """What native code said before it ended the process; None where it said nothing.
+    """Return the message of native code that ended the process; None where it printed none.
 
     ``frames`` are those of the Python code that had called it, where they are known.
     """
@@ -296,7 +285,7 @@ def _paragraph(first: str, lines: Sequence[str], at: int) -> str:
 
 
 def _python_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
-    """The Python stack that the signal met, outermost first: ``faulthandler`` prints it reversed.
+    """Return the Python stack that the signal met, outermost first: ``faulthandler`` prints it reversed.
 
     It prints the main thread last, and a thread of native code without any frame.
     """
@@ -312,8 +301,8 @@ def _python_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
 
 
 def _collective_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
-    """The stack, outermost first, from which the collective was called that NCCL's watchdog has given up.
-    Each process group has a watchdog: of several stacks it is not known which is meant, and none is taken."""
+    """Return the stack, outermost first, that called the collective which NCCL's watchdog has given up; none
+    of several: each process group has a watchdog."""
     begins = [at for at, line in enumerate(lines) if line.rstrip().endswith(_CALLED_BY)]
     found = {_numbered(lines[at + 1 :]) for at in begins}
     return found.pop() if len(found) == 1 else ()
@@ -342,3 +331,93 @@ def _calls(lines: Sequence[str], at: int) -> tuple[ErrorFrame, ...]:
                 ErrorFrame(file=call["file"], line=int(call["line"]), function=call["function"], source="")
             )
     return tuple(reversed(frames))
+
+
+# Tracebacks in the logs of ranks that go on.
+
+_EFFECTS = frozenset(
+    {"KeyboardInterrupt", "BrokenPipeError", "EOFError", "ConnectionResetError", "SystemExit"}
+)
+"""Exceptions that threads and processes raise when their rank is ended."""
+
+_FEW_RANKS, _LOG_ROOM, _SHOWN = 4, 32_768, 160
+"""So many ranks' logs are searched for a traceback, so many bytes of each, and so many characters shown."""
+
+_STARTERS = re.compile(r"/(?:threading|multiprocessing/\w+|concurrent/futures/\w+)\.py$|^<string>$")
+"""Files in which the stack of a thread or a process begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traceback:
+    """The last traceback in the log of a rank: its error in a line, and the innermost line of the user's, if
+    any, with its ``file`` ("" for the program). ``ended``: a thread or a process has ended with it."""
+
+    rank: int
+    error: str
+    line: int | None = None
+    file: str = ""
+    ended: bool = True
+
+    @property
+    def where(self) -> str:
+        """``22``, or ``prefetch.py:22`` of a module beside the program; empty where that is not known."""
+        return f"{self.file}:{self.line}" if self.file else str(self.line or "")
+
+
+def raised_in_logs(ranks: Sequence[int], run: Run, directory: RunDirectory) -> tuple[Traceback, ...]:
+    """Return the last traceback of a few of these ranks, but for what left their programs."""
+    found = (_last_traceback(rank, run, directory) for rank in ranks[:_FEW_RANKS])
+    return tuple(one for one in found if one is not None)
+
+
+def gave_up(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:
+    """Return whether NCCL's watchdog has given up what one of these ranks waits in: it ends the process one
+    minute later."""
+    logs = (last_lines(directory.rank(rank, run.attempt).log, _LOG_ROOM) for rank in ranks[:_FEW_RANKS])
+    return any(WATCHDOG in line for lines in logs for line in lines)
+
+
+def ended_by(tracebacks: Sequence[Traceback]) -> dict[int, str]:
+    """Return by rank the error with which a thread or a process of its has ended."""
+    return {
+        one.rank: f"{one.error} (line {one.where})" if one.where else one.error
+        for one in tracebacks
+        if one.ended
+    }
+
+
+def _last_traceback(rank: int, run: Run, directory: RunDirectory) -> Traceback | None:
+    lines = last_lines(directory.rank(rank, run.attempt).log, _LOG_ROOM)
+    if not any(line.endswith("Traceback (most recent call last):") for line in lines):
+        return None
+    left = read_error(directory.rank(rank, run.attempt).error)
+    own_end = (left.type, left.message.partition("\n")[0]) if left is not None else None
+    chains = [
+        chain
+        for chain in chains_in_log(lines)
+        if chain[-1].type not in _EFFECTS
+        and (chain[-1].type, chain[-1].message.partition("\n")[0]) != own_end
+    ]
+    if not chains:
+        return None
+    first, sources = root(chains[-1]), Sources.of(run, directory)
+    own = [frame for frame in first.frames if sources.is_own(frame.file)]
+    return Traceback(
+        rank=rank,
+        error=" ".join(first.text.split())[:_SHOWN],
+        line=own[-1].line if own else None,
+        file="" if not own or sources.is_program(own[-1].file) else sources.name(own[-1].file),
+        ended=bool(first.frames) and _ends_another(first.frames[0], sources),
+    )
+
+
+def _ends_another(outermost: ErrorFrame, sources: Sources) -> bool:
+    """Return whether a traceback that begins so is of a thread or a process, and not one that the program has
+    caught and printed."""
+    begins = rf"(?:target=|submit\(|map\(|apply_async\()\s*[\w.]*\b{re.escape(outermost.function)}\b"
+    return (
+        _STARTERS.search(outermost.file) is not None
+        or (outermost.function == "<module>" and not sources.is_program(outermost.file))
+        or outermost.function == "run"
+        or re.search(begins, sources.text(outermost.file)) is not None
+    )

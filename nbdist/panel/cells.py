@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from nbdist.diagnosis import Hint, describe_exit
+from nbdist.diagnosis import describe_exit, hint
 from nbdist.diagnosis.complaints import complaint_of
 from nbdist.diagnosis.exits import rank_names, rank_ranges
 from nbdist.feed.ansi import harmless
@@ -198,7 +198,7 @@ def _hint(report: ErrorReport, language: str) -> str:
     found = complaint_of(report, (), None)
     if found is None or found.signature is None or found.found is None or report.type == "SystemExit":
         return ""
-    return Hint.of(found.signature, found.found.groupdict()).text(language)
+    return hint(found.signature, **found.found.groupdict()).text(language)
 
 
 def _exit_text(gone: RankExited | None, language: str) -> str:

@@ -1,4 +1,4 @@
-"""What a check knows beside the program, what it has to say, and the rules (``rules.toml``)."""
+"""The situation of a program, the findings of checks, and the rules (``rules.toml``)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where the notebook has a name from.
+    """The source of a name in the notebook.
 
     ``kind`` is "import", "definition", "data" or "ranks" (an earlier cell of ranks, which have ended).
     ``code`` is what to write into the cell to have it there, where that is short; ``cell`` the number

@@ -1,4 +1,4 @@
-"""What this machine has for a program: builds of frameworks, memory, GPUs."""
+"""This machine's builds of frameworks, memory and GPUs, as a program needs them."""
 
 from __future__ import annotations
 

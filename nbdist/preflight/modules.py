@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from nbdist.preflight.finding import Finding, Situation, found
 from nbdist.preflight.machine import at_least
-from nbdist.preflight.program import Place, Program, parsed
+from nbdist.preflight.program import Place, Program
 from nbdist.programs.removed import APEX, Removed, removed_row
+from nbdist.programs.sources import parsed
 
 _BIG = 100_000
 _MOST = 60

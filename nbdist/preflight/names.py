@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nbdist.preflight.finding import Finding, Origin, Situation, found, imports
-from nbdist.preflight.program import Program, parsed
+from nbdist.preflight.program import Program
+from nbdist.programs.sources import parsed
 
 if TYPE_CHECKING:
     from nbdist.preflight.scopes import Missing
@@ -39,7 +40,7 @@ _OF_MODULES = (
 GIVEN = (frozenset(dir(builtins)) - NOTEBOOK_BUILTINS).union(
     ["display", "update_display", "WindowsError", "__builtins__"], (f"__{name}__" for name in _OF_MODULES)
 )
-"""What every program has."""
+"""Names that every program has."""
 _KERNEL = NOTEBOOK_BUILTINS | {"In", "Out", "_", "__", "___", "_ih", "_oh", "_dh"}
 _BIG = 100_000
 _FEW_LETTERS = 4

@@ -12,7 +12,6 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from nbdist.preflight.finding import words
 
@@ -23,7 +22,7 @@ _OF_OTHER_LAUNCHERS = re.compile(rf"(?:{_OTHER}|not {_OTHER} not) in (?:os\.)?en
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a node stands. ``always``: every rank gets there. ``conditions`` is what must hold there, by the
+    """The place of a node. ``always``: every rank gets there. ``conditions`` is what must hold there, by the
     ``if`` statements and expressions around it, ``attempted`` whether a ``try`` with handlers is,
     ``expected`` whether that ``try`` names NameError, ``function`` the function it is in."""
 
@@ -84,7 +83,7 @@ class Program:
 
     strings: set[str] = field(default_factory=set)
     loads: dict[str, int] = field(default_factory=dict)
-    """How often each name is read."""
+    """The number of times that each name is read."""
 
     @classmethod
     def of(cls, source: str | ast.Module) -> Program:
@@ -444,14 +443,3 @@ def _outside(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Itera
     yield node.args
     if (returns := getattr(node, "returns", None)) is not None:
         yield returns
-
-
-@lru_cache(maxsize=4)
-def parsed(source: str) -> ast.Module:
-    """Return the tree of a text, an empty one of what is no Python."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return ast.Module([], [])

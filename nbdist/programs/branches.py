@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from nbdist.programs.sources import Sources, parsed
+from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call
-from nbdist.text import Both, both
+from nbdist.text import Both
 
 _OF_RANKS = re.compile(
     r"(?<!lora_)(?<!low_)(?<!matrix_)rank(?!ing|ed|er|_loss)|main_process|is_(?:main|master|chief|primary)"
@@ -61,8 +61,7 @@ Step = tuple[ast.stmt, str]
 
 def around(call: Call, sources: Sources) -> list[Step]:
     """Return the statements around a line within its function, outermost first."""
-    tree = parsed(sources.text(call.file))
-    return [] if tree is None else _steps(tree.body, call.line)
+    return _steps(sources.tree(call.file).body, call.line)
 
 
 def _steps(statements: Sequence[ast.AST], line: int) -> list[Step]:
@@ -123,10 +122,10 @@ def goes_on(handler: ast.ExceptHandler) -> bool:
 def caught_in_calls(loop: ast.stmt, file: str, sources: Sources) -> list[ast.ExceptHandler]:
     """Find what catches in the functions of a file that a loop calls, and does not raise again."""
     calls = (node for node in own_nodes(loop) if isinstance(node, ast.Call))
-    called = {ast.unparse(call.func).rpartition(".")[2] for call in calls}
+    called = {method(call) for call in calls}
     return [
         node
-        for function in ast.walk(parsed(sources.text(file)) or ast.Module([], []))
+        for function in ast.walk(sources.tree(file))
         if isinstance(function, _FUNCTIONS) and function.name in called
         for child in function.body
         for node in own_nodes(child)
@@ -149,9 +148,9 @@ def _may_end(last: ast.stmt) -> bool:
 
 def functions_of(call: Call, sources: Sources) -> list[ast.Module | ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return the function that a call is made in, or the module."""
-    tree = parsed(sources.text(call.file))
-    if tree is None or call.function == "<module>":
-        return [] if tree is None else [tree]
+    tree = sources.tree(call.file)
+    if call.function == "<module>":
+        return [tree]
     functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
     return [node for node in functions if node.name == call.function and holds(node, call.line)]
 
@@ -183,25 +182,25 @@ def _ends(last: ast.stmt) -> bool:
 def calls_of_function(name: str, file: str, sources: Sources) -> list[Call]:
     """Find where a file calls a function, and from which of its own."""
     found = []
-    for node in ast.walk(parsed(sources.text(file)) or ast.Module([], [])):
+    for node in ast.walk(sources.tree(file)):
         if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
             function = "<module>" if isinstance(node, ast.Module) else node.name
             calls = (one for child in node.body for one in own_nodes(child) if isinstance(one, ast.Call))
-            named = (one for one in calls if ast.unparse(one.func).rpartition(".")[2] == name)
+            named = (one for one in calls if method(one) == name)
             found += [Call(file=file, line=one.lineno, function=function) for one in named]
     return found
 
 
 def node_at(call: Call, sources: Sources) -> ast.stmt | None:
     """Return the innermost statement in a line."""
-    nodes = ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
+    nodes = ast.walk(sources.tree(call.file))
     found = [node for node in nodes if isinstance(node, ast.stmt) and holds(node, call.line)]
     return found[-1] if found else None
 
 
 def port_by_rank(file: str, sources: Sources) -> ast.stmt | None:
     """Find the statement by which each rank chooses by itself the port where it looks for the others."""
-    nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
+    nodes = ast.walk(sources.tree(file))
     found = [node for node in nodes if isinstance(node, ast.Assign | ast.Expr)]
     meeting = [node for node in found if _MEETING.search(ast.unparse(node))]
     names = {one.id for node in meeting for one in ast.walk(node) if isinstance(one, ast.Name)}
@@ -211,7 +210,7 @@ def port_by_rank(file: str, sources: Sources) -> ast.stmt | None:
 
 def exits(file: str, sources: Sources) -> list[int]:
     """Return the lines of a file that end the process as if all were well."""
-    nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
+    nodes = ast.walk(sources.tree(file))
     calls = (node for node in nodes if isinstance(node, ast.Call))
     return sorted(call.lineno for call in calls if ast.unparse(call) in _EXITS)
 
@@ -219,7 +218,7 @@ def exits(file: str, sources: Sources) -> list[int]:
 def root_by_rank(call: Call, sources: Sources) -> str | None:
     """Find ``src=rank`` of a collective in this line, which has to be the same on every rank."""
     loops = [node.target for node, _ in around(call, sources) if isinstance(node, ast.For)]
-    tree = parsed(sources.text(call.file)) or ast.Module([], [])
+    tree = sources.tree(call.file)
     loops += [node.target for node in ast.walk(tree) if isinstance(node, ast.comprehension)]
     rounds = {ast.unparse(each) for target in loops for each in ast.walk(target)}
     for given in (given for node in _collectives_at(call, sources) for given in node.keywords):
@@ -231,7 +230,7 @@ def root_by_rank(call: Call, sources: Sources) -> str | None:
 
 def _collectives_at(call: Call, sources: Sources) -> list[ast.Call]:
     """Return the collectives that a line calls."""
-    nodes = ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
+    nodes = ast.walk(sources.tree(call.file))
     calls = (node for node in nodes if isinstance(node, ast.Call) and holds(node, call.line))
     return [node for node in calls if is_collective(ast.unparse(node.func))]
 
@@ -257,7 +256,7 @@ def first_given(call: Call, name: str, sources: Sources) -> str:
     was set to in the same function. Empty where there is none."""
     for function in functions_of(call, sources):
         calls = [one for one in ast.walk(function) if isinstance(one, ast.Call) and holds(one, call.line)]
-        named = (one for one in calls if ast.unparse(one.func).rpartition(".")[2] == name and one.args)
+        named = (one for one in calls if method(one) == name and one.args)
         for one in named:
             text = ast.unparse(one.args[0])
             return next((ast.unparse(value) for value in _set_to(text, function)), text)
@@ -312,7 +311,7 @@ def calls_too(node: ast.If, part: str, name: str) -> bool:
     get."""
     other = node.orelse if part == "body" else node.body
     calls = (inner for each in other for inner in ast.walk(each) if isinstance(inner, ast.Call))
-    return any(ast.unparse(inner.func).rpartition(".")[2] == name for inner in calls)
+    return any(method(inner) == name for inner in calls)
 
 
 def is_quiet(call: ast.Call) -> bool:
@@ -322,12 +321,8 @@ def is_quiet(call: ast.Call) -> bool:
 
 def exchanges(node: ast.If) -> bool:
     """Return whether the body calls a collective."""
-    return any(map(_COLLECTIVE.search, _called(node)))
-
-
-def _called(node: ast.If) -> list[str]:
     calls = (inner for each in node.body for inner in own_nodes(each) if isinstance(inner, ast.Call))
-    return [ast.unparse(call.func).rpartition(".")[2] for call in calls]
+    return any(_COLLECTIVE.search(method(call)) for call in calls)
 
 
 def method(node: ast.Call) -> str:
@@ -342,12 +337,6 @@ def is_default(name: str, call: Call, sources: Sources) -> bool:
         if name in {one.arg for one in (*optional, *given.kwonlyargs)}:
             return True
     return False
-
-
-def under(call: Call, sources: Sources) -> Both:
-    """Return the innermost ``if`` that a call is in."""
-    ifs = [node for node, _ in around(call, sources) if isinstance(node, ast.If)]
-    return both("diagnosis.under", test=head(ifs[-1]), line=ifs[-1].lineno) if ifs else Both("", "")
 
 
 def told(nodes: Sequence[ast.stmt | ast.ExceptHandler], files: Mapping[int, str] = _NO_FILES) -> Both:
@@ -384,7 +373,7 @@ def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
         return False
     if _OF_RANKS.search(ast.unparse(test)):
         return True
-    tree = parsed(sources.text(call.file)) or ast.Module([], [])
+    tree = sources.tree(call.file)
     names = {ast.unparse(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute)}
     return spelt_out(test, call, sources) != ast.unparse(test) or any(
         ast.unparse(target) in names and _OF_RANKS.search(_asked(node.value)) and not is_of_all(node.value)
@@ -400,7 +389,7 @@ def spelt_out(test: ast.expr, call: Call, sources: Sources) -> str:
     tell of the rank: ``dist.get_rank() == 0`` for ``ckpt.is_writer()``. Of several with one name all have
     to."""
     text, found = ast.unparse(test), dict[str, list[ast.expr | None]]()
-    for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], [])):
+    for node in ast.walk(sources.tree(call.file)):
         if isinstance(node, ast.FunctionDef) and re.search(rf"\b{node.name}\b", text):
             found.setdefault(node.name, []).append(_told_of_rank(node))
     for name, values in found.items():

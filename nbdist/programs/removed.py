@@ -9,7 +9,7 @@ from functools import cache
 from nbdist.tables import read_table
 
 APEX = "apex"
-"""What torch has replaced; it may still be installed."""
+"""A library that torch has replaced; it may still be installed."""
 
 _MISSING_NAMES = (
     re.compile(r"^ModuleNotFoundError: No module named '(?P<module>[\w.]+)'"),

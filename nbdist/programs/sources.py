@@ -33,7 +33,7 @@ _INSTALLED = re.compile(
 _OURS = str(Path(__file__).parent.parent) + _SEP
 _LIMIT = 1 << 21
 _CELL = re.compile(r"In \[\d+\]")
-"""What code is called that another cell of the notebook has given to the ranks (``--push``)."""
+"""The name of code that another cell of the notebook has given to the ranks (``--push``)."""
 
 
 class Sources:
@@ -58,11 +58,12 @@ class Sources:
         return file == self._program
 
     def is_own(self, file: str) -> bool:
-        """Whether a file is the program or one of the user's modules."""
+        """Return whether a file is the program or one of the user's modules."""
         return file == self._program or bool(_CELL.fullmatch(file)) or _is_users(file, self._cwd)
 
     def name(self, file: str) -> str:
-        """What to call a file: empty for a cell, else its path from the ranks' folder, or the end of it."""
+        """Return the name of a file for people: empty for a cell, else its path from the ranks' folder, or
+        the end of it."""
         if file == self._program:
             return self.script
         if _CELL.fullmatch(file):
@@ -71,16 +72,20 @@ class Sources:
         return _SEP.join(file.split(_SEP)[-2:]) if inside.startswith((_SEP, "..")) else inside
 
     def at(self, file: str, line: int) -> str:
-        """A line as a text names it: ``12``, ``12 of model.py``."""
+        """Return a line as a text names it: ``12``, ``12 of model.py``."""
         return str(line) if self.is_program(file) else f"{line} of {self.name(file)}"
 
+    def short(self, file: str, line: int) -> str:
+        """Return a line as a hint names it: ``12``, ``model.py:12``."""
+        return str(line) if self.is_program(file) else f"{self.name(file)}:{line}"
+
     def line(self, file: str, number: int) -> str:
-        """The source of a line without its indent; empty where it cannot be read."""
+        """Return the source of a line without its indent; empty where it cannot be read."""
         lines = self.lines(file)
         return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
     def lines(self, file: str) -> tuple[str, ...]:
-        """The lines of a file as it is now; none where it cannot be read."""
+        """Return the lines of a file as it is now; none where it cannot be read."""
         path = str(self._path) if file == self._program else file
         try:
             return _read(path, os.stat(path).st_mtime_ns)
@@ -90,10 +95,14 @@ class Sources:
     def text(self, file: str) -> str:
         return "\n".join(self.lines(file))
 
+    def tree(self, file: str) -> ast.Module:
+        """Return the tree of a file, an empty one where it cannot be read."""
+        return parsed(self.text(file))
+
 
 @lru_cache(maxsize=64)
 def _read(path: str, _written: int) -> tuple[str, ...]:
-    """The lines of a file as it was when it was written last. Raises OSError."""
+    """Return the lines of a file as it was when it was written last. Raises OSError."""
     with open(path, encoding="utf-8", errors="replace") as file:
         return tuple(file.read(_LIMIT).split("\n"))
 
@@ -173,24 +182,24 @@ class CodeLocation:
 
 
 def place_of(calls: Sequence[Call], sources: Sources) -> CodeLocation:
-    """Where a thread is, from its calls, innermost first."""
+    """Return where a thread is, from its calls, innermost first."""
     if not calls:
         return CodeLocation()
     at = next((number for number, call in enumerate(calls) if sources.is_own(call.file)), None)
     inside = calls[:at]
     if at is None:
-        return _within(inside, sources, "", None)
+        return _within(inside, "", None)
     own = calls[at]
     file = "" if sources.is_program(own.file) else sources.name(own.file)
     if inside:
-        return replace(_within(inside, sources, sources.text(own.file), own.line), file=file)
+        return replace(_within(inside, sources.text(own.file), own.line), file=file)
     text = sources.text(own.file)
     what = call_on_line(text, own.line) or _with_on_line(text, own.line)
     return CodeLocation(line=own.line, file=file, what=what, waits=_is_wait(what), built_in=bool(what))
 
 
-def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | None) -> CodeLocation:
-    """Where a thread is that has come to libraries from this line of a file with this ``text``."""
+def _within(inside: Sequence[Call], text: str, line: int | None) -> CodeLocation:
+    """Return where a thread is that has come to libraries from this line of a file with this ``text``."""
     entry = entry_of(inside)
     while len(inside) > 1 and any(part in inside[0].file for part in _DISPATCHERS):
         inside = inside[1:]
@@ -218,14 +227,14 @@ def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | Non
 
 
 def entry_of(calls: Sequence[Call]) -> Call:
-    """Of calls within libraries, innermost first, the one that the user's code has made."""
+    """Return the call that the user's code has made, of calls within libraries, innermost first."""
     named = (call for call in reversed(calls) if call.function not in WRAPPERS)
     return next(named, calls[-1])
 
 
 def _public(calls: Sequence[Call], line: int, text: str) -> str:
-    """Of calls within libraries, innermost first, the outermost that the line has, ``get_total_norm`` for
-    ``_get_total_norm``, or that is not a library's own business; empty for none."""
+    """Return the outermost of these calls that the line has, ``get_total_norm`` for ``_get_total_norm``, or
+    that is not a library's own business; empty for none."""
     written = {name.rpartition(".")[2] for name in _calls_on(text, line)}
     names = [call.function for call in reversed(calls) if call.function not in WRAPPERS]
     own = (name.strip("_") for name in names if name.strip("_") in written)
@@ -242,7 +251,7 @@ def package_of(file: str) -> str:
 
 
 def short_path(path: str) -> str:
-    """The end of a path that still says which package: torch/nn/functional.py."""
+    """Return the end of a path that still says which package: torch/nn/functional.py."""
     _, found, inside = path.rpartition(f"{_SEP}site-packages{_SEP}")
     if found:
         return inside
@@ -250,7 +259,7 @@ def short_path(path: str) -> str:
 
 
 def _is_wait(what: str) -> bool:
-    """Whether a call that has no frame waits for a collective: ``work.wait``, by the names they are given."""
+    """Return whether a call without a frame waits for a collective, by the usual names: ``work.wait``."""
     owner, _, function = what.rpartition(".")
     return function in _WAITS and owner.rpartition(".")[2].lower() in _PENDING
 
@@ -260,7 +269,7 @@ def _in_package(call: Call) -> bool:
 
 
 def _is_built_on(call: Call) -> bool:
-    """Whether a call is in a library that is no framework itself."""
+    """Return whether a call is in a library that is no framework itself."""
     return package_of(call.file).partition("/")[0] not in ("torch", "paddle") and "site-packages" in call.file
 
 
@@ -269,7 +278,7 @@ def _is_paddle_backward(call: Call) -> bool:
 
 
 def as_written(function: str, line: int | None, text: str) -> str:
-    """The name of a function of a library as the user has it: ``thread.join`` for ``join``."""
+    """Return the name of a function of a library as the user has it: ``thread.join`` for ``join``."""
     if line is None:
         return function
     written = [name for name in _calls_on(text, line) if name.rpartition(".")[2] == function]
@@ -277,8 +286,8 @@ def as_written(function: str, line: int | None, text: str) -> str:
 
 
 def _entered(function: str, line: int | None, text: str) -> str:
-    """The same of the function of a library that a line has come to: where a decorator gave it another name
-    (``wrapped_func`` of ``metric.compute``), the one call of the line."""
+    """Return the same of a function of a library; where a decorator gave it another name (``wrapped_func`` of
+    ``metric.compute``), the one call of the line."""
     here = text.split("\n")[line - 1 : line] if line else []
     calls = {
         name
@@ -292,7 +301,7 @@ def _entered(function: str, line: int | None, text: str) -> str:
 
 @lru_cache(maxsize=256)
 def call_on_line(source: str, line: int) -> str:
-    """The call that a line of a program is in, as it is written there; empty where there may be several."""
+    """Return the call that a line of a program is in, as it is written; empty where there may be several."""
     names = _calls_on(source, line)
     if len(set(names)) == 1:
         return names[0]
@@ -302,18 +311,15 @@ def call_on_line(source: str, line: int) -> str:
 
 def _with_on_line(source: str, line: int) -> str:
     """``with lock``, of a line that enters or leaves it."""
-    for node in ast.walk(parsed(source) or ast.Module([], [])):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.With) and node.lineno == line:
             return f"with {ast.unparse(node.items[0].context_expr)}"
     return ""
 
 
 def _calls_on(source: str, line: int) -> tuple[str, ...]:
-    tree = parsed(source)
-    if tree is None:
-        return ()
     names = []
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno):
             if node.lineno != line and node.func.lineno != line and not _spans(node, line):
                 continue
@@ -323,7 +329,7 @@ def _calls_on(source: str, line: int) -> tuple[str, ...]:
 
 
 def _spans(node: ast.Call, line: int) -> bool:
-    """Whether the call itself, and nothing within it, is on the line."""
+    """Return whether the call itself, and nothing within it, is on the line."""
     return not any(
         child.lineno <= line <= (child.end_lineno or child.lineno)
         for child in ast.walk(node)
@@ -332,13 +338,14 @@ def _spans(node: ast.Call, line: int) -> bool:
 
 
 @lru_cache(maxsize=4)
-def parsed(source: str) -> ast.Module | None:
+def parsed(source: str) -> ast.Module:
+    """Return the tree of a text, an empty one of what is no Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
-        return None
+        return ast.Module([], [])
 
 
 def _dotted(node: ast.expr) -> str:

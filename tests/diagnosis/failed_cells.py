@@ -1,10 +1,11 @@
-"""A cell that fails on rank 1, and the cause that is shown of it."""
+"""A cell that fails on rank 1, and the hint that is shown of it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from nbdist.diagnosis import diagnose
+from nbdist.diagnosis import Hint, diagnose
+from nbdist.model import RunSpec
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
 
@@ -18,7 +19,7 @@ row = CLASSES[name]
 """
 
 
-def cause_of(
+def hint_of(
     tmp_path: Path,
     kind: str,
     message: str,
@@ -26,13 +27,19 @@ def cause_of(
     *values: tuple[str, str],
     cell: str = CELL,
     function: str = "<module>",
-) -> str:
-    """Return the cause that is shown of an exception in a line of a cell; empty for none."""
-    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    spec: RunSpec | None = None,
+) -> Hint | None:
+    """Return the hint that is shown of an exception in a line of a cell, with the values of names in it."""
+    written = WrittenRun(tmp_path / "home", spec, cell=cell).happened(*STARTED)
     program = a_spec().program
     frames, operands = [(program, line, function, "")], [(program, line, *value) for value in values]
     written.raised(1, kind, message, frames=frames, operands=operands, time=CREATED + 5)
-    written.happened(errored(1), exited(1, 1))
-    failure = diagnose(written.run, written.directory)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
     assert failure is not None
-    return failure.hint.cause.en if failure.hint is not None else ""
+    return failure.hint
+
+
+def cause_of(*args: object, **more: object) -> str:
+    """Return the cause in that hint; empty for none."""
+    hint = hint_of(*args, **more)  # type: ignore[arg-type]
+    return hint.cause.en if hint is not None else ""

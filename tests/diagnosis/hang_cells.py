@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from nbdist.diagnosis.hangs.deadlocks import why
 from nbdist.diagnosis.known import Hint
@@ -116,42 +115,31 @@ for step in range(3):
 """
 
 
-@pytest.fixture
-def sources(tmp_path: Path) -> Sources:
-    return a_program(tmp_path, LINES)
-
-
-@pytest.fixture
-def more(tmp_path: Path) -> Sources:
-    return a_program(tmp_path, MORE)
-
-
 def a_program(folder: Path, text: str) -> Sources:
     written = WrittenRun(folder / "home", cell=text)
     return Sources.of(written.run, written.directory)
 
 
-def at(ranks: tuple[int, ...], what: str, *way: tuple[int, str], waits: bool = True) -> Side:
-    """Ranks that are in a call, by the lines and functions that lead there."""
-    calls = tuple(Call(file=a_spec().program, line=line, function=function) for line, function in way)
-    return Side(ranks=ranks, way=calls, place=CodeLocation(line=way[-1][0], what=what, waits=waits))
-
-
-def a_side(ranks: tuple[int, ...], what: str, *lines: int, waits: bool = True) -> Side:
-    functions = ["<module>", "validate"]
-    way = tuple(
-        Call(file=a_spec().program, line=line, function=functions[at]) for at, line in enumerate(lines)
-    )
-    return Side(ranks=ranks, way=way, place=CodeLocation(line=lines[-1], what=what, waits=waits))
+def at(
+    ranks: tuple[int, ...],
+    what: str,
+    *way: int | tuple[int, str],
+    waits: bool = True,
+    had: Sequence[tuple[int, str, str]] = (),
+    **place: Any,
+) -> Side:
+    """Return ranks that are in a call, by the lines that lead there: of the module, or with their functions.
+    ``had`` are lines, names in them, and what these stood for."""
+    steps = [(step, "<module>") if isinstance(step, int) else step for step in way]
+    calls = tuple(Call(file=a_spec().program, line=line, function=function) for line, function in steps)
+    location = CodeLocation(line=steps[-1][0], what=what, waits=waits, **place)
+    return Side(ranks=ranks, way=calls, place=location, values=tuple(the_value(*value) for value in had))
 
 
 def reason(sources: Sources, *sides: Side, raised: dict[int, str] | None = None) -> Hint:
-    found = why(sides, sources, raised or {})
-    assert found is not None
-    return found
-
-
-BARRIER = at((1,), "barrier", (31, "<module>"))
+    hint = why(sides, sources, raised or {})
+    assert hint is not None
+    return hint
 
 
 def the_value(line: int, name: str, what: str) -> Operand:
@@ -161,14 +149,6 @@ def the_value(line: int, name: str, what: str) -> Operand:
 def waiting(rank: int, group: str, begun: float, *members: int) -> RankAnswer:
     one = Collective(name="all_reduce", number=1, over=False, begun=begun, members=members)
     return RankAnswer(rank=rank, collectives={group: one})
-
-
-def built_in(side: Side) -> Side:
-    return replace(side, place=replace(side.place, built_in=True))
-
-
-def within(side: Side, file: str) -> Side:
-    return replace(side, place=replace(side.place, within=file))
 
 
 COUNTS = """\

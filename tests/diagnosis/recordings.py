@@ -1,4 +1,4 @@
-"""Runs as they lay on disk when they had ended: what is said of them is read without running them again.
+"""Runs as they lay on disk when they had ended, to read what is said of them without running them again.
 
 A recording is the text of a run's files, with marks in place of a machine's own: its folders, its name.
 """
@@ -17,26 +17,38 @@ from nbdist.processes import identify
 from nbdist.store import RunDirectory
 
 RECORDED = Path(__file__).parent / "recorded"
+PROGRAM = "cell.py"
 
 
-def record(name: str, directory: RunDirectory) -> None:
-    """Keep the files of a run."""
+def record(name: str, directory: RunDirectory, folder: Path = RECORDED) -> None:
+    """Keep the files of a run, but for the room that is kept for an error's report."""
     files = {}
     for path in sorted(directory.path.rglob("*")):
-        if path.is_file():
+        if path.is_file() and path.suffix != ".room":
             text = path.read_bytes().decode("utf-8", "surrogateescape")
             for mark, here in _marks(directory).items():
                 text = text.replace(here, mark)
             files[str(path.relative_to(directory.path))] = text
-    RECORDED.mkdir(exist_ok=True)
-    (RECORDED / f"{name}.json").write_text(json.dumps(files, indent=1) + "\n")
+    files = {file: text.splitlines() if file == PROGRAM else text for file, text in files.items()}
+    (folder / f"{name}.json").write_text(json.dumps(files, indent=1) + "\n")
 
 
-def laid_out(name: str, home: Path, recorded: Path = RECORDED) -> RunDirectory:
-    """The files of a recorded run, as they would be here."""
-    files = json.loads((recorded / f"{name}.json").read_text())
+def program_of(name: str, folder: Path = RECORDED) -> str:
+    """Return the text of the program that a recorded run ran."""
+    return text_of(json.loads((folder / f"{name}.json").read_text())[PROGRAM])
+
+
+def text_of(recorded: str | list[str]) -> str:
+    """Return the text of a file: programs are kept as lists of lines, for people to read."""
+    return recorded if isinstance(recorded, str) else "".join(f"{line}\n" for line in recorded)
+
+
+def laid_out(name: str, home: Path, folder: Path = RECORDED) -> RunDirectory:
+    """Lay out the files of a recorded run as they would be here."""
+    files = json.loads((folder / f"{name}.json").read_text())
     directory = RunDirectory(home / json.loads(files["spec.json"])["run_id"])
-    for file, text in files.items():
+    for file, recorded in files.items():
+        text = text_of(recorded)
         for mark, here in _marks(directory).items():
             text = text.replace(mark, here)
         path = directory.path / file
@@ -46,7 +58,7 @@ def laid_out(name: str, home: Path, recorded: Path = RECORDED) -> RunDirectory:
 
 
 def _marks(directory: RunDirectory) -> dict[str, str]:
-    """What stands for this machine's own, the longest paths first."""
+    """Return the marks of this machine's own names, the longest paths first."""
     own = identify(os.getpid())
     assert own is not None
     paths = sysconfig.get_paths()

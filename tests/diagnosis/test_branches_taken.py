@@ -10,9 +10,9 @@ import pytest
 from nbdist.diagnosis.hangs.branches_taken import of_library, of_parting
 from nbdist.diagnosis.hangs.leaving import is_in_loop_of_library
 from nbdist.diagnosis.positions import Side
-from nbdist.programs.sources import CodeLocation, Sources
+from nbdist.programs.sources import CodeLocation
 from nbdist.store.reports import Call
-from tests.fakes.directories import WrittenRun
+from tests.diagnosis.hang_cells import a_program
 from tests.fakes.runs import a_spec
 
 EVALUATES = """\
@@ -26,11 +26,6 @@ model.fit(data)
 model.evaluate(data)
 """
 LIBRARY = "/usr/lib/python3/dist-packages/trainer/loops.py"
-
-
-def a_program(folder: Path, text: str) -> Sources:
-    written = WrittenRun(folder / "home", cell=text)
-    return Sources.of(written.run, written.directory)
 
 
 def inside(rank: int, line: int, *calls: tuple[str, int]) -> Side:

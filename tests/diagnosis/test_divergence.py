@@ -18,7 +18,7 @@ from nbdist.diagnosis.hangs.divergence import (
 from nbdist.diagnosis.positions import Side
 from nbdist.programs.sources import CodeLocation, Sources
 from nbdist.store.reports import Call, Collective, Issued, RankAnswer
-from tests.fakes.directories import WrittenRun
+from tests.diagnosis.hang_cells import a_program
 from tests.fakes.runs import a_spec
 
 CELL = """\
@@ -42,8 +42,7 @@ SENDS, RECEIVES, GATHERS = (10,), (12,), (13,)
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Sources:
-    written = WrittenRun(tmp_path / "home", cell=CELL)
-    return Sources.of(written.run, written.directory)
+    return a_program(tmp_path, CELL)
 
 
 def history(*ways: tuple[int, ...], begin: int = 1, **given: str) -> History:
@@ -215,8 +214,7 @@ def test_a_rank_that_waits_for_its_device_is_at_the_call_that_this_waits_in(sour
 def test_what_a_model_has_called_without_a_line_is_in_the_only_backward(
     tmp_path: Path, program: str, name: str, line: int
 ) -> None:
-    written = WrittenRun(tmp_path / "home", cell=program)
-    text = Sources.of(written.run, written.directory)
+    text = a_program(tmp_path, program)
     side = waits_for_its_device(len(program.splitlines()), name, text)
 
     one = under_way(name, 2)

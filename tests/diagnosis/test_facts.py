@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from nbdist.diagnosis import diagnose
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
 
+Frame = tuple[Any, ...]
 CELL = """\
 TOP = {"width": 8,
        "k": 5}
@@ -40,60 +43,64 @@ def main():
 """
 
 
-def told(tmp_path: Path, frames: list[tuple[int, str]], *values: tuple[str, str]) -> list[str]:
-    """What nbdist says of these values in the innermost of these lines and functions."""
-    written = WrittenRun(tmp_path / "home", cell=CELL).happened(*STARTED)
+def notes_of(
+    tmp_path: Path,
+    cell: str,
+    frames: list[Frame],
+    operands: Sequence[tuple[str, str]],
+    *,
+    kind: str = "ValueError",
+    values: Sequence[tuple[int, str, str]] = (),
+) -> list[str]:
+    """Return the notes on an error in the innermost of these frames: of the cell by line and function, or
+    of a library. ``operands`` are the names in that line, ``values`` those in lines around it."""
     program = a_spec().program
-    stack = [(program, line, function, "") for line, function in frames]
-    operands = [(program, frames[-1][0], *one) for one in values]
-    written.raised(1, "ValueError", "no", frames=stack, operands=operands, time=CREATED + 5)
+    stack = [(program, *frame, "") if len(frame) == 2 else frame for frame in frames]
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    written.raised(
+        1,
+        kind,
+        "no" * (kind == "ValueError"),
+        frames=stack,
+        operands=[(program, stack[-1][1], *one) for one in operands],
+        values=[(program, *one) for one in values],
+        time=CREATED + 5,
+    )
     failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
     assert failure is not None
-    return [note.en for note in failure.notes if " is from " in note.en]
+    return [note.en for note in failure.notes]
+
+
+def told(tmp_path: Path, frames: list[Frame], *values: tuple[str, str], cell: str = CELL) -> list[str]:
+    """Return where these values in the innermost frame are from."""
+    return [note for note in notes_of(tmp_path, cell, frames, values) if " is from " in note]
 
 
 TENSOR = "Tensor (2, 3) float32"
-CASES = [
-    pytest.param([(20, "main")], ("x", TENSOR), "x is from line 19  for x, labels in pairs:", id="a loop"),
-    pytest.param(
-        [(20, "main"), (11, "forward")], ("x", TENSOR), "x is from line 10  x = layer(x)", id="the last"
-    ),
-    pytest.param(
-        [(20, "main"), (11, "forward")],
-        ("self.skip", "16"),
-        "self.skip is from line 6  self.skip = width * 2",
-        id="an attribute",
-    ),
-    pytest.param(
-        [(20, "main"), (11, "forward")], ("scale", "0.5"), "scale is from line 7  scale=0.5", id="a default"
-    ),
-    pytest.param([(11, "forward")], ("TOP['k']", "5"), "TOP['k'] is from line 2  'k': 5", id="in a dict"),
-    pytest.param(
-        [(21, "main"), (14, "score")], ("k", "5"), "k is from line 2  'k': 5", id="what the caller gave"
-    ),
-    pytest.param(
+FORWARD = [(20, "main"), (11, "forward")]
+CASES = {
+    "a loop": ([(20, "main")], ("x", TENSOR), "x is from line 19  for x, labels in pairs:"),
+    "the last": (FORWARD, ("x", TENSOR), "x is from line 10  x = layer(x)"),
+    "an attribute": (FORWARD, ("self.skip", "16"), "self.skip is from line 6  self.skip = width * 2"),
+    "a default": (FORWARD, ("scale", "0.5"), "scale is from line 7  scale=0.5"),
+    "in a dict": ([(11, "forward")], ("TOP['k']", "5"), "TOP['k'] is from line 2  'k': 5"),
+    "what the caller gave": ([(21, "main"), (14, "score")], ("k", "5"), "k is from line 2  'k': 5"),
+    "the caller's variable": (
         [(21, "main"), (14, "score")],
         ("logits", TENSOR),
         "logits is from line 20  logits = Net(3)(x)",
-        id="the caller's variable",
     ),
-    pytest.param(
+    "by its keyword": (
         [(22, "main"), (14, "score")],
         ("logits", TENSOR),
         "logits is from line 19  for x, labels in pairs:",
-        id="by its keyword",
     ),
-    pytest.param([(26, "main")], ("total", "1.5"), "total is from line 25  total += pair.loss", id="a sum"),
-    pytest.param(
-        [(26, "main")],
-        ("total", "0.0"),
-        "total is from line 23  total, rounds = (0.0, 0)",
-        id="a sum of nothing",
-    ),
-]
+    "a sum": ([(26, "main")], ("total", "1.5"), "total is from line 25  total += pair.loss"),
+    "a sum of nothing": ([(26, "main")], ("total", "0.0"), "total is from line 23  total, rounds = (0.0, 0)"),
+}
 
 
-@pytest.mark.parametrize(("frames", "value", "said"), CASES)
+@pytest.mark.parametrize(("frames", "value", "said"), CASES.values(), ids=CASES)
 def test_the_line_that_set_a_value_is_told(
     frames: list[tuple[int, str]], value: tuple[str, str], said: str, tmp_path: Path
 ) -> None:
@@ -134,24 +141,13 @@ evaluate(0.5, 0)
 """
 
 
-def branches(
-    tmp_path: Path, *values: tuple[str, str], kind: str = "ValueError", message: str = "no"
-) -> list[str]:
-    """What nbdist says of values in line 9."""
-    written = WrittenRun(tmp_path / "home", cell=BRANCHES).happened(*STARTED)
-    program = a_spec().program
-    stack = [(program, 11, "<module>", ""), (program, 9, "evaluate", "")]
-    operands = [(program, 9, *one) for one in values]
-    written.raised(1, kind, message, frames=stack, operands=operands, time=CREATED + 5)
-    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
-    assert failure is not None
-    return [note.en for note in failure.notes if " is from " in note.en]
-
-
 def test_a_line_in_an_if_may_not_have_set_a_value(tmp_path: Path) -> None:
-    assert branches(tmp_path, ("best", "0.5"), ("score", "0.25")) == []
-    assert branches(tmp_path / "none", ("score", "None")) == ["score is from line 2  score = None"]
-    assert branches(tmp_path / "loop", ("total", "7")) == ["total is from line 8  total += part"]
+    def branches(folder: str, *values: tuple[str, str]) -> list[str]:
+        return told(tmp_path / folder, [(11, "<module>"), (9, "evaluate")], *values, cell=BRANCHES)
+
+    assert branches("if", ("best", "0.5"), ("score", "0.25")) == []
+    assert branches("none", ("score", "None")) == ["score is from line 2  score = None"]
+    assert branches("loop", ("total", "7")) == ["total is from line 8  total += part"]
 
 
 CHECKPOINTED = """\
@@ -165,21 +161,16 @@ def forward(self, x):
 """
 
 
-@pytest.mark.parametrize(("inner", "told"), [("checkpoint", False), ("_call_impl", True)])
+@pytest.mark.parametrize(("inner", "known"), [("checkpoint", False), ("_call_impl", True)])
 def test_what_a_function_of_a_library_hands_on_is_not_taken_by_its_place(
-    tmp_path: Path, inner: str, told: bool
+    tmp_path: Path, inner: str, known: bool
 ) -> None:
     # where no such function lies between, checkpoint is the layer itself
-    written = WrittenRun(tmp_path / "home", cell=CHECKPOINTED).happened(*STARTED)
-    program = a_spec().program
     library = ("/v/lib/python3.11/site-packages/torch/utils/checkpoint.py", 500, inner, "")
-    stack = [(program, 7, "forward", ""), library, (program, 3, "forward", "")]
-    operands = [(program, 3, "mask", TENSOR)]
-    written.raised(1, "ValueError", "no", frames=stack, operands=operands, time=CREATED + 5)
-    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
 
-    assert failure is not None
-    assert any(note.en.startswith("mask is from") for note in failure.notes) is told
+    notes = told(tmp_path, [(7, "forward"), library, (3, "forward")], ("mask", TENSOR), cell=CHECKPOINTED)
+
+    assert bool(notes) is known
 
 
 DIVERGED = """\
@@ -197,15 +188,9 @@ NAN, FINE = "Tensor (8, 3) float32, 25% nan", "Tensor (8, 3) float32"
 
 def not_finite(tmp_path: Path, loss: str, *values: tuple[int, str, str]) -> list[str]:
     """Return the notes on what was not finite first, of an assertion that failed in line 4."""
-    written = WrittenRun(tmp_path / "home", cell=DIVERGED).happened(*STARTED)
-    program = a_spec().program
-    stack = [(program, 8, "<module>", ""), (program, 4, "step", "")]
-    operands = [(program, 4, "loss", loss)]
-    seen = [(program, line, name, what) for line, name, what in values]
-    written.raised(1, "AssertionError", "", frames=stack, operands=operands, values=seen, time=CREATED + 5)
-    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
-    assert failure is not None
-    return [note.en for note in failure.notes if " was not finite first: " in note.en]
+    frames = [(8, "<module>"), (4, "step")]
+    notes = notes_of(tmp_path, DIVERGED, frames, [("loss", loss)], kind="AssertionError", values=values)
+    return [note for note in notes if " was not finite first: " in note]
 
 
 def test_the_variable_that_was_not_finite_first_is_shown(tmp_path: Path) -> None:

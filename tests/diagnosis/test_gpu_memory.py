@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis import diagnose
 from nbdist.diagnosis.gpu_memory import GpuRoom
 from nbdist.model import Device
-from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
+from tests.diagnosis.failed_cells import hint_of
+from tests.fakes.runs import a_spec
 
 GIB, MIB = 1 << 30, 1 << 20
 FULL = (
@@ -73,59 +72,38 @@ def test_a_message_is_parsed(message: str, room: GpuRoom) -> None:
     assert GpuRoom.parse(message) == room
 
 
-def hint_of(tmp_path: Path, message: str, *gpus: int) -> tuple[str, str]:
-    """Return row and cause for rank 1, whose GPU was full; the ranks were given these GPUs."""
-    spec = a_spec(devices=tuple(Device(kind="gpu", index=gpu) for gpu in gpus))
-    written = WrittenRun(tmp_path / "home", spec, cell="output = model(images)\n").happened(*STARTED)
-    frames = [(spec.program, 1, "<module>", "")]
-    written.raised(1, "torch.OutOfMemoryError", message, frames=frames, time=CREATED + 5)
-    written.happened(errored(1), exited(1, 1))
-    failure = diagnose(written.run, written.directory)
-    assert failure is not None
-    assert failure.hint is not None
-    return failure.hint.signature, failure.hint.cause.en
+OTHER_RANK = OTHER_GPU.replace("Including", "Process 4001 has {} memory in use. Including")
+FULL_ITSELF = "cuda-out-of-memory", ""
+OF_RANKS, OF_OTHERS = "gpu-of-several-ranks", "gpu-held-by-others"
+HOLDERS = {
+    "the GPU of another rank": ((0, 1), FULL, OF_RANKS, "GPU 0 is full, and has tensors of ranks 0, 1"),
+    "its own": ((0, 1), OTHER_GPU, *FULL_ITSELF),
+    "another rank is on its own": (
+        (0, 1),
+        OTHER_RANK.format("9.00 GiB"),
+        OF_RANKS,
+        "GPU 1 is full, and has tensors of ranks 0, 1",
+    ),
+    "another rank holds hardly anything": ((0, 1), OTHER_RANK.format("500.00 MiB"), *FULL_ITSELF),
+    "one GPU for both, as the user chose": ((0, 0), FULL, *FULL_ITSELF),
+    "the other process is the other rank": ((0, 0), HELD, *FULL_ITSELF),
+    "processes of others": (
+        (0, 1),
+        HELD.replace("GPU 0", "GPU 1"),
+        OF_OTHERS,
+        "other processes hold 70.0 GiB of the GPU's 79.1 GiB",
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("gpus", "message", "row", "cause"),
-    [
-        pytest.param(
-            (0, 1),
-            FULL,
-            "gpu-of-several-ranks",
-            "GPU 0 is full, and has tensors of ranks 0, 1",
-            id="the GPU of another rank",
-        ),
-        pytest.param((0, 1), OTHER_GPU, "cuda-out-of-memory", "", id="its own"),
-        pytest.param(
-            (0, 1),
-            OTHER_GPU.replace("Including", "Process 4001 has 9.00 GiB memory in use. Including"),
-            "gpu-of-several-ranks",
-            "GPU 1 is full, and has tensors of ranks 0, 1",
-            id="another rank is on its own",
-        ),
-        pytest.param(
-            (0, 1),
-            OTHER_GPU.replace("Including", "Process 4001 has 500.00 MiB memory in use. Including"),
-            "cuda-out-of-memory",
-            "",
-            id="another rank holds hardly anything",
-        ),
-        pytest.param((0, 0), FULL, "cuda-out-of-memory", "", id="one GPU for both, as the user chose"),
-        pytest.param((0, 0), HELD, "cuda-out-of-memory", "", id="the other process is the other rank"),
-        pytest.param(
-            (0, 1),
-            HELD.replace("GPU 0", "GPU 1"),
-            "gpu-held-by-others",
-            "other processes hold 70.0 GiB of the GPU's 79.1 GiB",
-            id="processes of others",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("gpus", "message", "row", "cause"), HOLDERS.values(), ids=HOLDERS)
 def test_who_holds_a_full_gpu_is_named(
     tmp_path: Path, gpus: tuple[int, ...], message: str, row: str, cause: str
 ) -> None:
-    known = hint_of(tmp_path, message, *gpus)
+    spec = a_spec(devices=tuple(Device(kind="gpu", index=gpu) for gpu in gpus))
 
-    assert known[0] == row
-    assert known[1].startswith(cause)
+    hint = hint_of(tmp_path, "torch.OutOfMemoryError", message, 1, cell="model(images)\n", spec=spec)
+
+    assert hint is not None
+    assert hint.signature == row
+    assert hint.cause.en.startswith(cause)

@@ -12,7 +12,6 @@ from nbdist.diagnosis.positions import Side
 from nbdist.programs.sources import Sources, place_of
 from nbdist.store.reports import Call
 from tests.diagnosis.hang_cells import a_program, at
-from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
 
 AUTOGRAD = "/v/site-packages/torch/autograd/graph.py"
@@ -57,8 +56,7 @@ def side_at(line: int, sources: Sources, *, on_device: bool = False) -> Side:
 def test_ranks_end_before_the_others_are_done(
     tmp_path: Path, program: str, line: int, signature: str, said: str
 ) -> None:
-    written = WrittenRun(tmp_path / "home", cell=program)
-    sources = Sources.of(written.run, written.directory)
+    sources = a_program(tmp_path, program)
 
     found = why_left(side_at(line, sources), (1,), a_spec().program, sources)
 
@@ -82,7 +80,7 @@ if rank == 0:
 
 def test_the_if_whose_other_half_is_in_the_function_is_not_the_one(tmp_path: Path) -> None:
     sources = a_program(tmp_path, LOADS)
-    late = at((0,), "barrier", (10, "<module>"), (6, "load"))
+    late = at((0,), "barrier", 10, (6, "load"))
 
     found = why_left(late, (1,), a_spec().program, sources)
 
@@ -91,8 +89,7 @@ def test_the_if_whose_other_half_is_in_the_function_is_not_the_one(tmp_path: Pat
 
 
 def test_an_if_around_a_wait_for_the_device_is_none_around_its_collective(tmp_path: Path) -> None:
-    written = WrittenRun(tmp_path / "home", cell="all_reduce(x)\nif rank == 0:\n    print(x.item())\n")
-    sources = Sources.of(written.run, written.directory)
+    sources = a_program(tmp_path, "all_reduce(x)\nif rank == 0:\n    print(x.item())\n")
 
     found = why_left(side_at(3, sources, on_device=True), (1,), a_spec().program, sources)
 
@@ -100,8 +97,7 @@ def test_an_if_around_a_wait_for_the_device_is_none_around_its_collective(tmp_pa
 
 
 def test_what_is_meant_for_a_part_of_the_ranks_they_have_not_entered_alone(tmp_path: Path) -> None:
-    written = WrittenRun(tmp_path / "home", cell="if rank == 0:\n    all_reduce(x, group=tensor_parallel)\n")
-    sources = Sources.of(written.run, written.directory)
+    sources = a_program(tmp_path, "if rank == 0:\n    all_reduce(x, group=tensor_parallel)\n")
 
     found = why_left(side_at(2, sources), (1,), a_spec().program, sources, alone=False)
 

@@ -3,9 +3,10 @@
 What a program must lead to stands in its first line: ``# expect: rank 1, line 9, signature NAME``, where
 the rank may be ``any`` (all do the same), line and signature ``none``, and ``early R`` or ``absent R``
 may follow. ``# run:`` gives other options than ``-n 2``, ``# needs:`` what not every machine has.
-NBDIST_DIAGNOSIS=all runs all of them (``make test-diagnosis``), else those that show a way of failing of
-their own. What is said of every one is read, without running it, from its run as it was recorded;
-NBDIST_DIAGNOSIS=record runs and records them all.
+
+Each run was recorded, with the text of its program; what is said of it is read from that. The programs in
+``programs/`` run as well: they show a way of failing of their own. NBDIST_DIAGNOSIS=all (``make
+test-diagnosis``) runs every one, NBDIST_DIAGNOSIS=record also records it: write a new program there first.
 """
 
 from __future__ import annotations
@@ -23,24 +24,11 @@ from nbdist.diagnosis import Failure, diagnose, failure_report
 from nbdist.feed.explanation import ROOM, encode
 from nbdist.runner import RunHandle
 from tests.conftest import RunCell
-from tests.diagnosis.recordings import laid_out, record
+from tests.diagnosis.recordings import RECORDED, laid_out, program_of, record
 
-PROGRAMS = {path.stem: path for path in sorted((Path(__file__).parent / "programs").glob("*.py"))}
-ALWAYS = {
-    "healthy_words_of_failure",
-    "paddle_fleet_with_one_rank",
-    "paddle_peer_raises",
-    "torch_only_rank_0_inits",
-    "torch_rank_does_not_come",
-    "torch_uneven_batches",
-    "torch_worker_raises",
-} | {name for name in PROGRAMS if name.startswith("python_")}
+FILES = {path.stem: path.read_text() for path in (Path(__file__).parent / "programs").glob("*.py")}
+PROGRAMS = {path.stem: program_of(path.stem) for path in sorted(RECORDED.glob("*.json"))} | FILES
 ASKED = os.environ.get("NBDIST_DIAGNOSIS", "")
-
-
-def wanted() -> list[str]:
-    """Those that are quick, or that differ most from the others; every one when asked to."""
-    return [name for name in PROGRAMS if name in ALWAYS or ASKED]
 
 
 def header(source: str, key: str) -> str:
@@ -61,7 +49,7 @@ def skip_where_it_cannot_run(name: str, source: str) -> None:
 
 
 def in_short(diagnosis: Failure | None) -> str:
-    """A diagnosis in the words of a program's first line."""
+    """Return a diagnosis in the words of a program's first line."""
     if diagnosis is None:
         return "nothing"
     failure, hint = diagnosis, diagnosis.hint
@@ -76,7 +64,7 @@ def in_short(diagnosis: Failure | None) -> str:
 
 
 def in_data(failure: dict[str, Any] | None) -> tuple[object, ...] | None:
-    """What a program reads of a failure."""
+    """Return what a program reads of a failure."""
     return failure and tuple(failure[name] for name in ("rank", "line", "signature", "cause", "fix"))
 
 
@@ -86,9 +74,9 @@ def _hint(diagnosis: Failure) -> tuple[str, str, str]:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-@pytest.mark.parametrize("name", wanted())
+@pytest.mark.parametrize("name", PROGRAMS if ASKED else sorted(FILES))
 def test_the_report_names_rank_line_and_cause(name: str, run_cell: RunCell) -> None:
-    source = PROGRAMS[name].read_text()
+    source = PROGRAMS[name]
     skip_where_it_cannot_run(name, source)
 
     handle = run_cell(header(source, "run") or "-n 2", source, limit=150)
@@ -100,7 +88,7 @@ def test_the_report_names_rank_line_and_cause(name: str, run_cell: RunCell) -> N
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_report_on_a_recorded_run_names_rank_line_and_cause(name: str, tmp_path: Path) -> None:
-    check(RunHandle(laid_out(name, tmp_path / "home" / "runs")), header(PROGRAMS[name].read_text(), "expect"))
+    check(RunHandle(laid_out(name, tmp_path / "home" / "runs")), header(PROGRAMS[name], "expect"))
 
 
 def check(handle: RunHandle, expected: str) -> None:

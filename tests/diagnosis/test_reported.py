@@ -2,7 +2,9 @@
 
 Their headers say which words a right cause and fix have, ``# here`` marks the lines that must be named.
 ``docs/diagnosis-score.md`` has the score of each; a program whose score changes, for the better, too, fails
-until that page is brought up to date. With NBDIST_REPORTED=all they run (``make test-diagnosis``).
+until that page is brought up to date. The reports are read from recorded runs, which have their programs in
+them, where there is a recording. With NBDIST_REPORTED=all every program runs (``make test-diagnosis``), with
+NBDIST_REPORTED=record it is also recorded: write a new one to ``reported/`` first.
 """
 
 from __future__ import annotations
@@ -16,27 +18,30 @@ from pathlib import Path
 
 import pytest
 
-from nbdist import runner
 from nbdist.diagnosis import diagnose
 from nbdist.diagnosis.report import error_text
 from nbdist.diagnosis.stacks import last_stacks
 from nbdist.feed.stalling import StallReader, hung_lines
 from nbdist.feed.summary import run_report
 from nbdist.model import Run
+from nbdist.store import RunDirectory, read_events
+from nbdist.store.run_store import read_spec, replayed
 from tests.conftest import RunCell
+from tests.diagnosis.recordings import laid_out, program_of, record
 from tests.diagnosis.score import CAUSES, PAGE, Expected, Said, Score, recorded, score, totals
 from tests.diagnosis.test_programs import skip_where_it_cannot_run
 
-PROGRAMS = {path.stem: path for path in sorted((Path(__file__).parent / "reported").glob("*.py"))}
-WANTED = list(PROGRAMS) if os.environ.get("NBDIST_REPORTED") == "all" else []
+RECORDED = Path(__file__).parent / "recorded_reported"
+FILES = {path.stem: path.read_text() for path in (Path(__file__).parent / "reported").glob("*.py")}
+PROGRAMS = {path.stem: program_of(path.stem, RECORDED) for path in sorted(RECORDED.glob("*.json"))} | FILES
+WANTED = os.environ.get("NBDIST_REPORTED", "")
 # seconds for which a run must have stood still, so that what is said of it is what a person reads
 _SETTLED = 6.0
 _LONGEST = 120.0
 
 
-def what_it_says(handle: runner.RunHandle) -> Said:
-    """What the screen says of a run that hangs, or has ended."""
-    run, directory = handle.run, handle.directory
+def what_it_says(run: Run, directory: RunDirectory) -> Said:
+    """Return what the screen says of a run that hangs, or has ended."""
     if run.stalled is not None and not run.state.terminal:
         view, stacks = StallReader(directory).look(run), last_stacks(run, directory)
         if view is None or stacks is None:
@@ -52,18 +57,18 @@ def what_it_says(handle: runner.RunHandle) -> Said:
 
 
 def _stands(run: Run, expected: Expected) -> bool:
-    """Whether the run has ended or, of one that is to hang, has stood still for long enough."""
+    """Return whether the run has ended or, of one that is to hang, has stood still for long enough."""
     if run.state.terminal or not expected.hangs:
         return run.state.terminal
     return run.stalled is not None and time.time() - run.stalled > _SETTLED
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-@pytest.mark.parametrize("name", WANTED)
+@pytest.mark.parametrize("name", PROGRAMS if WANTED else [])
 def test_the_report_is_as_good_as_recorded(
     name: str, start_cell: RunCell, record_property: Callable[[str, object], None]
 ) -> None:
-    source = PROGRAMS[name].read_text()
+    source = PROGRAMS[name]
     skip_where_it_cannot_run(source, source)
     expected = Expected.of(source)
     handle = start_cell(expected.run, source)
@@ -71,12 +76,25 @@ def test_the_report_is_as_good_as_recorded(
     deadline = time.monotonic() + _LONGEST
     while not _stands(handle.run, expected) and time.monotonic() < deadline:
         time.sleep(0.1)
-    said = what_it_says(handle)
+    said = what_it_says(handle.run, handle.directory)
+    if WANTED == "record":
+        record(name, handle.directory, RECORDED)
 
     found = score(said, expected)
     record_property("score", (name, *astuple(found)))
     logs = "\n".join(handle.logs(rank) for rank in range(handle.run.spec.world_size))
     assert found == recorded(PAGE.read_text()).get(name), f"{said.report}\n\n{logs}"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in RECORDED.glob("*.json")))
+def test_the_report_on_a_recorded_run_is_as_good_as_the_page_says(name: str, tmp_path: Path) -> None:
+    directory = laid_out(name, tmp_path / "home" / "runs", RECORDED)
+    # as its events have it: the processes of a run that hangs are no more
+    run = replayed(read_spec(directory), read_events(directory.journal))
+
+    said = what_it_says(run, directory)
+
+    assert score(said, Expected.of(PROGRAMS[name])) == recorded(PAGE.read_text())[name], said.report
 
 
 def test_the_page_has_a_row_for_each_program_and_the_right_totals() -> None:
@@ -91,7 +109,7 @@ def test_the_page_has_a_row_for_each_program_and_the_right_totals() -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_program_says_where_it_was_reported_and_what_a_report_must_say(name: str) -> None:
-    source = PROGRAMS[name].read_text()
+    source = PROGRAMS[name]
 
     expected = Expected.of(source)
 

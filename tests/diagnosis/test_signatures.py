@@ -12,9 +12,9 @@ import nbdist.diagnosis.known as signature_tables
 from nbdist.diagnosis.complaints import complaint_of
 from nbdist.diagnosis.exits import exit_kind
 from nbdist.diagnosis.known import (
-    Hint,
     Signature,
     Source,
+    hint,
     in_paddle,
     match,
     match_in,
@@ -104,9 +104,9 @@ def test_what_a_hint_quotes_is_in_the_pattern() -> None:
     for signature in WITH_SAMPLES:
         groups = dict.fromkeys(re.compile(signature.pattern).groupindex, "7")
 
-        hint = Hint.of(signature, groups)
+        filled = hint(signature, **groups)
 
-        assert "?" not in hint.cause.en.replace("?:", ""), signature.name
+        assert "?" not in filled.cause.en.replace("?:", ""), signature.name
 
 
 @pytest.mark.parametrize("log", HEALTHY, ids=lambda path: path.stem)

@@ -1,5 +1,5 @@
-"""Real ranks that hang, each in its own way: what is said of them while they do, and that they do not
-notice that anybody asked."""
+"""Ranks that hang, each in its own way: what is said of them while they do, and that they do not notice that
+anybody asked. NBDIST_DIAGNOSIS=all runs every recorded stall, NBDIST_DIAGNOSIS=record also records it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +17,11 @@ from nbdist.diagnosis.stack_text import behind_text, sentence
 from nbdist.diagnosis.stacks import StackReport, last_stacks, take_stacks
 from nbdist.feed.view import RunView
 from nbdist.panel import StatusReader, status_text
+from nbdist.store import snapshot
 from nbdist.store.control import request_interrupt
 from nbdist.text import reason_text
 from tests.conftest import RunCell
+from tests.diagnosis.recordings import laid_out, program_of, record
 from tests.programs import ranks_of, until, until_ready
 
 pytestmark = [
@@ -34,97 +37,6 @@ dist.all_reduce(tensor)
 print("ready")
 """
 
-ONE_CALL_MORE = (
-    TORCH
-    + """
-def average():
-    dist.all_reduce(tensor)
-
-for step in range(7):
-    if rank == 0 and step == 1:
-        print("mean", average())
-    average()
-dist.barrier()
-"""
-)
-
-SLEEPS = (
-    TORCH
-    + """
-def augment():
-    time.sleep(600)
-
-if rank == 1:
-    augment()
-dist.all_reduce(tensor)
-"""
-)
-
-DEADLOCK = (
-    TORCH
-    + """
-import threading
-from torch.nn.parallel import DistributedDataParallel
-model = DistributedDataParallel(torch.nn.Linear(4, 4))
-if rank == 1:
-    lock = threading.Lock()
-    with lock:
-        lock.acquire()
-model(tensor).sum().backward()
-"""
-)
-
-WORKER = (
-    TORCH
-    + """
-from torch.utils.data import DataLoader, Dataset
-
-class Images(Dataset):
-    def __len__(self):
-        return 8
-    def __getitem__(self, index):
-        if rank == 0 and index == 3:
-            time.sleep(600)
-        return tensor
-
-for batch in DataLoader(Images(), num_workers=1):
-    dist.all_reduce(tensor)
-"""
-)
-
-OTHER_COLLECTIVE = (
-    TORCH
-    + """
-if rank == 0:
-    dist.barrier()
-else:
-    dist.all_reduce(tensor)
-"""
-)
-
-FINALLY = (
-    TORCH
-    + """
-try:
-    if rank == 1:
-        {}["epoch"]
-    dist.all_reduce(tensor)
-finally:
-    dist.barrier()
-"""
-)
-
-PADDLE = """
-import time, paddle, paddle.distributed as dist
-dist.init_parallel_env()
-tensor = paddle.ones([4])
-dist.all_reduce(tensor)
-print("ready")
-if dist.get_rank() == 0:
-    time.sleep(600)
-dist.all_reduce(tensor)
-"""
-
 NATIVE = """
 import ctypes, threading
 libc = ctypes.CDLL(None)
@@ -133,6 +45,54 @@ if __import__("os").environ["RANK"] == "1":
     print("slept", libc.sleep(600))
 threading.Event().wait()
 """
+OF_NATIVE = (
+    "rank 0 is in wait at line 7; rank 1 is in libc.sleep at line 6",
+    "cause: rank 0 at line 7: wait waits for what no thread, process or rank has given, and no other thread"
+    " of the program runs in it",
+)
+
+STALLS = {
+    "torch_sleeps": (
+        "rank 1 is in time.sleep at line 9; rank 0 waits in all_reduce #2 at line 13",
+        "rank 1 has begun 1 collective, rank 0 waits in number 2",
+    ),
+    "torch_lock_held_in_backward": (
+        "rank 1 is in lock.acquire at line 14; rank 0 waits in all_reduce #5 in backward at line 15",
+        "rank 1 has begun 4 collectives, rank 0 waits in number 5",
+    ),
+    "torch_loader_worker_sleeps": (
+        "rank 0 waits for its DataLoader at line 18; rank 1 waits in all_reduce #5 at line 19",
+        ": its DataLoader hands nothing over, its other threads or workers at line 15\n",
+    ),
+    "torch_other_collective": (
+        "rank 0 waits in barrier #2 at line 9; rank 1 waits in all_reduce #2 at line 11",
+        "cause: rank 0 alone went into  if rank == 0:  (line 8), and called barrier there",
+    ),
+    "torch_one_call_more": (
+        "rank 0 waits in all_reduce #9 at line 9; rank 1 waits in barrier #9 at line 15",
+        "cause: rank 0 alone went into  if rank == 0 and step == 1:  (line 12), and called all_reduce there",
+    ),
+    "torch_exception_in_finally": (
+        "rank 0 waits in all_reduce #2 at line 11; rank 1 waits in barrier #2 at line 13,"
+        " handling KeyError: 'epoch' from line 10",
+        "cause: rank 1 raised KeyError: 'epoch' and is in barrier while it handles that (finally, except,"
+        " with), which the others do not call",
+    ),
+    "paddle_sleeps": (
+        "rank 0 is in time.sleep at line 8; rank 1 waits in all_reduce at line 9",
+        "cause: rank 0 at line 8: time.sleep has not returned, which holds up rank 1",
+    ),
+    "paddle_loader_worker_sleeps": (
+        "rank 0 waits for its DataLoader at line 19; rank 1 waits in all_reduce at line 20",
+        ": its DataLoader hands nothing over, its other threads or workers at line 16\n",
+    ),
+}
+"""Recorded runs that hang: who waits for whom, and a line that says why."""
+
+RECORDED = Path(__file__).parent / "recorded_stalls"
+ASKED = os.environ.get("NBDIST_DIAGNOSIS", "")
+LIVE = list(STALLS) if ASKED else ["torch_loader_worker_sleeps", "torch_one_call_more", "paddle_sleeps"]
+"""Those that always run: one with a worker, one by what the ranks have called, one of paddle."""
 
 
 def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
@@ -143,121 +103,42 @@ def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
     return report
 
 
-@pytest.mark.parametrize(
-    ("cell", "said", "behind"),
-    [
-        pytest.param(
-            SLEEPS,
-            "rank 1 is in time.sleep at line 9; rank 0 waits in all_reduce #2 at line 13",
-            "rank 1 has begun 1 collective, rank 0 waits in number 2",
-            id="torch: one sleeps",
-        ),
-        pytest.param(
-            DEADLOCK,
-            "rank 1 is in lock.acquire at line 14; rank 0 waits in all_reduce #5 in backward at line 15",
-            "rank 1 has begun 4 collectives, rank 0 waits in number 5",
-            id="torch: a deadlock, the others in backward",
-        ),
-        pytest.param(
-            WORKER,
-            "rank 0 waits for its DataLoader at line 18; rank 1 waits in all_reduce #5 at line 19",
-            "rank 0 has begun 4 collectives, rank 1 waits in number 5",
-            id="torch: a DataLoader's worker",
-            marks=pytest.mark.more,
-        ),
-        pytest.param(
-            OTHER_COLLECTIVE,
-            "rank 0 waits in barrier #2 at line 9; rank 1 waits in all_reduce #2 at line 11",
-            "cause: rank 0 alone went into  if rank == 0:  (line 8), and called barrier there",
-            id="torch: other collectives",
-            marks=pytest.mark.more,
-        ),
-        pytest.param(
-            ONE_CALL_MORE,
-            "rank 0 waits in all_reduce #9 at line 9; rank 1 waits in barrier #9 at line 15",
-            "cause: rank 0 alone went into  if rank == 0 and step == 1:  (line 12),"
-            " and called all_reduce there",
-            id="torch: a call too many, seven calls ago",
-        ),
-        pytest.param(
-            FINALLY,
-            "rank 0 waits in all_reduce #2 at line 11; rank 1 waits in barrier #2 at line 13,"
-            " handling KeyError: 'epoch' from line 10",
-            "cause: rank 1 raised KeyError: 'epoch' and is in barrier while it handles that (finally, except,"
-            " with), which the others do not call",
-            id="torch: an exception waits in a finally",
-        ),
-        pytest.param(
-            PADDLE,
-            "rank 0 is in time.sleep at line 8; rank 1 waits in all_reduce at line 9",
-            "cause: rank 0 at line 8: time.sleep has not returned, which holds up rank 1",
-            id="paddle: one sleeps",
-        ),
-        pytest.param(
-            NATIVE,
-            "rank 0 is in wait at line 7; rank 1 is in libc.sleep at line 6",
-            "cause: rank 0 at line 7: wait waits for what no thread, process or rank has given, and no other"
-            " thread of the program runs in it",
-            id="native code",
-        ),
-    ],
-)
-def test_who_waits_for_whom_is_said_while_it_hangs(
-    start_cell: RunCell, cell: str, said: str, behind: str
-) -> None:
-    framework = next((name for name in ("torch", "paddle") if f"import time, {name}" in cell), None)
-    if framework and find_spec(framework) is None:
+@pytest.mark.parametrize("name", STALLS)
+def test_who_waits_for_whom_is_said_of_a_recorded_run(name: str, tmp_path: Path) -> None:
+    directory = laid_out(name, tmp_path / "home" / "runs", RECORDED)
+    run = snapshot(directory)
+    assert run is not None
+
+    report = last_stacks(run, directory)
+
+    assert report is not None
+    assert_says(report, STALLS[name])
+
+
+def assert_says(report: StackReport, words: tuple[str, str]) -> None:
+    who, why = words
+    assert sentence(report) == who
+    assert why in f"{behind_text(report)}\n"
+
+
+@pytest.mark.parametrize("name", [*LIVE, "native code"])
+def test_who_waits_for_whom_is_said_while_it_hangs(start_cell: RunCell, name: str) -> None:
+    framework = name.partition("_")[0]
+    if name in STALLS and find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
+    cell, words = (program_of(name, RECORDED), STALLS[name]) if name in STALLS else (NATIVE, OF_NATIVE)
     handle = start_cell("-n 2 --hang-after 2s", cell)
     report = until_stalled(handle)
 
-    assert (sentence(report), behind_text(report).partition("\n")[0]) == (said, behind), handle.logs(0)
+    if ASKED == "record" and name in STALLS:
+        record(name, handle.directory, RECORDED)
+    assert_says(report, words)
     assert handle.status == "running"
 
     again = take_stacks(handle.directory)
-    assert sentence(again) == said
+    assert sentence(again) == words[0]
     assert handle.run.stalled is not None
     assert "slept" not in handle.logs(1)
-
-
-PADDLE_WORKER = (
-    PADDLE.partition("if ")[0]
-    + """
-from paddle.io import DataLoader, Dataset
-rank = dist.get_rank()
-
-class Images(Dataset):
-    def __len__(self):
-        return 8
-    def __getitem__(self, index):
-        if rank == 0 and index == 3:
-            time.sleep(600)
-        return tensor.numpy()
-
-for batch in DataLoader(Images(), num_workers=1):
-    dist.all_reduce(tensor)
-"""
-)
-
-
-@pytest.mark.parametrize(
-    ("framework", "cell"),
-    [
-        pytest.param("torch", WORKER, id="torch"),
-        pytest.param("paddle", PADDLE_WORKER, id="paddle", marks=pytest.mark.more),
-    ],
-)
-def test_a_worker_of_a_loader_that_hangs_is_told_with_its_line(
-    start_cell: RunCell, framework: str, cell: str
-) -> None:
-    if find_spec(framework) is None:
-        pytest.skip(f"{framework} is not installed")
-    line = next(at for at, text in enumerate(cell.splitlines(), 1) if "sleep(600)" in text)
-
-    report = until_stalled(start_cell("-n 2 --hang-after 2s", cell))
-
-    said = f": its DataLoader hands nothing over, its other threads or workers at line {line}\n"
-    assert said in behind_text(report)
 
 
 def test_a_run_that_hangs_shows_it_and_can_go_on(start_cell: RunCell) -> None:
@@ -280,8 +161,9 @@ time.sleep(600)
 
 
 def test_a_rank_that_holds_the_others_up_can_be_interrupted(start_cell: RunCell) -> None:
-    handle = start_cell("-n 2 --hang-after 2s", "import os, time\nprint('ready')\ntime.sleep(600)")
-    until_ready(handle)
+    handle = until_ready(
+        start_cell("-n 2 --hang-after 2s", "import os, time\nprint('ready')\ntime.sleep(600)")
+    )
 
     request_interrupt(handle.directory, 1)
 
@@ -329,8 +211,7 @@ if os.environ["RANK"] == "1":
 print("ready")
 time.sleep(600)
 """
-    handle = start_cell("-n 3", cell)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 3", cell))
     stopped = ranks_of(handle)[2]
     os.kill(stopped.pid, signal.SIGSTOP)
 

@@ -90,8 +90,7 @@ time.sleep(600)
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGINT])
 def test_a_rank_that_somebody_else_kills_has_failed(start_cell, number: signal.Signals) -> None:
-    handle = start_cell("-n 2", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", SLEEP))
 
     os.kill(ranks_of(handle)[0].pid, number)
 
@@ -102,8 +101,7 @@ def test_a_rank_that_somebody_else_kills_has_failed(start_cell, number: signal.S
 
 def test_a_rank_that_is_killed_while_it_is_being_stopped_was_not_ended_by_us(start_cell) -> None:
     cell = SLEEP.replace("import time", "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN)")
-    handle = start_cell("-n 2", cell)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", cell))
     handle.stop("enough", timeout=0)
     until(lambda: handle.run.stop_reason)
 
@@ -195,8 +193,7 @@ print("ready", flush=True)
 for _ in batches:
     dist.all_reduce(torch.ones(1))
 """
-    handle = start_cell("-n 2", cell)
-    until_ready(handle, limit=60)
+    handle = until_ready(start_cell("-n 2", cell), limit=60)
 
     os.kill(ranks_of(handle)[1].pid, signal.SIGKILL)
 

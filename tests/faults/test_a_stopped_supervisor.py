@@ -100,10 +100,11 @@ def test_a_run_whose_supervisor_is_stopped_ends_when_it_is_wanted_to(
 def test_a_run_whose_supervisor_is_stopped_is_left_alone_as_long_as_its_end_is_not_asked_for(
     start_cell, fault: Callable[[runner.RunHandle], None], tmp_path: Path, leaves_nothing
 ) -> None:
-    handle = start_cell(
-        "-n 1", "import os, time\nprint('ready')\nwhile not os.path.exists('go'): time.sleep(0.01)"
+    handle = until_ready(
+        start_cell(
+            "-n 1", "import os, time\nprint('ready')\nwhile not os.path.exists('go'): time.sleep(0.01)"
+        )
     )
-    until_ready(handle)
     reaper = reaper_of(handle)
     fault(handle)
 
@@ -179,8 +180,7 @@ def hold() -> Iterator[Callable[[int], None]]:
 def test_a_supervisor_that_cannot_be_let_go_on_is_replaced_by_its_reaper(
     start_cell, hold, cell: str, leaves_nothing
 ) -> None:
-    handle = start_cell("-n 2", cell)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", cell))
     family, supervisor = family_of(handle), handle.run.supervisor
     hold(supervisor.pid)
 
@@ -221,8 +221,7 @@ def freeze() -> Iterator[Callable[[int], None]]:
 
 @needs_groups
 def test_a_frozen_supervisor_is_replaced_by_its_reaper(start_cell, freeze, leaves_nothing) -> None:
-    handle = start_cell("-n 2", WAITS)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", WAITS))
     family, supervisor = family_of(handle), handle.run.supervisor
     freeze(supervisor.pid)
 
@@ -238,8 +237,7 @@ def test_a_frozen_supervisor_is_replaced_by_its_reaper(start_cell, freeze, leave
 
 @needs_groups
 def test_a_run_whose_ranks_are_frozen_ends_when_it_is_stopped(start_cell, leaves_nothing) -> None:
-    handle = start_cell("-n 2", WAITS)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", WAITS))
     family, group = family_of(handle), Path(group_of(handle).path)
     (group / "cgroup.freeze").write_text("1")
     until(lambda: "frozen 1" in (group / "cgroup.events").read_text())
@@ -259,8 +257,7 @@ def group_of(handle: runner.RunHandle) -> control_groups.ControlGroup | None:
 def test_a_supervisor_that_is_stopped_while_it_ends_its_ranks_ends_them_all_the_same(
     start_cell, leaves_nothing
 ) -> None:
-    handle = start_cell("-n 2", f"{FAMILY}\ndeaf()\ntime.sleep(600)")
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", f"{FAMILY}\ndeaf()\ntime.sleep(600)"))
     family = family_of(handle)
     handle.request_stop(Reason.said("enough"))
     until(lambda: any(isinstance(event, Escalated) for event in read_events(handle.directory.journal)))

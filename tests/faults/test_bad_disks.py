@@ -20,7 +20,7 @@ from nbdist import options, processes, runner
 from nbdist.diagnosis import diagnose, failure_report
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.launch.run_policy import RunPolicy
-from nbdist.model import Reason, RunEnded
+from nbdist.model import ProcessId, Reason, RunEnded
 from nbdist.model.plan import Plan
 from nbdist.runner.sweeps import SweepHandle, start_sweep
 from nbdist.store import read_events, snapshot
@@ -265,20 +265,14 @@ def test_a_disk_that_is_read_only_is_named(small_disk: Path, start_cell) -> None
     plan = planned("-n 2", "pass")
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
 
-    with pytest.raises(
-        LaunchError, match=f"{small_disk} is mounted read-only: choose another disk with  %env"
-    ):
-        start_cell("-n 2", "pass")
-    with pytest.raises(
-        LaunchError, match=f"{small_disk} is mounted read-only: choose another disk with  %env"
-    ):
-        runner.start(plan)
+    for start in (lambda: start_cell("-n 2", "pass"), lambda: runner.start(plan)):
+        with pytest.raises(LaunchError, match=f"{small_disk} is mounted read-only: choose another disk with"):
+            start()
 
 
 @pytest.mark.parametrize("cell", [SLEEP, STUBBORN], ids=["willing", "unwilling"])
 def test_a_run_whose_disk_is_full_can_be_stopped(small_disk: Path, start_cell, cell: str) -> None:
-    handle = start_cell("-n 2", cell)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", cell))
     ranks = ranks_of(handle)
     fill(small_disk)
 
@@ -291,8 +285,7 @@ def test_a_run_whose_disk_is_full_can_be_stopped(small_disk: Path, start_cell, c
 
 def test_a_run_whose_disk_is_full_ends_and_its_end_is_recorded(small_disk: Path, start_cell) -> None:
     cell = f"{FAMILY}\nwhile not os.path.exists('go'): time.sleep(0.01)"
-    handle = start_cell("-n 2", cell)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", cell))
     family = family_of(handle)
     fill(small_disk)
     # what the journal's last page had room for would hide that there is no room
@@ -308,8 +301,7 @@ def test_a_run_whose_disk_is_full_ends_and_its_end_is_recorded(small_disk: Path,
 
 def test_a_disk_that_was_full_for_a_while_costs_no_event(small_disk: Path, start_cell) -> None:
     cell = "import os, time\nprint('ready')\nwhile not os.path.exists('go'): time.sleep(0.01)"
-    handle = start_cell("-n 2", cell)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", cell))
     ballast = fill(small_disk)
     os.kill(ranks_of(handle)[0].pid, signal.SIGKILL)
     until(lambda: not processes.alive(ranks_of(handle)[0]))
@@ -322,8 +314,7 @@ def test_a_disk_that_was_full_for_a_while_costs_no_event(small_disk: Path, start
 
 
 def test_runs_on_another_disk_do_not_notice(small_disk: Path, start_cell, home: Path, monkeypatch) -> None:
-    handle = start_cell("-n 1", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 1", SLEEP))
     fill(small_disk)
 
     monkeypatch.setenv("NBDIST_HOME", str(home))
@@ -353,6 +344,12 @@ sys.stdin.read()
     assert left_of(owner.handle, []) == []
 
 
+def until_over(handle: runner.RunHandle, family: list[ProcessId], supervisor: ProcessId) -> None:
+    """Wait until nothing of a run is left, whatever its directory says."""
+    until(lambda: left_of(handle, family) == [], limit=30)
+    until(lambda: not processes.alive(supervisor), limit=10)
+
+
 def test_a_run_whose_directory_is_deleted_ends_and_harms_no_other(start_cell) -> None:
     other = start_cell("-n 1", SLEEP)
     handle = start_cell("-n 2", f"{FAMILY}\ntime.sleep(600)")
@@ -364,8 +361,7 @@ def test_a_run_whose_directory_is_deleted_ends_and_harms_no_other(start_cell) ->
     # the supervisor may write a file just then: as rm, this leaves the directory
     shutil.rmtree(handle.directory.path, ignore_errors=True)
 
-    until(lambda: left_of(handle, family) == [], limit=30)
-    until(lambda: not processes.alive(supervisor), limit=10)
+    until_over(handle, family, supervisor)
     shutil.rmtree(handle.directory.path, ignore_errors=True)
     with pytest.raises(UnknownRun, match=f"the directory of run {handle.run_id} is gone or cannot be read"):
         _ = handle.run
@@ -374,8 +370,7 @@ def test_a_run_whose_directory_is_deleted_ends_and_harms_no_other(start_cell) ->
 
 
 def test_a_run_whose_directory_is_emptied_ends(start_cell) -> None:
-    handle = start_cell("-n 2", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", SLEEP))
     family, supervisor = ranks_of(handle), handle.run.supervisor
 
     handle.directory.path.joinpath(".nfs0001").touch()
@@ -385,14 +380,12 @@ def test_a_run_whose_directory_is_emptied_ends(start_cell) -> None:
         elif not entry.name.startswith(".nfs"):
             entry.unlink()
 
-    until(lambda: left_of(handle, family) == [], limit=30)
-    until(lambda: not processes.alive(supervisor), limit=10)
+    until_over(handle, family, supervisor)
 
 
 @pytest.mark.parametrize("what", ["control", "ranks", "board", "spec.json", "cell.py"])
 def test_a_run_that_loses_a_part_of_its_directory_ends_all_the_same(start_cell, what: str) -> None:
-    handle = start_cell("-n 2", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", SLEEP))
     family, supervisor = ranks_of(handle), handle.run.supervisor
     path = handle.directory.path / what
 
@@ -402,8 +395,7 @@ def test_a_run_that_loses_a_part_of_its_directory_ends_all_the_same(start_cell, 
         path.unlink()
     os.kill(supervisor.pid, signal.SIGTERM)
 
-    until(lambda: left_of(handle, family) == [], limit=30)
-    until(lambda: not processes.alive(supervisor), limit=10)
+    until_over(handle, family, supervisor)
     ends = [event for event in read_events(handle.directory.journal) if isinstance(event, RunEnded)]
     assert [end.state.value for end in ends] == ["cancelled"]
 
@@ -414,8 +406,7 @@ def test_a_run_that_loses_a_part_of_its_directory_ends_all_the_same(start_cell, 
     ids=["a torn line", "zeros", "no UTF-8", "no events", "nested too deep"],
 )
 def test_garbage_in_the_journal_of_a_live_run_hides_at_most_a_line(start_cell, noise: bytes) -> None:
-    handle = start_cell("-n 2", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", SLEEP))
     with handle.directory.journal.open("ab") as journal:
         journal.write(noise)
 

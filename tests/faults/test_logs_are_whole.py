@@ -181,8 +181,7 @@ print("rank")
 
 
 def test_a_rank_that_empties_its_log_does_not_stop_anybody(start_cell) -> None:
-    handle = start_cell("-n 1", "import time\nprint('ready')\ntime.sleep(600)")
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 1", "import time\nprint('ready')\ntime.sleep(600)"))
 
     os.truncate(handle.directory.rank(0).log, 0)
 

@@ -162,8 +162,7 @@ def as_nobody(folder: Path) -> dict[str, object]:
 def test_two_users_run_at_once_and_neither_touches_the_other(
     start_cell, start_owner, another_user: Path
 ) -> None:
-    mine = start_cell("-n 2", f"{FAMILY}\ntime.sleep(600)")
-    until_ready(mine)
+    mine = until_ready(start_cell("-n 2", f"{FAMILY}\ntime.sleep(600)"))
     family = family_of(mine)
 
     owner = start_owner("-n 2", SLEEP, python=python_of_another_user(), **as_nobody(another_user))
@@ -188,8 +187,7 @@ def seen_by_them(home: Path, owner: Owner, expression: str) -> str:
 
 
 def test_another_user_can_neither_read_nor_stop_nor_kill_a_run(start_cell, another_user: Path) -> None:
-    handle = start_cell("-n 1", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 1", SLEEP))
     # even where the way to the home is open
     above = handle.directory.path
     while above != above.parent:
@@ -231,8 +229,7 @@ print(
 def test_a_request_that_another_user_left_is_not_heard(start_cell) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can make a file of another user: foreign requests are NOT tested")
-    handle = start_cell("-n 1", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 1", SLEEP))
     request = handle.directory.control / "stop-1-a.json"
     draft = handle.directory.path / "draft"
     draft.write_text('{"kind": "stop", "reason": "not mine"}')

@@ -46,8 +46,7 @@ def test_nothing_is_left_when_a_run_ends_by_itself(
 ) -> None:
     # the members are counted before the end: the ranks wait for the word to go on
     program = f"{FAMILY}\nwhile not os.path.exists('go'): time.sleep(0.01)\n{last_line}"
-    handle = start_cell(f"-n 2 {line}", program)
-    until_ready(handle)
+    handle = until_ready(start_cell(f"-n 2 {line}", program))
     family = family_of(handle)
     assert len(family) == 2 * (1 + MEMBERS)
     (handle.directory.path.parents[2] / "go").touch()
@@ -63,8 +62,7 @@ def test_nothing_is_left_when_a_run_ends_by_itself(
     "last_line", [WAIT_FOR_EVER, f"{IGNORE}; {WAIT_FOR_EVER}"], ids=["willing", "unwilling"]
 )
 def test_nothing_is_left_when_a_run_is_stopped(start_cell, last_line: str) -> None:
-    handle = start_cell("-n 2", f"{FAMILY}\n{last_line}")
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", f"{FAMILY}\n{last_line}"))
     family = family_of(handle)
     assert len(family) == 2 * (1 + MEMBERS)
 
@@ -88,8 +86,7 @@ while len(open(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read().split(
 print("ready")
 time.sleep(600)
 """
-    handle = start_cell("-n 1", cell)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 1", cell))
 
     assert handle.stop() == "cancelled"
 
@@ -128,8 +125,7 @@ if os.fork() == 0:
 lock.close()
 time.sleep(600)
 """
-    handle = start_cell("-n 1", cell)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 1", cell))
     assert is_locked(tmp_path / "lock")
 
     if end == "stop":

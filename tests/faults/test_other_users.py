@@ -55,6 +55,11 @@ class Trap:
         self.run.directory.supervisor_log.unlink()
         give(self.home, owner)
 
+    def give_home_back(self) -> None:
+        """Leave the run alone to the other user."""
+        for directory in (self.home, self.home / "runs"):
+            os.chown(directory, 0, 0)
+
     @property
     def has_sprung(self) -> bool:
         """Whether something was started: it writes into the run before it begins."""
@@ -145,8 +150,7 @@ def test_a_look_at_another_users_home_reads_and_starts_nothing(
 def test_a_run_of_another_user_in_a_home_of_ones_own_is_not_looked_into(
     trap: Trap, shell: Shell, words: list[str]
 ) -> None:
-    for directory in (trap.home, trap.home / "runs"):
-        os.chown(directory, 0, 0)
+    trap.give_home_back()
 
     done = shell(*words)
 
@@ -189,8 +193,7 @@ def test_an_ordinary_user_is_told_to_choose_a_directory_of_his_own() -> None:
 
 
 def test_a_run_of_another_user_is_one_line_and_ones_own_are_listed(trap: Trap, shell: Shell) -> None:
-    for directory in (trap.home, trap.home / "runs"):
-        os.chown(directory, 0, 0)
+    trap.give_home_back()
     WrittenRun(trap.home, a_spec(run_id=OWN_ID, name="mine")).happened(*STARTED)
 
     done = shell("status")
@@ -200,6 +203,11 @@ def test_a_run_of_another_user_is_one_line_and_ones_own_are_listed(trap: Trap, s
     assert f"run lenet-k3f9 is not read: it belongs to user {OTHER}, not to you" in done.out.splitlines()
 
 
+def python(*words: str) -> subprocess.CompletedProcess[str]:
+    command, folder = [sys.executable, *words], Path(nbdist.__file__).parents[1]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
+
+
 @pytest.mark.parametrize(
     "flags",
     [pytest.param(("-m", "nbdist.entry"), id="as a module"), pytest.param((), id="by its path")],
@@ -207,14 +215,7 @@ def test_a_run_of_another_user_is_one_line_and_ones_own_are_listed(trap: Trap, s
 def test_a_supervisor_does_not_begin_with_a_run_of_another_user(trap: Trap, flags: tuple[str, ...]) -> None:
     program = flags or (str(Path(nbdist.__file__).parent / "entry.py"),)
 
-    done = subprocess.run(
-        [sys.executable, *program, "launch.supervisor", str(trap.run.directory.path)],
-        cwd=Path(nbdist.__file__).parents[1],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    done = python(*program, "launch.supervisor", str(trap.run.directory.path))
 
     assert done.returncode == 2
     assert done.stderr.startswith(f"nbdist: {trap.run.directory.path} belongs to user {OTHER}, not to you")
@@ -242,14 +243,7 @@ def test_python_refuses_another_users_home(trap: Trap, monkeypatch: pytest.Monke
 
 
 def test_a_board_does_not_begin_over_another_users_home(trap: Trap) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "nbdist.board", str(trap.home)],
-        cwd=Path(nbdist.__file__).parents[1],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    done = python("-m", "nbdist.board", str(trap.home))
 
     assert done.returncode == 1
     assert "not to you" in done.stderr
@@ -356,8 +350,7 @@ def test_a_report_of_another_user_is_not_read(tmp_path: Path) -> None:
 
 
 def test_old_runs_of_another_user_are_not_removed(trap: Trap) -> None:
-    for directory in (trap.home, trap.home / "runs"):
-        os.chown(directory, 0, 0)
+    trap.give_home_back()
 
     list(runner.prune(RunStore(trap.home), (1, 1e-9)))
 

@@ -66,8 +66,7 @@ def cases() -> Iterator[object]:
 def stop_once(start_cell: RunCell, program: str, folder: Path) -> Stop:
     """Start the program, wait until its ranks are stuck, and stop them."""
     folder.mkdir()
-    handle = start_cell("-n 2", program, folder)
-    until_ready(handle, limit=60)
+    handle = until_ready(start_cell("-n 2", program, folder), limit=60)
     until_it_waits(handle)
     known = ranks_of(handle)
 

@@ -43,8 +43,7 @@ PROGRAMS = [
 
 
 def test_a_stopped_run_is_cancelled_with_the_reason(start_cell) -> None:
-    handle = start_cell("-n 2", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", SLEEP))
 
     status = handle.stop("enough")
 
@@ -62,8 +61,7 @@ try:
 except KeyboardInterrupt:
     print("saved")
 """
-    handle = start_cell("-n 1", cell)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 1", cell))
 
     assert handle.stop() == "cancelled"
 
@@ -72,8 +70,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("cell", PROGRAMS)
 def test_every_rank_is_ended_when_the_run_is_stopped(start_cell, cell: str) -> None:
-    handle = start_cell("-n 2", cell)
-    until_ready(handle, limit=60)
+    handle = until_ready(start_cell("-n 2", cell), limit=60)
     handle.request_stop(Reason.said("enough"))
     until(lambda: handle.run.stop_reason)
 
@@ -85,8 +82,7 @@ def test_every_rank_is_ended_when_the_run_is_stopped(start_cell, cell: str) -> N
 
 @pytest.mark.parametrize("suspended", [[0], [0, 1]], ids=["one", "all"])
 def test_suspended_ranks_are_ended_when_the_run_is_stopped(start_cell, suspended: list[int]) -> None:
-    handle = start_cell("-n 2", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", SLEEP))
     for rank in suspended:
         os.kill(ranks_of(handle)[rank].pid, signal.SIGSTOP)
     handle.request_stop(Reason.said("enough"))
@@ -98,8 +94,7 @@ def test_suspended_ranks_are_ended_when_the_run_is_stopped(start_cell, suspended
 
 
 def test_a_suspended_rank_is_ended_when_another_one_fails(start_cell) -> None:
-    handle = start_cell("-n 2", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", SLEEP))
     os.kill(ranks_of(handle)[0].pid, signal.SIGSTOP)
 
     os.kill(ranks_of(handle)[1].pid, signal.SIGKILL)
@@ -197,8 +192,7 @@ raise ValueError("heard")
 
 
 def test_a_stopped_run_is_not_tried_again(start_cell) -> None:
-    handle = start_cell("-n 2 --retries 5", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2 --retries 5", SLEEP))
 
     assert handle.stop("enough") == "cancelled"
 

@@ -134,8 +134,7 @@ def test_a_rank_gets_to_its_finally(
     ends = ENDS if "dist." in program else ENDS[:3]
     how = ends[(number + request.node.callspec.params.get("fault_round", 0)) % len(ends)]
     limit = f"--timeout {LIMIT}s" if how == "the time limit" else ""
-    handle = start_cell(f"-n {3 if how == 'a failure' else 2} {limit}", program)
-    until_ready(handle, limit=60)
+    handle = until_ready(start_cell(f"-n {3 if how == 'a failure' else 2} {limit}", program), limit=60)
     until_it_waits(handle)
 
     end(handle, how, tmp_path)
@@ -215,8 +214,7 @@ def servers() -> Iterator[list[int]]:
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 def test_no_other_connection_of_a_freed_rank_ends(start_cell, servers: list[int]) -> None:
     echo, http = servers
-    handle = start_cell("-n 2", WITH_CONNECTIONS.format(echo=echo, http=http))
-    until_ready(handle, limit=60)
+    handle = until_ready(start_cell("-n 2", WITH_CONNECTIONS.format(echo=echo, http=http)), limit=60)
     until_it_waits(handle)
 
     assert handle.stop("enough") == "cancelled"

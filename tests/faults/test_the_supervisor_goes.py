@@ -73,8 +73,7 @@ def kill_both(handle: runner.RunHandle) -> None:
 
 
 def test_a_killed_supervisor_leaves_nothing_and_the_run_says_so(start_cell) -> None:
-    handle = start_cell("-n 2", WAITS)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", WAITS))
     family = family_of(handle)
     supervisor = handle.run.supervisor.pid
     assert len(family) == 2 * (1 + MEMBERS)
@@ -105,8 +104,7 @@ def test_a_supervisor_that_is_killed_while_it_starts_its_ranks_leaves_nothing(st
 
 @pytest.mark.parametrize("cell", [SLEEP, STUBBORN], ids=["willing", "unwilling"])
 def test_ranks_die_with_their_supervisor_within_a_second(start_cell, cell: str) -> None:
-    handle = start_cell("-n 4", cell)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 4", cell))
     ranks = ranks_of(handle)
 
     kill_the_supervisor(handle)
@@ -116,8 +114,7 @@ def test_ranks_die_with_their_supervisor_within_a_second(start_cell, cell: str) 
 
 
 def test_a_run_whose_reaper_is_killed_is_stopped_by_its_supervisor(start_cell) -> None:
-    handle = start_cell("-n 2", WAITS)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", WAITS))
     family = family_of(handle)
 
     os.kill(reaper_of(handle), signal.SIGKILL)
@@ -232,8 +229,7 @@ def end_those_without_a_mark(handle: runner.RunHandle) -> None:
 
 
 def test_many_who_look_at_once_write_the_end_down_once(start_cell) -> None:
-    handle = start_cell("-n 2", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", SLEEP))
     kill_both(handle)
     until(lambda: not any(processes.alive(rank) for rank in ranks_of(handle)), limit=10)
 
@@ -252,8 +248,7 @@ def test_many_who_look_at_once_write_the_end_down_once(start_cell) -> None:
 def test_a_supervisor_that_is_told_to_end_stops_its_run(
     start_cell, whom: str, number: signal.Signals
 ) -> None:
-    handle = start_cell("-n 1", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 1", SLEEP))
 
     os.kill(handle.run.supervisor.pid if whom == "supervisor" else reaper_of(handle), number)
 

@@ -50,8 +50,7 @@ def test_every_file_of_a_run_that_ended_is_private(start_cell, umask: int, line:
 
 
 def test_every_file_of_a_live_run_is_private(start_cell) -> None:
-    handle = start_cell("-n 2", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell("-n 2", SLEEP))
     handle.request_stop(Reason.said("enough"))
     until(lambda: handle.run.stop_reason)
 
@@ -86,8 +85,7 @@ def test_the_environment_is_on_no_disk(start_cell, monkeypatch: pytest.MonkeyPat
 
 def test_secrets_are_on_no_command_line(start_cell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INHERITED", SECRET)
-    handle = start_cell(f"-n 1 --env HF_TOKEN={SECRET}", SLEEP)
-    until_ready(handle)
+    handle = until_ready(start_cell(f"-n 1 --env HF_TOKEN={SECRET}", SLEEP))
 
     for pid in (handle.run.supervisor.pid, handle.run.ranks[0].process.pid):
         assert SECRET.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -21,7 +21,7 @@ from nbdist.store import MetricsReader
 from tests.magics.conftest import Kernel
 from tests.notebooks.course import FOLDER
 from tests.programs import until, until_ready
-from tests.tutorials.rows import PROGRAMS
+from tests.tutorials.rows import DEPTH, TORCHRUN, program_of
 
 GPUS = list_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
 GB = 1 << 30
@@ -187,7 +187,7 @@ def test_nvml_s_figures_are_written_beside_those_of_the_process(run_cell) -> Non
 
 
 def test_mp_spawn_trains_on_the_gpu_as_its_tutorial_has_it(run_cell) -> None:
-    program = (PROGRAMS / "ddp_spawn.py").read_text()
+    program = program_of("mp-spawn", TORCHRUN)
 
     handle = run_cell(f'--gpus {GPU} --args "-n 1 -g 1 -nr 0 --epochs 1"', program, limit=LIMIT, cwd=FOLDER)
 
@@ -196,7 +196,7 @@ def test_mp_spawn_trains_on_the_gpu_as_its_tutorial_has_it(run_cell) -> None:
 
 
 def test_half_precision_is_float16_with_a_scaler_on_a_gpu(run_cell) -> None:
-    program = (PROGRAMS / "amp.py").read_text()
+    program = program_of("amp", DEPTH)
 
     handle = run_cell(f"--gpus {GPU}", program, limit=LIMIT, cwd=FOLDER)
 

@@ -17,137 +17,112 @@ def said(cell: str, **situation: object) -> list[tuple[str, str, int | None, boo
     return [(f.rule.name, f.values.get("name", ""), f.line, f.certain) for f in found]
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [
-        pytest.param("x = 1\nprint(x, __name__, __file__, __doc__)", id="what every program has"),
-        pytest.param(
-            "def f():\n    return g()\ndef g():\n    return 1\nf()", id="defined below the function"
-        ),
-        pytest.param("if flag() if False else True:\n    y = 1\nprint(y)\ndef flag(): ...", id="conditional"),
-        pytest.param("print([i for i in range(3) if (last := i)], last)", id="walrus in a comprehension"),
-        pytest.param("class A:\n    x = 1\n    y = [z for z in (x,)] if 0 else x", id="class body"),
-        pytest.param("class A:\n    def f(self):\n        return __class__", id="__class__ in a method"),
-        pytest.param("global x\nx = 1\nprint(x)", id="global at the top level"),
-        pytest.param("def f():\n    global made\n    made = 1\nf()\nprint(made)", id="made by global"),
-        pytest.param("try:\n    unicode\nexcept NameError:\n    unicode = str", id="a NameError is expected"),
-        pytest.param("if 'scaler' in dir():\n    print(scaler)", id="asked for by name"),
-        pytest.param("exec('x = 1')\nprint(x)", id="exec"),
-        pytest.param("globals().update(x=1)\nprint(x)", id="globals()"),
-        pytest.param("from os.path import *\nprint(join('a'))", id="a star import"),
-        pytest.param("import os.path, sys as s\nprint(os, s)", id="imports"),
-        pytest.param("def f(a, *b, c=1, **d):\n    return a, b, c, d", id="parameters"),
-        pytest.param("f = lambda x, y=2: x + y\nf(1)", id="lambda"),
-        pytest.param("with open('f') as file:\n    print(file)", id="with"),
-        pytest.param("for a, (b, *c) in []:\n    print(a, b, c)", id="targets"),
-        pytest.param("match [1]:\n    case [first, *rest] if first:\n        print(rest)", id="match"),
-        pytest.param("try:\n    pass\nexcept OSError as e:\n    print(e)", id="except as"),
-        pytest.param("x: int\ndef f(a: 'Later') -> 'Later': ...", id="annotations as text"),
-        pytest.param(
-            "from __future__ import annotations\ndef f(a: Later) -> Later: ...", id="annotations put off"
-        ),
-        pytest.param("def f():\n    x: Later = 1\n    return x", id="annotation of a local"),
-        pytest.param("import sys\nsys.modules[__name__].x = 1\nprint(x)", id="set on the module"),
-        pytest.param("name = 1\nprint(f'{name!r:>{name}}')", id="f-string"),
-        pytest.param(
-            "def outer():\n    n = 0\n    def inner():\n        nonlocal n\n        n += 1", id="nonlocal"
-        ),
-        pytest.param("import math\nx = 1\ndel x\nx = 2\nprint(x)", id="deleted and made again"),
-        pytest.param("if __name__ == '__main__':\n    a = 1\n    print(a)", id="guard"),
-        pytest.param(
-            "def f(items):\n    for i in items:\n        if i:\n            print(last)\n        last = i",
-            id="bound in an earlier round, in a function",
-        ),
-        pytest.param(
-            "for i in range(3):\n    if i:\n        print(last)\n    last = i", id="bound in an earlier round"
-        ),
-        pytest.param("import os\nif os.sep:\n    def f(): ...\nf()", id="defined under a condition"),
-        pytest.param("from typing import cast\ncast('Later', 1)", id="a type as text"),
-        pytest.param(
-            "def f(n):\n    for i in range(n):\n        x = i\n        del x\n    x", id="del in a loop"
-        ),
-        pytest.param("x = 1\nfor i in open('f'):\n    del x\nprint(x)", id="del that may not be reached"),
-        pytest.param("def f():\n    return x\nx = 1\nf()\ndel x", id="deleted after its use"),
-        pytest.param('def f():\n    """\n    >>> weight\n    """', id="a doctest"),
-        pytest.param("__all__ = ['weight']", id="__all__"),
-        pytest.param("import os.path\ndel path", id="what an import has bound on the side"),
-    ],
-)
+DEFINED = {
+    "what every program has": "x = 1\nprint(x, __name__, __file__, __doc__)",
+    "defined below the function": "def f():\n    return g()\ndef g():\n    return 1\nf()",
+    "conditional": "if flag() if False else True:\n    y = 1\nprint(y)\ndef flag(): ...",
+    "walrus in a comprehension": "print([i for i in range(3) if (last := i)], last)",
+    "class body": "class A:\n    x = 1\n    y = [z for z in (x,)] if 0 else x",
+    "__class__ in a method": "class A:\n    def f(self):\n        return __class__",
+    "global at the top level": "global x\nx = 1\nprint(x)",
+    "made by global": "def f():\n    global made\n    made = 1\nf()\nprint(made)",
+    "a NameError is expected": "try:\n    unicode\nexcept NameError:\n    unicode = str",
+    "asked for by name": "if 'scaler' in dir():\n    print(scaler)",
+    "exec": "exec('x = 1')\nprint(x)",
+    "globals()": "globals().update(x=1)\nprint(x)",
+    "a star import": "from os.path import *\nprint(join('a'))",
+    "imports": "import os.path, sys as s\nprint(os, s)",
+    "parameters": "def f(a, *b, c=1, **d):\n    return a, b, c, d",
+    "lambda": "f = lambda x, y=2: x + y\nf(1)",
+    "with": "with open('f') as file:\n    print(file)",
+    "targets": "for a, (b, *c) in []:\n    print(a, b, c)",
+    "match": "match [1]:\n    case [first, *rest] if first:\n        print(rest)",
+    "except as": "try:\n    pass\nexcept OSError as e:\n    print(e)",
+    "annotations as text": "x: int\ndef f(a: 'Later') -> 'Later': ...",
+    "annotations put off": "from __future__ import annotations\ndef f(a: Later) -> Later: ...",
+    "annotation of a local": "def f():\n    x: Later = 1\n    return x",
+    "set on the module": "import sys\nsys.modules[__name__].x = 1\nprint(x)",
+    "f-string": "name = 1\nprint(f'{name!r:>{name}}')",
+    "nonlocal": "def outer():\n    n = 0\n    def inner():\n        nonlocal n\n        n += 1",
+    "deleted and made again": "import math\nx = 1\ndel x\nx = 2\nprint(x)",
+    "guard": "if __name__ == '__main__':\n    a = 1\n    print(a)",
+    "bound in an earlier round, in a function": (
+        "def f(items):\n    for i in items:\n        if i:\n            print(last)\n        last = i"
+    ),
+    "bound in an earlier round": "for i in range(3):\n    if i:\n        print(last)\n    last = i",
+    "defined under a condition": "import os\nif os.sep:\n    def f(): ...\nf()",
+    "a type as text": "from typing import cast\ncast('Later', 1)",
+    "del in a loop": "def f(n):\n    for i in range(n):\n        x = i\n        del x\n    x",
+    "del that may not be reached": "x = 1\nfor i in open('f'):\n    del x\nprint(x)",
+    "deleted after its use": "def f():\n    return x\nx = 1\nf()\ndel x",
+    "a doctest": 'def f():\n    """\n    >>> weight\n    """',
+    "__all__": "__all__ = ['weight']",
+    "what an import has bound on the side": "import os.path\ndel path",
+}
+
+
+@pytest.mark.parametrize("cell", DEFINED.values(), ids=DEFINED)
 def test_a_program_that_defines_what_it_uses_gets_no_word(cell: str) -> None:
     assert said(cell) == []
 
 
-@pytest.mark.parametrize(
-    ("cell", "expected"),
-    [
-        pytest.param("x = 1\nprint(weight)", ("name-unknown", "weight", 2, True), id="top level"),
-        pytest.param(
-            "def f():\n    weight\n", ("name-unknown", "weight", 2, False), id="function not called"
-        ),
-        pytest.param("def f():\n    weight\nf()", ("name-unknown", "weight", 2, True), id="function called"),
-        pytest.param(
-            "def f():\n    weight\nif __name__ == '__main__':\n    f()",
-            ("name-unknown", "weight", 2, True),
-            id="function called under the guard",
-        ),
-        pytest.param(
-            "import os\nif os.sep:\n    weight", ("name-unknown", "weight", 3, False), id="condition"
-        ),
-        pytest.param("for i in open('f'):\n    weight", ("name-unknown", "weight", 2, False), id="loop"),
-        pytest.param(
-            "import sys\nsys.exit()\nweight", ("name-unknown", "weight", 3, False), id="after an exit"
-        ),
-        pytest.param(
-            "try:\n    weight\nexcept Exception:\n    pass", ("name-unknown", "weight", 2, False), id="try"
-        ),
-        pytest.param(
-            "E = 3\nfor i in range(E):\n    weight",
-            ("name-unknown", "weight", 3, True),
-            id="loop with a count",
-        ),
-        pytest.param(
-            "for i in range(3):\n    if i:\n        continue\n    weight",
-            ("name-unknown", "weight", 4, False),
-            id="loop that may go on",
-        ),
-        pytest.param("while True:\n    weight", ("name-unknown", "weight", 2, True), id="endless loop"),
-        pytest.param("f'{weight:.3f}'", ("name-unknown", "weight", 1, True), id="f-string"),
-        pytest.param("class A(Base): ...", ("name-unknown", "Base", 1, True), id="base class"),
-        pytest.param(
-            "class A:\n    n = 1\n    def f(self):\n        return n",
-            ("name-unknown", "n", 4, False),
-            id="class variable",
-        ),
-        pytest.param(
-            "[n for n in range(3)]\nprint(n)", ("name-unknown", "n", 2, True), id="comprehension's own"
-        ),
-        pytest.param("count += 1", ("name-unknown", "count", 1, True), id="addition"),
-        pytest.param(
-            "def f():\n    global count\n    count += 1\nf()",
-            ("name-unknown", "count", 3, True),
-            id="addition to a global",
-        ),
-        pytest.param("x: int\nprint(x)", ("name-unknown", "x", 2, True), id="only annotated"),
-        pytest.param(
-            "class A:\n    rate = base\nbase = 1", ("name-too-early", "base", 2, True), id="in a class body"
-        ),
-        pytest.param("print(late)\nlate = 1", ("name-too-early", "late", 1, True), id="too early"),
-        pytest.param("x = 1\ndel x\nprint(x)", ("name-deleted", "x", 3, True), id="deleted"),
-        pytest.param("print(np.ones(1))", ("name-not-imported", "np", 1, True), id="a common import"),
-        pytest.param(
-            "learning_rate = 1\nprint(learning_rat)",
-            ("name-misspelt", "learning_rat", 2, True),
-            id="misspelt",
-        ),
-        pytest.param(
-            "get_ipython().system('ls')", ("name-of-the-kernel", "get_ipython", 1, True), id="kernel"
-        ),
-    ],
-)
+UNDEFINED = {
+    "top level": ("x = 1\nprint(weight)", "name-unknown", "weight", 2, True),
+    "function not called": ("def f():\n    weight\n", "name-unknown", "weight", 2, False),
+    "function called": ("def f():\n    weight\nf()", "name-unknown", "weight", 2, True),
+    "function called under the guard": (
+        "def f():\n    weight\nif __name__ == '__main__':\n    f()",
+        "name-unknown",
+        "weight",
+        2,
+        True,
+    ),
+    "condition": ("import os\nif os.sep:\n    weight", "name-unknown", "weight", 3, False),
+    "loop": ("for i in open('f'):\n    weight", "name-unknown", "weight", 2, False),
+    "after an exit": ("import sys\nsys.exit()\nweight", "name-unknown", "weight", 3, False),
+    "try": ("try:\n    weight\nexcept Exception:\n    pass", "name-unknown", "weight", 2, False),
+    "loop with a count": ("E = 3\nfor i in range(E):\n    weight", "name-unknown", "weight", 3, True),
+    "loop that may go on": (
+        "for i in range(3):\n    if i:\n        continue\n    weight",
+        "name-unknown",
+        "weight",
+        4,
+        False,
+    ),
+    "endless loop": ("while True:\n    weight", "name-unknown", "weight", 2, True),
+    "f-string": ("f'{weight:.3f}'", "name-unknown", "weight", 1, True),
+    "base class": ("class A(Base): ...", "name-unknown", "Base", 1, True),
+    "class variable": (
+        "class A:\n    n = 1\n    def f(self):\n        return n",
+        "name-unknown",
+        "n",
+        4,
+        False,
+    ),
+    "comprehension's own": ("[n for n in range(3)]\nprint(n)", "name-unknown", "n", 2, True),
+    "addition": ("count += 1", "name-unknown", "count", 1, True),
+    "addition to a global": (
+        "def f():\n    global count\n    count += 1\nf()",
+        "name-unknown",
+        "count",
+        3,
+        True,
+    ),
+    "only annotated": ("x: int\nprint(x)", "name-unknown", "x", 2, True),
+    "in a class body": ("class A:\n    rate = base\nbase = 1", "name-too-early", "base", 2, True),
+    "too early": ("print(late)\nlate = 1", "name-too-early", "late", 1, True),
+    "deleted": ("x = 1\ndel x\nprint(x)", "name-deleted", "x", 3, True),
+    "a common import": ("print(np.ones(1))", "name-not-imported", "np", 1, True),
+    "misspelt": ("learning_rate = 1\nprint(learning_rat)", "name-misspelt", "learning_rat", 2, True),
+    "kernel": ("get_ipython().system('ls')", "name-of-the-kernel", "get_ipython", 1, True),
+}
+
+
+@pytest.mark.parametrize(("cell", "rule", "name", "line", "certain"), UNDEFINED.values(), ids=UNDEFINED)
 def test_a_name_that_nobody_defines_is_named_with_its_line(
-    cell: str, expected: tuple[str, str, int, bool]
+    cell: str, rule: str, name: str, line: int, certain: bool
 ) -> None:
-    assert said(cell) == [expected]
+    assert said(cell) == [(rule, name, line, certain)]
 
 
 def test_what_pyflakes_is_told_elsewhere_gives_ranks_no_names(monkeypatch: pytest.MonkeyPatch) -> None:

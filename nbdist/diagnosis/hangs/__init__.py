@@ -1,1 +1,1 @@
-"""Why ranks wait for each other for ever: what holds one of them, or where their ways parted."""
+"""The causes of hangs: a call that holds one rank, or the place where the ways of ranks parted."""

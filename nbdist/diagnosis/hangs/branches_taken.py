@@ -1,4 +1,4 @@
-"""Where the ways of two groups of ranks parted: an ``if``, a ``return`` or a loop of the program.
+"""The place where the ways of two groups of ranks parted: an ``if``, a ``return`` or a loop of the program.
 
 The way of a rank is the calls in the user's files that lead to where it is. The first two that differ are in
 one function. What one of the two is in from there on, and the other is not, may have parted them: an ``if``
@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nbdist.diagnosis.hangs.entries import Entry, decides_alike, differences, line_of, of_caught
+from nbdist.diagnosis.hangs.entries import Entry, decides_alike, differences, of_caught
 from nbdist.diagnosis.hangs.leaving import entered_alone, has_other_half, is_in_loop_of_library
 from nbdist.diagnosis.hangs.loops import by_loop, by_round
-from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.positions import Side, by_ranks, hint
+from nbdist.diagnosis.known import Hint, hint
+from nbdist.diagnosis.positions import Side, by_ranks, ranks_of
 from nbdist.programs.branches import (
     LOOPS,
     around,
@@ -29,7 +29,7 @@ from nbdist.programs.branches import (
     returns_before,
     ways_out,
 )
-from nbdist.programs.sources import WRAPPERS, Sources, as_written, parsed
+from nbdist.programs.sources import WRAPPERS, Sources, as_written
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
@@ -53,7 +53,7 @@ def of_parting(sides: Sequence[Side], sources: Sources) -> Hint | None:
 def of_groups(sides: Sequence[Side], sources: Sources) -> Hint | None:
     """Find the ``if`` that keeps some ranks from a new_group, where others wait in one, or in a collective of
     a group that NCCL makes in it: a group has its name by its number."""
-    who = {"who": tuple(sorted(rank for side in sides for rank in side.ranks)), "call": sides[0].call}
+    who = {"who": ranks_of(sides), "call": sides[0].call}
     for call in calls_of_function("new_group", sides[0].way[-1].file, sources) if sides[0].way else ():
         if _is_of_members(call, sources):
             continue
@@ -70,7 +70,7 @@ def of_groups(sides: Sequence[Side], sources: Sources) -> Hint | None:
 
 def _is_of_members(call: Call, sources: Sources) -> bool:
     """Return whether its members alone are to call this new_group."""
-    nodes = ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
+    nodes = ast.walk(sources.tree(call.file))
     calls = (node for node in nodes if isinstance(node, ast.Call) and holds(node, call.line))
     given = (one for node in calls for one in node.keywords if one.arg == "use_local_synchronization")
     return any(ast.unparse(one.value) != "False" for one in given)
@@ -130,7 +130,9 @@ def _by_rank(entries: Sequence[Entry], sources: Sources) -> Hint | None:
             for node, part, call in _ifs(one, sources):
                 of_rank = asks_for_rank(node.test, call, sources) and (call is one.here or not here)
                 if of_rank and not decides_alike(node, one, call, sources):
-                    return _branch("hang-rank-branch", node, part, one, line_of(node, call, sources), sources)
+                    return _branch(
+                        "hang-rank-branch", node, part, one, sources.short(call.file, node.lineno), sources
+                    )
     return None
 
 
@@ -140,9 +142,11 @@ def _went_past(one: Entry, sources: Sources, *, here: bool) -> Hint | None:
         for left in returns_before(call, sources):
             others_in = not here or holds(left, one.there.line)
             if others_in and asks_for_rank(left.test, call, sources):
-                return _branch("hang-rank-return", left, "body", one, line_of(left, call, sources), sources)
+                return _branch(
+                    "hang-rank-return", left, "body", one, sources.short(call.file, left.lineno), sources
+                )
         for only in () if here else rank_decorators(call, sources):
-            line = line_of(only, call, sources)
+            line = sources.short(call.file, only.lineno)
             return _told_of("hang-rank-branch", one, f"@{ast.unparse(only)}", line, sources)
     return None
 
@@ -155,7 +159,7 @@ def _by_order(entries: Sequence[Entry], sources: Sources) -> Hint | None:
     node = one.steps[0][0]
     if not isinstance(node, ast.If) or not all(_does_as(each, node) for each in entries):
         return None
-    at = line_of(node, one.here, sources)
+    at = sources.short(one.here.file, node.lineno)
     return hint("hang-order", who=one.inside.ranks, others=other.inside.ranks, test=head(node), line=at)
 
 
@@ -171,7 +175,7 @@ def _by_data(entries: Sequence[Entry], sources: Sources) -> Hint | None:
     for one in entries:
         for node, part, call in _ifs(one, sources):
             if (call is one.here or one.is_behind) and not decides_alike(node, one, call, sources):
-                at, values = line_of(node, call, sources), differences(node, one, call, sources)
+                at, values = sources.short(call.file, node.lineno), differences(node, one, call, sources)
                 if not values.en and (caught := of_caught(one, [node], sources)) is not None:
                     return caught
                 return _branch("hang-branch", node, part, one, at, sources, values=values)
@@ -179,7 +183,9 @@ def _by_data(entries: Sequence[Entry], sources: Sources) -> Hint | None:
             return caught
         for call in one.deeper if one.is_behind else ():
             for left in returns_before(call, sources):
-                return _branch("hang-return", left, "body", one, line_of(left, call, sources), sources)
+                return _branch(
+                    "hang-return", left, "body", one, sources.short(call.file, left.lineno), sources
+                )
     return None
 
 
@@ -249,7 +255,7 @@ def passed_by(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | N
                     continue
                 if not has_other_half(other, there, (node, part), sources):
                     return _branch(
-                        "hang-rank-branch", node, part, one, line_of(node, there, sources), sources
+                        "hang-rank-branch", node, part, one, sources.short(there.file, node.lineno), sources
                     )
     return None
 

@@ -1,7 +1,8 @@
-"""Why ranks wait for each other for ever: what holds one of them, or where their ways parted."""
+"""The causes of hangs: a call that holds one rank, or the place where the ways of ranks parted."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,17 +10,18 @@ from itertools import combinations
 from types import MappingProxyType
 
 from nbdist.diagnosis.hangs.branches_taken import of_groups, of_parting
-from nbdist.diagnosis.hangs.dead_threads import of_threads
 from nbdist.diagnosis.hangs.divergence import History, of_histories
-from nbdist.diagnosis.hangs.held import of_held
-from nbdist.diagnosis.hangs.process_groups import group_left_out, group_of_callers
-from nbdist.diagnosis.known import Hint, Role, match
-from nbdist.diagnosis.positions import Side, by_ranks, hint
+from nbdist.diagnosis.hangs.held import of_held, of_threads
+from nbdist.diagnosis.known import Hint, Role, hint, match
+from nbdist.diagnosis.positions import Side, by_ranks, ranks_of
 from nbdist.programs.branches import (
+    functions_of,
     given_group,
     head,
+    holds,
     is_collective,
     is_default,
+    own_nodes,
     port_by_rank,
     returns_before,
     root_by_rank,
@@ -88,7 +90,7 @@ def _of_making(sides: Sequence[Side], waiting: Sequence[Side], sources: Sources)
     parted = of_parting(waiting, sources) if len(waiting) == len(sides) > 1 else None
     if parted is not None and parted.signature in _OF_RANKS:
         return parted
-    ranks = tuple(sorted(rank for side in making for rank in side.ranks))
+    ranks = ranks_of(making)
     return hint("hang-groups", who=ranks, call=making[0].call)
 
 
@@ -175,14 +177,51 @@ def ungrouped(
         if not has_own:
             continue
         line, at, group = side.way[-1].line, "", ""
-        if (left := group_left_out(side.way[-1], sources)) is not None:
+        if (left := _group_left_out(side.way[-1], sources)) is not None:
             at, group = str(left[0]), left[1]
-        elif _is_only_group(side.ranks, answers) and (of := group_of_callers(side.way, sources)) is not None:
-            file = "" if sources.is_program(of[0].file) else f"{sources.name(of[0].file)}:"
-            at, group = f"{file}{of[1]}", of[2]
+        elif _is_only_group(side.ranks, answers) and (of := _group_of_callers(side.way, sources)) is not None:
+            at, group = sources.short(of[0].file, of[1]), of[2]
         if group:
             return hint("hang-ungrouped", who=side.ranks, call=side.call, line=line, at=at, group=group)
     return None
+
+
+def _group_left_out(call: Call, sources: Sources) -> tuple[int, str] | None:
+    """Find another collective in the function of one without ``group=`` that has it: its line, and what it
+    was given."""
+    found = _collectives_by(call, sources)
+    here = [node for node in found if holds(node, call.line)]
+    if not here or any("group" in ast.unparse(node) for node in here):
+        return None
+    return next(iter(_groups_given(found)), None)
+
+
+def _group_of_callers(way: Sequence[Call], sources: Sources) -> tuple[Call, int, str] | None:
+    """Find one in the innermost function on the way to it that has such, with the call there. None where that
+    has several groups."""
+    here = [node for node in _collectives_by(way[-1], sources) if holds(node, way[-1].line)]
+    if not here or any("group" in ast.unparse(node) for node in here):
+        return None
+    for call in reversed(way[:-1]):
+        if given := _groups_given(_collectives_by(call, sources)):
+            return (call, *given[0]) if len({group for _, group in given}) == 1 else None
+    return None
+
+
+def _collectives_by(call: Call, sources: Sources) -> list[ast.Call]:
+    """Return the collectives that the function of a call makes itself."""
+    return [
+        node
+        for function in functions_of(call, sources)
+        for child in function.body
+        for node in own_nodes(child)
+        if isinstance(node, ast.Call) and is_collective(ast.unparse(node.func))
+    ]
+
+
+def _groups_given(calls: Sequence[ast.Call]) -> list[tuple[int, str]]:
+    given = ((node.lineno, one) for node in calls for one in node.keywords if one.arg == "group")
+    return [(line, ast.unparse(one.value)) for line, one in given]
 
 
 def _is_only_group(ranks: Sequence[int], answers: Sequence[RankAnswer]) -> bool:
@@ -264,7 +303,7 @@ def _awaited(answer: RankAnswer) -> tuple[str, tuple[int, ...]]:
 
 def all_joining(sides: Sequence[Side], world_size: int, sources: Sources) -> Hint | None:
     """Tell that all ranks of the run wait in init_process_group, which waits for more than there are."""
-    ranks = tuple(sorted(rank for side in sides for rank in side.ranks))
+    ranks = ranks_of(sides)
     if len(ranks) < world_size or any(
         side.place.what.rpartition(".")[2] != "init_process_group" for side in sides
     ):
@@ -301,8 +340,8 @@ def _unmet(sides: Sequence[Side]) -> Hint | None:
     """Tell that ranks send and ranks receive: where all do, no message is still to come."""
     if not all(side.direction for side in sides):
         return None
-    sending = tuple(sorted(rank for side in sides if side.direction == "send" for rank in side.ranks))
-    receiving = tuple(sorted(rank for side in sides if side.direction == "recv" for rank in side.ranks))
+    sending = ranks_of(side for side in sides if side.direction == "send")
+    receiving = ranks_of(side for side in sides if side.direction == "recv")
     return hint("hang-unmet", who=sending, others=receiving)
 
 
@@ -310,7 +349,7 @@ def _of_messages(sides: Sequence[Side], sources: Sources) -> Hint | None:
     """Explain why ranks wait for messages that do not come."""
     mine = [side for side in sides if side.direction]
     others = [side for side in sides if not side.direction]
-    ranks = tuple(sorted(rank for side in mine for rank in side.ranks))
+    ranks = ranks_of(mine)
     if mine and not others and len(ranks) > 1:
         name = "hang-receive" if mine[0].direction == "recv" else "hang-send"
         return hint(name, who=ranks, call=mine[0].call)

@@ -12,16 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hangs.branches_taken import of_library, of_parting
-from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.positions import OF_GRADIENTS, Side, by_ranks, hint
+from nbdist.diagnosis.known import Hint, hint
+from nbdist.diagnosis.positions import OF_GRADIENTS, Side, by_ranks
 from nbdist.model import Run
 from nbdist.programs.branches import calls_of_function, is_collective
 from nbdist.programs.sources import Sources, place_of
 from nbdist.store import RunDirectory
 from nbdist.store.reports import Call, Collective, Issued, RankAnswer, read_history
-from nbdist.text import Both
+from nbdist.text import Both, both
 
 _AS_EACH_LIKES = ("all_to_all", "alltoall", "gather", "scatter", "all_gather")
 """Collectives to which a rank may give other sizes than the others; all_gather only with NCCL."""
@@ -163,18 +162,10 @@ def _count(size: str) -> int:
 
 def places(sides: Sequence[Side]) -> Both:
     """``rank 0: all_reduce (line 28), rank 1: barrier (line 47)``."""
-    said = (
-        ", ".join(
-            f"{rank_names(side.ranks, language)}: {side.call} ({_line(side, language)})" for side in sides
-        )
-        for language in ("en", "zh")
+    return by_ranks(
+        (side.ranks, both("diagnosis.call-at", call=side.call, file=side.place.file, line=side.place.line))
+        for side in sides
     )
-    return Both(*said)
-
-
-def _line(side: Side, language: str) -> str:
-    file = f"{side.place.file} " if side.place.file else ""
-    return f"{file}line {side.place.line}" if language == "en" else f"{file}第 {side.place.line} 行"
 
 
 def _of_given(parting: Parting) -> Hint | None:

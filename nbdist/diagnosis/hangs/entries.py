@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.positions import Side, hint
+from nbdist.diagnosis.exits import ranks_in_words
+from nbdist.diagnosis.known import Hint, hint
+from nbdist.diagnosis.positions import Side
 from nbdist.programs.branches import (
     Step,
     around,
@@ -23,12 +23,12 @@ from nbdist.programs.branches import (
     returns_before,
     told,
 )
-from nbdist.programs.sources import Sources, parsed
+from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call
-from nbdist.text import Both, say
+from nbdist.text import Both, both
 
 MOST = 3
-"""Of what may have let ranks out of a loop, so many are named."""
+"""The most conditions that a hint names."""
 
 _IS_GIVEN = re.compile(r"\w+ is (?:not )?None")
 PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")
@@ -109,19 +109,13 @@ def differences(node: ast.If, one: Entry, call: Call, sources: Sources) -> Both:
     if not unlike:
         return Both("", "")
     name = unlike[0]
-    return Both(
-        *(
-            say(
-                "diagnosis.its-value",
-                language,
-                name=name,
-                mine=mine[name],
-                inside=rank_names(one.inside.ranks, language),
-                theirs=theirs[name],
-                outside=rank_names(one.outside.ranks, language),
-            )
-            for language in ("en", "zh")
-        )
+    return both(
+        "diagnosis.its-value",
+        name=name,
+        mine=mine[name],
+        inside=ranks_in_words(one.inside.ranks),
+        theirs=theirs[name],
+        outside=ranks_in_words(one.outside.ranks),
     )
 
 
@@ -130,7 +124,7 @@ def named(ways: Sequence[Way], sides: Sequence[Side], sources: Sources) -> Both:
     found: dict[int, str] = {}
     for file in dict.fromkeys(call.file for side in sides for call in side.way):
         if not sources.is_program(file):
-            nodes = {id(node) for node in ast.walk(parsed(sources.text(file)) or ast.Module([], []))}
+            nodes = {id(node) for node in ast.walk(sources.tree(file))}
             found |= {id(way): sources.name(file) for way in ways if id(way) in nodes}
     return told(ways, found)
 
@@ -144,11 +138,6 @@ def handlers_of(one: Entry, sources: Sources) -> list[Way]:
     ]
     tries = [node for node, part in steps if isinstance(node, ast.Try) and part == "body"]
     return [handler for node in tries for handler in node.handlers if goes_on(handler)]
-
-
-def line_of(node: ast.stmt | ast.expr, call: Call, sources: Sources) -> str:
-    """``18``, or ``runtime.py:18`` of a module beside the program."""
-    return str(node.lineno) if sources.is_program(call.file) else f"{sources.name(call.file)}:{node.lineno}"
 
 
 def of_caught(one: Entry, ways: Sequence[Way], sources: Sources) -> Hint | None:

@@ -1,14 +1,14 @@
-"""What holds a rank that waits for no other rank: the call that it is in, with its line."""
+"""The call, with its line, that holds a rank which waits for no other rank."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nbdist.diagnosis.hangs.branches_taken import passed_by
-from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.positions import Side, hint
+from nbdist.diagnosis.known import Hint, hint
+from nbdist.diagnosis.positions import Side, ranks_of
 from nbdist.programs.branches import (
     around,
     calls_of_function,
@@ -17,7 +17,7 @@ from nbdist.programs.branches import (
     head,
     holds,
 )
-from nbdist.programs.sources import Sources, parsed
+from nbdist.programs.sources import Sources
 from nbdist.text import Both, both
 
 # calls that threads and processes of the rank itself end
@@ -53,7 +53,7 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
         return hint(name, **values, beside=_beside(side, sources))
     if (loop := _loop_of(side, waiting, sources)) is not None:
         return hint("hang-goes-round", **values, test=head(loop), line=loop.lineno)
-    return hint("hang-busy", **values, others=_ranks(waiting)) if waiting and side.place.what else None
+    return hint("hang-busy", **values, others=ranks_of(waiting)) if waiting and side.place.what else None
 
 
 def _row(side: Side, call: str, sources: Sources) -> str | None:
@@ -68,21 +68,24 @@ def _row(side: Side, call: str, sources: Sources) -> str | None:
     return "hang-inside" if call in _OF_ITS_OWN or place.what.startswith("with ") else None
 
 
-def may_be_fed(side: Side) -> bool:
+def _may_be_fed(side: Side) -> bool:
     """Return whether a thread or a process of these ranks is to end what they wait in."""
     call = side.place.what.rpartition(".")[2]
     return side.place.loads or call in _OF_ITS_OWN or call == "sleep" or call.startswith("with ")
 
 
+def of_threads(held: Sequence[Side], raised: Mapping[int, str]) -> Hint | None:
+    """Name the error of the thread or the process that a rank waits for; ``raised`` is by rank."""
+    ranks = (rank for side in held if _may_be_fed(side) for rank in side.ranks)
+    dead = next((rank for rank in ranks if rank in raised), None)
+    return hint("hang-thread", who=(dead,), error=raised[dead]) if dead is not None else None
+
+
 def _at_the_end(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint:
     values = {"who": side.ranks, "beside": _beside(side, sources)}
     if waiting:
-        return hint("hang-ended-early", **values, others=_ranks(waiting), call=waiting[0].call)
+        return hint("hang-ended-early", **values, others=ranks_of(waiting), call=waiting[0].call)
     return hint("hang-at-the-end", **values)
-
-
-def _ranks(sides: Sequence[Side]) -> tuple[int, ...]:
-    return tuple(sorted(rank for side in sides for rank in side.ranks))
 
 
 def _where(side: Side, sources: Sources) -> Both:
@@ -142,7 +145,7 @@ def _keys(side: Side, sources: Sources) -> Both:
 def _own_names(file: str, sources: Sources) -> Iterator[ast.Assign]:
     """Find names made of the time, a pid or a temporary folder. A function that broadcasts may give its own
     to all ranks."""
-    tree = parsed(sources.text(file)) or ast.Module([], [])
+    tree = sources.tree(file)
     sets = [one for one in ast.walk(tree) if isinstance(one, ast.Assign)]
     moments = {ast.unparse(one.targets[0]) for one in sets if _MOMENT.fullmatch(ast.unparse(one.value))}
     for one in sets:

@@ -1,4 +1,4 @@
-"""Why ranks have ended while others still wait for them: these came to a call alone, or have a step more.
+"""Ranks that have ended while others still wait for them: these came to a call alone, or have a step more.
 
 With gloo those that wait fail then. With NCCL they go on waiting: nothing tells them.
 """
@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from nbdist.diagnosis.hangs.entries import MOST, Way, line_of
-from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.positions import Side, hint
+from nbdist.diagnosis.hangs.entries import MOST, Way
+from nbdist.diagnosis.known import Hint, hint
+from nbdist.diagnosis.positions import Side
 from nbdist.programs.branches import (
     LOOPS,
     Step,
@@ -35,7 +35,7 @@ from nbdist.programs.branches import (
     told,
     ways_out,
 )
-from nbdist.programs.sources import Sources, parsed
+from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
@@ -86,12 +86,12 @@ def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:
     ``went`` says how they got there; ``line``, ``call`` and ``mend`` where, into what, and what to do."""
     for call in reversed(side.way):
         found = [
-            (way, head(node), line_of(node, call, sources))
+            (way, head(node), sources.short(call.file, node.lineno))
             for way, node in _picked(side, call, sources)
             if asks_for_rank(node.test, call, sources)
         ]
         for only in rank_decorators(call, sources):
-            found.append(("into-function", f"@{ast.unparse(only)}", line_of(only, call, sources)))
+            found.append(("into-function", f"@{ast.unparse(only)}", sources.short(call.file, only.lineno)))
         for way, test, line in found:
             went, mend = both(f"diagnosis.went-{way}", test=test), both(f"diagnosis.instead-of-{way}")
             if "new_group" in sources.text(call.file):
@@ -160,7 +160,7 @@ def called_alone(side: Side, sources: Sources) -> tuple[ast.If, str] | None:
 
 def exchanged(node: ast.If, file: str, sources: Sources) -> set[str]:
     """Return the names of the collectives that the body of an ``if`` calls, and its other part does not."""
-    tree = parsed(sources.text(file)) or ast.Module([], [])
+    tree = sources.tree(file)
     defined = {one.name: one.body for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
     called = _calls(node.body)
     called += [name for one in called for name in _calls(defined.get(one.rpartition(".")[2], ()))]

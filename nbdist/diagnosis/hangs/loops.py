@@ -17,8 +17,7 @@ from nbdist.diagnosis.hangs.entries import (
     of_caught,
 )
 from nbdist.diagnosis.hangs.leaving import exchanged
-from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.positions import hint
+from nbdist.diagnosis.known import Hint, hint
 from nbdist.programs.branches import (
     LOOPS,
     around,
@@ -33,14 +32,14 @@ from nbdist.programs.branches import (
     returns_before,
     ways_out,
 )
-from nbdist.programs.sources import Sources, parsed
+from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call
 
 _ALIKE = re.compile(
     r"^t?range\(|\b(?:\w*parameters|\w*modules|\w*layers|\w*blocks|\w*stages|state_dict|param_groups)\b"
     r"|\b(?:children|buffers)\("
 )
-"""What has as many rounds on each rank, as a rule."""
+"""Things that have as many rounds on each rank, as a rule."""
 
 
 def by_loop(entries: Sequence[Entry], common: Sequence[ast.stmt], sources: Sources) -> Hint | None:
@@ -146,7 +145,7 @@ def _of_rank(way: Way, file: str, sources: Sources) -> Way:
     """Return the ``if`` for some ranks around a way out of a loop; itself where there is none."""
     here = Call(file=file, line=way.body[0].lineno, function="")
     ifs = [node for node, _ in around(here, sources) if isinstance(node, ast.If) and node is not way]
-    within = any(node is way for node in ast.walk(parsed(sources.text(file)) or ast.Module([], [])))
+    within = any(node is way for node in ast.walk(sources.tree(file)))
     return next((node for node in ifs if within and asks_for_rank(node.test, here, sources)), way)
 
 

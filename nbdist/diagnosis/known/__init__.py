@@ -13,6 +13,7 @@ from enum import Enum
 from functools import cache, lru_cache
 from types import MappingProxyType
 
+from nbdist.diagnosis.exits import rank_names
 from nbdist.tables import read_table
 from nbdist.text import Both, say
 
@@ -34,7 +35,7 @@ _GROUP, _NEVER = re.compile(r"\\g<(\w+)>"), "(?!)"
 
 
 class Role(Enum):
-    """What an error says of its rank.
+    """The part of a rank in an error.
 
     CAUSE: this rank did it. GONE: another rank closed its connection. WAITED: another rank did not come
     in time. CHILD: a process that this rank had started failed, and said itself why.
@@ -47,7 +48,7 @@ class Role(Enum):
 
 
 class Source(Enum):
-    """What a pattern is searched in: ``Type: message`` of an error, or an exit (``exits.exit_kind``)."""
+    """The text that a pattern is searched in: ``Type: message`` of an error, or an ``exits.exit_kind``."""
 
     ERROR = "error"
     EXIT = "exit"
@@ -81,13 +82,13 @@ class Signature:
 
 @cache
 def signatures() -> dict[str, Signature]:
-    """All of them by name, in the order in which they are tried."""
+    """Return all of them by name, in the order in which they are tried."""
     rows = {name: row for table in _TABLES for name, row in read_table(__file__, table).items()}
     return {name: _signature(name, row) for name, row in rows.items()}
 
 
 def _signature(name: str, row: dict[str, str | list[str]]) -> Signature:
-    """A row of a table; its pattern is a text, or the alternatives one below the other."""
+    """Return a row of a table; its pattern is a text, or the alternatives one below the other."""
     pattern = row.pop("pattern", "")
     texts = {key: str(text) for key, text in row.items()}
     return Signature(
@@ -100,7 +101,7 @@ def _signature(name: str, row: dict[str, str | list[str]]) -> Signature:
 
 
 def match(text: str, source: Source = Source.ERROR) -> tuple[Signature, re.Match[str]] | None:
-    """The signature of an error's (or an exit's) text and where it matched; None for an unknown one.
+    """Return the signature of an error's (or an exit's) text and where it matched; None for an unknown one.
 
     Of a long text only both ends are searched.
     """
@@ -108,7 +109,7 @@ def match(text: str, source: Source = Source.ERROR) -> tuple[Signature, re.Match
 
 
 def _ends(text: str) -> str:
-    """Both ends of a text that is long."""
+    """Return both ends of a text that is long."""
     return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]}\n{text[-_TAIL:]}"
 
 
@@ -131,7 +132,7 @@ def _compiled(source: Source) -> tuple[tuple[Signature, re.Pattern[str]], ...]:
 def variant(
     known: Signature, program: str, found: Mapping[str, str | None] = MappingProxyType({})
 ) -> Signature:
-    """What says best what ``known`` knows, in a program with this text; ``found`` are the named groups."""
+    """Return the row that speaks for ``known`` in a program with this text; ``found`` are named groups."""
 
     def group(mark: re.Match[str]) -> str:
         return re.escape(found.get(mark[1]) or "") or _NEVER
@@ -141,7 +142,7 @@ def variant(
 
 
 def match_in(text: str, program: str) -> tuple[Signature, re.Match[str]] | None:
-    """What is known of an error's text in a program with this text, and of no other."""
+    """Return the row of an error's text that counts in a program with this text alone."""
     for row, pattern in _compiled(Source.PROGRAM):
         if (found := pattern.search(_ends(text))) is not None and re.search(row.where, program):
             return row, found
@@ -149,15 +150,10 @@ def match_in(text: str, program: str) -> tuple[Signature, re.Match[str]] | None:
 
 
 def in_paddle(text: str) -> str:
-    """A hint in the words of a program of paddle."""
+    """Return a hint in the words of a program of paddle."""
     for torch, paddle in read_table(__file__, "in_paddle").items():
         text = text.replace(torch, paddle)
     return text
-
-
-def named(name: str) -> Signature:
-    """The signature with this name, for what no pattern can see."""
-    return signatures()[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,28 +164,31 @@ class Hint:
     cause: Both
     fix: Both
 
-    @classmethod
-    def of(
-        cls,
-        signature: Signature,
-        values: Mapping[str, str | None],
-        values_zh: Mapping[str, str | None] | None = None,
-    ) -> Hint:
-        """The texts of ``signature`` with ``values`` put in (``values_zh`` into the Chinese ones)."""
-        # a group that took no part in the match is None
-        said = {name: "?" if value is None else value for name, value in values.items()}
-        said_zh = {name: "?" if value is None else value for name, value in (values_zh or values).items()}
-        return cls(
-            signature=signature.name,
-            cause=Both(signature.cause.format_map(said), signature.cause_zh.format_map(said_zh)),
-            fix=Both(signature.fix.format_map(said), signature.fix_zh.format_map(said_zh)),
-        )
-
     def in_paddle(self) -> Hint:
-        """The same in the words of a program of paddle."""
+        """Return the same in the words of a program of paddle."""
         return replace(self, cause=Both(*map(in_paddle, self.cause)), fix=Both(*map(in_paddle, self.fix)))
 
     def text(self, language: str = "en") -> str:
         """Two lines: the cause, the fix."""
         cause = say("diagnosis.cause", language, cause=self.cause.text(language))
         return f"{cause}\n{say('diagnosis.fix', language, fix=self.fix.text(language))}"
+
+
+def hint(row: str | Signature, /, **values: object) -> Hint:
+    """Return the hint of a row, with these values in its texts: tuples are ranks, None is a part of a pattern
+    that matched nothing."""
+    row = signatures()[row] if isinstance(row, str) else row
+    en, zh = ({key: _word(value, language) for key, value in values.items()} for language in ("en", "zh"))
+    return Hint(
+        signature=row.name,
+        cause=Both(row.cause.format_map(en), row.cause_zh.format_map(zh)),
+        fix=Both(row.fix.format_map(en), row.fix_zh.format_map(zh)),
+    )
+
+
+def _word(value: object, language: str) -> str:
+    if isinstance(value, Both):
+        return value.text(language)
+    if isinstance(value, tuple):
+        return rank_names(value, language)
+    return "?" if value is None else str(value)

@@ -1,4 +1,0 @@
-# expect: rank any, line 4, signature paddle-no-gpu
-import paddle
-
-paddle.set_device("gpu:0")
