@@ -1,5 +1,5 @@
-"""What programs hold (tensors, arrays, pixels, PIL's images, matplotlib's figures) as what VisualDL's records
-hold. numpy is asked for when something of it is needed; WAV and PNG are written by the standard library.
+"""Turns what programs hold (tensors, arrays, pixels, PIL's images, matplotlib's figures) into what VisualDL's
+records hold. numpy is imported when it is needed; WAV and PNG are written by the standard library.
 """
 
 from __future__ import annotations
@@ -48,9 +48,7 @@ def to_wav(sound: object, sample_rate: int) -> tuple[bytes, int, int]:
     if samples.dtype.kind not in "iuf":
         raise TypeError(f"{type(sound).__name__} of {samples.dtype} is no sound")
     if samples.ndim != 1:
-        samples = samples.squeeze()
-    if samples.ndim == 0:
-        samples = samples.reshape(1)
+        samples = numpy.atleast_1d(samples.squeeze())
     if samples.ndim == 2 and samples.shape[0] == 2:
         samples = samples.T
     if samples.ndim > 2 or (samples.ndim == 2 and samples.shape[1] != 2):
@@ -229,14 +227,8 @@ def _png_of_pixels(pixels: Any) -> bytes:
         return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
 
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)
-    return b"".join(
-        (
-            b"\x89PNG\r\n\x1a\n",
-            chunk(b"IHDR", header),
-            chunk(b"IDAT", zlib.compress(rows.tobytes(), 3)),
-            chunk(b"IEND", b""),
-        )
-    )
+    content = chunk(b"IDAT", zlib.compress(rows.tobytes(), 3))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + content + chunk(b"IEND", b"")
 
 
 def _levels(pixels: Any) -> Any:
@@ -267,10 +259,8 @@ def _to_hwc(array: Any, dataformats: str) -> Any:
     import numpy
 
     axes = dataformats.upper()
-    if (
-        sorted(axes) not in (sorted("HW"), sorted("CHW"), sorted("NHW"), sorted("NCHW"))
-        or len(axes) != array.ndim
-    ):
+    known = map(sorted, ("HW", "CHW", "NHW", "NCHW"))
+    if sorted(axes) not in known or len(axes) != array.ndim:
         raise TypeError(f"dataformats={dataformats!r} does not fit an image of shape {array.shape}")
     if "C" not in axes:
         array, axes = array[..., None], axes + "C"

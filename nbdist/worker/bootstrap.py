@@ -62,23 +62,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     stacks.listen(os.path.dirname(order.error_file))
     reserve = error_report.Reserve(order.error_file)
     print_whole_lines()
-    after_import("multiprocessing.spawn", _install_definitions)
-    # paddle puts handlers of its own for the same signals in the place of faulthandler's, which then
-    # could not say where a rank was; behind faulthandler's they still say what they have to
-    after_import("paddle.base.core", lambda _: faulthandler.disable())
-    after_import("paddle", lambda _: faulthandler.enable())
-    after_import("paddle.base.core", paddle_looks)
-    after_import("torch.distributed.rendezvous", torch_looks)
-    after_import("torch.distributed.distributed_c10d", prefer_backend)
-    after_import("torch.nn.parallel.distributed", free_groups_last)
-    after_import("jax._src.clusters.cluster", join_cluster)
-    for name in ("torch._utils", "paddle.io.dataloader.worker"):
-        after_import(name, error_report.send_names)
-    for name in _ADAPTED:
-        after_import(name, _adapt)
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        for name in ("torch", "paddle"):
-            after_import(name, _watch_training)
+    _change_libraries()
     show_outputs()
     sys.argv[:] = [order.program, *order.args]
     first = os.getcwd() if order.module else os.path.dirname(order.program)
@@ -104,8 +88,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     except SystemExit as leaving:
         if leaving.code in (None, 0):
             show_open_figures()
-            stacks.tell_history_at_the_end(os.path.dirname(order.error_file))
-            channel.say(FINISHED if has_joined() else FINISHED_ALONE)
+            _finish(channel, order)
         else:
             _report(channel, order, reserve, leaving)
         raise
@@ -114,12 +97,46 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
         raise
     finally:
         main_thread.over = True
+    _finish(channel, order)
+
+
+def _late(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of this package whose module is imported when it is first called."""
+
+    def call(*given: Any, **named: Any) -> Any:
+        return getattr(__import__(f"nbdist.worker.{module}", fromlist=[name]), name)(*given, **named)
+
+    return call
+
+
+def _change_libraries() -> None:
+    """Change what there is to change in a library once the program has imported it."""
+    after_import("multiprocessing.spawn", _late("definitions", "install"))
+    # paddle puts handlers of its own for the same signals in the place of faulthandler's, which then
+    # could not say where a rank was; behind faulthandler's they still say what they have to
+    after_import("paddle.base.core", lambda _: faulthandler.disable())
+    after_import("paddle", lambda _: faulthandler.enable())
+    after_import("paddle.base.core", paddle_looks)
+    after_import("torch.distributed.rendezvous", torch_looks)
+    after_import("torch.distributed.distributed_c10d", prefer_backend)
+    after_import("torch.nn.parallel.distributed", free_groups_last)
+    after_import("jax._src.clusters.cluster", join_cluster)
+    for name in ("torch._utils", "paddle.io.dataloader.worker"):
+        after_import(name, error_report.send_names)
+    for name in _ADAPTED:
+        after_import(name, _late("adaptations", "adapt"))
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        for name in ("torch", "paddle"):
+            after_import(name, _late("training", "watch"))
+
+
+def _finish(channel: Channel, order: Order) -> None:
     stacks.tell_history_at_the_end(os.path.dirname(order.error_file))
     channel.say(FINISHED if has_joined() else FINISHED_ALONE)
 
 
 def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
-    """The program; of a cell in rank 0 as ``split_last`` has it."""
+    """Return the program; of a cell in rank 0 as ``split_last`` has it."""
     run = os.environ.get("NBDIST_RUN_DIR", "")
     if os.environ.get("NBDIST_RANK") != "0" or path != os.path.join(run, "cell.py"):
         return compile(text, path, "exec", dont_inherit=True), None
@@ -160,8 +177,9 @@ def print_whole_lines() -> None:
 def show_outputs() -> None:
     """Give the program ``display`` and ``update_display``, as a notebook does, and show its figures where the
     notebook does."""
-    vars(builtins).update(display=_display, update_display=_update_display)
-    after_import("IPython.core.display_functions", _replace_display)
+    for name in ("display", "update_display"):
+        setattr(builtins, name, _late("display", name))
+    after_import("IPython.core.display_functions", _late("display", "replace_in_ipython"))
     if _FIGURES in os.environ and os.environ.get("MPLBACKEND") == "agg":
         after_import("matplotlib", _use_figures)
 
@@ -170,24 +188,6 @@ def show_open_figures() -> None:
     """What the program has drawn and not shown, a notebook shows when it ends."""
     if (figures := sys.modules.get("nbdist.worker.figures")) is not None:
         figures.show()
-
-
-def _display(*values: Any, **named: Any) -> Any:
-    from nbdist.worker import display
-
-    return display.display(*values, **named)
-
-
-def _update_display(value: Any, **named: Any) -> None:
-    from nbdist.worker import display
-
-    display.update_display(value, **named)
-
-
-def _replace_display(module: ModuleType) -> None:
-    from nbdist.worker import display
-
-    display.replace_in_ipython(module)
 
 
 def _use_figures(matplotlib: ModuleType) -> None:
@@ -222,24 +222,6 @@ def python_path(given: list[str], first: str) -> list[str]:
     path = given or [first, *sys.path[1:]]
     # a spawned child looks for nbdist here, too
     return path if _ROOT in path else [*path, _ROOT]
-
-
-def _install_definitions(spawn: ModuleType) -> None:
-    from nbdist.worker import definitions
-
-    definitions.install(spawn)
-
-
-def _adapt(library: ModuleType) -> None:
-    from nbdist.worker import adaptations
-
-    adaptations.ADAPTED[library.__name__](library)
-
-
-def _watch_training(library: ModuleType) -> None:
-    from nbdist.worker import training
-
-    training.watch(library)
 
 
 def _make_main(program: str) -> ModuleType:
@@ -343,12 +325,8 @@ def _is_handler(trace: TracebackType) -> bool:
 def strip(trace: TracebackType | None) -> TracebackType | None:
     """The traceback without the frames of this package that lead up to the program, and without those of the
     handler that has interrupted it."""
-    at = trace
-    while at is not None and _is_ours(at):
-        at = at.tb_next
-    inner = at
-    while inner is not None:
-        if inner.tb_next is not None and _is_handler(inner.tb_next):
-            inner.tb_next = None
-        inner = inner.tb_next
+    at = next((step for step in main_thread.steps_of(trace) if not _is_ours(step)), None)
+    for step in main_thread.steps_of(at):
+        if step.tb_next is not None and _is_handler(step.tb_next):
+            step.tb_next = None
     return at if at is not None else trace

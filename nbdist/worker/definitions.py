@@ -1,9 +1,9 @@
-"""What a spawned child of a rank runs of the program: its definitions, not its training loop.
+"""Runs in a spawned child of a rank what it needs of the program: its definitions, not its training loop.
 
 A child that ``multiprocessing`` spawns runs the parent's main file again, to find the classes and
 functions it is sent. A script guards its work with ``if __name__ == "__main__"``; a cell hardly ever
-does, and its unguarded child would start the whole training once more. So when the program has no such
-guard, the child runs its imports, functions and classes, and those assignments whose names they use.
+does. So where the program has no such guard, the child runs its imports, functions and classes, and those
+assignments whose names they use.
 """
 
 from __future__ import annotations
@@ -15,13 +15,7 @@ from collections.abc import Iterator
 from types import CodeType, ModuleType
 from typing import Any
 
-_DEFINITION = (
-    ast.Import,
-    ast.ImportFrom,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.ClassDef,
-)
+_DEFINITION = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _ASSIGNMENT = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 # a name that a function takes as a parameter or binds itself is none of the module's
 _LOADS = frozenset({"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
@@ -84,18 +78,17 @@ def load(path: str, namespace: dict[str, Any]) -> None:
 
 def select(tree: ast.Module) -> list[ast.stmt]:
     """The statements of a program that define something, and those its definitions lean on."""
-    wanted = {name for s in tree.body if _defines(s) for name in _names_read(s)}
-    chosen = {index for index, s in enumerate(tree.body) if _defines(s)}
-    grown = True
+    chosen = {index for index, statement in enumerate(tree.body) if _defines(statement)}
+    grown = len(chosen)
     while grown:
-        grown = False
-        for index, statement in enumerate(tree.body):
-            if index in chosen or not isinstance(statement, _ASSIGNMENT):
-                continue
-            if _names_bound(statement) & wanted:
-                chosen.add(index)
-                wanted |= set(_names_read(statement))
-                grown = True
+        wanted = {name for index in chosen for name in _names_read(tree.body[index])}
+        more = {
+            index
+            for index, statement in enumerate(tree.body)
+            if isinstance(statement, _ASSIGNMENT) and _names_bound(statement) & wanted
+        }
+        grown = len(more - chosen)
+        chosen |= more
     return [tree.body[index] for index in sorted(chosen)]
 
 
@@ -105,11 +98,9 @@ def _defines(statement: ast.stmt) -> bool:
         return True
     if isinstance(statement, (ast.If, ast.Try)):
         inner = [s for s in ast.iter_child_nodes(statement) if isinstance(s, ast.stmt)]
-        for handler in getattr(statement, "handlers", ()):
-            inner += handler.body
-        return all(_defines(s) or isinstance(s, (*_ASSIGNMENT, ast.Pass)) for s in inner) and any(
-            _defines(s) for s in inner
-        )
+        inner += [s for handler in getattr(statement, "handlers", ()) for s in handler.body]
+        plain = (*_ASSIGNMENT, ast.Pass)
+        return any(map(_defines, inner)) and all(_defines(s) or isinstance(s, plain) for s in inner)
     return False
 
 
@@ -124,9 +115,8 @@ def _names_read(statement: ast.stmt) -> Iterator[str]:
 def _names_bound(statement: ast.stmt) -> set[str]:
     """The names an assignment changes, ``TABLE`` in ``TABLE["a"] = 1`` among them."""
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-    return {
-        node.id for target in targets if target for node in ast.walk(target) if isinstance(node, ast.Name)
-    }
+    nodes = [node for target in targets if target for node in ast.walk(target)]
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

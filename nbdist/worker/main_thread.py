@@ -9,8 +9,8 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable
-    from types import CodeType, FrameType
+    from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType, TracebackType
     from typing import Any
 else:
     import _signal as signal
@@ -55,6 +55,13 @@ def handled(thread: int) -> BaseException | None:
     # until Python 3.11 it gives a triple
     error: BaseException | None = found[1] if isinstance(found, tuple) else found
     return error
+
+
+def steps_of(trace: TracebackType | None) -> Iterator[TracebackType]:
+    """Yield the frames of a traceback as it has them, outermost first."""
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
 
 
 def is_distributed(code: CodeType) -> bool:

@@ -15,10 +15,11 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Mapping
 from math import isfinite
+
+from nbdist.worker.files import say_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class MetricsFile:
     def _say(self, reason: str) -> None:
         if not self._said:
             self._said = True
-            print(f"nbdist: metrics are not written ({reason}): {self._path}", file=sys.stderr)
+            say_once(f"metrics are not written ({reason}): {self._path}")
 
 
 _file: MetricsFile | None = None
@@ -105,9 +106,8 @@ def _to_write(tag: object, value: object = None, *_: object, step: object) -> st
 
 
 def log_at(seconds: float | None, step: object, scalars: Mapping[str, object]) -> None:
-    """``log``, of a moment that the caller knows (Unix seconds), and for those who have a mapping."""
-    file = rank_file()
-    if file is not None:
+    """Record a mapping as ``log`` does, at a moment that the caller knows (Unix seconds)."""
+    if (file := rank_file()) is not None:
         file.append(_line(time.time() if seconds is None else float(seconds), step, None, scalars))
 
 
@@ -124,9 +124,8 @@ def log_hparams(
         return
     if not isinstance(hparams, Mapping):
         if not hasattr(hparams, "__dict__"):
-            raise TypeError(
-                f"nbdist.log_hparams(…): {type(hparams).__name__} is neither a dict nor a namespace"
-            )
+            kind = type(hparams).__name__
+            raise TypeError(f"nbdist.log_hparams(…): {kind} is neither a dict nor a namespace")
         hparams = vars(hparams)
     values = metrics if isinstance(metrics, Mapping) else {}
     extra = {
@@ -161,19 +160,17 @@ def prefix_of(place: str) -> str:
     if place not in _places:
         names = [name for name in (part.strip("._ ") for part in place.split("/")) if name]
         # as much of the end of its path as no other place has
-        ends = ["/".join([*names[-length:], ""]) for length in range(1, len(names) + 1)]
-        free = [end for end in ends if end not in _places.values()]
-        _places[place] = free[0] if _places and free else ""
+        ends = ("/".join([*names[-length:], ""]) for length in range(1, len(names) + 1))
+        free = next((end for end in ends if end not in _places.values()), "")
+        _places[place] = free if _places else ""
     return _places[place]
 
 
 def rank_file() -> MetricsFile | None:
-    """The metrics file of this rank; None outside a run."""
+    """Return the metrics file of this rank; None outside a run."""
     global _file
-    if _file is None:
-        directory = os.environ.get("NBDIST_RANK_DIR")
-        if directory is None:
-            return None
+    directory = os.environ.get("NBDIST_RANK_DIR")
+    if _file is None and directory is not None:
         _file = MetricsFile(os.path.join(directory, "metrics.jsonl"))
     return _file
 
@@ -196,12 +193,10 @@ def _line(seconds: float, step: object, total: object, scalars: Mapping[str, obj
             for tag, value in scalars.items()
         ]
     )
-    where = ""
-    if step is not None:
-        where = f'"step": {step if type(step) is int else whole_number("step", step)}, '
+    at = "" if step is None else f'"step": {step if type(step) is int else whole_number("step", step)}, '
     if total is not None:
-        where += f'"total": {total if type(total) is int else whole_number("total", total)}, '
-    return f'{{"t": {seconds:.4f}, {where}"v": {{{points}}}}}\n'.encode()
+        at += f'"total": {total if type(total) is int else whole_number("total", total)}, '
+    return f'{{"t": {seconds:.4f}, {at}"v": {{{points}}}}}\n'.encode()
 
 
 def _head(tag: object) -> str:

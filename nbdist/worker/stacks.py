@@ -19,6 +19,7 @@ import sys
 
 from nbdist.importing import import_lock
 from nbdist.worker import loader_workers, main_thread
+from nbdist.worker.files import put
 from nbdist.worker.order import CELL, CHANNEL, COLLECTIVES, END, FREE, INTERRUPT, NUMBERS
 
 TYPE_CHECKING = False
@@ -33,51 +34,48 @@ else:
     import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 
+def recorded(recorder: str, **options: bool) -> dict[str, Any]:
+    """Return what torch's Flight Recorder of NCCL ("nccl") or of all other collectives ("fr") knows; empty
+    without torch. Raises what that raises."""
+    dump = getattr(sys.modules.get("torch._C._distributed_c10d"), f"_dump_{recorder}_trace_json", None)
+    return {} if dump is None else json_module().loads(dump(**options))
+
+
 def collectives(*, names: bool = True) -> dict[str, Any]:
-    """What torch's Flight Recorder knows: by process group the collective that is not over, with its
-    number, else the number of the last one. Empty without torch, or where it records nothing.
+    """Return by process group the collective that is not over, with its number, else the number of the last
+    one. Empty without torch, or where it records nothing.
 
     Without ``names`` in 10 µs. With them in 0.1 ms; after 2000 collectives of gloo, whose entries never
     count as completed, in 80 ms and more.
     """
-    c10d: Any = sys.modules.get("torch._C._distributed_c10d")
-    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
-        dump = getattr(c10d, name, None)
-        if dump is None:
-            continue
+    for recorder in ("nccl", "fr"):
+        of_nccl = recorder == "nccl"
         try:
-            found = _groups(json_module().loads(dump(includeCollectives=False)))
+            groups = _groups(recorded(recorder, includeCollectives=False))
             # NCCL's list holds what is not over alone, and its numbers come a tenth of a second late
-            if found and (names or "nccl" in name):
-                active = json_module().loads(dump(onlyActive=True)).get("entries", ())
-                _add_entries(found, active)
-                found = _by_name(found, active) if names else found
-            if "nccl" in name:
-                found = {group: one | {"on_device": True} for group, one in found.items()}
+            if groups and (names or of_nccl):
+                active = recorded(recorder, onlyActive=True).get("entries", ())
+                _add_entries(groups, active)
+                groups = _by_name(groups, active) if names else groups
         except Exception:  # noqa: BLE001 - it is another project's, and only asked
             continue
-        if found:
-            return found
+        if groups:
+            return {name: group | ({"on_device": True} if of_nccl else {}) for name, group in groups.items()}
     return {}
 
 
 def under_way() -> bool:
-    """Whether the rank waits in a collective that goes on beside its program: one of gloo that is not over,
-    one of NCCL that has begun on the device, which is known where TORCH_NCCL_ENABLE_TIMING is 1. One that
-    is queued behind computations waits for these.
+    """Return whether the rank waits in a collective that goes on beside its program: one of gloo that is not
+    over, one of NCCL that has begun on the device, which is known where TORCH_NCCL_ENABLE_TIMING is 1. One
+    that is queued behind computations waits for these.
     """
-    c10d: Any = sys.modules.get("torch._C._distributed_c10d")
     try:
-        if (dump := getattr(c10d, "_dump_nccl_trace_json", None)) is not None:
-            entries = json_module().loads(dump(onlyActive=True)).get("entries", ())
-            if any(entry.get("state") == "started" for entry in entries):
-                return True
-        if (dump := getattr(c10d, "_dump_fr_trace_json", None)) is not None:
-            groups = _groups(json_module().loads(dump(includeCollectives=False)))
-            return any(not one["over"] for one in groups.values())
+        entries = recorded("nccl", onlyActive=True).get("entries", ())
+        groups = _groups(recorded("fr", includeCollectives=False)).values()
     except Exception:  # noqa: BLE001 - it is another project's, and only asked
-        pass
-    return False
+        return False
+    started = any(entry.get("state") == "started" for entry in entries)
+    return started or any(not group["over"] for group in groups)
 
 
 NAMES = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
@@ -99,15 +97,10 @@ def _by_name(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> dict[
     those that this process has made."""
     world: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
     known = {"0": "0"} | {str(entry["pg_id"]): str(entry["process_group"][0]) for entry in entries}
-    members = {
-        str(name): sorted(world.pg_group_ranks.get(group, ()))
-        for group, name in ([*world.pg_names.items()] if world is not None else ())
-    }
-    found = {}
-    for group, one in groups.items():
-        name = known.get(group, f"{group} of this process")
-        found[name] = one | {"members": members.get(name, [])}
-    return found
+    names = world.pg_names.items() if world is not None else ()
+    members = {str(name): sorted(world.pg_group_ranks.get(group, ())) for group, name in names}
+    by_name = {known.get(number, f"{number} of this process"): group for number, group in groups.items()}
+    return {name: group | {"members": members.get(name, [])} for name, group in by_name.items()}
 
 
 def _add_entries(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> None:
@@ -138,8 +131,8 @@ def tell_history(directory: str) -> None:
 
 
 def tell_history_at_the_end(directory: str) -> None:
-    """The same of a rank whose program is done, where others may go on waiting for it: with NCCL. With gloo
-    they fail then, and what this one has called takes a tenth of a second to read."""
+    """Do the same of a rank whose program is done, where others may go on waiting for it: with NCCL. With
+    gloo they fail then, and what this one has called takes a tenth of a second to read."""
     torch, c10d = map(sys.modules.get, ("torch", "torch._C._distributed_c10d"))
     try:
         if hasattr(c10d, "_dump_nccl_trace") and torch is not None and torch.cuda.is_initialized():
@@ -159,11 +152,8 @@ def _described(error: BaseException | None) -> dict[str, Any]:
         text = f"{type(error).__qualname__}: {error}".rstrip(": ").partition("\n")[0][:_SHOWN]
     except Exception:  # noqa: BLE001 - the program's own __str__
         text = type(error).__qualname__
-    places, trace = [], error.__traceback__
-    while trace is not None:
-        places.append([trace.tb_frame.f_code.co_filename, trace.tb_lineno])
-        trace = trace.tb_next
-    return {"text": text, "places": places}
+    steps = main_thread.steps_of(error.__traceback__)
+    return {"text": text, "places": [[step.tb_frame.f_code.co_filename, step.tb_lineno] for step in steps]}
 
 
 def json_module() -> Any:
@@ -197,9 +187,7 @@ _PERIOD, _SPREAD = 90, 71
 repeat soon. Looks at one distance would meet the steps of a program always at the same place."""
 
 _IDLE = 1000  # the same, of a program that waits for no other rank
-_CHECKS = 8
-"""One of so many looks sees to the handler, too: about once a second."""
-
+_CHECKS = 8  # one of so many looks sees to the handler, too: about once a second
 _LONGEST_STATUS = 16_384
 _DISTRIBUTED = ("torch.distributed", "paddle.distributed")
 _FORKED = "multiprocessing.popen_fork"
@@ -244,11 +232,7 @@ def _keep_handler(file: int) -> None:
     """Take the signal again where it was given back: lightning restores after each fit() what Python knows of
     the handlers, and not of this one, which native code has set. One of the program's own is left alone."""
     try:
-        status = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            lines = os.read(status, _LONGEST_STATUS).splitlines()
-        finally:
-            os.close(status)
+        lines = _read("/proc/self/status").splitlines()
         masks = [int(line.split()[1], 16) for line in lines if line.startswith((b"SigIgn:", b"SigCgt:"))]
         if len(masks) == 2 and not (masks[0] | masks[1]) & 1 << (SIGNAL - 1):
             # it believes that it is registered
@@ -277,6 +261,14 @@ def _allow_forks() -> None:
         )
 
 
+def _read(path: str) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(handle, _LONGEST_STATUS)
+    finally:
+        os.close(handle)
+
+
 class _Listener:
     """The thread."""
 
@@ -290,7 +282,7 @@ class _Listener:
         self._socket = os.fstat(CHANNEL).st_ino
         self._looks = self._waited = self._under_way = self._rounds = 0
         self._on_device = False
-        self._codes: dict[CodeType, int] = {}
+        self._codes: dict[CodeType, bool] = {}
         self._freeing: Freeing | None = None
 
     def run(self) -> None:
@@ -382,15 +374,9 @@ class _Listener:
         except Exception:  # noqa: BLE001 - objects of the program are looked at
             return []
 
-    def _put(self, path: str, found: dict[str, Any]) -> None:
-        draft = f"{path}.new"
+    def _put(self, path: str, answer: dict[str, Any]) -> None:
         try:
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            try:
-                os.write(handle, json_module().dumps(found).encode())
-            finally:
-                os.close(handle)
-            os.replace(draft, path)
+            put(path, json_module().dumps(answer).encode())
         except OSError:
             return
 
@@ -424,25 +410,21 @@ class _Listener:
         for _ in range(_DEPTH):
             if frame is None:
                 return False
-            kind = self._codes.get(frame.f_code)
-            if kind is None:
-                kind = self._codes[frame.f_code] = _kind(frame.f_code)
-            if kind:
+            code = frame.f_code
+            if code not in self._codes:
+                self._codes[code] = _waits(code)
+            if self._codes[code]:
                 return self._asleep()
             frame = frame.f_back
         return False
 
     def _asleep(self) -> bool:
         try:
-            handle = os.open(self._main_stat, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                return os.read(handle, 1024).rpartition(b")")[2].split()[0] != b"R"
-            finally:
-                os.close(handle)
+            return _read(self._main_stat).rpartition(b")")[2].split()[0] != b"R"
         except (OSError, IndexError):
             return False
 
 
-def _kind(code: CodeType) -> int:
-    """1 for code in which a rank waits when it sleeps, else 0."""
-    return int(code.co_name == _BACKWARD or main_thread.is_distributed(code))
+def _waits(code: CodeType) -> bool:
+    """Return whether it is code in which a rank waits when it sleeps."""
+    return code.co_name == _BACKWARD or main_thread.is_distributed(code)

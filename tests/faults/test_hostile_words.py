@@ -667,9 +667,7 @@ ELSEWHERE = {
     "warm/standby:main",
     "warm/standby:_first_line",
     "worker/order:_Message.receive",
-    "worker/order:Assignment.decode",
     "worker/results:",
-    "worker/warm:main",
     # it is handed to one of the readers above, or compared, or a signal's number
     "doctor/installed:ask_framework",
     "engines/ray_driver:Node.supervise",
@@ -680,9 +678,7 @@ ELSEWHERE = {
     # what torch and VisualDL say in the same process
     "board/app:View._listing",
     "worker/history:_dumped",
-    "worker/stacks:collectives",
-    "worker/stacks:under_way",
-    "worker/training:_exchange",
+    "worker/stacks:recorded",
     # files of the package, and values that a user's own class reads
     "__init__:load_ipython_extension",
     "store/results:_read_pickle",

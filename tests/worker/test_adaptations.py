@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from tests.worker.conftest import Rank
 
 AS_IN_A_RANK = """
-from nbdist.worker import bootstrap
+from nbdist.worker import adaptations
 from nbdist.worker.framework_hooks import after_import
-for name in bootstrap._ADAPTED:
-    after_import(name, bootstrap._adapt)
+for name in adaptations.ADAPTED:
+    after_import(name, adaptations.adapt)
 """
 
 # packages with the surface of those that they stand for: what they were told they print
