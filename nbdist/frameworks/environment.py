@@ -67,8 +67,7 @@ _DROPPED = frozenset(
     | {"JPY_API_TOKEN", "JUPYTERHUB_API_TOKEN", "JUPYTER_TOKEN", "NBDIST_PARAMS"}
 )
 _DROPPED_PREFIXES = (
-    *("PADDLE_", "FLAGS_selected_", "TORCHELASTIC_", "MASTER_", "JAX_COORDINATOR_"),
-    "PYDEVD_",
+    *("PADDLE_", "FLAGS_selected_", "TORCHELASTIC_", "MASTER_", "JAX_COORDINATOR_", "PYDEVD_"),
 )
 # A kernel makes its own children colour what they write, for its page. In a rank it would have each library
 # believe that it writes to a terminal, a page or a file as it thinks best.
@@ -85,14 +84,12 @@ def inherited(environ: Mapping[str, str], world_size: int, *, gpus: bool = False
     each would otherwise start a thread per core. Hugging Face's accelerate and Trainer take CPU ranks for
     single processes unless they are told that the CPU is meant.
     """
+    dropped = _DROPPED | (set(_FORCED_BY_KERNELS) if _KERNEL in environ else set())
     kept = {
         key: value
         for key, value in environ.items()
-        if key not in _DROPPED and not key.startswith(_DROPPED_PREFIXES)
+        if key not in dropped and not key.startswith(_DROPPED_PREFIXES)
     }
-    if _KERNEL in environ:
-        for key in _FORCED_BY_KERNELS:
-            kept.pop(key, None)
     # rich draws its bars only where escape sequences are understood, as they are in a log of nbdist's
     kept.setdefault("TTY_COMPATIBLE", "1")
     if kept.get("MPLBACKEND", "").startswith(_INLINE_BACKENDS):
@@ -123,7 +120,7 @@ def rank_environment(place: Placement, backend: str) -> dict[str, str]:
 
 
 def _torch(place: Placement) -> dict[str, str]:
-    """The variables of its ``env://`` rendezvous, and those by which libraries see a launcher.
+    """Return the variables of its ``env://`` rendezvous, and those by which libraries see a launcher.
 
     Names and meanings: torch.distributed.run, "Environment Variables". ``TORCHELASTIC_USE_AGENT_STORE`` is
     False: rank 0 opens the store itself. ``TORCHELASTIC_ERROR_FILE`` is left out: nbdist keeps the exception
@@ -171,10 +168,8 @@ def _paddle(place: Placement, backend: str) -> dict[str, str]:
     if place.gpus:
         # an index into CUDA_VISIBLE_DEVICES, which holds the chosen GPUs alone
         environment["FLAGS_selected_gpus"] = str(place.local_rank)
-    if backend != "auto":
-        environment["PADDLE_DISTRI_BACKEND"] = backend
-    elif not place.gpus:
-        environment["PADDLE_DISTRI_BACKEND"] = "gloo"
+    if backend != "auto" or not place.gpus:
+        environment["PADDLE_DISTRI_BACKEND"] = "gloo" if backend == "auto" else backend
     return environment
 
 

@@ -86,7 +86,8 @@ class Translated:
 
 
 def translated(words: Sequence[str]) -> Translated:
-    """``words`` with other launchers' flags as options of nbdist. Raises UsageMistake for what cannot be."""
+    """Return ``words`` with other launchers' flags as options of nbdist. Raises UsageMistake for what cannot
+    be."""
     own: list[str] = []
     idle: dict[str, str] = {}
     any_device = False
@@ -125,14 +126,13 @@ def behind_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
     Variables in front of it become ``--env``, and what only surrounds it (``uv run``) is left out. Raises
     UsageMistake for what is not done here.
     """
-    given, rest = _without_prefix(words)
-    name, length = _head(rest)
-    own = rest[length:]
+    variables, rest = _without_prefix(words)
+    name, own = _torchrun_or_paddle(rest)
     if not name:
         name, own = _other(rest)
     if not name:
         return "", list(words)
-    return name, [*(word for text in given for word in _variable(*text.split("=", 1))), *own]
+    return name, [*(word for text in variables for word in _variable(*text.split("=", 1))), *own]
 
 
 # they run what stands behind them, in an environment that they have chosen
@@ -169,21 +169,17 @@ def _variable(name: str, value: str) -> list[str]:
     return ["--env", f"{name}={value}"]
 
 
-def _head(words: Sequence[str]) -> tuple[str, int]:
-    """torchrun or one of paddle's at the beginning of ``words``, and how many words it is."""
-    if not words:
-        return "", 0
-    program = PurePath(words[0]).name
+def _torchrun_or_paddle(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Return which of these ``words`` begin with ("" for none), and what stands behind it."""
+    program, *rest = [PurePath(words[0]).name, *words[1:]] if words else [""]
     if program in (TORCHRUN, FLEETRUN):
-        return program, 1
+        return program, rest
     if not re.fullmatch(r"python[\d.]*", program):
-        return "", 0
-    at = next((n for n, word in enumerate(words[1:], start=1) if word not in ("-u", "-B", "-O")), len(words))
-    if list(words[at : at + 1]) == ["-m"] and words[at + 1 : at + 2]:
-        module = words[at + 1].removesuffix(".__main__")
-        if (launcher := _MODULES.get(module)) is not None:
-            return launcher, at + 2
-    return "", 0
+        return "", []
+    while rest and rest[0] in ("-u", "-B", "-O"):
+        rest.pop(0)
+    module = rest[1].removesuffix(".__main__") if len(rest) > 1 and rest[0] == "-m" else ""
+    return _MODULES.get(module, ""), rest[2:]
 
 
 def _other(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -252,16 +248,10 @@ def _nodes(value: str) -> Sequence[str]:
 
 
 def _ranks_per_node(value: str) -> Sequence[str]:
-    match value:
-        case "gpu":
-            return ["--gpus", "all"]
-        case "cpu":
-            return ["-n", str(cpu_count())]
-        case "auto":
-            return []
-        case "xpu":
-            raise UsageMistake("--nproc_per_node xpu: nbdist knows GPUs of NVIDIA and the CPU: write  -n 2")
-    return ["-n", value]
+    if value == "xpu":
+        raise UsageMistake("--nproc_per_node xpu: nbdist knows GPUs of NVIDIA and the CPU: write  -n 2")
+    named = {"gpu": ["--gpus", "all"], "cpu": ["-n", str(cpu_count())], "auto": []}
+    return named.get(value, ["-n", value])
 
 
 def _master(value: str) -> Sequence[str]:

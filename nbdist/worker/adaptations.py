@@ -12,15 +12,12 @@ import contextlib
 import functools
 import os
 import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import Any
 
 from nbdist.worker import metrics, records
 from nbdist.worker.files import say_once
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from types import ModuleType
-    from typing import Any
 
 
 def write_bars_as_text(notebook: ModuleType) -> None:
@@ -95,10 +92,10 @@ class _DirectWriter:
 
 
 def _direct_if_local(async_writer: Callable[..., Any], local: Any) -> Callable[..., Any]:
-    def make(record_writer: Any, *arguments: Any, **named: Any) -> Any:
+    def make(record_writer: Any, *given: Any, **named: Any) -> Any:
         # a store on another machine takes too long for each record
         is_local = isinstance(getattr(record_writer._writer, "fs", None), local)
-        return (_DirectWriter if is_local else async_writer)(record_writer, *arguments, **named)
+        return (_DirectWriter if is_local else async_writer)(record_writer, *given, **named)
 
     return make
 

@@ -34,12 +34,8 @@ def to_array(value: object) -> Any:
 
 
 def to_wav(sound: object, sample_rate: int) -> tuple[bytes, int, int]:
-    """A sound as the bytes of a WAV, its number of channels and of frames.
-
-    ``sound``: one axis, or two with one or two channels. Floats go from -1 to 1; int16 as it is.
-
-    :raises TypeError: when it is not that.
-    """
+    """Return a sound as the bytes of a WAV, its number of channels and of frames. ``sound``: one axis, or two
+    with one or two channels; floats go from -1 to 1, int16 as it is. Raises TypeError when it is not that."""
     import wave
 
     import numpy
@@ -148,14 +144,10 @@ _COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # of a PNG: grey, grey and alpha, RGB, 
 
 
 def to_png(image: object, dataformats: str | None) -> bytes:
-    """A picture as the bytes of a PNG.
-
-    ``image``: a PIL image, a matplotlib figure (or several), a PNG already, or pixels. Pixels that are
-    floats go from 0 to 1, integers from 0 to 255. ``dataformats`` names the axes ("CHW", "HWC", "HW",
-    "NCHW", …); None finds them out by the axis that can be the channels.
-
-    :raises TypeError: when it is none of that, or its axes are not as named.
-    """
+    """Return the bytes of a PNG: of a PIL image, a matplotlib figure, a PNG already, or pixels,
+    whose floats go from 0 to 1 and integers from 0 to 255. ``dataformats`` names the axes ("CHW", "HWC",
+    "HW", "NCHW", …); None finds them out by the axis that can be the channels. Raises TypeError for all
+    else."""
     if isinstance(image, (bytes, bytearray)):
         if not image.startswith(b"\x89PNG"):
             raise TypeError("these bytes are no PNG")
@@ -171,7 +163,7 @@ def to_png(image: object, dataformats: str | None) -> bytes:
 
 
 def figure_pixels(figure: Any) -> Any:
-    """What a matplotlib figure looks like, as an array of height, width and 4 channels."""
+    """Return what a matplotlib figure looks like, as an array of height, width and 4 channels."""
     import numpy
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # type: ignore[import-not-found,unused-ignore]
 

@@ -1,4 +1,4 @@
-"""From a bare interpreter to the program as ``__main__``, and what is left behind when it ends.
+"""Leads from a bare interpreter to the program as ``__main__``, and leaves behind how it ended.
 
 The program must not be able to tell this from ``python program.py``: ``__main__``, ``__file__``,
 ``sys.argv``, ``inspect.getsource``, pickling, spawned children, tracebacks and exit codes are the same.
@@ -22,16 +22,14 @@ from nbdist.worker.framework_hooks import (
     prefer_backend,
     torch_looks,
 )
+from nbdist.worker.main_thread import signal
 from nbdist.worker.order import ERRORED, FINISHED, FINISHED_ALONE, Channel, Order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable
     from types import CodeType, ModuleType, TracebackType
     from typing import Any
-else:
-    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 _print = builtins.print
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -54,10 +52,8 @@ def main() -> None:
 
 
 def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None) -> None:
-    """Run the program of this rank. Whatever leaves the program leaves this function, too.
-
-    ``begin`` is called right before its first statement.
-    """
+    """Run the program of this rank; ``begin`` is called right before its first statement. Whatever leaves the
+    program leaves this function, too."""
     faulthandler.enable()
     stacks.listen(os.path.dirname(order.error_file))
     reserve = error_report.Reserve(order.error_file)
@@ -165,12 +161,9 @@ def _ends_silently(text: bytes, last: Any) -> bool:
 
 
 def print_whole_lines() -> None:
-    """Let ``print`` write its line in one piece, in this process and its forks.
-
-    A rank's output is unbuffered, so that a killed rank has lost nothing. Unbuffered, the built-in ``print``
-    writes each argument, separator and line end by itself, and the lines of several processes of a rank
-    (DataLoader workers, spawned children) get mixed within each other.
-    """
+    """Let ``print`` write its line in one piece, in this process and its forks. The output of a rank is
+    unbuffered, so that a killed rank has lost nothing; the built-in ``print`` then writes each argument and
+    line end by itself, and the lines of several processes of a rank get mixed within each other."""
     builtins.print = _whole_line_print
 
 
@@ -181,7 +174,9 @@ def show_outputs() -> None:
         setattr(builtins, name, _late("display", name))
     after_import("IPython.core.display_functions", _late("display", "replace_in_ipython"))
     if _FIGURES in os.environ and os.environ.get("MPLBACKEND") == "agg":
-        after_import("matplotlib", _use_figures)
+        # not by MPLBACKEND, which programs that a rank starts would inherit, and they may not find nbdist
+        backend = {"backend": "module://nbdist.worker.figures"}
+        after_import("matplotlib", lambda matplotlib: matplotlib.rcParams.update(backend))
 
 
 def show_open_figures() -> None:
@@ -190,27 +185,14 @@ def show_open_figures() -> None:
         figures.show()
 
 
-def _use_figures(matplotlib: ModuleType) -> None:
-    # not by MPLBACKEND, which programs that a rank starts would inherit, and they may not find nbdist
-    matplotlib.rcParams["backend"] = "module://nbdist.worker.figures"
-
-
 def _whole_line_print(
-    *values: object,
-    sep: Any = " ",
-    end: Any = "\n",
-    file: Any = None,
-    flush: bool = False,
+    *values: object, sep: Any = " ", end: Any = "\n", file: Any = None, flush: bool = False
 ) -> None:
     """Print as the built-in one does."""
     out = sys.stdout
-    if file is not None or out is None:
-        _print(*values, sep=sep, end=end, file=file, flush=flush)
-        return
-    space = " " if sep is None else sep
-    newline = "\n" if end is None else end
-    if not isinstance(space, str) or not isinstance(newline, str):
-        _print(*values, sep=sep, end=end, flush=flush)  # it has the right error for that
+    space, newline = " " if sep is None else sep, "\n" if end is None else end
+    if file is not None or out is None or not isinstance(space, str) or not isinstance(newline, str):
+        _print(*values, sep=sep, end=end, file=file, flush=flush)  # it has the right error for that
         return
     out.write(space.join([str(value) for value in values]) + newline)
     if flush:
@@ -229,8 +211,7 @@ def _make_main(program: str) -> ModuleType:
     module = type(sys)("__main__")
     module.__file__ = program
     module.__loader__ = SourceFileLoader("__main__", program)
-    module.__builtins__ = builtins  # type: ignore[attr-defined]
-    module.__cached__ = None  # type: ignore[attr-defined]
+    vars(module).update(__builtins__=builtins, __cached__=None)
     # the module that stood there must stay alive: clearing it would clear names that still run
     sys.modules["__nbdist_main__"] = sys.modules["__main__"]
     sys.modules["__main__"] = module
@@ -255,11 +236,9 @@ def _report(
     error: BaseException,
     then: Callable[[], None] = lambda: None,
 ) -> None:
-    """Say that the program raised, then write down what.
-
-    Said first, since the peers of this rank soon complain of it. No signal gets in between: torch's
-    handler for a dead DataLoader worker raises wherever the main thread is, here too.
-    """
+    """Say that the program raised, since the peers of this rank soon complain of it, then write down what. No
+    signal gets in between: torch's handler for a dead DataLoader worker raises wherever the main thread
+    is."""
     mask = _hold_signals_back()
     try:
         channel.say(ERRORED)
@@ -289,9 +268,7 @@ def _hide_frames() -> None:
     """Let the traceback start in the program, whichever hook prints it (torch and rich have theirs)."""
     hook = sys.excepthook
 
-    def from_the_program(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
+    def from_the_program(kind: Any, error: BaseException, trace: TracebackType | None) -> None:
         stripped = strip(trace)
         hook(kind, error.with_traceback(stripped), stripped)
 
@@ -304,13 +281,11 @@ def take_out(error: BaseException | None) -> None:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        at = error.__traceback__
-        while at is not None:
-            after = at.tb_next
+        for step in main_thread.steps_of(error.__traceback__):
+            after = step.tb_next
             while after is not None and after.tb_next is not None and _is_ours(after):
                 after = None if _is_handler(after) else after.tb_next
-            at.tb_next = after
-            at = after
+            step.tb_next = after
         error = error.__cause__ or error.__context__
 
 

@@ -1,11 +1,9 @@
-"""Hides modules that were imported ahead of a program until the program imports them. Where that cannot be
-kept up, the rank starts again as a cold one.
+"""Hides modules that were imported ahead of a program until the program imports them.
 
 A program may set ``OMP_NUM_THREADS``, or put a directory in front of sys.path, and import torch only then.
-So what was imported before is kept out of sys.modules, and the program gets it if an import would now bring
-the same, and read the same. Otherwise the process is replaced (execve(2)) by a rank that has not waited: its
-number, its log, its socket and its parent stay the same. What the program did until then, it does a second
-time; that is little, since it had not imported its framework.
+So it gets what was imported before if an import would now bring the same, and read the same. Otherwise the
+process is replaced (execve(2)) by a rank that has not waited: its number, its log, its socket and its parent
+stay the same. What the program did until then, it does a second time; that is little.
 """
 
 from __future__ import annotations
@@ -15,16 +13,15 @@ import os
 import sys
 
 from nbdist.worker import bootstrap
+from nbdist.worker.files import put
+from nbdist.worker.main_thread import signal
 from nbdist.worker.order import CHANNEL, Assignment, Channel, Order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
-else:
-    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 
 class DeferredImports:
@@ -162,7 +159,9 @@ def restart_cold(assignment: Assignment, reason: str, *, noted: bool = True) -> 
         return
     _say(f"this rank begins again, cold: {reason}")
     if noted:
-        _note(assignment, reason)
+        # for the process that keeps ranks waiting: not for this program
+        with contextlib.suppress(OSError):
+            put(os.path.join(os.path.dirname(assignment.error_file), "again"), reason.encode())
     told = os.memfd_create("nbdist-order", 0)
     os.write(told, assignment.encode())
     os.lseek(told, 0, os.SEEK_SET)
@@ -178,14 +177,6 @@ def restart_cold(assignment: Assignment, reason: str, *, noted: bool = True) -> 
     at = len(sys.orig_argv) - 2
     arguments = [*sys.orig_argv[:at], AGAIN, str(told), *sys.orig_argv[at:]]
     os.execve(arguments[0], arguments, assignment.environment)
-
-
-def _note(order: Order, reason: str) -> None:
-    """For the process that keeps ranks waiting: not for this program."""
-    with contextlib.suppress(OSError):
-        path = os.path.join(os.path.dirname(order.error_file), "again")
-        note = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        os.write(note, reason.encode())
 
 
 def _say(what: str) -> None:

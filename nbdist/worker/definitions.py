@@ -33,11 +33,7 @@ def inputs() -> str:
 
 def install(spawn: ModuleType) -> None:
     """Let children start from ``spawned_main.py`` in place of a cell that has no guard, or that has names
-    from the notebook.
-
-    ``multiprocessing.spawn.get_preparation_data`` names the file that a child runs first
-    (``init_main_from_path``); that name is all that is changed.
-    """
+    from the notebook: by the name of the file that a child runs first (``init_main_from_path``)."""
     prepare = spawn.get_preparation_data
 
     def get_preparation_data(name: str) -> dict[str, Any]:
@@ -52,11 +48,8 @@ def install(spawn: ModuleType) -> None:
 
 def load(path: str, namespace: dict[str, Any]) -> None:
     """Run the definitions of the cell at ``path`` in ``namespace``, all of a cell that has a guard, with the
-    names that the notebook gives it.
-
-    An assignment that fails is passed over, since it may need what only a rank has (its process
-    group, its device); a use of its name raises the NameError.
-    """
+    names that the notebook gives it. An assignment that fails is passed over, since it may need what only a
+    rank has (its process group, its device); a use of its name raises the NameError."""
     with open(path, "rb") as file:
         tree = ast.parse(file.read(), path)
     namespace["__file__"] = path

@@ -201,7 +201,8 @@ def _text(data: Mapping[str, object], value: object) -> str:
 
 
 def _bytes(content: object, mime: str) -> bytes:
-    """The content of a file; empty for none. Pictures may come as base64, as Jupyter's messages have them."""
+    """Return the content of a file; empty for none. Pictures may come as base64, as Jupyter's messages have
+    them."""
     if isinstance(content, (bytes, bytearray)):
         return bytes(content)
     if not isinstance(content, str):
@@ -242,16 +243,8 @@ def _write(directory: str, content: bytes, mime: str, text: str, value: object, 
         files.put(path, content)
     width, height = _size(content, mime)
     at, begun = _log_end(os.path.join(directory, "log"))
-    record = {
-        "t": round(time.time(), 4),
-        "at": at + begun,
-        "file": name,
-        "mime": mime,
-        "width": width,
-        "height": height,
-        "id": display_id,
-        "text": text[:_TEXT],
-    }
+    record = {"t": round(time.time(), 4), "at": at + begun, "file": name, "mime": mime, "width": width}
+    record |= {"height": height, "id": display_id, "text": text[:_TEXT]}
     files.append(os.path.join(directory, "display.jsonl"), f"{json.dumps(record)}\n".encode())
     line = f"\x1b]nbdist;{name};{width};{height}\x07{_short(text, value)}\n"
     out = sys.__stdout__

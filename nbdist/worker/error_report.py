@@ -1,13 +1,12 @@
-"""Writes the exception that left the program to error.json, before the interpreter tears down.
+"""Writes the exception that left the program to error.json, before the interpreter tears down, which takes a
+framework a second or two.
 
-Printing and exiting take a framework a second or two; a reader of the cause need not wait that long. A
-program fails also because the disk is full or no file can be opened any more: what its report needs is
+A program fails also because the disk is full or no file can be opened any more: what its report needs is
 taken beforehand.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 
@@ -169,14 +168,15 @@ def send_names(module: ModuleType) -> None:
     kind: Any = next((vars(module)[name] for name in _OF_WORKERS if name in vars(module)), None)
     if kind is None:
         return
+    import functools
+
     make, reraise = kind.__init__, kind.reraise
 
     @functools.wraps(make)
     def make_with_names(sent: Any, *given: Any, **named: Any) -> None:
         make(sent, *given, **named)
         _, error, trace = sys.exc_info()
-        if error is not None:
-            sent.nbdist_names = _names(error, trace)
+        sent.nbdist_names = _names(error, trace) if error is not None else {}
 
     # paddle's loader does so in a thread, and the program sees another error
     @functools.wraps(reraise)
@@ -220,7 +220,7 @@ def _loaders(error: BaseException) -> list[Any]:
 
 def _full_disks(*places: str) -> list[str]:
     """The disks of these places that are full, each by where it begins."""
-    found = []
+    full = {}
     for place in places:
         try:
             space = os.statvfs(place)
@@ -230,8 +230,8 @@ def _full_disks(*places: str) -> list[str]:
             mount = os.path.realpath(place)
             while not os.path.ismount(mount):
                 mount = os.path.dirname(mount)
-            found.append(mount)
-    return list(dict.fromkeys(found))
+            full[mount] = True
+    return list(full)
 
 
 def _shortened(report: dict[str, Any]) -> dict[str, Any]:

@@ -26,11 +26,7 @@ def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
         action(module)
         return
 
-    def after(module: ModuleType | None) -> None:
-        if module is not None:
-            action(module)
-
-    around_import(name, lambda: after)
+    around_import(name, lambda: lambda module: None if module is None else action(module))
 
 
 def around_import(name: str, before: Callable[[], Callable[[ModuleType | None], None]]) -> None:
@@ -84,16 +80,11 @@ class _WatchedLoader:
 
 
 def prefer_backend(module: ModuleType) -> None:
-    """Make NBDIST_BACKEND the default for every device it can serve.
-
-    torch has no environment variable for it; ``Backend.default_device_backend_map`` is the table that
-    ``init_process_group`` reads (torch.distributed.distributed_c10d). A program that names a backend
-    gets the one it named.
-    """
+    """Make NBDIST_BACKEND the default for every device it can serve: of
+    ``Backend.default_device_backend_map``, which ``init_process_group`` reads. A program that names a backend
+    gets the one it named."""
     wanted = os.environ.get("NBDIST_BACKEND", "auto")
-    if wanted == "auto":
-        return
-    table = module.Backend.default_device_backend_map
+    table = module.Backend.default_device_backend_map if wanted != "auto" else {}
     for device in ("cpu", "cuda"):
         if device in table and (wanted, device) != ("nccl", "cpu"):
             table[device] = wanted
@@ -107,10 +98,8 @@ def prefer_backend(module: ModuleType) -> None:
 
 
 def free_groups_last(parallel: ModuleType) -> None:
-    """Let what DistributedDataParallel makes in C++ be freed before its process group.
-
-    ``parallel`` is torch.nn.parallel.distributed.
-    """
+    """Let what DistributedDataParallel (of torch.nn.parallel.distributed) makes in C++ be freed before its
+    process group."""
     import functools
     import weakref
 
@@ -125,14 +114,10 @@ def free_groups_last(parallel: ModuleType) -> None:
         for part in ("logger", "reducer"):
             if (held := getattr(model, part, None)) is not None:
                 # pybind11 calls this when the C++ object has gone
-                weakref.finalize(held, _let_go, getattr(model, "process_group", None)).atexit = False
+                weakref.finalize(held, lambda _: None, getattr(model, "process_group", None)).atexit = False
         return made
 
     kind._ddp_init_helper = make_and_hold
-
-
-def _let_go(_group: object) -> None:
-    """The reference to it goes as this returns."""
 
 
 # A rank waits for the store of rank 0 by looking whether it listens. Where rank 1 connects before that, torch
@@ -160,10 +145,8 @@ def has_joined() -> bool:
 
 
 def torch_looks(rendezvous: ModuleType) -> None:
-    """Let the store of ``env://`` and ``tcp://`` of a rank other than 0 wait until rank 0 listens.
-
-    ``rendezvous`` is torch.distributed.rendezvous.
-    """
+    """Let the store of ``env://`` and ``tcp://`` (of torch.distributed.rendezvous) of a rank other than 0
+    wait until rank 0 listens."""
     create: Any = getattr(rendezvous, "TCPStore", None)
     if create is None:
         return
@@ -183,10 +166,8 @@ def torch_looks(rendezvous: ModuleType) -> None:
 
 
 def paddle_looks(core: ModuleType) -> None:
-    """Let ``create_or_get_global_tcp_store`` of a rank other than 0 wait until rank 0 listens.
-
-    ``core`` is paddle.base.core.
-    """
+    """Let ``create_or_get_global_tcp_store`` (of paddle.base.core) of a rank other than 0 wait until rank 0
+    listens."""
     create = getattr(core, "create_or_get_global_tcp_store", None)
     master = os.environ.get("PADDLE_MASTER", "")
     host, _, port = master.rpartition(":")
@@ -254,7 +235,7 @@ def watch() -> None:
 def _set_apart() -> Callable[[ModuleType | None], None]:
     """Remember the objects that are there before an import; what is returned freezes all others."""
     global _within
-    before = [] if _within else gc.get_objects()
+    before: list[object] = [] if _within else gc.get_objects()
     if _within or len(before) > _MOST:
         return lambda _: None
     _within = True
@@ -278,9 +259,9 @@ class _StandIn(type(sys)):  # type: ignore[misc]
 
     def __init__(self, main: ModuleType) -> None:
         super().__init__("__main__")
-        of_every_module = {name: value for name, value in vars(main).items() if name in vars(self)}
-        file = {"__file__": main.__file__} if hasattr(main, "__file__") else {}
-        self.__dict__.update(of_every_module | file, _main=_weakref.ref(main))
+        kept = {*vars(self), "__file__"}
+        own = {name: value for name, value in vars(main).items() if name in kept}
+        self.__dict__.update(own, _main=_weakref.ref(main))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_main"](), name)
@@ -293,22 +274,18 @@ def _thaw(objects: list[object]) -> None:
     untrack, track = ctypes.pythonapi.PyObject_GC_UnTrack, ctypes.pythonapi.PyObject_GC_Track
     for function in (untrack, track):
         function.argtypes, function.restype = (ctypes.py_object,), None
-    is_tracked = gc.is_tracked
-    for one in objects:
-        # a dict or tuple of plain values may have left by itself
-        if is_tracked(one):
-            untrack(one)
-            track(one)
+    # a dict or tuple of plain values may have left by itself
+    for tracked in filter(gc.is_tracked, objects):
+        untrack(tracked)
+        track(tracked)
 
 
 def join_cluster(clusters: ModuleType) -> None:
     """Let ``jax.distributed.initialize()`` without arguments find the ranks of a run.
 
-    JAX reads only the coordinator's address from the environment, and asks the cluster environments it knows
-    for the rest: ``clusters`` is jax._src.clusters.cluster, a private module. Where it has changed, the
-    program has to give ``num_processes`` and ``process_id``. The run comes before all others, since it may
-    itself be in a Slurm job.
-    """
+    JAX reads only the coordinator's address from the environment, and asks the clusters it knows for the rest
+    (jax._src.clusters.cluster, which is private). The run comes before all others, since it may itself be in
+    a Slurm job."""
     known = getattr(getattr(clusters, "ClusterEnv", None), "_cluster_types", None)
     if not isinstance(known, list):
         return

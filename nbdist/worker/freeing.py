@@ -18,15 +18,13 @@ import time
 from contextlib import suppress
 
 from nbdist.worker import main_thread
+from nbdist.worker.main_thread import signal
 from nbdist.worker.order import FREED, HEARD, KEPT, LEAVING, Channel, Wait
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable, Iterable
     from typing import Any
-else:
-    import _signal as signal
 
 _GLANCE = 0.005  # seconds between two looks whether the main thread is back
 _STORE_GRACE = 0.1

@@ -11,13 +11,11 @@ import json
 import os
 import pickle
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from nbdist.worker.files import put
 from nbdist.worker.stacks import NAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 NAME = "history"
 """The file in the rank's directory."""

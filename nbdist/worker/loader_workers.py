@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import signal
 import time
 
 from nbdist.worker.files import append
+from nbdist.worker.main_thread import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from nbdist.worker import arrays, records
 from nbdist.worker.files import say_once
 from nbdist.worker.metrics import whole_number
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 LARGEST = 1 << 27
 """Bytes of a record; the board takes a length much beyond it for a damaged file."""

@@ -1,13 +1,12 @@
 """``nbdist.log``: the numbers of a rank, appended to its metrics file as they come.
 
-One line, one ``write``: nothing is buffered, so a killed rank has lost nothing, and the lines of
-forked children, of threads and of signal handlers do not mix (the file is opened to append, and no
-lock is held). A line is JSON as Python reads and writes it, that is with ``NaN`` and ``Infinity``:
+One line, one ``write``: a killed rank has lost nothing, and the lines of forked children, of threads and of
+signal handlers do not mix (no lock is held). A line is JSON as Python has it, with ``NaN`` and ``Infinity``:
 
     {"t": 1763712345.1234, "step": 3, "total": 100, "v": {"loss": 0.5}}
 
-``step`` and ``total`` are there when they were given. A line of ``log_hparams`` has ``hparams`` and
-``metrics`` besides.
+``step`` and ``total`` are there when they were given, ``hparams`` and ``metrics`` in a line of
+``log_hparams``.
 """
 
 from __future__ import annotations
@@ -153,10 +152,8 @@ _places: dict[str, str] = {}
 
 
 def prefix_of(place: str) -> str:
-    """What a writer to ``place`` puts before its tags: nothing for the first place of a process.
-
-    Programs tell two writers' curves of one tag apart by their directories ("runs/train", "runs/val").
-    """
+    """Return what a writer to ``place`` puts before its tags, nothing for the first place of a process:
+    programs tell two writers' curves of one tag apart by their directories ("runs/train", "runs/val")."""
     if place not in _places:
         names = [name for name in (part.strip("._ ") for part in place.split("/")) if name]
         # as much of the end of its path as no other place has

@@ -1,8 +1,6 @@
-"""Reads what the names in a line stand for, and in the ifs and loops around it.
-
-Kinds, shapes and lengths, small numbers as they are, and how much of an array is nan.
-
-Nothing of the program runs for it, no property and no ``__repr__``, and no text of the program is kept.
+"""Reads what the names in a line stand for, and in the ifs and loops around it: kinds, shapes and lengths,
+small numbers as they are, and how much of an array is nan. Nothing of the program runs for it, no property
+and no ``__repr__``, and no text of the program is kept.
 """
 
 from __future__ import annotations

@@ -88,12 +88,10 @@ class _Message:
 
 
 class Order(_Message):
-    """The program, its arguments, and where the rank leaves its error report.
-
-    ``python_path`` is what sys.path is to be (empty: as the interpreter makes it for a script).
-    ``module`` is the program's name where it is run as ``python -m`` would, else empty. ``inputs`` is the
-    file of the names that the notebook gives (``values.box``); empty where it gives none.
-    """
+    """The program, its arguments, and where the rank leaves its error report. ``python_path`` is what
+    sys.path is to be (empty: as the interpreter makes it for a script), ``module`` the program's name where
+    it is run as ``python -m`` would, ``inputs`` the file of the names that the notebook gives
+    (``values.box``)."""
 
     program: str
     args: list[str]
@@ -113,12 +111,10 @@ class Wait(_Message):
 
 
 class Cell(_Message):
-    """After CELL: a cell of a session: its ``number``, and the file of its text. ``inputs`` is the file of
-    what the notebook gives it (empty: nothing), ``pull`` are the names that this rank gives out when it is
-    done.
-
-    ``port`` is where the ranks may meet anew. They do before the cell where ``rejoin`` says so: "join" where
-    all of them were in a process group, "leave" where they are only to leave what there is."""
+    """After CELL: a cell of a session, with the file of its text, the file of what the notebook gives it
+    (empty: nothing), and the names that this rank gives out when it is done (``pull``). ``port`` is where the
+    ranks may meet anew. They do before the cell where ``rejoin`` says so: "join" where all of them were in a
+    process group, "leave" where they are only to leave what there is."""
 
     number: int
     path: str

@@ -1,19 +1,15 @@
 """VisualDL's records: how they are encoded, and the files that a process writes under the run's ``board/``.
 
 The format is what visualdl 2.5.3 writes and reads (``writer/record_writer.py``,
-``component/base_component.py``, ``proto/record_pb2.py``, which numbers the fields): a file is a row
-of frames, and a frame is a little-endian uint64 length and that many bytes of a protobuf message, with no
-checksum: Record { repeated Value values = 1 }, Value { id = 1; tag = 2; timestamp = 3; oneof { … } }.
+``component/base_component.py``, ``proto/record_pb2.py``, which numbers the fields): a file is a row of
+frames, and a frame is a little-endian uint64 length and that many bytes of a protobuf message, with no
+checksum: Record { repeated Value values = 1 }, Value { id = 1; tag = 2; timestamp = 3; oneof { … } }. Fields
+are in the order of their numbers, without those that are zero or empty, except inside a oneof. The first
+message of a file carries the name of the curve.
 
-protobuf writes fields in the order of their numbers and leaves out those that are zero or empty,
-except inside a oneof. One message per frame; the first one carries the name of the curve.
-
-In a rank this stands in the place of VisualDL's own writer, whose import takes a second and 42 MB,
-and which fails on a numpy of today (``np.float`` in its PR and ROC curves).
-
-There is a directory for each kind: VisualDL shows one file of a directory, and one kind of a tag. A record is
-one append of a whole frame to a file that is opened for it: none is lost with a killed rank, and a forked
-child can go on.
+VisualDL's own writer takes a second and 42 MB to import, and fails on a numpy of today (``np.float``). There
+is a directory for each kind: VisualDL shows one file of a directory, and one kind of a tag. A record is one
+append of a whole frame: none is lost with a killed rank, and a forked child can go on.
 """
 
 from __future__ import annotations
@@ -53,10 +49,8 @@ def encode(tag: str, step: int, milliseconds: int, one_value: bytes) -> bytes:
 
 
 def encode_scalar(*, tag: str, step: int, value: float, milliseconds: int) -> bytes:
-    """One point as a frame. ``step`` is an int64, ``milliseconds`` is unix time.
-
-    Outside float32's range the value becomes an infinity, as protobuf has it.
-    """
+    """Return one point as a frame. Outside float32's range the value becomes an infinity, as protobuf has
+    it."""
     return encode(tag, step, milliseconds, _FLOAT.pack(4 << 3 | 5, _within_float32(value)))
 
 
@@ -82,13 +76,11 @@ def text(words: str) -> bytes:
 
 def embeddings(vectors: Iterable[bytes], labels: Iterable[Sequence[str]], header: Sequence[str]) -> bytes:
     """One row for each point: its vector, as little-endian float32, and the columns of its label."""
-    points = zip(vectors, labels, strict=True)
-    rows = [_bytes(1, b"".join(map(_words, label)) + _bytes(2, vector)) for vector, label in points]
+    texts = [[_text(1, column) for column in label] for label in labels]
+    rows = [
+        _bytes(1, b"".join(text) + _bytes(2, vector)) for vector, text in zip(vectors, texts, strict=True)
+    ]
     return _bytes(7, b"".join(rows + [_text(2, name) for name in header]))
-
-
-def _words(column: str) -> bytes:
-    return _text(1, column)
 
 
 def histogram(counts: Sequence[float], edges: Sequence[float]) -> bytes:
@@ -212,9 +204,7 @@ def append_record(kind: str, frame: bytes) -> None:
 
 def _own_directory(kind: str) -> str:
     """Return the directory under the run's board where this process alone writes its records of a kind.
-
-    Made when it is first asked for. Raises OSError when the run is gone, or the disk is full.
-    """
+    Raises OSError when the run is gone, or the disk is full."""
     process = os.getpid()
     if (process, kind) not in _directories:
         # as the board calls this rank's scalars

@@ -136,7 +136,11 @@ def _write_index(directory: str, name: str, about: Mapping[str, object]) -> None
 
 def _write_value(directory: str, name: str, value: object) -> dict[str, Any]:
     """Write the value into a new file; what the index says of it. Raises what keeps it from being stored."""
-    kind, value = type_name(value), _state_of(value)
+    kind = type_name(value)
+    if _FRAMEWORKS & sys.modules.keys():
+        from nbdist.values.tensors import state_of  # of a module
+
+        value = state_of(value)
     about, write = _as_json(value) or _as_array(value) or _as_tensors(value) or _as_pickle(name, value)
     file_name = f"{name}.{os.getpid()}-{next(_numbers)}.{about['format']}"
     path = os.path.join(directory, file_name)
@@ -148,15 +152,6 @@ def _write_value(directory: str, name: str, value: object) -> dict[str, Any]:
         raise
     about.setdefault("repr", _short_repr(value))
     return {"type": kind, "bytes": size, "file": file_name, **about}
-
-
-def _state_of(value: object) -> object:
-    """The state_dict of a module; anything else as it is."""
-    if not _FRAMEWORKS & sys.modules.keys():
-        return value
-    from nbdist.values.tensors import state_of
-
-    return state_of(value)
 
 
 if TYPE_CHECKING:

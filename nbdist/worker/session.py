@@ -2,10 +2,8 @@
 
 A cell is shown as a notebook shows it: the value of its last expression, its figures, ``await`` outside of
 functions, and a traceback that begins in the cell. IPython is imported for a cell that is no Python, such as
-one with ``%time``, and where it is not installed such a cell is a SyntaxError.
-
-The thread that answers for this rank (``stacks``) takes the cells from its socket. ``main_thread.over`` says
-that none is executed: then nothing raises here that is meant for one.
+one with ``%time``. The thread that answers for this rank (``stacks``) takes the cells from its socket;
+``main_thread.over`` says that none is executed: then nothing raises here that is meant for one.
 
 ``nbdist.rejoin``: the ranks leave a process group that is broken, and join a new one. paddle has one store
 for each process, and a communicator for each number of a group: a new group gets others.
@@ -21,15 +19,13 @@ from importlib import import_module
 from nbdist.worker import error_report, main_thread, stacks
 from nbdist.worker.bootstrap import show_open_figures, split_last, strip, take_out
 from nbdist.worker.display import display
+from nbdist.worker.main_thread import signal
 from nbdist.worker.order import BROKEN, CELL, GROUPED, RAISED, READY, REJOINED, WELL, Cell, Channel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from types import CodeType, TracebackType
     from typing import Any
-else:
-    import _signal as signal
 
 _TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, without the 10 ms of ast
 _COROUTINE = 0x80  # inspect.CO_COROUTINE
@@ -127,8 +123,7 @@ def _evaluated(code: CodeType, namespace: dict[str, Any]) -> Any:
     import asyncio
 
     global _loop
-    if _loop is None:
-        _loop = asyncio.new_event_loop()
+    _loop = _loop or asyncio.new_event_loop()
     return _loop.run_until_complete(value)
 
 
@@ -145,14 +140,14 @@ def _without_commands(text: bytes) -> bytes:
 
 
 def _shell_there() -> Any:
-    """IPython's shell, where a cell has needed it."""
+    """Return IPython's shell, where a cell has needed it."""
     module: Any = sys.modules.get("IPython.core.interactiveshell")
     return module.InteractiveShell.instance() if module and module.InteractiveShell.initialized() else None
 
 
 def _shell() -> Any:
-    """IPython's shell over the namespace of the cells. It executes no cell; its magics do what they do.
-    Raises ImportError."""
+    """Return IPython's shell over the namespace of the cells. It executes no cell; its magics do what they
+    do. Raises ImportError."""
     if (there := _shell_there()) is not None:
         return there
     base: Any = import_module("IPython.core.interactiveshell").InteractiveShell

@@ -1,11 +1,11 @@
 """Lets the supervisor see where this rank is, whatever it does: its stacks, its collectives, its waits.
 
 A thread that is only there for it answers what is asked on the rank's socket: it appends the stacks of all
-threads to a file, while the interpreter is its own and no other can run on, and writes down what torch's
-Flight Recorder knows. Where native code keeps the interpreter for itself, the C handler of ``faulthandler``
-does the first of the two, on ``SIGNAL``. A handler interrupts sleeps and polls of native code, so the signal
-goes to that thread, unless the program computes: ``launch.stalls`` decides. Several times a second the thread
-notes whether the program waits for other ranks: ``stragglers`` of the diagnosis reads that.
+threads to a file, and writes down what torch's Flight Recorder knows. Where native code keeps the interpreter
+for itself, the C handler of ``faulthandler`` does the first of the two, on ``SIGNAL``. A handler interrupts
+sleeps and polls of native code, so the signal goes to that thread, unless the program computes:
+``launch.stalls`` decides. Several times a second the thread notes whether the program waits for other ranks:
+``stragglers`` of the diagnosis reads that.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ import sys
 from nbdist.importing import import_lock
 from nbdist.worker import loader_workers, main_thread
 from nbdist.worker.files import put
+from nbdist.worker.main_thread import signal
 from nbdist.worker.order import CELL, CHANNEL, COLLECTIVES, END, FREE, INTERRUPT, NUMBERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable, Sequence
     from types import CodeType, FrameType
     from typing import Any
 
     from nbdist.worker.freeing import Freeing
-else:
-    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 
 def recorded(recorder: str, **options: bool) -> dict[str, Any]:
@@ -43,11 +41,8 @@ def recorded(recorder: str, **options: bool) -> dict[str, Any]:
 
 def collectives(*, names: bool = True) -> dict[str, Any]:
     """Return by process group the collective that is not over, with its number, else the number of the last
-    one. Empty without torch, or where it records nothing.
-
-    Without ``names`` in 10 µs. With them in 0.1 ms; after 2000 collectives of gloo, whose entries never
-    count as completed, in 80 ms and more.
-    """
+    one. Empty without torch, or where it records nothing. Without ``names`` in 10 µs; with them in 0.1 ms,
+    after 2000 collectives of gloo, whose entries never count as completed, in 80 ms and more."""
     for recorder in ("nccl", "fr"):
         of_nccl = recorder == "nccl"
         try:
@@ -66,9 +61,7 @@ def collectives(*, names: bool = True) -> dict[str, Any]:
 
 def under_way() -> bool:
     """Return whether the rank waits in a collective that goes on beside its program: one of gloo that is not
-    over, one of NCCL that has begun on the device, which is known where TORCH_NCCL_ENABLE_TIMING is 1. One
-    that is queued behind computations waits for these.
-    """
+    over, one of NCCL that has begun on the device, which is known where TORCH_NCCL_ENABLE_TIMING is 1."""
     try:
         entries = recorded("nccl", onlyActive=True).get("entries", ())
         groups = _groups(recorded("fr", includeCollectives=False)).values()
@@ -169,14 +162,8 @@ def json_module() -> Any:
 SIGNAL = int(signal.SIGRTMIN) + 7 if hasattr(signal, "SIGRTMIN") else 29
 
 # all but ours, and but those that a thread brings upon itself
-_OF_THE_PROGRAM = signal.valid_signals() - {
-    SIGNAL,
-    signal.SIGABRT,
-    signal.SIGBUS,
-    signal.SIGFPE,
-    signal.SIGILL,
-    signal.SIGSEGV,
-}
+_OF_A_THREAD = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
+_OF_THE_PROGRAM = signal.valid_signals() - {SIGNAL, *_OF_A_THREAD}
 
 WAITS = struct.Struct("=QQQ")
 """The file of waits, three counters: samples of the main thread; those in which it waited for ranks; and
@@ -192,11 +179,10 @@ _LONGEST_STATUS = 16_384
 _DISTRIBUTED = ("torch.distributed", "paddle.distributed")
 _FORKED = "multiprocessing.popen_fork"
 _DEPTH = 60
-# where gradients are exchanged while they are computed: it waits when it does not compute
 _BACKWARD = "_engine_run_backward"
+"""Where gradients are exchanged while they are computed: it waits when it does not compute."""
 
-# kept open for the handler, which has its number alone
-_file: int | None = None
+_file: int | None = None  # kept open for the handler, which has its number alone
 
 on_cell: Callable[[bytes], object] | None = None
 """What takes CELL and END (``session``)."""
@@ -213,7 +199,12 @@ def listen(directory: str) -> None:
     except (OSError, ValueError, RuntimeError):
         return
     _introduce(_file, 0)
-    _allow_forks()
+    if sys.version_info >= (3, 12):
+        # a fork beside another thread is warned about; this one is no danger to it
+        import warnings
+
+        words = r"This process .* is multi-threaded, use of (fork|forkpty)\(\)"
+        warnings.filterwarnings("ignore", words, DeprecationWarning)
     if main_thread.BEAT:
         signal.signal(main_thread.BEAT, main_thread.beat)
     listener = _Listener(directory, _file)
@@ -249,16 +240,6 @@ def _introduce(file: int, thread: int) -> None:
         os.write(file, b'{"thread": %d, "fd": %d}\n' % (thread, file))
     except OSError:
         return
-
-
-def _allow_forks() -> None:
-    """From Python 3.12 on a fork beside another thread is warned about; this one is no danger to it."""
-    if sys.version_info >= (3, 12):
-        import warnings
-
-        warnings.filterwarnings(
-            "ignore", r"This process .* is multi-threaded, use of (fork|forkpty)\(\)", DeprecationWarning
-        )
 
 
 def _read(path: str) -> bytes:
@@ -345,10 +326,8 @@ class _Listener:
             return False
 
     def _tell_collectives(self, *, names: bool) -> None:
-        """The numbers first: the names may take a long time, and no reader may wait for them.
-
-        ``beats`` says at the next look whether the main thread has been in one call since this one.
-        """
+        """Put the numbers first: the names may take a long time, and no reader may wait for them. ``beats``
+        says at the next look whether the main thread has been in one call since this one."""
         # what a program that was interrupted handles since is our doing
         error = main_thread.handled(self._main) if self._freeing is None else self._freeing.before
         numbers = {
@@ -390,21 +369,18 @@ class _Listener:
         del frame
         self._waited += waits
         self._under_way += waits or under_way()
-        if self._looks % 8 == 0 and not self._is_on_device():
+        if self._looks % 8:
+            return
+        # one that has called collectives of NCCL goes on while its device waits, and tells nothing of that
+        groups = () if self._on_device else collectives(names=False).values()
+        self._on_device |= any(group.get("on_device") for group in groups)
+        if not self._on_device:
             try:
                 handle = os.open(self._waits, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 os.pwrite(handle, WAITS.pack(self._looks, self._waited, self._under_way), 0)
                 os.close(handle)
             except OSError:
                 return
-
-    def _is_on_device(self) -> bool:
-        """Whether the rank has called collectives of NCCL: it goes on while its device waits, and the main
-        thread tells nothing of that."""
-        self._on_device = self._on_device or any(
-            one.get("on_device") for one in collectives(names=False).values()
-        )
-        return self._on_device
 
     def _waits_for_others(self, frame: FrameType | None) -> bool:
         for _ in range(_DEPTH):

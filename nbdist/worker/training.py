@@ -84,27 +84,20 @@ class _Optimizer:
 
 class Training:
     """What this process has seen of its training. ``path`` is the file of the notes, ``ranks`` how many there
-    are. Where anything here fails, the program goes on unwatched.
-
-    Its events get the object whose method was called, and what that was given or has returned."""
+    are. Its events get the object whose method was called, and what that was given or has returned."""
 
     def __init__(self, path: str, ranks: int) -> None:
         self._path = path
         self._ranks = ranks
         self._pid = os.getpid()
-        self._models: Weak = weakref.WeakKeyDictionary()
-        self._loaders: Weak = weakref.WeakKeyDictionary()
-        self._iterators: Weak = weakref.WeakKeyDictionary()
-        self._passes: Weak = weakref.WeakKeyDictionary()
-        self._optimizers: Weak = weakref.WeakKeyDictionary()
+        self._models, self._loaders, self._iterators = Weak(), Weak(), Weak()
+        self._passes, self._optimizers = Weak(), Weak()
         self._repeated: weakref.WeakSet[Any] = weakref.WeakSet()
         self._last: Callable[[], Any] = lambda: None  # the iterator that was read last
         self._read = 0  # the digest of what was read since the wrapped model was last called
         self._given: dict[str, Any] | None = None
-        self._batches = 0
-        self._begun = 0
+        self._batches = self._begun = self._made = 0
         self._patience = _PATIENCE
-        self._made = 0
         self.split = False
         """Whether the program has laid out its ranks as a mesh: batches may then be the same on purpose."""
         self.failed = False
@@ -400,10 +393,9 @@ def _quietly(training: Training, event: Event) -> Callable[[Any, Any], None]:
 
 
 def _listen(training: Training, kind: str, name: str, event: Event, module: ModuleType) -> None:
-    """Let a method tell of its calls, with what it has returned, or before with what it is given.
-
-    It is called through one frame more, which has the file, the line and the name of the method: in a
-    traceback, and for torch.compile, which passes over torch's own files."""
+    """Let a method tell of its calls, with what it has returned, or before with what it is given. It is
+    called through one frame more, which has the file, the line and the name of the method: in a traceback,
+    and for torch.compile, which passes over torch's own files."""
     owner, see = getattr(module, kind), _quietly(training, event)
     real: Any = vars(owner).get(name)
     if real is None:

@@ -1,8 +1,7 @@
 """A rank that waits: an interpreter that has imported its framework, and nothing else, before it is told
-what to run. When its run has ended it leaves quickly: what was loaded before its program is not taken apart.
-
-The program cannot tell it from a rank that is started for it: what the import may have read is known
-(``_prepare``), and the supervisor that hands it a run has compared that with what the run asks for.
+what to run. What the import may have read is known (``_prepare``), and the supervisor that hands it a run has
+compared that with what the run asks for. When its run has ended it leaves quickly: what was loaded before its
+program is not taken apart.
 """
 
 from __future__ import annotations
@@ -40,11 +39,9 @@ _STREAMS = ("_ZSt4cout", "_ZSt4clog")
 
 def leave_directly() -> None:
     """End the process, with its exit code, when all that is registered from now on has been called and the
-    buffers of C and C++ are written. Otherwise libc would call what was registered for the end (atexit(3)):
-    for a tenth of a second destructors of torch's own C++ objects free memory that goes with the process
-    anyway. A library that was loaded by LD_PRELOAD may want to have the last word: then nothing is changed,
-    nor where libc cannot do it (on_exit(3) is glibc's).
-    """
+    buffers of C and C++ are written. Otherwise libc would call what was registered before (atexit(3)): for a
+    tenth of a second destructors of torch's C++ objects free memory that goes with the process anyway. A
+    library of LD_PRELOAD may want to have the last word; on_exit(3) is glibc's."""
     libc = ctypes.CDLL(None)
     if "LD_PRELOAD" in os.environ or not hasattr(libc, "on_exit"):
         return

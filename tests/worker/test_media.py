@@ -110,7 +110,8 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def test_a_later_attempt_and_another_rank_have_their_own(tmp_path: Path) -> None:
-    for one in (Rank(tmp_path / "run"), Rank(tmp_path / "run", attempt=2), Rank(tmp_path / "run", rank=1)):
+    for other in ({}, {"attempt": 2}, {"rank": 1}):
+        one = Rank(tmp_path / "run", **other)
         one.does("nbdist.log_text('note', 'hello')")
 
     assert one.directories() == ["rank0.attempt-2.text", "rank0.text", "rank1.text"]

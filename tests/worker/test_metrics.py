@@ -134,12 +134,20 @@ def test_outside_a_run_nothing_happens(rank: Rank) -> None:
     rank.environment = {k: v for k, v in rank.environment.items() if not k.startswith("NBDIST_")}
 
     done = rank.does(
-        "nbdist.log(step=1, loss='low')\nnbdist.log_hparams(7)\nnbdist.log_text('note', 'hello')"
+        """
+nbdist.log(step=1, loss='low')
+nbdist.log_hparams(7)
+nbdist.log_text('note', 'hello')
+nbdist.result(x=1)
+with nbdist.SummaryWriter("logs") as writer:
+    writer.add_scalar("loss", 1.0); writer.add_text("a", "b"); writer.add_graph(None)
+    writer.add_figure("f", [None]); writer.add_image_with_boxes("b", None, None)
+"""
     )
 
     assert (done.stdout, done.stderr) == ("", "")
-    assert list(rank.run.path.rglob("*.jsonl")) == []
-    assert rank.directories() == []
+    assert list(rank.files.path.iterdir()) == rank.directories() == []
+    assert not (rank.run.path / "logs").exists()
 
 
 def test_a_killed_rank_has_lost_nothing(rank: Rank) -> None:
