@@ -33,13 +33,13 @@ def check_framework(name: str) -> None:
 
 
 def frameworks_of(tree: ast.AST) -> tuple[str, ...]:
-    """The frameworks that a program imports."""
+    """Return the frameworks that a program imports."""
     imported = set(imported_modules(tree))
     return tuple(name for name in FRAMEWORKS if name in imported)
 
 
 def imported_modules(tree: ast.AST) -> list[str]:
-    """The top-level modules that a program cannot do without: imported, and not inside a ``try``."""
+    """Return the top-level modules that a program cannot do without: imported, and not inside a ``try``."""
     found, left = [], [tree]
     while left:
         node = left.pop()
@@ -53,7 +53,7 @@ def imported_modules(tree: ast.AST) -> list[str]:
 
 
 def is_installed(module: str) -> bool:
-    """Whether ``import module`` would find something, for this interpreter and its path."""
+    """Return whether ``import module`` would find something, for this interpreter and its path."""
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
@@ -78,7 +78,8 @@ _INLINE_BACKENDS = ("module://matplotlib_inline", "module://ipykernel")
 
 
 def inherited(environ: Mapping[str, str], world_size: int, *, gpus: bool = False) -> dict[str, str]:
-    """What the ranks get of the environment of the process that starts the run, and defaults beside it.
+    """Return what the ranks get of the environment of the process that starts the run, and defaults beside
+    it.
 
     Several ranks on one machine get one thread each unless the user chose (torchrun does the same):
     each would otherwise start a thread per core. Hugging Face's accelerate and Trainer take CPU ranks for
@@ -104,7 +105,7 @@ def inherited(environ: Mapping[str, str], world_size: int, *, gpus: bool = False
 
 
 def rank_environment(place: Placement, backend: str) -> dict[str, str]:
-    """What nbdist sets for one rank: the variables of every framework (they do not conflict), and
+    """Return what nbdist sets for one rank: the variables of every framework (they do not conflict), and
     which GPUs it sees. Templates for Rendezvous.fill.
 
     ``CUDA_VISIBLE_DEVICES`` holds the GPUs of the run, so that LOCAL_RANK is an index into it, in the
@@ -146,7 +147,7 @@ def _torch(place: Placement) -> dict[str, str]:
 
 
 def _paddle(place: Placement, backend: str) -> dict[str, str]:
-    """The variables that ``paddle.distributed.launch`` gives its trainers.
+    """Return the variables that ``paddle.distributed.launch`` gives its trainers.
 
     Names and meanings: paddle.distributed.launch (controllers/collective.py) and ParallelEnv. The ports of
     the endpoints are never bound; only the master's is.

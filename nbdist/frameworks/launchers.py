@@ -58,7 +58,7 @@ def _table() -> dict[str, Any]:
 
 @cache
 def flags(*launchers: str) -> Mapping[str, Flag]:
-    """What these launchers know, by name."""
+    """Return what these launchers know, by name."""
     return {
         name: Flag(name=name, **{key: row[key] for key in row if key != "names"})
         for row in _table()["flags"]
@@ -69,7 +69,7 @@ def flags(*launchers: str) -> Mapping[str, Flag]:
 
 
 def flag_of(word: str) -> Flag | None:
-    """The flag that ``word`` (``--flag``, ``--flag=value`` or ``-t3``) is; None for what is no flag of
+    """Return the flag that ``word`` (``--flag``, ``--flag=value`` or ``-t3``) is; None for what is no flag of
     torchrun or paddle, or nbdist's own by the same name."""
     name = word.partition("=")[0].replace("_", "-") if word.startswith("--") else _SHORT.get(word[:2], "")
     return flags(TORCHRUN, PADDLE, FLEETRUN).get(name)
@@ -121,7 +121,7 @@ def translated(words: Sequence[str]) -> Translated:
 
 
 def behind_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Which launcher a pasted command line begins with ("" for none), and what stands behind it.
+    """Return which launcher a pasted command line begins with ("" for none), and what stands behind it.
 
     Variables in front of it become ``--env``, and what only surrounds it (``uv run``) is left out. Raises
     UsageMistake for what is not done here.
@@ -140,8 +140,9 @@ _RUNNERS = {(runner, "run") for runner in ("uv", "poetry", "pipenv", "pdm", "hat
 
 
 def _without_prefix(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The variables that stand in front of a command (``A=b``, ``env A=b``), and the command without what
-    only surrounds it (``uv run``). Raises UsageMistake for options of those, which nbdist does not know."""
+    """Return the variables that stand in front of a command (``A=b``, ``env A=b``), and the command without
+    what only surrounds it (``uv run``). Raises UsageMistake for options of those, which nbdist does not
+    know."""
     variables: list[str] = []
     rest = list(words)
     while rest:
@@ -183,8 +184,8 @@ def _torchrun_or_paddle(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _other(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Which of the others begins the line ("" for none), and the line in words of nbdist. Raises UsageMistake
-    for what nbdist does not do."""
+    """Return which of the others begins the line ("" for none), and the line in words of nbdist. Raises
+    UsageMistake for what nbdist does not do."""
     if not words:
         return "", []
     program, table = PurePath(words[0]).name, _table()
@@ -199,8 +200,8 @@ def _other(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _until_program(launcher: str, unknown: str, words: Sequence[str]) -> list[str]:
-    """A line of this launcher in words of nbdist, whose flags end where its program begins. ``unknown`` says
-    what to do about a flag that is not in the table."""
+    """Return a line of this launcher in words of nbdist, whose flags end where its program begins.
+    ``unknown`` says what to do about a flag that is not in the table."""
     own: list[str] = []
     rest = list(words)
     while rest and rest[0].startswith("-"):
@@ -223,7 +224,7 @@ def _until_program(launcher: str, unknown: str, words: Sequence[str]) -> list[st
 
 
 def _instead(program: str, words: Sequence[str]) -> str:
-    """The line to type in place of one of MPI's or Slurm's."""
+    """Return the line to type in place of one of MPI's or Slurm's."""
     count, script, rest = "2", ["train.py"], list(words)
     while rest:
         word = rest.pop(0)

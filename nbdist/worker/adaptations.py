@@ -199,7 +199,7 @@ def _visualdl_record(writer: Any, record: Any) -> None:
 
 
 def _is_elsewhere(directory: str) -> bool:
-    """Whether VisualDL's own files are not already where the board looks."""
+    """Return whether VisualDL's own files are not already where the board looks."""
     run = os.environ.get("NBDIST_RUN_DIR")
     return run is not None and not os.path.abspath(directory).startswith(os.path.join(run, "board") + os.sep)
 

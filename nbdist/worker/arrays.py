@@ -18,7 +18,7 @@ MOST_THRESHOLDS = 127
 
 
 def to_array(value: object) -> Any:
-    """Any tensor, array or nested list as a numpy array in this process's memory."""
+    """Return any tensor, array or nested list as a numpy array in this process's memory."""
     import numpy
 
     tensor: Any = value
@@ -64,7 +64,7 @@ def to_wav(sound: object, sample_rate: int) -> tuple[bytes, int, int]:
 def to_histogram(
     values: object, bins: object, max_bins: int | None = None
 ) -> tuple[list[float], list[float]]:
-    """Counts and edges, over what is finite. ``bins``: how many, or their edges; a rule by name
+    """Return counts and edges, over what is finite. ``bins``: how many, or their edges; a rule by name
     ("auto", "tensorflow") is DEFAULT_BINS, since with a few values far out it would want millions."""
     import numpy
 
@@ -79,7 +79,7 @@ def to_histogram(
 def to_counts(
     labels: object, predictions: object, thresholds: int, weights: object = None
 ) -> list[list[int]]:
-    """True positives, false positives, true negatives, false negatives where what is predicted with at
+    """Return true positives, false positives, true negatives, false negatives where what is predicted with at
     least 0, 1/(n-1), 2/(n-1), … 1 counts as positive."""
     import numpy
 
@@ -103,13 +103,13 @@ def to_counts(
 
 
 def pr_rates(counts: list[list[int]]) -> list[list[float]]:
-    """Precision and recall."""
+    """Return precision and recall."""
     hits, alarms, _, misses = counts
     return [_shares(hits, alarms), _shares(hits, misses)]
 
 
 def roc_rates(counts: list[list[int]]) -> list[list[float]]:
-    """True positive rate and false positive rate."""
+    """Return true positive rate and false positive rate."""
     hits, alarms, rejections, misses = counts
     return [_shares(hits, misses), _shares(alarms, rejections)]
 
@@ -119,7 +119,7 @@ def _shares(part: list[int], rest: list[int]) -> list[float]:
 
 
 def to_vectors(matrix: object) -> list[bytes]:
-    """Each row as little-endian float32. Raises TypeError for what has no rows."""
+    """Return each row as little-endian float32. Raises TypeError for what has no rows."""
     array = to_array(matrix)
     if array.ndim != 2:
         raise TypeError(f"an embedding is a matrix with one row for each point, this has shape {array.shape}")
@@ -127,7 +127,8 @@ def to_vectors(matrix: object) -> list[bytes]:
 
 
 def to_labels(metadata: Any, rows: int) -> list[list[str]]:
-    """The columns of each row's label; without any, its number. Raises TypeError where rows lack one."""
+    """Return the columns of each row's label; without any, its number. Raises TypeError where rows lack
+    one."""
     if metadata is None:
         return [[str(row)] for row in range(rows)]
     if hasattr(metadata, "tolist"):
@@ -180,7 +181,7 @@ def close_figure(figure: Any) -> None:
 
 
 def outline(image: object, boxes: object, dataformats: str) -> Any:
-    """The pixels (height, width, 3) with a red frame for each box (left, top, right, bottom)."""
+    """Return the pixels (height, width, 3) with a red frame for each box (left, top, right, bottom)."""
     import numpy
 
     red = (255, 0, 0)
@@ -224,7 +225,7 @@ def _png_of_pixels(pixels: Any) -> bytes:
 
 
 def _levels(pixels: Any) -> Any:
-    """Pixels as uint8, without touching what the program holds."""
+    """Return pixels as uint8, without touching what the program holds."""
     import numpy
 
     if pixels.dtype == numpy.uint8:
@@ -247,7 +248,7 @@ def _guess_axes(array: Any, image: object) -> str:
 
 
 def _to_hwc(array: Any, dataformats: str) -> Any:
-    """Axes in the order of a picture; several pictures become a grid."""
+    """Return the axes in the order of a picture; several pictures become a grid."""
     import numpy
 
     axes = dataformats.upper()

@@ -140,8 +140,8 @@ def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
 
 
 def split_last(text: bytes, path: str, flags: int = 0) -> tuple[CodeType, CodeType | None]:
-    """A cell, and its last statement by itself where that is an expression whose value a notebook would show.
-    Raises SyntaxError."""
+    """Return a cell, and its last statement by itself where that is an expression whose value a notebook
+    would show. Raises SyntaxError."""
     import _ast
 
     tree: Any = compile(text, path, "exec", _ast.PyCF_ONLY_AST | flags, dont_inherit=True)
@@ -155,7 +155,7 @@ def split_last(text: bytes, path: str, flags: int = 0) -> tuple[CodeType, CodeTy
 
 
 def _ends_silently(text: bytes, last: Any) -> bool:
-    """Whether a semicolon stands behind the last statement, as in a notebook."""
+    """Return whether a semicolon stands behind the last statement, as in a notebook."""
     lines = text.splitlines(keepends=True)[last.end_lineno - 1 :]
     return b"".join(lines)[last.end_col_offset :].lstrip(b" \t\f").startswith(b";")
 
@@ -200,14 +200,15 @@ def _whole_line_print(
 
 
 def python_path(given: list[str], first: str) -> list[str]:
-    """What sys.path is to be: as it is given, else as the interpreter has made it, but for its begin."""
+    """Return what sys.path is to be: as it is given, else as the interpreter has made it, but for its
+    begin."""
     path = given or [first, *sys.path[1:]]
     # a spawned child looks for nbdist here, too
     return path if _ROOT in path else [*path, _ROOT]
 
 
 def _make_main(program: str) -> ModuleType:
-    """A fresh ``__main__``, with what the interpreter gives a script's."""
+    """Return a fresh ``__main__``, with what the interpreter gives a script's."""
     module = type(sys)("__main__")
     module.__file__ = program
     module.__loader__ = SourceFileLoader("__main__", program)
@@ -298,8 +299,8 @@ def _is_handler(trace: TracebackType) -> bool:
 
 
 def strip(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames of this package that lead up to the program, and without those of the
-    handler that has interrupted it."""
+    """Return the traceback without the frames of this package that lead up to the program, and without those
+    of the handler that has interrupted it."""
     at = next((step for step in main_thread.steps_of(trace) if not _is_ours(step)), None)
     for step in main_thread.steps_of(at):
         if step.tb_next is not None and _is_handler(step.tb_next):

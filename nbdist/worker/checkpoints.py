@@ -133,7 +133,7 @@ class Checkpoint:
             self._rotate()
 
     def _is_complete(self) -> bool:
-        """Whether every part is there, and it falls to this rank to say so."""
+        """Return whether every part is there, and it falls to this rank to say so."""
         if not self._sharded:
             return True
         os.close(os.open(os.path.join(self._draft, f"done-{_rank()}"), os.O_WRONLY | os.O_CREAT, 0o600))
@@ -145,8 +145,8 @@ class Checkpoint:
         return marks >= {f"done-{rank}" for rank in range(_world_size())} and self._claim()
 
     def _claim(self) -> bool:
-        """Whether this rank, and no other, renames the draft. Nothing may be left by the draft's name: a rank
-        that has just seen all marks would take it for whole."""
+        """Return whether this rank, and no other, renames the draft. Nothing may be left by the draft's name:
+        a rank that has just seen all marks would take it for whole."""
         whole = f"{self._draft}.whole"
         try:
             os.rename(self._draft, whole)
@@ -186,7 +186,7 @@ class Checkpoint:
 
 
 def finished(directory: str) -> list[str]:
-    """The paths of the finished checkpoints in a directory, the one that was finished last first."""
+    """Return the paths of the finished checkpoints in a directory, the one that was finished last first."""
     paths: list[tuple[int, list[int], str]] = []
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
         for entry in entries:
@@ -218,7 +218,7 @@ def _world_size() -> int:
 
 
 def _identity() -> str:
-    """What tells the drafts of this attempt from all others."""
+    """Return what tells the drafts of this attempt from all others."""
     run = os.environ.get("NBDIST_RUN_ID") or os.environ.get("TORCHELASTIC_RUN_ID") or str(os.getpid())
     return f"{run.replace(os.sep, '-')}.{attempt()}"
 

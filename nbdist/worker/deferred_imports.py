@@ -79,7 +79,7 @@ class DeferredImports:
             sys.modules.update(self._families.pop(name))
 
     def _problem(self, name: str) -> str:
-        """Why an import of ``name`` would now be another one; empty when it would not."""
+        """Return why an import of ``name`` would now be another one; empty when it would not."""
         for key in sorted(self._environment.keys() | os.environ.keys()):
             if self._environment.get(key) != os.environ.get(key) and self._reads(key):
                 return f"{key} was set before the program imports {name}"
@@ -124,8 +124,8 @@ class _ImportedAhead:
 
 
 def _families(early: frozenset[str]) -> dict[str, dict[str, ModuleType]]:
-    """The modules that were imported ahead, by the first part of their names. What the interpreter brings
-    does not count: what a process has of it cannot be known."""
+    """Return the modules that were imported ahead, by the first part of their names. What the interpreter
+    brings does not count: what a process has of it cannot be known."""
     families: dict[str, dict[str, ModuleType]] = {}
     for name, module in sys.modules.items():
         top = name.partition(".")[0]

@@ -22,12 +22,12 @@ _LOADS = frozenset({"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
 
 
 def program() -> str:
-    """The cell of this run, as a path."""
+    """Return the cell of this run, as a path."""
     return os.path.join(os.environ["NBDIST_RUN_DIR"], "cell.py")
 
 
 def inputs() -> str:
-    """Where the names lie that the notebook gives this run, if it does."""
+    """Return where the names lie that the notebook gives this run, if it does."""
     return os.path.join(os.environ["NBDIST_RUN_DIR"], "inputs.box")
 
 
@@ -70,7 +70,7 @@ def load(path: str, namespace: dict[str, Any]) -> None:
 
 
 def select(tree: ast.Module) -> list[ast.stmt]:
-    """The statements of a program that define something, and those its definitions lean on."""
+    """Return the statements of a program that define something, and those its definitions lean on."""
     chosen = {index for index, statement in enumerate(tree.body) if _defines(statement)}
     grown = len(chosen)
     while grown:
@@ -86,7 +86,7 @@ def select(tree: ast.Module) -> list[ast.stmt]:
 
 
 def _defines(statement: ast.stmt) -> bool:
-    """A definition, or an ``if`` or ``try`` around nothing but definitions and assignments."""
+    """Return whether it is a definition, or an ``if`` or ``try`` around definitions and assignments alone."""
     if isinstance(statement, _DEFINITION):
         return True
     if isinstance(statement, (ast.If, ast.Try)):
@@ -98,7 +98,7 @@ def _defines(statement: ast.stmt) -> bool:
 
 
 def _names_read(statement: ast.stmt) -> Iterator[str]:
-    """The globals that a statement may read, now or when what it defines is called."""
+    """Yield the globals that a statement may read, now or when what it defines is called."""
     for code in _codes(compile(ast.Module([statement], []), "<statement>", "exec")):
         for instruction in dis.get_instructions(code):
             if instruction.opname in _LOADS:
@@ -106,7 +106,7 @@ def _names_read(statement: ast.stmt) -> Iterator[str]:
 
 
 def _names_bound(statement: ast.stmt) -> set[str]:
-    """The names an assignment changes, ``TABLE`` in ``TABLE["a"] = 1`` among them."""
+    """Return the names an assignment changes, ``TABLE`` in ``TABLE["a"] = 1`` among them."""
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
     nodes = [node for target in targets if target for node in ast.walk(target)]
     return {node.id for node in nodes if isinstance(node, ast.Name)}
@@ -120,7 +120,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _is_guarded(path: str) -> bool:
-    """Whether a child may run the program at ``path`` as it stands."""
+    """Return whether a child may run the program at ``path`` as it stands."""
     try:
         with open(path, "rb") as file:
             return _has_guard(ast.parse(file.read(), path))
@@ -129,7 +129,7 @@ def _is_guarded(path: str) -> bool:
 
 
 def _has_guard(tree: ast.Module) -> bool:
-    """Whether a top-level ``if`` compares ``__name__``."""
+    """Return whether a top-level ``if`` compares ``__name__``."""
     return any(
         isinstance(statement, ast.If)
         and any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))

@@ -123,7 +123,7 @@ class DisplayHandle:
 
 
 def _bundle(value: object) -> dict[str, object]:
-    """What an object can be shown as, by MIME type."""
+    """Return what an object can be shown as, by MIME type."""
     if isinstance(value, type):
         return {}
     data: dict[str, object] = {}
@@ -145,8 +145,8 @@ def _bundle(value: object) -> dict[str, object]:
 
 
 def _asked(value: object, method: str, **named: object) -> object:
-    """What a method of the object's class returns, without the metadata that may come with it; None where it
-    has none, or that fails: an object that cannot be drawn does not end the program."""
+    """Return what a method of the object's class returns, without the metadata that may come with it; None
+    where it has none, or that fails: an object that cannot be drawn does not end the program."""
     if getattr(type(value), method, None) is None:
         return None
     try:
@@ -255,7 +255,7 @@ def _write(directory: str, content: bytes, mime: str, text: str, value: object, 
 
 
 def _log_end(path: str) -> tuple[int, bool]:
-    """How many bytes the log has, and whether the last of its lines is still growing."""
+    """Return how many bytes the log has, and whether the last of its lines is still growing."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -289,7 +289,7 @@ def _size(content: bytes, mime: str) -> tuple[int, int]:
 
 
 def _jpeg_size(content: bytes) -> tuple[int, int]:
-    """By the frame header (ISO 10918-1, B.2.2), which stands behind segments of any kind."""
+    """Read the frame header (ISO 10918-1, B.2.2), which stands behind segments of any kind."""
     at = 2
     while at + 9 <= len(content) and content[at] == 0xFF:
         numbers = [int.from_bytes(content[at + n : at + n + 2], "big") for n in (2, 5, 7)]

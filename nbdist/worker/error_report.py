@@ -189,7 +189,7 @@ def send_names(module: ModuleType) -> None:
 
 
 def _cut(text: str) -> str:
-    """Both ends of a text that is too long."""
+    """Return both ends of a text that is too long."""
     if len(text) <= _LONGEST_TEXT:
         return text
     half = _LONGEST_TEXT // 2
@@ -197,8 +197,9 @@ def _cut(text: str) -> str:
 
 
 def _failed_workers(error: BaseException) -> list[tuple[int, int]]:
-    """Pid and exit code of DataLoader workers that had failed, where their loader raised. It may have seen
-    no more of it than a closed connection: a process that is killed loses these first, and then is dead."""
+    """Return pid and exit code of DataLoader workers that had failed, where their loader raised. It may have
+    seen no more of it than a closed connection: a process that is killed loses these first, and then is
+    dead."""
     workers = [worker for loader in _loaders(error) for worker in loader._workers]
     if workers and isinstance(error, (ConnectionError, EOFError)):
         from multiprocessing.connection import wait
@@ -219,7 +220,7 @@ def _loaders(error: BaseException) -> list[Any]:
 
 
 def _full_disks(*places: str) -> list[str]:
-    """The disks of these places that are full, each by where it begins."""
+    """Return the disks of these places that are full, each by where it begins."""
     full = {}
     for place in places:
         try:
@@ -235,7 +236,8 @@ def _full_disks(*places: str) -> list[str]:
 
 
 def _shortened(report: dict[str, Any]) -> dict[str, Any]:
-    """What the room is enough for: the innermost frames, without what the exception was raised from."""
+    """Return what the room is enough for: the innermost frames, without what the exception was raised
+    from."""
     frames = [[*place, source[:_LONGEST_LINE]] for *place, source in report["frames"][-_MOST_FRAMES:]]
     message = report["message"][:_LONGEST_MESSAGE]
     return report | {"message": message, "frames": frames, "text": "", "values": []}

@@ -134,7 +134,8 @@ _opened: list[str] = []
 
 
 def has_joined() -> bool:
-    """Whether this process has been in a process group of torch, paddle or JAX, or may be one of MPI's."""
+    """Return whether this process has been in a process group of torch, paddle or JAX, or may be one of
+    MPI's."""
     if _opened or "mpi4py.MPI" in sys.modules:
         return True
     torch, jax = sys.modules.get("torch.distributed"), sys.modules.get("jax._src.distributed")

@@ -137,7 +137,7 @@ class Freeing:
         self.before, self.owes = main_thread.handled(self._main), True
 
     def _comes_back(self, deadline: float) -> bool:
-        """Whether the main thread executes Python before the deadline, or is done with its cell."""
+        """Return whether the main thread executes Python before the deadline, or is done with its cell."""
         while main_thread.beats == self._beats and not main_thread.over:
             if time.monotonic() >= deadline:
                 return False
@@ -145,8 +145,8 @@ class Freeing:
         return True
 
     def _waits(self) -> bool:
-        """Whether the main thread sleeps, or may spin for its device. The signal that it was sent has woken
-        it, and it may stand behind others for a processor before it sleeps again."""
+        """Return whether the main thread sleeps, or may spin for its device. The signal that it was sent has
+        woken it, and it may stand behind others for a processor before it sleeps again."""
         clock, deadline = time.pthread_getcpuclockid(self._main), time.monotonic() + _TURN
         begun = time.clock_gettime(clock)
         while time.clock_gettime(clock) - begun < _COMPUTES and time.monotonic() < deadline:
@@ -172,13 +172,13 @@ class Freeing:
 
 
 def _is_in_library(error: BaseException) -> bool:
-    """Whether torch's or paddle's own code handles an error, which the program has not seen yet."""
+    """Return whether torch's or paddle's own code handles an error, which the program has not seen yet."""
     trace = error.__traceback__
     return trace is not None and main_thread.is_distributed(trace.tb_frame.f_code)
 
 
 def _open_sockets(inodes: Iterable[int]) -> list[Any]:
-    """This process's sockets of these inodes, under numbers of their own."""
+    """Return this process's sockets of these inodes, under numbers of their own."""
     import _socket
 
     wanted, sockets = frozenset(inodes), []

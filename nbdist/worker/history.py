@@ -79,7 +79,7 @@ def _told(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _way(frames: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int, str]]:
-    """A stack without the worker's part, outermost first."""
+    """Yield a stack without the worker's part, outermost first."""
     own = [one for one in frames if not one["filename"].startswith(_WORKER)]
     for one in reversed(own[:_DEPTH]):
         yield one["filename"], int(one["line"]), str(one["name"])

@@ -61,7 +61,8 @@ def _open(flags: int) -> int:
 
 
 def stacks() -> list[str]:
-    """What the handlers of a few forked processes wrote; nothing of one that did not answer in time."""
+    """Return what the handlers of a few forked processes wrote; nothing of one that did not answer in
+    time."""
     listening = [(pid, number) for pid in _children() if (number := _listens(pid))]
     return list(filter(None, (_asked(pid, number) for pid, number in listening[:_MOST])))
 
@@ -97,8 +98,8 @@ def _children() -> list[int]:
 
 
 def _listens(pid: int) -> int:
-    """The signal that a process takes: 0 for none. One that executes Python could crash while a handler in C
-    reads its frames; one that has executed another program would be ended by the signal."""
+    """Return the signal that a process takes: 0 for none. One that executes Python could crash while a
+    handler in C reads its frames; one that has executed another program would be ended by the signal."""
     try:
         with open(f"/proc/{pid}/status") as file:
             told = dict(line.split(":", 1) for line in file if ":" in line)

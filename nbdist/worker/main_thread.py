@@ -36,12 +36,12 @@ def beat(_number: int, _frame: FrameType | None) -> None:
 
 
 def takes_beats() -> bool:
-    """Whether the signal reaches the handler: a program may have set another one."""
+    """Return whether the signal reaches the handler: a program may have set another one."""
     return bool(BEAT) and signal.getsignal(BEAT) is beat
 
 
 def handled(thread: int) -> BaseException | None:
-    """The exception in whose ``except`` or ``finally`` a thread is."""
+    """Return the exception in whose ``except`` or ``finally`` a thread is."""
     found: Any = sys._current_exceptions().get(thread)
     # until Python 3.11 it gives a triple
     error: BaseException | None = found[1] if isinstance(found, tuple) else found
@@ -56,5 +56,5 @@ def steps_of(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def is_distributed(code: CodeType) -> bool:
-    """Whether it is of torch's or paddle's package for several processes."""
+    """Return whether it is of torch's or paddle's package for several processes."""
     return any(package in code.co_filename for package in _PACKAGES)

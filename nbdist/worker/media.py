@@ -16,17 +16,16 @@ from nbdist.worker import arrays, records
 from nbdist.worker.files import say_once
 from nbdist.worker.metrics import whole_number
 
+Numbers = Sequence[float]
+Time = float | None
+"""Unix seconds; None for now."""
+
 LARGEST = 1 << 27
 """Bytes of a record; the board takes a length much beyond it for a damaged file."""
 
 
 def log_image(
-    tag: str,
-    image: object,
-    step: object = None,
-    *,
-    dataformats: str | None = None,
-    walltime: float | None = None,
+    tag: str, image: object, step: object = None, *, dataformats: str | None = None, walltime: Time = None
 ) -> None:
     """Show an image: pixels, a PIL image, a matplotlib figure, or the bytes of a PNG.
 
@@ -40,9 +39,7 @@ def log_image(
         display.show_picture(png, f"<{tag}>" if step is None else f"<{tag}, step {step}>")
 
 
-def write_image(
-    tag: str, image: object, step: object, dataformats: str | None, walltime: float | None
-) -> bytes:
+def write_image(tag: str, image: object, step: object, dataformats: str | None, walltime: Time) -> bytes:
     """``log_image`` for VisualDL alone; return the PNG that was written, empty for none."""
     png = b""
 
@@ -56,14 +53,14 @@ def write_image(
 
 
 def log_audio(
-    tag: str, audio: object, step: object = None, *, sample_rate: int = 44100, walltime: float | None = None
+    tag: str, audio: object, step: object = None, *, sample_rate: int = 44100, walltime: Time = None
 ) -> None:
     """Let a sound be heard: samples from -1 to 1 (or int16), of one or two channels."""
     rate = int(sample_rate)
     _write("audio", tag, step, walltime, lambda: records.audio(*arrays.to_wav(audio, rate), rate))
 
 
-def log_text(tag: str, text: object, step: object = None, *, walltime: float | None = None) -> None:
+def log_text(tag: str, text: object, step: object = None, *, walltime: Time = None) -> None:
     """Show a text; what is none, as ``str`` has it."""
     _write("text", tag, step, walltime, lambda: records.text(str(text)))
 
@@ -73,9 +70,9 @@ def log_histogram(
     values: object,
     step: object = None,
     *,
-    bins: int | str | Sequence[float] = arrays.DEFAULT_BINS,
+    bins: int | str | Numbers = arrays.DEFAULT_BINS,
     max_bins: int | None = None,
-    walltime: float | None = None,
+    walltime: Time = None,
 ) -> None:
     """Show how the values of a tensor or an array are distributed; NaN and infinities are left out.
 
@@ -85,14 +82,12 @@ def log_histogram(
     _write("histogram", tag, step, walltime, lambda: records.histogram(*arrays.to_histogram(*given)))
 
 
-def log_bins(
-    tag: str, counts: Sequence[float], edges: Sequence[float], step: object, walltime: float | None
-) -> None:
+def log_bins(tag: str, counts: Numbers, edges: Numbers, step: object, walltime: Time) -> None:
     """Show a histogram that was counted before; ``edges`` are one more than ``counts``."""
     _write("histogram", tag, step, walltime, lambda: records.histogram(*map(_floats, (counts, edges))))
 
 
-def _floats(values: Sequence[float]) -> list[float]:
+def _floats(values: Numbers) -> list[float]:
     return list(map(float, values))
 
 
@@ -104,7 +99,7 @@ def log_pr_curve(
     *,
     num_thresholds: int = arrays.MOST_THRESHOLDS,
     weights: object = None,
-    walltime: float | None = None,
+    walltime: Time = None,
 ) -> None:
     """Show precision over recall. ``labels`` are 0 or 1, ``predictions`` the probability of 1."""
 
@@ -113,11 +108,7 @@ def log_pr_curve(
 
 
 def log_pr_counts(
-    tag: str,
-    counts: Sequence[Sequence[float]],
-    rates: Sequence[Sequence[float]],
-    step: object,
-    walltime: float | None,
+    tag: str, counts: Sequence[Numbers], rates: Sequence[Numbers], step: object, walltime: Time
 ) -> None:
     """Show a PR curve that was counted before; see ``records.pr_curve``."""
 
@@ -135,7 +126,7 @@ def log_roc_curve(
     *,
     num_thresholds: int = arrays.MOST_THRESHOLDS,
     weights: object = None,
-    walltime: float | None = None,
+    walltime: Time = None,
 ) -> None:
     """Show the true positive rate over the false positive rate; the arguments of ``log_pr_curve``."""
 
@@ -155,7 +146,7 @@ def log_embedding(
     step: object = None,
     *,
     header: Sequence[str] | None = None,
-    walltime: float | None = None,
+    walltime: Time = None,
 ) -> None:
     """Show points of many dimensions, a row of ``vectors`` each.
 
@@ -177,7 +168,7 @@ def log_embedding(
 _counts: dict[tuple[str, str], int] = {}
 
 
-def _write(kind: str, tag: str, step: object, walltime: float | None, value: Callable[[], bytes]) -> None:
+def _write(kind: str, tag: str, step: object, walltime: Time, value: Callable[[], bytes]) -> None:
     """Encode a record and append it."""
     if not records.board():
         return

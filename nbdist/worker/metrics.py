@@ -97,7 +97,7 @@ def log(
 
 
 def _to_write(tag: object, value: object = None, *_: object, step: object) -> str:
-    """What to write instead of ``nbdist.log("acc", 0.5, step=1)``, which other libraries take."""
+    """Return what to write instead of ``nbdist.log("acc", 0.5, step=1)``, which other libraries take."""
     name, number = tag if isinstance(tag, str) else "loss", value if isinstance(value, int | float) else 0.5
     values = f"{name}={number}" if name.isidentifier() else f"{{{name!r}: {number}}}"
     at = step if isinstance(step, int) else 3
@@ -136,7 +136,7 @@ def log_hparams(
 
 
 def board_dir() -> str:
-    """A directory of this rank's own that VisualDL shows: for programs that write its records.
+    """Return a directory of this rank's own that VisualDL shows: for programs that write its records.
 
     ``paddle.callbacks.VisualDL(nbdist.board_dir())``. Outside a run it is ``./vdl_log``.
     """
@@ -197,7 +197,7 @@ def _line(seconds: float, step: object, total: object, scalars: Mapping[str, obj
 
 
 def _head(tag: object) -> str:
-    """The tag as JSON, with its colon."""
+    """Return the tag as JSON, with its colon."""
     if not isinstance(tag, str) or not tag:
         raise TypeError(f"nbdist.log(…): a tag is a text that is not empty, not {tag!r}")
     if len(_heads) >= _MOST_HEADS:
@@ -207,7 +207,7 @@ def _head(tag: object) -> str:
 
 
 def _number(tag: str, value: object) -> str:
-    """The value as JSON. Raises TypeError for what is no number."""
+    """Return the value as JSON. Raises TypeError for what is no number."""
     number = _item(tag, value)
     if isinstance(number, int) and -_INT64 <= number < _INT64:
         return str(int(number))
@@ -223,7 +223,7 @@ def _number(tag: str, value: object) -> str:
 
 
 def _item(name: str, value: object) -> object:
-    """The one element of a tensor or an array; anything else as it is."""
+    """Return the one element of a tensor or an array; anything else as it is."""
     item = getattr(value, "item", None)
     if item is None:
         return value
@@ -246,7 +246,7 @@ def _shown(value: object) -> str:
 
 
 def _setting(value: object) -> bool | int | float | str:
-    """A hyperparameter as VisualDL can show it: a number, or text."""
+    """Return a hyperparameter as VisualDL can show it: a number, or text."""
     if isinstance(value, (bool, int, float, str)):
         return value
     try:

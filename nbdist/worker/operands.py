@@ -198,18 +198,16 @@ def _let_go(frame: FrameType) -> None:
 
 def frames_of(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
     frames: list[tuple[FrameType, int]] = []
+    before: tuple[object, ...] = ()
     for step in steps_of(trace):
-        frame = step.tb_frame
+        frame, code = step.tb_frame, step.tb_frame.f_code
+        function = (code.co_filename, code.co_firstlineno, code.co_name)
         # paddle's eval_frame leaves an empty frame of each function, at its first line
-        if frames and frames[-1][1] == frame.f_code.co_firstlineno and _same_function(frames[-1][0], frame):
+        if before == function and frames[-1][1] == code.co_firstlineno:
             frames.pop()
+        before = function
         frames.append((frame, step.tb_lineno))
     return frames
-
-
-def _same_function(*frames: FrameType) -> bool:
-    codes = [frame.f_code for frame in frames]
-    return len({(code.co_filename, code.co_firstlineno, code.co_name) for code in codes}) == 1
 
 
 def is_library(file: str) -> bool:

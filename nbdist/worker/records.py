@@ -55,7 +55,7 @@ def encode_scalar(*, tag: str, step: int, value: float, milliseconds: int) -> by
 
 
 def encode_name(name: str, *, milliseconds: int) -> bytes:
-    """The first frame of a file: the name under which VisualDL shows what follows."""
+    """Return the first frame of a file: the name under which VisualDL shows what follows."""
     metadata = _text(1, name) if name else b""
     return encode("meta_data_tag", 0, milliseconds, _bytes(10, metadata))
 
@@ -106,7 +106,7 @@ def encode_hparams(
     metrics: Iterable[str],
     milliseconds: int,
 ) -> bytes:
-    """What a run was made with. ``metrics`` are tags of scalars in the same directory."""
+    """Return what a run was made with. ``metrics`` are tags of scalars in the same directory."""
     parts = [_bytes(1, _setting(value) + _text(4, key)) for key, value in hparams.items()]
     parts += [_bytes(2, _double(2, 0.0) + _text(4, metric)) for metric in metrics]
     return encode("hparam", 1, milliseconds, _bytes(13, b"".join(parts) + _text(3, name)))
@@ -179,7 +179,7 @@ _directories: dict[tuple[int, str], str] = {}
 
 
 def board() -> str:
-    """Where VisualDL looks for the records of this run; empty outside a run."""
+    """Return where VisualDL looks for the records of this run; empty outside a run."""
     run = os.environ.get("NBDIST_RUN_DIR")
     return os.path.join(run, "board") if run and "NBDIST_RANK" in os.environ else ""
 

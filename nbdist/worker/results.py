@@ -168,7 +168,7 @@ def _in_file(write: Callable[[BinaryIO], object]) -> Callable[[str], None]:
 
 
 def _as_json(value: object) -> Form | None:
-    """A value that JSON gives back as it is."""
+    """Return a value that JSON gives back as it is."""
     try:
         if not _is_exact(value):
             return None
@@ -187,7 +187,7 @@ def _is_exact(value: object) -> bool:
 
 
 def _as_array(value: object) -> Form | None:
-    """An array of numpy, or one of its numbers, of a type that its file can name."""
+    """Return an array of numpy, or one of its numbers, of a type that its file can name."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or not (type(value) is numpy.ndarray or isinstance(value, numpy.generic)):
         return None
@@ -201,7 +201,7 @@ def _as_array(value: object) -> Form | None:
 
 
 def _as_tensors(value: object) -> Form | None:
-    """A tensor, or a dict of tensors of one framework."""
+    """Return a tensor, or a dict of tensors of one framework."""
     if not _FRAMEWORKS & sys.modules.keys():
         return None
     from nbdist.values import tensors

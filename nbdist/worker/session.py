@@ -106,7 +106,7 @@ def _execute(cell: Cell, namespace: dict[str, Any]) -> None:
 
 
 def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
-    """The cell, as ``split_last`` has it, where it need not be Python. Raises SyntaxError."""
+    """Return the cell, as ``split_last`` has it, where it need not be Python. Raises SyntaxError."""
     try:
         return split_last(text, path, _TOP_LEVEL_AWAIT)
     except SyntaxError:
@@ -128,7 +128,7 @@ def _evaluated(code: CodeType, namespace: dict[str, Any]) -> Any:
 
 
 def _without_commands(text: bytes) -> bytes:
-    """The cell with IPython's commands as calls; as it is where there is no IPython."""
+    """Return the cell with IPython's commands as calls; as it is where there is no IPython."""
     try:
         shell = _shell()
     except ImportError:
@@ -239,7 +239,8 @@ def rejoin() -> None:
 
 
 def _is_joined() -> bool:
-    """Whether this rank is in a process group of torch or paddle, or was until it was freed from it."""
+    """Return whether this rank is in a process group of torch or paddle, or was until it was freed from
+    it."""
     dist: Any = sys.modules.get("torch.distributed")
     joined = dist is not None and dist.is_available() and dist.is_initialized()
     return joined or bool(_aborted()) or _paddle() is not None

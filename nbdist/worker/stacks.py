@@ -86,8 +86,8 @@ def _groups(trace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_name(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The groups by the names that all of their ranks have for them, with their members: the recorder counts
-    those that this process has made."""
+    """Return the groups by the names that all of their ranks have for them, with their members: the recorder
+    counts those that this process has made."""
     world: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
     known = {"0": "0"} | {str(entry["pg_id"]): str(entry["process_group"][0]) for entry in entries}
     names = world.pg_names.items() if world is not None else ()
@@ -150,7 +150,7 @@ def _described(error: BaseException | None) -> dict[str, Any]:
 
 
 def json_module() -> Any:
-    """The module, which not every program needs."""
+    """Return the module, which not every program needs."""
     with import_lock:
         import json
 
@@ -345,7 +345,7 @@ class _Listener:
             _thread.interrupt_main(main_thread.BEAT)  # type: ignore[arg-type]  # it has no name of its own
 
     def _values(self) -> list[tuple[str, int, str, str]]:
-        """What the ifs and the loops that the main thread is in work with."""
+        """Return what the ifs and the loops that the main thread is in work with."""
         try:
             with import_lock:
                 from nbdist.worker.operands import conditions  # most runs never stand still

@@ -15,11 +15,9 @@ from nbdist.worker.files import say_once
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any, TypeAlias
+    from typing import Any
 
-    Numbers: TypeAlias = Sequence[float]
-    Time: TypeAlias = float | None
-    """Unix seconds; None for now."""
+    from nbdist.worker.media import Numbers, Time
 
 
 class SummaryWriter:

@@ -134,8 +134,8 @@ def _prepare(modules: list[str], called: Callable[[], bool]) -> dict[str, Any]:
 
 
 def _threads() -> int:
-    """The threads of this process, if Python knows of one alone: the others are those of a native library
-    that computes. They wait for work, a fork leaves them behind, and a cold start has them, too."""
+    """Return the threads of this process, if Python knows of one alone: the others are those of a native
+    library that computes. They wait for work, a fork leaves them behind, and a cold start has them, too."""
     threading = sys.modules.get("threading")
     alone = threading is None or threading.active_count() == 1
     return len(os.listdir("/proc/self/task")) if alone else 1
