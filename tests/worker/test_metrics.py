@@ -13,34 +13,30 @@ if TYPE_CHECKING:
     from tests.worker.conftest import Rank
 
 
-@pytest.mark.parametrize(
-    ("call", "step", "values"),
-    [
-        pytest.param("step=3, loss=0.5", 3, {"loss": 0.5}, id="names"),
-        pytest.param("3, loss=0.5, total=100", 3, {"loss": 0.5}, id="the step in front"),
-        pytest.param("{'train/loss': 0.5}, step=3", 3, {"train/loss": 0.5}, id="a mapping"),
-        pytest.param("{'train/loss': 0.5}, 3, acc=1", 3, {"train/loss": 0.5, "acc": 1}, id="both"),
-        pytest.param("loss=0.5", None, {"loss": 0.5}, id="no step"),
-        pytest.param("step=-2, loss=0.5", -2, {"loss": 0.5}, id="a negative step"),
-        pytest.param("step=3.0, loss=0.5", 3, {"loss": 0.5}, id="a float that is whole"),
-        pytest.param("step=numpy.int64(3), loss=0.5", 3, {"loss": 0.5}, id="a step of numpy"),
-        pytest.param("values=1, step=2", 2, {"values": 1}, id="a metric called values"),
-        pytest.param(
-            "{'step': 1, 'total': 2}", None, {"step": 1, "total": 2}, id="metrics called as arguments"
-        ),
-        pytest.param("{'损失 \"%\\n': 1}", None, {'损失 "%\n': 1}, id="any text for a tag"),
-    ],
-)
-def test_a_point_is_written_as_it_was_given(
-    rank: Rank, call: str, step: int | None, values: dict[str, float]
-) -> None:
+POINTS: dict[str, tuple[int | None, dict[str, float]]] = {
+    "step=3, loss=0.5": (3, {"loss": 0.5}),
+    "3, loss=0.5, total=100": (3, {"loss": 0.5}),
+    "{'train/loss': 0.5}, step=3": (3, {"train/loss": 0.5}),
+    "{'train/loss': 0.5}, 3, acc=1": (3, {"train/loss": 0.5, "acc": 1}),
+    "loss=0.5": (None, {"loss": 0.5}),
+    "step=-2, loss=0.5": (-2, {"loss": 0.5}),
+    "step=3.0, loss=0.5": (3, {"loss": 0.5}),
+    "step=numpy.int64(3), loss=0.5": (3, {"loss": 0.5}),
+    "values=1, step=2": (2, {"values": 1}),
+    "{'step': 1, 'total': 2}": (None, {"step": 1, "total": 2}),
+    "{'损失 \"%\\n': 1}": (None, {'损失 "%\n': 1}),
+}
+
+
+def test_a_point_is_written_as_it_was_given(rank: Rank) -> None:
     before = time.time()
 
-    rank.does(f"import numpy\nnbdist.log({call})")
+    rank.does("\n".join(["import numpy", *(f"nbdist.log({call})" for call in POINTS)]))
 
-    assert rank.points() == [(step, values)]
-    assert before - 0.001 <= rank.lines()[0]["t"] <= time.time()
-    assert rank.lines()[0].get("total") == (100 if "total=" in call else None)
+    assert dict(zip(POINTS, rank.points(), strict=True)) == POINTS
+    for call, line in zip(POINTS, rank.lines(), strict=True):
+        assert before - 0.001 <= line["t"] <= time.time()
+        assert line.get("total") == (100 if "total=" in call else None)
 
 
 NUMBERS: dict[str, float] = {
