@@ -20,6 +20,7 @@ import time
 
 from nbdist.worker import files
 from nbdist.worker.files import say_once
+from nbdist.worker.results import keep_last, printed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,8 +90,6 @@ def show_last(value: object) -> None:
     if any(data.get(mime) for mime in _KINDS):
         _show(data, value, "")
     else:
-        from nbdist.worker.results import keep_last
-
         keep_last(value)
 
 
@@ -128,8 +127,6 @@ def _bundle(value: object) -> dict[str, object]:
         return {}
     data: dict[str, object] = {}
     said = _asked(value, "_repr_mimebundle_", include=None, exclude=None)
-    if isinstance(said, tuple) and said:
-        said = said[0]
     if isinstance(said, dict):
         data |= said
     if any(kind.__module__ == "matplotlib.figure" for kind in type(value).__mro__):
@@ -150,15 +147,13 @@ def _asked(value: object, method: str, **named: object) -> object:
     if getattr(type(value), method, None) is None:
         return None
     try:
-        said = getattr(value, method)(**named)
+        shown = getattr(value, method)(**named)
     except NotImplementedError:
         return None
     except Exception as error:  # noqa: BLE001 - whatever a class of the program raises
         say_once(f"{type(value).__name__}.{method} failed: {type(error).__name__}: {error}")
         return None
-    if isinstance(said, tuple) and len(said) == 2 and method != "_repr_mimebundle_":
-        return said[0]
-    return said
+    return shown[0] if isinstance(shown, tuple) and shown else shown
 
 
 def _figure_png(figure: Any) -> bytes:
@@ -194,10 +189,7 @@ def _text(data: Mapping[str, object], value: object) -> str:
         from pprint import pformat
 
         return pformat(value, width=79, compact=True, sort_dicts=False)
-    try:
-        return repr(value)
-    except Exception as error:  # noqa: BLE001 - whatever a class of the program raises
-        return f"<{type(value).__name__}: {type(error).__name__} in its repr>"
+    return printed(repr, value)
 
 
 def _bytes(content: object, mime: str) -> bytes:

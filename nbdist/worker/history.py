@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nbdist.worker.files import put
-from nbdist.worker.stacks import NAMES
+from nbdist.worker.main_thread import NAMES
 
 NAME = "history"
 """The file in the rank's directory."""

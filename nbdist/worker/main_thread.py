@@ -21,6 +21,9 @@ BEAT = int(signal.SIGRTMIN) + 8 if hasattr(signal, "SIGRTMIN") else 0
 
 _PACKAGES = [os.sep + os.path.join(package, "distributed", "") for package in ("torch", "paddle")]
 
+NAMES = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
+"""Collectives that torch's recorder has by a name of its own, as programs call them."""
+
 beats = 0  # how often the handler was called
 on_beat: Callable[[], object] | None = None  # what the handler calls, which may raise (``freeing``)
 obeyed = False  # whether the program was interrupted or freed

@@ -94,10 +94,11 @@ def result(**values: object) -> None:
 
 def keep_last(value: object) -> None:
     """Keep how the value of the cell's last expression is printed, for the notebook to show."""
-    result(**{LAST: _printed(repr, value)})
+    result(**{LAST: printed(repr, value)})
 
 
-def _printed(form: Callable[[object], str], value: object) -> str:
+def printed(form: Callable[[object], str], value: object) -> str:
+    """Return how a form of ``repr`` prints a value, whatever the value's class does."""
     try:
         return form(value)
     except Exception as error:  # noqa: BLE001 - a value need not be printed to be stored
@@ -248,4 +249,4 @@ def _short_repr(value: object) -> str:
 
     short = reprlib.Repr()
     short.maxstring = short.maxother = _LONGEST_REPR
-    return _printed(short.repr, value)[:_LONGEST_REPR]
+    return printed(short.repr, value)[:_LONGEST_REPR]

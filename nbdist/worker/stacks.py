@@ -71,10 +71,6 @@ def under_way() -> bool:
     return started or any(not group["over"] for group in groups)
 
 
-NAMES = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
-"""Collectives that the recorder has by a name of its own, as programs call them."""
-
-
 def _groups(trace: dict[str, Any]) -> dict[str, Any]:
     groups: dict[str, Any] = {}
     for group, status in trace.get("pg_status", {}).items():
@@ -102,7 +98,7 @@ def _add_entries(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> N
         if not entry.get("retired") and entry.get("state") != "completed":
             group, name = str(entry["pg_id"]), str(entry["profiling_name"]).rpartition(":")[2]
             groups[group] = {
-                "name": NAMES.get(name, name),
+                "name": main_thread.NAMES.get(name, name),
                 "number": int(entry["p2p_seq_id" if entry["is_p2p"] else "collective_seq_id"]),
                 "over": False,
                 "begun": int(entry["time_created_ns"]) / 1e9,
