@@ -121,11 +121,9 @@ def translated(words: Sequence[str]) -> Translated:
 
 
 def behind_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return which launcher a pasted command line begins with ("" for none), and what stands behind it.
-
-    Variables in front of it become ``--env``, and what only surrounds it (``uv run``) is left out. Raises
-    UsageMistake for what is not done here.
-    """
+    """Return which launcher a pasted command line begins with ("" for none), and what stands behind it, with
+    the variables in front of it as ``--env`` and without what only surrounds it (``uv run``). Raises
+    UsageMistake for what is not done here."""
     variables, rest = _without_prefix(words)
     name, own = _torchrun_or_paddle(rest)
     if not name:
