@@ -33,13 +33,13 @@ def check_framework(name: str) -> None:
 
 
 def frameworks_of(tree: ast.AST) -> tuple[str, ...]:
-    """The frameworks that a program imports."""
+    """Return the frameworks that a program imports."""
     imported = set(imported_modules(tree))
     return tuple(name for name in FRAMEWORKS if name in imported)
 
 
 def imported_modules(tree: ast.AST) -> list[str]:
-    """The top-level modules that a program cannot do without: imported, and not inside a ``try``."""
+    """Return the top-level modules that a program cannot do without: imported, and not inside a ``try``."""
     found, left = [], [tree]
     while left:
         node = left.pop()
@@ -53,7 +53,7 @@ def imported_modules(tree: ast.AST) -> list[str]:
 
 
 def is_installed(module: str) -> bool:
-    """Whether ``import module`` would find something, for this interpreter and its path."""
+    """Return whether ``import module`` would find something, for this interpreter and its path."""
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
@@ -66,33 +66,23 @@ _DROPPED = frozenset(
     | {"ROLE_NAME", "ROLE_WORLD_SIZE", "POD_IP", "TRAINING_ROLE", "JPY_PARENT_PID", "JPY_SESSION_NAME"}
     | {"JPY_API_TOKEN", "JUPYTERHUB_API_TOKEN", "JUPYTER_TOKEN", "NBDIST_PARAMS"}
 )
-_DROPPED_PREFIXES = (
-    *("PADDLE_", "FLAGS_selected_", "TORCHELASTIC_", "MASTER_", "JAX_COORDINATOR_"),
-    "PYDEVD_",
-)
-# A kernel makes its own children colour what they write, for its page. In a rank it would have each library
-# believe that it writes to a terminal, a page or a file as it thinks best.
-_KERNEL = "JPY_PARENT_PID"
-_FORCED_BY_KERNELS = ("FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
+_DROPPED_PREFIXES = ("PADDLE_", "FLAGS_selected_", "TORCHELASTIC_", "MASTER_", "JAX_COORDINATOR_", "PYDEVD_")
+# A kernel makes its own children colour what they write, for its page; a rank's libraries write to a log
+_FORCED_BY_KERNELS = frozenset({"FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE"})
 # ipykernel's plot backend draws into a notebook that a rank does not have
 _INLINE_BACKENDS = ("module://matplotlib_inline", "module://ipykernel")
 
 
 def inherited(environ: Mapping[str, str], world_size: int, *, gpus: bool = False) -> dict[str, str]:
-    """What the ranks get of the environment of the process that starts the run, and defaults beside it.
-
-    Several ranks on one machine get one thread each unless the user chose (torchrun does the same):
-    each would otherwise start a thread per core. Hugging Face's accelerate and Trainer take CPU ranks for
-    single processes unless they are told that the CPU is meant.
-    """
+    """Return what the ranks get of the environment of the process that starts the run, and defaults beside
+    it. Several ranks on one machine get one thread each unless the user chose, as torchrun does. Hugging Face
+    takes CPU ranks for single processes unless it is told that the CPU is meant."""
+    dropped = _DROPPED | (_FORCED_BY_KERNELS if "JPY_PARENT_PID" in environ else frozenset())
     kept = {
         key: value
         for key, value in environ.items()
-        if key not in _DROPPED and not key.startswith(_DROPPED_PREFIXES)
+        if key not in dropped and not key.startswith(_DROPPED_PREFIXES)
     }
-    if _KERNEL in environ:
-        for key in _FORCED_BY_KERNELS:
-            kept.pop(key, None)
     # rich draws its bars only where escape sequences are understood, as they are in a log of nbdist's
     kept.setdefault("TTY_COMPATIBLE", "1")
     if kept.get("MPLBACKEND", "").startswith(_INLINE_BACKENDS):
@@ -107,12 +97,9 @@ def inherited(environ: Mapping[str, str], world_size: int, *, gpus: bool = False
 
 
 def rank_environment(place: Placement, backend: str) -> dict[str, str]:
-    """What nbdist sets for one rank: the variables of every framework (they do not conflict), and
-    which GPUs it sees. Templates for Rendezvous.fill.
-
-    ``CUDA_VISIBLE_DEVICES`` holds the GPUs of the run, so that LOCAL_RANK is an index into it, in the
-    order of nvidia-smi; it is empty for CPU ranks.
-    """
+    """Return what nbdist sets for one rank, with templates for Rendezvous.fill: the variables of every
+    framework (they do not conflict), and the GPUs of the run in the order of nvidia-smi, so that LOCAL_RANK
+    is an index into them; none for CPU ranks."""
     environment = _torch(place) | _paddle(place, backend)
     # jax.distributed.initialize; ``worker.framework_hooks`` tells it the processes and which one this is
     environment["JAX_COORDINATOR_ADDRESS"] = "{host}:{port}"
@@ -123,12 +110,9 @@ def rank_environment(place: Placement, backend: str) -> dict[str, str]:
 
 
 def _torch(place: Placement) -> dict[str, str]:
-    """The variables of its ``env://`` rendezvous, and those by which libraries see a launcher.
-
-    Names and meanings: torch.distributed.run, "Environment Variables". ``TORCHELASTIC_USE_AGENT_STORE`` is
-    False: rank 0 opens the store itself. ``TORCHELASTIC_ERROR_FILE`` is left out: nbdist keeps the exception
-    itself.
-    """
+    """Return the variables of its ``env://`` rendezvous, and those by which libraries see a launcher
+    (torch.distributed.run, "Environment Variables"). Rank 0 opens the store itself, and nbdist keeps the
+    exception itself: ``TORCHELASTIC_ERROR_FILE`` is left out."""
     return {
         "RANK": str(place.rank),
         "WORLD_SIZE": str(place.world_size),
@@ -149,11 +133,8 @@ def _torch(place: Placement) -> dict[str, str]:
 
 
 def _paddle(place: Placement, backend: str) -> dict[str, str]:
-    """The variables that ``paddle.distributed.launch`` gives its trainers.
-
-    Names and meanings: paddle.distributed.launch (controllers/collective.py) and ParallelEnv. The ports of
-    the endpoints are never bound; only the master's is.
-    """
+    """Return the variables that ``paddle.distributed.launch`` gives its trainers (controllers/collective.py,
+    ParallelEnv). The ports of the endpoints are never bound; only the master's is."""
     endpoints = [_endpoint(place, rank) for rank in range(place.world_size)]
     environment = {
         "PADDLE_TRAINER_ID": str(place.rank),
@@ -171,10 +152,8 @@ def _paddle(place: Placement, backend: str) -> dict[str, str]:
     if place.gpus:
         # an index into CUDA_VISIBLE_DEVICES, which holds the chosen GPUs alone
         environment["FLAGS_selected_gpus"] = str(place.local_rank)
-    if backend != "auto":
-        environment["PADDLE_DISTRI_BACKEND"] = backend
-    elif not place.gpus:
-        environment["PADDLE_DISTRI_BACKEND"] = "gloo"
+    if backend != "auto" or not place.gpus:
+        environment["PADDLE_DISTRI_BACKEND"] = "gloo" if backend == "auto" else backend
     return environment
 
 

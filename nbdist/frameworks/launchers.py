@@ -58,7 +58,7 @@ def _table() -> dict[str, Any]:
 
 @cache
 def flags(*launchers: str) -> Mapping[str, Flag]:
-    """What these launchers know, by name."""
+    """Return what these launchers know, by name."""
     return {
         name: Flag(name=name, **{key: row[key] for key in row if key != "names"})
         for row in _table()["flags"]
@@ -69,7 +69,7 @@ def flags(*launchers: str) -> Mapping[str, Flag]:
 
 
 def flag_of(word: str) -> Flag | None:
-    """The flag that ``word`` (``--flag``, ``--flag=value`` or ``-t3``) is; None for what is no flag of
+    """Return the flag that ``word`` (``--flag``, ``--flag=value`` or ``-t3``) is; None for what is no flag of
     torchrun or paddle, or nbdist's own by the same name."""
     name = word.partition("=")[0].replace("_", "-") if word.startswith("--") else _SHORT.get(word[:2], "")
     return flags(TORCHRUN, PADDLE, FLEETRUN).get(name)
@@ -86,7 +86,8 @@ class Translated:
 
 
 def translated(words: Sequence[str]) -> Translated:
-    """``words`` with other launchers' flags as options of nbdist. Raises UsageMistake for what cannot be."""
+    """Return ``words`` with other launchers' flags as options of nbdist. Raises UsageMistake for what cannot
+    be."""
     own: list[str] = []
     idle: dict[str, str] = {}
     any_device = False
@@ -120,19 +121,16 @@ def translated(words: Sequence[str]) -> Translated:
 
 
 def behind_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Which launcher a pasted command line begins with ("" for none), and what stands behind it.
-
-    Variables in front of it become ``--env``, and what only surrounds it (``uv run``) is left out. Raises
-    UsageMistake for what is not done here.
-    """
-    given, rest = _without_prefix(words)
-    name, length = _head(rest)
-    own = rest[length:]
+    """Return which launcher a pasted command line begins with ("" for none), and what stands behind it, with
+    the variables in front of it as ``--env`` and without what only surrounds it (``uv run``). Raises
+    UsageMistake for what is not done here."""
+    variables, rest = _without_prefix(words)
+    name, own = _torchrun_or_paddle(rest)
     if not name:
         name, own = _other(rest)
     if not name:
         return "", list(words)
-    return name, [*(word for text in given for word in _variable(*text.split("=", 1))), *own]
+    return name, [*(word for text in variables for word in _variable(*text.split("=", 1))), *own]
 
 
 # they run what stands behind them, in an environment that they have chosen
@@ -140,8 +138,9 @@ _RUNNERS = {(runner, "run") for runner in ("uv", "poetry", "pipenv", "pdm", "hat
 
 
 def _without_prefix(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The variables that stand in front of a command (``A=b``, ``env A=b``), and the command without what
-    only surrounds it (``uv run``). Raises UsageMistake for options of those, which nbdist does not know."""
+    """Return the variables that stand in front of a command (``A=b``, ``env A=b``), and the command without
+    what only surrounds it (``uv run``). Raises UsageMistake for options of those, which nbdist does not
+    know."""
     variables: list[str] = []
     rest = list(words)
     while rest:
@@ -169,26 +168,22 @@ def _variable(name: str, value: str) -> list[str]:
     return ["--env", f"{name}={value}"]
 
 
-def _head(words: Sequence[str]) -> tuple[str, int]:
-    """torchrun or one of paddle's at the beginning of ``words``, and how many words it is."""
-    if not words:
-        return "", 0
-    program = PurePath(words[0]).name
+def _torchrun_or_paddle(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Return which of these ``words`` begin with ("" for none), and what stands behind it."""
+    program, *rest = [PurePath(words[0]).name, *words[1:]] if words else [""]
     if program in (TORCHRUN, FLEETRUN):
-        return program, 1
+        return program, rest
     if not re.fullmatch(r"python[\d.]*", program):
-        return "", 0
-    at = next((n for n, word in enumerate(words[1:], start=1) if word not in ("-u", "-B", "-O")), len(words))
-    if list(words[at : at + 1]) == ["-m"] and words[at + 1 : at + 2]:
-        module = words[at + 1].removesuffix(".__main__")
-        if (launcher := _MODULES.get(module)) is not None:
-            return launcher, at + 2
-    return "", 0
+        return "", []
+    while rest and rest[0] in ("-u", "-B", "-O"):
+        rest.pop(0)
+    module = rest[1].removesuffix(".__main__") if len(rest) > 1 and rest[0] == "-m" else ""
+    return _MODULES.get(module, ""), rest[2:]
 
 
 def _other(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Which of the others begins the line ("" for none), and the line in words of nbdist. Raises UsageMistake
-    for what nbdist does not do."""
+    """Return which of the others begins the line ("" for none), and the line in words of nbdist. Raises
+    UsageMistake for what nbdist does not do."""
     if not words:
         return "", []
     program, table = PurePath(words[0]).name, _table()
@@ -203,8 +198,8 @@ def _other(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _until_program(launcher: str, unknown: str, words: Sequence[str]) -> list[str]:
-    """A line of this launcher in words of nbdist, whose flags end where its program begins. ``unknown`` says
-    what to do about a flag that is not in the table."""
+    """Return a line of this launcher in words of nbdist, whose flags end where its program begins.
+    ``unknown`` says what to do about a flag that is not in the table."""
     own: list[str] = []
     rest = list(words)
     while rest and rest[0].startswith("-"):
@@ -227,7 +222,7 @@ def _until_program(launcher: str, unknown: str, words: Sequence[str]) -> list[st
 
 
 def _instead(program: str, words: Sequence[str]) -> str:
-    """The line to type in place of one of MPI's or Slurm's."""
+    """Return the line to type in place of one of MPI's or Slurm's."""
     count, script, rest = "2", ["train.py"], list(words)
     while rest:
         word = rest.pop(0)
@@ -252,16 +247,10 @@ def _nodes(value: str) -> Sequence[str]:
 
 
 def _ranks_per_node(value: str) -> Sequence[str]:
-    match value:
-        case "gpu":
-            return ["--gpus", "all"]
-        case "cpu":
-            return ["-n", str(cpu_count())]
-        case "auto":
-            return []
-        case "xpu":
-            raise UsageMistake("--nproc_per_node xpu: nbdist knows GPUs of NVIDIA and the CPU: write  -n 2")
-    return ["-n", value]
+    if value == "xpu":
+        raise UsageMistake("--nproc_per_node xpu: nbdist knows GPUs of NVIDIA and the CPU: write  -n 2")
+    named = {"gpu": ["--gpus", "all"], "cpu": ["-n", str(cpu_count())], "auto": []}
+    return named.get(value, ["-n", value])
 
 
 def _master(value: str) -> Sequence[str]:

@@ -341,7 +341,7 @@ class StandbySupervisor:
         # where that is impossible a cold start fails in the same way
         os.close(os.open(command.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         assignment = Assignment(
-            order=command.order,
+            **vars(command.order),
             environment=dict(command.environment),
             cwd=command.cwd,
             log=str(command.log),

@@ -1,10 +1,9 @@
-"""What other people's libraries do differently in a rank, from the moment a program has imported them. A
-version that lacks a name stays as it is.
+"""Changes other people's libraries in a rank, from the moment a program has imported them. A version that
+lacks a name stays as it is.
 
 What a program writes for TensorBoard, VisualDL, Weights & Biases or MLflow goes where it says, as ever.
-Besides, its numbers go the way of ``nbdist.log``, and VisualDL's other records under the run's board: a
-program shows its curves without a changed line. A tag belongs to the writer that has it first, since programs
-often tell several of them the same.
+Besides, its numbers go the way of ``nbdist.log``, and VisualDL's other records under the run's board. A tag
+belongs to the writer that has it first, since programs often tell several of them the same.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ import contextlib
 import functools
 import os
 import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import Any
 
-from nbdist.worker import media, metrics, records
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from types import ModuleType
-    from typing import Any
+from nbdist.worker import metrics, records
+from nbdist.worker.files import say_once
 
 
 def write_bars_as_text(notebook: ModuleType) -> None:
@@ -38,27 +35,15 @@ def write_bars_as_text(notebook: ModuleType) -> None:
 
 
 def copy_summaries(writer: ModuleType) -> None:
-    """The scalars and hyperparameters of a ``SummaryWriter``."""
+    """Record the scalars and hyperparameters of a ``SummaryWriter``."""
     kind: Any = getattr(writer, "SummaryWriter", None)
-    if kind is None:
-        return
     _copy_after(kind, "add_scalar", _scalar)
     _copy_after(kind, "add_scalars", _scalars)
-    # it makes a writer of its own for what belongs to them
-    original = kind.add_hparams
-
-    @functools.wraps(original)
-    def add_hparams(self: Any, hparam_dict: Any, metric_dict: Any, *given: Any, **named: Any) -> Any:
-        with _silence():
-            result = original(self, hparam_dict, metric_dict, *given, **named)
-        _try(metrics.log_hparams, hparam_dict, {str(tag): _number(v) for tag, v in metric_dict.items()})
-        return result
-
-    kind.add_hparams = add_hparams
+    _copy_after(kind, "add_hparams", _hparams, _silence)
 
 
 def copy_visualdl(writer: ModuleType) -> None:
-    """What a ``LogWriter`` is told (``paddle.callbacks.VisualDL`` has one).
+    """Record what a ``LogWriter`` is told (``paddle.callbacks.VisualDL`` has one).
 
     Besides, three things are mended in visualdl 2.5.3: records are written as they come, where its thread
     would lose up to 120 of them when the program does not close the writer, and would block for ever in a
@@ -92,7 +77,7 @@ class _DirectWriter:
             self._record_writer.write(bytestring)
         except OSError as error:
             # as theirs: a full disk does not stop the training
-            media.say_once(f"VisualDL's records are not written: {error}")
+            say_once(f"VisualDL's records are not written: {error}")
 
     def flush(self) -> None:
         if self._closed:
@@ -107,10 +92,10 @@ class _DirectWriter:
 
 
 def _direct_if_local(async_writer: Callable[..., Any], local: Any) -> Callable[..., Any]:
-    def make(record_writer: Any, *arguments: Any, **named: Any) -> Any:
+    def make(record_writer: Any, *given: Any, **named: Any) -> Any:
         # a store on another machine takes too long for each record
         is_local = isinstance(getattr(record_writer._writer, "fs", None), local)
-        return (_DirectWriter if is_local else async_writer)(record_writer, *arguments, **named)
+        return (_DirectWriter if is_local else async_writer)(record_writer, *given, **named)
 
     return make
 
@@ -135,25 +120,32 @@ def copy_wandb(wandb_run: ModuleType) -> None:
 
 
 def copy_mlflow(client: ModuleType) -> None:
-    """What ``mlflow.log_metric``, ``log_metrics`` and clients of a tracking server log."""
+    """Record what ``mlflow.log_metric``, ``log_metrics`` and clients of a tracking server log."""
     kind: Any = getattr(client, "TrackingServiceClient", None)
-    if kind is not None:
-        _copy_after(kind, "log_metric", _metric)
-        _copy_after(kind, "log_batch", _batch)
+    _copy_after(kind, "log_metric", _metric)
+    _copy_after(kind, "log_batch", _batch)
 
 
-def _copy_after(kind: Any, name: str, copy: Callable[..., None]) -> None:
+def _copy_after(
+    kind: Any, name: str, copy: Callable[..., None], within: Callable[[], Any] = contextlib.nullcontext
+) -> None:
+    """Let a method, which is called ``within`` a context, be followed by what copies its arguments."""
     original = getattr(kind, name, None)
     if original is None:
         return
 
     @functools.wraps(original)
     def write_and_copy(self: Any, *given: Any, **named: Any) -> Any:
-        result = original(self, *given, **named)
+        with within():
+            result = original(self, *given, **named)
         _try(copy, self, *given, **named)
         return result
 
     setattr(kind, name, write_and_copy)
+
+
+def _hparams(_: Any, hparam_dict: Any, metric_dict: Mapping[Any, Any], *__: Any, **___: Any) -> None:
+    metrics.log_hparams(hparam_dict, {str(tag): _number(value) for tag, value in metric_dict.items()})
 
 
 def _scalar(
@@ -171,19 +163,17 @@ def _scalar(
 def _scalars(
     writer: Any,
     main_tag: str,
-    tag_scalar_dict: Mapping[str, object],
+    tag_scalar_dict: Mapping[str, Any],
     global_step: Any = None,
     walltime: Any = None,
 ) -> None:
-    prefix = f"{_prefix(writer)}{main_tag}/"
-    _copy("summary", {prefix + tag: v for tag, v in tag_scalar_dict.items()}, global_step, walltime)
+    values = {f"{_prefix(writer)}{main_tag}/{tag}": value for tag, value in tag_scalar_dict.items()}
+    _copy("summary", values, global_step, walltime)
 
 
 def _visualdl_scalar(writer: Any, tag: str, value: Any, step: Any, walltime: float | None = None) -> None:
     if walltime is not None and walltime >= 2_000_000_000:
-        walltime /= (
-            1000  # it takes milliseconds, and seconds where the number is a small one (``server/lib.py``)
-        )
+        walltime /= 1000  # it takes milliseconds, and seconds where the number is small (``server/lib.py``)
     if _is_elsewhere(writer.logdir):
         _copy("visualdl", {_prefix(writer) + tag: value}, step, walltime)
 
@@ -205,11 +195,11 @@ def _visualdl_record(writer: Any, record: Any) -> None:
         frame = struct.pack("<Q", len(message)) + message
         records.append_record(metrics.prefix_of(directory).replace("/", ".") + kind, frame)
     except OSError as error:
-        media.say_once(f"{kind} is not copied to the run: {error.strerror or error}")
+        say_once(f"{kind} is not copied to the run: {error.strerror or error}")
 
 
 def _is_elsewhere(directory: str) -> bool:
-    """Whether VisualDL's own files are not already where the board looks."""
+    """Return whether VisualDL's own files are not already where the board looks."""
     run = os.environ.get("NBDIST_RUN_DIR")
     return run is not None and not os.path.abspath(directory).startswith(os.path.join(run, "board") + os.sep)
 
@@ -242,6 +232,7 @@ _silent = 0
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
+    """Copy no scalars: ``add_hparams`` makes a writer of its own for what belongs to them."""
     global _silent
     _silent += 1
     try:
@@ -255,15 +246,11 @@ def _copy(writer: str, values: Mapping[str, object], step: Any, walltime: float 
     if _silent or metrics.rank_file() is None:
         return
     told = next((values[name] for name in _STEPS if isinstance(values.get(name), int)), step)
-    scalars = {
-        tag: number
-        for tag, value in values.items()
-        if tag not in _STEPS
-        and (number := _number(value)) is not None
-        and _owners.setdefault(tag, writer) == writer
-    }
-    if scalars:
-        _try(metrics.log_at, walltime, told, scalars)
+    numbers = {tag: _number(value) for tag, value in values.items() if tag not in _STEPS}
+    scalars = {tag: number for tag, number in numbers.items() if number is not None}
+    own = {tag: number for tag, number in scalars.items() if _owners.setdefault(tag, writer) == writer}
+    if own:
+        _try(metrics.log_at, walltime, told, own)
 
 
 def _number(value: Any) -> float | None:
@@ -304,4 +291,9 @@ ADAPTED: Mapping[str, Callable[[ModuleType], None]] = {
     "wandb.sdk.wandb_run": copy_wandb,
     "mlflow.tracking._tracking_service.client": copy_mlflow,
 }
-"""What is done once a module has been imported; a rank's bootstrap knows the names without this."""
+"""What changes a library; a rank's bootstrap knows the names without this."""
+
+
+def adapt(library: ModuleType) -> None:
+    """Change a library that has just been imported."""
+    ADAPTED[library.__name__](library)

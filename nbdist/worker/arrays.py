@@ -1,5 +1,5 @@
-"""What programs hold (tensors, arrays, pixels, PIL's images, matplotlib's figures) as what VisualDL's records
-hold. numpy is asked for when something of it is needed; WAV and PNG are written by the standard library.
+"""Turns what programs hold (tensors, arrays, pixels, PIL's images, matplotlib's figures) into what VisualDL's
+records hold. numpy is imported when it is needed; WAV and PNG are written by the standard library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_THRESHOLDS = 127
 
 
 def to_array(value: object) -> Any:
-    """Any tensor, array or nested list as a numpy array in this process's memory."""
+    """Return any tensor, array or nested list as a numpy array in this process's memory."""
     import numpy
 
     tensor: Any = value
@@ -34,12 +34,8 @@ def to_array(value: object) -> Any:
 
 
 def to_wav(sound: object, sample_rate: int) -> tuple[bytes, int, int]:
-    """A sound as the bytes of a WAV, its number of channels and of frames.
-
-    ``sound``: one axis, or two with one or two channels. Floats go from -1 to 1; int16 as it is.
-
-    :raises TypeError: when it is not that.
-    """
+    """Return a sound as the bytes of a WAV, its number of channels and of frames. ``sound``: one axis, or two
+    with one or two channels; floats go from -1 to 1, int16 as it is. Raises TypeError when it is not that."""
     import wave
 
     import numpy
@@ -48,9 +44,7 @@ def to_wav(sound: object, sample_rate: int) -> tuple[bytes, int, int]:
     if samples.dtype.kind not in "iuf":
         raise TypeError(f"{type(sound).__name__} of {samples.dtype} is no sound")
     if samples.ndim != 1:
-        samples = samples.squeeze()
-    if samples.ndim == 0:
-        samples = samples.reshape(1)
+        samples = numpy.atleast_1d(samples.squeeze())
     if samples.ndim == 2 and samples.shape[0] == 2:
         samples = samples.T
     if samples.ndim > 2 or (samples.ndim == 2 and samples.shape[1] != 2):
@@ -70,7 +64,7 @@ def to_wav(sound: object, sample_rate: int) -> tuple[bytes, int, int]:
 def to_histogram(
     values: object, bins: object, max_bins: int | None = None
 ) -> tuple[list[float], list[float]]:
-    """Counts and edges, over what is finite. ``bins``: how many, or their edges; a rule by name
+    """Return counts and edges, over what is finite. ``bins``: how many, or their edges; a rule by name
     ("auto", "tensorflow") is DEFAULT_BINS, since with a few values far out it would want millions."""
     import numpy
 
@@ -85,7 +79,7 @@ def to_histogram(
 def to_counts(
     labels: object, predictions: object, thresholds: int, weights: object = None
 ) -> list[list[int]]:
-    """True positives, false positives, true negatives, false negatives where what is predicted with at
+    """Return true positives, false positives, true negatives, false negatives where what is predicted with at
     least 0, 1/(n-1), 2/(n-1), … 1 counts as positive."""
     import numpy
 
@@ -109,13 +103,13 @@ def to_counts(
 
 
 def pr_rates(counts: list[list[int]]) -> list[list[float]]:
-    """Precision and recall."""
+    """Return precision and recall."""
     hits, alarms, _, misses = counts
     return [_shares(hits, alarms), _shares(hits, misses)]
 
 
 def roc_rates(counts: list[list[int]]) -> list[list[float]]:
-    """True positive rate and false positive rate."""
+    """Return true positive rate and false positive rate."""
     hits, alarms, rejections, misses = counts
     return [_shares(hits, misses), _shares(alarms, rejections)]
 
@@ -125,7 +119,7 @@ def _shares(part: list[int], rest: list[int]) -> list[float]:
 
 
 def to_vectors(matrix: object) -> list[bytes]:
-    """Each row as little-endian float32. Raises TypeError for what has no rows."""
+    """Return each row as little-endian float32. Raises TypeError for what has no rows."""
     array = to_array(matrix)
     if array.ndim != 2:
         raise TypeError(f"an embedding is a matrix with one row for each point, this has shape {array.shape}")
@@ -133,7 +127,8 @@ def to_vectors(matrix: object) -> list[bytes]:
 
 
 def to_labels(metadata: Any, rows: int) -> list[list[str]]:
-    """The columns of each row's label; without any, its number. Raises TypeError where rows lack one."""
+    """Return the columns of each row's label; without any, its number. Raises TypeError where rows lack
+    one."""
     if metadata is None:
         return [[str(row)] for row in range(rows)]
     if hasattr(metadata, "tolist"):
@@ -150,14 +145,10 @@ _COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # of a PNG: grey, grey and alpha, RGB, 
 
 
 def to_png(image: object, dataformats: str | None) -> bytes:
-    """A picture as the bytes of a PNG.
-
-    ``image``: a PIL image, a matplotlib figure (or several), a PNG already, or pixels. Pixels that are
-    floats go from 0 to 1, integers from 0 to 255. ``dataformats`` names the axes ("CHW", "HWC", "HW",
-    "NCHW", …); None finds them out by the axis that can be the channels.
-
-    :raises TypeError: when it is none of that, or its axes are not as named.
-    """
+    """Return the bytes of a PNG: of a PIL image, a matplotlib figure, a PNG already, or pixels,
+    whose floats go from 0 to 1 and integers from 0 to 255. ``dataformats`` names the axes ("CHW", "HWC",
+    "HW", "NCHW", …); None finds them out by the axis that can be the channels. Raises TypeError for all
+    else."""
     if isinstance(image, (bytes, bytearray)):
         if not image.startswith(b"\x89PNG"):
             raise TypeError("these bytes are no PNG")
@@ -173,7 +164,7 @@ def to_png(image: object, dataformats: str | None) -> bytes:
 
 
 def figure_pixels(figure: Any) -> Any:
-    """What a matplotlib figure looks like, as an array of height, width and 4 channels."""
+    """Return what a matplotlib figure looks like, as an array of height, width and 4 channels."""
     import numpy
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # type: ignore[import-not-found,unused-ignore]
 
@@ -190,7 +181,7 @@ def close_figure(figure: Any) -> None:
 
 
 def outline(image: object, boxes: object, dataformats: str) -> Any:
-    """The pixels (height, width, 3) with a red frame for each box (left, top, right, bottom)."""
+    """Return the pixels (height, width, 3) with a red frame for each box (left, top, right, bottom)."""
     import numpy
 
     red = (255, 0, 0)
@@ -229,18 +220,12 @@ def _png_of_pixels(pixels: Any) -> bytes:
         return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
 
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)
-    return b"".join(
-        (
-            b"\x89PNG\r\n\x1a\n",
-            chunk(b"IHDR", header),
-            chunk(b"IDAT", zlib.compress(rows.tobytes(), 3)),
-            chunk(b"IEND", b""),
-        )
-    )
+    content = chunk(b"IDAT", zlib.compress(rows.tobytes(), 3))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + content + chunk(b"IEND", b"")
 
 
 def _levels(pixels: Any) -> Any:
-    """Pixels as uint8, without touching what the program holds."""
+    """Return pixels as uint8, without touching what the program holds."""
     import numpy
 
     if pixels.dtype == numpy.uint8:
@@ -263,14 +248,12 @@ def _guess_axes(array: Any, image: object) -> str:
 
 
 def _to_hwc(array: Any, dataformats: str) -> Any:
-    """Axes in the order of a picture; several pictures become a grid."""
+    """Return the axes in the order of a picture; several pictures become a grid."""
     import numpy
 
     axes = dataformats.upper()
-    if (
-        sorted(axes) not in (sorted("HW"), sorted("CHW"), sorted("NHW"), sorted("NCHW"))
-        or len(axes) != array.ndim
-    ):
+    known = map(sorted, ("HW", "CHW", "NHW", "NCHW"))
+    if sorted(axes) not in known or len(axes) != array.ndim:
         raise TypeError(f"dataformats={dataformats!r} does not fit an image of shape {array.shape}")
     if "C" not in axes:
         array, axes = array[..., None], axes + "C"

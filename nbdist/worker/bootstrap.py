@@ -1,4 +1,4 @@
-"""From a bare interpreter to the program as ``__main__``, and what is left behind when it ends.
+"""Leads from a bare interpreter to the program as ``__main__``, and leaves behind how it ended.
 
 The program must not be able to tell this from ``python program.py``: ``__main__``, ``__file__``,
 ``sys.argv``, ``inspect.getsource``, pickling, spawned children, tracebacks and exit codes are the same.
@@ -22,16 +22,14 @@ from nbdist.worker.framework_hooks import (
     prefer_backend,
     torch_looks,
 )
+from nbdist.worker.main_thread import signal
 from nbdist.worker.order import ERRORED, FINISHED, FINISHED_ALONE, Channel, Order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable
     from types import CodeType, ModuleType, TracebackType
     from typing import Any
-else:
-    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 _print = builtins.print
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -54,31 +52,13 @@ def main() -> None:
 
 
 def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None) -> None:
-    """Run the program of this rank. Whatever leaves the program leaves this function, too.
-
-    ``begin`` is called right before its first statement.
-    """
+    """Run the program of this rank; ``begin`` is called right before its first statement. Whatever leaves the
+    program leaves this function, too."""
     faulthandler.enable()
     stacks.listen(os.path.dirname(order.error_file))
     reserve = error_report.Reserve(order.error_file)
     print_whole_lines()
-    after_import("multiprocessing.spawn", _install_definitions)
-    # paddle puts handlers of its own for the same signals in the place of faulthandler's, which then
-    # could not say where a rank was; behind faulthandler's they still say what they have to
-    after_import("paddle.base.core", lambda _: faulthandler.disable())
-    after_import("paddle", lambda _: faulthandler.enable())
-    after_import("paddle.base.core", paddle_looks)
-    after_import("torch.distributed.rendezvous", torch_looks)
-    after_import("torch.distributed.distributed_c10d", prefer_backend)
-    after_import("torch.nn.parallel.distributed", free_groups_last)
-    after_import("jax._src.clusters.cluster", join_cluster)
-    for name in ("torch._utils", "paddle.io.dataloader.worker"):
-        after_import(name, error_report.send_names)
-    for name in _ADAPTED:
-        after_import(name, _adapt)
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        for name in ("torch", "paddle"):
-            after_import(name, _watch_training)
+    _change_libraries()
     show_outputs()
     sys.argv[:] = [order.program, *order.args]
     first = os.getcwd() if order.module else os.path.dirname(order.program)
@@ -104,8 +84,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     except SystemExit as leaving:
         if leaving.code in (None, 0):
             show_open_figures()
-            stacks.tell_history_at_the_end(os.path.dirname(order.error_file))
-            channel.say(FINISHED if has_joined() else FINISHED_ALONE)
+            _finish(channel, order)
         else:
             _report(channel, order, reserve, leaving)
         raise
@@ -114,12 +93,46 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
         raise
     finally:
         main_thread.over = True
+    _finish(channel, order)
+
+
+def _late(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of this package whose module is imported when it is first called."""
+
+    def call(*given: Any, **named: Any) -> Any:
+        return getattr(__import__(f"nbdist.worker.{module}", fromlist=[name]), name)(*given, **named)
+
+    return call
+
+
+def _change_libraries() -> None:
+    """Change what there is to change in a library once the program has imported it."""
+    after_import("multiprocessing.spawn", _late("definitions", "install"))
+    # paddle puts handlers of its own for the same signals in the place of faulthandler's, which then
+    # could not say where a rank was; behind faulthandler's they still say what they have to
+    after_import("paddle.base.core", lambda _: faulthandler.disable())
+    after_import("paddle", lambda _: faulthandler.enable())
+    after_import("paddle.base.core", paddle_looks)
+    after_import("torch.distributed.rendezvous", torch_looks)
+    after_import("torch.distributed.distributed_c10d", prefer_backend)
+    after_import("torch.nn.parallel.distributed", free_groups_last)
+    after_import("jax._src.clusters.cluster", join_cluster)
+    for name in ("torch._utils", "paddle.io.dataloader.worker"):
+        after_import(name, error_report.send_names)
+    for name in _ADAPTED:
+        after_import(name, _late("adaptations", "adapt"))
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        for name in ("torch", "paddle"):
+            after_import(name, _late("training", "watch"))
+
+
+def _finish(channel: Channel, order: Order) -> None:
     stacks.tell_history_at_the_end(os.path.dirname(order.error_file))
     channel.say(FINISHED if has_joined() else FINISHED_ALONE)
 
 
 def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
-    """The program; of a cell in rank 0 as ``split_last`` has it."""
+    """Return the program; of a cell in rank 0 as ``split_last`` has it."""
     run = os.environ.get("NBDIST_RUN_DIR", "")
     if os.environ.get("NBDIST_RANK") != "0" or path != os.path.join(run, "cell.py"):
         return compile(text, path, "exec", dont_inherit=True), None
@@ -127,8 +140,8 @@ def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
 
 
 def split_last(text: bytes, path: str, flags: int = 0) -> tuple[CodeType, CodeType | None]:
-    """A cell, and its last statement by itself where that is an expression whose value a notebook would show.
-    Raises SyntaxError."""
+    """Return a cell, and its last statement by itself where that is an expression whose value a notebook
+    would show. Raises SyntaxError."""
     import _ast
 
     tree: Any = compile(text, path, "exec", _ast.PyCF_ONLY_AST | flags, dont_inherit=True)
@@ -142,28 +155,28 @@ def split_last(text: bytes, path: str, flags: int = 0) -> tuple[CodeType, CodeTy
 
 
 def _ends_silently(text: bytes, last: Any) -> bool:
-    """Whether a semicolon stands behind the last statement, as in a notebook."""
+    """Return whether a semicolon stands behind the last statement, as in a notebook."""
     lines = text.splitlines(keepends=True)[last.end_lineno - 1 :]
     return b"".join(lines)[last.end_col_offset :].lstrip(b" \t\f").startswith(b";")
 
 
 def print_whole_lines() -> None:
-    """Let ``print`` write its line in one piece, in this process and its forks.
-
-    A rank's output is unbuffered, so that a killed rank has lost nothing. Unbuffered, the built-in ``print``
-    writes each argument, separator and line end by itself, and the lines of several processes of a rank
-    (DataLoader workers, spawned children) get mixed within each other.
-    """
+    """Let ``print`` write its line in one piece, in this process and its forks. The output of a rank is
+    unbuffered, so that a killed rank has lost nothing; the built-in ``print`` then writes each argument and
+    line end by itself, and the lines of several processes of a rank get mixed within each other."""
     builtins.print = _whole_line_print
 
 
 def show_outputs() -> None:
     """Give the program ``display`` and ``update_display``, as a notebook does, and show its figures where the
     notebook does."""
-    vars(builtins).update(display=_display, update_display=_update_display)
-    after_import("IPython.core.display_functions", _replace_display)
+    for name in ("display", "update_display"):
+        setattr(builtins, name, _late("display", name))
+    after_import("IPython.core.display_functions", _late("display", "replace_in_ipython"))
     if _FIGURES in os.environ and os.environ.get("MPLBACKEND") == "agg":
-        after_import("matplotlib", _use_figures)
+        # not by MPLBACKEND, which programs that a rank starts would inherit, and they may not find nbdist
+        backend = {"backend": "module://nbdist.worker.figures"}
+        after_import("matplotlib", lambda matplotlib: matplotlib.rcParams.update(backend))
 
 
 def show_open_figures() -> None:
@@ -172,45 +185,14 @@ def show_open_figures() -> None:
         figures.show()
 
 
-def _display(*values: Any, **named: Any) -> Any:
-    from nbdist.worker import display
-
-    return display.display(*values, **named)
-
-
-def _update_display(value: Any, **named: Any) -> None:
-    from nbdist.worker import display
-
-    display.update_display(value, **named)
-
-
-def _replace_display(module: ModuleType) -> None:
-    from nbdist.worker import display
-
-    display.replace_in_ipython(module)
-
-
-def _use_figures(matplotlib: ModuleType) -> None:
-    # not by MPLBACKEND, which programs that a rank starts would inherit, and they may not find nbdist
-    matplotlib.rcParams["backend"] = "module://nbdist.worker.figures"
-
-
 def _whole_line_print(
-    *values: object,
-    sep: Any = " ",
-    end: Any = "\n",
-    file: Any = None,
-    flush: bool = False,
+    *values: object, sep: Any = " ", end: Any = "\n", file: Any = None, flush: bool = False
 ) -> None:
     """Print as the built-in one does."""
     out = sys.stdout
-    if file is not None or out is None:
-        _print(*values, sep=sep, end=end, file=file, flush=flush)
-        return
-    space = " " if sep is None else sep
-    newline = "\n" if end is None else end
-    if not isinstance(space, str) or not isinstance(newline, str):
-        _print(*values, sep=sep, end=end, flush=flush)  # it has the right error for that
+    space, newline = " " if sep is None else sep, "\n" if end is None else end
+    if file is not None or out is None or not isinstance(space, str) or not isinstance(newline, str):
+        _print(*values, sep=sep, end=end, file=file, flush=flush)  # it has the right error for that
         return
     out.write(space.join([str(value) for value in values]) + newline)
     if flush:
@@ -218,37 +200,19 @@ def _whole_line_print(
 
 
 def python_path(given: list[str], first: str) -> list[str]:
-    """What sys.path is to be: as it is given, else as the interpreter has made it, but for its begin."""
+    """Return what sys.path is to be: as it is given, else as the interpreter has made it, but for its
+    begin."""
     path = given or [first, *sys.path[1:]]
     # a spawned child looks for nbdist here, too
     return path if _ROOT in path else [*path, _ROOT]
 
 
-def _install_definitions(spawn: ModuleType) -> None:
-    from nbdist.worker import definitions
-
-    definitions.install(spawn)
-
-
-def _adapt(library: ModuleType) -> None:
-    from nbdist.worker import adaptations
-
-    adaptations.ADAPTED[library.__name__](library)
-
-
-def _watch_training(library: ModuleType) -> None:
-    from nbdist.worker import training
-
-    training.watch(library)
-
-
 def _make_main(program: str) -> ModuleType:
-    """A fresh ``__main__``, with what the interpreter gives a script's."""
+    """Return a fresh ``__main__``, with what the interpreter gives a script's."""
     module = type(sys)("__main__")
     module.__file__ = program
     module.__loader__ = SourceFileLoader("__main__", program)
-    module.__builtins__ = builtins  # type: ignore[attr-defined]
-    module.__cached__ = None  # type: ignore[attr-defined]
+    vars(module).update(__builtins__=builtins, __cached__=None)
     # the module that stood there must stay alive: clearing it would clear names that still run
     sys.modules["__nbdist_main__"] = sys.modules["__main__"]
     sys.modules["__main__"] = module
@@ -273,11 +237,9 @@ def _report(
     error: BaseException,
     then: Callable[[], None] = lambda: None,
 ) -> None:
-    """Say that the program raised, then write down what.
-
-    Said first, since the peers of this rank soon complain of it. No signal gets in between: torch's
-    handler for a dead DataLoader worker raises wherever the main thread is, here too.
-    """
+    """Say that the program raised, since the peers of this rank soon complain of it, then write down what. No
+    signal gets in between: torch's handler for a dead DataLoader worker raises wherever the main thread
+    is."""
     mask = _hold_signals_back()
     try:
         channel.say(ERRORED)
@@ -307,9 +269,7 @@ def _hide_frames() -> None:
     """Let the traceback start in the program, whichever hook prints it (torch and rich have theirs)."""
     hook = sys.excepthook
 
-    def from_the_program(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
+    def from_the_program(kind: Any, error: BaseException, trace: TracebackType | None) -> None:
         stripped = strip(trace)
         hook(kind, error.with_traceback(stripped), stripped)
 
@@ -322,13 +282,11 @@ def take_out(error: BaseException | None) -> None:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        at = error.__traceback__
-        while at is not None:
-            after = at.tb_next
+        for step in main_thread.steps_of(error.__traceback__):
+            after = step.tb_next
             while after is not None and after.tb_next is not None and _is_ours(after):
                 after = None if _is_handler(after) else after.tb_next
-            at.tb_next = after
-            at = after
+            step.tb_next = after
         error = error.__cause__ or error.__context__
 
 
@@ -341,14 +299,10 @@ def _is_handler(trace: TracebackType) -> bool:
 
 
 def strip(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames of this package that lead up to the program, and without those of the
-    handler that has interrupted it."""
-    at = trace
-    while at is not None and _is_ours(at):
-        at = at.tb_next
-    inner = at
-    while inner is not None:
-        if inner.tb_next is not None and _is_handler(inner.tb_next):
-            inner.tb_next = None
-        inner = inner.tb_next
+    """Return the traceback without the frames of this package that lead up to the program, and without those
+    of the handler that has interrupted it."""
+    at = next((step for step in main_thread.steps_of(trace) if not _is_ours(step)), None)
+    for step in main_thread.steps_of(at):
+        if step.tb_next is not None and _is_handler(step.tb_next):
+            step.tb_next = None
     return at if at is not None else trace

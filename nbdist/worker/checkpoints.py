@@ -6,8 +6,8 @@
             step-00000200/               what ``checkpoint`` gives the program
             done-0                       sharded: rank 0 has written its part
 
-A draft becomes a checkpoint by one rename, after its files have reached the disk. So a rank that is killed at
-any moment, or a machine that loses its power, leaves the checkpoint before it as the latest one.
+A draft becomes a checkpoint by one rename, after its files have reached the disk: a rank that is killed, or a
+machine that loses its power, leaves the checkpoint before it as the latest one.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _sharded = 0
 
 
 def attempt() -> int:
-    """Which attempt of the run this is: 1, and after ``--retries`` has started the ranks again 2, 3, …"""
+    """Return the number of this attempt of the run: 1, and 2, 3, … when ``--retries`` has begun it again"""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) + 1
 
 
 def checkpoint_dir() -> Path:
-    """The directory of this run's checkpoints: the same in every rank, on every node, in every attempt, and
-    in a run that ``%dist_resume`` starts. Made when it is first asked for; nbdist never deletes it.
+    """Return the directory of this run's checkpoints: the same in every rank, node and attempt, and in a run
+    that ``%dist_resume`` starts. Made when it is first asked for; nbdist never deletes it.
 
     It is ``checkpoints/<run>`` in the run's working directory, or what ``--checkpoints DIR`` says; outside a
     run ``checkpoints/<program>``. Raises RuntimeError where several machines were started by hand without
@@ -61,7 +61,7 @@ def checkpoint_dir() -> Path:
 
 
 def latest_checkpoint() -> Path | None:
-    """The checkpoint that was finished last, a directory or a file; None where there is none yet.
+    """Return the checkpoint that was finished last, a directory or a file; None where there is none yet.
 
     What ``nbdist.checkpoint`` has not finished is never returned. What the program itself has put into
     ``checkpoint_dir()`` counts as soon as it is there, unless its name says that it is unfinished: it begins
@@ -70,12 +70,11 @@ def latest_checkpoint() -> Path | None:
     """
     from pathlib import Path
 
-    found = finished(_directory())
-    return Path(found[0]) if found else None
+    return next(map(Path, finished(_directory())), None)
 
 
 def checkpoint(step: int, *, sharded: bool = False, keep: int | None = None) -> Checkpoint:
-    """A checkpoint, finished when the block is left, and not when an exception leaves it:
+    """Return a checkpoint, finished when the block is left, and not when an exception leaves it:
 
         with nbdist.checkpoint(step) as path:
             torch.save(model.state_dict(), path / "model.pt")
@@ -124,12 +123,9 @@ class Checkpoint:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None:
+        if kind is not None or not (self._sharded or os.listdir(self._path)):
             if not self._sharded:  # into a sharded one others may still write
                 shutil.rmtree(self._draft, ignore_errors=True)
-            return
-        if not self._sharded and not os.listdir(self._path):
-            shutil.rmtree(self._draft, ignore_errors=True)
             return
         _sync_tree(self._path)
         if self._is_complete():
@@ -137,7 +133,7 @@ class Checkpoint:
             self._rotate()
 
     def _is_complete(self) -> bool:
-        """Whether every part is there, and it falls to this rank to say so."""
+        """Return whether every part is there, and it falls to this rank to say so."""
         if not self._sharded:
             return True
         os.close(os.open(os.path.join(self._draft, f"done-{_rank()}"), os.O_WRONLY | os.O_CREAT, 0o600))
@@ -149,8 +145,8 @@ class Checkpoint:
         return marks >= {f"done-{rank}" for rank in range(_world_size())} and self._claim()
 
     def _claim(self) -> bool:
-        """Whether this rank, and no other, renames the draft. Nothing may be left by the draft's name: a rank
-        that has just seen all marks would take it for whole."""
+        """Return whether this rank, and no other, renames the draft. Nothing may be left by the draft's name:
+        a rank that has just seen all marks would take it for whole."""
         whole = f"{self._draft}.whole"
         try:
             os.rename(self._draft, whole)
@@ -179,32 +175,26 @@ class Checkpoint:
         shutil.rmtree(self._draft, ignore_errors=True)
 
     def _rotate(self) -> None:
-        if self._keep is None:
-            return
         own = [path for path in finished(self._directory) if _OWN.fullmatch(os.path.basename(path))]
-        for path in own[self._keep :]:
+        for path in own[self._keep :] if self._keep is not None else ():
             # one that is half deleted is not to be found
-            gone = os.path.join(
-                self._directory, f".{os.path.basename(path)}.{_identity()}.gone-{os.getpid()}"
-            )
+            name = f".{os.path.basename(path)}.{_identity()}.gone-{os.getpid()}"
+            gone = os.path.join(self._directory, name)
             with suppress(OSError):
                 os.rename(path, gone)
                 shutil.rmtree(gone, ignore_errors=True)
 
 
 def finished(directory: str) -> list[str]:
-    """The paths of the finished checkpoints in a directory, the one that was finished last first."""
-    found = []
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if not _UNFINISHED.search(entry.name):
-                    with suppress(FileNotFoundError):
-                        numbers = [int(number) for number in _NUMBER.findall(entry.name)]
-                        found.append((entry.stat().st_mtime_ns, numbers, entry.path))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [path for _, _, path in sorted(found, reverse=True)]
+    """Return the paths of the finished checkpoints in a directory, the one that was finished last first."""
+    paths: list[tuple[int, list[int], str]] = []
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
+        for entry in entries:
+            if not _UNFINISHED.search(entry.name):
+                with suppress(FileNotFoundError):
+                    numbers = [int(number) for number in _NUMBER.findall(entry.name)]
+                    paths.append((entry.stat().st_mtime_ns, numbers, entry.path))
+    return [path for _, _, path in sorted(paths, reverse=True)]
 
 
 def _directory() -> str:
@@ -228,16 +218,16 @@ def _world_size() -> int:
 
 
 def _identity() -> str:
-    """What tells the drafts of this attempt from all others."""
+    """Return what tells the drafts of this attempt from all others."""
     run = os.environ.get("NBDIST_RUN_ID") or os.environ.get("TORCHELASTIC_RUN_ID") or str(os.getpid())
     return f"{run.replace(os.sep, '-')}.{attempt()}"
 
 
 def _check_in_common() -> None:
     """Raises RuntimeError where ranks would not meet in one draft, or in that of an earlier run."""
-    directory, run = os.environ.get("NBDIST_RUN_DIR"), os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    directory = os.environ.get("NBDIST_RUN_DIR")
     if directory is None:
-        common = run != "none"
+        common = os.environ.get("TORCHELASTIC_RUN_ID", "none") != "none"
     else:
         # the directory that an engine's nodes share has this one in it
         placed = os.path.isdir(os.path.join(directory, "nodes"))

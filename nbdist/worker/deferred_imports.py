@@ -1,12 +1,9 @@
-"""Modules that were imported ahead of a program stay hidden until the program imports them. Where that
-cannot be kept up, the rank starts again as a cold one.
+"""Hides modules that were imported ahead of a program until the program imports them.
 
 A program may set ``OMP_NUM_THREADS``, or put a directory in front of sys.path, and import torch only then.
-In a rank that has waited torch was imported before that. So its modules are kept out of sys.modules, and
-when the program asks for one of them it gets it if an import would now bring the same, and read the same.
-Otherwise the process is replaced (execve(2)) by a rank that has not waited: its number, its log, its socket
-and its parent stay the same. What the program did until then, it does a second time; that is little, since
-it had not imported its framework.
+So it gets what was imported before if an import would now bring the same, and read the same. Otherwise the
+process is replaced (execve(2)) by a rank that has not waited: its number, its log, its socket and its parent
+stay the same. What the program did until then, it does a second time; that is little.
 """
 
 from __future__ import annotations
@@ -16,25 +13,22 @@ import os
 import sys
 
 from nbdist.worker import bootstrap
-from nbdist.worker.order import CHANNEL, Channel, Order
+from nbdist.worker.files import put
+from nbdist.worker.main_thread import signal
+from nbdist.worker.order import CHANNEL, Assignment, Channel, Order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
-else:
-    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 
 class DeferredImports:
-    """A finder of the modules that it holds.
-
-    ``early`` are the names of modules that any process has, ``roots`` those that import nearly all others.
-    ``reads`` tells of a variable whether an import may have read it. ``differs`` is called with what would
-    be different, in words; what it returns from gets the modules all the same.
-    """
+    """A finder of the modules that it holds: ``early`` are the names of modules that any process has,
+    ``roots`` those that import nearly all others. ``reads`` tells of a variable whether an import may have
+    read it. ``differs`` is called with what would be different, in words; where it returns, the modules come
+    all the same."""
 
     def __init__(
         self,
@@ -71,10 +65,13 @@ class DeferredImports:
         """The program imports the module ``name``: what belongs to it is there from now on."""
         if problem := self._problem(name):
             self._differs(problem)
-        for one in list(self._families) if name in self._roots else [name]:
-            sys.modules.update(self._families.pop(one, {}))
+        for top in self._coming(name):
+            sys.modules.update(self._families.pop(top, {}))
         if not self._families and self in sys.meta_path:
             sys.meta_path.remove(self)
+
+    def _coming(self, name: str) -> list[str]:
+        return list(self._families) if name in self._roots else [name]
 
     def open(self) -> None:
         """Nothing is kept back any longer: the interpreter ends."""
@@ -82,16 +79,15 @@ class DeferredImports:
             sys.modules.update(self._families.pop(name))
 
     def _problem(self, name: str) -> str:
-        """Why an import of ``name`` would now be another one; empty when it would not."""
+        """Return why an import of ``name`` would now be another one; empty when it would not."""
         for key in sorted(self._environment.keys() | os.environ.keys()):
             if self._environment.get(key) != os.environ.get(key) and self._reads(key):
                 return f"{key} was set before the program imports {name}"
         if os.sched_getaffinity(0) != self._processors:
             return f"other CPUs were chosen before the program imports {name}"
-        coming = list(self._families) if name in self._roots else [name]
-        for one in coming:
-            if any(part in sys.modules for part in self._families.get(one, ()) if part != name):
-                return f"the program has a module {one} of its own"
+        for top in self._coming(name):
+            if any(part in sys.modules for part in self._families.get(top, ()) if part != name):
+                return f"the program has a module {top} of its own"
         module = self._families[name][name]
         found = self._found_by_others(name)
         if found is None or module.__spec__ is None or found.origin != module.__spec__.origin:
@@ -128,19 +124,18 @@ class _ImportedAhead:
 
 
 def _families(early: frozenset[str]) -> dict[str, dict[str, ModuleType]]:
-    """The modules that were imported ahead, by the first part of their names. What the interpreter brings
-    does not count: what a process has of it cannot be known."""
-    found: dict[str, dict[str, ModuleType]] = {}
+    """Return the modules that were imported ahead, by the first part of their names. What the interpreter
+    brings does not count: what a process has of it cannot be known."""
+    families: dict[str, dict[str, ModuleType]] = {}
     for name, module in sys.modules.items():
         top = name.partition(".")[0]
         if top not in early and top not in sys.stdlib_module_names and top != "nbdist":
-            found.setdefault(top, {})[name] = module
-    return {
-        top: family
-        for top, family in found.items()
-        if top in family and getattr(family[top], "__spec__", None) is not None
-    }
+            families.setdefault(top, {})[name] = module
+    return {top: family for top, family in families.items() if getattr(family.get(top), "__spec__", None)}
 
+
+# of the rank before its program begins, which may change them
+_process, _processors = os.getpid(), os.sched_getaffinity(0)
 
 AGAIN = "--again"
 """Stands before the id of the run on the command line, with the file descriptor of the order."""
@@ -156,46 +151,32 @@ def main() -> None:
     bootstrap.run(Channel(), order)
 
 
-def restart_cold(
-    order: Order, environment: Mapping[str, str], cwd: str, *, noted: bool = True
-) -> Callable[[str], None]:
-    """What to call with the reason. It does not return, but in a forked child, which is no rank. ``noted``:
-    the next run of the program would come to the same."""
-    rank = os.getpid()
-    processors = os.sched_getaffinity(0)
-
-    def begin(reason: str) -> None:
-        if os.getpid() != rank:
-            _say(f"{reason}, too late for what a forked child of this rank imports: run it with --cold")
-            return
-        _say(f"this rank begins again, cold: {reason}")
-        if noted:
-            _note(order, reason)
-        told = os.memfd_create("nbdist-order", 0)
-        os.write(told, order.encode())
-        os.lseek(told, 0, os.SEEK_SET)
-        os.set_inheritable(CHANNEL, True)
-        os.chdir(cwd)
-        os.sched_setaffinity(0, processors)
-        # ignored signals would stay ignored; Python sets them in the main thread alone
-        with contextlib.suppress(ValueError):
-            for number in signal.valid_signals():
-                if signal.getsignal(number) == signal.SIG_IGN:
-                    signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        at = len(sys.orig_argv) - 2
-        arguments = [*sys.orig_argv[:at], AGAIN, str(told), *sys.orig_argv[at:]]
-        os.execve(arguments[0], arguments, dict(environment))
-
-    return begin
-
-
-def _note(order: Order, reason: str) -> None:
-    """For the process that keeps ranks waiting: not for this program."""
-    with contextlib.suppress(OSError):
-        path = os.path.join(os.path.dirname(order.error_file), "again")
-        note = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        os.write(note, reason.encode())
+def restart_cold(assignment: Assignment, reason: str, *, noted: bool = True) -> None:
+    """Begin again as a rank that has not waited. It returns only in a forked child, which is no rank.
+    ``noted``: the next run of the program would come to the same."""
+    if os.getpid() != _process:
+        _say(f"{reason}, too late for what a forked child of this rank imports: run it with --cold")
+        return
+    _say(f"this rank begins again, cold: {reason}")
+    if noted:
+        # for the process that keeps ranks waiting: not for this program
+        with contextlib.suppress(OSError):
+            put(os.path.join(os.path.dirname(assignment.error_file), "again"), reason.encode())
+    told = os.memfd_create("nbdist-order", 0)
+    os.write(told, assignment.encode())
+    os.lseek(told, 0, os.SEEK_SET)
+    os.set_inheritable(CHANNEL, True)
+    os.chdir(assignment.cwd)
+    os.sched_setaffinity(0, _processors)
+    # ignored signals would stay ignored; Python sets them in the main thread alone
+    with contextlib.suppress(ValueError):
+        for number in signal.valid_signals():
+            if signal.getsignal(number) == signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    at = len(sys.orig_argv) - 2
+    arguments = [*sys.orig_argv[:at], AGAIN, str(told), *sys.orig_argv[at:]]
+    os.execve(arguments[0], arguments, assignment.environment)
 
 
 def _say(what: str) -> None:

@@ -1,4 +1,4 @@
-"""What a rank shows: ``display``, figures, the value of a cell's last expression.
+"""Shows what a rank has to show: ``display``, figures, the value of a cell's last expression.
 
 A picture or a page of HTML becomes a file in ``media/``, named by its content, a line in ``display.jsonl``,
 and one line of the log, in its place among what the rank prints:
@@ -6,17 +6,21 @@ and one line of the log, in its place among what the rank prints:
     ESC ]nbdist;<file>;<width>;<height> BEL <the text that stands for it>
 
 Terminals pass over such a sequence (it is an OSC), and all that reads logs leaves it out. Objects are asked
-by the methods that IPython asks (``_repr_png_``, ``_repr_html_``, …), without IPython, whose import takes a
-quarter of a second. What has neither picture nor HTML is printed.
+by the methods that IPython asks (``_repr_png_``, …), without IPython, whose import takes a quarter of a
+second. What has neither picture nor HTML is printed.
 """
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
 import os
 import sys
 import time
+
+from nbdist.worker import files
+from nbdist.worker.files import say_once
+from nbdist.worker.results import keep_last, printed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +47,7 @@ _KINDS = {
 _SOURCES = {"text/markdown": "_repr_markdown_", "text/latex": "_repr_latex_"}
 
 _written = 0
-_ids = 0
+_ids = itertools.count(1)
 
 
 def display(
@@ -59,7 +63,7 @@ def display(
     data. With ``display_id`` (True makes one) a handle comes back, whose ``update`` shows another value in
     its stead: the log has both, a saved notebook the last.
     """
-    handle = _handle(display_id)
+    handle = DisplayHandle(None if display_id is True else str(display_id)) if display_id else None
     for value in values:
         data = value if raw and isinstance(value, dict) else _bundle(value)
         _show(data, value, "" if handle is None else handle.display_id)
@@ -86,8 +90,6 @@ def show_last(value: object) -> None:
     if any(data.get(mime) for mime in _KINDS):
         _show(data, value, "")
     else:
-        from nbdist.worker.results import keep_last
-
         keep_last(value)
 
 
@@ -108,7 +110,7 @@ class DisplayHandle:
     """What ``display(…, display_id=…)`` returns."""
 
     def __init__(self, display_id: str | None = None) -> None:
-        self.display_id = display_id or _new_id()
+        self.display_id = display_id or f"{os.getpid()}-{next(_ids)}"
 
     def __repr__(self) -> str:
         return f"<DisplayHandle display_id={self.display_id}>"
@@ -116,35 +118,20 @@ class DisplayHandle:
     def display(self, value: object, **named: Any) -> None:
         display(value, display_id=self.display_id, **named)
 
-    def update(self, value: object, **named: Any) -> None:
-        display(value, display_id=self.display_id, **named)
-
-
-def _handle(display_id: str | bool | None) -> DisplayHandle | None:
-    if not display_id:
-        return None
-    return DisplayHandle(None if display_id is True else str(display_id))
-
-
-def _new_id() -> str:
-    global _ids
-    _ids += 1
-    return f"{os.getpid()}-{_ids}"
+    update = display
 
 
 def _bundle(value: object) -> dict[str, object]:
-    """What an object can be shown as, by MIME type."""
+    """Return what an object can be shown as, by MIME type."""
     if isinstance(value, type):
         return {}
     data: dict[str, object] = {}
     said = _asked(value, "_repr_mimebundle_", include=None, exclude=None)
-    if isinstance(said, tuple) and said:
-        said = said[0]
     if isinstance(said, dict):
         data |= said
     if any(kind.__module__ == "matplotlib.figure" for kind in type(value).__mro__):
         data["image/png"] = _figure_png(value)
-    for mime, method in ((mime, method) for mime, (_, method) in _KINDS.items()):
+    for mime, (_, method) in _KINDS.items():
         # the first is taken; what comes after it would be made in vain
         if not any(data.get(known) for known in _KINDS):
             data[mime] = _asked(value, method)
@@ -155,20 +142,18 @@ def _bundle(value: object) -> dict[str, object]:
 
 
 def _asked(value: object, method: str, **named: object) -> object:
-    """What a method of the object's class returns, without the metadata that may come with it; None where it
-    has none, or that fails: an object that cannot be drawn does not end the program."""
+    """Return what a method of the object's class returns, without the metadata that may come with it; None
+    where it has none, or that fails: an object that cannot be drawn does not end the program."""
     if getattr(type(value), method, None) is None:
         return None
     try:
-        said = getattr(value, method)(**named)
+        shown = getattr(value, method)(**named)
     except NotImplementedError:
         return None
     except Exception as error:  # noqa: BLE001 - whatever a class of the program raises
-        _note(f"{type(value).__name__}.{method} failed: {type(error).__name__}: {error}")
+        say_once(f"{type(value).__name__}.{method} failed: {type(error).__name__}: {error}")
         return None
-    if isinstance(said, tuple) and len(said) == 2 and method != "_repr_mimebundle_":
-        return said[0]
-    return said
+    return shown[0] if isinstance(shown, tuple) and shown else shown
 
 
 def _figure_png(figure: Any) -> bytes:
@@ -178,21 +163,19 @@ def _figure_png(figure: Any) -> bytes:
     try:
         figure.savefig(buffer, format="png", bbox_inches="tight", facecolor=figure.get_facecolor())
     except Exception as error:  # noqa: BLE001 - whatever the parts of a figure raise
-        _note(f"a figure cannot be drawn: {type(error).__name__}: {error}")
+        say_once(f"a figure cannot be drawn: {type(error).__name__}: {error}")
     return buffer.getvalue()
 
 
 def _show(data: Mapping[str, object], value: object, display_id: str) -> None:
     directory = os.environ.get("NBDIST_RANK_DIR")
     text = _text(data, value)
-    for mime, (ending, _) in _KINDS.items():
-        if directory is None:
-            break
+    for mime in _KINDS if directory else ():
         if (content := _bytes(data.get(mime), mime)) and _fits(content, mime):
             try:
-                _write(directory, content, mime, ending, text, value, display_id)
+                _write(str(directory), content, mime, text, value, display_id)
             except OSError as error:
-                _note(f"an output is not written: {error.strerror or error}")
+                say_once(f"an output is not written: {error.strerror or error}")
                 break
             return
     print(text)
@@ -206,14 +189,12 @@ def _text(data: Mapping[str, object], value: object) -> str:
         from pprint import pformat
 
         return pformat(value, width=79, compact=True, sort_dicts=False)
-    try:
-        return repr(value)
-    except Exception as error:  # noqa: BLE001 - whatever a class of the program raises
-        return f"<{type(value).__name__}: {type(error).__name__} in its repr>"
+    return printed(repr, value)
 
 
 def _bytes(content: object, mime: str) -> bytes:
-    """The content of a file; empty for none. Pictures may come as base64, as Jupyter's messages have them."""
+    """Return the content of a file; empty for none. Pictures may come as base64, as Jupyter's messages have
+    them."""
     if isinstance(content, (bytes, bytearray)):
         return bytes(content)
     if not isinstance(content, str):
@@ -232,48 +213,31 @@ def _fits(content: bytes, mime: str) -> bool:
     limit = _LARGEST_HTML if mime == "text/html" else _LARGEST
     if len(content) > limit:
         size = f"{len(content) / (1 << 20):.0f} MiB"
-        _note(f"{mime} of {size} is printed as text: at most {limit >> 20} MiB can be shown")
+        say_once(f"{mime} of {size} is printed as text: at most {limit >> 20} MiB can be shown")
         return False
     if _written + len(content) > _ROOM:
-        _note("this rank has shown 1 GiB: from now on text alone")
+        say_once("this rank has shown 1 GiB: from now on text alone")
         return False
     return True
 
 
-def _write(
-    directory: str, content: bytes, mime: str, ending: str, text: str, value: object, display_id: str
-) -> None:
+def _write(directory: str, content: bytes, mime: str, text: str, value: object, display_id: str) -> None:
     """Write the file, its record, and last the line of the log, which readers go by. Raises OSError."""
     import hashlib
 
     global _written
-    name = f"{hashlib.sha256(content).hexdigest()[:32]}.{ending}"
+    name = f"{hashlib.sha256(content).hexdigest()[:32]}.{_KINDS[mime][0]}"
     media = os.path.join(directory, "media")
     os.makedirs(media, mode=0o700, exist_ok=True)
     path = os.path.join(media, name)
     if not os.path.exists(path):
         _written += len(content)
-        draft = f"{path}.{os.getpid()}"
-        try:
-            _append(draft, content)
-            os.replace(draft, path)  # a reader finds it whole or not at all
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
-            raise
+        files.put(path, content)
     width, height = _size(content, mime)
     at, begun = _log_end(os.path.join(directory, "log"))
-    record = {
-        "t": round(time.time(), 4),
-        "at": at + begun,
-        "file": name,
-        "mime": mime,
-        "width": width,
-        "height": height,
-        "id": display_id,
-        "text": text[:_TEXT],
-    }
-    _append(os.path.join(directory, "display.jsonl"), f"{json.dumps(record)}\n".encode())
+    record = {"t": round(time.time(), 4), "at": at + begun, "file": name, "mime": mime, "width": width}
+    record |= {"height": height, "id": display_id, "text": text[:_TEXT]}
+    files.append(os.path.join(directory, "display.jsonl"), f"{json.dumps(record)}\n".encode())
     line = f"\x1b]nbdist;{name};{width};{height}\x07{_short(text, value)}\n"
     out = sys.__stdout__
     if out is not None:
@@ -282,17 +246,8 @@ def _write(
         out.flush()
 
 
-def _append(path: str, data: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        if os.write(handle, data) < len(data):
-            raise OSError(28, "no space left")
-    finally:
-        os.close(handle)
-
-
 def _log_end(path: str) -> tuple[int, bool]:
-    """How many bytes the log has, and whether the last of its lines is still growing."""
+    """Return how many bytes the log has, and whether the last of its lines is still growing."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -326,22 +281,11 @@ def _size(content: bytes, mime: str) -> tuple[int, int]:
 
 
 def _jpeg_size(content: bytes) -> tuple[int, int]:
-    """By the frame header (ISO 10918-1, B.2.2), which stands behind segments of any kind."""
+    """Read the frame header (ISO 10918-1, B.2.2), which stands behind segments of any kind."""
     at = 2
     while at + 9 <= len(content) and content[at] == 0xFF:
-        kind = content[at + 1]
-        if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
-            return int.from_bytes(content[at + 7 : at + 9], "big"), int.from_bytes(
-                content[at + 5 : at + 7], "big"
-            )
-        at += 2 + int.from_bytes(content[at + 2 : at + 4], "big")
+        numbers = [int.from_bytes(content[at + n : at + n + 2], "big") for n in (2, 5, 7)]
+        if 0xC0 <= content[at + 1] <= 0xCF and content[at + 1] not in (0xC4, 0xC8, 0xCC):
+            return numbers[2], numbers[1]
+        at += 2 + numbers[0]
     return 0, 0
-
-
-_noted: set[str] = set()
-
-
-def _note(line: str) -> None:
-    if line not in _noted:
-        _noted.add(line)
-        print(f"nbdist: {line}", file=sys.stderr)

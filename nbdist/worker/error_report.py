@@ -1,15 +1,17 @@
-"""Writes the exception that left the program to error.json, before the interpreter tears down.
+"""Writes the exception that left the program to error.json, before the interpreter tears down, which takes a
+framework a second or two.
 
-Printing and exiting take a framework a second or two; a reader of the cause need not wait that long. A
-program fails also because the disk is full or no file can be opened any more: what its report needs is
+A program fails also because the disk is full or no file can be opened any more: what its report needs is
 taken beforehand.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
+
+from nbdist.worker.files import put
+from nbdist.worker.main_thread import steps_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,16 +22,11 @@ if TYPE_CHECKING:
 ROOM = ".room"
 """What stands behind the name of the report in that of the file that keeps room for it."""
 
-_LONGEST_TEXT = 200_000
-"""Characters of a message or a traceback: one may have a whole tensor in it."""
+_LONGEST_TEXT = 200_000  # characters of a message or a traceback: one may have a whole tensor in it
 
-_sent: dict[str, Any] = {}
-"""What came with the last error of a worker that was raised again here."""
-
-_SIZE = 32 * 1024
+_sent: dict[str, Any] = {}  # what came with the last error of a worker that was raised again here
+_SIZE = 32 * 1024  # bytes of disk that are taken, and what fits in them:
 _LONGEST_MESSAGE, _LONGEST_LINE, _MOST_FRAMES = 2000, 100, 40
-"""Bytes of disk that are taken, and what fits in them."""
-
 _LOADERS = ("torch/utils/data/dataloader.py", "paddle/io/dataloader/dataloader_iter.py")
 _OF_WORKERS = ("ExceptionWrapper", "_WorkerException")
 """What a DataLoader worker's error comes in: torch's, paddle's. Both have a method ``reraise``."""
@@ -38,11 +35,8 @@ _TRIES = 3
 """How often a report is begun: a handler of the program may raise in it, as torch's does for a dead worker.
 Another thread takes the signals that the main thread blocks, and their handlers run in the main thread."""
 
-_DYING = 0.5
-"""Seconds in which a process that has closed its connections is dead."""
-
-_LEAST = 1 << 20
-"""Bytes that a disk has left which is full (``devices.usage``)."""
+_DYING = 0.5  # seconds in which a process that has closed its connections is dead
+_LEAST = 1 << 20  # bytes that a disk has left which is full (``devices.usage``)
 
 
 class Reserve:
@@ -97,31 +91,18 @@ def write(
     to be kept in it."""
     for _ in range(_TRIES):
         try:
-            _write(path, error, trace, reserve, about)
+            if reserve is not None:
+                reserve.open_up()
+            _keep(path, _report(path, error, trace) | about, reserve)
             return
         except BaseException:  # noqa: BLE001 - its own exception is what it is to end with
             continue
 
 
-def _write(
-    path: str,
-    error: BaseException,
-    trace: TracebackType | None,
-    reserve: Reserve | None,
-    about: dict[str, object],
-) -> None:
-    if reserve is not None:
-        reserve.open_up()
-    # what the program had taken may be free again once it has ended
-    report = _report(error, trace) | about
-    report["full"] = _full_disks(os.path.dirname(path), ".", "/dev/shm")
-    report["workers"] = _failed_workers(error)
-    report |= _names(error, trace)
-    for kind, told in _sent.items():
-        report[kind] = told + report.get(kind, []) if isinstance(told, list) else report.get(kind) or told
+def _keep(path: str, report: dict[str, Any], reserve: Reserve | None) -> None:
     data = _encoded(report)
     try:
-        _write_new(path, data)
+        put(path, data)
     except OSError:
         if reserve is None:
             raise
@@ -134,37 +115,45 @@ def _encoded(report: dict[str, Any]) -> bytes:
     return json.dumps(report, ensure_ascii=False).encode(errors="replace")
 
 
-def _report(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
+def _report(path: str, error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
     import time
     import traceback
 
     raised = time.time()  # before the traceback reads files: who raised first is told by it
     summary = traceback.TracebackException(type(error), error, trace)
-    kind = type(error)
-    # as a traceback names it
-    plain = kind.__module__ in ("builtins", "__main__")
-    name = kind.__qualname__ if plain else f"{kind.__module__}.{kind.__qualname__}"
+    names = _names(error, trace)
     return {
-        "type": name,
+        "type": type_name(error),
         "message": _cut(_message(error)),
         "frames": [[f.filename, f.lineno or 0, f.name, f.line or ""] for f in summary.stack],
         "text": _cut("".join(summary.format())),
         "time": raised,
+        "full": _full_disks(os.path.dirname(path), ".", "/dev/shm"),
+        "workers": _failed_workers(error),
+        **names,
+        **{kind: [*sent, *names.get(kind, ())] for kind, sent in _sent.items()},
     }
+
+
+def type_name(value: object) -> str:
+    """Return the name of a value's type as a traceback has it."""
+    kind = type(value)
+    plain = kind.__module__ in ("builtins", "__main__")
+    return kind.__qualname__ if plain else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
     """Return what stood in the failing line, and in the conditions around it with the arrays that are not
     finite. A look that fails costs its own part of the report alone."""
     try:
-        from nbdist.worker import operands, reducer  # most ranks do not fail
+        from nbdist.worker import operands  # most ranks do not fail
     except Exception:  # noqa: BLE001 - the program may have changed what is imported
         return {}
     looks: dict[str, Callable[[], Any]] = {
-        "operands": lambda: [*operands.operands(trace), *reducer.layers_of_reducer(error, trace)],
+        "operands": lambda: [*operands.operands(trace), *operands.layers_of_reducer(error, trace)],
         "values": lambda: [*operands.conditions_of(trace), *operands.not_finite(trace)],
     }
-    names = {}
+    names: dict[str, Any] = {}
     for name, look in looks.items():
         try:
             names[name] = look()
@@ -179,14 +168,15 @@ def send_names(module: ModuleType) -> None:
     kind: Any = next((vars(module)[name] for name in _OF_WORKERS if name in vars(module)), None)
     if kind is None:
         return
+    import functools
+
     make, reraise = kind.__init__, kind.reraise
 
     @functools.wraps(make)
     def make_with_names(sent: Any, *given: Any, **named: Any) -> None:
         make(sent, *given, **named)
         _, error, trace = sys.exc_info()
-        if error is not None:
-            sent.nbdist_names = _names(error, trace)
+        sent.nbdist_names = _names(error, trace) if error is not None else {}
 
     # paddle's loader does so in a thread, and the program sees another error
     @functools.wraps(reraise)
@@ -199,7 +189,7 @@ def send_names(module: ModuleType) -> None:
 
 
 def _cut(text: str) -> str:
-    """Both ends of a text that is too long."""
+    """Return both ends of a text that is too long."""
     if len(text) <= _LONGEST_TEXT:
         return text
     half = _LONGEST_TEXT // 2
@@ -207,8 +197,9 @@ def _cut(text: str) -> str:
 
 
 def _failed_workers(error: BaseException) -> list[tuple[int, int]]:
-    """Pid and exit code of DataLoader workers that had failed, where their loader raised. It may have seen
-    no more of it than a closed connection: a process that is killed loses these first, and then is dead."""
+    """Return pid and exit code of DataLoader workers that had failed, where their loader raised. It may have
+    seen no more of it than a closed connection: a process that is killed loses these first, and then is
+    dead."""
     workers = [worker for loader in _loaders(error) for worker in loader._workers]
     if workers and isinstance(error, (ConnectionError, EOFError)):
         from multiprocessing.connection import wait
@@ -221,20 +212,16 @@ def _failed_workers(error: BaseException) -> list[tuple[int, int]]:
 
 
 def _loaders(error: BaseException) -> list[Any]:
-    """The iterators of a DataLoader, torch's or paddle's, that the exception came through."""
-    found = []
-    trace = error.__traceback__
-    while trace is not None:
-        frame, trace = trace.tb_frame, trace.tb_next
-        if frame.f_code.co_filename.endswith(_LOADERS):
-            found.append(frame.f_locals.get("self"))
-    unlike = {id(loader): loader for loader in found if hasattr(loader, "_workers")}
-    return list(unlike.values())
+    """Return the iterators of a DataLoader, torch's or paddle's, that the exception came through."""
+    frames = [step.tb_frame for step in steps_of(error.__traceback__)]
+    inside = [frame for frame in frames if frame.f_code.co_filename.endswith(_LOADERS)]
+    selves = [frame.f_locals.get("self") for frame in inside]
+    return list({id(loader): loader for loader in selves if hasattr(loader, "_workers")}.values())
 
 
 def _full_disks(*places: str) -> list[str]:
-    """The disks of these places that are full, each by where it begins."""
-    found = []
+    """Return the disks of these places that are full, each by where it begins."""
+    full = {}
     for place in places:
         try:
             space = os.statvfs(place)
@@ -244,31 +231,16 @@ def _full_disks(*places: str) -> list[str]:
             mount = os.path.realpath(place)
             while not os.path.ismount(mount):
                 mount = os.path.dirname(mount)
-            found.append(mount)
-    return list(dict.fromkeys(found))
+            full[mount] = True
+    return list(full)
 
 
 def _shortened(report: dict[str, Any]) -> dict[str, Any]:
-    """What the room is enough for: the innermost frames, without what the exception was raised from."""
+    """Return what the room is enough for: the innermost frames, without what the exception was raised
+    from."""
     frames = [[*place, source[:_LONGEST_LINE]] for *place, source in report["frames"][-_MOST_FRAMES:]]
-    return report | {
-        "message": report["message"][:_LONGEST_MESSAGE],
-        "frames": frames,
-        "text": "",
-        "values": [],
-    }
-
-
-def _write_new(path: str, data: bytes) -> None:
-    draft = f"{path}.{os.getpid()}"
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(data)
-        os.replace(draft, path)
-    except OSError:
-        if os.path.exists(draft):
-            os.unlink(draft)
-        raise
+    message = report["message"][:_LONGEST_MESSAGE]
+    return report | {"message": message, "frames": frames, "text": "", "values": []}
 
 
 def _message(error: BaseException) -> str:

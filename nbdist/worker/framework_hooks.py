@@ -26,11 +26,7 @@ def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
         action(module)
         return
 
-    def after(module: ModuleType | None) -> None:
-        if module is not None:
-            action(module)
-
-    around_import(name, lambda: after)
+    around_import(name, lambda: lambda module: None if module is None else action(module))
 
 
 def around_import(name: str, before: Callable[[], Callable[[ModuleType | None], None]]) -> None:
@@ -84,40 +80,31 @@ class _WatchedLoader:
 
 
 def prefer_backend(module: ModuleType) -> None:
-    """Make NBDIST_BACKEND the default for every device it can serve.
-
-    torch has no environment variable for it; ``Backend.default_device_backend_map`` is the table that
-    ``init_process_group`` reads (torch.distributed.distributed_c10d). A program that names a backend
-    gets the one it named.
-    """
+    """Make NBDIST_BACKEND the default for every device it can serve: of
+    ``Backend.default_device_backend_map``, which ``init_process_group`` reads. A program that names a backend
+    gets the one it named."""
     wanted = os.environ.get("NBDIST_BACKEND", "auto")
-    if wanted == "auto":
-        return
-    table = module.Backend.default_device_backend_map
+    table = module.Backend.default_device_backend_map if wanted != "auto" else {}
     for device in ("cpu", "cuda"):
         if device in table and (wanted, device) != ("nccl", "cpu"):
             table[device] = wanted
 
 
 # torch's DDP gives up the last reference to its process group where its Reducer is freed, and keeps the
-# interpreter meanwhile. The group's destructor waits for its threads, and one of them may be about to drop a
-# Python object of a collective that backward has begun, for which it needs the interpreter: the rank stands
-# still for ever (torch 2.13, ProcessGroupGloo; pytorch#56297). That is chance in programs that end with
-# barrier() and destroy_process_group(), where torch._dynamo was imported first, as in ranks that have waited:
-# imported by DDP itself it keeps the group. Where Python has the last reference torch lets the interpreter
-# go.
+# interpreter meanwhile. The group's destructor waits for its threads, and one of them may need the
+# interpreter to drop a Python object of a collective: the rank stands still for ever (torch 2.13,
+# ProcessGroupGloo; pytorch#56297), by chance, and where torch._dynamo was imported before DDP, as in ranks
+# that have waited. Where Python has the last reference torch lets the interpreter go.
 
 
 def free_groups_last(parallel: ModuleType) -> None:
-    """Let what DistributedDataParallel makes in C++ be freed before its process group.
-
-    ``parallel`` is torch.nn.parallel.distributed.
-    """
+    """Let what DistributedDataParallel (of torch.nn.parallel.distributed) makes in C++ be freed before its
+    process group."""
     import functools
     import weakref
 
     kind: Any = getattr(parallel, "DistributedDataParallel", None)
-    make = vars(kind).get("_ddp_init_helper") if kind is not None else None
+    make = getattr(kind, "_ddp_init_helper", None)
     if make is None:
         return
 
@@ -125,22 +112,16 @@ def free_groups_last(parallel: ModuleType) -> None:
     def make_and_hold(model: Any, *given: Any, **named: Any) -> Any:
         made = make(model, *given, **named)
         for part in ("logger", "reducer"):
-            if (one := getattr(model, part, None)) is not None:
+            if (held := getattr(model, part, None)) is not None:
                 # pybind11 calls this when the C++ object has gone
-                weakref.finalize(one, _let_go, getattr(model, "process_group", None)).atexit = False
+                weakref.finalize(held, lambda _: None, getattr(model, "process_group", None)).atexit = False
         return made
 
     kind._ddp_init_helper = make_and_hold
 
 
-def _let_go(_group: object) -> None:
-    """The reference to it goes as this returns."""
-
-
-# Whether a rank has opened a store, and how it waits for that: by looking instead of by sleeping. Where rank
-# 1 connects before rank 0 listens, torch tries again after some half a second (TCPStore.cpp), paddle 3 after
-# a fixed three seconds (tcp_utils.cc). Which of the two comes first is chance, so every other start took
-# that much longer.
+# A rank waits for the store of rank 0 by looking whether it listens. Where rank 1 connects before that, torch
+# tries again after some half a second (TCPStore.cpp), paddle 3 after a fixed three seconds (tcp_utils.cc).
 
 _LIMIT = 300.0
 _PERIOD = 0.01
@@ -153,7 +134,8 @@ _opened: list[str] = []
 
 
 def has_joined() -> bool:
-    """Whether this process has been in a process group of torch, paddle or JAX, or may be one of MPI's."""
+    """Return whether this process has been in a process group of torch, paddle or JAX, or may be one of
+    MPI's."""
     if _opened or "mpi4py.MPI" in sys.modules:
         return True
     torch, jax = sys.modules.get("torch.distributed"), sys.modules.get("jax._src.distributed")
@@ -164,33 +146,29 @@ def has_joined() -> bool:
 
 
 def torch_looks(rendezvous: ModuleType) -> None:
-    """Let the store of ``env://`` and ``tcp://`` of a rank other than 0 wait until rank 0 listens.
-
-    ``rendezvous`` is torch.distributed.rendezvous.
-    """
-    create = getattr(rendezvous, "TCPStore", None)
+    """Let the store of ``env://`` and ``tcp://`` (of torch.distributed.rendezvous) of a rank other than 0
+    wait until rank 0 listens."""
+    create: Any = getattr(rendezvous, "TCPStore", None)
     if create is None:
         return
 
     def create_when_it_listens(
-        host_name: str, port: int, *args: object, is_master: bool = False, **options: object
+        host_name: str, port: int, *args: object, is_master: bool = False, **options: Any
     ) -> object:
         _opened.append("torch")
-        timeout: timedelta | None = options.get("timeout")  # type: ignore[assignment]
+        timeout: timedelta | None = options.get("timeout")
         if not (is_master or args or timeout is None) and host_name in _HERE:
             # the other half is torch's, whose error it is when no rank comes
             waited = _wait_until_it_listens(port, min(timeout.total_seconds() / 2, _LIMIT))
             options["timeout"] = timeout - type(timeout)(seconds=waited)
         return create(host_name, port, *args, is_master=is_master, **options)
 
-    rendezvous.TCPStore = create_when_it_listens  # type: ignore[attr-defined]
+    vars(rendezvous)["TCPStore"] = create_when_it_listens
 
 
 def paddle_looks(core: ModuleType) -> None:
-    """Let ``create_or_get_global_tcp_store`` of a rank other than 0 wait until rank 0 listens.
-
-    ``core`` is paddle.base.core.
-    """
+    """Let ``create_or_get_global_tcp_store`` (of paddle.base.core) of a rank other than 0 wait until rank 0
+    listens."""
     create = getattr(core, "create_or_get_global_tcp_store", None)
     master = os.environ.get("PADDLE_MASTER", "")
     host, _, port = master.rpartition(":")
@@ -205,7 +183,7 @@ def paddle_looks(core: ModuleType) -> None:
             _wait_until_it_listens(int(port), _LIMIT)
         return create()
 
-    core.create_or_get_global_tcp_store = create_when_it_listens  # type: ignore[attr-defined]
+    vars(core)["create_or_get_global_tcp_store"] = create_when_it_listens
 
 
 def _wait_until_it_listens(port: int, limit: float) -> float:
@@ -217,35 +195,30 @@ def _wait_until_it_listens(port: int, limit: float) -> float:
 
 
 def _listens(port: int) -> bool:
-    """Whether a process of this machine listens on the port (proc(5), /proc/net/tcp)."""
-    wanted = f":{port:04X}"
+    """Return whether a process of this machine listens on the port (proc(5), /proc/net/tcp)."""
+    rows: list[list[str]] = []
     known = False
     for table in _TABLES:
         try:
             with open(table) as file:
-                rows = file.read().splitlines()[1:]
+                rows += map(str.split, file.read().splitlines()[1:])
         except OSError:
             continue
         known = True
-        for row in rows:
-            fields = row.split()
-            if fields[3] == _LISTENS and fields[1].endswith(wanted):
-                return True
     # where the system has no such table, the framework's own way is the only one
-    return not known
+    return not known or any(row[3] == _LISTENS and row[1].endswith(f":{port:04X}") for row in rows)
 
 
-# What a framework's import makes lasts as long as the process: the garbage collector need not look at it. An
-# interpreter that ends collects several times, and takes a second of a processor for the half a million
-# objects of torch. ``gc.freeze`` takes them out, but everything else with them; a cycle of the program's own
-# objects would then never be finalized. So these are put back (the C API's PyObject_GC_Track), and what is
-# imported gets a stand-in for ``__main__`` (torch._dynamo keeps copies of sys.modules).
+# What a framework's import makes lasts as long as the process: an interpreter that ends collects several
+# times, and takes a second of a processor for the half a million objects of torch (decision 0013).
+# ``gc.freeze`` takes them out, but everything else with them; a cycle of the program's own objects would then
+# never be finalized. So these are put back (the C API's PyObject_GC_Track), and what is imported gets a
+# stand-in for ``__main__`` (torch._dynamo keeps copies of sys.modules).
 
 # the first optimizer imports torch._dynamo, with some 800 more
 _LARGE = ("torch", "torch._dynamo", "paddle", "paddle.distributed")
 
-_MOST = 60_000
-"""Objects of the program that are worth the time it takes to put them back, some 20 ms."""
+_MOST = 60_000  # objects of the program that are worth the time it takes to put them back, some 20 ms
 
 _within = False
 
@@ -263,7 +236,7 @@ def watch() -> None:
 def _set_apart() -> Callable[[ModuleType | None], None]:
     """Remember the objects that are there before an import; what is returned freezes all others."""
     global _within
-    before = [] if _within else gc.get_objects()
+    before: list[object] = [] if _within else gc.get_objects()
     if _within or len(before) > _MOST:
         return lambda _: None
     _within = True
@@ -287,9 +260,9 @@ class _StandIn(type(sys)):  # type: ignore[misc]
 
     def __init__(self, main: ModuleType) -> None:
         super().__init__("__main__")
-        of_every_module = {name: value for name, value in vars(main).items() if name in vars(self)}
-        file = {"__file__": main.__file__} if hasattr(main, "__file__") else {}
-        self.__dict__.update(of_every_module | file, _main=_weakref.ref(main))
+        kept = {*vars(self), "__file__"}
+        own = {name: value for name, value in vars(main).items() if name in kept}
+        self.__dict__.update(own, _main=_weakref.ref(main))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_main"](), name)
@@ -302,48 +275,29 @@ def _thaw(objects: list[object]) -> None:
     untrack, track = ctypes.pythonapi.PyObject_GC_UnTrack, ctypes.pythonapi.PyObject_GC_Track
     for function in (untrack, track):
         function.argtypes, function.restype = (ctypes.py_object,), None
-    is_tracked = gc.is_tracked
-    for one in objects:
-        # a dict or tuple of plain values may have left by itself
-        if is_tracked(one):
-            untrack(one)
-            track(one)
+    # a dict or tuple of plain values may have left by itself
+    for tracked in filter(gc.is_tracked, objects):
+        untrack(tracked)
+        track(tracked)
 
 
 def join_cluster(clusters: ModuleType) -> None:
     """Let ``jax.distributed.initialize()`` without arguments find the ranks of a run.
 
-    JAX reads only the coordinator's address from the environment. How many processes there are, and which one
-    this is, it asks of the cluster environments it knows: ``clusters`` is jax._src.clusters.cluster, a
-    private module. Where it has changed, the program has to give ``num_processes`` and ``process_id``
-    itself. The run comes before all others, since it may itself be in a Slurm job.
-    """
+    JAX reads only the coordinator's address from the environment, and asks the clusters it knows for the rest
+    (jax._src.clusters.cluster, which is private). The run comes before all others, since it may itself be in
+    a Slurm job."""
     known = getattr(getattr(clusters, "ClusterEnv", None), "_cluster_types", None)
     if not isinstance(known, list):
         return
 
     class Run(clusters.ClusterEnv):  # type: ignore[name-defined, misc]
         name = "nbdist"
-
-        @classmethod
-        def is_env_present(cls) -> bool:
-            return "JAX_COORDINATOR_ADDRESS" in os.environ and "RANK" in os.environ
-
-        @classmethod
-        def get_coordinator_address(cls, *_: object, **__: object) -> str:
-            return os.environ["JAX_COORDINATOR_ADDRESS"]
-
-        @classmethod
-        def get_process_count(cls) -> int:
-            return int(os.environ["WORLD_SIZE"])
-
-        @classmethod
-        def get_process_id(cls) -> int:
-            return int(os.environ["RANK"])
-
-        @classmethod
-        def get_local_process_id(cls) -> int:
-            return int(os.environ["LOCAL_RANK"])
+        is_env_present = staticmethod(lambda: {"JAX_COORDINATOR_ADDRESS", "RANK"} <= os.environ.keys())
+        get_coordinator_address = staticmethod(lambda *_, **__: os.environ["JAX_COORDINATOR_ADDRESS"])
+        get_process_count = staticmethod(lambda: int(os.environ["WORLD_SIZE"]))
+        get_process_id = staticmethod(lambda: int(os.environ["RANK"]))
+        get_local_process_id = staticmethod(lambda: int(os.environ["LOCAL_RANK"]))
 
     # ClusterEnv has put it at the end
     known.insert(0, known.pop())

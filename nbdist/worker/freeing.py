@@ -2,47 +2,40 @@
 
 Such code does not come back to Python, and a signal that Python has noted does nothing there. It raises when
 its connections to the other ranks end. The KeyboardInterrupt of a SIGINT that Python had noted before would
-then come in the first call of the program's ``except`` or ``finally``, and end what was to save its work. So
-the rank is not sent SIGINT. Its listener (``stacks``) sends the main thread a signal whose handler raises
-KeyboardInterrupt: once, and not in a program that is already leaving by what it has raised since.
+then end the program's ``except`` or ``finally``, which was to save its work. So the rank's listener
+(``stacks``) sends the main thread a signal whose handler raises KeyboardInterrupt: once, and not in a program
+that is already leaving by what it has raised since.
 """
 
 from __future__ import annotations
 
 import _thread
+import itertools
 import os
 import stat
 import sys
 import time
+from contextlib import suppress
 
 from nbdist.worker import main_thread
+from nbdist.worker.main_thread import signal
 from nbdist.worker.order import FREED, HEARD, KEPT, LEAVING, Channel, Wait
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable, Iterable
     from typing import Any
-else:
-    import _signal as signal
 
-_GLANCE = 0.005
-"""Seconds between two looks whether the main thread is back."""
-
+_GLANCE = 0.005  # seconds between two looks whether the main thread is back
 _STORE_GRACE = 0.1
 """Seconds that it has to come back before the store is ended, too, which it may need to leave in order."""
 
 _SAVING = 1.0
 """Seconds that a program that was interrupted may be in one call: it may save its work with the others."""
 
-_COMPUTES = 0.01
-"""Seconds of a processor in which a main thread that waits would have gone to sleep."""
-
-_TURN = 0.25
-"""Seconds in which a thread that was woken has had its turn, on a busy machine, too."""
-
-_WAKES = 2
-"""How often the main thread is sent the signal: it may begin to sleep just when it is to be woken."""
+_COMPUTES = 0.01  # seconds of a processor in which a main thread that waits would have gone to sleep
+_TURN = 0.25  # seconds in which a thread that was woken has had its turn, on a busy machine, too
+_WAKES = 2  # how often the main thread is sent the signal: it may begin to sleep just when it is to be woken
 
 
 class Freeing:
@@ -116,8 +109,8 @@ class Freeing:
     def _end(self, wait: Wait, *, leaving: bool, owe: bool) -> None:
         """End the wait. ``owe``: KeyboardInterrupt is to be raised then."""
         nccl = _nccl()
-        found = [_open_sockets(inodes) for inodes in (wait.sockets, wait.store)]
-        ends = any(found) or nccl is not None
+        groups = [_open_sockets(inodes) for inodes in (wait.sockets, wait.store)]
+        ends = any(groups) or nccl is not None
         if not leaving:
             # said before the program can say what it raises then
             self._channel.say(FREED if ends else KEPT)
@@ -127,13 +120,15 @@ class Freeing:
         self.owes |= owe
         if nccl is not None:
             _abort(nccl)
-        for sockets in found:
-            for one in sockets:
-                _shut(one)
+        for sockets in groups:
+            for opened in sockets:
+                # the other rank may have been faster
+                with suppress(OSError):
+                    opened.shutdown(2)  # SHUT_RDWR
             if sockets and self._comes_back(time.monotonic() + _STORE_GRACE):
                 break
-        for one in (one for sockets in found for one in sockets):
-            one.close()
+        for opened in itertools.chain(*groups):
+            opened.close()
 
     def _can(self) -> bool:
         return main_thread.takes_beats() and not main_thread.over
@@ -142,7 +137,7 @@ class Freeing:
         self.before, self.owes = main_thread.handled(self._main), True
 
     def _comes_back(self, deadline: float) -> bool:
-        """Whether the main thread executes Python before the deadline, or is done with its cell."""
+        """Return whether the main thread executes Python before the deadline, or is done with its cell."""
         while main_thread.beats == self._beats and not main_thread.over:
             if time.monotonic() >= deadline:
                 return False
@@ -150,8 +145,8 @@ class Freeing:
         return True
 
     def _waits(self) -> bool:
-        """Whether the main thread sleeps, or may spin for its device. The signal that it was sent has woken
-        it, and it may stand behind others for a processor before it sleeps again."""
+        """Return whether the main thread sleeps, or may spin for its device. The signal that it was sent has
+        woken it, and it may stand behind others for a processor before it sleeps again."""
         clock, deadline = time.pthread_getcpuclockid(self._main), time.monotonic() + _TURN
         begun = time.clock_gettime(clock)
         while time.clock_gettime(clock) - begun < _COMPUTES and time.monotonic() < deadline:
@@ -177,38 +172,28 @@ class Freeing:
 
 
 def _is_in_library(error: BaseException) -> bool:
-    """Whether torch's or paddle's own code handles an error, which the program has not seen yet."""
+    """Return whether torch's or paddle's own code handles an error, which the program has not seen yet."""
     trace = error.__traceback__
     return trace is not None and main_thread.is_distributed(trace.tb_frame.f_code)
 
 
 def _open_sockets(inodes: Iterable[int]) -> list[Any]:
-    """This process's sockets of these inodes, under numbers of their own."""
+    """Return this process's sockets of these inodes, under numbers of their own."""
     import _socket
 
-    wanted, found = frozenset(inodes), []
+    wanted, sockets = frozenset(inodes), []
     for name in os.listdir("/proc/self/fd") if wanted else ():
         try:
             # the program may close a number, and give it to another file, at any moment
             number = os.dup(int(name))
         except OSError:
             continue
-        seen = os.fstat(number)
-        if stat.S_ISSOCK(seen.st_mode) and seen.st_ino in wanted:
-            found.append(_socket.socket(fileno=number))
+        status = os.fstat(number)
+        if stat.S_ISSOCK(status.st_mode) and status.st_ino in wanted:
+            sockets.append(_socket.socket(fileno=number))
         else:
             os.close(number)
-    return found
-
-
-def _shut(one: Any) -> None:
-    import _socket
-
-    try:
-        one.shutdown(_socket.SHUT_RDWR)
-    except OSError:
-        # the other rank was faster
-        return
+    return sockets
 
 
 def _nccl() -> Any:

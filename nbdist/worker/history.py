@@ -1,8 +1,8 @@
-"""What a rank has called in each process group, as far as torch's Flight Recorder remembers: of each
-collective the number and the name, the sizes and dtypes that it was given, and the lines that called it.
+"""Writes down what a rank has called in each process group, as far as torch's Flight Recorder remembers: of
+each collective the number and the name, the sizes and dtypes that it was given, and the lines that called it.
 
-Written down when the rank is asked where it is, and when it fails, so that the diagnosis can say at which
-collective the ranks parted. Recording is torch's, always on; a program that runs pays nothing for this.
+By it the diagnosis says at which collective the ranks parted. Recording is torch's, always on; a program that
+runs pays nothing for this.
 """
 
 from __future__ import annotations
@@ -11,55 +11,34 @@ import json
 import os
 import pickle
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from nbdist.worker.stacks import NAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from nbdist.worker.files import put
+from nbdist.worker.main_thread import NAMES
 
 NAME = "history"
 """The file in the rank's directory."""
 
-_MOST = 300
-"""Calls of a group: some steps of a large model."""
-
-_DEPTH = 40
-"""Of the frames that lead to a call, so many of the innermost."""
-
+_MOST = 300  # calls of a group: some steps of a large model
+_DEPTH = 40  # of the frames that lead to a call, so many of the innermost
 _WORKER = os.path.dirname(__file__)
 
-_DTYPES = {
-    "Float": "float32",
-    "Double": "float64",
-    "Half": "float16",
-    "BFloat16": "bfloat16",
-    "Long": "int64",
-    "Int": "int32",
-    "Short": "int16",
-    "Char": "int8",
-    "Byte": "uint8",
-    "Bool": "bool",
-}
+_DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Bool": "bool"}
+_DTYPES |= {"Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8"}
 
 
 def write(directory: str) -> None:
     """Write the file; a rank without torch's recorder has none. Raises OSError."""
     if not (entries := _entries()):
         return
-    draft = os.path.join(directory, f"{NAME}.new")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-        json.dump(_told(entries), file)
-    os.replace(draft, os.path.join(directory, NAME))
+    put(os.path.join(directory, NAME), json.dumps(_told(entries)).encode())
 
 
 def _entries() -> list[dict[str, Any]]:
     c10d: Any = sys.modules.get("torch._C._distributed_c10d")
-    for name in ("_dump_nccl_trace", "_dump_fr_trace"):
-        dump = getattr(c10d, name, None)
-        if dump is not None and (found := _dumped(dump)):
-            return found
-    return []
+    dumps = [getattr(c10d, name, None) for name in ("_dump_nccl_trace", "_dump_fr_trace")]
+    return next(filter(None, map(_dumped, filter(None, dumps))), [])
 
 
 def _dumped(dump: Any) -> list[dict[str, Any]]:
@@ -100,7 +79,7 @@ def _told(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _way(frames: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int, str]]:
-    """A stack without the worker's part, outermost first."""
+    """Yield a stack without the worker's part, outermost first."""
     own = [one for one in frames if not one["filename"].startswith(_WORKER)]
     for one in reversed(own[:_DEPTH]):
         yield one["filename"], int(one["line"]), str(one["name"])

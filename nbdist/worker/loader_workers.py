@@ -1,16 +1,16 @@
-"""Where the DataLoader workers of this rank are: forked processes, which tell by a handler that they inherit.
-
-In a worker no thread listens. One that sleeps answers by the handler of ``faulthandler``, one that executes
-Python by a handler in Python, which runs between two of its instructions; both write to a file that all
-workers of the rank share.
+"""Tells where the DataLoader workers of this rank are: forked processes, in which no thread listens. One that
+sleeps answers by the handler of ``faulthandler``, one that executes Python by a handler in Python, which runs
+between two of its instructions; both write to a file that all workers of the rank share.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import os
-import signal
 import time
+
+from nbdist.worker.files import append
+from nbdist.worker.main_thread import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,13 +51,9 @@ def _tell(_: int, frame: FrameType | None) -> None:
         lines.append(f'  File "{code.co_filename}", line {frame.f_lineno} in {code.co_name}')
         frame = frame.f_back
     try:
-        file = _open(os.O_WRONLY | os.O_APPEND)
+        append(_path, "\n".join([*lines, ""]).encode(errors="replace"))
     except OSError:
         return
-    try:
-        os.write(file, "\n".join([*lines, ""]).encode(errors="replace"))
-    finally:
-        os.close(file)
 
 
 def _open(flags: int) -> int:
@@ -65,9 +61,10 @@ def _open(flags: int) -> int:
 
 
 def stacks() -> list[str]:
-    """What the handlers of a few forked processes wrote; nothing of one that did not answer in time."""
-    asked = [(pid, number) for pid in _children() if (number := _listens(pid))]
-    return list(filter(None, (_asked(pid, number) for pid, number in asked[:_MOST])))
+    """Return what the handlers of a few forked processes wrote; nothing of one that did not answer in
+    time."""
+    listening = [(pid, number) for pid in _children() if (number := _listens(pid))]
+    return list(filter(None, (_asked(pid, number) for pid, number in listening[:_MOST])))
 
 
 def _asked(pid: int, number: int) -> str:
@@ -90,20 +87,19 @@ def _asked(pid: int, number: int) -> str:
 
 
 def _children() -> list[int]:
+    pids: list[int] = []
     try:
-        threads = os.listdir("/proc/self/task")
-        found = []
-        for thread in threads:
+        for thread in os.listdir("/proc/self/task"):
             with open(f"/proc/self/task/{thread}/children") as file:
-                found += [int(pid) for pid in file.read().split()]
+                pids += map(int, file.read().split())
     except (OSError, ValueError):
         return []
-    return found
+    return pids
 
 
 def _listens(pid: int) -> int:
-    """The signal that a process takes: 0 for none. One that executes Python could crash while a handler in C
-    reads its frames; one that has executed another program would be ended by the signal."""
+    """Return the signal that a process takes: 0 for none. One that executes Python could crash while a
+    handler in C reads its frames; one that has executed another program would be ended by the signal."""
     try:
         with open(f"/proc/{pid}/status") as file:
             told = dict(line.split(":", 1) for line in file if ":" in line)

@@ -1,35 +1,31 @@
-"""What a rank shows besides numbers: pictures, sounds, text, distributions, curves, embeddings.
+"""Shows what a rank has besides numbers: pictures, sounds, text, distributions, curves, embeddings.
 
-Each becomes a record of VisualDL. What is wrong with an argument raises a TypeError
-that names the tag. What is wrong with the machine (no numpy, no space) is said once, and the program goes
-on. Outside a run all of this does nothing.
+Each becomes a record of VisualDL. What is wrong with an argument raises a TypeError that names the tag. What
+is wrong with the machine (no numpy, no space) is said once, and the program goes on. Outside a run all of
+this does nothing.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from nbdist.worker import arrays, records
+from nbdist.worker.files import say_once
 from nbdist.worker.metrics import whole_number
-from nbdist.worker.records import append_record, board
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Numbers = Sequence[float]
+Time = float | None
+"""Unix seconds; None for now."""
 
 LARGEST = 1 << 27
 """Bytes of a record; the board takes a length much beyond it for a damaged file."""
 
 
 def log_image(
-    tag: str,
-    image: object,
-    step: object = None,
-    *,
-    dataformats: str | None = None,
-    walltime: float | None = None,
+    tag: str, image: object, step: object = None, *, dataformats: str | None = None, walltime: Time = None
 ) -> None:
     """Show an image: pixels, a PIL image, a matplotlib figure, or the bytes of a PNG.
 
@@ -37,16 +33,14 @@ def log_image(
     ``dataformats`` names their axes ("CHW", "HWC", "HW", "NCHW"); without it the axis of the channels
     is guessed. Several become a grid. VisualDL has it, and the panel among the lines of the log.
     """
-    if png := write_image(tag, image, step, dataformats=dataformats, walltime=walltime):
+    if png := write_image(tag, image, step, dataformats, walltime):
         from nbdist.worker import display
 
         display.show_picture(png, f"<{tag}>" if step is None else f"<{tag}, step {step}>")
 
 
-def write_image(
-    tag: str, image: object, step: object, *, dataformats: str | None = None, walltime: float | None = None
-) -> bytes:
-    """``log_image`` for VisualDL alone; the PNG that was written, empty for none."""
+def write_image(tag: str, image: object, step: object, dataformats: str | None, walltime: Time) -> bytes:
+    """``log_image`` for VisualDL alone; return the PNG that was written, empty for none."""
     png = b""
 
     def encode() -> bytes:
@@ -59,14 +53,14 @@ def write_image(
 
 
 def log_audio(
-    tag: str, audio: object, step: object = None, *, sample_rate: int = 44100, walltime: float | None = None
+    tag: str, audio: object, step: object = None, *, sample_rate: int = 44100, walltime: Time = None
 ) -> None:
     """Let a sound be heard: samples from -1 to 1 (or int16), of one or two channels."""
     rate = int(sample_rate)
     _write("audio", tag, step, walltime, lambda: records.audio(*arrays.to_wav(audio, rate), rate))
 
 
-def log_text(tag: str, text: object, step: object = None, *, walltime: float | None = None) -> None:
+def log_text(tag: str, text: object, step: object = None, *, walltime: Time = None) -> None:
     """Show a text; what is none, as ``str`` has it."""
     _write("text", tag, step, walltime, lambda: records.text(str(text)))
 
@@ -76,37 +70,25 @@ def log_histogram(
     values: object,
     step: object = None,
     *,
-    bins: int | str | Sequence[float] = arrays.DEFAULT_BINS,
+    bins: int | str | Numbers = arrays.DEFAULT_BINS,
     max_bins: int | None = None,
-    walltime: float | None = None,
+    walltime: Time = None,
 ) -> None:
     """Show how the values of a tensor or an array are distributed; NaN and infinities are left out.
 
     ``bins``: how many (at most 512), or their edges.
     """
-    _write(
-        "histogram",
-        tag,
-        step,
-        walltime,
-        lambda: records.histogram(*arrays.to_histogram(values, bins, max_bins)),
-    )
+    given = (values, bins, max_bins)
+    _write("histogram", tag, step, walltime, lambda: records.histogram(*arrays.to_histogram(*given)))
 
 
-def log_bins(
-    tag: str,
-    counts: Sequence[float],
-    edges: Sequence[float],
-    step: object = None,
-    *,
-    walltime: float | None = None,
-) -> None:
-    """A histogram that was counted before; ``edges`` are one more than ``counts``."""
+def log_bins(tag: str, counts: Numbers, edges: Numbers, step: object, walltime: Time) -> None:
+    """Show a histogram that was counted before; ``edges`` are one more than ``counts``."""
+    _write("histogram", tag, step, walltime, lambda: records.histogram(*map(_floats, (counts, edges))))
 
-    def encode() -> bytes:
-        return records.histogram(list(map(float, counts)), list(map(float, edges)))
 
-    _write("histogram", tag, step, walltime, encode)
+def _floats(values: Numbers) -> list[float]:
+    return list(map(float, values))
 
 
 def log_pr_curve(
@@ -117,31 +99,21 @@ def log_pr_curve(
     *,
     num_thresholds: int = arrays.MOST_THRESHOLDS,
     weights: object = None,
-    walltime: float | None = None,
+    walltime: Time = None,
 ) -> None:
     """Show precision over recall. ``labels`` are 0 or 1, ``predictions`` the probability of 1."""
 
-    def encode() -> bytes:
-        counts = arrays.to_counts(labels, predictions, num_thresholds, weights)
-        return records.pr_curve(counts, arrays.pr_rates(counts))
-
-    _write("pr_curve", tag, step, walltime, encode)
+    given = (labels, predictions, num_thresholds, weights)
+    _write("pr_curve", tag, step, walltime, lambda: _curve(records.pr_curve, arrays.pr_rates, *given))
 
 
 def log_pr_counts(
-    tag: str,
-    counts: Sequence[Sequence[int]],
-    rates: Sequence[Sequence[float]],
-    step: object = None,
-    *,
-    walltime: float | None = None,
+    tag: str, counts: Sequence[Numbers], rates: Sequence[Numbers], step: object, walltime: Time
 ) -> None:
-    """A PR curve that was counted before; see ``records.pr_curve``."""
+    """Show a PR curve that was counted before; see ``records.pr_curve``."""
 
     def encode() -> bytes:
-        whole = [[int(one) for one in column] for column in counts]
-        shares = [[float(one) for one in column] for column in rates]
-        return records.pr_curve(whole, shares)
+        return records.pr_curve([list(map(int, column)) for column in counts], list(map(_floats, rates)))
 
     _write("pr_curve", tag, step, walltime, encode)
 
@@ -154,15 +126,17 @@ def log_roc_curve(
     *,
     num_thresholds: int = arrays.MOST_THRESHOLDS,
     weights: object = None,
-    walltime: float | None = None,
+    walltime: Time = None,
 ) -> None:
     """Show the true positive rate over the false positive rate; the arguments of ``log_pr_curve``."""
 
-    def encode() -> bytes:
-        counts = arrays.to_counts(labels, predictions, num_thresholds, weights)
-        return records.roc_curve(counts, arrays.roc_rates(counts))
+    given = (labels, predictions, num_thresholds, weights)
+    _write("roc_curve", tag, step, walltime, lambda: _curve(records.roc_curve, arrays.roc_rates, *given))
 
-    _write("roc_curve", tag, step, walltime, encode)
+
+def _curve(encode: Callable[..., bytes], rates_of: Callable[..., Any], *given: Any) -> bytes:
+    counts = arrays.to_counts(*given)
+    return encode(counts, rates_of(counts))
 
 
 def log_embedding(
@@ -172,7 +146,7 @@ def log_embedding(
     step: object = None,
     *,
     header: Sequence[str] | None = None,
-    walltime: float | None = None,
+    walltime: Time = None,
 ) -> None:
     """Show points of many dimensions, a row of ``vectors`` each.
 
@@ -184,21 +158,19 @@ def log_embedding(
     def encode() -> bytes:
         rows = arrays.to_vectors(vectors)
         columns = arrays.to_labels(labels, len(rows))
-        names = list(map(str, header or ()))
-        if not names and columns and len(columns[0]) > 1:
-            names = [f"label_{column}" for column in range(len(columns[0]))]
-        return records.embeddings(rows, columns, names)
+        several = columns and len(columns[0]) > 1
+        names = [f"label_{column}" for column in range(len(columns[0]))] if several else []
+        return records.embeddings(rows, columns, list(map(str, header or names)))
 
     _write("embeddings", name, step, walltime, encode)
 
 
 _counts: dict[tuple[str, str], int] = {}
-_said: set[str] = set()
 
 
-def _write(kind: str, tag: str, step: object, walltime: float | None, value: Callable[[], bytes]) -> None:
+def _write(kind: str, tag: str, step: object, walltime: Time, value: Callable[[], bytes]) -> None:
     """Encode a record and append it."""
-    if not board():
+    if not records.board():
         return
     if not isinstance(tag, str) or not tag:  # type: ignore[redundant-expr]
         raise TypeError(f"nbdist.log_{kind}(…): a tag is a text that is not empty, not {tag!r}")
@@ -208,21 +180,13 @@ def _write(kind: str, tag: str, step: object, walltime: float | None, value: Cal
     try:
         frame = records.encode(tag, at, round(seconds * 1000), value())
         if len(frame) > LARGEST:
-            say_once(
-                f"{tag} has {len(frame) >> 20} MiB, and VisualDL gets at most {LARGEST >> 20}: it is left out"
-            )
+            size = f"{len(frame) >> 20} MiB, and VisualDL gets at most {LARGEST >> 20}"
+            say_once(f"{tag} has {size}: it is left out")
             return
-        append_record(kind, frame)
+        records.append_record(kind, frame)
     except (TypeError, ValueError) as error:
         raise TypeError(f"nbdist: {kind} {tag}: {error}") from error
     except ImportError as error:
         say_once(f"{kind} {tag} is left out: {error} (in {sys.executable})")
     except OSError as error:
         say_once(f"{kind} {tag} is not written: {error.strerror or error}")
-
-
-def say_once(line: str) -> None:
-    """Tell the reader of the rank's log, each thing once."""
-    if line not in _said:
-        _said.add(line)
-        print(f"nbdist: {line}", file=sys.stderr)

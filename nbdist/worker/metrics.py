@@ -1,13 +1,12 @@
 """``nbdist.log``: the numbers of a rank, appended to its metrics file as they come.
 
-One line, one ``write``: nothing is buffered, so a killed rank has lost nothing, and the lines of
-forked children, of threads and of signal handlers do not mix (the file is opened to append, and no
-lock is held). A line is JSON as Python reads and writes it, that is with ``NaN`` and ``Infinity``:
+One line, one ``write``: a killed rank has lost nothing, and the lines of forked children, of threads and of
+signal handlers do not mix (no lock is held). A line is JSON as Python has it, with ``NaN`` and ``Infinity``:
 
     {"t": 1763712345.1234, "step": 3, "total": 100, "v": {"loss": 0.5}}
 
-``step`` and ``total`` are there when they were given. A line of ``log_hparams`` has ``hparams`` and
-``metrics`` besides.
+``step`` and ``total`` are there when they were given, ``hparams`` and ``metrics`` in a line of
+``log_hparams``.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Mapping
 from math import isfinite
+
+from nbdist.worker.files import say_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class MetricsFile:
     def _say(self, reason: str) -> None:
         if not self._said:
             self._said = True
-            print(f"nbdist: metrics are not written ({reason}): {self._path}", file=sys.stderr)
+            say_once(f"metrics are not written ({reason}): {self._path}")
 
 
 _file: MetricsFile | None = None
@@ -97,7 +97,7 @@ def log(
 
 
 def _to_write(tag: object, value: object = None, *_: object, step: object) -> str:
-    """What to write instead of ``nbdist.log("acc", 0.5, step=1)``, which other libraries take."""
+    """Return what to write instead of ``nbdist.log("acc", 0.5, step=1)``, which other libraries take."""
     name, number = tag if isinstance(tag, str) else "loss", value if isinstance(value, int | float) else 0.5
     values = f"{name}={number}" if name.isidentifier() else f"{{{name!r}: {number}}}"
     at = step if isinstance(step, int) else 3
@@ -105,9 +105,8 @@ def _to_write(tag: object, value: object = None, *_: object, step: object) -> st
 
 
 def log_at(seconds: float | None, step: object, scalars: Mapping[str, object]) -> None:
-    """``log``, of a moment that the caller knows (Unix seconds), and for those who have a mapping."""
-    file = rank_file()
-    if file is not None:
+    """Record a mapping as ``log`` does, at a moment that the caller knows (Unix seconds)."""
+    if (file := rank_file()) is not None:
         file.append(_line(time.time() if seconds is None else float(seconds), step, None, scalars))
 
 
@@ -124,9 +123,8 @@ def log_hparams(
         return
     if not isinstance(hparams, Mapping):
         if not hasattr(hparams, "__dict__"):
-            raise TypeError(
-                f"nbdist.log_hparams(…): {type(hparams).__name__} is neither a dict nor a namespace"
-            )
+            kind = type(hparams).__name__
+            raise TypeError(f"nbdist.log_hparams(…): {kind} is neither a dict nor a namespace")
         hparams = vars(hparams)
     values = metrics if isinstance(metrics, Mapping) else {}
     extra = {
@@ -138,7 +136,7 @@ def log_hparams(
 
 
 def board_dir() -> str:
-    """A directory of this rank's own that VisualDL shows: for programs that write its records.
+    """Return a directory of this rank's own that VisualDL shows: for programs that write its records.
 
     ``paddle.callbacks.VisualDL(nbdist.board_dir())``. Outside a run it is ``./vdl_log``.
     """
@@ -154,26 +152,22 @@ _places: dict[str, str] = {}
 
 
 def prefix_of(place: str) -> str:
-    """What a writer to ``place`` puts before its tags: nothing for the first place of a process.
-
-    Programs tell two writers' curves of one tag apart by their directories ("runs/train", "runs/val").
-    """
+    """Return what a writer to ``place`` puts before its tags, nothing for the first place of a process:
+    programs tell two writers' curves of one tag apart by their directories ("runs/train", "runs/val")."""
     if place not in _places:
         names = [name for name in (part.strip("._ ") for part in place.split("/")) if name]
         # as much of the end of its path as no other place has
-        ends = ["/".join([*names[-length:], ""]) for length in range(1, len(names) + 1)]
-        free = [end for end in ends if end not in _places.values()]
-        _places[place] = free[0] if _places and free else ""
+        ends = ("/".join([*names[-length:], ""]) for length in range(1, len(names) + 1))
+        free = next((end for end in ends if end not in _places.values()), "")
+        _places[place] = free if _places else ""
     return _places[place]
 
 
 def rank_file() -> MetricsFile | None:
-    """The metrics file of this rank; None outside a run."""
+    """Return the metrics file of this rank; None outside a run."""
     global _file
-    if _file is None:
-        directory = os.environ.get("NBDIST_RANK_DIR")
-        if directory is None:
-            return None
+    directory = os.environ.get("NBDIST_RANK_DIR")
+    if _file is None and directory is not None:
         _file = MetricsFile(os.path.join(directory, "metrics.jsonl"))
     return _file
 
@@ -196,16 +190,14 @@ def _line(seconds: float, step: object, total: object, scalars: Mapping[str, obj
             for tag, value in scalars.items()
         ]
     )
-    where = ""
-    if step is not None:
-        where = f'"step": {step if type(step) is int else whole_number("step", step)}, '
+    at = "" if step is None else f'"step": {step if type(step) is int else whole_number("step", step)}, '
     if total is not None:
-        where += f'"total": {total if type(total) is int else whole_number("total", total)}, '
-    return f'{{"t": {seconds:.4f}, {where}"v": {{{points}}}}}\n'.encode()
+        at += f'"total": {total if type(total) is int else whole_number("total", total)}, '
+    return f'{{"t": {seconds:.4f}, {at}"v": {{{points}}}}}\n'.encode()
 
 
 def _head(tag: object) -> str:
-    """The tag as JSON, with its colon."""
+    """Return the tag as JSON, with its colon."""
     if not isinstance(tag, str) or not tag:
         raise TypeError(f"nbdist.log(…): a tag is a text that is not empty, not {tag!r}")
     if len(_heads) >= _MOST_HEADS:
@@ -215,7 +207,7 @@ def _head(tag: object) -> str:
 
 
 def _number(tag: str, value: object) -> str:
-    """The value as JSON. Raises TypeError for what is no number."""
+    """Return the value as JSON. Raises TypeError for what is no number."""
     number = _item(tag, value)
     if isinstance(number, int) and -_INT64 <= number < _INT64:
         return str(int(number))
@@ -231,7 +223,7 @@ def _number(tag: str, value: object) -> str:
 
 
 def _item(name: str, value: object) -> object:
-    """The one element of a tensor or an array; anything else as it is."""
+    """Return the one element of a tensor or an array; anything else as it is."""
     item = getattr(value, "item", None)
     if item is None:
         return value
@@ -254,7 +246,7 @@ def _shown(value: object) -> str:
 
 
 def _setting(value: object) -> bool | int | float | str:
-    """A hyperparameter as VisualDL can show it: a number, or text."""
+    """Return a hyperparameter as VisualDL can show it: a number, or text."""
     if isinstance(value, (bool, int, float, str)):
         return value
     try:

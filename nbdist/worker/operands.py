@@ -1,8 +1,6 @@
-"""Reads what the names in a line stand for, and in the ifs and loops around it.
-
-Kinds, shapes and lengths, small numbers as they are, and how much of an array is nan.
-
-Nothing of the program runs for it, no property and no ``__repr__``, and no text of the program is kept.
+"""Reads what the names in a line stand for, and in the ifs and loops around it: kinds, shapes and lengths,
+small numbers as they are, and how much of an array is nan. Nothing of the program runs for it, no property
+and no ``__repr__``, and no text of the program is kept.
 """
 
 from __future__ import annotations
@@ -14,29 +12,22 @@ import re
 import sys
 import types
 from collections import UserDict
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from types import FrameType, TracebackType
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import FrameType, TracebackType
-    from typing import Any
+from nbdist.worker.main_thread import steps_of
 
-    Described = tuple[str, int, str, str]
-    """File, line, a name there, and what it stood for."""
+Described = tuple[str, int, str, str]
+"""File, line, a name there, and what it stood for."""
 
 _MOST, _MOST_CONDITIONS, _LONGEST = 6, 60, 80
 _LIBRARIES = re.compile(r"/(?:site|dist)-packages/|^<|\.p(?:yx|xd|xi)$")
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_NOT_VALUES = (
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-    types.ModuleType,
-    type,
-    BaseException,
-)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_NOT_VALUES = (*_FUNCTIONS, types.ModuleType, type, BaseException)
 _FUNCTIONS_OF_NUMPY = frozenset({"_ArrayFunctionDispatcher", "ufunc"})
 _INTEGERS, _FLOATS, _MOST_VALUES = frozenset({"int64", "int32"}), frozenset({"float32", "float64"}), 10_000
 _MOST_ELEMENTS, _MOST_ITEMS = 1_000_000, 1_000
@@ -44,6 +35,7 @@ _LOCAL_ARRAYS = ("Tensor", "Parameter", "ndarray", "EagerParamBase")
 """Arrays of this process alone: to read another one may wait for other ranks."""
 
 _PLAIN = (bool, int, float, str, type(None))
+_COLLECTIONS = (list, tuple, set, frozenset, bytes, bytearray)
 _ARRAY_PACKAGES = frozenset({"torch", "paddle", "numpy", "jaxlib"})
 _MEMBERS = ("_parameters", "_buffers", "_modules", "_sub_layers")
 """Where a module of torch or a layer of paddle keeps what its attributes seem to be."""
@@ -51,32 +43,39 @@ _MEMBERS = ("_parameters", "_buffers", "_modules", "_sub_layers")
 _WRAPPED = re.compile(r"\.(module|_layers)(?=[.\[])")
 """What is within DistributedDataParallel and DataParallel, whose own names say nothing."""
 
-_MOST_LAYERS = 10_000
-"""Of a model, so many are looked through for the one that failed."""
+_OF_REDUCER = re.compile(
+    r"Parameter (?:indices which did not receive grad for rank \d+:|at index) (?P<places>\d+(?: \d+)*)"
+)
+"""How DistributedDataParallel names parameters, unless TORCH_DISTRIBUTED_DEBUG is set."""
 
+_MOST_LAYERS = 10_000  # of a model, so many are looked through for the one that failed
+_MOST_LISTED = 3
 _FEW = 5
-_OF_FUNCTION = 1
-"""``inspect.CO_OPTIMIZED``."""
-
-_OURS_ALONE = 3
-"""References to a dict: of its frame, of a name here, and of the call that counts them."""
-
+_OF_FUNCTION = 1  # inspect.CO_OPTIMIZED
+_OURS_ALONE = 3  # references to a dict: of its frame, of a name here, and of the call that counts them
 _READ = (ast.Name, ast.Attribute, ast.Subscript)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _MISSING = object()
 
 
 def operands(trace: TracebackType | None) -> list[Described]:
     """Return each name in the innermost line that is no library's, those of the call that failed first; last
     the layer that failed, where it is one within a model of that line."""
-    frames = frames_of(trace)
-    own = [at for at, (frame, _) in enumerate(frames) if not is_library(frame.f_code.co_filename)]
-    if not own:
+    frames = _from_own_line(trace)
+    if not frames:
         return []
-    frame, line = frames[own[-1]]
+    frame, line = frames[0]
     failed = _failed_node(trace, frame)
     first = _named(failed, line, frame) if failed is not None else []
     names = list(dict.fromkeys([*first, *_in_line(frame, line)]))
-    return [*names[:_MOST], *_layer(frames[own[-1] :])]
+    return [*names[:_MOST], *_layer(frames)]
+
+
+def _from_own_line(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
+    """Return the frames from the innermost one on that is no library's."""
+    frames = frames_of(trace)
+    own = [at for at, (frame, _) in enumerate(frames) if not is_library(frame.f_code.co_filename)]
+    return frames[own[-1] :] if own else []
 
 
 def _failed_node(trace: TracebackType | None, frame: FrameType) -> ast.AST | None:
@@ -85,9 +84,8 @@ def _failed_node(trace: TracebackType | None, frame: FrameType) -> ast.AST | Non
         from executing import Source  # it comes with IPython, which a rank's Python may lack
     except ImportError:
         return None
-    while trace is not None and trace.tb_frame is not frame:
-        trace = trace.tb_next
-    return None if trace is None else Source.executing(trace).node
+    step = next((step for step in steps_of(trace) if step.tb_frame is frame), None)
+    return None if step is None else Source.executing(step).node
 
 
 def _layer(frames: list[tuple[FrameType, int]]) -> Iterator[Described]:
@@ -132,6 +130,34 @@ def _children(of: Any) -> dict[str, Any] | None:
     return None
 
 
+def layers_of_reducer(error: BaseException, trace: TracebackType | None) -> list[Described]:
+    """Return the layers of which DistributedDataParallel tells only the numbers of their parameters, named
+    for what it complains of."""
+    complaint, frames = _OF_REDUCER.search(str(error)), _from_own_line(trace)
+    if complaint is None or not frames:
+        return []
+    frame, line = frames[0]
+    known: list[Any] = [outer.f_locals.get("self") for outer, _ in frames_of(trace)]
+    # in backward() it is no longer called
+    known += [*frame.f_locals.values(), *frame.f_globals.values()]
+    models = {id(value): value for value in known if hasattr(type(value), "_build_params_for_reducer")}
+    if len(models) != 1:
+        return []
+    (model,) = models.values()
+    named = [
+        name
+        for name, parameter in model.module.named_parameters()
+        if parameter.requires_grad and name not in model.parameters_to_ignore
+    ]
+    places = set(map(int, complaint["places"].split()))
+    numbered = (name for at, name in enumerate(named) if at in places)
+    layers = list(dict.fromkeys(name.rpartition(".")[0] or name for name in numbered))
+    what = "without gradient" if "not receive" in complaint[0] else "gradient twice"
+    more = f" and {len(layers) - _MOST_LISTED} more" if len(layers) > _MOST_LISTED else ""
+    listed = ", ".join(layers[:_MOST_LISTED]) + more
+    return [(frame.f_code.co_filename, line, what, listed)] if layers else []
+
+
 def conditions_of(trace: TracebackType | None) -> list[Described]:
     """Return the names that the ifs and loops ask for in the functions of a traceback."""
     names = [name for frame, line in reversed(frames_of(trace)) for name in _conditions(frame, line)]
@@ -145,7 +171,7 @@ def not_finite(trace: TracebackType | None) -> list[Described]:
         for frame, line in reversed(frames_of(trace))
         if not is_library(frame.f_code.co_filename)
         for name, value in list(frame.f_locals.items())
-        if (what := _array(value) if is_array(value) else "").endswith(_MARKS)
+        if (what := _array(value) if is_array(value) else "").endswith((" nan", " inf"))
     ][:_MOST_CONDITIONS]
 
 
@@ -172,19 +198,16 @@ def _let_go(frame: FrameType) -> None:
 
 def frames_of(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
     frames: list[tuple[FrameType, int]] = []
-    while trace is not None:
-        frame = trace.tb_frame
+    before: tuple[object, ...] = ()
+    for step in steps_of(trace):
+        frame, code = step.tb_frame, step.tb_frame.f_code
+        function = (code.co_filename, code.co_firstlineno, code.co_name)
         # paddle's eval_frame leaves an empty frame of each function, at its first line
-        if frames and frames[-1][1] == frame.f_code.co_firstlineno and _same_function(frames[-1][0], frame):
+        if before == function and frames[-1][1] == code.co_firstlineno:
             frames.pop()
-        frames.append((frame, trace.tb_lineno))
-        trace = trace.tb_next
+        before = function
+        frames.append((frame, step.tb_lineno))
     return frames
-
-
-def _same_function(frame: FrameType, other: FrameType) -> bool:
-    codes = (frame.f_code, other.f_code)
-    return len({(code.co_filename, code.co_firstlineno, code.co_name) for code in codes}) == 1
 
 
 def is_library(file: str) -> bool:
@@ -195,31 +218,33 @@ def _tree(frame: FrameType) -> ast.Module:
     return ast.parse("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
 
 
+def _around(line: int, kinds: Any, within: ast.AST) -> list[Any]:
+    """Return the nodes of these kinds that the line is in, from the outside in."""
+    nodes = [node for node in ast.walk(within) if isinstance(node, kinds)]
+    return [node for node in nodes if node.lineno <= line <= (node.end_lineno or node.lineno)]
+
+
 def _in_line(frame: FrameType, line: int) -> list[Described]:
     """Return what the innermost statement that a line is of reads, in its order."""
-    statement = None
-    for node in ast.walk(_tree(frame)):
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            statement = node  # from the outside in
-    return [] if statement is None else _named(statement, line, frame)
+    statements = _around(line, ast.stmt, _tree(frame))
+    return _named(statements[-1], line, frame) if statements else []
 
 
 def _conditions(frame: FrameType, line: int) -> list[Described]:
     if is_library(frame.f_code.co_filename):
         return []
-    scope: ast.AST = _tree(frame)
-    for node in ast.walk(scope):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == frame.f_code.co_name:
-            scope = node if node.lineno <= line <= (node.end_lineno or node.lineno) else scope
+    tree = _tree(frame)
+    functions = _around(line, (ast.FunctionDef, ast.AsyncFunctionDef), tree)
+    scopes = [tree, *(function for function in functions if function.name == frame.f_code.co_name)]
     names: list[Described] = []
-    waiting = list(ast.iter_child_nodes(scope))
+    waiting = list(ast.iter_child_nodes(scopes[-1]))
     while waiting:
         node = waiting.pop(0)
         if isinstance(node, ast.If | ast.While):
             names += _named(node.test, node.lineno, frame)
         elif isinstance(node, ast.For | ast.AsyncFor):
             names += _named(node.iter, node.lineno, frame)
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
+        if not isinstance(node, (*_SCOPES, ast.expr)):
             waiting += ast.iter_child_nodes(node)
     return names
 
@@ -296,17 +321,8 @@ def described(value: Any) -> str:
     if kind is str:
         return f"str of {len(value)} characters"
     items = _attribute(value, "data") if issubclass(kind, UserDict) else value
-    if type(items) is dict:
-        several = islice(items.items(), _MOST_ITEMS)
-        keys = ", ".join(f"{key!r}{_sized(item)}" for key, item in several if type(key) in (str, int))
-        return f"{kind.__name__} of {len(items)}" + (f" ({keys})" if keys else "")
-    if kind is tuple and 0 < len(value) <= _FEW and all(type(item) in (int, float) for item in value):
-        return repr(value)
-    if kind in (list, tuple) and value and type(value[0]) not in _PLAIN:
-        items = f"{type(value[0]).__name__}{_sized(value[0])}{_unlike(value)}"
-        return f"{kind.__name__} of {len(value)} ({items})"
-    if kind in (list, tuple, set, frozenset, bytes, bytearray):
-        return f"{kind.__name__} of {len(value)}"
+    if type(items) is dict or kind in _COLLECTIONS:
+        return _collection(kind, items)
     # isinstance() would ask the value for its class
     if issubclass(kind, _NOT_VALUES) or kind.__name__ in _FUNCTIONS_OF_NUMPY:
         return ""
@@ -316,6 +332,18 @@ def described(value: Any) -> str:
     if weight is not _MISSING and hasattr(weight, "shape"):
         return f"{kind.__name__} with weight {_shape(weight)} {_dtype(weight)}".rstrip() + _where(weight)
     return kind.__qualname__ + _devices(value)
+
+
+def _collection(kind: type, items: Any) -> str:
+    if kind is tuple and 0 < len(items) <= _FEW and all(type(item) in (int, float) for item in items):
+        return repr(items)
+    inside = ""
+    if type(items) is dict:
+        several = islice(items.items(), _MOST_ITEMS)
+        inside = ", ".join(f"{key!r}{_sized(item)}" for key, item in several if type(key) in (str, int))
+    elif kind in (list, tuple) and items and type(items[0]) not in _PLAIN:
+        inside = f"{type(items[0]).__name__}{_sized(items[0])}{_unlike(items)}"
+    return f"{kind.__name__} of {len(items)}" + (f" ({inside})" if inside else "")
 
 
 def is_array(value: Any) -> bool:
@@ -360,25 +388,23 @@ def _devices(model: Any) -> str:
 
 def _array(value: Any) -> str:
     kind, where = _dtype(value), _where(value)
-    text = f"{type(value).__name__} {_shape(value)} {kind}"
+    text = f"{type(value).__name__} {_shape(value)} {kind}{where}"
     if where:
-        return text + where
+        return text
+    # of numbers in the memory of the CPU
     return text + (_range(value) if kind in _INTEGERS else _nans(value) if kind in _FLOATS else "")
 
 
 def _range(value: Any) -> str:
-    """Return the least and the largest of numbers in the memory of the CPU that may be indices."""
+    """Return the least and the largest of numbers that may be indices."""
     size = _size(value)
     if type(value).__module__.partition(".")[0] not in ("torch", "numpy") or not 1 < size <= _MOST_VALUES:
         return ""
     return f", {int(value.min())} to {int(value.max())}"
 
 
-_MARKS = (" nan", " inf")
-
-
 def _nans(value: Any) -> str:
-    """Return ``, 25% nan`` of numbers in the memory of the CPU."""
+    """Return ``, 25% nan``."""
     if type(value).__name__ not in _LOCAL_ARRAYS or not 0 < _size(value) <= _MOST_ELEMENTS:
         return ""
     try:
@@ -389,7 +415,7 @@ def _nans(value: Any) -> str:
     if not nans and not infinite:
         return ""
     part = 100 * (nans or infinite) / _size(value)
-    return f", {part:.0f}% {'nan' if nans else 'inf'}" if part >= 1 else f", some {'nan' if nans else 'inf'}"
+    return f", {f'{part:.0f}%' if part >= 1 else 'some'} {'nan' if nans else 'inf'}"
 
 
 def _size(value: Any) -> int:

@@ -1,37 +1,15 @@
 """VisualDL's records: how they are encoded, and the files that a process writes under the run's ``board/``.
 
 The format is what visualdl 2.5.3 writes and reads (``writer/record_writer.py``,
-``component/base_component.py``, ``proto/record_pb2.py``): a file is a row of frames, and a frame is a
-little-endian uint64 length and that many bytes of a protobuf message, with no checksum.
+``component/base_component.py``, ``proto/record_pb2.py``, which numbers the fields): a file is a row of
+frames, and a frame is a little-endian uint64 length and that many bytes of a protobuf message, with no
+checksum: Record { repeated Value values = 1 }, Value { id = 1; tag = 2; timestamp = 3; oneof { … } }. Fields
+are in the order of their numbers, without those that are zero or empty, except inside a oneof. The first
+message of a file carries the name of the curve.
 
-    Record     { repeated Value values = 1 }
-    Value      { int64 id = 1; string tag = 2; int64 timestamp = 3;
-                 oneof { float value = 4; Image image = 5; Audio audio = 6; Embeddings embeddings = 7;
-                         Histogram histogram = 8; PRCurve pr_curve = 9; MetaData meta_data = 10;
-                         ROC_Curve roc_curve = 11; Text text = 12; HParam hparam = 13 } }
-    Image      { bytes encoded_image_string = 4 }
-    Audio      { float sample_rate = 1; int64 num_channels = 2; int64 length_frames = 3;
-                 bytes encoded_audio_string = 4; string content_type = 5 }
-    Embeddings { repeated Embedding embeddings = 1; repeated string label_meta = 2 }
-    Embedding  { repeated string label = 1; repeated float vectors = 2 }
-    Histogram  { repeated double hist = 1; repeated double bin_edges = 2 }
-    PRCurve    { repeated int64 TP = 1, FP = 2, TN = 3, FN = 4;
-                 repeated double precision = 5, recall = 6 }    (ROC_Curve: tpr = 5, fpr = 6)
-    MetaData   { string display_name = 1 }
-    Text       { string encoded_text_string = 1 }
-    HParam     { repeated HparamInfo hparamInfos = 1, metricInfos = 2; string name = 3 }
-    HparamInfo { oneof { int64 int_value = 1; double float_value = 2; string string_value = 3 }
-                 string name = 4 }
-
-protobuf writes fields in the order of their numbers and leaves out those that are zero or empty,
-except inside a oneof. One message per frame; the first one carries the name of the curve.
-
-In a rank this stands in the place of VisualDL's own writer, whose import takes a second and 42 MB,
-and which fails on a numpy of today (``np.float`` in its PR and ROC curves).
-
-There is a directory for each kind: VisualDL shows one file of a directory, and one kind of a tag. A record is
-one append of a whole frame to a file that is opened for it: nothing is buffered, no lock is held and no
-thread runs, so that none is lost with a killed rank and a forked child can go on.
+VisualDL's own writer takes a second and 42 MB to import, and fails on a numpy of today (``np.float``). There
+is a directory for each kind: VisualDL shows one file of a directory, and one kind of a tag. A record is one
+append of a whole frame: none is lost with a killed rank, and a forked child can go on.
 """
 
 from __future__ import annotations
@@ -59,15 +37,11 @@ _FLOAT = struct.Struct("<Bf")
 
 
 def encode(tag: str, step: int, milliseconds: int, one_value: bytes) -> bytes:
-    """A record as a frame: an image, a text or another of the values below, at a step and a Unix time."""
-    value = b"".join(
-        (
-            b"\x08" + _varint(step) if step else b"",
-            _tag(tag),
-            b"\x18" + _varint(milliseconds) if milliseconds else b"",
-            one_value,
-        )
-    )
+    """Return a record as a frame: an image, a text or another of the values below, at a step and a Unix
+    time."""
+    at = b"\x08" + _varint(step) if step else b""
+    when = b"\x18" + _varint(milliseconds) if milliseconds else b""
+    value = b"".join((at, _tag(tag), when, one_value))
     if len(value) < 0x80:  # the length of nearly all is one byte, and a board makes millions of them
         return _SHORT.pack(2 + len(value), 0x0A, len(value)) + value
     length = _varint(len(value))
@@ -75,15 +49,13 @@ def encode(tag: str, step: int, milliseconds: int, one_value: bytes) -> bytes:
 
 
 def encode_scalar(*, tag: str, step: int, value: float, milliseconds: int) -> bytes:
-    """One point as a frame. ``step`` is an int64, ``milliseconds`` is unix time.
-
-    Outside float32's range the value becomes an infinity, as protobuf has it.
-    """
+    """Return one point as a frame. Outside float32's range the value becomes an infinity, as protobuf has
+    it."""
     return encode(tag, step, milliseconds, _FLOAT.pack(4 << 3 | 5, _within_float32(value)))
 
 
 def encode_name(name: str, *, milliseconds: int) -> bytes:
-    """The first frame of a file: the name under which VisualDL shows what follows."""
+    """Return the first frame of a file: the name under which VisualDL shows what follows."""
     metadata = _text(1, name) if name else b""
     return encode("meta_data_tag", 0, milliseconds, _bytes(10, metadata))
 
@@ -93,14 +65,9 @@ def image(png: bytes) -> bytes:
 
 
 def audio(wav: bytes, channels: int, frames: int, sample_rate: int) -> bytes:
-    sound = (
-        _float32(1, sample_rate),
-        _int64(2, channels),
-        _int64(3, frames) if frames else b"",
-        _bytes(4, wav),
-        _text(5, "audio/wav"),
-    )
-    return _bytes(6, b"".join(sound))
+    length = _int64(3, frames) if frames else b""
+    about = (_float32(1, sample_rate), _int64(2, channels), length)
+    return _bytes(6, b"".join((*about, _bytes(4, wav), _text(5, "audio/wav"))))
 
 
 def text(words: str) -> bytes:
@@ -109,9 +76,9 @@ def text(words: str) -> bytes:
 
 def embeddings(vectors: Iterable[bytes], labels: Iterable[Sequence[str]], header: Sequence[str]) -> bytes:
     """One row for each point: its vector, as little-endian float32, and the columns of its label."""
+    texts = [[_text(1, column) for column in label] for label in labels]
     rows = [
-        _bytes(1, b"".join(_text(1, column) for column in label) + _bytes(2, vector))
-        for vector, label in zip(vectors, labels, strict=True)
+        _bytes(1, b"".join(text) + _bytes(2, vector)) for vector, text in zip(vectors, texts, strict=True)
     ]
     return _bytes(7, b"".join(rows + [_text(2, name) for name in header]))
 
@@ -139,7 +106,7 @@ def encode_hparams(
     metrics: Iterable[str],
     milliseconds: int,
 ) -> bytes:
-    """What a run was made with. ``metrics`` are tags of scalars in the same directory."""
+    """Return what a run was made with. ``metrics`` are tags of scalars in the same directory."""
     parts = [_bytes(1, _setting(value) + _text(4, key)) for key, value in hparams.items()]
     parts += [_bytes(2, _double(2, 0.0) + _text(4, metric)) for metric in metrics]
     return encode("hparam", 1, milliseconds, _bytes(13, b"".join(parts) + _text(3, name)))
@@ -154,10 +121,8 @@ def _tag(tag: str) -> bytes:
 
 
 def _curve(counts: Sequence[Sequence[int]], rates: Sequence[Sequence[float]]) -> bytes:
-    return b"".join(
-        [_bytes(field, b"".join(map(_varint, column))) for field, column in enumerate(counts, 1)]
-        + [_doubles(field, column) for field, column in enumerate(rates, 5)]
-    )
+    columns = [_bytes(field, b"".join(map(_varint, column))) for field, column in enumerate(counts, 1)]
+    return b"".join(columns + [_doubles(field, column) for field, column in enumerate(rates, 5)])
 
 
 def _setting(value: int | float | str) -> bytes:
@@ -214,7 +179,7 @@ _directories: dict[tuple[int, str], str] = {}
 
 
 def board() -> str:
-    """Where VisualDL looks for the records of this run; empty outside a run."""
+    """Return where VisualDL looks for the records of this run; empty outside a run."""
     run = os.environ.get("NBDIST_RUN_DIR")
     return os.path.join(run, "board") if run and "NBDIST_RANK" in os.environ else ""
 
@@ -238,15 +203,16 @@ def append_record(kind: str, frame: bytes) -> None:
 
 
 def _own_directory(kind: str) -> str:
-    """The directory under the run's board where this process alone writes its records of a kind.
-
-    Made when it is first asked for. Raises OSError when the run is gone, or the disk is full.
-    """
+    """Return the directory under the run's board where this process alone writes its records of a kind.
+    Raises OSError when the run is gone, or the disk is full."""
     process = os.getpid()
     if (process, kind) not in _directories:
-        name = _rank_name()
+        # as the board calls this rank's scalars
+        attempt = os.path.basename(os.environ.get("NBDIST_RANK_DIR", ""))
+        suffix = f".{attempt}" if attempt.startswith("attempt-") else ""
+        path = os.path.join(board(), f"rank{os.environ['NBDIST_RANK']}{suffix}.{kind}")
         for number in range(1, _OWN_NAMES):
-            directory = os.path.join(board(), f"{name}.{kind}" + (f"-{number}" if number > 1 else ""))
+            directory = path if number == 1 else f"{path}-{number}"
             try:
                 # the process that creates it owns it: a forked child, a spawned one, another rank alike
                 os.mkdir(directory, mode=0o700)
@@ -255,10 +221,3 @@ def _own_directory(kind: str) -> str:
             _directories[process, kind] = directory
             break
     return _directories[process, kind]
-
-
-def _rank_name() -> str:
-    """``rank0``, and in a later attempt ``rank0.attempt-2``, as the board calls this rank's scalars."""
-    attempt = os.path.basename(os.environ.get("NBDIST_RANK_DIR", ""))
-    suffix = f".{attempt}" if attempt.startswith("attempt-") else ""
-    return f"rank{os.environ['NBDIST_RANK']}{suffix}"

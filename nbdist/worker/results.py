@@ -4,8 +4,8 @@
     ranks/0/results/acc.4711-1.json    the value
     ranks/0/results/acc.index.json     its kind, type, shape, … and the name of that file
 
-A value goes into a file with a name of its own; then its index is written as a draft and renamed, and only
-then the file of the value before is removed. A rank that is killed at any moment leaves either value whole.
+The index is replaced when the value is written, and only then the file of the value before is removed. A rank
+that is killed at any moment leaves either value whole.
 
 The first format that keeps a value as it is stores it: JSON, npy (arrays of numpy), safetensors (tensors of
 torch and paddle, a dict of them, a module by its state_dict), which are read without executing anything;
@@ -21,6 +21,8 @@ import sys
 import time
 from contextlib import suppress
 
+from nbdist.worker.error_report import type_name
+from nbdist.worker.files import put, remove
 from nbdist.worker.order import PARAMS
 
 TYPE_CHECKING = False
@@ -92,11 +94,15 @@ def result(**values: object) -> None:
 
 def keep_last(value: object) -> None:
     """Keep how the value of the cell's last expression is printed, for the notebook to show."""
+    result(**{LAST: printed(repr, value)})
+
+
+def printed(form: Callable[[object], str], value: object) -> str:
+    """Return how a form of ``repr`` prints a value, whatever the value's class does."""
     try:
-        text = repr(value)
-    except Exception as error:  # noqa: BLE001 - the program has ended well, whatever its value's repr does
-        text = f"<{type(value).__name__} whose repr raises {type(error).__name__}: {error}>"
-    result(**{LAST: text})
+        return form(value)
+    except Exception as error:  # noqa: BLE001 - a value need not be printed to be stored
+        return f"<{type(value).__name__} whose repr raises {type(error).__name__}: {error}>"
 
 
 def _store(directory: str, name: str, value: object) -> None:
@@ -106,13 +112,12 @@ def _store(directory: str, name: str, value: object) -> None:
     except Exception as error:  # noqa: BLE001 - whatever pickling raises: training must not stop for it
         problem = f"{type(error).__name__}: {error}"[:_LONGEST_PROBLEM]
         print(f"nbdist: result {name} is not stored ({problem})", file=sys.stderr)
-        about = {"problem": problem, "type": _type_name(value)}
+        about = {"problem": problem, "type": type_name(value)}
     try:
         _write_index(directory, name, about)
     except OSError as error:
-        with suppress(OSError):
-            os.unlink(os.path.join(directory, about.get("file", "")))
         if "problem" not in about:
+            remove(os.path.join(directory, about["file"]))
             print(f"nbdist: result {name} is not stored ({error.strerror})", file=sys.stderr)
 
 
@@ -124,23 +129,19 @@ def _write_index(directory: str, name: str, about: Mapping[str, object]) -> None
             before = str(json.load(file).get("file", ""))
     except (OSError, ValueError, AttributeError, RecursionError):
         before = ""
-    draft = os.path.join(directory, f".{name}.{os.getpid()}-{next(_numbers)}")
-    try:
-        with _new_file(draft) as file:
-            file.write(json.dumps({"name": name, "time": time.time(), **about}).encode())
-        os.replace(draft, path)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(draft)
-        raise
+    put(path, json.dumps({"name": name, "time": time.time(), **about}).encode())
     if before:
-        with suppress(OSError, ValueError):
-            os.unlink(os.path.join(directory, before))
+        with suppress(ValueError):
+            remove(os.path.join(directory, before))
 
 
 def _write_value(directory: str, name: str, value: object) -> dict[str, Any]:
     """Write the value into a new file; what the index says of it. Raises what keeps it from being stored."""
-    kind, value = _type_name(value), _state_of(value)
+    kind = type_name(value)
+    if _FRAMEWORKS & sys.modules.keys():
+        from nbdist.values.tensors import state_of  # of a module
+
+        value = state_of(value)
     about, write = _as_json(value) or _as_array(value) or _as_tensors(value) or _as_pickle(name, value)
     file_name = f"{name}.{os.getpid()}-{next(_numbers)}.{about['format']}"
     path = os.path.join(directory, file_name)
@@ -148,20 +149,10 @@ def _write_value(directory: str, name: str, value: object) -> dict[str, Any]:
         write(path)
         size = os.stat(path).st_size
     except BaseException:
-        with suppress(OSError):
-            os.unlink(path)
+        remove(path)
         raise
     about.setdefault("repr", _short_repr(value))
     return {"type": kind, "bytes": size, "file": file_name, **about}
-
-
-def _state_of(value: object) -> object:
-    """The state_dict of a module; anything else as it is."""
-    if not _FRAMEWORKS & sys.modules.keys():
-        return value
-    from nbdist.values.tensors import state_of
-
-    return state_of(value)
 
 
 if TYPE_CHECKING:
@@ -178,7 +169,7 @@ def _in_file(write: Callable[[BinaryIO], object]) -> Callable[[str], None]:
 
 
 def _as_json(value: object) -> Form | None:
-    """A value that JSON gives back as it is."""
+    """Return a value that JSON gives back as it is."""
     try:
         if not _is_exact(value):
             return None
@@ -197,7 +188,7 @@ def _is_exact(value: object) -> bool:
 
 
 def _as_array(value: object) -> Form | None:
-    """An array of numpy, or one of its numbers, of a type that its file can name."""
+    """Return an array of numpy, or one of its numbers, of a type that its file can name."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or not (type(value) is numpy.ndarray or isinstance(value, numpy.generic)):
         return None
@@ -211,7 +202,7 @@ def _as_array(value: object) -> Form | None:
 
 
 def _as_tensors(value: object) -> Form | None:
-    """A tensor, or a dict of tensors of one framework."""
+    """Return a tensor, or a dict of tensors of one framework."""
     if not _FRAMEWORKS & sys.modules.keys():
         return None
     from nbdist.values import tensors
@@ -253,18 +244,9 @@ def _new_file(path: str) -> BinaryIO:
     return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
 
-def _type_name(value: object) -> str:
-    kind = type(value)
-    plain = kind.__module__ in ("builtins", "__main__")
-    return kind.__qualname__ if plain else f"{kind.__module__}.{kind.__qualname__}"
-
-
 def _short_repr(value: object) -> str:
     import reprlib
 
     short = reprlib.Repr()
     short.maxstring = short.maxother = _LONGEST_REPR
-    try:
-        return short.repr(value)[:_LONGEST_REPR]
-    except Exception as error:  # noqa: BLE001 - a value need not be printed to be stored
-        return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+    return printed(short.repr, value)[:_LONGEST_REPR]

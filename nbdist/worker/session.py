@@ -2,14 +2,11 @@
 
 A cell is shown as a notebook shows it: the value of its last expression, its figures, ``await`` outside of
 functions, and a traceback that begins in the cell. IPython is imported for a cell that is no Python, such as
-one with ``%time``, and where it is not installed such a cell is a SyntaxError.
-
-The thread that answers for this rank (``stacks``) takes the cells from its socket. ``main_thread.over`` says
-that none is executed: then nothing raises here that is meant for one.
+one with ``%time``. The thread that answers for this rank (``stacks``) takes the cells from its socket;
+``main_thread.over`` says that none is executed: then nothing raises here that is meant for one.
 
 ``nbdist.rejoin``: the ranks leave a process group that is broken, and join a new one. paddle has one store
-for each process, which ``init_parallel_env`` takes again, and a communicator for each number of a group: a
-new group gets another store and a number of its own.
+for each process, and a communicator for each number of a group: a new group gets others.
 """
 
 from __future__ import annotations
@@ -22,15 +19,13 @@ from importlib import import_module
 from nbdist.worker import error_report, main_thread, stacks
 from nbdist.worker.bootstrap import show_open_figures, split_last, strip, take_out
 from nbdist.worker.display import display
+from nbdist.worker.main_thread import signal
 from nbdist.worker.order import BROKEN, CELL, GROUPED, RAISED, READY, REJOINED, WELL, Cell, Channel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from types import CodeType, TracebackType
     from typing import Any
-else:
-    import _signal as signal
 
 _TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, without the 10 ms of ast
 _COROUTINE = 0x80  # inspect.CO_COROUTINE
@@ -67,7 +62,8 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 
 def _executed(cell: Cell) -> BaseException | None:
-    """Execute it; what it has raised. An interrupt may come until ``main_thread.over`` is true again."""
+    """Execute a cell; return what it has raised. An interrupt may come until ``main_thread.over`` is true
+    again."""
     global port
     namespace = sys.modules["__main__"].__dict__
     port = cell.port
@@ -110,7 +106,7 @@ def _execute(cell: Cell, namespace: dict[str, Any]) -> None:
 
 
 def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
-    """The cell, as ``split_last`` has it, where it need not be Python. Raises SyntaxError."""
+    """Return the cell, as ``split_last`` has it, where it need not be Python. Raises SyntaxError."""
     try:
         return split_last(text, path, _TOP_LEVEL_AWAIT)
     except SyntaxError:
@@ -127,13 +123,12 @@ def _evaluated(code: CodeType, namespace: dict[str, Any]) -> Any:
     import asyncio
 
     global _loop
-    if _loop is None:
-        _loop = asyncio.new_event_loop()
+    _loop = _loop or asyncio.new_event_loop()
     return _loop.run_until_complete(value)
 
 
 def _without_commands(text: bytes) -> bytes:
-    """The cell with IPython's commands as calls; as it is where there is no IPython."""
+    """Return the cell with IPython's commands as calls; as it is where there is no IPython."""
     try:
         shell = _shell()
     except ImportError:
@@ -145,14 +140,14 @@ def _without_commands(text: bytes) -> bytes:
 
 
 def _shell_there() -> Any:
-    """IPython's shell, where a cell has needed it."""
+    """Return IPython's shell, where a cell has needed it."""
     module: Any = sys.modules.get("IPython.core.interactiveshell")
     return module.InteractiveShell.instance() if module and module.InteractiveShell.initialized() else None
 
 
 def _shell() -> Any:
-    """IPython's shell over the namespace of the cells. It executes no cell; its magics do what they do.
-    Raises ImportError."""
+    """Return IPython's shell over the namespace of the cells. It executes no cell; its magics do what they
+    do. Raises ImportError."""
     if (there := _shell_there()) is not None:
         return there
     base: Any = import_module("IPython.core.interactiveshell").InteractiveShell
@@ -181,12 +176,12 @@ def _report(cell: Cell, error: BaseException) -> None:
     take_out(error)
     trace = _trace_of(error, cell.path)
     directory = os.environ["NBDIST_RANK_DIR"]
+    path, log = os.path.join(directory, "cells", f"{cell.number:04}.json"), os.path.join(directory, "log")
     try:
-        os.makedirs(os.path.join(directory, "cells"), mode=0o700, exist_ok=True)
-        begun = os.path.getsize(os.path.join(directory, "log"))
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        begun = os.path.getsize(log)
     except OSError:
         begun = 0
-    path = os.path.join(directory, "cells", f"{cell.number:04}.json")
     error_report.write(path, error, trace, log=begun)
     try:
         traceback.print_exception(type(error), error, trace)
@@ -195,38 +190,30 @@ def _report(cell: Cell, error: BaseException) -> None:
 
 
 def _trace_of(error: BaseException, path: str) -> TracebackType | None:
-    """Its frames from the cell on; none where it was raised here."""
-    found = strip(error.__traceback__)
-    at, inner = found, ""
-    while at is not None:
-        inner = at.tb_frame.f_code.co_filename
+    """Return its frames from the cell on; none where it was raised here."""
+    shown, inner = strip(error.__traceback__), ""
+    for step in main_thread.steps_of(shown):
+        inner = step.tb_frame.f_code.co_filename
         if inner == path:
-            return at
-        at = at.tb_next
-    return None if os.path.dirname(inner) == _HERE else found
+            return step
+    return None if os.path.dirname(inner) == _HERE else shown
 
 
 def _is_of_group(error: BaseException) -> bool:
-    """Whether it is a failure of the communication between ranks, as far as can be seen."""
-    if not isinstance(error, RuntimeError):
-        return False
-    trace = error.__traceback__
-    while trace is not None:
-        if main_thread.is_distributed(trace.tb_frame.f_code):
-            return True
-        trace = trace.tb_next
-    said = str(error).lower()
-    return "gloo" in said or "nccl" in said
+    """Return whether the communication between ranks has failed, as far as can be seen."""
+    codes = (step.tb_frame.f_code for step in main_thread.steps_of(error.__traceback__))
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and (
+        any(map(main_thread.is_distributed, codes)) or "gloo" in text or "nccl" in text
+    )
 
 
 port: int | None = None
 """Where the ranks may meet anew during this cell; 0 where they have, None in no session."""
 
-_WRAPPERS = frozenset({"DistributedDataParallel", "FullyShardedDataParallel"})
-_PADDLE_WRAPPERS = frozenset({"DataParallel"})
+_WRAPPERS = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "DataParallel"})
 
-_PADDLE_GROUP = 1_000_000
-"""The number of paddle's first new group: those of ``new_group`` are lower."""
+_PADDLE_GROUP = 1_000_000  # the number of paddle's first new group: those of ``new_group`` are lower
 _PADDLE_LIMIT = 60  # seconds in which its ranks meet
 
 _moves = 0
@@ -234,12 +221,11 @@ _moves = 0
 
 def rejoin() -> None:
     """Leave the process group, and join a new one with the same backend and the same ranks. All ranks of the
-    session call it, in the same cell.
+    session call it, in the same cell; where nbdist has done it before the cell, a printed line says so, and
+    nothing is done.
 
     What belongs to the old group has to be made again, and is named in a printed line: models that are
     wrapped in DistributedDataParallel or FullyShardedDataParallel, groups of ``new_group``.
-
-    Nothing is done in a cell before which nbdist has done it, as the line says that it prints then.
 
     Raises RuntimeError outside of a session and without a process group, and as ``init_process_group``.
     """
@@ -253,22 +239,17 @@ def rejoin() -> None:
 
 
 def _is_joined() -> bool:
-    """Whether this rank is in a process group of torch or paddle, or was until it was freed from it."""
+    """Return whether this rank is in a process group of torch or paddle, or was until it was freed from
+    it."""
     dist: Any = sys.modules.get("torch.distributed")
     joined = dist is not None and dist.is_available() and dist.is_initialized()
     return joined or bool(_aborted()) or _paddle() is not None
 
 
 def _aborted() -> str:
-    """The backend of the groups that this rank was freed from, and is in no longer."""
+    """Return the backend of the groups that this rank was freed from, and is in no longer."""
     # most sessions free no rank; the thread that hears the supervisor may be importing it at this moment
     return str(getattr(sys.modules.get("nbdist.worker.freeing"), "aborted", ""))
-
-
-def _forget_aborted() -> None:
-    freeing: Any = sys.modules.get("nbdist.worker.freeing")
-    if freeing is not None:
-        freeing.aborted = ""
 
 
 def _paddle() -> Any:
@@ -285,19 +266,21 @@ def _move(*, join: bool) -> None:
     Channel().say(REJOINED)
     if not _is_joined():
         return
-    if (paddle := _paddle()) is not None:
-        if join:
-            _move_paddle(paddle)
-        else:
-            print("nbdist: paddle's group was broken, and not all ranks are in it: %dist_session reset")
-        return
-    dist: Any = sys.modules["torch.distributed"]
+    if (paddle := _paddle()) is None:
+        _move_torch(sys.modules["torch.distributed"], join=join)
+    elif join:
+        _move_paddle(paddle)
+    else:
+        print("nbdist: paddle's group was broken, and not all ranks are in it: %dist_session reset")
+
+
+def _move_torch(dist: Any, *, join: bool) -> None:
     in_group = dist.is_initialized()
     backend = str(getattr(dist, "get_backend_config", dist.get_backend)()) if in_group else _aborted()
     # cpu:gloo,cuda:gloo
     if len(names := {part.rpartition(":")[2] for part in backend.split(",")}) == 1:
         backend = min(names)
-    lost = _of_the_group(_WRAPPERS, dist.ProcessGroup)
+    lost = _of_the_group(dist.ProcessGroup)
     try:
         if in_group:
             dist.destroy_process_group()
@@ -307,7 +290,8 @@ def _move(*, join: bool) -> None:
         print("nbdist: the process group was broken, and is left: join it anew with  init_process_group")
         return
     dist.init_process_group(backend)
-    _forget_aborted()
+    if (freeing := sys.modules.get("nbdist.worker.freeing")) is not None:
+        vars(freeing)["aborted"] = ""
     _say_joined(dist.get_world_size(), backend, lost)
 
 
@@ -325,7 +309,7 @@ def _move_paddle(dist: Any) -> None:
     _moves += 1
     backend, name = dist.get_backend().lower(), collective._default_group_name
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    lost = _of_the_group(_PADDLE_WRAPPERS, groups.Group)
+    lost = _of_the_group(groups.Group)
     dist.destroy_process_group()
     for known in (collective._group_map, collective._group_map_by_name, collective._group_map_backend):
         known.clear()
@@ -358,13 +342,13 @@ def _await_store(address: tuple[str, int]) -> None:
             time.sleep(0.01)
 
 
-def _of_the_group(wrappers: frozenset[str], group: type) -> list[str]:
-    """The names of the cells whose values belong to the group: ``model (DistributedDataParallel)``."""
-    found = []
+def _of_the_group(group: type) -> list[str]:
+    """Return the names of the cells whose values belong to the group: ``model (DistributedDataParallel)``."""
+    names = []
     for name, value in list(sys.modules["__main__"].__dict__.items()):
         kinds = {kind.__name__ for kind in type(value).__mro__}
-        if wrapper := kinds & wrappers:
-            found.append(f"{name} ({min(wrapper)})")
+        if wrapper := kinds & _WRAPPERS:
+            names.append(f"{name} ({min(wrapper)})")
         elif isinstance(value, group) and not name.startswith("_"):
-            found.append(f"{name} ({group.__name__})")
-    return found
+            names.append(f"{name} ({group.__name__})")
+    return names

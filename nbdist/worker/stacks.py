@@ -1,11 +1,11 @@
 """Lets the supervisor see where this rank is, whatever it does: its stacks, its collectives, its waits.
 
 A thread that is only there for it answers what is asked on the rank's socket: it appends the stacks of all
-threads to a file, while the interpreter is its own and no other can run on, and writes down what torch's
-Flight Recorder knows. Where native code keeps the interpreter for itself, the C handler of ``faulthandler``
-does the first of the two, on ``SIGNAL``. A handler interrupts sleeps and polls of native code, so the signal
-goes to that thread, unless the program computes: ``launch.stalls`` decides. Several times a second the thread
-notes whether the program waits for other ranks: ``stragglers`` of the diagnosis reads that.
+threads to a file, and writes down what torch's Flight Recorder knows. Where native code keeps the interpreter
+for itself, the C handler of ``faulthandler`` does the first of the two, on ``SIGNAL``. A handler interrupts
+sleeps and polls of native code, so the signal goes to that thread, unless the program computes:
+``launch.stalls`` decides. Several times a second the thread notes whether the program waits for other ranks:
+``stragglers`` of the diagnosis reads that.
 """
 
 from __future__ import annotations
@@ -19,69 +19,56 @@ import sys
 
 from nbdist.importing import import_lock
 from nbdist.worker import loader_workers, main_thread
+from nbdist.worker.files import put
+from nbdist.worker.main_thread import signal
 from nbdist.worker.order import CELL, CHANNEL, COLLECTIVES, END, FREE, INTERRUPT, NUMBERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable, Sequence
     from types import CodeType, FrameType
     from typing import Any
 
     from nbdist.worker.freeing import Freeing
-else:
-    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
+
+
+def recorded(recorder: str, **options: bool) -> dict[str, Any]:
+    """Return what torch's Flight Recorder of NCCL ("nccl") or of all other collectives ("fr") knows; empty
+    without torch. Raises what that raises."""
+    dump = getattr(sys.modules.get("torch._C._distributed_c10d"), f"_dump_{recorder}_trace_json", None)
+    return {} if dump is None else json_module().loads(dump(**options))
 
 
 def collectives(*, names: bool = True) -> dict[str, Any]:
-    """What torch's Flight Recorder knows: by process group the collective that is not over, with its
-    number, else the number of the last one. Empty without torch, or where it records nothing.
-
-    Without ``names`` in 10 µs. With them in 0.1 ms; after 2000 collectives of gloo, whose entries never
-    count as completed, in 80 ms and more.
-    """
-    c10d: Any = sys.modules.get("torch._C._distributed_c10d")
-    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
-        dump = getattr(c10d, name, None)
-        if dump is None:
-            continue
+    """Return by process group the collective that is not over, with its number, else the number of the last
+    one. Empty without torch, or where it records nothing. Without ``names`` in 10 µs; with them in 0.1 ms,
+    after 2000 collectives of gloo, whose entries never count as completed, in 80 ms and more."""
+    for recorder in ("nccl", "fr"):
+        of_nccl = recorder == "nccl"
         try:
-            found = _groups(json_module().loads(dump(includeCollectives=False)))
+            groups = _groups(recorded(recorder, includeCollectives=False))
             # NCCL's list holds what is not over alone, and its numbers come a tenth of a second late
-            if found and (names or "nccl" in name):
-                active = json_module().loads(dump(onlyActive=True)).get("entries", ())
-                _add_entries(found, active)
-                found = _by_name(found, active) if names else found
-            if "nccl" in name:
-                found = {group: one | {"on_device": True} for group, one in found.items()}
+            if groups and (names or of_nccl):
+                active = recorded(recorder, onlyActive=True).get("entries", ())
+                _add_entries(groups, active)
+                groups = _by_name(groups, active) if names else groups
         except Exception:  # noqa: BLE001 - it is another project's, and only asked
             continue
-        if found:
-            return found
+        if groups:
+            return {name: group | ({"on_device": True} if of_nccl else {}) for name, group in groups.items()}
     return {}
 
 
 def under_way() -> bool:
-    """Whether the rank waits in a collective that goes on beside its program: one of gloo that is not over,
-    one of NCCL that has begun on the device, which is known where TORCH_NCCL_ENABLE_TIMING is 1. One that
-    is queued behind computations waits for these.
-    """
-    c10d: Any = sys.modules.get("torch._C._distributed_c10d")
+    """Return whether the rank waits in a collective that goes on beside its program: one of gloo that is not
+    over, one of NCCL that has begun on the device, which is known where TORCH_NCCL_ENABLE_TIMING is 1."""
     try:
-        if (dump := getattr(c10d, "_dump_nccl_trace_json", None)) is not None:
-            entries = json_module().loads(dump(onlyActive=True)).get("entries", ())
-            if any(entry.get("state") == "started" for entry in entries):
-                return True
-        if (dump := getattr(c10d, "_dump_fr_trace_json", None)) is not None:
-            groups = _groups(json_module().loads(dump(includeCollectives=False)))
-            return any(not one["over"] for one in groups.values())
+        entries = recorded("nccl", onlyActive=True).get("entries", ())
+        groups = _groups(recorded("fr", includeCollectives=False)).values()
     except Exception:  # noqa: BLE001 - it is another project's, and only asked
-        pass
-    return False
-
-
-NAMES = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
-"""Collectives that the recorder has by a name of its own, as programs call them."""
+        return False
+    started = any(entry.get("state") == "started" for entry in entries)
+    return started or any(not group["over"] for group in groups)
 
 
 def _groups(trace: dict[str, Any]) -> dict[str, Any]:
@@ -95,19 +82,14 @@ def _groups(trace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_name(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The groups by the names that all of their ranks have for them, with their members: the recorder counts
-    those that this process has made."""
+    """Return the groups by the names that all of their ranks have for them, with their members: the recorder
+    counts those that this process has made."""
     world: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
     known = {"0": "0"} | {str(entry["pg_id"]): str(entry["process_group"][0]) for entry in entries}
-    members = {
-        str(name): sorted(world.pg_group_ranks.get(group, ()))
-        for group, name in ([*world.pg_names.items()] if world is not None else ())
-    }
-    found = {}
-    for group, one in groups.items():
-        name = known.get(group, f"{group} of this process")
-        found[name] = one | {"members": members.get(name, [])}
-    return found
+    names = world.pg_names.items() if world is not None else ()
+    members = {str(name): sorted(world.pg_group_ranks.get(group, ())) for group, name in names}
+    by_name = {known.get(number, f"{number} of this process"): group for number, group in groups.items()}
+    return {name: group | {"members": members.get(name, [])} for name, group in by_name.items()}
 
 
 def _add_entries(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> None:
@@ -116,7 +98,7 @@ def _add_entries(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> N
         if not entry.get("retired") and entry.get("state") != "completed":
             group, name = str(entry["pg_id"]), str(entry["profiling_name"]).rpartition(":")[2]
             groups[group] = {
-                "name": NAMES.get(name, name),
+                "name": main_thread.NAMES.get(name, name),
                 "number": int(entry["p2p_seq_id" if entry["is_p2p"] else "collective_seq_id"]),
                 "over": False,
                 "begun": int(entry["time_created_ns"]) / 1e9,
@@ -138,8 +120,8 @@ def tell_history(directory: str) -> None:
 
 
 def tell_history_at_the_end(directory: str) -> None:
-    """The same of a rank whose program is done, where others may go on waiting for it: with NCCL. With gloo
-    they fail then, and what this one has called takes a tenth of a second to read."""
+    """Do the same of a rank whose program is done, where others may go on waiting for it: with NCCL. With
+    gloo they fail then, and what this one has called takes a tenth of a second to read."""
     torch, c10d = map(sys.modules.get, ("torch", "torch._C._distributed_c10d"))
     try:
         if hasattr(c10d, "_dump_nccl_trace") and torch is not None and torch.cuda.is_initialized():
@@ -159,15 +141,12 @@ def _described(error: BaseException | None) -> dict[str, Any]:
         text = f"{type(error).__qualname__}: {error}".rstrip(": ").partition("\n")[0][:_SHOWN]
     except Exception:  # noqa: BLE001 - the program's own __str__
         text = type(error).__qualname__
-    places, trace = [], error.__traceback__
-    while trace is not None:
-        places.append([trace.tb_frame.f_code.co_filename, trace.tb_lineno])
-        trace = trace.tb_next
-    return {"text": text, "places": places}
+    steps = main_thread.steps_of(error.__traceback__)
+    return {"text": text, "places": [[step.tb_frame.f_code.co_filename, step.tb_lineno] for step in steps]}
 
 
 def json_module() -> Any:
-    """The module, which not every program needs."""
+    """Return the module, which not every program needs."""
     with import_lock:
         import json
 
@@ -179,14 +158,8 @@ def json_module() -> Any:
 SIGNAL = int(signal.SIGRTMIN) + 7 if hasattr(signal, "SIGRTMIN") else 29
 
 # all but ours, and but those that a thread brings upon itself
-_OF_THE_PROGRAM = signal.valid_signals() - {
-    SIGNAL,
-    signal.SIGABRT,
-    signal.SIGBUS,
-    signal.SIGFPE,
-    signal.SIGILL,
-    signal.SIGSEGV,
-}
+_OF_A_THREAD = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
+_OF_THE_PROGRAM = signal.valid_signals() - {SIGNAL, *_OF_A_THREAD}
 
 WAITS = struct.Struct("=QQQ")
 """The file of waits, three counters: samples of the main thread; those in which it waited for ranks; and
@@ -197,18 +170,15 @@ _PERIOD, _SPREAD = 90, 71
 repeat soon. Looks at one distance would meet the steps of a program always at the same place."""
 
 _IDLE = 1000  # the same, of a program that waits for no other rank
-_CHECKS = 8
-"""One of so many looks sees to the handler, too: about once a second."""
-
+_CHECKS = 8  # one of so many looks sees to the handler, too: about once a second
 _LONGEST_STATUS = 16_384
 _DISTRIBUTED = ("torch.distributed", "paddle.distributed")
 _FORKED = "multiprocessing.popen_fork"
 _DEPTH = 60
-# where gradients are exchanged while they are computed: it waits when it does not compute
 _BACKWARD = "_engine_run_backward"
+"""Where gradients are exchanged while they are computed: it waits when it does not compute."""
 
-# kept open for the handler, which has its number alone
-_file: int | None = None
+_file: int | None = None  # kept open for the handler, which has its number alone
 
 on_cell: Callable[[bytes], object] | None = None
 """What takes CELL and END (``session``)."""
@@ -225,7 +195,12 @@ def listen(directory: str) -> None:
     except (OSError, ValueError, RuntimeError):
         return
     _introduce(_file, 0)
-    _allow_forks()
+    if sys.version_info >= (3, 12):
+        # a fork beside another thread is warned about; this one is no danger to it
+        import warnings
+
+        words = r"This process .* is multi-threaded, use of (fork|forkpty)\(\)"
+        warnings.filterwarnings("ignore", words, DeprecationWarning)
     if main_thread.BEAT:
         signal.signal(main_thread.BEAT, main_thread.beat)
     listener = _Listener(directory, _file)
@@ -244,11 +219,7 @@ def _keep_handler(file: int) -> None:
     """Take the signal again where it was given back: lightning restores after each fit() what Python knows of
     the handlers, and not of this one, which native code has set. One of the program's own is left alone."""
     try:
-        status = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            lines = os.read(status, _LONGEST_STATUS).splitlines()
-        finally:
-            os.close(status)
+        lines = _read("/proc/self/status").splitlines()
         masks = [int(line.split()[1], 16) for line in lines if line.startswith((b"SigIgn:", b"SigCgt:"))]
         if len(masks) == 2 and not (masks[0] | masks[1]) & 1 << (SIGNAL - 1):
             # it believes that it is registered
@@ -267,14 +238,12 @@ def _introduce(file: int, thread: int) -> None:
         return
 
 
-def _allow_forks() -> None:
-    """From Python 3.12 on a fork beside another thread is warned about; this one is no danger to it."""
-    if sys.version_info >= (3, 12):
-        import warnings
-
-        warnings.filterwarnings(
-            "ignore", r"This process .* is multi-threaded, use of (fork|forkpty)\(\)", DeprecationWarning
-        )
+def _read(path: str) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(handle, _LONGEST_STATUS)
+    finally:
+        os.close(handle)
 
 
 class _Listener:
@@ -290,7 +259,7 @@ class _Listener:
         self._socket = os.fstat(CHANNEL).st_ino
         self._looks = self._waited = self._under_way = self._rounds = 0
         self._on_device = False
-        self._codes: dict[CodeType, int] = {}
+        self._codes: dict[CodeType, bool] = {}
         self._freeing: Freeing | None = None
 
     def run(self) -> None:
@@ -353,10 +322,8 @@ class _Listener:
             return False
 
     def _tell_collectives(self, *, names: bool) -> None:
-        """The numbers first: the names may take a long time, and no reader may wait for them.
-
-        ``beats`` says at the next look whether the main thread has been in one call since this one.
-        """
+        """Put the numbers first: the names may take a long time, and no reader may wait for them. ``beats``
+        says at the next look whether the main thread has been in one call since this one."""
         # what a program that was interrupted handles since is our doing
         error = main_thread.handled(self._main) if self._freeing is None else self._freeing.before
         numbers = {
@@ -374,7 +341,7 @@ class _Listener:
             _thread.interrupt_main(main_thread.BEAT)  # type: ignore[arg-type]  # it has no name of its own
 
     def _values(self) -> list[tuple[str, int, str, str]]:
-        """What the ifs and the loops that the main thread is in work with."""
+        """Return what the ifs and the loops that the main thread is in work with."""
         try:
             with import_lock:
                 from nbdist.worker.operands import conditions  # most runs never stand still
@@ -382,15 +349,9 @@ class _Listener:
         except Exception:  # noqa: BLE001 - objects of the program are looked at
             return []
 
-    def _put(self, path: str, found: dict[str, Any]) -> None:
-        draft = f"{path}.new"
+    def _put(self, path: str, answer: dict[str, Any]) -> None:
         try:
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            try:
-                os.write(handle, json_module().dumps(found).encode())
-            finally:
-                os.close(handle)
-            os.replace(draft, path)
+            put(path, json_module().dumps(answer).encode())
         except OSError:
             return
 
@@ -404,7 +365,12 @@ class _Listener:
         del frame
         self._waited += waits
         self._under_way += waits or under_way()
-        if self._looks % 8 == 0 and not self._is_on_device():
+        if self._looks % 8:
+            return
+        # one that has called collectives of NCCL goes on while its device waits, and tells nothing of that
+        groups = () if self._on_device else collectives(names=False).values()
+        self._on_device |= any(group.get("on_device") for group in groups)
+        if not self._on_device:
             try:
                 handle = os.open(self._waits, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 os.pwrite(handle, WAITS.pack(self._looks, self._waited, self._under_way), 0)
@@ -412,37 +378,25 @@ class _Listener:
             except OSError:
                 return
 
-    def _is_on_device(self) -> bool:
-        """Whether the rank has called collectives of NCCL: it goes on while its device waits, and the main
-        thread tells nothing of that."""
-        self._on_device = self._on_device or any(
-            one.get("on_device") for one in collectives(names=False).values()
-        )
-        return self._on_device
-
     def _waits_for_others(self, frame: FrameType | None) -> bool:
         for _ in range(_DEPTH):
             if frame is None:
                 return False
-            kind = self._codes.get(frame.f_code)
-            if kind is None:
-                kind = self._codes[frame.f_code] = _kind(frame.f_code)
-            if kind:
+            code = frame.f_code
+            if code not in self._codes:
+                self._codes[code] = _waits(code)
+            if self._codes[code]:
                 return self._asleep()
             frame = frame.f_back
         return False
 
     def _asleep(self) -> bool:
         try:
-            handle = os.open(self._main_stat, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                return os.read(handle, 1024).rpartition(b")")[2].split()[0] != b"R"
-            finally:
-                os.close(handle)
+            return _read(self._main_stat).rpartition(b")")[2].split()[0] != b"R"
         except (OSError, IndexError):
             return False
 
 
-def _kind(code: CodeType) -> int:
-    """1 for code in which a rank waits when it sleeps, else 0."""
-    return int(code.co_name == _BACKWARD or main_thread.is_distributed(code))
+def _waits(code: CodeType) -> bool:
+    """Return whether it is code in which a rank waits when it sleeps."""
+    return code.co_name == _BACKWARD or main_thread.is_distributed(code)

@@ -7,15 +7,17 @@ back, so ``flush`` and ``close`` have nothing to do, and a writer may be used af
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from nbdist.worker import arrays, media, metrics
+from nbdist.worker.files import say_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
+
+    from nbdist.worker.media import Numbers, Time
 
 
 class SummaryWriter:
@@ -40,8 +42,10 @@ class SummaryWriter:
         self.log_dir = os.fspath(log_dir) if log_dir else own
         self._prefix = metrics.prefix_of(os.path.abspath(self.log_dir) if log_dir else comment)
         if metrics.rank_file() is not None:
-            with contextlib.suppress(OSError):
+            try:
                 os.makedirs(self.log_dir, exist_ok=True)
+            except OSError:
+                return
 
     def get_logdir(self) -> str:
         return self.log_dir
@@ -51,7 +55,7 @@ class SummaryWriter:
         tag: str,
         scalar_value: object,
         global_step: object = None,
-        walltime: float | None = None,
+        walltime: Time = None,
         new_style: bool = False,
         double_precision: bool = False,
     ) -> None:
@@ -62,7 +66,7 @@ class SummaryWriter:
         main_tag: str,
         tag_scalar_dict: Mapping[str, object],
         global_step: object = None,
-        walltime: float | None = None,
+        walltime: Time = None,
     ) -> None:
         """One curve for each entry, as ``main_tag/entry``."""
         scalars = {f"{self._prefix}{main_tag}/{tag}": value for tag, value in tag_scalar_dict.items()}
@@ -72,7 +76,7 @@ class SummaryWriter:
         self,
         hparam_dict: Mapping[str, object],
         metric_dict: Mapping[str, object],
-        hparam_domain_discrete: Mapping[str, Sequence[object]] | None = None,
+        hparam_domain_discrete: object = None,
         run_name: str | None = None,
         global_step: object = None,
     ) -> None:
@@ -83,13 +87,12 @@ class SummaryWriter:
         tag: str,
         values: object,
         global_step: object = None,
-        bins: int | str | Sequence[float] = "tensorflow",
-        walltime: float | None = None,
+        bins: int | str | Numbers = "tensorflow",
+        walltime: Time = None,
         max_bins: int | None = None,
     ) -> None:
-        media.log_histogram(
-            self._prefix + tag, values, global_step, bins=bins, max_bins=max_bins, walltime=walltime
-        )
+        tag = self._prefix + tag
+        media.log_histogram(tag, values, global_step, bins=bins, max_bins=max_bins, walltime=walltime)
 
     def add_histogram_raw(
         self,
@@ -99,33 +102,31 @@ class SummaryWriter:
         num: float,
         sum: float,
         sum_squares: float,
-        bucket_limits: Sequence[float],
-        bucket_counts: Sequence[float],
+        bucket_limits: Numbers,
+        bucket_counts: Numbers,
         global_step: object = None,
-        walltime: float | None = None,
+        walltime: Time = None,
     ) -> None:
         """``bucket_limits`` are the upper ends; the first bucket begins at ``min``."""
         edges = [min, *bucket_limits]
-        media.log_bins(self._prefix + tag, bucket_counts, edges, global_step, walltime=walltime)
+        media.log_bins(self._prefix + tag, bucket_counts, edges, global_step, walltime)
 
     def add_image(
         self,
         tag: str,
         img_tensor: object,
         global_step: object = None,
-        walltime: float | None = None,
-        dataformats: str = "CHW",
+        walltime: Time = None,
+        dataformats: str | None = "CHW",
     ) -> None:
-        media.write_image(
-            self._prefix + tag, img_tensor, global_step, dataformats=dataformats, walltime=walltime
-        )
+        media.write_image(self._prefix + tag, img_tensor, global_step, dataformats, walltime)
 
     def add_images(
         self,
         tag: str,
         img_tensor: object,
         global_step: object = None,
-        walltime: float | None = None,
+        walltime: Time = None,
         dataformats: str = "NCHW",
     ) -> None:
         self.add_image(tag, img_tensor, global_step, walltime, dataformats)
@@ -136,34 +137,29 @@ class SummaryWriter:
         img_tensor: object,
         box_tensor: object,
         global_step: object = None,
-        walltime: float | None = None,
+        walltime: Time = None,
         rescale: float = 1,
         dataformats: str = "CHW",
         labels: Sequence[str] | None = None,
     ) -> None:
         """The image with the outlines of its boxes; neither rescaled nor labelled."""
-        if metrics.rank_file() is None:
-            return
-        pixels = arrays.outline(img_tensor, box_tensor, dataformats)
-        self.add_image(tag, pixels, global_step, walltime, "HWC")
+        if metrics.rank_file() is not None:
+            pixels = arrays.outline(img_tensor, box_tensor, dataformats)
+            self.add_image(tag, pixels, global_step, walltime, "HWC")
 
     def add_figure(
-        self,
-        tag: str,
-        figure: Any,
-        global_step: object = None,
-        close: bool = True,
-        walltime: float | None = None,
+        self, tag: str, figure: Any, global_step: object = None, close: bool = True, walltime: Time = None
     ) -> None:
-        if isinstance(figure, (list, tuple)):
-            shown = metrics.rank_file() is not None
-            pixels = [arrays.figure_pixels(one) for one in figure] if shown else []
+        several = isinstance(figure, (list, tuple))
+        figures = figure if several else (figure,)
+        if several and metrics.rank_file() is not None:
+            pixels = [arrays.figure_pixels(each) for each in figures]
             self.add_image(tag, pixels, global_step, walltime, "NHWC")
-        else:
-            media.write_image(self._prefix + tag, figure, global_step, walltime=walltime)
+        elif not several:
+            self.add_image(tag, figure, global_step, walltime, None)
         if close:
-            for one in figure if isinstance(figure, (list, tuple)) else (figure,):
-                arrays.close_figure(one)
+            for each in figures:
+                arrays.close_figure(each)
 
     def add_audio(
         self,
@@ -171,15 +167,12 @@ class SummaryWriter:
         snd_tensor: object,
         global_step: object = None,
         sample_rate: int = 44100,
-        walltime: float | None = None,
+        walltime: Time = None,
     ) -> None:
-        media.log_audio(
-            self._prefix + tag, snd_tensor, global_step, sample_rate=sample_rate, walltime=walltime
-        )
+        tag = self._prefix + tag
+        media.log_audio(tag, snd_tensor, global_step, sample_rate=sample_rate, walltime=walltime)
 
-    def add_text(
-        self, tag: str, text_string: str, global_step: object = None, walltime: float | None = None
-    ) -> None:
+    def add_text(self, tag: str, text_string: str, global_step: object = None, walltime: Time = None) -> None:
         media.log_text(self._prefix + tag, text_string, global_step, walltime=walltime)
 
     def add_embedding(
@@ -203,47 +196,33 @@ class SummaryWriter:
         global_step: object = None,
         num_thresholds: int = 127,
         weights: object = None,
-        walltime: float | None = None,
+        walltime: Time = None,
     ) -> None:
-        media.log_pr_curve(
-            self._prefix + tag,
-            labels,
-            predictions,
-            global_step,
-            num_thresholds=num_thresholds,
-            weights=weights,
-            walltime=walltime,
-        )
+        given: dict[str, Any] = {"num_thresholds": num_thresholds, "weights": weights, "walltime": walltime}
+        media.log_pr_curve(self._prefix + tag, labels, predictions, global_step, **given)
 
     def add_pr_curve_raw(
         self,
         tag: str,
-        true_positive_counts: Sequence[int],
-        false_positive_counts: Sequence[int],
-        true_negative_counts: Sequence[int],
-        false_negative_counts: Sequence[int],
-        precision: Sequence[float],
-        recall: Sequence[float],
+        true_positive_counts: Numbers,
+        false_positive_counts: Numbers,
+        true_negative_counts: Numbers,
+        false_negative_counts: Numbers,
+        precision: Numbers,
+        recall: Numbers,
         global_step: object = None,
         num_thresholds: int = 127,
         weights: object = None,
-        walltime: float | None = None,
+        walltime: Time = None,
     ) -> None:
         counts = (true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts)
-        media.log_pr_counts(self._prefix + tag, counts, (precision, recall), global_step, walltime=walltime)
+        media.log_pr_counts(self._prefix + tag, counts, (precision, recall), global_step, walltime)
 
-    def add_tensor(
-        self, tag: str, tensor: object, global_step: object = None, walltime: float | None = None
-    ) -> None:
+    def add_tensor(self, tag: str, tensor: object, global_step: object = None, walltime: Time = None) -> None:
         _not_shown("tensors (add_tensor)")
 
     def add_video(
-        self,
-        tag: str,
-        vid_tensor: object,
-        global_step: object = None,
-        fps: float = 4,
-        walltime: float | None = None,
+        self, tag: str, vid_tensor: object, global_step: object = None, fps: float = 4, walltime: Time = None
     ) -> None:
         _not_shown("videos (add_video)")
 
@@ -253,9 +232,9 @@ class SummaryWriter:
         vertices: object,
         colors: object = None,
         faces: object = None,
-        config_dict: Mapping[str, object] | None = None,
+        config_dict: object = None,
         global_step: object = None,
-        walltime: float | None = None,
+        walltime: Time = None,
     ) -> None:
         _not_shown("meshes (add_mesh)")
 
@@ -272,13 +251,13 @@ class SummaryWriter:
         _not_shown("graphs (add_onnx_graph)")
 
     def add_custom_scalars_multilinechart(
-        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
+        self, tags: object, category: str = "default", title: str = "untitled"
     ) -> None:
         _not_shown("custom layouts (add_custom_scalars…)")
 
     add_custom_scalars_marginchart = add_custom_scalars_multilinechart
 
-    def add_custom_scalars(self, layout: Mapping[str, object]) -> None:
+    def add_custom_scalars(self, layout: object) -> None:
         _not_shown("custom layouts (add_custom_scalars…)")
 
     def flush(self) -> None:
@@ -296,4 +275,4 @@ class SummaryWriter:
 
 def _not_shown(what: str) -> None:
     if metrics.rank_file() is not None:
-        media.say_once(f"VisualDL shows no {what}; the program goes on")
+        say_once(f"VisualDL shows no {what}; the program goes on")

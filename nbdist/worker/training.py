@@ -1,7 +1,6 @@
 """Notes what a rank trains, so that mistakes are found that raise nothing: a digest of its first batches, an
 order of the data that repeats itself, and samples of the parameters that a wrapper was made for and never
-called. It decides alone when it looks, and at what; ``diagnosis.silent`` compares the ranks. No rank asks
-another one.
+called. It decides alone when it looks, and at what; ``diagnosis.silent`` compares the ranks (decision 0034).
 
 Each note is a JSON object on a line of ``training.jsonl`` in the rank's directory:
 
@@ -13,104 +12,92 @@ Each note is a JSON object on a line of ``training.jsonl`` in the rank's directo
 A batch counts when the wrapped model was called after it and an optimizer stepped thereupon: what a program
 evaluates or throws away does not. The model's inputs are part of the digest, since a program may cut its
 share out of a batch that all ranks read.
-
-From the import of torch or paddle on, some of their methods tell of their calls (``watch``).
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import operator
 import os
 import sys
 import time
 import weakref
 import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 
-from nbdist.worker import samplers
+from nbdist.worker.files import append
 from nbdist.worker.framework_hooks import after_import
+from nbdist.worker.stacks import recorded
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import ModuleType
-    from typing import Any
-
-    Event = Callable[["Training", Any, Any], object]
+Event = Callable[["Training", Any, Any], object]
+Weak = weakref.WeakKeyDictionary[Any, Any]
 
 _BATCHES = 3
 _PATIENCE = 200
 """Optimizer steps after which no more batches are waited for: the program has a loader of its own."""
-_CHECKED_STEP = 8
-"""Parameters are sampled before this step, on all ranks alike."""
+_CHECKED_STEP = 8  # parameters are sampled before this step, on all ranks alike
 _MOST_TENSORS = 256
-_OF_BATCH, _OF_PARAMETER = 64, 16
-"""About so many elements are read of a tensor, spread over it."""
+_OF_BATCH, _OF_PARAMETER = 64, 16  # about so many elements are read of a tensor, spread over it
 _DEEPEST, _MOST_PARTS = 6, 64
-_LEAST_STEPS = 2
-"""The order of an epoch that is one batch makes no difference."""
-
-_SUMS = ("all_reduce", "allreduce", "broadcast", "barrier")
-"""Collectives of data parallel training."""
+_LEAST_STEPS = 2  # the order of an epoch that is one batch makes no difference
+_SUMS = ("all_reduce", "allreduce", "broadcast", "barrier")  # collectives of data parallel training
 _TENSORS = frozenset({"Tensor", "Parameter", "EagerParamBase", "ndarray"})
 """Types of tensors whose elements are here: to read those of a DTensor is a collective."""
+_AVERAGERS = "torch.distributed.algorithms.model_averaging.averagers"
 _INSTALLED = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+@dataclass(slots=True)
 class _Model:
     """One model that is wrapped for data parallel training, and whether the wrapper was ``called``."""
 
-    def __init__(self, number: int, place: tuple[str, int] | None) -> None:
-        self.number = number
-        self.place = place
-        self.steps = 0
-        self.called = False
+    number: int
+    place: tuple[str, int] | None
+    steps: int = 0
+    called: bool = False
 
 
+@dataclass(slots=True)
 class _Pass:
     """One pass through the indices of a sampler. ``before`` is the epoch of the whole pass before it that was
     trained on."""
 
-    def __init__(self, epoch: object, indices: object, before: object) -> None:
-        self.epoch = epoch
-        self.indices = indices
-        self.before = before
-        self.steps = 0
+    epoch: object
+    indices: object
+    before: object
+    steps: int = 0
 
 
+@dataclass(slots=True)
 class _Optimizer:
     """``watched``: the models whose parameters it changes, with a number for the choice of these, when there
     were so many ``models``."""
 
-    def __init__(self, models: int, watched: list[tuple[weakref.ref[Any], list[Any], int]]) -> None:
-        self.models = models
-        self.watched = watched
+    models: int
+    watched: list[tuple[weakref.ref[Any], list[Any], int]]
 
 
 class Training:
     """What this process has seen of its training. ``path`` is the file of the notes, ``ranks`` how many there
-    are. Where anything here fails, the program goes on unwatched.
-
-    Its events get the object whose method was called, and what that was given or has returned."""
+    are. Its events get the object whose method was called, and what that was given or has returned."""
 
     def __init__(self, path: str, ranks: int) -> None:
         self._path = path
         self._ranks = ranks
         self._pid = os.getpid()
-        self._models: weakref.WeakKeyDictionary[Any, _Model] = weakref.WeakKeyDictionary()
-        self._loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self._iterators: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self._passes: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
-        self._optimizers: weakref.WeakKeyDictionary[Any, _Optimizer] = weakref.WeakKeyDictionary()
+        self._models, self._loaders, self._iterators = Weak(), Weak(), Weak()
+        self._passes, self._optimizers = Weak(), Weak()
         self._repeated: weakref.WeakSet[Any] = weakref.WeakSet()
         self._last: Callable[[], Any] = lambda: None  # the iterator that was read last
         self._read = 0  # the digest of what was read since the wrapped model was last called
         self._given: dict[str, Any] | None = None
-        self._batches = 0
-        self._begun = 0
+        self._batches = self._begun = self._made = 0
         self._patience = _PATIENCE
-        self._made = 0
         self.split = False
         """Whether the program has laid out its ranks as a mesh: batches may then be the same on purpose."""
         self.failed = False
@@ -128,9 +115,9 @@ class Training:
 
     def orders(self, sampler: Any, indices: object) -> None:
         """A sampler begins a pass."""
-        last = self._passes.get(sampler)
-        whole = last is not None and last.steps >= _LEAST_STEPS and samplers.is_read(last.indices, sampler)
-        before = last.epoch if last is not None and whole else None
+        before, last = None, self._passes.get(sampler)
+        if last is not None and last.steps >= _LEAST_STEPS and _is_read(last.indices, sampler):
+            before = last.epoch
         self._passes[sampler] = _Pass(sampler.epoch, indices, before)
 
     def wraps(self, model: Any, _: object) -> None:
@@ -139,26 +126,24 @@ class Training:
 
     def calls(self, model: Any, given: object) -> None:
         """The wrapped model is called."""
-        known = self._models.get(model)
-        library = _library(model)
+        known, library = self._models.get(model), _library(model)
+        read, self._read = self._read, 0
         if known is None or not library.is_grad_enabled():
-            self._read = 0
             return
         known.called = True
-        if self._read and self._batches < _BATCHES and not _captures(library):
-            iterator = self._last()
-            sampler = samplers.sampler_of(iterator)
-            self._given = {
-                "batch": self._batches,
-                "digest": _digest(given, self._read),
-                "place": self._iterators.get(iterator),
-                "library": library.__name__,
-                "sampler": type(sampler).__name__,
-                "share": samplers.share_of(sampler),
-            }
-            if self.split or not _is_over_the_world(model, self._ranks):
-                self._given = None
-        self._read = 0
+        if not read or self._batches >= _BATCHES or _captures(library):
+            return
+        iterator = self._last()
+        sampler = _sampler_of(iterator)
+        note = {
+            "batch": self._batches,
+            "digest": _digest(given, read),
+            "place": self._iterators.get(iterator),
+            "library": library.__name__,
+            "sampler": type(sampler).__name__,
+            "share": _share_of(sampler),
+        }
+        self._given = note if not self.split and _is_over_the_world(model, self._ranks) else None
 
     def splits(self, mesh: object, _: object) -> None:
         """The program lays out its ranks."""
@@ -171,11 +156,10 @@ class Training:
         if self._batches < _BATCHES:
             self._note_batch()
         if (iterator := self._last()) is not None:
-            self._note_order(samplers.sampler_of(iterator), self._iterators.get(iterator))
+            self._note_order(_sampler_of(iterator), self._iterators.get(iterator))
         state = self._optimizers.get(optimizer)
         if state is None or state.models != self._made:
-            watched = list(self._watched(optimizer))
-            state = self._optimizers[optimizer] = _Optimizer(self._made, watched)
+            state = self._optimizers[optimizer] = _Optimizer(self._made, list(self._watched(optimizer)))
         for reference, tensors, chosen in state.watched:
             if (model := reference()) is not None:
                 known = self._models[model]
@@ -211,21 +195,20 @@ class Training:
             named = dict(_trained(model))
             both = {name: one for name, one in named.items() if id(one) in changed}
             if both and 2 * len(both) >= len(named):
-                every = -(-len(both) // _MOST_TENSORS)
-                names = list(both)[::every]
+                names = list(both)[:: -(-len(both) // _MOST_TENSORS)]
                 shapes = [(name, tuple(both[name].shape)) for name in names]
                 yield weakref.ref(model), [both[name] for name in names], zlib.crc32(repr(shapes).encode())
 
     def _note_parameters(self, model: Any, tensors: Sequence[Any], chosen: int) -> None:
         known, library = self._models[model], _library(model)
-        if _averages_otherwise(model) or _captures(library):
+        # the program may have its own way to bring the ranks together, so that they differ in between
+        if getattr(model, "_comm_hooks", ()) or _AVERAGERS in sys.modules or _captures(library):
             return
         sums = [sum(map(abs, _elements(tensor, _OF_PARAMETER))) for tensor in tensors]
-        inner = _inner(model)
         self._note(
             {
                 "model": known.number,
-                "name": type(inner).__name__,
+                "name": type(_inner(model)).__name__,
                 "place": known.place,
                 "library": library.__name__,
                 "of": chosen,
@@ -238,11 +221,29 @@ class Training:
         )
 
     def _note(self, note: Mapping[str, object]) -> None:
-        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(handle, json.dumps(note).encode() + b"\n")
-        finally:
-            os.close(handle)
+        append(self._path, json.dumps(note).encode() + b"\n")
+
+
+def _sampler_of(iterator: Any) -> Any:
+    """Return what chooses the data of a loader's iterator: in torch the sampler that the one of batches
+    has."""
+    batches = getattr(iterator, "_batch_sampler", None)
+    if batches is None:
+        batches = getattr(iterator, "_index_sampler", None)
+    return getattr(batches, "sampler", batches)
+
+
+def _share_of(sampler: Any) -> int | None:
+    """Return which share of the data a sampler takes; None of one that takes all, or its own way."""
+    shares = (getattr(sampler, name, None) for name in ("rank", "local_rank"))
+    return next((share for share in shares if type(share) is int), None)
+
+
+def _is_read(indices: Any, sampler: Any) -> bool:
+    """Return whether a pass has come to its end; batches that are not full may have been left out."""
+    if hasattr(indices, "gi_frame"):
+        return indices.gi_frame is None
+    return 0 <= operator.length_hint(indices, -1) <= len(sampler) // 10
 
 
 def _library(model: Any) -> Any:
@@ -254,7 +255,7 @@ def _inner(model: Any) -> Any:
 
 
 def _trained(model: Any) -> Iterator[tuple[str, Any]]:
-    """The parameters that the wrapper keeps the same on all ranks."""
+    """Yield the parameters that the wrapper keeps the same on all ranks."""
     ignored = getattr(model, "parameters_to_ignore", ())
     for name, one in _inner(model).named_parameters():
         trains = one.requires_grad if hasattr(one, "requires_grad") else not one.stop_gradient
@@ -269,20 +270,20 @@ def _parameters(optimizer: Any) -> Iterator[Any]:
 
 
 def _is_here(value: Any) -> bool:
-    """Whether it is a tensor whose elements this process can read by itself."""
+    """Return whether it is a tensor whose elements this process can read by itself."""
     return type(value).__name__ in _TENSORS and not (hasattr(value, "is_dist") and value.is_dist())
 
 
 def _group(model: Any) -> list[int]:
-    """The ranks that share their gradients."""
+    """Return the ranks that share their gradients."""
     if hasattr(model, "module"):
         return list(sys.modules["torch"].distributed.get_process_group_ranks(model.process_group))
     return list(model.group.ranks) if model.group is not None else []
 
 
 def _is_over_the_world(model: Any, ranks: int) -> bool:
-    """Whether all ranks of the run, and no smaller groups of them, share the work: ranks of a group may read
-    the same batches because they divide the model, its layers or a sequence."""
+    """Return whether all ranks of the run, and no smaller groups of them, share the work: ranks of a group
+    may read the same batches because they divide the model, its layers or a sequence."""
     if len(_group(model)) != ranks or "torch.distributed.pipelining" in sys.modules:
         return False
     if hasattr(model, "module"):
@@ -297,37 +298,25 @@ def _is_over_the_world(model: Any, ranks: int) -> bool:
 
 
 def _exchange(since: int) -> bool:
-    """Whether ranks have exchanged more than sums since a moment (Unix nanoseconds), as far as torch's Flight
-    Recorder knows: they may divide a sequence or a model among them by hand."""
-    c10d: Any = sys.modules.get("torch._C._distributed_c10d")
-    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
-        if (dump := getattr(c10d, name, None)) is not None:
-            for entry in json.loads(dump()).get("entries", ()):
-                kind = entry["profiling_name"].rpartition(":")[2]
-                if entry["time_created_ns"] >= since and not kind.startswith(_SUMS):
-                    return True
-    return False
-
-
-def _averages_otherwise(model: Any) -> bool:
-    """Whether the program has its own way to bring the ranks together, so that they may differ in between."""
-    averagers = "torch.distributed.algorithms.model_averaging.averagers"
-    return bool(getattr(model, "_comm_hooks", ())) or averagers in sys.modules
-
-
-def _captures(library: Any) -> bool:
-    """Whether a CUDA graph is made of what is called now: nothing may be copied to the host then."""
-    cuda = getattr(library, "cuda", None)
-    return bool(
-        cuda is not None
-        and hasattr(cuda, "is_current_stream_capturing")
-        and cuda.is_initialized()
-        and cuda.is_current_stream_capturing()
+    """Return whether ranks have exchanged more than sums since a moment (Unix nanoseconds), as far as is
+    recorded: they may divide a sequence or a model among them by hand."""
+    return any(
+        entry["time_created_ns"] >= since and not entry["profiling_name"].rpartition(":")[2].startswith(_SUMS)
+        for recorder in ("nccl", "fr")
+        for entry in recorded(recorder).get("entries", ())
     )
 
 
+def _captures(library: Any) -> bool:
+    """Return whether a CUDA graph is made of what is called now: nothing may be copied to the host then."""
+    cuda: Any = getattr(library, "cuda", None)
+    if not hasattr(cuda, "is_current_stream_capturing"):
+        return False
+    return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
+
+
 def _elements(tensor: Any, most: int) -> list[Any]:
-    """Elements spread over a tensor, some ``most`` of them; a tensor of torch or paddle, or an array."""
+    """Return some ``most`` elements, spread over a tensor of torch or paddle, or an array."""
     if hasattr(tensor, "detach"):
         tensor = tensor.detach()
     each = max(2, round(most ** (1 / max(1, len(tensor.shape)))))
@@ -337,7 +326,7 @@ def _elements(tensor: Any, most: int) -> list[Any]:
 
 
 def _digest(value: object, before: int = 0) -> int:
-    """A number for what a batch holds; ``before`` where that is nothing that can be told apart."""
+    """Return a number for what a batch holds; ``before`` where that is nothing that can be told apart."""
     parts = list(_parts(value))
     return zlib.crc32(repr(parts).encode("utf-8", "replace"), before) or 1 if parts else before
 
@@ -357,7 +346,7 @@ def _parts(value: Any, depth: int = 0) -> Iterator[object]:
 
 
 def _place() -> tuple[str, int] | None:
-    """The innermost line that is being executed of the program and its modules."""
+    """Return the innermost line that is being executed of the program and its modules."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
@@ -377,17 +366,10 @@ def watch(library: ModuleType) -> None:
     if ranks < 2 or directory is None:
         return
     _training = _training or Training(os.path.join(directory, "training.jsonl"), ranks)
-    for name, methods in _METHODS[library.__name__].items():
-        after_import(name, functools.partial(_listen, _training, methods))
+    for module, kind, name, event in _METHODS[library.__name__]:
+        after_import(module, functools.partial(_listen, _training, kind, name, event))
     if library.__name__ == "torch":
         after_import("torch.optim.optimizer", functools.partial(_listen_to_steps, _training))
-
-
-def _listen(
-    training: Training, methods: Sequence[tuple[str, str, Callable[..., None], Event]], module: ModuleType
-) -> None:
-    for kind, method, listen, event in methods:
-        listen(getattr(module, kind), method, _quietly(training, event))
 
 
 def _listen_to_steps(training: Training, optimizing: ModuleType) -> None:
@@ -398,81 +380,61 @@ def _listen_to_steps(training: Training, optimizing: ModuleType) -> None:
 
 
 def _quietly(training: Training, event: Event) -> Callable[[Any, Any], None]:
-    """``event``, which never fails the program: after one error nothing is looked at any more."""
+    """Return ``event``, which never fails the program: after one error nothing is looked at any more."""
 
-    def seen(one: Any, told: Any) -> None:
+    def see(one: Any, given: Any) -> None:
         if not training.failed:
             try:
-                event(training, one, told)
+                event(training, one, given)
             except Exception:  # noqa: BLE001 - a program that is only watched must not fail of it
                 training.failed = True
 
-    return seen
+    return see
 
 
-# What is looked at is called through one frame more. It has the file, the line and the name of the function
-# that it stands for: in a traceback, and for torch.compile, which passes over torch's own files.
-
-
-def _before(kind: Any, name: str, see: Callable[..., object]) -> None:
-    """Call ``see`` with the object and what a method is given, and then the method."""
-    if (real := vars(kind).get(name)) is not None:
-        call = lambda self, *given, **named: (see(self, (given, named)), real(self, *given, **named))[1]  # noqa: E731
-        setattr(kind, name, _like(real, call))
-
-
-def _after(kind: Any, name: str, see: Callable[..., object]) -> None:
-    """Call a method, and then ``see`` with the object and what the method has returned."""
+def _listen(training: Training, kind: str, name: str, event: Event, module: ModuleType) -> None:
+    """Let a method tell of its calls, with what it has returned, or before with what it is given. It is
+    called through one frame more, which has the file, the line and the name of the method: in a traceback,
+    and for torch.compile, which passes over torch's own files."""
+    owner, see = getattr(module, kind), _quietly(training, event)
+    real: Any = vars(owner).get(name)
+    if real is None:
+        return
 
     def show(self: Any, result: Any) -> Any:
         see(self, result)
         return result
 
-    if (real := vars(kind).get(name)) is not None:
-        call = lambda self, *given, **named: show(self, real(self, *given, **named))  # noqa: E731
-        setattr(kind, name, _like(real, call))
-
-
-def _like(real: Any, call: Any) -> Any:
-    code = real.__code__
-    call = functools.wraps(real)(call)
+    call: Any = lambda self, *given, **named: show(self, real(self, *given, **named))  # noqa: E731
+    if event in (Training.calls, Training.steps):
+        call = lambda self, *given, **named: (see(self, (given, named)), real(self, *given, **named))[1]  # noqa: E731
+    call, code = functools.wraps(real)(call), real.__code__
     call.__code__ = call.__code__.replace(
         co_filename=code.co_filename, co_firstlineno=code.co_firstlineno, co_name=code.co_name
     )
-    return call
+    setattr(owner, name, call)
 
 
-_PADDLE_ITERATORS = ("_DataLoaderIterSingleProcess", "_DataLoaderIterMultiProcess")
-_LOADER = (
-    ("DataLoader", "__init__", _after, Training.makes_loader),
-    ("DataLoader", "__iter__", _after, Training.begins),
-)
-_METHODS: Mapping[str, Mapping[str, Sequence[tuple[str, str, Callable[..., None], Event]]]] = {
-    "torch": {
-        "torch.nn.parallel.distributed": (
-            ("DistributedDataParallel", "__init__", _after, Training.wraps),
-            ("DistributedDataParallel", "_pre_forward", _before, Training.calls),
-        ),
-        "torch.utils.data.dataloader": (
-            *_LOADER,
-            ("_BaseDataLoaderIter", "__next__", _after, Training.reads),
-        ),
-        "torch.utils.data.distributed": (("DistributedSampler", "__iter__", _after, Training.orders),),
-        "torch.distributed.device_mesh": (("DeviceMesh", "__init__", _after, Training.splits),),
-    },
-    "paddle": {
-        "paddle.distributed.parallel": (
-            ("DataParallel", "__init__", _after, Training.wraps),
-            ("DataParallel", "forward", _before, Training.calls),
-        ),
-        "paddle.io.reader": _LOADER,
-        "paddle.io.dataloader.dataloader_iter": tuple(
-            (kind, "__next__", _after, Training.reads) for kind in _PADDLE_ITERATORS
-        ),
-        "paddle.io.dataloader.batch_sampler": (
-            ("DistributedBatchSampler", "__iter__", _after, Training.orders),
-        ),
-        "paddle.optimizer.optimizer": (("Optimizer", "_apply_optimize", _before, Training.steps),),
-    },
+_READER, _ITERATORS = "paddle.io.reader", "paddle.io.dataloader.dataloader_iter"
+_METHODS: Mapping[str, Sequence[tuple[str, str, str, Event]]] = {
+    "torch": (
+        ("torch.nn.parallel.distributed", "DistributedDataParallel", "__init__", Training.wraps),
+        ("torch.nn.parallel.distributed", "DistributedDataParallel", "_pre_forward", Training.calls),
+        ("torch.utils.data.dataloader", "DataLoader", "__init__", Training.makes_loader),
+        ("torch.utils.data.dataloader", "DataLoader", "__iter__", Training.begins),
+        ("torch.utils.data.dataloader", "_BaseDataLoaderIter", "__next__", Training.reads),
+        ("torch.utils.data.distributed", "DistributedSampler", "__iter__", Training.orders),
+        ("torch.distributed.device_mesh", "DeviceMesh", "__init__", Training.splits),
+    ),
+    "paddle": (
+        ("paddle.distributed.parallel", "DataParallel", "__init__", Training.wraps),
+        ("paddle.distributed.parallel", "DataParallel", "forward", Training.calls),
+        (_READER, "DataLoader", "__init__", Training.makes_loader),
+        (_READER, "DataLoader", "__iter__", Training.begins),
+        (_ITERATORS, "_DataLoaderIterSingleProcess", "__next__", Training.reads),
+        (_ITERATORS, "_DataLoaderIterMultiProcess", "__next__", Training.reads),
+        ("paddle.io.dataloader.batch_sampler", "DistributedBatchSampler", "__iter__", Training.orders),
+        ("paddle.optimizer.optimizer", "Optimizer", "_apply_optimize", Training.steps),
+    ),
 }
 """Of each module the methods that tell of their calls."""

@@ -1,9 +1,7 @@
 """A rank that waits: an interpreter that has imported its framework, and nothing else, before it is told
-what to run. When its run has ended it leaves quickly: what was loaded before its program is not taken apart.
-
-It runs one program, as a rank that is started for it does, and the program cannot tell: what the import may
-have read is known (``_prepare``), and the supervisor that hands it a run has compared that with what the run
-asks for.
+what to run. What the import may have read is known (``_prepare``), and the supervisor that hands it a run has
+compared that with what the run asks for. When its run has ended it leaves quickly: what was loaded before its
+program is not taken apart.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import sys
 import time
 import weakref
 from contextlib import suppress
+from functools import partial
 from importlib import util
 from types import FunctionType
 
@@ -40,11 +39,9 @@ _STREAMS = ("_ZSt4cout", "_ZSt4clog")
 
 def leave_directly() -> None:
     """End the process, with its exit code, when all that is registered from now on has been called and the
-    buffers of C and C++ are written. Otherwise libc would call what was registered for the end (atexit(3)),
-    the last first: for a tenth of a second destructors of torch's own C++ objects take table after table
-    apart, and free memory that goes with the process anyway. A library that was loaded by LD_PRELOAD may
-    want to have the last word: then nothing is changed, nor where libc cannot do it (on_exit(3) is glibc's).
-    """
+    buffers of C and C++ are written. Otherwise libc would call what was registered before (atexit(3)): for a
+    tenth of a second destructors of torch's C++ objects free memory that goes with the process anyway. A
+    library of LD_PRELOAD may want to have the last word; on_exit(3) is glibc's."""
     libc = ctypes.CDLL(None)
     if "LD_PRELOAD" in os.environ or not hasattr(libc, "on_exit"):
         return
@@ -63,8 +60,8 @@ def leave_directly() -> None:
 
 def keep_code() -> None:
     """Let the code of every function there is outlive the interpreter, and the operators that torch.library
-    knows: freeing them one by one takes the end of the interpreter long. Code refers to constants alone, so
-    nothing of a later program is kept by it."""
+    knows: freeing them one by one takes long. Code refers to constants alone: nothing of a later program is
+    kept by it."""
     code = [made.__code__ for made in gc.get_objects() if type(made) is FunctionType]
     # one reference more than will ever be dropped
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
@@ -81,22 +78,20 @@ def main() -> None:
     """Import, say what that was made from, wait, and be the rank. Ends with the supervisor."""
     channel = Channel()
     early = frozenset(sys.modules)
-    preload = Preload(**json.loads(channel.receive_line()))
+    preload = Preload.receive(channel)
     # as bootstrap finds it when the program is known
     sys.path[:] = bootstrap.python_path(preload.python_path, preload.first)
     facts = _prepare(preload.modules, channel.is_called)
     channel.tell(json.dumps(facts).encode() + b"\n")
     try:
-        line = channel.receive_line()
+        assignment = Assignment.receive(channel)
     except EOFError:
         return
-    assignment = Assignment.decode(line)
     _become(assignment)
     if assignment.cold:
-        again = restart_cold(assignment.order, assignment.environment, assignment.cwd, noted=False)
-        again(assignment.cold)
+        restart_cold(assignment, assignment.cold, noted=False)
     leave_directly()
-    bootstrap.run(channel, assignment.order, lambda: _withhold(early, preload, facts, assignment))
+    bootstrap.run(channel, assignment, lambda: _withhold(early, preload, facts, assignment))
 
 
 def _withhold(early: frozenset[str], preload: Preload, facts: dict[str, Any], assignment: Assignment) -> None:
@@ -106,7 +101,7 @@ def _withhold(early: frozenset[str], preload: Preload, facts: dict[str, Any], as
         early,
         preload.modules,
         reads=lambda name: name in reads or name.startswith(unseen),
-        differs=restart_cold(assignment.order, assignment.environment, assignment.cwd),
+        differs=partial(restart_cold, assignment),
     )
     # what the modules have registered for the end finds them as ever
     atexit.register(gate.open)
@@ -118,15 +113,15 @@ def _prepare(modules: list[str], called: Callable[[], bool]) -> dict[str, Any]:
     begun = time.time_ns()
     reads, problem = import_recorded([_ARRAYS] if util.find_spec(_ARRAYS) and modules else [])
     pool = _threads()
-    more, problem = import_recorded(modules, called) if not problem else (set(), problem)
-    reads |= more
+    if not problem:
+        more, problem = import_recorded(modules, called)
+        reads |= more
     files = _files()
     changed = [path for path, (time_ns, _) in files.items() if time_ns >= begun]
     if changed and not problem:
         problem = f"{changed[0]} changed while it was imported"
     keep_code()
-    # what the imports made stays: the collector of the program, and the end of the interpreter, need not
-    # go through it again and again
+    # the collector of the program, and the end of the interpreter, need not go through what stays
     gc.freeze()
     return {
         "begun": begun,
@@ -139,8 +134,8 @@ def _prepare(modules: list[str], called: Callable[[], bool]) -> dict[str, Any]:
 
 
 def _threads() -> int:
-    """The threads of this process, if Python knows of one alone: the others are those of a native library
-    that computes. They wait for work, a fork leaves them behind, and a cold start has them, too."""
+    """Return the threads of this process, if Python knows of one alone: the others are those of a native
+    library that computes. They wait for work, a fork leaves them behind, and a cold start has them, too."""
     threading = sys.modules.get("threading")
     alone = threading is None or threading.active_count() == 1
     return len(os.listdir("/proc/self/task")) if alone else 1
@@ -177,17 +172,14 @@ def import_recorded(modules: list[str], called: Callable[[], bool] = lambda: Fal
 
 
 def _files() -> dict[str, tuple[int, int]]:
-    """Every file that a module came from, and the interpreter."""
-    found = {}
+    """Return every file that a module came from, and the interpreter, with its time (ns) and size."""
+    files = {}
     modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    paths = {os.path.abspath(path) for path in modules if isinstance(path, str)}
-    for path in {sys.executable, *paths}:
-        try:
+    for path in {sys.executable, *(os.path.abspath(path) for path in modules if isinstance(path, str))}:
+        with suppress(OSError):
             status = os.stat(path)
-        except OSError:
-            continue
-        found[path] = (status.st_mtime_ns, status.st_size)
-    return found
+            files[path] = (status.st_mtime_ns, status.st_size)
+    return files
 
 
 def _become(assignment: Assignment) -> None:
@@ -205,8 +197,6 @@ def _become(assignment: Assignment) -> None:
 def _mark(place: str) -> None:
     """Show the run's directory where the system shows the environment that this process was started with:
     by that its descendants are found when no process is left that knows them (``store.recovery``)."""
-    import ctypes
-
     library = ctypes.CDLL(None)
     library.getenv.restype = ctypes.c_void_p
     value = os.fsencode(place)
@@ -220,15 +210,13 @@ def _mark(place: str) -> None:
 def _write_to(log: str) -> None:
     """From now on stdout and stderr are the log, which begins with what the imports have written."""
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
+    with suppress(OSError):  # what imports wrote is worth less than the run
         before = os.open("/proc/self/fd/1", os.O_RDONLY)
         while data := os.read(before, 1 << 16):
             os.write(handle, data)
         os.close(before)
-    except OSError:
-        pass  # what imports wrote is worth less than the run
-    os.dup2(handle, 1)
-    os.dup2(handle, 2)
+    for stream in (1, 2):
+        os.dup2(handle, stream)
     os.close(handle)
 
 

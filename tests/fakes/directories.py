@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from nbdist.model import Event, Run, RunSpec, encode_event
 from nbdist.store import RunStore, snapshot
 from nbdist.store.logs import LogGap
 from tests.fakes.runs import CREATED, a_spec
-
-Frame = tuple[str, int, str, str]
 
 
 class WrittenRun:
@@ -49,29 +46,10 @@ class WrittenRun:
         return self
 
     def raised(
-        self,
-        rank: int,
-        kind: str,
-        message: str,
-        *,
-        time: float = CREATED + 10,
-        frames: Sequence[Frame] = (),
-        full: Sequence[str] = (),
-        operands: Sequence[Frame] = (),
-        values: Sequence[Frame] = (),
-        near: str = "",
-        text: str = "",
-        **more: object,
+        self, rank: int, kind: str, message: str, *, time: float = CREATED + 10, **more: object
     ) -> WrittenRun:
         """``more`` is what else a report may have (``store.reports.ErrorReport``)."""
-        report = {
-            "type": kind,
-            "message": message,
-            "frames": frames,
-            "text": text,
-            "time": time,
-            "full": full,
-        }
-        report |= {"operands": operands, "values": values, "near": near} | more
+        report = {"type": kind, "message": message, "time": time, "text": "", "near": ""}
+        report |= dict.fromkeys(("frames", "full", "operands", "values"), ()) | more
         self.directory.rank(rank).error.write_text(json.dumps(report))
         return self

@@ -41,9 +41,8 @@ class FakeProc:
         directory.mkdir(exist_ok=True)
         (directory / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n")
         if pss is not None:
-            (directory / "smaps_rollup").write_text(
-                f"0-1 ---p\nRss: 1 kB\nPss:  {pss // 1024} kB\nPss_Anon: 0 kB\n"
-            )
+            text = f"0-1 ---p\nRss: 1 kB\nPss:  {pss // 1024} kB\nPss_Anon: 0 kB\n"
+            (directory / "smaps_rollup").write_text(text)
 
     def end(self, pid: int) -> None:
         shutil.rmtree(self.path / str(pid))

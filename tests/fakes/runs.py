@@ -45,20 +45,20 @@ SUPERVISOR = ProcessId(pid=4000, start_time=90_000, boot_id=BOOT)
 def a_spec(*, ranks: int = 2, devices: tuple[Device, ...] = (), **changes: Any) -> RunSpec:
     """What ``%%distributed -n RANKS`` asks for, with what the test changes of it."""
     places = devices or (Device(),) * ranks
-    asked: dict[str, Any] = {
+    given: dict[str, Any] = {
         "run_id": RUN_ID,
         "name": "lenet",
         "created": CREATED,
-        "program": "/home/ada/.local/state/nbdist/runs/20261120-141503-lenet-k3f9/cell.py",
+        "program": f"/home/ada/.local/state/nbdist/runs/{RUN_ID}/cell.py",
         "python": "/usr/bin/python3",
         "cwd": "/home/ada",
         "ranks": tuple(
-            RankSpec(rank=rank, local_rank=rank, device=device) for rank, device in enumerate(places)
+            RankSpec(rank=rank, local_rank=rank, device=place) for rank, place in enumerate(places)
         ),
         "framework": "torch",
         "backend": "auto",
     }
-    return RunSpec(**(asked | changes))
+    return RunSpec(**(given | changes))
 
 
 def on_two_nodes(engine: str, **changes: Any) -> RunSpec:
@@ -103,16 +103,8 @@ def freed(rank: int, *, time: float = CREATED + 10) -> RankFreed:
     return RankFreed(time=time, rank=rank)
 
 
-def exited(
-    rank: int,
-    code: int = 0,
-    *,
-    ended: bool = False,
-    memory: int = 0,
-    oom: bool = False,
-    time: float = CREATED + 11,
-) -> RankExited:
-    return RankExited(time=time, rank=rank, code=code, ended=ended, memory=memory, oom=oom)
+def exited(rank: int, code: int = 0, *, time: float = CREATED + 11, **how: Any) -> RankExited:
+    return RankExited(**({"ended": False, "memory": 0, "oom": False} | how), time=time, rank=rank, code=code)
 
 
 def imports_awaited(*ranks: int, time: float = CREATED + 2) -> ImportsAwaited:
@@ -178,7 +170,5 @@ STARTED = (supervisor_started(), attempt_started(), rank_started(0), rank_starte
 """What the journal of two ranks holds as soon as both run."""
 
 
-def attempt_failed(
-    attempt: int, reason: str | Reason, *, leftover: int = 0, time: float = CREATED
-) -> AttemptFailed:
-    return AttemptFailed(time=time, attempt=attempt, reason=said(reason), leftover=leftover)
+def attempt_failed(attempt: int, reason: str | Reason, *, leftover: int = 0) -> AttemptFailed:
+    return AttemptFailed(time=CREATED, attempt=attempt, reason=said(reason), leftover=leftover)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from nbdist.model.plan import Plan
 from nbdist.store.paths import RunDirectory
@@ -28,25 +29,16 @@ class FakeStandby:
     """What the pool needs of a standby. ``problem`` is why it takes no run."""
 
     def __init__(
-        self,
-        plan: Plan,
-        *,
-        idle: float,
-        beside: bool = False,
-        hurry: bool = False,
-        problem: str = "",
-        gone: str = "",
-        ready: bool = True,
-        up: bool = True,
-        hopeless: bool = True,
+        self, plan: Plan, *, idle: float, beside: bool = False, hurry: bool = False, **state: Any
     ) -> None:
         self.shape: RankShape = shape_of(plan)
         self.reads: frozenset[str] = frozenset()
         self.supervisor = FakeSubmitted()
-        self.problem, self.gone, self.ready = problem, gone, ready
-        self.beside, self.hopeless, self.up = beside, hopeless, up
-        self.hurried = hurry
-        self.left = False
+        self.problem: str = state.pop("problem", "")
+        self.gone: str = state.pop("gone", "")
+        self.beside, self.hurried, self.left = beside, hurry, False
+        self.ready, self.up, self.hopeless = (state.pop(name, True) for name in ("ready", "up", "hopeless"))
+        assert not state, f"a standby has no {state}"
 
     def look(self) -> None:
         """Nothing is said."""

@@ -96,12 +96,11 @@ class Wire:
     """Keeps the messages, decoded; ``asks`` is the page."""
 
     panel_id = "p1"
-    placed = False
+    placed = closed = False
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
         self.sizes: list[int] = []
-        self.closed = False
         self.heard: Callable[[], object] = lambda: None
         self._callback: Callable[[Any, Any, Any], None] = lambda *_: None
 

@@ -665,9 +665,7 @@ ELSEWHERE = {
     "launch/prestart:main",
     "launch/supervisor:adopt",
     "worker/order:_Message.receive",
-    "worker/order:Assignment.decode",
     "worker/results:",
-    "worker/warm:main",
     # it is handed to one of the readers above, or compared, or a signal's number
     "doctor/installed:ask_framework",
     "engines/ray_driver:Node.supervise",
@@ -678,9 +676,7 @@ ELSEWHERE = {
     # what torch and VisualDL say in the same process
     "board/app:View._listing",
     "worker/history:_dumped",
-    "worker/stacks:collectives",
-    "worker/stacks:under_way",
-    "worker/training:_exchange",
+    "worker/stacks:recorded",
     # files of the package, and values that a user's own class reads
     "__init__:load_ipython_extension",
     "store/results:_read_pickle",

@@ -134,10 +134,8 @@ def test_what_has_no_effect_is_said_with_the_reason(line: str) -> None:
 
     names = {word.partition("=")[0] for word in line.split() if word.startswith("--")}
     assert options == Options(notes=options.notes)
-    for name in names:
-        assert any(
-            note.startswith(f"{name.replace('_', '-')} has no effect here: ") for note in options.notes
-        )
+    begins = {f"{name.replace('_', '-')} has no effect here: " for name in names}
+    assert all(any(note.startswith(begin) for note in options.notes) for begin in begins)
 
 
 @pytest.mark.parametrize(
@@ -245,19 +243,8 @@ def test_what_is_refused_says_what_to_use_instead(flag: Flag) -> None:
     except UsageMistake as mistake:
         said = str(mistake)
         assert "\n" not in said
-        assert any(
-            word in said
-            for word in (
-                "write  ",
-                "use  ",
-                "leave it out",
-                "filter ",
-                "call  ",
-                "%dist_",
-                "number ",
-                "are in ",
-            )
-        )
+        words = ("write  ", "use  ", "leave it out", "filter ", "call  ", "%dist_", "number ", "are in ")
+        assert any(word in said for word in words)
 
 
 @pytest.mark.parametrize(

@@ -95,18 +95,18 @@ def test_what_is_no_image_is_a_type_error(image: object, dataformats: str | None
         arrays.to_png(image, dataformats)
 
 
+NAN = float("nan")
+
+
 @pytest.mark.parametrize(
     ("sound", "frames"),
     [
-        pytest.param(
-            [0.0, 1.0, -1.0, 2.0, float("nan")], [[0], [32767], [-32767], [32767], [0]], id="floats"
-        ),
-        pytest.param(np.array([5, -6], np.int16), [[5], [-6]], id="int16"),
-        pytest.param(
-            np.array([[5, -6, 7], [1, 2, 3]], np.int16), [[5, 1], [-6, 2], [7, 3]], id="two channels"
-        ),
-        pytest.param(np.array([[5], [-6], [7]], np.int16), [[5], [-6], [7]], id="an axis of one"),
+        ([0.0, 1.0, -1.0, 2.0, NAN], [[0], [32767], [-32767], [32767], [0]]),
+        (np.array([5, -6], np.int16), [[5], [-6]]),
+        (np.array([[5, -6, 7], [1, 2, 3]], np.int16), [[5, 1], [-6, 2], [7, 3]]),
+        (np.array([[5], [-6], [7]], np.int16), [[5], [-6], [7]]),
     ],
+    ids=["floats", "int16", "two channels", "an axis of one"],
 )
 def test_a_sound_is_heard_as_it_is(sound: object, frames: list[list[int]]) -> None:
     content, channels, number = arrays.to_wav(sound, 8000)
@@ -171,8 +171,5 @@ def test_a_curve_may_be_weighted() -> None:
 )
 def test_each_point_of_an_embedding_has_a_label(metadata: Any, expected: list[list[str]]) -> None:
     assert arrays.to_labels(metadata, 2) == expected
-
-
-def test_a_label_too_few_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="1 labels for 2 points"):
         arrays.to_labels(["a"], 2)

@@ -17,12 +17,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of a run's checkpoints, as a rank's environment has it."""
     run = tmp_path / "run"
     run.mkdir()
-    for name, value in (
-        ("NBDIST_CHECKPOINTS", str(tmp_path / "checkpoints/net-k2m1")),
-        ("NBDIST_RUN_ID", "20261123-120000-net-k2m1"),
-        ("NBDIST_RUN_DIR", str(run)),
-        ("TORCHELASTIC_RESTART_COUNT", "0"),
-    ):
+    environment = {
+        "NBDIST_CHECKPOINTS": str(tmp_path / "checkpoints/net-k2m1"),
+        "NBDIST_RUN_ID": "20261123-120000-net-k2m1",
+        "NBDIST_RUN_DIR": str(run),
+        "TORCHELASTIC_RESTART_COUNT": "0",
+    }
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
     for name in ("RANK", "WORLD_SIZE", "GROUP_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
@@ -34,16 +35,13 @@ def save(step: int, text: str = "x", **how: object) -> None:
         (path / "model.pt").write_text(text)
 
 
-def test_there_is_none_at_first_and_asking_makes_nothing(place: Path) -> None:
+def test_a_block_that_is_left_has_made_a_private_checkpoint_and_asking_makes_nothing(place: Path) -> None:
     assert nbdist.latest_checkpoint() is None
     assert not place.exists()
 
-
-def test_a_block_that_is_left_has_made_a_private_checkpoint(place: Path) -> None:
     save(100, "weights")
 
     latest = nbdist.latest_checkpoint()
-
     assert latest == place / "step-00000100"
     assert (latest / "model.pt").read_text() == "weights"
     assert [entry.name for entry in place.iterdir()] == ["step-00000100"]
@@ -72,23 +70,18 @@ def test_an_exception_in_the_block_leaves_the_one_before(place: Path) -> None:
     assert [entry.name for entry in place.iterdir()] == ["step-00000100"]
 
 
-def test_a_step_that_was_saved_before_is_replaced_whole(place: Path) -> None:
+def test_a_step_that_was_saved_before_is_replaced_whole_and_not_by_what_a_rank_leaves_empty(
+    place: Path,
+) -> None:
     with nbdist.checkpoint(100) as path:
         (path / "old.pt").write_text("old")
 
     save(100, "new")
-
-    (only,) = place.iterdir()
-    assert [(file.name, file.read_text()) for file in only.iterdir()] == [("model.pt", "new")]
-
-
-def test_what_a_rank_leaves_empty_does_not_replace_what_rank_0_wrote(place: Path) -> None:
-    save(100, "weights")
-
     with nbdist.checkpoint(100):
         pass  # if rank == 0: save
 
-    assert (place / "step-00000100/model.pt").read_text() == "weights"
+    (only,) = place.iterdir()
+    assert [(file.name, file.read_text()) for file in only.iterdir()] == [("model.pt", "new")]
 
 
 def test_only_so_many_are_kept_and_of_the_programs_own_all(place: Path) -> None:
@@ -177,9 +170,8 @@ def test_a_sharded_one_that_misses_a_part_is_never_the_latest_and_goes_with_the_
     monkeypatch.setattr("nbdist.worker.checkpoints._cleaned", set())
     assert nbdist.attempt() == 2
     with enter_as(2, monkeypatch, 200):
-        assert [entry.name.split(".")[1] for entry in place.iterdir() if entry.name[0] == "."] == [
-            "step-00000200"
-        ]
+        drafts = [entry.name.split(".")[1] for entry in place.iterdir() if entry.name[0] == "."]
+        assert drafts == ["step-00000200"]
 
     # its mark is the only one there: those of the attempt before do not count
     assert nbdist.latest_checkpoint() == place / "step-00000100"

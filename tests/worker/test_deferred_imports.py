@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,65 +45,46 @@ def said(tmp_path: Path):
     return run
 
 
-@pytest.mark.parametrize(
-    ("program", "printed"),
-    [
-        pytest.param(
-            "print([name for name in sys.modules if name[:5] in ('heavy', 'light')])", ["[]"], id="not there"
-        ),
-        pytest.param("import heavy\nprint(heavy.N, heavy.deep.DEEP)", ["1 deep"], id="imported"),
-        pytest.param(
-            "import heavy\nprint('light.inner' in sys.modules, gate in sys.meta_path)",
-            ["True False"],
-            id="all of it",
-        ),
-        pytest.param("import heavy.deep as d\nprint(d.DEEP)", ["deep"], id="by a part"),
-        pytest.param("from light.inner import INNER\nprint(INNER)", ["inner"], id="from a part"),
-        pytest.param("import light\nprint('heavy' in sys.modules)", ["False"], id="a small one alone"),
-        pytest.param("import light, heavy\nprint(heavy.light is light)", ["True"], id="a small one first"),
-        pytest.param(
-            "import heavy\nprint(type(heavy.__loader__).__name__, heavy.__loader__ is heavy.__spec__.loader)",
-            ["SourceFileLoader True"],
-            id="with its own loader",
-        ),
-        pytest.param(
-            "from importlib import util\nspec = util.find_spec('heavy')\n"
-            "print(spec.origin == spec.loader.path, spec.has_location, 'heavy' in sys.modules)\nimport heavy",
-            ["True True False"],
-            id="only looked for",
-        ),
-        pytest.param(
-            "import importlib, heavy\nprint(importlib.reload(heavy) is heavy)",
-            ["heavy is imported", "True"],
-            id="reload",
-        ),
-        pytest.param("os.environ['MINE'] = '1'\nimport heavy\nprint(heavy.N)", ["1"], id="another variable"),
-        pytest.param(
-            "sys.path[:0] = ['/nowhere', '/tmp']\nimport heavy\nprint(heavy.N)",
-            ["1"],
-            id="another place without it",
-        ),
-        pytest.param(
-            "def load():\n    import heavy\n"
-            "from threading import Thread\nt = [Thread(target=load) for _ in range(8)]\n"
-            "[x.start() for x in t]\n[x.join() for x in t]\nprint(sys.modules['heavy'].N)",
-            ["1"],
-            id="by threads at once",
-        ),
-        pytest.param(
-            "try:\n    import heavier\nexcept ModuleNotFoundError as e:\n    print(e)",
-            ["No module named 'heavier'"],
-            id="what is not there",
-        ),
-        pytest.param(
-            "gate.open()\nprint('heavy' in sys.modules, 'light' in sys.modules)",
-            ["True True"],
-            id="at the end",
-        ),
-    ],
-)
-def test_a_program_gets_what_an_import_would_bring(said, program: str, printed: list[str]) -> None:
-    assert said(program) == printed
+BRINGS = {
+    "not there": ("print([name for name in sys.modules if name[:5] in ('heavy', 'light')])", "[]"),
+    "imported": ("import heavy\nprint(heavy.N, heavy.deep.DEEP)", "1 deep"),
+    "all of it": ("import heavy\nprint('light.inner' in sys.modules, gate in sys.meta_path)", "True False"),
+    "by a part": ("import heavy.deep as d\nprint(d.DEEP)", "deep"),
+    "from a part": ("from light.inner import INNER\nprint(INNER)", "inner"),
+    "a small one alone": ("import light\nprint('heavy' in sys.modules)", "False"),
+    "a small one first": ("import light, heavy\nprint(heavy.light is light)", "True"),
+    "with its own loader": (
+        "import heavy\nprint(type(heavy.__loader__).__name__, heavy.__loader__ is heavy.__spec__.loader)",
+        "SourceFileLoader True",
+    ),
+    "only looked for": (
+        "from importlib import util\nspec = util.find_spec('heavy')\n"
+        "print(spec.origin == spec.loader.path, spec.has_location, 'heavy' in sys.modules)\nimport heavy",
+        "True True False",
+    ),
+    "reload": (
+        "import importlib, heavy\nprint(importlib.reload(heavy) is heavy)",
+        "heavy is imported\nTrue",
+    ),
+    "another variable": ("os.environ['MINE'] = '1'\nimport heavy\nprint(heavy.N)", "1"),
+    "another place without it": ("sys.path[:0] = ['/nowhere', '/tmp']\nimport heavy\nprint(heavy.N)", "1"),
+    "by threads at once": (
+        "def load():\n    import heavy\n"
+        "from threading import Thread\nt = [Thread(target=load) for _ in range(8)]\n"
+        "[x.start() for x in t]\n[x.join() for x in t]\nprint(sys.modules['heavy'].N)",
+        "1",
+    ),
+    "what is not there": (
+        "try:\n    import heavier\nexcept ModuleNotFoundError as e:\n    print(e)",
+        "No module named 'heavier'",
+    ),
+    "at the end": ("gate.open()\nprint('heavy' in sys.modules, 'light' in sys.modules)", "True True"),
+}
+
+
+@pytest.mark.parametrize(("program", "printed"), BRINGS.values(), ids=BRINGS)
+def test_a_program_gets_what_an_import_would_bring(said, program: str, printed: str) -> None:
+    assert said(program) == printed.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -119,19 +101,13 @@ def test_a_program_gets_what_an_import_would_bring(said, program: str, printed: 
     ],
 )
 def test_what_would_be_another_import_is_said(said, program: str, reason: str) -> None:
-    if "affinity" in program and len(_processors()) == 1:
+    if "affinity" in program and len(os.sched_getaffinity(0)) == 1:
         pytest.skip("one CPU leaves no choice")
 
     (line,) = said(f"{program}\nimport heavy")
 
     assert line.startswith("! ")
     assert reason in line
-
-
-def _processors() -> set[int]:
-    import os
-
-    return os.sched_getaffinity(0)
 
 
 def _write(place: Path, files: dict[str, str]) -> None:

@@ -60,11 +60,8 @@ def test_html_is_a_file_a_record_and_a_line_in_its_place(rank: Rank) -> None:
     assert (width, height, text) == ("0", "0", "<Table 2 × 3>")
     file = rank.files.media / name
     assert file.read_text() == "<table></table>"
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent, rank.files.display)] == [
-        0o600,
-        0o700,
-        0o600,
-    ]
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent, rank.files.display)]
+    assert modes == [0o600, 0o700, 0o600]
     (record,) = records(rank)
     assert rank.files.log.read_bytes()[record["at"] :].startswith(b"\x1b]nbdist;")
     assert (record["file"], record["mime"], record["text"]) == (name, "text/html", "a b\n1 2")
@@ -98,8 +95,9 @@ def test_what_has_no_picture_is_printed(rank: Rank, shows: str, expected: list[s
     assert not rank.files.display.exists()
 
 
-def test_a_line_that_still_grows_is_not_shared(rank: Rank) -> None:
-    lines = shown(rank, f"{CLASSES}print('50 %', end=''); display(Table())")
+def test_the_last_value_is_shown_behind_a_line_that_still_grows_unless_it_is_none(rank: Rank) -> None:
+    last = "from nbdist.worker.display import show_last; show_last(None); show_last(Table())"
+    lines = shown(rank, f"{CLASSES}print('50 %', end=''); {last}")
 
     assert lines[0] == "50 %"
     assert LINE.fullmatch(lines[1])
@@ -155,10 +153,8 @@ print(plt.get_fignums())
     for line in (first, second):
         name, width, height, text = LINE.fullmatch(line).groups()
         assert text == "<Figure size 640x480 with 1 Axes>"
-        assert Image.open(io.BytesIO((rank.files.media / name).read_bytes())).size == (
-            int(width),
-            int(height),
-        )
+        size = Image.open(io.BytesIO((rank.files.media / name).read_bytes())).size
+        assert size == (int(width), int(height))
 
 
 def test_a_program_that_chooses_its_backend_keeps_it(rank: Rank) -> None:
@@ -185,15 +181,6 @@ def test_pandas_tables_and_logged_images_are_shown(rank: Rank) -> None:
     assert table[3] == "<DataFrame 2 × 1>"
     assert "<table" in (rank.files.media / table[0]).read_text()
     assert image[1:] == ("6", "4", "<samples, step 3>")
-
-
-def test_the_last_value_is_shown_unless_it_is_none(rank: Rank) -> None:
-    program = CLASSES + "from nbdist.worker.display import show_last; show_last(None); show_last(Table())"
-
-    lines = shown(rank, program)
-
-    assert len(lines) == 1
-    assert LINE.fullmatch(lines[0])
 
 
 def test_a_rank_that_shows_nothing_imports_nothing(rank: Rank) -> None:

@@ -52,20 +52,16 @@ def test_a_report_needs_no_more_than_was_kept_for_it(tmp_path: Path) -> None:
     assert (tmp_path / "error.json").read_bytes() == b'{"type": "ValueError"}'
 
 
-def test_what_is_written_can_be_read(tmp_path: Path) -> None:
+def test_what_is_written_can_be_read_and_of_a_huge_message_both_ends_are_kept(tmp_path: Path) -> None:
     report = written(tmp_path, raised(ValueError("ein Täuschungsmanöver \udcff 错误")))
+    huge = written(tmp_path, raised(ValueError(f"begin {'0.5 ' * 1_000_000} end")))
 
     assert report is not None
     assert (report.type, report.message) == ("ValueError", "ein Täuschungsmanöver ? 错误")
     assert report.workers == ()
-
-
-def test_of_a_huge_message_both_ends_are_kept(tmp_path: Path) -> None:
-    report = written(tmp_path, raised(ValueError(f"begin {'0.5 ' * 1_000_000} end")))
-
-    assert report is not None
-    assert report.message.startswith("begin 0.5")
-    assert report.message.endswith(" end")
+    assert huge is not None
+    assert huge.message.startswith("begin 0.5")
+    assert huge.message.endswith(" end")
     assert (tmp_path / "error.json").stat().st_size < 1_000_000
 
 

@@ -70,15 +70,15 @@ PROGRAMS = [
 ]
 
 
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+
 @pytest.mark.parametrize(("program", "end"), PROGRAMS)
 def test_a_program_is_interrupted(program: str, end: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", RANK.format(program=program)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=20,
-    )
+    done = run(RANK.format(program=program))
 
     assert (done.stderr.splitlines() or [""])[-1] == end, done.stderr
 
@@ -108,13 +108,7 @@ exit(f"waits: {{said[0]}}")
 def test_a_main_thread_waits_that_sleeps_when_it_has_had_its_turn(
     program: str, awake: int, waits: bool
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LOOKS.format(program=program, awake=awake)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=20,
-    )
+    done = run(LOOKS.format(program=program, awake=awake))
 
     assert done.stderr.strip() == f"waits: {waits}", done.stderr
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nbdist.worker import history
 
 
@@ -49,16 +51,16 @@ def test_a_barrier_is_given_nothing_and_messages_have_no_number_that_all_ranks_s
     assert told["groups"] == {"0": [[1, "gloo:barrier", "", 0]]}
 
 
-def test_a_group_that_was_made_anew_begins_anew() -> None:
-    told = history._told([entry(1), entry(2), entry(3), entry(1), entry(2)])
-
-    assert [number for number, *_ in told["groups"]["0"]] == [1, 2]
-
-
-def test_a_group_that_was_made_anew_may_have_called_more_than_the_one_before() -> None:
-    told = history._told([entry(1, pg_id=0), entry(1, pg_id=3), entry(2, pg_id=3)])
-
-    assert [number for number, *_ in told["groups"]["0"]] == [1, 2]
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param([entry(number) for number in (1, 2, 3, 1, 2)], id="by its numbers"),
+        # it may have called more than the one before
+        pytest.param([entry(1, pg_id=0), entry(1, pg_id=3), entry(2, pg_id=3)], id="by its place"),
+    ],
+)
+def test_a_group_that_was_made_anew_begins_anew(entries: list[dict[str, Any]]) -> None:
+    assert [number for number, *_ in history._told(entries)["groups"]["0"]] == [1, 2]
 
 
 def test_of_many_calls_the_last_are_told() -> None:

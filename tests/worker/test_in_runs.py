@@ -91,21 +91,3 @@ model.fit(Digits(), epochs=1, batch_size=4, verbose=0, callbacks=callback)
     assert len(copy) == 4
     assert handle.metrics()["train/loss"] == pytest.approx(copy[-1][1])
     assert not handle.directory.rank(1).metrics.exists()
-
-
-def test_ranks_with_a_writer_of_their_own_in_one_directory_end_well(run_cell) -> None:
-    cell = """
-import os, time
-from visualdl import LogWriter
-while time.time() % 1 > 0.5: time.sleep(0.01)
-for n in range(50):
-    LogWriter(f"logs/{n}").add_scalar("loss", float(os.environ["RANK"]), step=n)
-os._exit(0)  # as abrupt as a kill: nothing is closed, no thread is waited for
-"""
-
-    handle = run_cell("-n 2", cell)
-
-    assert handle.status == "succeeded", handle.logs(0) + handle.logs(1)
-    for rank in (0, 1):
-        lines = handle.directory.rank(rank).metrics.read_text().splitlines()
-        assert len(lines) == 50

@@ -15,38 +15,20 @@ import os, signal, subprocess, sys, time
 from nbdist.worker import loader_workers
 
 def asleep():
-    os.write(1, b"asleep\\n")
+    os.write(1, b"ready\\n")
     time.sleep(60)
 
-loader_workers.prepare(sys.argv[1], signal.SIGRTMIN + 7)
-other = subprocess.Popen([sys.executable, "-c", "import time; print('other', flush=True); time.sleep(60)"])
-forked = os.fork()
-if forked == 0:
-    asleep()
-sys.stdin.readline()
-while not loader_workers._listens(forked):
-    pass
-for text in loader_workers.stacks():
-    print(text)
-print("other:", other.poll())
-for pid in (forked, other.pid):
-    os.kill(pid, signal.SIGKILL)
-"""
-
-BUSY = """
-import os, signal, sys
-from nbdist.worker import loader_workers
-
 def draws():
-    os.write(1, b"busy\\n")
+    os.write(1, b"ready\\n")
     while True:
         pass
 
 def _bootstrap():
-    draws()
+    globals()[sys.argv[2]]()
 
 loader_workers.prepare(sys.argv[1], signal.SIGRTMIN + 7)
 own = signal.getsignal(loader_workers._BUSY)
+other = subprocess.Popen([sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(60)"])
 forked = os.fork()
 if forked == 0:
     _bootstrap()
@@ -55,8 +37,11 @@ while not loader_workers._listens(forked):
     pass
 for text in loader_workers.stacks() + loader_workers.stacks():
     print(text)
-print("ours:", signal.getsignal(loader_workers._BUSY) == own, "its end:", os.waitpid(forked, os.WNOHANG)[0])
-os.kill(forked, signal.SIGKILL)
+# the signals are for those that were forked
+print("ours:", signal.getsignal(loader_workers._BUSY) == own)
+print("ends:", other.poll(), os.waitpid(forked, os.WNOHANG)[0])
+for pid in (forked, other.pid):
+    os.kill(pid, signal.SIGKILL)
 """
 
 WORKER = """\
@@ -71,33 +56,20 @@ Current thread 0x00007f482dc0bb80 (most recent call first):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_a_forked_process_tells_where_it_is_and_one_that_executed_is_left_alone(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+@pytest.mark.parametrize("function", ["asleep", "draws"])
+def test_a_forked_process_tells_where_it_is_and_one_that_executed_is_left_alone(
+    function: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path), function]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        assert {process.stdout.readline(), process.stdout.readline()} == {"asleep\n", "other\n"}
-        said, _ = process.communicate("now\n", timeout=60)
-
-    assert "in asleep" in said
-    assert said.count("most recent call first") == 1
-    assert "other: None" in said
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_a_forked_process_that_executes_python_tells_where_it_is_and_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", BUSY, str(tmp_path)]
-    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == "busy\n"
+        assert {process.stdout.readline(), process.stdout.readline()} == {"ready\n"}
         said, _ = process.communicate("now\n", timeout=60)
 
     both = [calls_of_worker(f"Current thread{text}") for text in said.split("Current thread")[1:]]
-    assert [[call.function for call in calls] for calls in both] == [["draws"], ["draws"]]
-    assert both[0][0].line in (6, 7, 8)
-    # the signal is for those that were forked
-    assert "ours: True its end: 0" in said
+    assert [[call.function for call in calls] for calls in both] == [[function], [function]]
+    assert "ours: True\nends: None 0" in said
 
 
 def test_the_calls_of_a_worker_end_where_it_was_forked() -> None:

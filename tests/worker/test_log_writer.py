@@ -43,7 +43,7 @@ with LogWriter("logs/mine") as writer:
     assert rank.directories() == []
 
 
-def test_other_kinds_are_copied_as_records(rank: Rank) -> None:
+def test_other_kinds_are_copied_as_records_and_two_writers_kept_apart(rank: Rank) -> None:
     rank.does(
         IN_A_RANK
         + """
@@ -53,7 +53,9 @@ writer.add_image("samples", numpy.zeros((4, 6, 3), numpy.uint8), 1)
 writer.add_histogram("weights", numpy.arange(10), 1)
 writer.add_hparams({"lr": 0.1}, ["train/loss"])
 nbdist.log_text("note", "both go on", 1)
-LogWriter("other").add_text("note", "hello", 1)
+other = LogWriter("other")
+other.add_text("note", "hello", 1)
+writer.add_scalar("loss", 0.5, 1); other.add_scalar("loss", 0.5, 1)
 """
     )
 
@@ -66,6 +68,7 @@ LogWriter("other").add_text("note", "hello", 1)
     }
     assert rank.lines()[0]["hparams"] == {"lr": 0.1}
     assert rank.lines()[0]["metrics"] == ["train/loss"]
+    assert [tuple(values) for _, values in rank.points()[1:]] == [("loss",), ("other/loss",)]
 
 
 def test_what_is_where_the_board_looks_is_not_copied(rank: Rank) -> None:
@@ -73,14 +76,6 @@ def test_what_is_where_the_board_looks_is_not_copied(rank: Rank) -> None:
 
     assert scalars(rank.run.board / "rank0.own", "loss") == [(1, 0.5)]
     assert not rank.files.metrics.exists()
-
-
-def test_two_writers_keep_their_curves_apart(rank: Rank) -> None:
-    rank.does(
-        IN_A_RANK + "for name in ('train', 'eval'):\n    LogWriter(f'logs/{name}').add_scalar('loss', 0.5, 1)"
-    )
-
-    assert [tuple(values) for _, values in rank.points()] == [("loss",), ("eval/loss",)]
 
 
 def test_a_killed_rank_that_closed_nothing_has_lost_nothing(rank: Rank) -> None:
@@ -122,8 +117,8 @@ writer.close()
     assert scalars(rank.run.path / "logs", "loss") == [(1, 1.0), (2, 2.0)]
 
 
-def test_ranks_may_make_one_directory_at_once(rank: Rank) -> None:
-    rank.does(
+def test_ranks_may_make_one_directory_at_once_and_a_closed_writer_says_so_as_ever(rank: Rank) -> None:
+    done = rank.does(
         IN_A_RANK
         + """
 import os
@@ -131,14 +126,6 @@ from visualdl.io import bfile
 os.makedirs("logs")
 # what the slower of two ranks does, who has looked before the other made it
 bfile.default_file_factory.get_filesystem("").makedirs("logs")
-"""
-    )
-
-
-def test_a_writer_that_is_closed_says_so_as_ever(rank: Rank) -> None:
-    done = rank.does(
-        IN_A_RANK
-        + """
 writer = LogWriter("logs")
 file_writer = writer._get_file_writer()
 writer.close()

@@ -32,19 +32,12 @@ nbdist.log_embedding("samples", values.reshape(4, 3), ["a", "b", "c", "d"])
 KINDS = ["audio", "embeddings", "histogram", "image", "pr_curve", "roc_curve", "text"]
 
 
-def test_each_kind_has_a_directory_that_visualdl_reads(rank: Rank) -> None:
-    rank.does(EVERYTHING)
+def test_what_is_shown_is_what_was_given_by_one_thread_without_visualdl(rank: Rank) -> None:
+    done = rank.does(EVERYTHING + "import sys, threading; print(threading.active_count(), *sys.modules)")
 
-    assert rank.directories() == [f"rank0.{kind}" for kind in KINDS]
-    for kind in KINDS:
-        file = rank.run.board / f"rank0.{kind}" / FILE_NAME
-        (value,) = LogReader(file_path=str(file)).get_data(kind, "samples")
-        assert value.id == (0 if kind == "embeddings" else 3)
-
-
-def test_what_is_shown_is_what_was_given(rank: Rank) -> None:
-    rank.does(EVERYTHING)
-
+    threads, *modules = done.stdout.splitlines()[-1].split()
+    assert threads == "1"
+    assert {"visualdl", "google.protobuf", "PIL", "matplotlib"}.isdisjoint(modules)
     (image,) = rank.records("rank0.image")
     assert Image.open(io.BytesIO(image.image.encoded_image_string)).size == (6, 4)
     (text,) = rank.records("rank0.text")
@@ -60,15 +53,7 @@ def test_what_is_shown_is_what_was_given(rank: Rank) -> None:
     assert [(list(row.label), list(row.vectors)) for row in rows][3] == (["d"], [9.0, 10.0, 11.0])
 
 
-def test_nothing_of_visualdl_is_imported_and_no_thread_is_left(rank: Rank) -> None:
-    done = rank.does(EVERYTHING + "import sys, threading; print(threading.active_count(), *sys.modules)")
-
-    threads, *modules = done.stdout.splitlines()[-1].split()
-    assert threads == "1"
-    assert {"visualdl", "google.protobuf", "PIL", "matplotlib"}.isdisjoint(modules)
-
-
-def test_a_killed_rank_has_shown_everything(rank: Rank) -> None:
+def test_a_killed_rank_has_shown_everything_where_visualdl_reads_it(rank: Rank) -> None:
     process = rank.start(EVERYTHING + "import time\nprint('ready', flush=True)\ntime.sleep(600)")
     assert process.stdout is not None
     while process.stdout.readline() != "ready\n":
@@ -78,6 +63,10 @@ def test_a_killed_rank_has_shown_everything(rank: Rank) -> None:
 
     assert rank.directories() == [f"rank0.{kind}" for kind in KINDS]
     assert all(len(rank.records(f"rank0.{kind}")) == 1 for kind in KINDS)
+    for kind in KINDS:
+        file = rank.run.board / f"rank0.{kind}" / FILE_NAME
+        (value,) = LogReader(file_path=str(file)).get_data(kind, "samples")
+        assert value.id == (0 if kind == "embeddings" else 3)
 
 
 def test_a_forked_child_has_a_directory_of_its_own(rank: Rank) -> None:
@@ -121,7 +110,8 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def test_a_later_attempt_and_another_rank_have_their_own(tmp_path: Path) -> None:
-    for one in (Rank(tmp_path / "run"), Rank(tmp_path / "run", attempt=2), Rank(tmp_path / "run", rank=1)):
+    for other in ({}, {"attempt": 2}, {"rank": 1}):
+        one = Rank(tmp_path / "run", **other)
         one.does("nbdist.log_text('note', 'hello')")
 
     assert one.directories() == ["rank0.attempt-2.text", "rank0.text", "rank1.text"]
@@ -133,13 +123,8 @@ def test_without_a_step_the_records_of_a_tag_are_counted(rank: Rank) -> None:
         "nbdist.log_text('a', '', step=9)\nnbdist.log_text('a', '')"
     )
 
-    assert [(v.tag, v.id) for v in rank.records("rank0.text")] == [
-        ("a", 0),
-        ("a", 1),
-        ("b", 0),
-        ("a", 9),
-        ("a", 10),
-    ]
+    expected = [("a", 0), ("a", 1), ("b", 0), ("a", 9), ("a", 10)]
+    assert [(v.tag, v.id) for v in rank.records("rank0.text")] == expected
 
 
 def test_without_numpy_a_line_says_what_is_left_out_and_text_goes_on(rank: Rank) -> None:
@@ -157,21 +142,21 @@ nbdist.log_text("note", "hello")
     assert "rank0.text" in rank.directories()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        ("nbdist.log_image('samples', 'cat.png')", "nbdist: image samples: str of <U7 is no image"),
-        ("nbdist.log_text('', 'a')", "nbdist.log_text(…): a tag is a text that is not empty"),
-        ("nbdist.log_text('a', 'a', step='b')", "nbdist.log(step=…): str is not a whole number: 'b'"),
-        ("nbdist.log_embedding('e', [1, 2])", "nbdist: embeddings e: an embedding is a matrix"),
-        ("nbdist.log_pr_curve('c', [1], [0.5, 0.5])", "nbdist: pr_curve c: 1 labels and 2 predictions"),
-        ("nbdist.log_histogram('h', ['a'])", "nbdist: histogram h: could not convert"),
-    ],
-)
-def test_what_cannot_be_shown_is_said_by_its_tag(rank: Rank, call: str, message: str) -> None:
-    done = rank.does(f"try: {call}\nexcept TypeError as error: print(error)")
+def test_what_cannot_be_shown_is_said_by_its_tag(rank: Rank) -> None:
+    messages = {
+        "log_image('samples', 'cat.png')": "nbdist: image samples: str of <U7 is no image",
+        "log_text('', 'a')": "nbdist.log_text(…): a tag is a text that is not empty",
+        "log_text('a', 'a', step='b')": "nbdist.log(step=…): str is not a whole number: 'b'",
+        "log_embedding('e', [1, 2])": "nbdist: embeddings e: an embedding is a matrix",
+        "log_pr_curve('c', [1], [0.5, 0.5])": "nbdist: pr_curve c: 1 labels and 2 predictions",
+        "log_histogram('h', ['a'])": "nbdist: histogram h: could not convert",
+    }
+    calls = [f"try: nbdist.{call}\nexcept TypeError as error: print(error)" for call in messages]
 
-    assert message in done.stdout
+    lines = rank.does("\n".join(calls)).stdout.splitlines()
+
+    assert len(lines) == len(messages)
+    assert [line for line, begin in zip(lines, messages.values(), strict=True) if begin not in line] == []
 
 
 def test_a_full_disk_leaves_whole_records(rank: Rank) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from importlib.util import find_spec
@@ -14,80 +13,66 @@ if TYPE_CHECKING:
     from tests.worker.conftest import Rank
 
 
-@pytest.mark.parametrize(
-    ("call", "step", "values"),
-    [
-        pytest.param("step=3, loss=0.5", 3, {"loss": 0.5}, id="names"),
-        pytest.param("3, loss=0.5", 3, {"loss": 0.5}, id="the step in front"),
-        pytest.param("{'train/loss': 0.5}, step=3", 3, {"train/loss": 0.5}, id="a mapping"),
-        pytest.param("{'train/loss': 0.5}, 3, acc=1", 3, {"train/loss": 0.5, "acc": 1}, id="both"),
-        pytest.param("loss=0.5", None, {"loss": 0.5}, id="no step"),
-        pytest.param("step=-2, loss=0.5", -2, {"loss": 0.5}, id="a negative step"),
-        pytest.param("step=3.0, loss=0.5", 3, {"loss": 0.5}, id="a float that is whole"),
-        pytest.param("step=numpy.int64(3), loss=0.5", 3, {"loss": 0.5}, id="a step of numpy"),
-        pytest.param("values=1, step=2", 2, {"values": 1}, id="a metric called values"),
-        pytest.param(
-            "{'step': 1, 'total': 2}", None, {"step": 1, "total": 2}, id="metrics called as arguments"
-        ),
-        pytest.param("{'损失 \"%\\n': 1}", None, {'损失 "%\n': 1}, id="any text for a tag"),
-    ],
-)
-def test_a_point_is_written_as_it_was_given(
-    rank: Rank, call: str, step: int | None, values: dict[str, float]
-) -> None:
+POINTS: dict[str, tuple[int | None, dict[str, float]]] = {
+    "step=3, loss=0.5": (3, {"loss": 0.5}),
+    "3, loss=0.5, total=100": (3, {"loss": 0.5}),
+    "{'train/loss': 0.5}, step=3": (3, {"train/loss": 0.5}),
+    "{'train/loss': 0.5}, 3, acc=1": (3, {"train/loss": 0.5, "acc": 1}),
+    "loss=0.5": (None, {"loss": 0.5}),
+    "step=-2, loss=0.5": (-2, {"loss": 0.5}),
+    "step=3.0, loss=0.5": (3, {"loss": 0.5}),
+    "step=numpy.int64(3), loss=0.5": (3, {"loss": 0.5}),
+    "values=1, step=2": (2, {"values": 1}),
+    "{'step': 1, 'total': 2}": (None, {"step": 1, "total": 2}),
+    "{'损失 \"%\\n': 1}": (None, {'损失 "%\n': 1}),
+}
+
+
+def test_a_point_is_written_as_it_was_given(rank: Rank) -> None:
     before = time.time()
 
-    rank.does(f"import numpy\nnbdist.log({call})")
+    rank.does("\n".join(["import numpy", *(f"nbdist.log({call})" for call in POINTS)]))
 
-    assert rank.points() == [(step, values)]
-    assert before - 0.001 <= rank.lines()[0]["t"] <= time.time()
-    assert "total" not in rank.lines()[0]
-
-
-def test_the_last_step_is_kept_where_it_was_given(rank: Rank) -> None:
-    rank.does("nbdist.log(step=3, total=100, loss=0.5)")
-
-    assert rank.lines()[0]["step"] == 3
-    assert rank.lines()[0]["total"] == 100
+    assert dict(zip(POINTS, rank.points(), strict=True)) == POINTS
+    for call, line in zip(POINTS, rank.lines(), strict=True):
+        assert before - 0.001 <= line["t"] <= time.time()
+        assert line.get("total") == (100 if "total=" in call else None)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        pytest.param("1 / 3", 1 / 3, id="a float, to its last bit"),
-        pytest.param("5e-324", 5e-324, id="the smallest float"),
-        pytest.param("7", 7, id="an int"),
-        pytest.param("True", 1, id="a bool"),
-        pytest.param("2 ** 62", 2**62, id="a large int"),
-        pytest.param("10 ** 400", float("inf"), id="an int beyond every float"),
-        pytest.param("-10 ** 400", float("-inf"), id="an int below every float"),
-        pytest.param("float('inf')", float("inf"), id="infinity"),
-        pytest.param("float('-inf')", float("-inf"), id="minus infinity"),
-        pytest.param("Fraction(1, 4)", 0.25, id="a fraction"),
-        pytest.param("Decimal('0.25')", 0.25, id="a decimal"),
-        pytest.param("numpy.float32(0.1)", 0.10000000149011612, id="a float32"),
-        pytest.param("numpy.float64(0.1)", 0.1, id="a float64"),
-        pytest.param("numpy.int16(-3)", -3, id="an int16"),
-        pytest.param("numpy.bool_(True)", 1, id="a bool of numpy"),
-        pytest.param("numpy.array(0.5)", 0.5, id="an array without axes"),
-        pytest.param("numpy.array([[0.5]])", 0.5, id="an array of one element"),
-    ],
-)
-def test_a_value_is_whatever_is_one_number(rank: Rank, value: str, expected: float) -> None:
+NUMBERS: dict[str, float] = {
+    "1 / 3": 1 / 3,
+    "5e-324": 5e-324,
+    "7": 7,
+    "True": 1,
+    "2 ** 62": 2**62,
+    "10 ** 400": float("inf"),
+    "-10 ** 400": float("-inf"),
+    "float('inf')": float("inf"),
+    "float('-inf')": float("-inf"),
+    "Fraction(1, 4)": 0.25,
+    "Decimal('0.25')": 0.25,
+    "numpy.float32(0.1)": 0.10000000149011612,
+    "numpy.float64(0.1)": 0.1,
+    "numpy.int16(-3)": -3,
+    "numpy.bool_(True)": 1,
+    "numpy.array(0.5)": 0.5,
+    "numpy.array([[0.5]])": 0.5,
+}
+
+
+def test_a_value_is_whatever_is_one_number_to_its_last_bit(rank: Rank) -> None:
+    calls = "".join(f"nbdist.log(x={value})\n" for value in NUMBERS)
+
     rank.does(
-        f"import numpy\nfrom decimal import Decimal\nfrom fractions import Fraction\nnbdist.log(x={value})",
+        f"import numpy\nfrom decimal import Decimal\nfrom fractions import Fraction\n{calls}"
+        "nbdist.log(x=float('nan'))",
         "-Werror",
     )
 
-    assert rank.points() == [(None, {"x": expected})]
-
-
-def test_not_a_number_is_written_as_python_reads_it(rank: Rank) -> None:
-    rank.does("nbdist.log(x=float('nan'))")
-
+    values: list[Any] = [line["v"]["x"] for line in rank.lines()]
+    assert dict(zip(NUMBERS, values, strict=False)) == NUMBERS
+    assert values[-1] != values[-1]
     assert rank.files.metrics.read_text().endswith('"v": {"x": NaN}}\n')
-    value: Any = rank.lines()[0]["v"]["x"]
-    assert value != value
 
 
 @pytest.mark.parametrize(
@@ -111,50 +96,33 @@ def test_a_tensor_of_one_element_is_its_number(rank: Rank, framework: str, value
     assert rank.points() == [(1, {"x": 0.5, "y": 0.25, "z": 0.125})]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        pytest.param("loss='0.5'", "nbdist.log(loss=…): str is not a number: '0.5'", id="text"),
-        pytest.param("loss=None", "nbdist.log(loss=…): NoneType is not a number: None", id="nothing"),
-        pytest.param("loss=[1.0]", "nbdist.log(loss=…): list is not a number: [1.0]", id="a list"),
-        pytest.param(
-            "train={'loss': 1.0}", "nbdist.log(train=…): dict is not a number: {'loss': 1.0}", id="a dict"
-        ),
-        pytest.param("loss=1j", "nbdist.log(loss=…): complex is not a number: 1j", id="a complex number"),
-        pytest.param(
-            "grads=numpy.ones((2, 3))",
-            "nbdist.log(grads=…): a ndarray of shape (2, 3) is not one number; log its mean()",
-            id="many numbers",
-        ),
-        pytest.param("{1: 0.5}", "a tag is a text that is not empty, not 1", id="a tag that is no text"),
-        pytest.param("{'': 0.5}", "a tag is a text that is not empty, not ''", id="an empty tag"),
-        pytest.param(
-            "step=2.5, loss=1", "nbdist.log(step=…): float is not a whole number: 2.5", id="half a step"
-        ),
-        pytest.param(
-            "step='3', loss=1", "nbdist.log(step=…): str is not a whole number: '3'", id="a step as text"
-        ),
-        pytest.param(
-            "total=float('nan')",
-            "nbdist.log(total=…): float is not a whole number: nan",
-            id="a total that is none",
-        ),
-        pytest.param("3, 4", "write  nbdist.log(loss=4, step=3)", id="two steps"),
-        pytest.param(
-            "'accuracy', 0.5, step=1", "write  nbdist.log(accuracy=0.5, step=1)", id="as add_scalar takes it"
-        ),
-        pytest.param(
-            "'val/acc', 0.25, 7", "nbdist.log({'val/acc': 0.25}, step=3)", id="a tag that is no name"
-        ),
-        pytest.param("{'loss': 1}, 3, step=4", "metrics have names", id="two steps of a dict"),
-    ],
-)
-def test_what_is_no_point_is_said_by_its_name(rank: Rank, call: str, message: str) -> None:
-    done = rank.does(
-        f"import numpy\ntry: nbdist.log({call})\nexcept TypeError as error: print(error)\nnbdist.log(good=1)"
-    )
+NO_POINTS = {
+    "loss='0.5'": "nbdist.log(loss=…): str is not a number: '0.5'",
+    "loss=None": "nbdist.log(loss=…): NoneType is not a number: None",
+    "loss=[1.0]": "nbdist.log(loss=…): list is not a number: [1.0]",
+    "train={'loss': 1.0}": "nbdist.log(train=…): dict is not a number: {'loss': 1.0}",
+    "loss=1j": "nbdist.log(loss=…): complex is not a number: 1j",
+    "grads=numpy.ones((2, 3))": "a ndarray of shape (2, 3) is not one number; log its mean()",
+    "{1: 0.5}": "a tag is a text that is not empty, not 1",
+    "{'': 0.5}": "a tag is a text that is not empty, not ''",
+    "step=2.5, loss=1": "nbdist.log(step=…): float is not a whole number: 2.5",
+    "step='3', loss=1": "nbdist.log(step=…): str is not a whole number: '3'",
+    "total=float('nan')": "nbdist.log(total=…): float is not a whole number: nan",
+    "3, 4": "write  nbdist.log(loss=4, step=3)",
+    "'accuracy', 0.5, step=1": "write  nbdist.log(accuracy=0.5, step=1)",
+    "'val/acc', 0.25, 7": "nbdist.log({'val/acc': 0.25}, step=3)",
+    "{'loss': 1}, 3, step=4": "metrics have names",
+}
 
-    assert message in done.stdout
+
+def test_what_is_no_point_is_said_by_its_name(rank: Rank) -> None:
+    calls = [f"try: nbdist.log({call})\nexcept TypeError as error: print(error)" for call in NO_POINTS]
+
+    done = rank.does("\n".join(["import numpy", *calls, "nbdist.log(good=1)"]))
+
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(NO_POINTS)
+    assert [line for line, part in zip(lines, NO_POINTS.values(), strict=True) if part not in line] == []
     assert rank.points() == [(None, {"good": 1})]
 
 
@@ -162,12 +130,20 @@ def test_outside_a_run_nothing_happens(rank: Rank) -> None:
     rank.environment = {k: v for k, v in rank.environment.items() if not k.startswith("NBDIST_")}
 
     done = rank.does(
-        "nbdist.log(step=1, loss='low')\nnbdist.log_hparams(7)\nnbdist.log_text('note', 'hello')"
+        """
+nbdist.log(step=1, loss='low')
+nbdist.log_hparams(7)
+nbdist.log_text('note', 'hello')
+nbdist.result(x=1)
+with nbdist.SummaryWriter("logs") as writer:
+    writer.add_scalar("loss", 1.0); writer.add_text("a", "b"); writer.add_graph(None)
+    writer.add_figure("f", [None]); writer.add_image_with_boxes("b", None, None)
+"""
     )
 
     assert (done.stdout, done.stderr) == ("", "")
-    assert list(rank.run.path.rglob("*.jsonl")) == []
-    assert rank.directories() == []
+    assert list(rank.files.path.iterdir()) == rank.directories() == []
+    assert not (rank.run.path / "logs").exists()
 
 
 def test_a_killed_rank_has_lost_nothing(rank: Rank) -> None:
@@ -246,7 +222,7 @@ def test_a_run_whose_directory_is_gone_goes_on(rank: Rank) -> None:
     assert "metrics are not written (No such file or directory)" in done.stderr
 
 
-def test_hyperparameters_are_a_line_of_the_metrics(rank: Rank) -> None:
+def test_hyperparameters_are_a_line_of_the_metrics_which_are_private(rank: Rank) -> None:
     rank.does(
         """
 import argparse, numpy
@@ -261,6 +237,7 @@ nbdist.log_hparams({"lr": numpy.float64(0.2)}, {"val/acc": 0.9}, step=4)
     assert first["hparams"] == {"lr": 0.1, "layers": 3, "name": "net", "debug": False, "sizes": "[1, 2]"}
     assert first["metrics"] == ["val/acc"]
     assert (second["step"], second["v"], second["hparams"]) == (4, {"val/acc": 0.9}, {"lr": 0.2})
+    assert rank.files.metrics.stat().st_mode & 0o077 == 0
 
 
 def test_a_point_takes_microseconds(rank: Rank) -> None:
@@ -286,10 +263,3 @@ def test_logging_imports_no_framework_and_no_numpy(rank: Rank) -> None:
     )
 
     assert {"numpy", "torch", "paddle", "visualdl", "google.protobuf"}.isdisjoint(done.stdout.split())
-
-
-def test_the_metrics_file_is_private(rank: Rank) -> None:
-    rank.does("nbdist.log(loss=1)")
-
-    assert rank.files.metrics.stat().st_mode & 0o077 == 0
-    assert os.stat(rank.files.metrics).st_uid == os.getuid()

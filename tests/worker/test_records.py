@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import Any
 
 import pytest
 from visualdl.component import base_component as theirs
@@ -11,11 +12,7 @@ from visualdl.component.base_component import meta_data, scalar
 from visualdl.proto.record_pb2 import Record
 
 from nbdist.worker import records
-from nbdist.worker.records import (
-    encode_hparams,
-    encode_name,
-    encode_scalar,
-)
+from nbdist.worker.records import encode_hparams, encode_name, encode_scalar
 
 AT = 1763712345123
 
@@ -60,72 +57,41 @@ def test_a_name_is_encoded_as_protobuf_does(name: str) -> None:
     assert frame == len(expected).to_bytes(8, "little") + expected
 
 
-@pytest.mark.parametrize("text", ["", "hello", "长" * 200])
-def test_a_text_is_encoded_as_protobuf_does(text: str) -> None:
-    expected = framed(theirs.text("note", text, 3, AT))
-
-    assert records.encode("note", 3, AT, records.text(text)) == expected
-
-
-def test_an_image_is_encoded_as_protobuf_does() -> None:
-    image = Record.Image(encoded_image_string=b"\x89PNG" * 100)
-    expected = framed(Record(values=[Record.Value(id=3, tag="a/b", timestamp=AT, image=image)]))
-
-    assert records.encode("a/b", 3, AT, records.image(b"\x89PNG" * 100)) == expected
+CURVE = ([[300, 2], [1, 0], [0, 5], [7, 8]], [[0.5, 1.0], [0.25, 0.125]])
+PNG = b"\x89PNG" * 100
+SOUND = {"sample_rate": 8000, "num_channels": 2, "length_frames": 5, "content_type": "audio/wav"}
+ROWS, LABELS = [[1.0, 2.0], [3.0, 4.0]], [["a", "x"], ["b", "y"]]
+VECTORS = [struct.pack("<2f", *row) for row in ROWS]
 
 
-def test_a_sound_is_encoded_as_protobuf_does() -> None:
-    audio = Record.Audio(
-        sample_rate=8000,
-        num_channels=2,
-        length_frames=5,
-        encoded_audio_string=b"RIFF",
-        content_type="audio/wav",
-    )
-    expected = framed(Record(values=[Record.Value(id=3, tag="a", timestamp=AT, audio=audio)]))
-
-    frame = records.encode("a", 3, AT, records.audio(wav=b"RIFF", sample_rate=8000, channels=2, frames=5))
-
-    assert frame == expected
-
-
-def test_a_histogram_is_encoded_as_protobuf_does() -> None:
-    expected = framed(theirs.histogram("h", [1.0, 0.0, 7.0], [0.0, 0.5, 1.0, 1.5], 3, AT))
-
-    frame = records.encode("h", 3, AT, records.histogram(counts=[1, 0, 7], edges=[0, 0.5, 1, 1.5]))
-
-    assert frame == expected
-
-
-def test_embeddings_are_encoded_as_protobuf_does() -> None:
-    rows, labels = [[1.0, 2.0], [3.0, 4.0]], [["a", "x"], ["b", "y"]]
-    columns = [list(column) for column in zip(*labels, strict=True)]
-    expected = framed(theirs.embedding("e", columns, rows, 3, ["name", "kind"], AT))
-
-    frame = records.encode(
-        "e",
-        3,
-        AT,
-        records.embeddings(
-            vectors=[struct.pack("<2f", *row) for row in rows], labels=labels, header=["name", "kind"]
-        ),
-    )
-
-    assert frame == expected
+def holding(**value: Any) -> Record:
+    return Record(values=[Record.Value(id=3, tag="a", timestamp=AT, **value)])
 
 
 @pytest.mark.parametrize(
-    ("curve", "their_curve"),
+    ("ours", "expected"),
     [
-        pytest.param(records.pr_curve, theirs.pr_curve_raw, id="PR"),
-        pytest.param(records.roc_curve, theirs.roc_curve_raw, id="ROC"),
+        *((records.text(text), theirs.text("a", text, 3, AT)) for text in ("", "hello", "长" * 200)),
+        (records.image(PNG), holding(image=Record.Image(encoded_image_string=PNG))),
+        (
+            records.audio(wav=b"RIFF", sample_rate=8000, channels=2, frames=5),
+            holding(audio=Record.Audio(encoded_audio_string=b"RIFF", **SOUND)),
+        ),
+        (
+            records.histogram(counts=[1, 0, 7], edges=[0, 0.5, 1, 1.5]),
+            theirs.histogram("a", [1.0, 0.0, 7.0], [0.0, 0.5, 1.0, 1.5], 3, AT),
+        ),
+        (
+            records.embeddings(vectors=VECTORS, labels=LABELS, header=["name", "kind"]),
+            theirs.embedding("a", [["a", "b"], ["x", "y"]], ROWS, 3, ["name", "kind"], AT),
+        ),
+        (records.pr_curve(*CURVE), theirs.pr_curve_raw("a", *CURVE[0], *CURVE[1], 3, AT)),
+        (records.roc_curve(*CURVE), theirs.roc_curve_raw("a", *CURVE[0], *CURVE[1], 3, AT)),
     ],
+    ids=["no text", "a text", "a long one", "an image", "a sound", "a histogram", "embeddings", "PR", "ROC"],
 )
-def test_a_curve_is_encoded_as_protobuf_does(curve, their_curve) -> None:
-    counts, rates = [[300, 2], [1, 0], [0, 5], [7, 8]], [[0.5, 1.0], [0.25, 0.125]]
-    expected = framed(their_curve("c", *counts, *rates, 3, AT))
-
-    assert records.encode("c", 3, AT, curve(counts, rates)) == expected
+def test_a_value_is_encoded_as_protobuf_does(ours: bytes, expected: Record) -> None:
+    assert records.encode("a", 3, AT, ours) == framed(expected)
 
 
 def test_hyperparameters_are_encoded_as_protobuf_does() -> None:
@@ -137,17 +103,18 @@ def test_hyperparameters_are_encoded_as_protobuf_does() -> None:
     assert frame == expected
 
 
-def test_a_bool_is_a_number() -> None:
-    # VisualDL's own writer raises
-    frame = encode_hparams(name="", hparams={"debug": True}, metrics=[], milliseconds=AT)
+@pytest.mark.parametrize(
+    ("value", "field", "kept"),
+    [
+        # VisualDL's own writer raises
+        pytest.param(True, "int_value", 1, id="a bool is a number"),
+        pytest.param(2**64, "float_value", 2.0**64, id="an int that no int64 holds is a float"),
+    ],
+)
+def test_a_setting_is_a_number(value: int, field: str, kept: float) -> None:
+    frame = encode_hparams(name="", hparams={"setting": value}, metrics=[], milliseconds=AT)
 
-    assert Record.FromString(frame[8:]).values[0].hparam.hparamInfos[0].int_value == 1
-
-
-def test_an_int_that_no_int64_holds_is_a_float() -> None:
-    frame = encode_hparams(name="", hparams={"seed": 2**64}, metrics=[], milliseconds=AT)
-
-    assert Record.FromString(frame[8:]).values[0].hparam.hparamInfos[0].float_value == 2.0**64
+    assert getattr(Record.FromString(frame[8:]).values[0].hparam.hparamInfos[0], field) == kept
 
 
 def test_a_percent_sign_is_kept_out_of_tags() -> None:

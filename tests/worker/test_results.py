@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import json
+import pickle
+import re
 from typing import Any
 
 import pytest
 
 from nbdist.store.results import Result, read_index, read_value
+from nbdist.worker.results import Params
 from tests.worker.conftest import Rank
 
 
@@ -17,62 +22,46 @@ def given(rank: Rank, program: str) -> tuple[Result, Any]:
     return result, read_value(rank.files, result)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("0.93", id="a float"),
-        pytest.param("{'loss': [0.5, 0.25], 'ok': True, 'none': None, 'ä': 'é'}", id="a dict of lists"),
-        pytest.param("float('inf')", id="infinity"),
-        pytest.param("2 ** 400", id="a large int"),
-        pytest.param("''", id="an empty text"),
-    ],
-)
-def test_what_json_keeps_is_json(rank: Rank, text: str) -> None:
-    result, value = given(rank, f"nbdist.result(x={text})")
+def test_what_json_keeps_is_json_and_nothing_else(rank: Rank) -> None:
+    kept = [
+        "0.93",
+        "{'loss': [0.5, 0.25], 'ok': True, 'none': None, 'ä': 'é'}",
+        "float('inf')",
+        "2 ** 400",
+        "''",
+    ]
+    # the last has too many digits to be written
+    changed = ["(1, 2)", "{1: 2}", "{1, 2}", "10 ** 5000"]
+    texts = [*kept, *changed]
+    rank.does(f"nbdist.result({', '.join(f'x{at}={text}' for at, text in enumerate(texts))})")
 
-    assert result.format == "json"
-    assert value == eval(text)
-    assert type(value) is type(eval(text))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("(1, 2)", id="a tuple"),
-        pytest.param("{1: 2}", id="a dict by numbers"),
-        pytest.param("{1, 2}", id="a set"),
-        pytest.param("10 ** 5000", id="an int that has too many digits to be written"),
-    ],
-)
-def test_what_json_would_change_is_not_json(rank: Rank, text: str) -> None:
-    result, value = given(rank, f"nbdist.result(x={text})")
-
-    assert result.format != "json"
-    assert value == eval(text)
-    assert type(value) is type(eval(text))
+    results = list(read_index(rank.files).values())
+    assert [result.format == "json" for result in results] == [True] * len(kept) + [False] * len(changed)
+    for text, result in zip(texts, results, strict=True):
+        value = read_value(rank.files, result)
+        assert value == eval(text)
+        assert type(value) is type(eval(text))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("numpy.arange(12.0).reshape(3, 4)", id="two axes"),
-        pytest.param("numpy.zeros((0, 3), dtype='int8')", id="empty"),
-        pytest.param("numpy.arange(24).reshape(4, 6)[::2, ::-1]", id="a view"),
-        pytest.param("numpy.array(['2026-11-23'], dtype='datetime64[D]')", id="dates"),
-        pytest.param("numpy.float32(0.1)", id="a number of numpy"),
-    ],
-)
-def test_arrays_are_npy_and_come_back_as_they_were(rank: Rank, text: str) -> None:
+def test_arrays_are_npy_and_come_back_as_they_were(rank: Rank) -> None:
     import numpy
 
-    result, value = given(rank, f"import numpy\nnbdist.result(x={text})")
+    texts = [
+        "numpy.arange(12.0).reshape(3, 4)",
+        "numpy.zeros((0, 3), dtype='int8')",
+        "numpy.arange(24).reshape(4, 6)[::2, ::-1]",
+        "numpy.array(['2026-11-23'], dtype='datetime64[D]')",
+        "numpy.float32(0.1)",
+    ]
+    given = ", ".join(f"x{at}={text}" for at, text in enumerate(texts))
+    rank.does(f"import numpy\nnbdist.result({given})")
 
-    expected = eval(text, {"numpy": numpy})
-    assert result.format == "npy"
-    assert result.shape == expected.shape
-    assert type(value) is type(expected)
-    assert value.dtype == expected.dtype
-    numpy.testing.assert_array_equal(value, expected)
+    for text, result in zip(texts, read_index(rank.files).values(), strict=True):
+        value, expected = read_value(rank.files, result), eval(text, {"numpy": numpy})
+        assert (result.format, result.shape) == ("npy", expected.shape)
+        assert type(value) is type(expected)
+        assert value.dtype == expected.dtype
+        numpy.testing.assert_array_equal(value, expected)
 
 
 def test_tensors_of_torch_come_back_as_they_were(rank: Rank) -> None:
@@ -87,12 +76,8 @@ def test_tensors_of_torch_come_back_as_they_were(rank: Rank) -> None:
     for dtype, result in results.items():
         value = read_value(rank.files, result)
         expected = torch.arange(6).reshape(2, 3).to(getattr(torch, dtype)).t()
-        assert (result.kind, result.format, result.shape, result.dtype) == (
-            "tensor",
-            "safetensors",
-            (3, 2),
-            dtype,
-        )
+        about = (result.kind, result.format, result.shape, result.dtype)
+        assert about == ("tensor", "safetensors", (3, 2), dtype)
         assert value.dtype == expected.dtype
         assert torch.equal(value, expected)
 
@@ -175,17 +160,15 @@ def test_anything_else_is_a_pickle_and_the_index_says_so(rank: Rank) -> None:
 
 
 def test_the_last_value_of_a_name_counts_and_the_ones_before_are_removed(rank: Rank) -> None:
-    result, value = given(rank, "for x in range(5): nbdist.result(x=x)\nnbdist.result(y=7)")
+    result, value = given(
+        rank, "import os; os.umask(0)\nfor x in range(5): nbdist.result(x=x)\nnbdist.result(y=7)"
+    )
 
     assert value == 4
     names = {path.name for path in rank.files.results.iterdir()}
     assert names == {"x.index.json", result.file, "y.index.json", read_index(rank.files)["y"].file}
     assert list(read_index(rank.files)) == ["x", "y"]
-
-
-def test_files_are_the_users_alone(rank: Rank) -> None:
-    rank.does("import os; os.umask(0)\nnbdist.result(x=1)")
-
+    # files are the user's alone
     assert rank.files.results.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in rank.files.results.iterdir()} == {0o600}
 
@@ -235,9 +218,28 @@ def test_an_index_that_leads_elsewhere_is_passed_over(rank: Rank) -> None:
     assert read_index(rank.files) == {}
 
 
-def test_outside_a_run_it_does_nothing(rank: Rank) -> None:
-    del rank.environment["NBDIST_RANK_DIR"]
+def test_params_are_attributes_items_and_defaults_of_a_parser() -> None:
+    params = Params(lr=0.1, width=64)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=1.0)
+    parser.set_defaults(**params)
 
-    rank.does("nbdist.result(x=1)")
+    assert (params.lr, params["width"], params.get("depth", 2)) == (0.1, 64, 2)
+    assert vars(parser.parse_args([])) == {"lr": 0.1, "width": 64}
+    assert json.dumps(params) == '{"lr": 0.1, "width": 64}'
+    assert pickle.loads(pickle.dumps(params)) == params
 
-    assert list(rank.files.path.iterdir()) == []
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        (Params(width=64), "nbdist.params has no lr: the sweep has width"),
+        (Params(), "nbdist.params has no lr: this run is not of a sweep; nbdist.params.get('lr', …)"),
+    ],
+)
+def test_a_param_that_is_not_there_is_said(params: Params, words: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(words)):
+        params.lr  # noqa: B018
+    with pytest.raises(KeyError, match="has no lr"):
+        params["lr"]
+    assert not hasattr(params, "lr")

@@ -25,9 +25,8 @@ class Meter:
         self.value, self.sum, self.count = value, self.sum + value * n, self.count + n
 
     def __str__(self):
-        return ("{} {%s} ({%s})" % (self.form, self.form)).format(
-            self.name, self.value, self.sum / max(1, self.count)
-        )
+        average = self.sum / max(1, self.count)
+        return ("{} {%s} ({%s})" % (self.form, self.form)).format(self.name, self.value, average)
 
     def all_reduce(self):
         total = torch.tensor([self.sum, self.count], dtype=torch.float32)
@@ -55,9 +54,8 @@ def one_epoch(loader, model, criterion, optimizer, epoch, every):
         times.update(time.time() - end)
         end = time.time()
         if number % every == 0 and dist.get_rank() == 0:
-            print(
-                "\t".join([f"Epoch: [{epoch}][{number}/{len(loader)}]", str(times), str(losses), str(top1)])
-            )
+            head = f"Epoch: [{epoch}][{number}/{len(loader)}]"
+            print("\t".join([head, str(times), str(losses), str(top1)]))
 
 
 def validate(loader, model):
@@ -102,7 +100,6 @@ for epoch in range(args.epochs):
     best = max(best, validate(loader, model))
     schedule.step()
     if args.rank == 0:
-        torch.save(
-            {"epoch": epoch + 1, "state": model.state_dict()}, os.path.join(tempfile.mkdtemp(), "best.pt")
-        )
+        state = {"epoch": epoch + 1, "state": model.state_dict()}
+        torch.save(state, os.path.join(tempfile.mkdtemp(), "best.pt"))
 dist.destroy_process_group()

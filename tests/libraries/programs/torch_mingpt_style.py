@@ -16,24 +16,21 @@ from torch.nn.parallel import DistributedDataParallel
 class Block(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
-        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.norm, self.mlp = nn.LayerNorm(width), nn.Linear(width, width)
         self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x):
         mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
-        seen = self.norm_1(x)
+        seen = self.norm(x)
         x = x + self.attention(seen, seen, seen, attn_mask=mask, need_weights=False)[0]
-        return x + self.mlp(self.norm_2(x))
+        return x + self.mlp(x)
 
 
 class GPT(nn.Module):
     def __init__(self, vocabulary=16, length=8, width=16):
         super().__init__()
-        self.tokens, self.places = (
-            nn.Embedding(vocabulary, width),
-            nn.Parameter(torch.zeros(1, length, width)),
-        )
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.places = nn.Parameter(torch.zeros(1, length, width))
         self.blocks, self.head = nn.Sequential(Block(width, 2), Block(width, 2)), nn.Linear(width, vocabulary)
 
     def forward(self, x, targets):

@@ -6,7 +6,6 @@
 
 import os
 import time
-from contextlib import nullcontext
 
 import torch
 from torch.distributed import destroy_process_group, init_process_group
@@ -27,7 +26,6 @@ if ddp:
 else:
     master_process, seed_offset, ddp_world_size = True, 0, 1
 torch.manual_seed(1337 + seed_offset)
-ctx = nullcontext()
 model = torch.nn.Sequential(torch.nn.Embedding(10, 8), torch.nn.Linear(8, 10))
 if ddp:
     model = DDP(model)
@@ -58,16 +56,14 @@ for iter_num in range(max_iters + 1):
     for micro_step in range(gradient_accumulation_steps):
         if ddp:
             model.require_backward_grad_sync = micro_step == gradient_accumulation_steps - 1
-        with ctx:
-            x, y = get_batch()
-            loss = torch.nn.functional.cross_entropy(model(x), y) / gradient_accumulation_steps
+        x, y = get_batch()
+        loss = torch.nn.functional.cross_entropy(model(x), y) / gradient_accumulation_steps
         loss.backward()
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     dt, t0 = time.time() - t0, time.time()
     if master_process:
-        print(
-            f"iter {iter_num}: loss {loss.item() * gradient_accumulation_steps:.4f}, time {dt * 1000:.2f}ms"
-        )
+        lossf = loss.item() * gradient_accumulation_steps
+        print(f"iter {iter_num}: loss {lossf:.4f}, time {dt * 1000:.2f}ms")
 if ddp:
     destroy_process_group()

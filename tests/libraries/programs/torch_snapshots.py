@@ -11,35 +11,17 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 SNAPSHOT = os.path.join(os.environ["NBDIST_RUN_DIR"], "snapshot.pt")
 
 
-class MyTrainDataset(Dataset):
-    def __init__(self, size):
-        generator = torch.Generator().manual_seed(0)
-        self.data = [
-            (torch.rand(20, generator=generator), torch.rand(1, generator=generator)) for _ in range(size)
-        ]
-
-    def __len__(self):
-        return len(self.data)
-
-    def __getitem__(self, index):
-        return self.data[index]
-
-
 class Trainer:
     def __init__(self, model, train_data, optimizer, save_every):
         self.rank = int(os.environ["LOCAL_RANK"])
-        self.model, self.train_data, self.optimizer, self.save_every = (
-            model,
-            train_data,
-            optimizer,
-            save_every,
-        )
+        self.model, self.train_data = model, train_data
+        self.optimizer, self.save_every = optimizer, save_every
         self.epochs_run = 0
         if os.path.exists(SNAPSHOT):
             snapshot = torch.load(SNAPSHOT)
@@ -72,7 +54,8 @@ class Trainer:
 
 def main(total_epochs, save_every):
     dist.init_process_group(backend="gloo")
-    dataset = MyTrainDataset(64)
+    torch.manual_seed(0)
+    dataset = TensorDataset(torch.rand(64, 20), torch.rand(64, 1))
     model = torch.nn.Linear(20, 1)
     data = DataLoader(dataset, batch_size=16, shuffle=False, sampler=DistributedSampler(dataset))
     Trainer(model, data, torch.optim.SGD(model.parameters(), lr=1e-3), save_every).train(total_epochs)

@@ -56,9 +56,8 @@ for index in range(4):
 with torch.no_grad():
     right = (model(x).argmax(1) == target).float().mean() * 100
 right = reduce_tensor(right, world_size)
-_logger.info(
-    f"Test: [{1:>4d}/1]  Time: 0.010 (0.010)  Loss: {loss.item():>7.3f}  Acc@1: {right.item():>7.3f}"
-)
+took = f"Time: 0.010 (0.010)  Loss: {loss.item():>7.3f}"
+_logger.info(f"Test: [{1:>4d}/1]  {took}  Acc@1: {right.item():>7.3f}")
 if rank == 0:
     with open(os.path.join(tempfile.mkdtemp(), "summary.csv"), "w", newline="") as file:
         csv.writer(file).writerows([["epoch", "train_loss"], [0, reduced.item()]])
