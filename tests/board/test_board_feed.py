@@ -166,13 +166,16 @@ def test_a_percent_sign_is_kept_out_of_tags(home: Home) -> None:
 
 def test_a_later_attempt_has_curves_of_its_own(home: Home) -> None:
     run = home.run()
-    home.log(run, home.point(0, loss=1), home.point(1, loss=2))
-    home.log(run, home.point(0, loss=3), attempt=2)
+    for attempt, losses in ((1, (1, 2)), (2, (3,))):
+        for rank in (0, 1):
+            lines = (home.point(step, loss=loss) for step, loss in enumerate(losses))
+            home.log(run, *lines, rank=rank, attempt=attempt)
 
     Feed().advance(run)
 
-    assert points(run.board / "rank0") == [("loss", 0, 1), ("loss", 1, 2)]
-    assert points(run.board / "rank0.attempt-2") == [("loss", 0, 3)]
+    for curve in ("rank0", "mean"):
+        assert points(run.board / curve) == [("loss", 0, 1), ("loss", 1, 2)]
+        assert points(run.board / f"{curve}.attempt-2") == [("loss", 0, 3)]
 
 
 def test_a_deleted_run_stays_deleted(home: Home) -> None:
@@ -315,18 +318,6 @@ def test_a_run_of_one_rank_has_that_rank_alone(tmp_path: Path) -> None:
     Feed().advance(written.directory)
 
     assert [path.name for path in written.directory.board.iterdir()] == ["rank0"]
-
-
-def test_each_attempt_has_a_mean_of_its_own(home: Home) -> None:
-    run = home.run()
-    for attempt in (1, 2):
-        for rank in (0, 1):
-            home.log(run, home.point(0, loss=attempt), rank=rank, attempt=attempt)
-
-    Feed().advance(run)
-
-    assert tag_points(run.board / "mean", "loss") == [(0, 1)]
-    assert tag_points(run.board / "mean.attempt-2", "loss") == [(0, 2)]
 
 
 def test_hyperparameters_stand_beside_the_scalars_they_are_judged_by(home: Home) -> None:

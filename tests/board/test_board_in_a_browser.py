@@ -157,16 +157,6 @@ def test_the_curves_of_both_ranks_are_shown_and_grow(page: Page, home: Home, run
     assert hosts == {"127.0.0.1"}
 
 
-# in JupyterLab itself in tests/browser
-@pytest.mark.more
-def test_the_curves_are_shown_in_a_frame_of_jupyterlab(page: Page, home: Home, run: RunDirectory) -> None:
-    with Lab(ensure_board(home.path).url([run.run_id])) as lab:
-        frame = frame_of(page, lab.url("localhost"))
-
-        shows_both_ranks_and_grows(page, frame, home, run)
-        keep_picture(page, "framed.png")
-
-
 def test_a_page_from_elsewhere_cannot_frame_the_board(page: Page, home: Home, run: RunDirectory) -> None:
     with Lab(ensure_board(home.path).url([run.run_id])) as lab:
         with page.expect_console_message(lambda message: "frame-ancestors" in message.text):
