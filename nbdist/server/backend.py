@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import JupyterHandler
@@ -77,8 +77,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 def signed_in(method: Method) -> Method:
     """Let in users that have logged in and may do to runs what the HTTP method does."""
-    guarded: Method = web.authenticated(authorized(method))
-    return guarded
+    return cast("Method", web.authenticated(authorized(method)))
 
 
 class Handler(JupyterHandler):

@@ -174,8 +174,9 @@ def read_request(text: str | bytes) -> Request:
         case "unwatch" | "ack" as kind:
             return Request(kind=kind, run_id=_run_id(sent))
         case "pull":
-            numbers = {name: _number(sent, name) for name in ("rank", "after", "before")}
-            return Request(kind="pull", run_id=_run_id(sent), **numbers)
+            run_id, rank = _run_id(sent), _number(sent, "rank")
+            after, before = _number(sent, "after"), _number(sent, "before")
+            return Request(kind="pull", run_id=run_id, rank=rank, after=after, before=before)
         case "runs":
             limit = _number(sent, "limit") if "limit" in sent else 50
             return Request(kind="runs", limit=max(1, min(_MOST_RUNS, limit)))
