@@ -24,10 +24,10 @@ from werkzeug.http import parse_accept_header
 from werkzeug.test import run_wsgi_app
 from werkzeug.wrappers import Response
 
-from nbdist.board.feed import Feed
 from nbdist.board.patches import LOAD_SECONDS, READ_SECONDS, Boards, board_arguments, curve_name, read_on
 from nbdist.board.readers import STEP_TIME, SYSTEM, shown_first
 from nbdist.board.request import ALIVE, BoardRequest, Refused, read_request
+from nbdist.board.scalars import Feed
 from nbdist.errors import NotPrivate
 from nbdist.model.decoding import loads
 from nbdist.store import LogStream, RunDirectory, snapshot

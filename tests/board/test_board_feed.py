@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from visualdl.proto.record_pb2 import Record
 
-from nbdist.board.feed import Feed
 from nbdist.board.records import split
+from nbdist.board.scalars import Feed
 from nbdist.model import RunState
 from nbdist.worker.records import FILE_NAME
 from tests.fakes.directories import WrittenRun
