@@ -31,7 +31,7 @@ from nbdist.errors import NotPrivate
 from nbdist.store import RunStore
 
 _LOOK_SECONDS = 1.0  # between two checks whether to go on
-_LOCK_SECONDS = 5.0  # for a predecessor to end
+_LOCK_SECONDS = 15.0  # for a predecessor to end, or to answer: on a busy machine it imports for so long
 
 
 def main() -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 import pytest
+from playwright.sync_api import Browser
 
 from nbdist.board import Board, ensure_board, reach, route_to_board
 from nbdist.errors import UsageMistake
@@ -156,32 +157,25 @@ def test_a_proxy_that_takes_its_prefix_away_gets_pages_with_it(stripping: Stripp
 
 @pytest.mark.browser
 def test_the_page_comes_up_through_either_proxy(
-    jupyter: RealServer, stripping: StrippingProxy, home: Home
+    browser: Browser, jupyter: RealServer, stripping: StrippingProxy, home: Home
 ) -> None:
-    from playwright.sync_api import sync_playwright
-
-    from tests.board.test_board_in_a_browser import ARGUMENTS, CHROMIUM
-
     run = home.run()
     home.log(run, *(home.point(step, loss=1 / (step + 1)) for step in range(20)))
     board = ensure_board(home.path)
+    origin = f"http://127.0.0.1:{jupyter.port}"
     template = {"NBDIST_PROXY_URL": f"{stripping.origin}/api_serving/%PORT%/"}
-    addresses = [
-        f"http://127.0.0.1:{jupyter.port}{reach(board, [run.run_id], environ=environ_of(jupyter)).url}",
-        reach(board, [run.run_id], environ=template).url,
-    ]
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        page = browser.new_page()
-        page.set_default_timeout(40_000)
-        wrong: list[str] = []
-        page.on("response", lambda answer: wrong.append(answer.url) if answer.status >= 400 else None)
-        page.goto(f"http://127.0.0.1:{jupyter.port}{BASE}login?token={TOKEN}")
-        for address in addresses:
-            page.goto(address)
-            page.get_by_title("rank0").wait_for()
-            page.wait_for_selector("canvas")
-        browser.close()
+    page = browser.new_page()
+    page.set_default_timeout(40_000)
+    wrong: list[str] = []
+    page.on("response", lambda answer: wrong.append(answer.url) if answer.status >= 400 else None)
+
+    page.goto(f"{origin}{BASE}login?token={TOKEN}")
+    for environ, prefix in ((environ_of(jupyter), origin), (template, "")):
+        page.goto(prefix + reach(board, [run.run_id], environ=environ).url)
+        page.get_by_title("rank0").wait_for()
+        page.wait_for_selector("canvas")
+
+    page.close()
     assert wrong == []
 
 
