@@ -43,17 +43,11 @@ def test_the_end_of_the_run_tells_what_is_left() -> None:
     points.add(1, T0, "loss", 1, 6.0)
     points.add(0, T0, "loss", 2, 9.0)
 
+    points.add(0, T0, "lr", 0, 0.1)
+
     # one rank alone has no mean
     assert told(points, ranks=3, ended=True) == [(0, 1.0, 0.0, 2.0), (1, 5.0, 4.0, 6.0)]
     assert told(points, ranks=3, ended=True) == []
-
-
-def test_a_tag_of_one_rank_has_no_mean() -> None:
-    points = RankAggregate()
-    points.add(0, T0, "lr", 0, 0.1)
-
-    assert told(points, horizon=LATER) == []
-    assert told(points, ended=True) == []
 
 
 def test_ranks_that_never_log_a_tag_are_not_waited_for() -> None:

@@ -32,6 +32,10 @@ def points(writer: Path) -> list[tuple[str, int, float]]:
     return [(v.tag, v.id, v.value) for v in records(writer)[1:]]
 
 
+def tag_points(writer: Path, tag: str) -> list[tuple[int, float]]:
+    return [(step, value) for name, step, value in points(writer) if name == tag]
+
+
 def test_points_become_records_of_the_rank(home: Home) -> None:
     run = home.run()
     home.log(run, home.point(0, loss=1.5), home.point(3, loss=0.5, acc=0.25))
@@ -59,31 +63,18 @@ def test_every_writer_has_a_name_of_its_own(home: Home) -> None:
     assert len({records(w)[0].meta_data.display_name for w in writers}) == len(writers) == 12
 
 
-def test_what_is_logged_later_is_appended(home: Home) -> None:
-    run = home.run()
-    home.log(run, home.point(0, loss=1))
-    feed = Feed()
-    feed.advance(run)
-    before = (run.board / "rank0" / FILE_NAME).read_bytes()
-
-    home.log(run, home.point(1, loss=2))
-    feed.advance(run)
-
-    after = (run.board / "rank0" / FILE_NAME).read_bytes()
-    assert after.startswith(before)
-    assert points(run.board / "rank0") == [("loss", 0, 1), ("loss", 1, 2)]
-
-
 def test_a_torn_last_line_waits_for_its_end(home: Home) -> None:
     run = home.run()
     home.log(run, home.point(0, loss=1), '{"t": 1, "step": 1, "v": {"lo')
     feed = Feed()
     feed.advance(run)
     assert points(run.board / "rank0") == [("loss", 0, 1)]
+    before = (run.board / "rank0" / FILE_NAME).read_bytes()
 
     home.log(run, 'ss": 2}}\n')
     feed.advance(run)
 
+    assert (run.board / "rank0" / FILE_NAME).read_bytes().startswith(before)
     assert points(run.board / "rank0") == [("loss", 0, 1), ("loss", 1, 2)]
 
 
@@ -221,10 +212,6 @@ def test_after_a_full_disk_no_point_is_missing_or_twice(home: Home) -> None:
     assert points(run.board / "rank0") == [("loss", i, i) for i in range(100)]
 
 
-def tag_points(writer: Path, tag: str) -> list[tuple[int, float]]:
-    return [(step, value) for name, step, value in points(writer) if name == tag]
-
-
 def test_seconds_a_step_are_reckoned_from_the_times_of_the_points(home: Home) -> None:
     run = home.run()
     home.log(
@@ -266,20 +253,6 @@ def test_the_ranks_together_have_a_mean_a_lowest_and_a_highest(home: Home) -> No
     for name, offset in expected.items():
         assert tag_points(run.board / name, "loss") == [(step, step + offset) for step in range(5)]
         assert tag_points(run.board / name, "lr") == []
-
-
-def test_the_ranks_together_are_told_once_however_often_one_looks(home: Home) -> None:
-    run = home.run()
-    feed = Feed()
-    for step in range(20):
-        home.log(run, home.point(step, t=1000.0 + step, loss=step), rank=step % 2)
-        home.log(run, home.point(step, t=1000.0 + step, loss=step), rank=(step + 1) % 2)
-        feed.advance(run)
-    before = tag_points(run.board / "mean", "loss")
-
-    Feed().advance(run)
-
-    assert before == tag_points(run.board / "mean", "loss") == [(step, step) for step in range(20)]
 
 
 def test_a_live_run_waits_for_ranks_that_may_still_begin(home: Home) -> None:

@@ -308,3 +308,14 @@ async def test_a_run_that_goes_on_is_not_deleted(ask: Callable[..., Any], home: 
     assert answer.code == 409
     assert "stop it first" in json.loads(answer.body)["message"]
     assert RunDirectory(run.directory.path).spec.exists()
+
+
+async def test_a_request_that_the_disk_refuses_says_so(ask: Callable[..., Any], home: Path) -> None:
+    run = WrittenRun(home).happened(*STARTED)
+    run.directory.control.rmdir()
+    run.directory.control.write_text("a file in its place")
+
+    answer = await ask(f"api/runs/{RUN_ID}/ranks/0/interrupt", "POST")
+
+    assert answer.code == 507
+    assert json.loads(answer.body)["message"] == "the rank cannot be interrupted: Not a directory"
