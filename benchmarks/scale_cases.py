@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nbdist.board.feed import Feed
+from nbdist.board.scalars import Feed
 from nbdist.feed.charts import Charts
 from nbdist.feed.following import follow
 from nbdist.feed.measures import Measures

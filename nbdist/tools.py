@@ -1,10 +1,9 @@
-"""What an agent can do with runs: nine plain functions whose answers are data. ``nbdist mcp`` and a Jupyter
-server (entry points in ``pyproject.toml``) offer them; ``verbs`` and ``feed`` make what an answer holds.
+"""Tools for agents: nine plain functions whose answers are data, offered by ``nbdist mcp`` and by a Jupyter
+server (entry points in ``pyproject.toml``).
 
 This module alone decides what an agent may do: read, and what NBDIST_TOOLS_ALLOW names besides. A mistake of
-the caller is an answer, too, whose ``error`` says what to type instead; every argument has a limit. What
-ranks wrote stands below ``untrusted``, without secrets, at most ROOM bytes of it. An agent reads the
-docstrings.
+the caller is an answer whose ``error`` says what to type instead; every argument has a limit. The words of
+ranks stand below ``untrusted``, without secrets, at most ROOM bytes of them. An agent reads the docstrings.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from nbdist.feed.labels import clipped
 from nbdist.feed.log_lines import LogLine, MergedLines, places_text
 from nbdist.feed.view import RunView
 from nbdist.feed.waiting import parse_moments
-from nbdist.model import Reason, Run
+from nbdist.model import Reason
 from nbdist.options import parse as parse_options
 from nbdist.panel import StatusReader
 from nbdist.privacy import Privacy
@@ -38,8 +37,7 @@ from nbdist.verbs import runs as verbs
 from nbdist.verbs.verb import Frontend
 from nbdist.version import JSON_VERSION
 
-ROOM = 8192
-"""Bytes as JSON of what ranks wrote, in one answer."""
+ROOM = 8192  # bytes as JSON of the words of ranks, in one answer
 
 Answer = dict[str, Any]
 Parameters = ParamSpec("Parameters")
@@ -60,7 +58,7 @@ _TEXTS = {
     "since": (100_000, 'since="0", or next of the answer before'),
     "grep": (200, 'grep="loss: nan"'),
 }
-"""By the name of an argument its characters, and what to write instead."""
+"""The characters that an argument may have, and an example of it."""
 _NUMBERS = {"rank": "rank=0", "timeout": "timeout=50", "tail": "tail=50", "last": "last=20"}
 _GREATEST = 10**9
 # no program writes these between the words of a log
@@ -77,7 +75,7 @@ _IN_TOOLS = (
 
 
 def _answers(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
-    """Return the function with its arguments checked, a version in its answer, its mistakes as answers."""
+    """Check the function's arguments, put a version into its answer, and make its mistakes answers."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -98,20 +96,20 @@ def _check(parameter: inspect.Parameter, value: object) -> None:
     if value == parameter.default:
         return
     if name in _NUMBERS:
-        whole = parameter.annotation != "float"
-        # not a number is not less than any
-        if not isinstance(value, int if whole else (int, float)) or not abs(value) <= _GREATEST:
+        kinds = int if parameter.annotation != "float" else (int, float)
+        # nan is not less than any
+        if not isinstance(value, kinds) or not abs(value) <= _GREATEST:
             raise UsageMistake(f"{name} is a number, at most {_GREATEST}: write  {_NUMBERS[name]}")
         return
-    most, instead = _TEXTS[name]
+    most, example = _TEXTS[name]
     if not isinstance(value, str):
-        raise UsageMistake(f"{name} is a text: write  {instead}")
+        raise UsageMistake(f"{name} is a text: write  {example}")
     if len(value) > most:
-        raise UsageMistake(f"{name} has {len(value)} characters, and may have {most}: write  {instead}")
+        raise UsageMistake(f"{name} has {len(value)} characters, and may have {most}: write  {example}")
 
 
 def _as_tools(message: str) -> str:
-    """A message with what to type written for an agent."""
+    """Return a message with the commands in it written for an agent."""
     for notebook, tool in _IN_TOOLS:
         message = message.replace(notebook, tool)
     return message
@@ -134,15 +132,12 @@ def runs() -> Answer:
     """List the latest ten distributed training runs of nbdist, the newest first: id, name (label), state,
     whether it is live or stalled, seconds, ranks, progress, and the rank and line that failed first. Other
     tools take the id or the label as run."""
-    listed = verbs.status(_HERE, run=())
-    return {
-        "runs": [
-            _in_short(view) for view in StatusReader(listed.directories, failures=True).look(time.time())
-        ]
-    }
+    directories = verbs.status(_HERE, run=()).directories
+    return {"runs": [_brief(view) for view in StatusReader(directories, failures=True).look(time.time())]}
 
 
-def _in_short(view: RunView) -> Answer:
+def _brief(view: RunView) -> Answer:
+    failure = view.failure
     return {
         "run_id": view.run_id,
         "label": view.label,
@@ -152,9 +147,7 @@ def _in_short(view: RunView) -> Answer:
         "elapsed": round(view.elapsed, 1),
         "world_size": len(view.ranks),
         "progress": view.progress.text if view.progress is not None else "",
-        "failure": {"rank": view.failure.rank, "line": view.failure.line}
-        if view.failure is not None
-        else None,
+        "failure": {"rank": failure.rank, "line": failure.line} if failure is not None else None,
     }
 
 
@@ -177,7 +170,7 @@ def start(script: str = "", cell: str = "", options: str = "") -> Answer:
 
 
 def _planned(script: str, cell: str, line: str) -> tuple[runner.Plan, bool]:
-    """What is to be started, and whether it is to be checked before. Raises UsageMistake and LaunchError."""
+    """Return the plan, and whether to check it before. Raises UsageMistake and LaunchError."""
     if bool(script.strip()) == bool(cell.strip()):
         raise UsageMistake(
             'give one of the two:  script="train.py --lr 0.1"  or  cell="the text of a program"'
@@ -187,22 +180,19 @@ def _planned(script: str, cell: str, line: str) -> tuple[runner.Plan, bool]:
         # its lines keep their numbers
         line, cell = f"{first.removeprefix('%%distributed')} {line}", newline + below
     chosen = parse_options(f"-d {line}")
-    if script.strip():
-        if chosen.args:
-            raise UsageMistake('--args: write them behind the script:  script="train.py --lr 0.1"')
-        return runner.plan_script(chosen, _words(script), cwd=os.getcwd()), chosen.check
+    if not script.strip():
+        try:
+            planned = runner.plan(chosen, cell=cell, cwd=os.getcwd(), python_path=["", *sys.path])
+        except SyntaxError as error:
+            raise UsageMistake(f"line {error.lineno} of the cell does not compile: {error.msg}") from None
+        return planned, chosen.check
+    if chosen.args:
+        raise UsageMistake('--args: write them behind the script:  script="train.py --lr 0.1"')
     try:
-        planned = runner.plan(chosen, cell=cell, cwd=os.getcwd(), python_path=["", *sys.path])
-    except SyntaxError as error:
-        raise UsageMistake(f"line {error.lineno} of the cell does not compile: {error.msg}") from None
-    return planned, chosen.check
-
-
-def _words(script: str) -> list[str]:
-    try:
-        return shlex.split(script)
+        words = shlex.split(script)
     except ValueError as error:
         raise UsageMistake(f"script: {error}: write it as on a command line:  train.py --lr 0.1") from None
+    return runner.plan_script(chosen, words, cwd=os.getcwd()), chosen.check
 
 
 @_answers
@@ -211,13 +201,8 @@ def wait(run: str = "", until: str = "ended,stalled", timeout: float = 50.0) -> 
     (a rank), succeeded, ended, step=N. What has come before counts. moment is the one that came; null with
     late true after timeout seconds (at most 600): the run goes on, call again. null with late false: it has
     ended without."""
-    waited = verbs.wait(
-        _HERE,
-        run=run or None,
-        until=parse_moments(until, "until="),
-        timeout=min(max(timeout, 0.0), _LONGEST),
-    )
-    return waited.to_dict()
+    moments, seconds = parse_moments(until, "until="), min(max(timeout, 0.0), _LONGEST)
+    return verbs.wait(_HERE, run=run or None, until=moments, timeout=seconds).to_dict()
 
 
 @_answers
@@ -235,52 +220,44 @@ def logs(run: str = "", rank: int | None = None, since: str = "", tail: int = 50
     ("0": from the first). more: not all fitted into 8 kB; with since, call again with next. grep is a text
     that the lines have in them, in capitals or not; it is no regular expression."""
     _check_plain(grep)
-    asked = verbs.logs(
-        _HERE,
-        run=run or None,
-        rank=rank,
-        tail=None,
-        grep=None,
-        json=True,
-        since=verbs.log_places(since) if since else None,
-    )
-    readers, stands, wanted = asked.readers(), asked.handle.run, grep.casefold()
+    places = verbs.log_places(since) if since else None
+    request = verbs.logs(_HERE, run=run or None, rank=rank, tail=None, grep=None, json=True, since=places)
+    readers, stands, word = request.readers(), request.handle.run, grep.casefold()
     if since:
         merged = MergedLines(readers, stands)
-        kept, more = _fitting(line for line in merged if wanted in line.text.casefold())
+        kept, more = _fitting(line for line in merged if word in line.text.casefold())
         behind = merged.next
     else:
-        found: list[LogLine] = []
+        last: list[LogLine] = []
         for reader in readers:
             if not grep:
                 reader.skip(_TAIL)
-            lines = (line for line in reader.read(stands) if wanted in line.text.casefold())
-            found += deque(lines, maxlen=min(max(tail, 1), _MOST))
-        found.sort(key=lambda line: line.time)
-        kept, more = _fitting(reversed(found))
+            lines = (line for line in reader.read(stands) if word in line.text.casefold())
+            last += deque(lines, maxlen=min(max(tail, 1), _MOST))
+        kept, more = _fitting(sorted(last, key=lambda line: line.time)[::-1])
         kept.reverse()
-        behind = places_text({one.rank: one.next for one in readers})
+        behind = places_text({reader.rank: reader.next for reader in readers})
     answer = {"run_id": stands.run_id, "state": stands.state.value, "next": behind, "more": more}
     return answer | {"untrusted": {"lines": kept}}
 
 
 def _check_plain(grep: str) -> None:
-    """Raise UsageMistake for a regular expression: one may take for ever, which would hold the server."""
+    """Raise UsageMistake for a regular expression, which may take for ever and hold the server."""
     if _EXPRESSION.search(grep):
         plain = 'it is plain text, no regular expression: write a part of the line:  grep="loss: nan"'
         raise UsageMistake(f'grep="{grep}": {plain}')
 
 
 def _fitting(lines: Iterable[LogLine]) -> tuple[list[Answer], bool]:
-    """The lines for which there is room, and whether there are more."""
+    """Return the lines for which there is room, and whether there are more."""
     kept: list[Answer] = []
     room = ROOM
     for line in lines:
-        one = {"rank": line.rank, "offset": line.offset, "text": clipped(line.text, _LINE)}
-        room -= len(encode(one).encode()) + 1
+        entry = {"rank": line.rank, "offset": line.offset, "text": clipped(line.text, _LINE)}
+        room -= len(encode(entry).encode()) + 1
         if room < 0:
             return kept, True
-        kept.append(one)
+        kept.append(entry)
     return kept, False
 
 
@@ -288,15 +265,15 @@ def _fitting(lines: Iterable[LogLine]) -> tuple[list[Answer], bool]:
 def metrics(run: str = "", last: int = 20) -> Answer:
     """Read the last points of each metric that the ranks of a run (the latest) recorded or printed, such as
     loss: step and value, the mean over the ranks. more: not all of them fitted into 8 kB."""
-    found = verbs.metrics(_HERE, run=[run] if run else [], last=min(max(last, 1), _MOST))
-    (answer,) = found.to_list()
-    clean = _clean(found.runs[0][0])
-    points = {clipped(clean(tag), _NAME): each for tag, each in answer.pop("metrics").items()}
+    read = verbs.metrics(_HERE, run=[run] if run else [], last=min(max(last, 1), _MOST))
+    (answer,) = read.to_list()
+    clean = Privacy(read.runs[0][0].spec).clean
+    points = {clipped(clean(tag), _NAME): curve for tag, curve in answer.pop("metrics").items()}
     more = False
     while len(encode(points).encode()) > ROOM:
         more, longest = True, max(map(len, points.values()))
         if longest > 1:
-            points = {tag: each[-(longest // 2) :] for tag, each in points.items()}
+            points = {tag: curve[-(longest // 2) :] for tag, curve in points.items()}
         else:
             points = dict(list(points.items())[: len(points) // 2])
     return answer | {"more": more, "untrusted": {"metrics": points}}
@@ -312,20 +289,19 @@ def stacks(run: str = "") -> Answer:
     from nbdist.diagnosis.stacks import last_stacks, take_stacks
 
     stands = handle.run
-    # who may start or stop runs may ask them
-    asked = bool(config.allowed_tools()) and not stands.state.terminal
-    report = take_stacks(handle.directory) if asked else last_stacks(stands, handle.directory)
+    # an agent that may start or stop runs may also have their ranks answer
+    asks = bool(config.allowed_tools()) and not stands.state.terminal
+    report = take_stacks(handle.directory) if asks else last_stacks(stands, handle.directory)
     if report is None and stands.state.terminal:
         raise UsageMistake(f"{stands.label} has ended, and no stacks of it were taken: call explain")
     if report is None:
         raise _not_allowed("stacks")
-    clean = _clean(stands)
+    clean, hint = Privacy(stands.spec).clean, report.hint
     lines = clean(stacks_text(report)).split("\n")
-    hint = report.hint
     return {
         "run_id": stands.run_id,
         "label": stands.label,
-        "now": asked and not report.problem,
+        "now": asks and not report.problem,
         "after": round(report.after, 1),
         "behind": report.behind,
         "cause": clean(hint.cause.en) if hint is not None else "",
@@ -345,8 +321,8 @@ def stop(run: str) -> Answer:
     _check_allowed("stop")
     handle = runner.attach(run)
     stopped = verbs.stop(_HERE, run=handle.run_id, all=False)
-    said = next(iter(stopped.going_on), "")
-    return {"run_id": handle.run_id, "state": handle.status, "live": bool(said), "note": said}
+    note = next(iter(stopped.going_on), "")
+    return {"run_id": handle.run_id, "state": handle.status, "live": bool(note), "note": note}
 
 
 @_answers
@@ -358,24 +334,19 @@ def doctor() -> Answer:
     ).report
     entries = [
         {
-            "section": one.section,
-            "title": one.title,
-            "level": one.level.value,
-            "what": one.what,
-            "fix": one.fix,
+            "section": entry.section,
+            "title": entry.title,
+            "level": entry.level.value,
+            "what": entry.what,
+            "fix": entry.fix,
         }
-        for one in report.entries
+        for entry in report.entries
     ]
     return {"healthy": report.healthy, "seconds": round(report.seconds, 1), "entries": entries}
 
 
-def _clean(run: Run) -> Callable[[str], str]:
-    """Takes out of a text what is private."""
-    return Privacy(run.spec).clean
-
-
 def _cut(text: str) -> str:
-    """As much of a text as there is room for."""
+    """Return as much of a text as there is room for."""
     kept = text.encode()[: ROOM // 2].decode(errors="ignore")
     return text if kept == text else f"{kept}\n…"
 
@@ -386,11 +357,11 @@ TOOLS: list[Callable[..., Answer]] = [runs, start, wait, explain, logs, metrics,
 _PREFIX = "nbdist_"
 OFFERED = [f"{__name__}:{_PREFIX}{tool.__name__}" for tool in TOOLS]
 """For jupyter-server-mcp (the group ``jupyter_server_mcp.tools``). It offers the functions of all packages
-side by side, each under its own name; some releases call what is not async in the server's event loop."""
+side by side under their own names; some releases call those that are not async in the event loop."""
 
 
 def __getattr__(name: str) -> Callable[..., Awaitable[Answer]]:
-    """A tool of OFFERED: ``nbdist_start``. Raises AttributeError."""
+    """Return a tool of OFFERED: ``nbdist_start``. Raises AttributeError."""
     tool = next((tool for tool in TOOLS if name == _PREFIX + tool.__name__), None)
     if tool is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

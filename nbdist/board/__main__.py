@@ -1,8 +1,7 @@
-"""The board server's process: ``python -m nbdist.board HOME``.
+"""The board server's process: ``python -m nbdist.board HOME``, started by ``ensure_board``.
 
-Started by ``nbdist.board.ensure_board``. It says ``ready`` on its standard output once it answers,
-and ends when no request has come for a while, when it can no longer be found (its home
-has gone), or on SIGTERM.
+It prints ``ready`` once it answers, and ends when no request has come for a while, when its home has gone,
+or on SIGTERM.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from nbdist.board.server import (
 from nbdist.errors import NotPrivate
 from nbdist.store import RunStore
 
-_LOOK_SECONDS = 1.0  # between two looks at whether to go on
-_LOCK_SECONDS = 5.0  # for a predecessor to be gone
+_LOOK_SECONDS = 1.0  # between two checks whether to go on
+_LOCK_SECONDS = 15.0  # for a predecessor to end, or to answer: on a busy machine it imports for so long
 
 
 def main() -> int:
@@ -50,21 +49,21 @@ def main() -> int:
         return 0
     os.ftruncate(2, 0)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
-    # what VisualDL prints (each download, whole) is dropped; READY is all that goes out
+    # drop what VisualDL prints (each download, whole); READY is all that goes out
     output = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return _serve(options.home, options.idle_seconds, output)
 
 
 def _lock(home: Path, directory: BoardDirectory) -> int | None:
-    """The lock of this home, for as long as this process lives; None when a server has it."""
+    """Take the lock of this home for as long as this process lives; None when a server has it."""
     handle = os.open(directory.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     end = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            # a server that is starting cannot be found yet; one that is ending, no more
+            # a server that is starting cannot be found yet, one that is ending no more
             if find_board(home) is not None:
                 return None
             if time.monotonic() > end:

@@ -1,23 +1,21 @@
-"""What nbdist changes in VisualDL's server (2.5.3, frozen upstream), and why; the curves of a view.
+"""The changes that nbdist makes in VisualDL's server (2.5.3, frozen upstream), and the curves of a view.
 
-Nothing else changes it, and only the board's own process imports this. Each change is an entry of
-``PATCHES``, each edit of VisualDL's page one of ``_PAGE_EDITS``. Two things need no patch because
-``create_app`` takes them as arguments, see ``board_arguments``: telemetry, which is on by default, and a
-cache of 20 s.
+Each change is an entry of ``PATCHES``, each edit of VisualDL's page one of ``_PAGE_EDITS``; ``create_app``
+takes the other two (no telemetry, a short cache) as arguments. Only the board's own process imports this.
 """
 
 from __future__ import annotations
 
 import array
 import csv
-import importlib
 import io
 import logging
+import math
 import mimetypes
 import os
+import pkgutil
 import re
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -45,35 +43,24 @@ class VisualDLChangedError(LaunchError):
 
 
 def apply(patches: Mapping[str, object]) -> None:
-    """Change VisualDL in this process: each ``module:name`` becomes its replacement.
+    """Change VisualDL in this process: each dotted name becomes its replacement.
 
-    :raises VisualDLChangedError: when one of the names is not there; then nothing was changed.
+    :raises VisualDLChangedError: when one of the names is missing; then nothing was changed.
     """
-    found = [(*_owner(name), replacement) for name, replacement in patches.items()]
-    for owner, attribute, replacement in found:
-        setattr(owner, attribute, replacement)
+    for name in patches:
+        try:
+            pkgutil.resolve_name(name)
+        except (ImportError, AttributeError) as error:
+            raise VisualDLChangedError(f"VisualDL has no {name}: {error}") from error
+    for name, replacement in patches.items():
+        owner, _, attribute = name.rpartition(".")
+        setattr(pkgutil.resolve_name(owner), attribute, replacement)
     logging.getLogger("vdl_logger").setLevel(logging.CRITICAL)  # it logs every refresh of a cache
 
 
-def _owner(name: str) -> tuple[object, str]:
-    """What has the attribute of this name, and the attribute's own."""
-    module, _, path = name.partition(":")
-    *above, attribute = path.split(".")
-    try:
-        owner: object = importlib.import_module(module)
-        for part in above:
-            owner = getattr(owner, part)
-        getattr(owner, attribute)
-    except (ImportError, AttributeError) as error:
-        raise VisualDLChangedError(f"{module} has no {path} here: {error}") from error
-    return owner, attribute
-
-
 class PageFiles:
-    """Stands for ``Template``: the files of the page, for one address.
-
-    ``edits``: by file, what is replaced in it, and by what.
-    """
+    """The files of the page for one address, in place of ``Template``. ``edits`` holds for a file the text
+    to replace and its replacement."""
 
     def __init__(self, edits: Mapping[str, tuple[str, str]], path: str, **context: str) -> None:
         self._edits = edits
@@ -100,22 +87,17 @@ class PageFiles:
         return response
 
 
-POLL_SECONDS = 2
-"""How often an open page asks for new points."""
-
-LOAD_SECONDS = 0.2
-"""How long one look at the files serves all the requests of a page."""
-
+POLL_SECONDS = 2  # between two requests of an open page for new points
+LOAD_SECONDS = 0.2  # for which one look at the files serves all the requests of a page
 READ_SECONDS = 1.0
-"""How long a request may wait while records are read. The rest is read while the page shows the first."""
-
+"""Seconds that a request may wait while records are read; the page shows those while the rest is read."""
 _ROOM = 1 << 16  # bytes of records that are taken from one file before the next has its turn
 
 log = logging.getLogger("nbdist.board")
 
 
 def board_arguments(logdirs: list[str], public_path: str) -> Any:
-    """What ``visualdl.server.app.create_app`` gets: no telemetry, hardly any cache."""
+    """Return the arguments of ``create_app``: no telemetry, hardly any cache."""
     return ParseArgs(
         logdir=logdirs,
         public_path=public_path,
@@ -129,27 +111,28 @@ def board_arguments(logdirs: list[str], public_path: str) -> Any:
 
 
 class Boards(list[str]):
-    """The directories that VisualDL reads, and may be more later. ``named`` are those among which their
-    curves have names."""
+    """The directories that VisualDL reads; more may come later. Their curves are named among ``named``."""
 
     def __init__(self, *, named: list[str]) -> None:
         super().__init__()
         self.named = named
-        self.changed = False  # since it was last read
         self.reader: Any = None  # VisualDL's, which reads them
-        self.behind = False  # whether more is known to be there than it has read
+        self.loaded = -math.inf  # when it last looked at the files, on the monotonic clock
+        self.behind = False  # whether it has yet to read records that are known to be there
+        # for a directory, the functions that add a point of a tag, once the tag is known to be a scalar's
+        self.added: dict[str, dict[str, Callable[[Any, float], None]]] = {}
 
     def add(self, directory: str) -> None:
         if directory not in self:
             self.append(directory)
-            self.changed = True
+            self.loaded = -math.inf
 
 
 def curve_name(directory: str, logdirs: list[str]) -> str:
-    """How the curves of a directory are called: ``rank0``, and with several runs ``lenet-k3f9/rank0``.
+    """Return the name of a directory's curves: ``rank0``, and with several runs ``lenet-k3f9/rank0``.
 
-    ``logdirs`` are the boards of the runs, ``…/<run_id>/board``. Names differ whenever directories
-    do; what a program called itself would not, and VisualDL merges what has the same name.
+    ``logdirs`` are the boards of the runs, ``…/<run_id>/board``. VisualDL merges curves of one name, so names
+    differ whenever directories do; the names that programs give themselves would not.
     """
     logdir = next(d for d in logdirs if directory == d or directory.startswith(d + os.sep))
     below = os.path.relpath(directory, logdir)
@@ -163,7 +146,7 @@ def curve_name(directory: str, logdirs: list[str]) -> str:
 
 
 def natural(path: str) -> list[tuple[int, str]]:
-    """Sorts rank2 before rank10; VisualDL shows curves in the order in which it met them."""
+    """Return a key that sorts rank2 before rank10; VisualDL shows curves in the order it met them."""
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", path)]
 
 
@@ -174,7 +157,7 @@ def _without_time(run_id: str) -> str:
 
 
 class EvenBucket(data_manager._ReservoirBucket):  # type: ignore[misc]
-    """The points of one curve: every n-th, the lowest, the highest, and always the last."""
+    """The points of one curve: every n-th, the lowest, the highest and the last."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -191,7 +174,7 @@ class EvenBucket(data_manager._ReservoirBucket):  # type: ignore[misc]
     add_scalars_item = add_scalar_item
 
     def add(self, item: Any, value: float) -> None:
-        """Take an item, and what it is worth."""
+        """Add an item and its value."""
         with self._mutex:
             number = self._num_items_index
             self._num_items_index = number + 1
@@ -217,41 +200,36 @@ class EvenBucket(data_manager._ReservoirBucket):  # type: ignore[misc]
 
 # Reading records.
 
-
 _init_log_reader = vdl_reader.LogReader.__init__
 
 
 def init_log_reader(reader: Any, *args: Any, **kwargs: Any) -> None:
-    """Stands for ``LogReader.__init__``, with points of its own. One thread at a time may call it."""
+    """Replace ``LogReader.__init__``: give it points of its own. Only one thread at a time may call it."""
     vdl_reader.default_data_manager = data_manager.DataManager()
-    reader.nbdist_added = {}
     _init_log_reader(reader, *args, **kwargs)
-    if isinstance(reader.dir, Boards):
-        reader.dir.reader = reader
+    reader.dir.reader = reader
 
 
 def add_remain(reader: Any, seconds: float = READ_SECONDS) -> None:
-    """Stands for ``LogReader.add_remain``: a record that cannot be shown is left out, and what is not read
-    in so many ``seconds`` is left for the next time."""
+    """Replace ``LogReader.add_remain``: leave out what cannot be shown, and stop after ``seconds``."""
     end = time.monotonic() + seconds
+    boards: Boards = reader.dir
     sources = sorted(reader.readers.values(), key=lambda source: natural(source.dir))
     for source in sources:
-        name = curve_name(source.dir, getattr(reader.dir, "named", reader.dir))
+        name = curve_name(source.dir, boards.named)
         reader.name2tags[name], reader.tags2name[source.dir] = source.dir, name
         _add(reader, source)
     # a piece of each in turn: all curves of a page grow together
     while (behind := [source for source in sources if source.behind]) and time.monotonic() < end:
         for source in behind:
             _add(reader, source)
-    if isinstance(reader.dir, Boards):
-        reader.dir.behind = bool(behind)
+    boards.behind = bool(behind)
 
 
 def _add(reader: Any, source: FrameReader) -> None:
     """Take the next records of a file."""
     reader.reader = source
-    # by which the points of a tag are added, once it is known to be a scalar's
-    added: dict[str, Callable[[Any, float], None]] = reader.nbdist_added.setdefault(source.dir, {})
+    added = reader.dir.added.setdefault(source.dir, {})
     left_out = []
     for message in source.get_remain():
         try:
@@ -272,34 +250,27 @@ def _add(reader: Any, source: FrameReader) -> None:
 
 
 def read_on(boards: Boards, seconds: float) -> bool:
-    """Let VisualDL read what its files hold for about so long; whether it is at their ends."""
+    """Let VisualDL read its files for about ``seconds``; return whether it has reached their ends."""
     boards.reader.register_readers(update=True)
     add_remain(boards.reader, seconds)
     return not boards.behind
-
-
-def keep_name(_reader: object, _record: object) -> None:
-    """Stands for ``LogReader.update_meta_data``; ``add_remain`` names the curves."""
 
 
 _load_new_data = vdl_reader.LogReader.load_new_data
 
 
 def load_new_data(reader: Any, update: bool = True) -> None:
-    """Stands for ``LogReader.load_new_data``, which every request for every tag calls."""
-    if getattr(reader.dir, "behind", False):
-        return  # what a page asks for is answered with what there is: the view reads on
+    """Replace ``LogReader.load_new_data``, which every request for every tag calls."""
+    boards: Boards = reader.dir
     now = time.monotonic()
-    changed = getattr(reader.dir, "changed", False)
-    if changed or now - getattr(reader, "nbdist_loaded", -LOAD_SECONDS) >= LOAD_SECONDS:
+    # while it is behind, the view reads on, and a page gets the points that are read
+    if not boards.behind and now - boards.loaded >= LOAD_SECONDS:
         _load_new_data(reader, update)
-        reader.nbdist_loaded = now
-        if changed:
-            reader.dir.changed = False
+        boards.loaded = now
 
 
 def get_log_data(reader: Any, component: str, run: str, tag: str) -> list[Any]:
-    """Stands for ``LogReader.get_log_data``: all points of a tag, for a download, as they are now."""
+    """Replace ``LogReader.get_log_data``: read all points of a tag, for a download, as they are now."""
     field = {"scalar": "value", "scalars": "tag_value"}[component]
     values = []
     for message in FrameReader(os.path.join(run, reader.walks[run])).get_remain():
@@ -317,7 +288,7 @@ _get_hparam_list = vdl_lib.get_hparam_list
 
 
 def get_hparam_list(reader: Any) -> list[dict[str, Any]]:
-    """Stands for ``lib.get_hparam_list``: runs by the names of their curves, not by their directories."""
+    """Replace ``lib.get_hparam_list``: call runs by the names of their curves, not by their directories."""
     items: list[dict[str, Any]] = _get_hparam_list(reader)
     return [item | {"name": reader.tags2name.get(item["name"], item["name"])} for item in items]
 
@@ -326,19 +297,19 @@ def get_hparam_list(reader: Any) -> list[dict[str, Any]]:
 
 
 def get_embeddings_list(reader: Any) -> list[dict[str, Any]]:
-    """Stands for ``lib.get_embeddings_list``: those of this reader, by the names of their curves."""
+    """Replace ``lib.get_embeddings_list``: list those of this reader, by the names of their curves."""
     listed = vdl_lib.get_logs(reader, "embeddings")
-    found = []
+    items = []
     for run, tags in zip(listed["runs"], listed["tags"], strict=True):
         for tag in tags:
             rows = _embedding(reader, f"{run}/{tag}", (run, tag)).embeddings
             shape = [len(rows), len(rows[0].vectors) if rows else 0]
-            found.append({"name": f"{run}/{tag}", "shape": shape, "path": f"{run}/{tag}"})
-    return found
+            items.append({"name": f"{run}/{tag}", "shape": shape, "path": f"{run}/{tag}"})
+    return items
 
 
 def get_embedding_labels(reader: Any, name: str) -> str:
-    """Stands for ``lib.get_embedding_labels``: a row for each point, below the names of the columns."""
+    """Replace ``lib.get_embedding_labels``: a row for each point, below the names of the columns."""
     shown = _embedding(reader, name)
     rows = [list(shown.label_meta)] if shown.label_meta else []
     rows += [list(row.label) for row in shown.embeddings]
@@ -348,15 +319,13 @@ def get_embedding_labels(reader: Any, name: str) -> str:
 
 
 def get_embedding_tensors(reader: Any, name: str) -> bytes:
-    """Stands for ``lib.get_embedding_tensors``: little-endian float32, row after row."""
-    values = array.array("f", (value for row in _embedding(reader, name).embeddings for value in row.vectors))
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values.tobytes()
+    """Replace ``lib.get_embedding_tensors``: float32, row after row."""
+    rows = _embedding(reader, name).embeddings
+    return array.array("f", (value for row in rows for value in row.vectors)).tobytes()
 
 
 def _embedding(reader: Any, name: str, parts: tuple[str, str] | None = None) -> Any:
-    """The embedding of a curve and a tag, either of which may have slashes."""
+    """Return the embedding of a curve and a tag, either of which may have slashes."""
     run, tag = parts or next(
         (run, name[len(run) + 1 :]) for run in sorted(reader.name2tags, key=len) if name.startswith(f"{run}/")
     )
@@ -394,7 +363,7 @@ _PAGE_EDITS = {
 
 
 def call_once(_times: int, function: Callable[..., Any], _pause: float, *args: Any, **kwargs: Any) -> Any:
-    """Stands for ``lib.retry``: no pause, and an empty list where there is nothing."""
+    """Replace ``lib.retry``: no pause, and an empty list where there is nothing."""
     try:
         return function(*args, **kwargs)
     except (KeyError, IndexError) as error:
@@ -404,51 +373,40 @@ def call_once(_times: int, function: Callable[..., Any], _pause: float, *args: A
 
 _create_profiler_api_call = vdl_app.create_profiler_api_call
 
-
-def without_profiler(_logdir: list[str]) -> Any:
-    """Stands for ``create_profiler_api_call``: the tab of paddle's profiler stays empty."""
-    return _create_profiler_api_call(None)
-
-
-def no_update(_updater: object) -> None:
-    """Stands for ``PbUpdater.start``."""
-
-
 PATCHES: dict[str, object] = {
     # telemetry, whose reply can overwrite VisualDL's own code
-    "visualdl.utils.update_util:PbUpdater.start": no_update,
+    "visualdl.utils.update_util.PbUpdater.start": lambda _: None,
     # a torn last record shifts everything that comes after it, and a file is read to its end before a page is
     # answered
-    "visualdl.reader.reader:RecordReader": partial(FrameReader, room=_ROOM),
+    "visualdl.reader.reader.RecordReader": partial(FrameReader, room=_ROOM),
     # a record of another kind, or one that is none, keeps the server from starting
-    "visualdl.reader.reader:LogReader.add_remain": add_remain,
-    # two writers that call themselves the same become one curve
-    "visualdl.reader.reader:LogReader.update_meta_data": keep_name,
+    "visualdl.reader.reader.LogReader.add_remain": add_remain,
+    # two writers that call themselves the same become one curve; add_remain names the curves
+    "visualdl.reader.reader.LogReader.update_meta_data": lambda *_: None,
     # each request for each tag walks all directories
-    "visualdl.reader.reader:LogReader.load_new_data": load_new_data,
+    "visualdl.reader.reader.LogReader.load_new_data": load_new_data,
     # a download is the file as it was at the first download, and fails on a torn one
-    "visualdl.reader.reader:LogReader.get_log_data": get_log_data,
+    "visualdl.reader.reader.LogReader.get_log_data": get_log_data,
     # all readers of a process share their points, so one view shows another's runs
-    "visualdl.reader.reader:LogReader.__init__": init_log_reader,
+    "visualdl.reader.reader.LogReader.__init__": init_log_reader,
     # beyond 1,000 points of a tag, chance decides whether the last one is shown
-    "visualdl.server.data_manager:_ReservoirBucket": EvenBucket,
-    # a tag that is not there sleeps 4 s, for everyone
-    "visualdl.server.lib:retry": call_once,
+    "visualdl.server.data_manager._ReservoirBucket": EvenBucket,
+    # a missing tag sleeps 4 s, for everyone
+    "visualdl.server.lib.retry": call_once,
     # runs are called by their absolute paths
-    "visualdl.server.lib:get_hparam_list": get_hparam_list,
+    "visualdl.server.lib.get_hparam_list": get_hparam_list,
     # one list for all readers of a process, in which paths are names; an absolute path is also the whole key
     # of a cache, so that labels are answered for vectors
-    "visualdl.server.lib:get_embeddings_list": get_embeddings_list,
-    # it looks names up in that list
-    "visualdl.server.lib:get_embedding_labels": get_embedding_labels,
-    # it looks names up in that list
-    "visualdl.server.lib:get_embedding_tensors": get_embedding_tensors,
+    "visualdl.server.lib.get_embeddings_list": get_embeddings_list,
+    # they look names up in that list
+    "visualdl.server.lib.get_embedding_labels": get_embedding_labels,
+    "visualdl.server.lib.get_embedding_tensors": get_embedding_tensors,
     # the page polls each 15 s, and stays blank in a frame without storage; and all apps of a process share
     # one address
-    "visualdl.server.app:Template": partial(PageFiles, _PAGE_EDITS),
-    # it starts a thread that never ends, and forks a process that has threads
-    "visualdl.server.app:create_profiler_api_call": without_profiler,
+    "visualdl.server.app.Template": partial(PageFiles, _PAGE_EDITS),
+    # it starts a thread that never ends, and forks a process that has threads; its tab stays empty
+    "visualdl.server.app.create_profiler_api_call": lambda _: _create_profiler_api_call(None),
     # create_app sets a signal handler, which only the main thread may do
-    "visualdl.server.app:signal": SimpleNamespace(signal=lambda *_: None, SIGINT=signal.SIGINT, SIG_DFL=None),
+    "visualdl.server.app.signal": SimpleNamespace(signal=lambda *_: None, SIGINT=signal.SIGINT, SIG_DFL=None),
 }
-"""What stands for each ``module:name`` of VisualDL, and above it the reason."""
+"""The replacement for each name of VisualDL, and above it the reason."""

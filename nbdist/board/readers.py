@@ -1,4 +1,4 @@
-"""The record files of a view's runs, found and followed."""
+"""The files of lines of a run, found and read on into points."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ class Source:
     attempt: int
     system: bool = False
     printed: bool = False
-    times: Path = Path()
-    """The index of the log, where it is one."""
 
     @property
     def writer(self) -> str:
@@ -43,31 +41,32 @@ class Source:
 
 
 def sources(run: RunDirectory, *, printed: bool) -> Iterator[Source]:
-    """Every file of lines that there may be; logs with ``printed``."""
-    ranks = run.path / "ranks"
-    for rank in filter(str.isdigit, names(ranks)):
-        attempts = [int(match[1]) for name in names(ranks / rank) if (match := _ATTEMPT.fullmatch(name))]
-        for attempt in (1, *sorted(attempts)):
-            files = run.rank(int(rank), attempt)
-            yield Source(path=files.metrics, rank=int(rank), attempt=attempt)
-            yield Source(path=files.system, rank=int(rank), attempt=attempt, system=True)
+    """Yield every file of lines that may exist; logs with ``printed``."""
+    for rank in map(int, filter(str.isdigit, names(run.path / "ranks"))):
+        for attempt in (1, *_later_attempts(run, rank)):
+            files = run.rank(rank, attempt)
+            yield Source(path=files.metrics, rank=rank, attempt=attempt)
+            yield Source(path=files.system, rank=rank, attempt=attempt, system=True)
             if printed:
-                yield Source(
-                    path=files.log, rank=int(rank), attempt=attempt, printed=True, times=files.log_times
-                )
+                yield Source(path=files.log, rank=rank, attempt=attempt, printed=True)
 
 
 def shown_first(run: RunDirectory) -> list[str]:
-    """The directories of ``run.board`` that a page opens with: the whole, and rank 0.
+    """Return the directories of ``run.board`` that a page opens with: the whole, and rank 0.
 
-    They need not be there yet. Of several attempts it is the last.
+    They may not exist yet. Of several attempts it is the last.
     """
-    attempts = [int(match[1]) for name in names(run.rank(0).path) if (match := _ATTEMPT.fullmatch(name))]
-    suffix = f".attempt-{max(attempts)}" if attempts else ""
+    attempts = _later_attempts(run, 0)
+    suffix = f".attempt-{attempts[-1]}" if attempts else ""
     own = [
         name for name in names(run.board) if name.startswith(f"rank0{suffix}.") and ".attempt-" not in name
     ]
     return [f"rank0{suffix}", *(name + suffix for name in AGGREGATES), *own]
+
+
+def _later_attempts(run: RunDirectory, rank: int) -> list[int]:
+    matches = map(_ATTEMPT.fullmatch, names(run.rank(rank).path))
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def names(directory: Path) -> list[str]:
@@ -78,13 +77,13 @@ def names(directory: Path) -> list[str]:
 
 
 SYSTEM = "system/"
-"""What the tags of the supervisor's measurements begin with, and of what is reckoned from times."""
+"""The prefix of the tags of the supervisor's measurements, and of those computed from times."""
 
 STEP_TIME = SYSTEM + "step_time"
 """Seconds that a rank took for a step: a rank that is behind is slow here."""
 
 _CHUNK = 1 << 20  # bytes of metrics that become records in one go, if one line has so many
-_PIECE = 1 << 17  # and if it has not: a page that waits is not to wait for more
+_PIECE = 1 << 17  # and if it has not: the most that a page has to wait for
 _INT64 = 1 << 63
 
 Point = tuple[int, str, int, float]
@@ -92,12 +91,11 @@ Point = tuple[int, str, int, float]
 
 
 class Follower(ABC):
-    """Reads one source to its end, again and again; the curves have each of its points."""
+    """Reads one source to its end, again and again, and adds its points to the curves."""
 
     def __init__(self, source: Source, curves_of: Callable[[str], CurveFile]) -> None:
         self.source = source
-        self.seconds = -math.inf
-        """The time of the latest line so far."""
+        self.seconds = -math.inf  # the time of the latest line so far
         self._curves_of = curves_of
         self._curves = curves_of(source.writer)
         self._next_step: dict[str, int] = {}
@@ -107,9 +105,9 @@ class Follower(ABC):
         return self._next_step
 
     def advance(self) -> list[Point] | None:
-        """The points of the next lines, which the curves have then; None at the end.
+        """Add the points of the next lines to the curves, and return them; None at the end.
 
-        Raises OSError when it cannot be read, or what the curves have cannot be written.
+        Raises OSError when it cannot be read, or the points before cannot be written.
         """
         self._curves.write()
         points = self._read()
@@ -119,12 +117,12 @@ class Follower(ABC):
 
     @abstractmethod
     def _read(self) -> list[Point] | None:
-        """The points of the next lines; None at the end."""
+        """Return the points of the next lines; None at the end."""
 
     def _numbered(
         self, milliseconds: int, step: int | None, values: Iterable[tuple[str, object]]
     ) -> Iterator[Point]:
-        """The points of a line; where it has no step, they are counted onwards from the last of their tag."""
+        """Yield the points of a line; where it has no step, count on from the last of their tag."""
         for tag, given in values:
             value = _as_value(given)
             if tag and value is not None:
@@ -134,22 +132,26 @@ class Follower(ABC):
 
 
 class PrintedFollower(Follower):
-    """Reads what one log says in passing: the numbers that a rank prints and does not record."""
+    """Reads from a log the numbers that a rank prints and does not record. ``times`` is the log's index."""
 
     def __init__(
-        self, source: Source, curves_of: Callable[[str], CurveFile], recorded: Callable[[], set[str]]
+        self,
+        source: Source,
+        curves_of: Callable[[str], CurveFile],
+        times: Path,
+        recorded: Callable[[], set[str]],
     ) -> None:
         super().__init__(source, curves_of)
-        self._scraped = ScrapedMetrics(source.path, LogTimes(source.times))
+        self._scraped = ScrapedMetrics(source.path, LogTimes(times))
         self._recorded = recorded
 
     def _read(self) -> list[Point] | None:
-        found = self._scraped.read(_PIECE)
-        if not found:
+        printed = self._scraped.read(_PIECE)
+        if not printed:
             return None
         recorded = self._recorded()
         points: list[Point] = []
-        for point in found:
+        for point in printed:
             self.seconds = max(self.seconds, point.time)
             values = [(tag, value) for tag, value in point.values.items() if tag not in recorded]
             points += self._numbered(round(point.time * 1000), point.step, values)
@@ -157,7 +159,7 @@ class PrintedFollower(Follower):
 
 
 class RecordedFollower(Follower):
-    """Reads what a rank has recorded, or its supervisor measured."""
+    """Reads the metrics that a rank recorded, or its supervisor measured."""
 
     def __init__(self, source: Source, curves_of: Callable[[str], CurveFile]) -> None:
         super().__init__(source, curves_of)
@@ -175,7 +177,7 @@ class RecordedFollower(Follower):
         return points
 
     def _next_chunk(self) -> bytes | None:
-        """Whole lines; None where there are none."""
+        """Return whole lines; None where there are none."""
         if self.source.path.stat().st_size <= self._offset:
             return None
         with open_plain(self.source.path) as file:
@@ -185,12 +187,12 @@ class RecordedFollower(Follower):
                 chunk += more
         end = chunk.rfind(b"\n") + 1
         if end == 0:
-            # a line that is still being written; or one without end, which is no metric: what follows may be
+            # a line that is still being written; or one without end, which is no metric
             return chunk if len(chunk) == _CHUNK else None
         return chunk[:end]
 
     def _points(self, entry: Any) -> Iterator[Point]:
-        """The points of one line. A line that is none has none."""
+        """Yield the points of one line, none for a line that is no metric."""
         try:
             seconds = as_time(entry["t"])
             milliseconds = round(seconds * 1000)
@@ -212,24 +214,21 @@ class RecordedFollower(Follower):
     def _system_points(
         self, seconds: float, step: int | None, values: Iterable[tuple[str, object]]
     ) -> Iterator[Point]:
-        """A measurement has no step of the training; it gets the seconds since the first one."""
+        """Yield the points of a measurement, whose step is the seconds since the first one."""
         self._first = seconds if self._first is None else self._first
         at = round(seconds - self._first) if step is None else step
         for name, given in values:
             value = _as_value(given)
-            # how much there is in all is no curve
+            # a total is no curve
             if name and value is not None and not name.endswith("_total"):
                 tag = name if name.startswith(SYSTEM) else SYSTEM + name
                 yield round(seconds * 1000), tag, at, value
 
     def _step_time(self, milliseconds: int, step: int | None, seconds: float) -> Iterator[Point]:
-        """Seconds a step since the line before; steps that go back (of an evaluation, say) tell nothing."""
+        """Yield the seconds per step since the line before, unless steps go back (of an evaluation, say)."""
         if step is None:
             return
-        if self._last_step is None:
-            self._last_step = step, seconds
-            return
-        before, then = self._last_step
+        before, then = self._last_step or (step - 1, math.inf)
         if step > before:
             self._last_step = step, seconds
             if seconds > then:
@@ -238,8 +237,8 @@ class RecordedFollower(Follower):
     def _add_hparams(
         self, milliseconds: int, hparams: dict[str, Any], metrics: object, points: Iterable[Point]
     ) -> None:
-        """VisualDL looks for the metrics of hyperparameters in their own directory, and takes the first
-        of several: each further set has a directory with the values it came with."""
+        """Give each further set of hyperparameters a directory with the values it came with: VisualDL looks
+        for their metrics in their own directory, and takes the first set in it."""
         self._hparams += 1
         settings = {name: value for name, value in hparams.items() if isinstance(value, (int, float, str))}
         tags = [tag for tag in metrics if isinstance(tag, str)] if isinstance(metrics, list) else []
@@ -252,17 +251,17 @@ class RecordedFollower(Follower):
             further.add(*point)
 
 
-def _as_step(given: object) -> int | None:
-    """Steps are whole numbers in VisualDL (int64); None is a step that was left out."""
-    if isinstance(given, (int, float)) and -_INT64 <= given < _INT64:  # NaN is not
-        return int(given)
+def _as_step(value: object) -> int | None:
+    """Return a whole number as VisualDL has them (int64); None for any other step."""
+    if isinstance(value, (int, float)) and -_INT64 <= value < _INT64:  # NaN is not
+        return int(value)
     return None
 
 
-def _as_value(given: object) -> float | None:
-    if not isinstance(given, (int, float)):
+def _as_value(value: object) -> float | None:
+    if not isinstance(value, (int, float)):
         return None
     try:
-        return float(given)
+        return float(value)
     except OverflowError:  # an integer beyond what a double holds
-        return math.inf if given > 0 else -math.inf
+        return math.inf if value > 0 else -math.inf

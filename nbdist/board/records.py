@@ -1,6 +1,5 @@
 """VisualDL's record files: split into records, read as they grow, appended to, and decoded as far as a page
-of our own shows them. What a record looks like is decided in ``worker/records.py``, since ranks write some,
-too.
+of our own shows them. ``worker/records.py`` decides the form of a record, since ranks write some, too.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from nbdist.worker.records import FILE_NAME, encode_hparams, encode_name, encode
 
 
 def split(buffer: bytes) -> Iterator[tuple[bytes, int]]:
-    """The messages of every whole frame, each with the offset behind it; a torn tail is left."""
+    """Yield the message of every whole frame with the offset behind it; leave a torn tail."""
     offset = 0
     while offset + 8 <= len(buffer):
         end = offset + 8 + int.from_bytes(buffer[offset : offset + 8], "little")
@@ -27,40 +26,17 @@ def split(buffer: bytes) -> Iterator[tuple[bytes, int]]:
         offset = end
 
 
-class RecordFile:
-    """A record file that grows from nothing, for one writer.
-
-    What goes wrong in the middle of a write (a full disk) leaves no trace: the next one begins
-    where the last whole one ended. No handle stays open, so a deleted directory is simply an
-    OSError at the next write.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.size = 0
-        self._write(b"", os.O_CREAT | os.O_TRUNC)
-
-    def append(self, frames: bytes) -> None:
-        self._write(frames)
-        self.size += len(frames)
-
-    def _write(self, data: bytes, flags: int = 0) -> None:
-        handle = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC | flags, 0o600)
-        try:
-            written = 0
-            while written < len(data):
-                written += os.pwrite(handle, data[written:], self.size + written)
-        finally:
-            os.close(handle)
-
-
 class CurveFile:
-    """The scalars of one directory, and those that are not written yet."""
+    """The record file of one directory, which grows from nothing, and the records that wait to be written.
+
+    A write that fails half way (a full disk) leaves no trace: the next one begins where the last whole one
+    ended. No handle stays open, so a directory that was deleted is an OSError at the next write.
+    """
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory
         self._name = name
-        self._file: RecordFile | None = None
+        self._size = 0
         self._begun = False
         self._waiting = bytearray()
 
@@ -75,14 +51,22 @@ class CurveFile:
         )
 
     def write(self) -> None:
-        """Raises OSError; then all of it waits for the next time."""
+        """Write the records that wait. Raises OSError; then all of them wait for the next time."""
         if not self._waiting:
             return
-        if self._file is None:
+        flags = os.O_WRONLY | os.O_CLOEXEC
+        if not self._size:
             self._directory.parent.mkdir(mode=0o700, exist_ok=True)  # not its parents: a run may be deleted
             self._directory.mkdir(mode=0o700, exist_ok=True)
-            self._file = RecordFile(self._directory / FILE_NAME)
-        self._file.append(bytes(self._waiting))
+            flags |= os.O_CREAT | os.O_TRUNC
+        data, written = bytes(self._waiting), 0
+        handle = os.open(self._directory / FILE_NAME, flags, 0o600)
+        try:
+            while written < len(data):
+                written += os.pwrite(handle, data[written:], self._size + written)
+        finally:
+            os.close(handle)
+        self._size += written
         self._waiting.clear()
 
     def _begin(self, milliseconds: int) -> None:
@@ -96,8 +80,8 @@ log = logging.getLogger("nbdist.board")
 
 
 class FrameReader:
-    """Stands for ``RecordReader``: keeps its place in a file, and leaves a torn tail for later. It reads so
-    many bytes at once (``room``) and one message at least; ``behind`` says whether there are more."""
+    """Stands for ``RecordReader``: it keeps its place in a file and leaves a torn tail for later. It reads
+    ``room`` bytes at once, at least one message; ``behind`` says whether there are more."""
 
     def __init__(self, filepath: str, dir: str | None = None, room: int | None = None) -> None:
         self.dir = dir
@@ -108,7 +92,7 @@ class FrameReader:
         self._size = 0  # of the file when it was last read
 
     def get_remain(self) -> list[bytes]:
-        """The messages that have been completed since the last call, as far as there is room for them."""
+        """Return the messages that were completed since the last call, as far as there is room for them."""
         try:
             with open(self._path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -128,23 +112,17 @@ class FrameReader:
         self._offset += end
         torn = tail[end : end + 8]
         if len(torn) == 8 and _length(torn) > _LARGEST_RECORD:
-            log.warning(
-                "%s is damaged at byte %d and is read no further",
-                self._path,
-                self._offset,
-            )
+            log.warning("%s is damaged at byte %d and is read no further", self._path, self._offset)
             self._offset, self.behind = 1 << 62, False
         return [message for message, _ in whole]
 
 
 def _length(frame: bytes) -> int:
-    """Bytes of the message that a frame holds."""
+    """Return the bytes of the message that a frame holds."""
     return int.from_bytes(frame[:8], "little")
 
 
-# Decoding, without VisualDL and protobuf, which take a second to import. What is damaged is left out.
-
-Field = tuple[int, int | bytes]
+# Decoding, without VisualDL and protobuf, which take a second to import. It leaves out damaged records.
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # protobuf's wire types
 
@@ -162,7 +140,7 @@ class Shown:
 
 
 def shown_values(content: bytes) -> Iterator[Shown]:
-    """The values in a record file, without scalars and names."""
+    """Yield the values in a record file, without scalars and names."""
     for message, _ in split(content):
         try:
             for number, value in fields(message):
@@ -172,8 +150,8 @@ def shown_values(content: bytes) -> Iterator[Shown]:
             continue
 
 
-def fields(message: bytes) -> Iterator[Field]:
-    """The fields of a protobuf message: numbers, and bytes of whatever length. Raises ValueError."""
+def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield the fields of a protobuf message: numbers, and bytes of whatever length. Raises ValueError."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -207,18 +185,18 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
             raise ValueError("a number beyond 64 bits")
 
 
-# where in a Value they stand, what they are, and which of their own fields are asked for
+# their places in a Value, their kinds, and the fields that are read of them
 _BLOBS = {5: ("image", 4), 6: ("audio", 4), 12: ("text", 1)}
 _ROWS = {8: ("histogram", 1, 2), 9: ("pr_curve", 5, 6), 11: ("roc_curve", 5, 6)}
 
 
 def _shown(message: bytes) -> Shown | None:
-    said = dict(fields(message))
-    step, tag = said.get(1, 0), said.get(2, b"")
+    value = dict(fields(message))
+    step, tag = value.get(1, 0), value.get(2, b"")
     if not isinstance(step, int) or not isinstance(tag, bytes):
         return None
     name, step = tag.decode("utf-8", "replace"), step - (1 << 64) if step >> 63 else step
-    for number, inner in said.items():
+    for number, inner in value.items():
         if isinstance(inner, bytes) and number in _BLOBS:
             kind, place = _BLOBS[number]
             data = dict(fields(inner)).get(place, b"")
@@ -231,6 +209,6 @@ def _shown(message: bytes) -> Shown | None:
 
 
 def _doubles(message: bytes, place: int) -> tuple[float, ...]:
-    """A repeated double, packed or one by one."""
-    found = (value for number, value in fields(message) if number == place and isinstance(value, bytes))
-    return tuple(one for value in found for (one,) in struct.iter_unpack("<d", value))
+    """Return a repeated double, packed or not."""
+    packed = b"".join(v for number, v in fields(message) if number == place and isinstance(v, bytes))
+    return tuple(number for (number,) in struct.iter_unpack("<d", packed))

@@ -1,13 +1,13 @@
-"""What a request to the board asks for: whether it may, of which view, and how the addresses are written:
+"""A request to the board, read: whether it may be answered, of which view, and the form of the addresses:
 
     /<token>/alive                        204
     /<token>/<run_id>[~<run_id>…]/alive   204 where these runs are known
     /<token>/<run_id>[~<run_id>…]/…       VisualDL over these runs; its page is …/scalar
 
-A proxy may put something in front of all that: then the token is another one (``proxied_token``), and what
-stands before it is kept, since the pages hold addresses. A proxy that takes its prefix away again has left
-no trace of it, so such an address says it itself, encoded, behind the token: ``/<token>/@<prefix>/…``. And
-a web server that authenticates for us sends the token in a header, with the path that is its own.
+Behind a proxy the token is another one (``proxied_token``), and the prefix before it is kept, since the pages
+hold addresses. A proxy that takes its prefix away leaves no trace of it, so the address itself holds it,
+encoded, behind the token: ``/<token>/@<prefix>/…``. A web server that authenticates for us sends the token in
+a header, with the path that is its own.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ PUBLIC_PATH = "X-Nbdist-Public-Path"
 
 
 def proxied_token(token: str) -> str:
-    """What stands for ``token`` in an address that goes through a proxy.
+    """Return the token for an address through a proxy.
 
-    It is valid under any host name, the other address under this machine's alone; a client that saw
-    the one cannot make the other.
+    It is valid under any host name, ``token`` under this machine's alone, and cannot be turned into it.
     """
     return hmac.new(token.encode(), b"proxied", "sha256").hexdigest()
 
@@ -46,7 +45,7 @@ def page(run_ids: Sequence[str]) -> str:
 
 
 def encoded(prefix: str) -> str:
-    """A path as one segment of another one."""
+    """Return a path as one segment of another one."""
     return PREFIX_MARK + base64.urlsafe_b64encode(prefix.encode()).decode().rstrip("=")
 
 
@@ -55,9 +54,8 @@ _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRequest:
-    """``public_path`` is where the browser sees the view; ``path`` is all of what it asked for, with the
-    prefix that a proxy took away. ``direct``: no proxy stands between. ``below`` is what stands behind the
-    name of the view."""
+    """A request for a view. The browser sees the view at ``public_path``; ``path`` is the whole request, with
+    the prefix that a proxy took away, and ``below`` its part behind the view. ``direct``: without a proxy."""
 
     runs: tuple[str, ...]
     public_path: str
@@ -69,37 +67,37 @@ class BoardRequest:
 class Refused(Exception):
     """An answer with this status, and no view."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
 def read_request(environ: Mapping[str, Any], token: str) -> BoardRequest:
-    """What a WSGI request asks for. Raises Refused."""
+    """Read a WSGI request. Raises Refused."""
     path = environ.get("PATH_INFO", "")
     given = environ.get("HTTP_AUTHORIZATION", "")
     if given and hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
         prefix = environ.get("HTTP_X_NBDIST_PUBLIC_PATH", "")
-        # it is written as in an address, and WSGI has decoded the path: /user/ann%40example.org
+        # as in an address, while WSGI has decoded the path: /user/ann%40example.org
         plain = unquote(prefix, "latin-1")
         if not path.startswith(f"{plain}/"):
             raise Refused(404, "Not found.\n")
         return _view(prefix, path[len(plain) + 1 :], direct=False)
-    before, found, rest = _around(path, (token, proxied_token(token)))
-    direct = found == token
+    before, valid, rest = _around(path, (token, proxied_token(token)))
+    direct = valid == token
     # A page elsewhere can have its own name resolve to 127.0.0.1, but not change this header.
-    if not _LOOPBACK.fullmatch(environ.get("HTTP_HOST", "")) and (direct or not found):
+    if not _LOOPBACK.fullmatch(environ.get("HTTP_HOST", "")) and (direct or not valid):
         raise Refused(403, "This server answers to this machine only.\n")
-    if not found or (direct and before):
+    if not valid or (direct and before):
         raise Refused(404, "Not found.\n")
     mark, _, behind = rest.partition("/")
     if mark.startswith(PREFIX_MARK) and not direct:
-        return _view(f"{_decoded(mark)}/{found}/{mark}", behind, direct=direct)
-    return _view(f"{before}/{found}", rest, direct=direct)
+        return _view(f"{_decoded(mark)}/{valid}/{mark}", behind, direct=direct)
+    return _view(f"{before}/{valid}", rest, direct=direct)
 
 
 def _around(path: str, tokens: tuple[str, ...]) -> tuple[str, str, str]:
-    """What stands before a token, the token, and what stands behind it; empty where there is none."""
+    """Return the path before a token, the token, and the path behind it; empty without a token."""
     parts = path.split("/")
     for place, part in enumerate(parts):
         for token in tokens:

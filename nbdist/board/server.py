@@ -1,8 +1,8 @@
-"""One board server per home: finding it, starting it, ending it, and how a browser gets there.
+"""One board server per home: find it, start it, end it, and lead a browser to it.
 
-``<home>/board/`` (0700) holds ``server.json`` (0600), by which anyone of this user finds the server
-and gets in; ``server.lock``, which the server holds as long as it lives, so that there is one;
-``server.log``, what it had to say. The token is in no command line and no log.
+``<home>/board/`` (0700) holds ``server.json`` (0600), by which any program of this user finds the server and
+gets in; ``server.lock``, which the server holds while it lives, so that there is one; and ``server.log``. The
+token is in no command line and no log.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from nbdist.board.request import (
     proxied_token,
 )
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.model.decoding import MALFORMED, as_int, build, loads
+from nbdist.model.decoding import MALFORMED, as_int, build
 from nbdist.model.spec import ProcessId
 from nbdist.store.journal import load_object
 from nbdist.store.paths import PathBelow, check_home, make_private, write_private
 
 IDLE_SECONDS = 15 * 60.0
 READY = b"ready\n"
-"""What a server says on its standard output when it can be found and answers."""
+"""A server prints this once it can be found and answers."""
 
 _ANSWER_SECONDS = 2.0
 _LOG_TAIL = 2000  # characters
@@ -64,38 +64,33 @@ class BoardDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """A board server. A client with the ``token`` may read every run of this home."""
+    """A board server. A client with its ``token`` may read every run of this home."""
 
     process: ProcessId
     port: int
     token: str
 
     def url(self, run_ids: Sequence[str]) -> str:
-        """Where a browser on this machine sees these runs, at least one."""
+        """Return the address of these runs, at least one, for a browser on this machine."""
         return f"http://127.0.0.1:{self.port}/{self.token}/{page(run_ids)}"
 
     def path(self, run_ids: Sequence[str], prefix: str, *, stripped: bool = False) -> str:
-        """The same behind a proxy that has ``prefix`` (``/user/ann/proxy/absolute/8040``) in front, and
-        takes it away again where it is ``stripped``."""
+        """Return their path behind a proxy with ``prefix`` (``/user/ann/proxy/absolute/8040``) in front, that
+        the proxy takes away again where ``stripped``."""
         token = proxied_token(self.token)
         mark = f"/{encoded(prefix)}" if stripped else ""
         return f"{prefix}/{token}{mark}/{page(run_ids)}"
 
     def answers(self) -> bool:
-        """Whether this server is alive and lets us in."""
-        # another's program may have its port by now
-        return (
-            processes.alive(self.process) and self._status(f"/{self.token}/{ALIVE}", _ANSWER_SECONDS) == 204
-        )
-
-    def _status(self, path: str, seconds: float) -> int:
-        """Of the answer to a GET; 0 for none."""
-        return status_of(f"http://127.0.0.1:{self.port}{path}", seconds=seconds)
+        """Return whether this server is alive and lets us in."""
+        # another program may have its port by now
+        url = f"http://127.0.0.1:{self.port}/{self.token}/{ALIVE}"
+        return processes.alive(self.process) and status_of(url, seconds=_ANSWER_SECONDS) == 204
 
 
 def status_of(url: str, token: str = "", seconds: float = 3.0) -> int:
-    """The status with which a server on this machine answers a GET; 0 for none. No redirection is followed,
-    and no proxy asked. ``token`` is Jupyter's."""
+    """Return the status of a GET to a server on this machine, 0 for none; follow no redirection and use no
+    proxy. ``token`` is Jupyter's."""
     address = urlsplit(url)
     host = address.hostname or "127.0.0.1"
     connection: http.client.HTTPConnection
@@ -118,12 +113,11 @@ def status_of(url: str, token: str = "", seconds: float = 3.0) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRoute:
-    """How a web server that knows its user hands on to the board what he asks for.
+    """How a web server that knows its user passes his requests on to the board.
 
-    Send each GET to ``host``:``port`` with the path and the query as the browser asked for them (not
-    stripped), with ``headers`` in addition to the browser's own, and give back status, headers and body as
-    they are. No address that a browser sees holds a token. A connection that is refused means that the
-    board has ended: ask for a route again.
+    Send each GET to ``host``:``port`` with the path and the query of the browser (not stripped), with
+    ``headers`` in addition to the browser's own, and return status, headers and body as they are. No address
+    in the browser holds a token. When the connection is refused, the board has ended: get a new route.
     """
 
     host: str
@@ -132,13 +126,13 @@ class BoardRoute:
     public_path: str
 
     def path(self, run_ids: Sequence[str]) -> str:
-        """Where a browser sees these runs, at least one, behind the same web server."""
+        """Return the path of these runs, at least one, behind the same web server."""
         return f"{self.public_path}/{page(run_ids)}"
 
 
 def route_to_board(home: Path, public_path: str) -> BoardRoute:
-    """The way to the server of this home, which is started when there is none (it takes a second: not on
-    an event loop), for a web server that serves it below ``public_path`` (``/user/ann/nbdist/visualdl``).
+    """Return the way to the server of this home, for a web server that serves it below ``public_path``
+    (``/user/ann/nbdist/visualdl``); start it where there is none, which takes a second.
 
     Raises LaunchError. ``<public_path>/alive`` answers 204, and ``<public_path>/<run_id>~<run_id>/alive``
     where these runs are known.
@@ -150,18 +144,18 @@ def route_to_board(home: Path, public_path: str) -> BoardRoute:
 
 
 def find_board(home: Path) -> Board | None:
-    """The server of this home, if one is running."""
+    """Return the server of this home, if one is running."""
     board = read_board(home)
     return board if board is not None and board.answers() else None
 
 
 def ensure_board(home: Path, *, idle_seconds: float = IDLE_SECONDS, deadline: float = 20.0) -> Board:
-    """The server of this home; it is started when there is none. Any number may ask at once.
+    """Return the server of this home; start it when there is none. Any number of callers may compete.
 
     A server ends by itself after ``idle_seconds`` without a request, and when its home goes.
     ``deadline`` is in seconds.
 
-    :raises LaunchError: when it does not answer in time, or not at all; with what it said.
+    :raises LaunchError: when it does not start, or not in time; with the end of its log.
     :raises NotPrivate: when another user has filled the home, or could have.
     """
     board = find_board(home)
@@ -180,18 +174,18 @@ def ensure_board(home: Path, *, idle_seconds: float = IDLE_SECONDS, deadline: fl
 
 
 def stop_board(home: Path, *, grace: float = 3.0) -> bool:
-    """End the server of this home; False when there was none. After ``grace`` seconds by force."""
+    """End the server of this home, after ``grace`` seconds by force; False when there was none."""
     board = read_board(home)
     if board is None or not processes.send(board.process, signal.SIGTERM):
         return False
-    if not _wait_until_gone(board.process, grace):
+    if not _has_gone(board.process, grace):
         processes.send(board.process, signal.SIGKILL)
-        _wait_until_gone(board.process, grace)
+        _has_gone(board.process, grace)
     return True
 
 
 def read_board(home: Path) -> Board | None:
-    """What the discovery file says; whether it is still true is another matter. Raises NotPrivate."""
+    """Read the discovery file, which may be out of date. Raises NotPrivate."""
     directory = BoardDirectory(home / "board")
     check_home(home)
     check_home(directory.path)
@@ -203,7 +197,7 @@ def read_board(home: Path) -> Board | None:
 
 
 def write_board(home: Path, board: Board) -> None:
-    """Make a server known: the file is there whole, or not at all, and only for this user."""
+    """Write the discovery file: whole, or not at all, and only for this user."""
     entry = {**asdict(board.process), "port": board.port, "token": board.token}
     write_private(BoardDirectory(home / "board").discovery, json.dumps(entry) + "\n")
 
@@ -218,8 +212,7 @@ def _private_directory(home: Path) -> BoardDirectory:
 
 
 def _start(home: Path, directory: BoardDirectory, idle_seconds: float) -> subprocess.Popen[bytes]:
-    # nbdist may lie where only this notebook's sys.path.append() leads; behind everything else, so that it
-    # hides nothing
+    # nbdist may lie where only this notebook's sys.path.append() leads; last, so that it hides nothing
     path = os.pathsep.join(entry for entry in sys.path if os.path.isabs(entry))
     command = [sys.executable, "-c", _MAIN, path, str(home.absolute())]
     command += ["--idle-seconds", str(idle_seconds)]
@@ -245,30 +238,24 @@ def _start(home: Path, directory: BoardDirectory, idle_seconds: float) -> subpro
 
 
 def _wait_until_ready(started: subprocess.Popen[bytes], seconds: float) -> str:
-    """Why it is not ready, in words; nothing when it is."""
+    """Return why it is not ready, in words; nothing when it is."""
     assert started.stdout is not None
     end = time.monotonic() + seconds
-    said = b""
+    printed = b""
     with started.stdout as output:
-        while not said.endswith(READY):  # a sitecustomize may print something before it
+        while not printed.endswith(READY):  # a sitecustomize may print something before it
             if not processes.wait_for(output, end - time.monotonic()):
                 return f"took over {seconds:g} s"
-            word = os.read(output.fileno(), 4096)
-            if not word:
+            data = os.read(output.fileno(), 4096)
+            if not data:
                 return "has ended"
-            said += word
+            printed += data
     return ""
 
 
-def _wait_until_gone(process: ProcessId, seconds: float) -> bool:
+def _has_gone(process: ProcessId, seconds: float) -> bool:
+    """Wait at most ``seconds`` for the end of a process; return whether it has ended."""
     end = time.monotonic() + seconds
-    with contextlib.suppress(OSError, AttributeError):  # no pidfds: look again and again
-        handle = os.pidfd_open(process.pid)
-        try:
-            if processes.alive(process):
-                processes.wait_for(handle, seconds)
-        finally:
-            os.close(handle)
     while processes.alive(process) and time.monotonic() < end:
         time.sleep(0.02)
     return not processes.alive(process)
@@ -281,66 +268,57 @@ def _tail(directory: BoardDirectory) -> str:
         return f"({error})"
 
 
-# How a browser reaches the board. In this order: ``NBDIST_PROXY_URL`` (``https://host/api_serving/%PORT%/``),
-# where the user sets it; the route of nbdist's own server extension; jupyter-server-proxy. The last two are
-# asked, not guessed: only a Jupyter server itself knows what it passes on. They are a path on the server that
-# the notebook's page is from, so they are right whatever that page calls its host. Else the port on this
-# machine, which only a browser on this machine reaches.
+# How a browser reaches the board: by ``NBDIST_PROXY_URL`` (``https://host/api_serving/%PORT%/``), where the
+# user sets it; by nbdist's own server extension; by jupyter-server-proxy. Only a Jupyter server itself knows
+# what it passes on, so we ask it. These are paths on the server of the notebook's page, right under any name
+# of its host. Else by the port on this machine, which only a browser on this machine reaches.
 
 _GENERATIONS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JupyterServer:
-    """``url`` is where it listens, ``base_url`` begins and ends with a slash. ``token`` lets us in; it may
-    be empty where people come in by a password."""
+    """A server that listens at ``url``; ``base_url`` begins and ends with a slash. ``token`` lets us in; it
+    is empty where users log in by a password."""
 
     url: str
     base_url: str
     token: str
 
     def answers(self, path: str) -> bool | None:
-        """Whether a GET of ``path`` gives 204; None when we are not let in."""
+        """Return whether a GET of ``path`` gives 204; None when we are not let in."""
         status = status_of(self.url + path, self.token)
         # without a token a server sends us to its login page
         return True if status == 204 else None if status in (0, 301, 302, 303, 401, 403) else False
 
 
 def find_jupyter(environ: Mapping[str, str] = os.environ) -> JupyterServer | None:
-    """The server whose kernel or terminal this is; None where there is none."""
-    folder = _runtime(environ)
+    """Return the server whose kernel or terminal this is; None where there is none."""
+    # it takes a while to import, and many callers need no browser
+    from jupyter_core.paths import jupyter_runtime_dir
+
+    folder = Path(environ.get("JUPYTER_RUNTIME_DIR") or jupyter_runtime_dir())
     for pid in _ancestors(environ):
         try:
-            said = loads((folder / f"jpserver-{pid}.json").read_bytes())
+            entry = load_object(folder / f"jpserver-{pid}.json")
             # a socket file is no address that we can ask
-            if str(said["url"]).startswith("http"):
-                token = str(said.get("token") or environ.get("JUPYTERHUB_API_TOKEN") or "")
-                return JupyterServer(url=_here(said), base_url=str(said["base_url"]), token=token)
+            if str(entry["url"]).startswith("http"):
+                token = str(entry.get("token") or environ.get("JUPYTERHUB_API_TOKEN") or "")
+                return JupyterServer(url=_local_url(entry), base_url=str(entry["base_url"]), token=token)
         except (OSError, *MALFORMED):
             continue
     return None
 
 
-def _here(said: Mapping[str, object]) -> str:
-    """Where it listens, seen from this machine: the name that it says may be that of a container."""
-    address = urlsplit(str(said["url"]))
-    host = str(said.get("hostname") or "")
+def _local_url(entry: Mapping[str, object]) -> str:
+    """Return its address as seen from this machine: the name in ``url`` may be that of a container."""
+    host = str(entry.get("hostname") or "")
     local = "127.0.0.1" if host in ("", "0.0.0.0", "*", "localhost", "::", "127.0.0.1") else host
-    return f"{address.scheme}://{local}:{said['port']}"
-
-
-def _runtime(environ: Mapping[str, str]) -> Path:
-    if folder := environ.get("JUPYTER_RUNTIME_DIR"):
-        return Path(folder)
-    try:
-        from jupyter_core.paths import jupyter_runtime_dir
-    except ImportError:
-        return Path("/nonexistent")
-    return Path(jupyter_runtime_dir())
+    return f"{urlsplit(str(entry['url'])).scheme}://{local}:{entry['port']}"
 
 
 def _ancestors(environ: Mapping[str, str]) -> Iterator[int]:
-    """Pids that may be our Jupyter server: JPY_PARENT_PID, then our ancestors (a terminal's shell)."""
+    """Yield the pids that may be our Jupyter server: JPY_PARENT_PID, then our ancestors (from a terminal)."""
     if environ.get("JPY_PARENT_PID", "").isdigit():
         yield int(environ["JPY_PARENT_PID"])
     pid = os.getpid()
@@ -360,22 +338,17 @@ _HOSTED = ("JUPYTERHUB_SERVICE_PREFIX", "COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """``url`` is what a page opens, a path where it is of the page's own server; empty where no browser
-    can reach the board, and then ``problem`` says why and what to do. ``direct``: only a browser on this
-    machine reaches it, and whether it is one, only it can say."""
+    """The address that a page opens, a path where it is on the page's own server. Where no browser can reach
+    the board it is empty, and ``problem`` says why and what to do. ``direct``: only a browser on this machine
+    reaches it."""
 
     url: str = ""
     direct: bool = False
     problem: str = ""
 
 
-def reach(
-    board: Board,
-    run_ids: Sequence[str],
-    *,
-    environ: Mapping[str, str] = os.environ,
-) -> Reach:
-    """The best way there. Raises UsageMistake for an NBDIST_PROXY_URL that is none."""
+def reach(board: Board, run_ids: Sequence[str], *, environ: Mapping[str, str] = os.environ) -> Reach:
+    """Return the best way there. Raises UsageMistake for an NBDIST_PROXY_URL that is none."""
     if template := environ.get("NBDIST_PROXY_URL"):
         return Reach(url=_by_template(template, board, run_ids))
     jupyter = find_jupyter(environ)
@@ -401,15 +374,15 @@ def _by_template(template: str, board: Board, run_ids: Sequence[str]) -> str:
 
 
 def _behind(jupyter: JupyterServer, board: Board, run_ids: Sequence[str]) -> str:
-    """The path on the Jupyter server; empty where it passes nothing on."""
+    """Return the path on the Jupyter server; empty where it passes nothing on."""
     extension = f"{jupyter.base_url}{EXTENSION}"
     # its home may be another one than ours: does it know these runs?
     if jupyter.answers(f"{extension}/{RUN_SEPARATOR.join(run_ids)}/{ALIVE}"):
         return f"{extension}/{page(run_ids)}"
     prefix = f"{jupyter.base_url}proxy/absolute/{board.port}"
     path = board.path(run_ids, prefix)
-    answer = jupyter.answers(board.path(run_ids, prefix).removesuffix("scalar") + ALIVE)
-    # where we are not let in to ask, what is installed beside us is the best guess
+    answer = jupyter.answers(path.removesuffix("scalar") + ALIVE)
+    # where we are not let in to ask, guess by the packages installed beside us
     if answer or (answer is None and find_spec("jupyter_server_proxy") is not None):
         return path
     return ""

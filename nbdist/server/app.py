@@ -1,4 +1,4 @@
-"""The server extension. A server that starts loads this module alone: the rest when a page asks, or later."""
+"""The server extension. A server that starts loads only this module, the rest at a first request or later."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 VISUALDL = "visualdl"
 
 _LATER = 10.0
-"""Seconds after which the server and pages that were opened at once have started. A page of ours asks for
-nothing before that; where it does, its first request waits for the imports."""
+"""Seconds after which the server has started. A page that sends a request before waits for the imports."""
 
-# What stands for a run or a rank is whatever is no slash: the handlers say what is wrong with it.
+# A run or a rank is anything without a slash: the handlers say what is wrong with it.
 ROUTES = {
     "api/status": "handlers.StatusHandler",
     "api/runs": "handlers.RunsHandler",
@@ -47,7 +46,7 @@ ROUTES = {
 
 
 def handler_named(name: str) -> type[RequestHandler]:
-    """The handler of a route, imported: ``module.Class`` of this package."""
+    """Import the handler of a route: ``module.Class`` of this package."""
     module, _, title = name.partition(".")
     handler: type[RequestHandler] = getattr(importlib.import_module(f"nbdist.server.{module}"), title)
     return handler
@@ -59,7 +58,7 @@ def _import_handlers() -> None:
 
 
 class _Deferred(RequestHandler):
-    """Stands for a handler that is not imported yet: what is made of it is that handler."""
+    """Stands for a handler that is not imported yet: an instance is one of that handler."""
 
     named: ClassVar[str]
 
@@ -83,7 +82,7 @@ class NbdistApp(ExtensionApp):
             self.handlers.append((f"/{self.name}/{path}", deferred))
 
     def backend(self) -> Backend:
-        """What the handlers share, made for the first of them. In the server's loop alone."""
+        """Return the part that handlers share, made for the first of them. Only for the server's loop."""
         if self._made is None:
             from nbdist.server.backend import Backend
 

@@ -1,4 +1,4 @@
-"""What the handlers share. A server that starts does not import it: it takes half a second."""
+"""The part that handlers share. A server that starts does not import it: it takes half a second."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import JupyterHandler
 from tornado import web
 
 from nbdist.board import BoardRoute, route_to_board
@@ -25,7 +27,8 @@ _THREADS = 8
 
 
 class Backend:
-    """Made once a server; no thread and no file is used before something is asked."""
+    """Made once a server; it starts no thread and opens no file before a request. Browsers find VisualDL at
+    ``visualdl_path``; it may think, or pause within its answer, for ``board_patience`` seconds."""
 
     def __init__(
         self,
@@ -36,11 +39,9 @@ class Backend:
         board_patience: float = 60.0,
     ) -> None:
         self.home = home
-        self._find_board = find_board
-        self.board_patience = board_patience
-        """Seconds that VisualDL may think, or a part of its answer may take."""
         self.visualdl_path = visualdl_path
-        """Where browsers find VisualDL: ``/user/ann/nbdist/visualdl``."""
+        self.board_patience = board_patience
+        self._find_board = find_board
         self.runs = RunList(RunStore(home))
         self.sweeps = SweepStore(home)
         self.machine = Machine()
@@ -51,7 +52,7 @@ class Backend:
         self.feed = ListFeed(self.runs, self.run)
 
     async def run(self, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
-        """Do something that takes time in a thread. Raises HTTPError where the home is not this user's."""
+        """Do slow work in a thread. Raises HTTPError where the home is not this user's."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._pool, lambda: work(*args, **more))
@@ -59,8 +60,7 @@ class Backend:
             raise web.HTTPError(403, str(refusal)) from None
 
     async def board_route(self, *, fresh: bool = False) -> BoardRoute:
-        """The way to VisualDL, which is started where it does not run; the one that was known last, unless
-        ``fresh``. Raises LaunchError."""
+        """Return the last way to VisualDL, or a ``fresh`` one; start it if needed. Raises LaunchError."""
         async with self._routing:
             if fresh or self._route is None:
                 self._route = await self.run(self._find_board, self.home, self.visualdl_path)
@@ -70,3 +70,22 @@ class Backend:
         await self.streams.close()
         await self.feed.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def signed_in(method: Method) -> Method:
+    """Let in users that have logged in and may do to runs what the HTTP method does."""
+    return cast("Method", web.authenticated(authorized(method)))
+
+
+class Handler(JupyterHandler):
+    """The base of all handlers, which the server's authorizer knows as ``nbdist``."""
+
+    auth_resource = "nbdist"
+
+    @property
+    def backend(self) -> Backend:
+        backend: Backend = self.settings["nbdist"]()
+        return backend

@@ -10,14 +10,13 @@ from io import BytesIO
 from urllib.parse import urlsplit
 
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.base.handlers import JupyterHandler
 from tornado import web
 from tornado.httputil import HTTPServerRequest
 from tornado.iostream import StreamClosedError
 
 from nbdist.board import BoardRoute
 from nbdist.errors import LaunchError
-from nbdist.server.backend import Backend
+from nbdist.server.backend import Handler, signed_in
 
 _BITE = 128 * 1024
 _HEAD = 64 * 1024
@@ -29,7 +28,7 @@ _BUSY = (
 )
 _TARGET = re.compile(r"/[!-~]*")
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})[^\r\n]*\r\n")
-# neither cookies nor tokens go there, and none come back
+# neither cookies nor tokens pass in either direction
 _ASKED = ("Accept", "Accept-Language", "Content-Type", "If-Modified-Since", "If-None-Match", "Range")
 _ANSWERED = (
     "Cache-Control",
@@ -50,7 +49,7 @@ _BODILESS = (204, 304)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``rest`` is the body, still to be read."""
+    """The head of an answer; ``rest`` is the body, still to be read."""
 
     status: int
     headers: dict[str, str]
@@ -58,16 +57,12 @@ class Answer:
     writer: asyncio.StreamWriter
 
 
-class BoardProxy(JupyterHandler):
-    auth_resource = "nbdist"
-
-    @web.authenticated
-    @authorized
+class BoardProxy(Handler):
+    @signed_in
     async def get(self, _path: str) -> None:
         await self._hand_on()
 
-    @web.authenticated
-    @authorized
+    @signed_in
     async def head(self, _path: str) -> None:
         await self._hand_on()
 
@@ -77,9 +72,9 @@ class BoardProxy(JupyterHandler):
         await self._hand_on()
 
     def check_xsrf_cookie(self) -> None:
-        """The page is VisualDL's and knows no such token, which JupyterHub wants even of what only reads.
-        But a browser says where a request comes from, and there is nothing that it could change."""
-        known = getattr(self, "_jupyter_current_user", None) is not None  # else it is asked early
+        """Accept requests of this server's own pages: VisualDL's page has no such token, which JupyterHub
+        wants even to read. But a browser names the origin of a request, and nothing here can be changed."""
+        known = getattr(self, "_jupyter_current_user", None) is not None  # else this is called early
         sent = self.request.method == "POST" and "Origin" in self.request.headers
         if _of_own_page(self.request) or (known and sent and self.check_origin()):
             return
@@ -109,17 +104,16 @@ class BoardProxy(JupyterHandler):
             answer.writer.close()
 
     def _ask_again(self) -> None:
-        """It is there, and busy: the page asks again by itself."""
+        """Answer that VisualDL is busy, with a page that asks again by itself."""
         self.set_status(503)
         self.set_header("Retry-After", str(_AGAIN))
         self.set_header("Cache-Control", "no-store")
         self.finish(_BUSY)
 
     async def _ask(self) -> Answer:
-        """Ask the server that is known, else the one that is there now."""
-        backend: Backend = self.settings["nbdist"]()
+        """Send the request to the last known server, else to the present one."""
         for fresh in (False, True):
-            route = await backend.board_route(fresh=fresh)
+            route = await self.backend.board_route(fresh=fresh)
             try:
                 reader, writer = await asyncio.open_connection(route.host, route.port, limit=_HEAD)
             except OSError:
@@ -129,22 +123,19 @@ class BoardProxy(JupyterHandler):
             try:
                 writer.write(self._request(route))
                 await writer.drain()
-                return await asyncio.wait_for(_read_head(reader, writer), backend.board_patience)
+                return await asyncio.wait_for(_read_head(reader, writer), self.backend.board_patience)
             except BaseException:
                 writer.close()
                 raise
         raise OSError("VisualDL has ended")
 
     def _request(self, route: BoardRoute) -> bytes:
-        asked = {name: self.request.headers[name] for name in _ASKED if name in self.request.headers}
-        body = self.request.body if self.request.method == "POST" else b""
-        headers = {
-            **asked,
-            **route.headers,
-            "Host": f"{route.host}:{route.port}",
-            "Connection": "close",
-            **({"Content-Length": str(len(body))} if self.request.method == "POST" else {}),
-        }
+        headers = {name: self.request.headers[name] for name in _ASKED if name in self.request.headers}
+        headers |= {**route.headers, "Host": f"{route.host}:{route.port}", "Connection": "close"}
+        body = b""
+        if self.request.method == "POST":
+            body = self.request.body
+            headers["Content-Length"] = str(len(body))
         # version 1.0: an answer is its bytes until the end, not chunks
         lines = [f"{self.request.method} {self.request.uri} HTTP/1.0"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -155,13 +146,12 @@ class BoardProxy(JupyterHandler):
         for name in _ANSWERED:
             if name in answer.headers:
                 self.set_header(name, answer.headers[name])
-        patience = self.settings["nbdist"]().board_patience
         location = answer.headers.get("Location", "")
         if location and not location.startswith("//") and "://" not in location.partition("?")[0]:
             self.set_header("Location", location)
         try:
             if self.request.method != "HEAD" and answer.status not in _BODILESS:
-                while data := await asyncio.wait_for(answer.rest.read(_BITE), patience):
+                while data := await asyncio.wait_for(answer.rest.read(_BITE), self.backend.board_patience):
                     self.write(data)
                     await self.flush()
             await self.finish()
@@ -172,10 +162,10 @@ class BoardProxy(JupyterHandler):
 
 
 def _of_own_page(request: HTTPServerRequest) -> bool:
-    """Whether a page of this very server asks, as the browser says and no script can."""
+    """Return whether a page of this very server sent it, by a header that no script can set."""
     if (site := request.headers.get("Sec-Fetch-Site")) is not None:
         return site == "same-origin"
-    # a browser says it over https, or to its own machine, alone
+    # browsers send it only over https, or to their own machine
     return urlsplit(request.headers.get("Origin", "")).netloc.lower() == request.host.lower()
 
 

@@ -1,4 +1,4 @@
-"""The HTTP API of the server extension: what may be seen of a run, and what may be done to it."""
+"""The HTTP API of the server extension: runs read, stopped and removed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
 from tornado import web
 
@@ -31,7 +30,7 @@ from nbdist.model.decoding import loads
 from nbdist.model.sweep import MOST
 from nbdist.options.ranks import option_list
 from nbdist.options.recorded import first_line
-from nbdist.server.backend import Backend
+from nbdist.server.backend import Handler, signed_in
 from nbdist.server.run_list import RunList, row_of
 from nbdist.server.streams import program_of
 from nbdist.store import RunDirectory, look
@@ -47,7 +46,7 @@ LANGUAGES = ("en", "zh")
 
 
 def detail_of(directory: RunDirectory, now: float) -> dict[str, Any] | None:
-    """``RunDetail`` in openapi.yaml; None when the run cannot be read."""
+    """Return ``RunDetail`` in openapi.yaml; None when the run cannot be read."""
     run = look(directory)
     if run is None:
         return None
@@ -74,64 +73,33 @@ def detail_of(directory: RunDirectory, now: float) -> dict[str, Any] | None:
     }
 
 
-def summary_of(directory: RunDirectory, language: str) -> dict[str, str] | None:
-    """The static summary, by the type of its content; None when the run cannot be read. Raises UsageMistake
-    while the run goes on."""
-    # it reads programs, and a page asks for it seldom
+def summary_of(run: Run, directory: RunDirectory, language: str) -> dict[str, str]:
+    """Return the static summary by content type. Raises UsageMistake while the run goes on."""
+    # it reads programs, and a page requests it seldom
     from nbdist.panel import summary_bundle
 
-    run = look(directory)
-    if run is None:
-        return None
     if not run.state.terminal:
         raise UsageMistake(f"run {run.label} goes on")
     return summary_bundle(run, directory, language)
 
 
-def explanation_of(directory: RunDirectory, language: str) -> dict[str, Any] | None:
-    """``Explanation`` in openapi.yaml; None when the run cannot be read."""
-    run = look(directory)
-    return None if run is None else explain_run(run, directory, language).to_dict()
-
-
-def report_of(directory: RunDirectory, language: str) -> str | None:
-    """Return the run as one text; None when it cannot be read."""
-    run = look(directory)
-    return None if run is None else report_text(run, directory, language)
-
-
-@contextlib.contextmanager
-def _as_refusal(what: str) -> Iterator[None]:
-    """Let what the disk refuses be a LaunchError that says ``what`` cannot be done."""
-    try:
-        yield
-    except OSError as error:
-        raise LaunchError(f"{what}: {error.strerror}") from error
-
-
-def stop(directory: RunDirectory, reason: Reason) -> Run | None:
-    """Ask the run to end; how it stood before. Where the disk refuses the request, by a signal.
-
-    Raises LaunchError when it cannot be asked either way.
-    """
-    run = look(directory)
-    if run is not None and not run.state.terminal:
-        with _as_refusal("the run cannot be asked to end"):
-            ask_to_end(directory, run, reason)
+def stop(run: Run, directory: RunDirectory, reason: Reason) -> Run:
+    """Ask the run to end; return it as it was before. Raises OSError."""
+    if not run.state.terminal:
+        ask_to_end(directory, run, reason)
     return run
 
 
 def stop_sweep(directory: RunDirectory, reason: Reason) -> bool:
-    """Ask a sweep to end its runs and to start no others; whether it goes on. Raises LaunchError."""
-    if not is_run_locked(directory):
-        return False
-    with _as_refusal("the sweep cannot be asked to end"):
+    """Ask a sweep to end its runs and to start no others; return whether it was live. Raises OSError."""
+    live = is_run_locked(directory)
+    if live:
         ask_sweep_to_end(SweepDirectory(directory.path), reason)
-    return True
+    return live
 
 
 def stacks(directory: RunDirectory) -> dict[str, Any]:
-    """Where the ranks are now, as the panel's view has a stall: ``Stacks`` in openapi.yaml."""
+    """Return where the ranks are now, in the form of a stall: ``Stacks`` in openapi.yaml."""
     report = take_stacks(directory)
     return {
         "time": report.time,
@@ -141,46 +109,39 @@ def stacks(directory: RunDirectory) -> dict[str, Any]:
     }
 
 
-def interrupt(directory: RunDirectory, rank: int) -> Run | None:
-    """Ask for one rank to be interrupted as by Ctrl-C; how the run stood before, None when it has no such
-    rank. Raises LaunchError."""
-    run = look(directory)
-    if run is None or rank >= run.spec.world_size:
+def interrupt(run: Run, directory: RunDirectory, rank: int) -> Run | None:
+    """Request that one rank be interrupted as by Ctrl-C; return the run as it was before, None when it has no
+    such rank. Raises OSError."""
+    if rank >= run.spec.world_size:
         return None
     if not run.state.terminal:
-        with _as_refusal("the rank cannot be interrupted"):
-            request_interrupt(directory, rank)
+        request_interrupt(directory, rank)
     return run
 
 
-def media(directory: RunDirectory, rank: int, name: str) -> bytes | None:
-    """What a rank showed besides text; None when there is no such thing."""
-    run = look(directory)
-    if run is None or rank >= run.spec.world_size:
-        return None
-    return read_media(directory, rank, name, run.attempt) or None
+def media(run: Run, directory: RunDirectory, rank: int, name: str) -> bytes | None:
+    """Return a file that a rank showed; None when there is none."""
+    return read_media(directory, rank, name, run.attempt) or None if rank < run.spec.world_size else None
 
 
 def delete(directory: RunDirectory) -> bool:
-    """Remove a run with all its files. Raises UsageMistake when it goes on, LaunchError when the disk
-    refuses."""
+    """Remove a run with all its files. Raises UsageMistake when it goes on, OSError when the disk refuses."""
     run = look(directory)
     if run is not None and not run.state.terminal:
         raise UsageMistake(f"run {run.label} goes on: stop it first")
     # out of the list at once, whatever becomes of its files
     gone = directory.path.with_name(f".deleted-{secrets.token_hex(8)}")
-    with _as_refusal("the run cannot be removed"), contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError):
         os.rename(directory.path, gone)
     shutil.rmtree(gone, ignore_errors=True)
     return True
 
 
 def comparison_of(known: RunList, run_ids: list[str], *, curves: bool) -> dict[str, Any] | None:
-    """``Comparison`` in openapi.yaml, of the runs that can be read; None when there are none."""
+    """Return ``Comparison`` in openapi.yaml of the runs that can be read; None when there are none."""
     directories = filter(None, map(known.directory, dict.fromkeys(run_ids)))
-    looks = ((look(directory), directory) for directory in directories)
-    read = [(run, directory) for run, directory in looks if run is not None]
-    return compare(read).to_dict(all_rows=True, curves=curves) if read else None
+    runs = [(run, directory) for directory in directories if (run := look(directory)) is not None]
+    return compare(runs).to_dict(all_rows=True, curves=curves) if runs else None
 
 
 PROTOCOL = 1
@@ -196,15 +157,8 @@ _STOPPED_FROM = {
 """Reasons by the place of the Stop button. Any other text is the client's own reason."""
 
 
-class Api(APIHandler):
-    """What the handlers share. They check what a page sent, and believe nothing of it."""
-
-    auth_resource = "nbdist"
-
-    @property
-    def backend(self) -> Backend:
-        backend: Backend = self.settings["nbdist"]()
-        return backend
+class Api(Handler, APIHandler):
+    """The base of the API's handlers, which check everything that a page sends."""
 
     def write_error(self, status_code: int, **more: Any) -> None:
         if status_code == 405:
@@ -213,33 +167,52 @@ class Api(APIHandler):
         super().write_error(status_code, **more)
 
     async def found(
-        self, work: Callable[..., T | None], *args: Any, missing: str = "the run cannot be read", **more: Any
+        self,
+        work: Callable[..., T | None],
+        *args: Any,
+        missing: str = "the run cannot be read",
+        refused: str = "",
+        **more: Any,
     ) -> T:
-        """What ``work`` finds or does in a thread. Raises HTTPError: for what cannot be done, and with the
-        words ``missing`` where there is nothing."""
+        """Return the result of ``work`` in a thread. Raises HTTPError: with ``missing`` for None, with
+        ``refused`` where the disk refuses."""
         try:
-            found = await self.backend.run(work, *args, **more)
+            result = await self.backend.run(work, *args, **more)
         except UsageMistake as mistake:
             raise web.HTTPError(409, str(mistake)) from None
         except LaunchError as error:
             raise web.HTTPError(507, str(error)) from None
-        if found is None:
+        except OSError as error:
+            if not refused:
+                raise
+            raise web.HTTPError(507, f"{refused}: {error.strerror}".replace("%", "")) from None
+        if result is None:
             raise web.HTTPError(404, missing)
-        return found
+        return result
 
     async def directory(self, run_id: str) -> RunDirectory:
-        """The directory of a run of this user. Raises HTTPError."""
+        """Return the directory of a run of this user. Raises HTTPError."""
         return await self.found(self.backend.runs.directory, run_id, missing="there is no such run")
 
+    async def of_run(self, run_id: str, work: Callable[..., T | None], *args: Any, **words: str) -> T:
+        """Return the result of ``work`` with a run, its directory and ``args``, as ``found`` does."""
+        directory = await self.directory(run_id)
+
+        def read() -> T | None:
+            run = look(directory)
+            return None if run is None else work(run, directory, *args)
+
+        return await self.found(read, **words)
+
     def language(self) -> str:
-        """The language in the query. Raises HTTPError for one that nbdist does not speak."""
+        """Return the language in the query. Raises HTTPError for one that nbdist does not have."""
         language = self.get_query_argument("language", "en")
         if language not in LANGUAGES:
             raise web.HTTPError(400, f"language is one of {', '.join(LANGUAGES)}")
         return language
 
     def number(self, name: str, *, least: int, most: int, default: int | None) -> int | None:
-        """A number in the query. Raises HTTPError for what is none, or too large."""
+        """Return a number in the query. Raises HTTPError for anything else."""
         text = self.get_query_argument(name, None)
         if text is None:
             return default
@@ -248,13 +221,13 @@ class Api(APIHandler):
         return int(text)
 
     def rank(self, text: str) -> int:
-        """The number of a rank in a path. Raises HTTPError."""
+        """Return the number of a rank in a path. Raises HTTPError."""
         if not (text.isascii() and text.isdigit() and len(text) < 6):
             raise web.HTTPError(404, "there is no such rank")
         return int(text)
 
     def body(self, *known: str) -> dict[str, Any]:
-        """The object that was sent, empty for none. Raises HTTPError for anything else in it."""
+        """Return the object in the body, empty for none. Raises HTTPError for anything else in it."""
         if not self.request.body.strip():
             return {}
         try:
@@ -266,14 +239,14 @@ class Api(APIHandler):
         return body
 
     def stop_reason(self) -> Reason:
-        """Why to stop, as the body says it. Raises HTTPError."""
-        said = self.body("reason").get("reason", "page")
-        if not isinstance(said, str) or len(said) > _REASON:
+        """Return the reason to stop in the body. Raises HTTPError."""
+        reason = self.body("reason").get("reason", "page")
+        if not isinstance(reason, str) or len(reason) > _REASON:
             raise web.HTTPError(400, f"reason is a text of at most {_REASON} characters")
-        return _STOPPED_FROM.get(said) or Reason.said(said)
+        return _STOPPED_FROM.get(reason) or Reason.said(reason)
 
     def run_ids(self, body: dict[str, Any], *, most: int) -> list[str]:
-        """The runs that a body names. Raises HTTPError."""
+        """Return the runs that a body names. Raises HTTPError."""
         run_ids = body.get("run_ids")
         if not isinstance(run_ids, list) or not 1 <= len(run_ids) <= most:
             raise web.HTTPError(400, f"run_ids is a list of up to {most} runs")
@@ -288,15 +261,13 @@ class Api(APIHandler):
 
 
 class StatusHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     def get(self) -> None:
         self.answer({"version": __version__, "protocol": PROTOCOL})
 
 
 class RunsHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def get(self) -> None:
         before = self.get_query_argument("before", None)
         if before is not None and not RUN_ID.fullmatch(before):
@@ -311,16 +282,14 @@ class RunsHandler(Api):
 
 
 class RunHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def get(self, run_id: str) -> None:
         directory = await self.directory(run_id)
         self.answer(await self.found(detail_of, directory, time.time()))
 
-    @web.authenticated
-    @authorized
+    @signed_in
     async def delete(self, run_id: str) -> None:
-        await self.found(delete, await self.directory(run_id))
+        await self.found(delete, await self.directory(run_id), refused="the run cannot be removed")
         self.backend.streams.forget(run_id)
         self.backend.feed.hurry()
         self.set_status(204)
@@ -328,105 +297,87 @@ class RunHandler(Api):
 
 
 class SummaryHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def get(self, run_id: str) -> None:
-        language = self.language()
-        directory = await self.directory(run_id)
-        self.answer({"data": await self.found(summary_of, directory, language)})
+        self.answer({"data": await self.of_run(run_id, summary_of, self.language())})
 
 
 class ExplainHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def get(self, run_id: str) -> None:
-        language = self.language()
-        directory = await self.directory(run_id)
-        self.answer(await self.found(explanation_of, directory, language))
+        self.answer((await self.of_run(run_id, explain_run, self.language())).to_dict())
 
 
 class ReportHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def get(self, run_id: str) -> None:
-        language = self.language()
-        text = await self.found(report_of, await self.directory(run_id), language)
+        text = await self.of_run(run_id, report_text, self.language())
         self.set_header("Cache-Control", "no-store")
         await self.finish(text, set_content_type="text/plain; charset=utf-8")
 
 
 class StopHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def post(self, run_id: str) -> None:
-        reason = self.stop_reason()
-        run = await self.found(stop, await self.directory(run_id), reason)
+        refused = "the run cannot be asked to end"
+        run = await self.of_run(run_id, stop, self.stop_reason(), refused=refused)
         self.backend.feed.hurry()
         self.answer({"run_id": run_id, "state": run.state.value}, 200 if run.state.terminal else 202)
 
 
 class StopSweepHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def post(self, sweep_id: str) -> None:
         reason = self.stop_reason()
         find, missing = self.backend.sweeps.directory, "there is no such sweep"
-        live = await self.found(stop_sweep, await self.found(find, sweep_id, missing=missing), reason)
+        directory = await self.found(find, sweep_id, missing=missing)
+        live = await self.found(stop_sweep, directory, reason, refused="the sweep cannot be asked to end")
         self.backend.feed.hurry()
         self.answer({"sweep_id": sweep_id, "live": live}, 202 if live else 200)
 
 
 class StacksHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def post(self, run_id: str) -> None:
         self.body()
-        directory = await self.directory(run_id)
-        self.answer(await self.backend.run(stacks, directory))
+        self.answer(await self.backend.run(stacks, await self.directory(run_id)))
 
 
 class InterruptHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def post(self, run_id: str, rank: str) -> None:
         self.body()
-        number = self.rank(rank)
-        directory = await self.directory(run_id)
-        run = await self.found(interrupt, directory, number, missing="the run has no such rank")
+        missing, refused = "the run has no such rank", "the rank cannot be interrupted"
+        run = await self.of_run(run_id, interrupt, self.rank(rank), missing=missing, refused=refused)
         self.answer({"run_id": run_id, "state": run.state.value}, 200 if run.state.terminal else 202)
 
 
 class MediaHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def get(self, run_id: str, rank: str, name: str) -> None:
-        number = self.rank(rank)
-        directory = await self.directory(run_id)
-        data = await self.found(media, directory, number, name, missing="the rank has shown no such thing")
-        # what it is the page says that asked for it: opened by itself, it must not be a page of this server
+        missing = "the rank has shown no such thing"
+        data = await self.of_run(run_id, media, self.rank(rank), name, missing=missing)
+        # the page that requested it knows its type: opened by itself, it must not be a page of this server
         self.set_header("Content-Disposition", "attachment")
         self.set_header("Cache-Control", "private, max-age=86400, immutable")
         await self.finish(data, set_content_type="application/octet-stream")
 
 
 class DevicesHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def get(self) -> None:
         state = await self.backend.run(self.backend.machine.look)
         self.answer(state.to_dict())
 
 
 class OptionsHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     def get(self) -> None:
         self.answer({"options": option_list()})
 
 
 class CompareHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def post(self) -> None:
         body = self.body("run_ids", "curves")
         run_ids, curves = self.run_ids(body, most=MOST), body.get("curves", False)
@@ -437,8 +388,7 @@ class CompareHandler(Api):
 
 
 class BoardHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def post(self) -> None:
         run_ids = self.run_ids(self.body("run_ids"), most=_MOST_ON_A_BOARD)
         for run_id in run_ids:

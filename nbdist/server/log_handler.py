@@ -7,10 +7,9 @@ import re
 import stat
 from dataclasses import dataclass
 
-from jupyter_server.auth.decorator import authorized
-from tornado import web
 from tornado.iostream import StreamClosedError
 
+from nbdist.server.backend import signed_in
 from nbdist.server.handlers import Api
 from nbdist.store import RunDirectory, look
 from nbdist.store.logs import kept_parts
@@ -19,8 +18,8 @@ _RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNOREC
 
 
 def read_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """First byte and end (behind the last) of a range; None for the whole, which is also the answer to
-    several ranges, and to what cannot be understood. An empty range lies outside of the content."""
+    """Return the first byte and the end of a range; None for the whole, which also answers several ranges
+    and malformed ones. A range outside of the content is empty."""
     match = _RANGE.fullmatch(header or "")
     if match is None or not (match[1] or match[2]):
         return None
@@ -46,7 +45,7 @@ class OpenLog:
     etag: str
     name: str
     parts: tuple[tuple[int, int], ...] = ()
-    """Where its bytes lie in the file (``log_gap``); all of them together are what it has."""
+    """Where its bytes lie in the file (``log_gap``)."""
 
     def read(self, offset: int, length: int) -> bytes:
         for begin, end in self.parts:
@@ -61,13 +60,11 @@ class OpenLog:
 
 
 class LogHandler(Api):
-    @web.authenticated
-    @authorized
+    @signed_in
     async def get(self, run_id: str, rank: str) -> None:
         await self._answer(run_id, rank)
 
-    @web.authenticated
-    @authorized
+    @signed_in
     async def head(self, run_id: str, rank: str) -> None:
         await self._answer(run_id, rank)
 
@@ -98,14 +95,14 @@ class LogHandler(Api):
         if download:
             self.set_header("Content-Disposition", f'attachment; filename="{log.name}"')
         same = self.request.headers.get("If-Range", log.etag) == log.etag
-        asked = read_range(self.request.headers.get("Range") if same else None, log.size)
-        low, high = asked or (0, log.size)
-        if asked is not None and low >= high:
+        part = read_range(self.request.headers.get("Range") if same else None, log.size)
+        low, high = part or (0, log.size)
+        if part is not None and low >= high:
             self.set_header("Content-Range", f"bytes */{log.size}")
             self.clear_header("Content-Encoding")
             self.answer({"message": f"the log has {log.size} bytes"}, 416)
             return
-        if asked is not None:
+        if part is not None:
             self.set_status(206)
             self.set_header("Content-Range", f"bytes {low}-{high - 1}/{log.size}")
         self.set_header("Content-Type", kind)
@@ -130,7 +127,7 @@ class LogHandler(Api):
 
 
 def open_log(directory: RunDirectory, rank: int, attempt: int | None) -> OpenLog | None:
-    """The log of a rank in an attempt, by default the last; None when there is none in the run."""
+    """Open the log of a rank in an attempt, by default the last; None when the run has no such log."""
     run = look(directory)
     if run is None or rank >= run.spec.world_size or (attempt or 1) > run.attempt:
         return None
@@ -146,7 +143,7 @@ def open_log(directory: RunDirectory, rank: int, attempt: int | None) -> OpenLog
         os.close(handle)
         return None
     parts = tuple(kept_parts(handle))
-    # what is left out of it may grow, and then it is another text
+    # more of it may be left out later, and then it is another text
     etag = "-".join(f"{number:x}" for number in (status.st_ino, *(begin for begin, _ in parts[1:])))
     size = sum(end - begin for begin, end in parts)
     return OpenLog(handle=handle, size=size, etag=f'"{etag}"', name=name, parts=parts)

@@ -1,4 +1,4 @@
-"""The GPUs with who holds them, and CPU and memory of the machine, for any number of pages that ask."""
+"""The machine's GPUs with the processes on them, its CPU and memory, looked at once for all pages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nbdist.store.run_store import RUN_ID
 
 _FRESH = 2.0
 _PATIENCE = 3.0
-"""Seconds that the driver has to answer. In trouble it may never do, in a call that nothing ends."""
+"""Seconds that the driver has to answer: in trouble it may never do, in a call that nothing ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A process that holds memory of a GPU. ``run_id`` is the run of this user that it belongs to."""
+    """A process that holds memory of a GPU, and the run of this user that it belongs to."""
 
     pid: int
     memory: int
@@ -32,7 +32,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """``utilisation`` in percent, memory in bytes; None for what the driver does not tell."""
+    """A GPU: utilisation in percent, memory in bytes; None where the driver does not tell."""
 
     index: int
     name: str
@@ -45,7 +45,7 @@ class GpuState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineState:
-    """``cpu`` in percent of all cores, None before there are two looks to compare."""
+    """The machine: ``cpu`` in percent of all cores, None at the first look."""
 
     gpus: tuple[GpuState, ...]
     cores: int
@@ -59,7 +59,7 @@ class MachineState:
 
 
 def look_at_gpus() -> tuple[GpuState, ...]:
-    """The GPUs of this machine as they are now."""
+    """Return the GPUs of this machine as they are now."""
     gpus = list_gpus()
     with open_loads(gpu.index for gpu in gpus) as look:
         loads = {load.index: load for load in look()}
@@ -98,7 +98,7 @@ class Machine:
         self._asking: threading.Thread | None = None
 
     def look(self) -> MachineState:
-        """The state at most two seconds ago. Takes time, and is for threads."""
+        """Return the state of at most two seconds ago. For threads: it takes time."""
         with self._lock:
             now = self._clock()
             if self._state is None or now - self._looked >= _FRESH:
@@ -108,20 +108,17 @@ class Machine:
             return self._state
 
     def _measured(self, *, first: bool) -> MachineState:
-        cpu = psutil.cpu_percent()
-        memory = psutil.virtual_memory()
-        limit = memory_total()
+        cpu, memory, limit = psutil.cpu_percent(), psutil.virtual_memory(), memory_total()
         return MachineState(
             gpus=self._gpus,
             cores=cpu_count(),
-            # psutil's first answer is about nothing
-            cpu=None if first else cpu,
+            cpu=None if first else cpu,  # psutil's first answer is about nothing
             memory=memory.total - memory.available,
             memory_total=memory.total if limit is None else limit,
         )
 
     def _ask_driver(self) -> None:
-        """What it does not answer in time is what it was, and is asked no second time meanwhile."""
+        """Ask for the GPUs. Where it is late the last answer stands, and nobody asks again meanwhile."""
         if self._asking is not None and self._asking.is_alive():
             return
         self._asking = threading.Thread(target=self._note_gpus, name="nbdist gpus", daemon=True)
@@ -141,7 +138,7 @@ def _holder(pid: int, memory: int) -> Holder:
 
 
 def _run_of(pid: int) -> str | None:
-    """The run whose rank the process is, or descends from: ranks hand on the mark in their environment."""
+    """Return the run of the rank that the process is, or descends from, by the mark in its environment."""
     try:
         for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
             if entry.startswith(b"NBDIST_RUN_DIR="):

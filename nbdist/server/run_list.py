@@ -1,5 +1,4 @@
-"""The list of this user's runs, read anew only where something has changed; and what changes in it, looked at
-once a second for all pages that watch it."""
+"""The list of this user's runs, read anew only where it has changed, and its news for pages."""
 
 from __future__ import annotations
 
@@ -29,10 +28,10 @@ from nbdist.store.journal import open_plain
 from nbdist.store.run_store import read_spec, unreadable
 from nbdist.text import reason_text
 
-_END = 4096  # bytes of a journal, in which its last event is
+_END = 4096  # bytes at the end of a journal, with its last event
 _ROWS = 1000
-_SETTLED = 3.0  # seconds after which the directory of runs shows by its time that it has changed again
-_FRESH = 2.0  # seconds for which the row of a run that goes on is true enough
+_SETTLED = 3.0  # seconds after which another change of the directory of runs changes its time
+_FRESH = 2.0  # seconds for which the row of a live run is kept
 _HEADLINE = 300
 
 
@@ -82,7 +81,7 @@ class RunRow:
 
 
 def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
-    """The row at the moment ``now`` (Unix seconds). Reads a little of the run's files."""
+    """Return the row at ``now`` (Unix seconds). Reads a little of the run's files."""
     spec, live = run.spec, not run.state.terminal
     (spark, stands), reason = spark_of(run, directory), run.reason or run.stop_reason
     headline, headline_zh = _headline(run, directory, spark, stands)
@@ -130,7 +129,7 @@ def _sweep_of(run: Run, spark: Spark | None) -> SweepShown | None:
 
 
 def _headline(run: Run, directory: RunDirectory, spark: Spark | None, stands: float) -> tuple[str, str]:
-    """In English and Chinese."""
+    """Return the headline in English and Chinese."""
     if run.state in (RunState.FAILED, RunState.LOST):
         failure = FailureWatch(directory).look(run)
         if failure is None:
@@ -140,14 +139,13 @@ def _headline(run: Run, directory: RunDirectory, spark: Spark | None, stands: fl
         return reason_text(cell), reason_text(cell, "zh")
     if spark is None:
         return "", ""
-    said = f"{spark.tag} {number_text(stands)}"
-    return said, said
+    return (f"{spark.tag} {number_text(stands)}",) * 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """``next`` is where the next page begins, None when there is none; ``live`` how many runs go on;
-    ``run_ids`` all that there are."""
+    """A page of the list. ``next`` is where the next page begins, None after the last; ``live`` counts the
+    runs that go on; ``run_ids`` has all runs."""
 
     rows: tuple[RunRow, ...]
     next: str | None
@@ -157,7 +155,7 @@ class RunPage:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one run. ``row`` was made at ``made``; of a run that has ended it is true for good."""
+    """A run that was read. Its ``row`` was made at ``made``; it is final once the run has ended."""
 
     reader: RunReader
     ended: bool
@@ -168,7 +166,7 @@ class _Known:
 
 
 class RunList:
-    """Its methods take time, and are for threads; any number may ask at once."""
+    """Its methods take time, and are for threads; any number may call at once."""
 
     def __init__(self, store: RunStore, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
@@ -178,13 +176,10 @@ class RunList:
         self._all: list[RunDirectory] = []
         self._refused: frozenset[str] = frozenset()
         self._changed: float | None = None
-
-    def directory(self, run_id: str) -> RunDirectory | None:
-        """The directory of a run; None when there is none of this user. Raises NotPrivate."""
-        return self._store.directory(run_id)
+        self.directory = store.directory
 
     def page(self, *, limit: int, before: str | None = None, search: str = "") -> RunPage:
-        """The first runs that have ended, those older than ``before``; without it, all that go on first.
+        """Return the first runs that have ended, those older than ``before``; without it, all live first.
 
         Raises NotPrivate.
         """
@@ -192,27 +187,24 @@ class RunList:
         with self._lock:
             directories = self._directories()
             run_ids = frozenset(directory.run_id for directory in directories)
-            self._forget_others(run_ids)
-            live = [directory for directory in directories if self._goes_on(directory)]
-            going = {directory.run_id for directory in live}
-            ended = [directory for directory in directories if directory.run_id not in going]
+            for run_id in self._known.keys() - run_ids:
+                del self._known[run_id]
+            live = [directory for directory in directories if self._is_live(directory)]
+            live_ids = {directory.run_id for directory in live}
+            ended = [directory for directory in directories if directory.run_id not in live_ids]
             if before is not None:
                 ended = _after(ended, before)
             if words:
-                ended = [directory for directory in ended if self._found(directory, words)]
+                ended = [directory for directory in ended if self._matches(directory, words)]
             page, rest = ended[:limit], ended[limit:]
-            wanted = page if before is not None else [*(d for d in live if self._found(d, words)), *page]
-            rows = tuple(row for directory in wanted if (row := self._row(directory)) is not None)
+            first = [run for run in live if self._matches(run, words)] if before is None else []
+            rows = tuple(row for run in (*first, *page) if (row := self._row(run)) is not None)
             self._shed()
             following = page[-1].run_id if page and rest else None
             return RunPage(rows=rows, next=following, live=len(live), run_ids=run_ids)
 
-    def row(self, directory: RunDirectory, run: Run) -> RunRow:
-        """The row of a run that stands so now."""
-        return row_of(run, directory, self._clock())
-
     def _directories(self) -> list[RunDirectory]:
-        """Those of all runs, the newest first; looked up again when one has come or gone."""
+        """Return those of all runs, the newest first; look again when one has come or gone."""
         self._store.check()
         try:
             changed = os.stat(self._store.runs).st_mtime
@@ -224,37 +216,30 @@ class RunList:
             self._all = self._store.directories()
             if refused:
                 self._all = sorted((*self._all, *refused), key=lambda run: run.run_id[:15], reverse=True)
-            # what has come just now may not be written yet, and another may come in the same moment
+            # a run that came just now may be half written, and another may come in the same moment
             settled = self._clock() - changed > _SETTLED
             self._changed = changed if settled else None
         return self._all
 
-    def _forget_others(self, run_ids: frozenset[str]) -> None:
-        for run_id in self._known.keys() - run_ids:
-            del self._known[run_id]
-
-    def _goes_on(self, directory: RunDirectory) -> bool:
-        known = self._about(directory)
+    def _is_live(self, directory: RunDirectory) -> bool:
+        known = self._read(directory)
         return not known.ended and known.run is not None and not known.run.state.terminal
 
-    def _about(self, directory: RunDirectory) -> _Known:
+    def _read(self, directory: RunDirectory) -> _Known:
         known = self._known.get(directory.run_id)
         if known is None:
-            known = self._known[directory.run_id] = self._seen_first(directory)
+            refused = directory.run_id in self._refused
+            ended = refused or isinstance(_last_event(directory), (RunEnded, RunLost))
+            known = _Known(RunReader(directory), ended, words=directory.run_id if refused else None)
+            self._known[directory.run_id] = known
         if not known.ended:
             known.run = known.reader.look()
-            # one that was found LOST has that written down, unless no supervisor had ever been named in it
+            # the look has written down that a run is LOST, unless its journal names no supervisor
             known.ended = known.run is not None and known.run.state.terminal
         return known
 
-    def _seen_first(self, directory: RunDirectory) -> _Known:
-        reader = RunReader(directory)
-        if directory.run_id in self._refused:
-            return _Known(reader=reader, ended=True, words=directory.run_id)
-        return _Known(reader=reader, ended=_has_ended(directory))
-
     def _row(self, directory: RunDirectory) -> RunRow | None:
-        known, now = self._about(directory), self._clock()
+        known, now = self._read(directory), self._clock()
         self._known.move_to_end(directory.run_id)
         row = known.row
         if row is not None and (not row.live or (0 <= now - known.made < _FRESH and not known.ended)):
@@ -266,26 +251,22 @@ class RunList:
         return known.row
 
     def _shed(self) -> None:
-        """Keep the rows that were asked for last."""
-        extra = sum(known.row is not None for known in self._known.values()) - _ROWS
-        for known in self._known.values():
-            if extra <= 0:
-                return
-            if known.row is not None:
-                known.row = None
-                extra -= 1
+        """Keep the rows that were requested last."""
+        kept = [known for known in self._known.values() if known.row is not None]
+        for known in kept[: max(0, len(kept) - _ROWS)]:
+            known.row = None
 
-    def _found(self, directory: RunDirectory, words: list[str]) -> bool:
+    def _matches(self, directory: RunDirectory, words: list[str]) -> bool:
         if not words:
             return True
-        known = self._about(directory)
+        known = self._read(directory)
         if known.words is None or not known.ended:
             known.words = _words(directory)
         return all(word in known.words for word in words)
 
 
 def _after(directories: list[RunDirectory], before: str) -> list[RunDirectory]:
-    """Those behind ``before``; when that has been deleted, those that are older by their ids."""
+    """Return those behind ``before``; when that was deleted, those that are older by their ids."""
     ids = [directory.run_id for directory in directories]
     if before in ids:
         return directories[ids.index(before) + 1 :]
@@ -306,12 +287,8 @@ def _last_event(directory: RunDirectory) -> Any:
     return None
 
 
-def _has_ended(directory: RunDirectory) -> bool:
-    return isinstance(_last_event(directory), (RunEnded, RunLost))
-
-
 def _words(directory: RunDirectory) -> str:
-    """What a search looks in."""
+    """Return the text that a search looks in."""
     parts = [directory.run_id]
     with contextlib.suppress(UnknownRun):
         spec = read_spec(directory)
@@ -326,14 +303,14 @@ def _words(directory: RunDirectory) -> str:
     return "\n".join(parts).lower()
 
 
-# What pages are told of it.
+# The news for pages.
 
 _PERIOD = 1.0
 
 log = logging.getLogger("nbdist.server")
 
 InThread = Callable[..., Awaitable[Any]]
-"""Does something in a thread."""
+"""Runs a function in a thread."""
 
 
 class Page(Protocol):
@@ -346,7 +323,7 @@ class Page(Protocol):
 
 
 class ListWatch:
-    """What one page has of the list."""
+    """One page, and the part of the list that it has."""
 
     def __init__(self, page: Page, limit: int) -> None:
         self.page = page
@@ -356,14 +333,10 @@ class ListWatch:
         self._live = -1
 
     def news(self, page: RunPage) -> bytes | None:
-        """What the page of the browser lacks, as a frame; None for nothing."""
+        """Return the frame that brings the browser's page up to date; None for no news."""
         first = self._live < 0
-        ended = 0
-        shown: dict[str, RunRow] = {}
-        for row in page.rows:
-            ended += not row.live
-            if row.live or ended <= self.limit:
-                shown[row.run_id] = row
+        ended = [row for row in page.rows if not row.live][: self.limit]
+        shown = {row.run_id: row for row in (*(row for row in page.rows if row.live), *ended)}
         changed = [row for run_id, row in shown.items() if self._rows.get(run_id) != row]
         removed = [run_id for run_id in self._rows if run_id not in page.run_ids]
         if not first and not changed and not removed and self._live == page.live:
@@ -371,19 +344,12 @@ class ListWatch:
         self._live = page.live
         # a row that has left the first page is still on the browser's
         self._rows = {run_id: row for run_id, row in self._rows.items() if run_id in page.run_ids} | shown
-        return frame(
-            {
-                "kind": "runs",
-                "runs": [row.to_dict() for row in changed],
-                "removed": removed,
-                "live": page.live,
-                "first": first,
-            }
-        )
+        rows = [row.to_dict() for row in changed]
+        return frame({"kind": "runs", "runs": rows, "removed": removed, "live": page.live, "first": first})
 
 
 class ListFeed:
-    """Its methods are for the server's loop. ``run`` does something in a thread."""
+    """Sends the list to pages. Its methods are for the server's loop; ``run`` works in a thread."""
 
     def __init__(self, runs: RunList, run: InThread) -> None:
         self._runs = runs
@@ -404,7 +370,7 @@ class ListFeed:
         self.hurry()
 
     def hurry(self) -> None:
-        """Something has changed, or a page looks again: do not wait for the next second."""
+        """Look now instead of at the next second: a run has changed, or a page came back."""
         self._look.set()
 
     async def close(self) -> None:
@@ -421,13 +387,11 @@ class ListFeed:
                 if awake:
                     page = await self._run(self._runs.page, limit=max(watch.limit for watch in awake))
                     for watch in awake:
-                        # a slow page holds up no other, and gets the sum of it then
+                        # a slow page holds up no other, and gets all news at once
                         if watch.sending is None or watch.sending.done():
-                            watch.sending = asyncio.create_task(self._tell(watch, page))
-                try:
+                            watch.sending = asyncio.create_task(self._send(watch, page))
+                with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._look.wait(), _PERIOD if awake else None)
-                except asyncio.TimeoutError:
-                    continue
         except web.HTTPError as refusal:
             for watch in self._watches.values():
                 with contextlib.suppress(ConnectionError):
@@ -437,9 +401,8 @@ class ListFeed:
         finally:
             self._task = None
 
-    async def _tell(self, watch: ListWatch, page: RunPage) -> None:
-        data = watch.news(page)
-        if data is None:
+    async def _send(self, watch: ListWatch, page: RunPage) -> None:
+        if (data := watch.news(page)) is None:
             return
         try:
             await watch.page.send(data)

@@ -1,28 +1,28 @@
-"""The stream's end on the server: what a page may say, which is read here, and done by ``streams``."""
+"""The server's end of a page's stream: it reads the page's requests, and ``streams`` acts on them."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from tornado import web
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from nbdist.feed.protocol import frame
 from nbdist.model.decoding import loads
-from nbdist.server.backend import Backend
+from nbdist.server.backend import Handler
 from nbdist.server.streams import Watcher, gone_frame
 from nbdist.store.run_store import RUN_ID
 
 _MOST_WATCHED = 64
-_MOST_WAITING = 256  # of what a page said and was not done yet
-_LONGEST = 64 * 1024  # bytes that a page may say at once
+_MOST_WAITING = 256  # requests of a page
+_LONGEST = 64 * 1024  # bytes of a request
 _LARGEST = 1 << 53
 _MOST_RUNS = 500
 
@@ -31,8 +31,8 @@ log = logging.getLogger("nbdist.server")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a page said. ``have``: of some ranks, the address of the first line that the page lacks. Of the
-    lines between ``after`` and ``before`` the last come first."""
+    """A request of a page. ``have`` is, for some ranks, the address of the first line that the page lacks. Of
+    the lines between ``after`` and ``before`` the last come first."""
 
     kind: Literal["watch", "unwatch", "ack", "pull", "runs", "unruns", "pause", "resume"]
     run_id: str = ""
@@ -43,21 +43,15 @@ class Request:
     limit: int = 0
 
 
-class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
-    """One page. What it says is done in its order; what it is sent waits until it has room."""
+class StreamHandler(WebSocketMixin, WebSocketHandler, Handler):
+    """The stream of one page: requests are done in their order, frames wait until the page has room."""
 
-    auth_resource = "nbdist"
     paused = False
 
     def initialize(self) -> None:
         self._watchers: dict[str, Watcher] = {}
-        self._said: asyncio.Queue[Request] = asyncio.Queue(_MOST_WAITING)
+        self._requests: asyncio.Queue[Request] = asyncio.Queue(_MOST_WAITING)
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def backend(self) -> Backend:
-        backend: Backend = self.settings["nbdist"]()
-        return backend
 
     @authorized(action="execute")  # type: ignore[untyped-decorator]
     async def get(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
@@ -81,19 +75,20 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
     async def on_message(self, message: str | bytes) -> None:
         try:
-            said = read_request(message)
+            request = read_request(message)
         except ValueError as error:
-            await self._send_or_leave(frame({"kind": "problem", "message": str(error)}))
+            with contextlib.suppress(ConnectionError):
+                await self._send_problem(str(error))
             return
-        if said.kind == "ack":
-            if (watcher := self._watchers.get(said.run_id)) is not None:
+        if request.kind == "ack":
+            if (watcher := self._watchers.get(request.run_id)) is not None:
                 watcher.cursor.taken()
-                watcher.wake()
-        elif said.kind in ("pause", "resume"):
-            self._pause(said.kind == "pause")
+                watcher.news.set()
+        elif request.kind in ("pause", "resume"):
+            self._pause(request.kind == "pause")
         else:
-            # while it is full, nothing more is read of what the page says
-            await self._said.put(said)
+            # while it is full, no more requests are read
+            await self._requests.put(request)
 
     def on_close(self) -> None:
         super().on_close()
@@ -110,11 +105,8 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         except WebSocketClosedError as error:
             raise ConnectionError("the page has gone") from error
 
-    async def _send_or_leave(self, data: bytes) -> None:
-        try:
-            await self.send(data)
-        except ConnectionError:
-            return
+    async def _send_problem(self, message: str | None) -> None:
+        await self.send(frame({"kind": "problem", "message": message}))
 
     def _pause(self, paused: bool) -> None:
         self.paused = paused
@@ -123,77 +115,70 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             self.backend.feed.hurry()
 
     async def _work(self) -> None:
-        while True:
-            said = await self._said.get()
-            try:
-                await self._do(said)
-            except ConnectionError:
-                return
-            except web.HTTPError as refusal:
-                await self._send_or_leave(frame({"kind": "problem", "message": refusal.log_message}))
-            except Exception:
-                log.exception("what a page asked for cannot be done")
-                await self._send_or_leave(
-                    frame({"kind": "problem", "message": "this went wrong; see the log"})
-                )
+        with contextlib.suppress(ConnectionError):
+            while True:
+                request = await self._requests.get()
+                try:
+                    await self._do(request)
+                except ConnectionError:
+                    return
+                except web.HTTPError as refusal:
+                    await self._send_problem(refusal.log_message)
+                except Exception:
+                    log.exception("a page's request cannot be done")
+                    await self._send_problem("this went wrong; see the log")
 
-    async def _do(self, said: Request) -> None:
-        match said.kind:
+    async def _do(self, request: Request) -> None:
+        match request.kind:
             case "watch":
-                await self._watch(said)
+                await self._watch(request)
             case "unwatch":
-                if (watcher := self._watchers.pop(said.run_id, None)) is not None:
+                if (watcher := self._watchers.pop(request.run_id, None)) is not None:
                     self.backend.streams.unwatch(watcher)
             case "pull":
-                watcher = self._watchers.get(said.run_id)
+                watcher = self._watchers.get(request.run_id)
                 if watcher is None:
-                    await self.send(frame({"kind": "problem", "message": f"{said.run_id} is not watched"}))
+                    await self._send_problem(f"{request.run_id} is not watched")
                 else:
-                    await self.send(
-                        await self.backend.streams.pull(watcher, said.rank, said.after, said.before)
-                    )
+                    pull = self.backend.streams.pull(watcher, request.rank, request.after, request.before)
+                    await self.send(await pull)
             case "runs":
-                self.backend.feed.watch(self, said.limit)
+                self.backend.feed.watch(self, request.limit)
             case "unruns":
                 self.backend.feed.unwatch(self)
 
-    async def _watch(self, said: Request) -> None:
-        if (old := self._watchers.pop(said.run_id, None)) is not None:
+    async def _watch(self, request: Request) -> None:
+        if (old := self._watchers.pop(request.run_id, None)) is not None:
             self.backend.streams.unwatch(old)
         if len(self._watchers) >= _MOST_WATCHED:
-            message = f"a page watches at most {_MOST_WATCHED} runs"
-            await self.send(frame({"kind": "problem", "message": message}))
+            await self._send_problem(f"a page watches at most {_MOST_WATCHED} runs")
             return
-        watcher = await self.backend.streams.watch(self, said.run_id, said.have)
+        watcher = await self.backend.streams.watch(self, request.run_id, request.have)
         if watcher is None:
-            await self.send(gone_frame(said.run_id))
+            await self.send(gone_frame(request.run_id))
         else:
-            self._watchers[said.run_id] = watcher
+            self._watchers[request.run_id] = watcher
 
 
 def read_request(text: str | bytes) -> Request:
-    """What the page said. Raises ValueError, with what is wrong."""
+    """Read a request of a page. Raises ValueError, with what is wrong."""
     try:
-        said = loads(text)
+        sent = loads(text)
     except ValueError as error:
         raise ValueError("this is not JSON") from error
-    if not isinstance(said, dict):
+    if not isinstance(sent, dict):
         raise ValueError("this is not an object")
-    match said.get("kind"):
+    match sent.get("kind"):
         case "watch":
-            return Request(kind="watch", run_id=_run_id(said), have=_have(said.get("from", "tail")))
+            return Request(kind="watch", run_id=_run_id(sent), have=_have(sent.get("from", "tail")))
         case "unwatch" | "ack" as kind:
-            return Request(kind=kind, run_id=_run_id(said))
+            return Request(kind=kind, run_id=_run_id(sent))
         case "pull":
-            return Request(
-                kind="pull",
-                run_id=_run_id(said),
-                rank=_number(said, "rank"),
-                after=_number(said, "after"),
-                before=_number(said, "before"),
-            )
+            run_id, rank = _run_id(sent), _number(sent, "rank")
+            after, before = _number(sent, "after"), _number(sent, "before")
+            return Request(kind="pull", run_id=run_id, rank=rank, after=after, before=before)
         case "runs":
-            limit = _number(said, "limit") if "limit" in said else 50
+            limit = _number(sent, "limit") if "limit" in sent else 50
             return Request(kind="runs", limit=max(1, min(_MOST_RUNS, limit)))
         case "unruns" | "pause" | "resume" as kind:
             return Request(kind=kind)
@@ -201,25 +186,25 @@ def read_request(text: str | bytes) -> Request:
             raise ValueError(f"no kind {str(kind)[:40]!r}")
 
 
-def _run_id(said: Mapping[str, Any]) -> str:
-    run_id = said.get("run_id")
+def _run_id(sent: Mapping[str, Any]) -> str:
+    run_id = sent.get("run_id")
     if not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id):
         raise ValueError("run_id is not the id of a run")
     return run_id
 
 
-def _have(wanted: object) -> dict[int, int]:
-    if wanted == "tail":
+def _have(begin: object) -> dict[int, int]:
+    if begin == "tail":
         return {}
-    if not isinstance(wanted, dict) or not all(
-        key.isascii() and key.isdigit() and len(key) < 10 for key in wanted
+    if not isinstance(begin, dict) or not all(
+        key.isascii() and key.isdigit() and len(key) < 10 for key in begin
     ):
         raise ValueError('from is "tail", or the address of a line for each rank')
-    return {int(rank): _number(wanted, rank) for rank in wanted}
+    return {int(rank): _number(begin, rank) for rank in begin}
 
 
-def _number(said: Mapping[str, Any], name: str) -> int:
-    value = said.get(name)
+def _number(sent: Mapping[str, Any], name: str) -> int:
+    value = sent.get(name)
     if type(value) is not int or not 0 <= value < _LARGEST:
         raise ValueError(f"{name} is not a number from 0 on")
     return value

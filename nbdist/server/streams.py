@@ -1,8 +1,9 @@
-"""What pages that watch a run are sent: one reader of the run for all of them."""
+"""The frames for pages that watch a run: one reader of the run for all of them."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -31,22 +32,20 @@ _LEAST_SENT = 16 * 1024
 
 
 class RecentLines:
-    """The last lines of a rank, without a gap: where some are passed over, those before are forgotten."""
+    """The last lines of a rank, without a gap: when lines are passed over, it forgets those before."""
 
     def __init__(self, rank: int, room: int) -> None:
         self.rank = rank
         self._room = room
         self._chunks: deque[LogChunk] = deque()
         self._size = 0
-        self.next = 0
-        """The address behind the last line."""
+        self.next = 0  # the address behind the last line
         self.partial = ""
-        self.behind = False
-        """Whether more was waiting than the last look took."""
+        self.behind = False  # whether the last look left some of the log unread
 
     @property
     def first(self) -> int:
-        """The address of the first line that is here."""
+        """The address of the first line it has."""
         return self._chunks[0].first if self._chunks else self.next
 
     def add(self, delta: LogDelta) -> None:
@@ -64,7 +63,7 @@ class RecentLines:
             self._size -= len(self._chunks.popleft().text)
 
     def since(self, address: int) -> LogChunk:
-        """The lines from an address on, of those that are here, with what grows behind them."""
+        """Return its lines from an address on, with the unfinished line behind them."""
         parts: list[LogChunk] = []
         for chunk in reversed(self._chunks):
             if chunk.end <= address:
@@ -75,7 +74,7 @@ class RecentLines:
         return replace(joined(parts)[0] if parts else nothing, partial=self.partial)
 
     def start_of_end(self, lines: int, room: int) -> int:
-        """The address from which on there are at most ``lines`` in about ``room`` bytes."""
+        """Return the address behind which there are at most ``lines`` in about ``room`` bytes."""
         address = self.next
         for chunk in reversed(self._chunks):
             part = end_of(chunk, lines, room)
@@ -90,8 +89,8 @@ class RecentLines:
 
 
 class RunTail:
-    """Everything that changes about a run. ``look`` and ``before`` take time, and are for threads; who reads
-    ``ranks`` or ``charts`` meanwhile holds ``lock``."""
+    """Everything that changes about a run. ``look`` and ``before`` take time, and are for threads; a reader
+    of ``ranks`` or ``charts`` holds ``lock``."""
 
     def __init__(self, directory: RunDirectory, *, clock: Callable[[], float] = time.time) -> None:
         self.directory = directory
@@ -100,13 +99,12 @@ class RunTail:
         self.view: RunView | None = None
         self.charts: Charts | None = None
         self.ranks: dict[int, RecentLines] = {}
-        self.done = False
-        """Whether the run has ended and all of it has been read."""
+        self.done = False  # once the run has ended and all of it was read
         self._clock = clock
         self._feed = RunFeed(directory, room=_LOOK_BYTES, clock=clock)
 
     def see(self) -> Run | None:
-        """How the run stands, without its logs, which may be long; None when it cannot be read."""
+        """Return the run, without its logs, which may be long; None when it cannot be read."""
         with self.lock:
             run = self._look_at_run()
             if run is not None:
@@ -116,7 +114,7 @@ class RunTail:
             return run
 
     def look(self) -> bool:
-        """Read what is new. False when the run is gone, or cannot be read any more."""
+        """Read on. False when the run is gone, or cannot be read any more."""
         with self.lock:
             run = self._look_at_run()
             if run is None:
@@ -132,13 +130,13 @@ class RunTail:
             return True
 
     def before(self, rank: int, after: int, before: int, limit: int) -> list[LogChunk]:
-        """The last lines on disk from the address ``after`` on to ``before``, about ``limit`` bytes of them;
-        none where there are no such lines, or no such rank."""
+        """Return the last lines on disk between two addresses, about ``limit`` bytes of them; none where
+        there are no such lines, or no such rank."""
         with self.lock:
             if rank not in self.ranks or self.run is None:
                 return []
-            found = self._feed.logs.before(self.run, rank, after, before, limit, self._clock())
-            return [replace(LogChunk.of(delta), partial="", skipped=0) for delta in found]
+            deltas = self._feed.logs.before(self.run, rank, after, before, limit, self._clock())
+            return [replace(LogChunk.of(delta), partial="", skipped=0) for delta in deltas]
 
     def _look_at_run(self) -> Run | None:
         run = self.run = self._feed.run()
@@ -148,23 +146,21 @@ class RunTail:
         return run
 
 
-UNDER_WAY = 2
-"""Updates that a page may have got without saying that it has taken them in."""
-
+UNDER_WAY = 2  # updates that a page may have without having acknowledged them
 _END_LINES = 400
 _END_BYTES = 256 * 1024
-_FAR = 512 * 1024  # bytes that a page lacks of a rank, more than which it gets the end first
+_FAR = 512 * 1024  # a page that lacks more bytes of a rank gets the end first
 _LEAST = 4 * 1024
 
 
 class ClientCursor:
-    """``have`` is, for some ranks, the address of the first line that the page lacks."""
+    """The place of a page in a run. ``have`` is, for some ranks, the address of the first line that the page
+    lacks; ``complete_until`` is that of the last update."""
 
     def __init__(self, tail: RunTail, have: Mapping[int, int] | None = None, *, cell: str = "") -> None:
         self.tail = tail
         self.under_way = 0
         self.complete_until: float | None = None
-        """As in the last update."""
         self._cell: str | None = cell
         self._next = dict(have or {})
         self._partials: dict[int, str] = {}
@@ -174,15 +170,15 @@ class ClientCursor:
 
     @property
     def free(self) -> bool:
-        """Whether the page is ready for an update."""
+        """Return whether the page is ready for an update."""
         return self.under_way < UNDER_WAY
 
     def taken(self) -> None:
-        """The page has taken in an update."""
+        """Note that the page has acknowledged an update."""
         self.under_way = max(0, self.under_way - 1)
 
     def update(self, now: float) -> Update | None:
-        """What the page lacks; None for nothing. ``now`` is of a clock that does not step back."""
+        """Return the part that the page lacks; None for none. ``now`` is of a monotonic clock."""
         tail = self.tail
         with tail.lock:
             if tail.view is None or tail.charts is None:
@@ -227,10 +223,10 @@ class ClientCursor:
 
 
 _PERIOD = 0.1
-_TURN = 2.1  # what is sent seldom (charts, views of many ranks) has its turn once in so many seconds
+_TURN = 2.1  # seconds in which charts and views of many ranks, sent seldom, have their turn
 _LAST_TURNS = 5
-_REST = 3.0  # times as long as a look took: so reading is a quarter of a core at most
-_IDLE = 8  # runs whose lines stay in memory when no page watches them, for a page that comes back
+_REST = 3.0  # times the length of a look: so reading takes a quarter of a core at most
+_IDLE = 8  # unwatched runs whose lines stay in memory, for a page that comes back
 _PULL_BYTES = 256 * 1024
 _CELL_LIMIT = 65_536
 
@@ -247,9 +243,6 @@ class Watcher:
     news: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
-    def wake(self) -> None:
-        self.news.set()
-
 
 @dataclass(eq=False)
 class _Followed:
@@ -261,21 +254,25 @@ class _Followed:
     task: asyncio.Task[None] | None = None
 
     def look_who_is_awake(self) -> None:
-        if any(not watcher.page.paused for watcher in self.watchers):
-            self.awake.set()
-        else:
+        if all(watcher.page.paused for watcher in self.watchers):
             self.awake.clear()
+        else:
+            self.awake.set()
+
+    def wake(self) -> None:
+        for watcher in self.watchers:
+            watcher.news.set()
 
 
 class Streams:
-    """Its methods are for the server's loop. ``run`` does something in a thread."""
+    """Sends runs to pages. Its methods are for the server's loop; ``run`` works in a thread."""
 
     def __init__(self, runs: RunList, run: InThread) -> None:
         self._runs = runs
         self._run = run
-        # one after the other: what the logs of all runs cost is what one thread can do
+        # one after the other: the logs of all runs cost no more than one thread
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="nbdist-tail")
-        # and the loop waits for the interpreter behind as few threads as can be
+        # and the loop waits for the interpreter behind as few threads as possible
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="nbdist-frames")
         self._followed: dict[str, _Followed] = {}
         self._idle: OrderedDict[str, RunTail] = OrderedDict()
@@ -283,7 +280,7 @@ class Streams:
 
     @property
     def followed(self) -> dict[str, int]:
-        """The runs that are followed, and by how many."""
+        """The runs that are followed, with the number of their pages."""
         return {run_id: len(followed.watchers) for run_id, followed in self._followed.items()}
 
     async def watch(self, page: Page, run_id: str, have: Mapping[int, int]) -> Watcher | None:
@@ -301,7 +298,7 @@ class Streams:
         followed.watchers.add(watcher)
         followed.look_who_is_awake()
         watcher.task = asyncio.create_task(self._serve(watcher))
-        watcher.wake()
+        watcher.news.set()
         return watcher
 
     def unwatch(self, watcher: Watcher) -> None:
@@ -319,21 +316,21 @@ class Streams:
                 self._idle.popitem(last=False)
 
     def paused(self, watchers: Iterable[Watcher]) -> None:
-        """The page of these has been paused, or goes on."""
+        """Note that the page of these watchers was paused, or goes on."""
         for watcher in watchers:
             if (followed := self._followed.get(watcher.run_id)) is not None:
                 followed.look_who_is_awake()
-            watcher.wake()
+            watcher.news.set()
 
     async def pull(self, watcher: Watcher, rank: int, after: int, before: int) -> bytes:
-        """The last lines of a rank between two addresses, as a frame."""
+        """Return the last lines of a rank between two addresses, as a frame."""
         tail = watcher.cursor.tail
         chunks: list[LogChunk] = await self._run(tail.before, rank, after, before, _PULL_BYTES)
         update = Update(chunks=chunks, complete_until=watcher.cursor.complete_until)
         return update_frame(watcher.run_id, update, pulled=True)
 
     def forget(self, run_id: str) -> None:
-        """The run was removed."""
+        """Tell its pages that the run was removed."""
         self._idle.pop(run_id, None)
         if (followed := self._followed.pop(run_id, None)) is not None:
             self._end(run_id, followed)
@@ -362,33 +359,29 @@ class Streams:
         """Read the run while a page watches it."""
         tail, loop = followed.tail, asyncio.get_running_loop()
         try:
-            # how it stands is there at once; its logs take a moment
-            there = await self._run(tail.see) is not None
-            self._tell(followed)
-            there = there and await self._run(tail.look)
-            self._tell(followed)
-            while there and not tail.done:
+            # its state is there at once; its logs take a moment
+            readable = await self._run(tail.see) is not None
+            followed.wake()
+            readable = readable and await self._run(tail.look)
+            followed.wake()
+            while readable and not tail.done:
                 await followed.awake.wait()
-                there, spent = await loop.run_in_executor(self._reader, _timed_look, tail)
+                readable, spent = await loop.run_in_executor(self._reader, _timed_look, tail)
                 # the reader itself rests, so this holds for all runs together
                 loop.run_in_executor(self._reader, time.sleep, _REST * spent)
-                self._tell(followed)
+                followed.wake()
                 await asyncio.sleep(_PERIOD)
-            for _ in range(_LAST_TURNS if there else 0):
+            for _ in range(_LAST_TURNS if readable else 0):
                 await asyncio.sleep(_TURN)
-                self._tell(followed)
+                followed.wake()
         except Exception:
             log.exception("run %s cannot be followed", run_id)
-            there = False
-        if not there:
+            readable = False
+        if not readable:
             self.forget(run_id)
 
-    def _tell(self, followed: _Followed) -> None:
-        for watcher in followed.watchers:
-            watcher.wake()
-
     async def _serve(self, watcher: Watcher) -> None:
-        """Send the page what it lacks, whenever it is ready for it."""
+        """Send the page the part that it lacks, whenever it is ready."""
         cursor, page, loop = watcher.cursor, watcher.page, asyncio.get_running_loop()
         try:
             while True:
@@ -407,10 +400,8 @@ class Streams:
     async def _say_gone(self, watcher: Watcher) -> None:
         if watcher.task is not None:
             watcher.task.cancel()
-        try:
+        with contextlib.suppress(ConnectionError):
             await watcher.page.send(gone_frame(watcher.run_id))
-        except ConnectionError:
-            return
 
 
 def update_frame(run_id: str, update: Update, *, pulled: bool = False) -> bytes:
@@ -424,7 +415,7 @@ def gone_frame(run_id: str) -> bytes:
 
 
 def program_of(directory: RunDirectory) -> str:
-    """The run's program as far as a page shows it; empty when it cannot be read."""
+    """Return the run's program as far as a page shows it; empty when it cannot be read."""
     try:
         with open(directory.program(read_spec(directory).program), "rb") as file:
             return file.read(_CELL_LIMIT).decode("utf-8", "replace")
@@ -433,7 +424,7 @@ def program_of(directory: RunDirectory) -> str:
 
 
 def _timed_look(tail: RunTail) -> tuple[bool, float]:
-    """``look``, and the CPU seconds that it took."""
+    """Look at the run; return the result and the CPU seconds that it took."""
     begun = time.thread_time()
     return tail.look(), time.thread_time() - begun
 

@@ -1,4 +1,4 @@
-"""A box: the values of some names in one file. Its format, and how it is read.
+"""A box: the values of some names in one file. Its format, and its reader.
 
 ```
  0  MAGIC · where the index begins, its length (64 bits each)
@@ -7,9 +7,9 @@
     the index, JSON: what lies where, names, types and sizes
 ```
 
-The index is read without unpickling anything. ``read`` unpickles, so it runs what the writer of the file
-chose: only a rank reads the inputs of its own run, and only a user's own process what that user asked for. A
-process that reads needs the standard library and what the values themselves import; ``packing`` writes.
+``contents`` reads the index without unpickling. ``read`` unpickles, so it runs whatever the writer chose:
+only a rank reads the inputs of its own run, and only a user's own process the results that the user wants. A
+reader needs the standard library and the imports of the values; ``packing`` writes.
 """
 
 from __future__ import annotations
@@ -30,19 +30,14 @@ if TYPE_CHECKING:
 
 MAGIC = b"NBDBOX1\n"
 HEADER = struct.Struct("<8sQQ")
-ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vectors of today's processors."""
+ALIGNMENT = 64  # bytes: a cache line, and the widest vectors of today's processors
 
 _AT_ONCE = 1 << 18
 
 
 def write_evenly(file: BinaryIO, data: memoryview) -> None:
-    """Write bytes in small pieces.
-
-    For a large write the kernel makes large pieces of its page cache, which it may have to put together
-    first: 500 MB took 0.4 to 5.6 s in writes of 64 MB, and 0.1 to 0.6 s in writes of 256 kB, in turns on one
-    machine.
-    """
+    """Write bytes in small pieces: for large ones the kernel has to put together large pieces of its page
+    cache first. On one machine 500 MB took 0.4 to 5.6 s in writes of 64 MB, and 0.1 to 0.6 s in these."""
     for at in range(0, data.nbytes, _AT_ONCE):
         file.write(data[at : at + _AT_ONCE])
 
@@ -52,10 +47,10 @@ class BadBox(ValueError):
 
 
 class Item(NamedTuple):
-    """One name. ``kind`` is class, function, module or data; ``size`` counts bytes of its pickle and its
-    buffers, without what a name before it has brought. ``device`` names where tensors lay that come as copies
-    in memory; empty when none did. ``asked``: it was named, and does not come along with another one.
-    ``value`` is what a number is; ``digest`` is of the bytes of other data, empty where they are many."""
+    """A name. ``kind`` is class, function, module or data; ``size`` counts the bytes of its pickle and
+    buffers, without those that a name before it has brought. ``device`` names where tensors lay that come as
+    copies in memory. ``asked``: the user named it, and it does not come along with another one. ``value`` is
+    that of a number; ``digest`` is of the bytes of other data, empty where they are many."""
 
     name: str
     kind: str
@@ -68,11 +63,10 @@ class Item(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The index. ``pickles`` is where they begin, ``buffers`` where each begins and its length.
+    """The index: where the pickles begin, and where each buffer begins and its length.
 
-    ``sources`` is the text of each cell whose code is among the values, by the file name of that code.
-    ``packages`` are imported when the values are read: the first parts of their names, without the standard
-    library's.
+    ``sources`` has the text of each cell whose code is among the values, by the file name of that code;
+    ``packages`` the packages that reading the values imports, without the standard library.
     """
 
     items: tuple[Item, ...]
@@ -88,13 +82,13 @@ class Contents(NamedTuple):
     def decode(cls, text: bytes) -> Contents:
         """Raises BadBox."""
         try:
-            told = json.loads(text)
+            index = json.loads(text)
             return cls(
-                items=tuple(Item(*item) for item in told["items"]),
-                pickles=told["pickles"],
-                buffers=tuple((at, size) for at, size in told["buffers"]),
-                sources=told["sources"],
-                packages=tuple(told["packages"]),
+                items=tuple(Item(*item) for item in index["items"]),
+                pickles=index["pickles"],
+                buffers=tuple((at, size) for at, size in index["buffers"]),
+                sources=index["sources"],
+                packages=tuple(index["packages"]),
             )
         # decoding.MALFORMED: a rank does without nbdist.model
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -102,7 +96,7 @@ class Contents(NamedTuple):
 
 
 def contents(path: str | os.PathLike[str]) -> Contents:
-    """What is in a box. Nothing is unpickled. Raises OSError and BadBox."""
+    """Read the index of a box without unpickling. Raises OSError and BadBox."""
     with open(path, "rb") as file:
         begin, length = _header(file.read(HEADER.size))
         file.seek(begin)
@@ -110,11 +104,11 @@ def contents(path: str | os.PathLike[str]) -> Contents:
 
 
 def read(path: str | os.PathLike[str] | int, namespace: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The values of the names that were asked for, and of those that came along.
+    """Return the values of a box by their names, with those that came along.
 
-    Functions that were sent with their namespace see ``namespace`` as their globals, and what they use of it
-    is put there; a namespace of their own where none is given. Arrays and tensors are the file's own pages,
-    which all readers of a machine share until one writes to a page: that one gets a copy.
+    Functions that were sent with their namespace get ``namespace``, or one of their own, as their globals,
+    and whatever they use of it is put there. Arrays and tensors are the file's own pages, which all readers
+    of a machine share until one writes to a page and gets a copy.
 
     ``path`` may be the descriptor of an open file, which is closed. Raises OSError and BadBox, and CannotRead
     where making a value raises.
@@ -132,9 +126,10 @@ def read(path: str | os.PathLike[str] | int, namespace: dict[str, Any] | None = 
         try:
             values[item.name] = reader.load()
         except Exception as error:
-            raise CannotRead(item, error) from error
+            problem = f"{type(error).__name__}: {error}"
+            raise CannotRead(f"{item.name} ({item.type}) cannot be made here: {problem}") from error
     if namespace is not None and builtins is not None:
-        # a function that is made puts another form of the same there
+        # making a function puts another form of it there
         namespace["__builtins__"] = builtins
     return values
 
@@ -153,10 +148,6 @@ def bring(path: str, namespace: dict[str, Any]) -> None:
 
 class CannotRead(Exception):
     """The value of a name cannot be made in this process."""
-
-    def __init__(self, item: Item, error: Exception) -> None:
-        super().__init__(f"{item.name} ({item.type}) cannot be made here: {type(error).__name__}: {error}")
-        self.item = item
 
 
 def _header(head: bytes) -> tuple[int, int]:
@@ -179,20 +170,20 @@ class _Reader(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-# What the pickles of ``packing`` call.
+# The functions that the pickles of ``packing`` call.
 
 
 def same_namespace() -> dict[str, Any]:
-    """Stands in a pickle for the namespace that the reader gives."""
-    raise AssertionError("the reader has put another function in its place")
+    """Stand in a pickle for the reader's namespace, whose ``find_class`` replaces this function."""
+    raise AssertionError
 
 
 complete_classes: weakref.WeakSet[type] = weakref.WeakSet()
-"""Classes that this process has whole: a copy that comes back must not write over their methods."""
+"""Classes that this process has whole: a copy that comes back must not overwrite their methods."""
 
 
 def complete_class(cls: type, state: tuple[Callable[[type, Any], object], Any]) -> None:
-    """Give a class that came by value its members, unless this process has it."""
+    """Fill a class that came by value with its members, unless this process has it."""
     if cls not in complete_classes:
         complete_classes.add(cls)
         fill, members = state
@@ -200,24 +191,24 @@ def complete_class(cls: type, state: tuple[Callable[[type, Any], object], Any]) 
 
 
 def cached_function(function: Callable[..., Any], maxsize: int | None, typed: bool) -> Callable[..., Any]:
-    """A function under ``functools.lru_cache``, with an empty cache."""
+    """Return a function under ``functools.lru_cache``, with an empty cache."""
     from functools import lru_cache
 
     return lru_cache(maxsize, typed)(function)
 
 
 def cached_property(function: Callable[[Any], Any], name: str) -> Any:
-    """A property that computes its value once."""
+    """Return a property that computes its value once."""
     from functools import cached_property
 
     made = cached_property(function)
-    # a class that is filled in later does not tell its members their names
+    # a class that is filled later does not give its members their names
     made.attrname = name
     return made
 
 
 def new_type(name: str, kind: Any) -> Any:
-    """A type of ``typing.NewType``, of ``__main__``."""
+    """Return a type of ``typing.NewType``, of ``__main__``."""
     from typing import NewType
 
     made = NewType(name, kind)  # type: ignore[misc]  # its name is not known before
@@ -226,7 +217,7 @@ def new_type(name: str, kind: Any) -> Any:
 
 
 def typed_dict(name: str, fields: dict[str, Any], about: Mapping[str, Any]) -> Any:
-    """A class of ``typing.TypedDict``, of ``__main__``."""
+    """Return a class of ``typing.TypedDict``, of ``__main__``."""
     from typing import TypedDict
 
     made: Any = TypedDict(name, fields)  # type: ignore[misc]  # as above
@@ -237,7 +228,7 @@ def typed_dict(name: str, fields: dict[str, Any], about: Mapping[str, Any]) -> A
 
 
 def torch_storage(buffer: Any) -> Any:
-    """The bytes under one or several tensors. They are shared with ``buffer``."""
+    """Return the storage of one or several tensors, which shares its bytes with ``buffer``."""
     torch: Any = import_module("torch")
     if not len(buffer):
         return torch.UntypedStorage(0)
@@ -253,28 +244,23 @@ def torch_tensor(
     parameter: bool,
     gradient: bool,
 ) -> Any:
-    """A tensor, or a Parameter, of these elements (not bytes) of a storage."""
+    """Return a tensor, or a Parameter, of these elements (not bytes) of a storage."""
     torch: Any = import_module("torch")
     tensor = torch.empty(0, dtype=getattr(torch, dtype)).set_(storage, offset, shape, strides)
     return torch.nn.Parameter(tensor, gradient) if parameter else tensor.requires_grad_(gradient)
 
 
 def paddle_tensor(array: Any, dtype: str, gradient: bool, parameter: Mapping[str, Any] | None) -> Any:
-    """A tensor in memory; a parameter of a Layer where the attributes of one are given."""
+    """Return a tensor in memory; a parameter of a Layer where its attributes are given."""
     paddle: Any = import_module("paddle")
     tensor = paddle.to_tensor(array, dtype=dtype, place=paddle.CPUPlace(), stop_gradient=not gradient)
     if parameter is None:
         return tensor
     made = paddle.base.framework.EagerParamBase.from_tensor(tensor, trainable=gradient, **parameter)
-    _keep_name(made.name)
-    return made
-
-
-def _keep_name(name: str) -> None:
-    """Let no later layer of this process give its parameters this name (``linear_0.w_0``): optimizers tell
-    parameters by it."""
-    layer, _, number = name.partition(".")[0].rpartition("_")
-    generator = getattr(import_module("paddle.base.unique_name"), "generator", None)
-    ids = getattr(generator, "ids", None)
+    # no later layer of this process may give its parameters this name (``linear_0.w_0``): optimizers tell
+    # parameters by it
+    layer, _, number = made.name.partition(".")[0].rpartition("_")
+    ids = getattr(getattr(import_module("paddle.base.unique_name"), "generator", None), "ids", None)
     if ids is not None and number.isdigit():
         ids[layer] = max(ids[layer], int(number) + 1)
+    return made

@@ -1,8 +1,8 @@
-"""Values of a namespace into a box: how they are pickled, and which are refused.
+"""Values of a namespace pickled into a box, and the values that are refused.
 
-Definitions of ``__main__`` go by value (cloudpickle), everything else as ever. ``pack`` makes the pickles,
-and refers to arrays and tensors where they are; ``Packed.write`` copies them into the file. Imported only
-where something is packed: cloudpickle takes a process a while.
+Definitions of ``__main__`` go by value (cloudpickle). ``pack`` makes the pickles and refers to arrays and
+tensors where they are; ``Packed.write`` copies them into the file. Imported only to pack: cloudpickle takes a
+while.
 """
 
 from __future__ import annotations
@@ -30,16 +30,13 @@ from nbdist.tables import read_table
 from nbdist.values import box
 from nbdist.values.box import ALIGNMENT, HEADER, MAGIC, Contents, Item, write_evenly
 
-_SMALL = 1024
-"""Bytes below which a buffer stays in its pickle."""
-_NUMBER = 200
-"""Bytes of a number that is told as it is."""
-_HASHED = 1 << 28
-"""Bytes of data of which a digest takes a quarter of a second."""
+_SMALL = 1024  # bytes below which a buffer stays in its pickle
+_NUMBER = 200  # bytes of a number whose value is in the index
+_HASHED = 1 << 28  # bytes of data whose digest takes a quarter of a second
 
 
 class Unsendable(Exception):
-    """The value of ``name`` cannot be put into a box; the message is one line and says what to do instead."""
+    """The value of ``name`` cannot go into a box; the message is one line, with what to do instead."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -47,21 +44,16 @@ class Unsendable(Exception):
 
 
 class TooLarge(Exception):
-    """``items`` are the names so far; the last one made it too much."""
+    """The pickles are too large; ``items`` are the names up to the one that made them so."""
 
     def __init__(self, items: list[Item]) -> None:
         super().__init__(", ".join(f"{item.name}: {item.size} bytes" for item in items))
         self.items = items
 
 
-def write(path: Path, values: Mapping[str, object]) -> Contents:
-    """Write a box: all of it, or nothing. Only this user may read it. Raises Unsendable and OSError."""
-    return pack(values).write(path)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """What a box will hold. ``size`` counts the bytes of the file, nearly."""
+    """The content of a box to be written. ``size`` is about that of the file."""
 
     items: tuple[Item, ...]
     pickles: bytes
@@ -119,10 +111,9 @@ def pack(
 ) -> Packed:
     """Pickle the values of these names.
 
-    ``namespace`` is that of a notebook, where they come from one: its functions see the reader's namespace as
-    theirs, and what they use of it comes along. ``title`` is what the file name of a function's code becomes;
-    where that is another one, the source goes along. ``most`` is how many bytes the pickles may take, without
-    the buffers of arrays and tensors.
+    ``namespace`` is that of the notebook they come from: its functions see the reader's namespace as theirs,
+    and whatever they use of it comes along. ``title`` returns the new file name of a function's code; where
+    it differs, the source goes along. ``most`` limits the bytes of the pickles, without arrays and tensors.
 
     Raises Unsendable, and TooLarge.
     """
@@ -130,7 +121,7 @@ def pack(
 
 
 def kind_of(value: object) -> str:
-    """class, function, module or data."""
+    """Return class, function, module or data."""
     if isinstance(value, types.ModuleType):
         return "module"
     if isinstance(value, type):
@@ -149,17 +140,17 @@ class _Full(Exception):
 
 
 class _Sink(io.BytesIO):
-    """The pickles. Raises _Full when they become more than ``most`` bytes. ``asked`` counts the bytes with
-    those of the last write, also where it raised: the bytes of a large value come in one."""
+    """The pickles. Raises _Full when they become more than ``most`` bytes. ``wanted`` counts the last write
+    in, also where it raised: a large value comes in one write."""
 
     def __init__(self, most: int | None) -> None:
         super().__init__()
         self._most = most
-        self.asked = 0
+        self.wanted = 0
 
     def write(self, data: Any, /) -> int:
-        self.asked = self.tell() + len(data)
-        if self._most is not None and self.asked > self._most:
+        self.wanted = self.tell() + len(data)
+        if self._most is not None and self.wanted > self._most:
             raise _Full
         return super().write(data)
 
@@ -208,7 +199,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         while waiting:
             for name, value in waiting.items():
                 user = "" if name in values else users.get(name, "")
-                items[name] = self._one(name, value, list(items.values()), user, asked=name in values)
+                items[name] = self._item(name, value, list(items.values()), user, asked=name in values)
             waiting = {name: value for name, value in self._along.items() if name not in items}
         packages = {module.partition(".")[0] for module in self._modules} - sys.stdlib_module_names
         return Packed(
@@ -220,8 +211,8 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         )
 
     def _order(self, name: str, value: object, user: str, users: dict[str, str]) -> None:
-        """What a definition uses comes before it, so that its size counts as its own. ``users`` gets the
-        names in that order, each with that of the definition which uses it."""
+        """Put the names that a definition uses before it, so that their sizes count as their own. ``users``
+        gets the names in that order, each with the definition that uses it."""
         space = self._namespace or {}
         if name in users or name in self._visited:
             return
@@ -231,7 +222,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
                 self._order(used, space[used], name, users)
         users[name] = user
 
-    def _one(self, name: str, value: object, before: list[Item], user: str, *, asked: bool) -> Item:
+    def _item(self, name: str, value: object, before: list[Item], user: str, *, asked: bool) -> Item:
         begin, buffers = self._sink.tell(), len(self._buffers)
         self._devices.clear()
         problem = ""
@@ -241,7 +232,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             verb = "is" if refused.kind is type(value) else "holds"
             problem = f"{verb} {refused.what}, which cannot be sent: {refused.instead}"
         except (_Full, MemoryError):
-            size = self._sink.asked - begin + self._buffered(buffers)
+            size = self._sink.wanted - begin + self._buffered(buffers)
             raise TooLarge([*before, Item(name, kind_of(value), type(value).__name__, size)]) from None
         except Exception as error:  # noqa: BLE001 - what an object's own code raises when it is pickled
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -260,14 +251,13 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return sum(buffer.nbytes for buffer in self._buffers[begin:])
 
     def _digest(self, begin: int, buffers: int) -> str:
-        """Of what was packed from there on."""
         digest = hashlib.blake2b(self._sink.getbuffer()[begin:], digest_size=4)
         for buffer in self._buffers[buffers:]:
             digest.update(buffer)
         return digest.hexdigest()
 
     def _take(self, buffer: pickle.PickleBuffer) -> bool:
-        """Whether a buffer stays in the pickle."""
+        """Take a large buffer; return whether it stays in the pickle instead."""
         raw = buffer.raw()
         if raw.nbytes < _SMALL:
             return True
@@ -275,7 +265,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return False
 
     def reducer_override(self, obj: Any) -> Any:
-        """How to make ``obj`` again. Called for everything but the plain values that pickle knows."""
+        """Return how to make ``obj`` again. pickle calls it for all but the plain values that it knows."""
         kind = type(obj)
         if refusal := _refusal(kind):  # type: ignore[arg-type]  # every class is hashable
             raise _Refused(kind, *refusal)
@@ -294,8 +284,8 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return self._defined(obj, reduced)
 
     def _defined(self, obj: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-        """A class or function that goes by value. In the reader's ``__main__`` pickle must find it by its
-        name, for processes that the reader starts, and with it what it uses."""
+        """Reduce a class or function that goes by value. In the reader's ``__main__`` pickle must find it by
+        its name, for processes that the reader starts, and with it the names that it uses."""
         name: str = obj.__name__
         if self._namespace is not None and self._namespace.get(name) is obj:
             self._along[name] = obj
@@ -329,7 +319,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return box.same_namespace, ()
 
     def _cached(self, function: Any) -> Any:
-        """What ``functools.lru_cache`` has made; pickle would send its name alone."""
+        """Reduce a function under ``functools.lru_cache``; pickle would send its name alone."""
         wrapped = getattr(function, "__wrapped__", None)
         if wrapped is None or self.reducer_override(wrapped) is NotImplemented:
             return NotImplemented
@@ -337,7 +327,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return box.cached_function, (wrapped, about["maxsize"], about["typed"])
 
     def _cached_property(self, member: functools.cached_property[Any]) -> Any:
-        # before Python 3.12 it holds a lock, which is none of its program's
+        # before Python 3.12 it holds a lock of its own
         return box.cached_property, (member.func, member.attrname)
 
     def _new_type(self, kind: Any) -> Any:
@@ -346,7 +336,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return (box.new_type, (kind.__name__, kind.__supertype__)) if own else NotImplemented
 
     def _torch(self, tensor: Any) -> Any:
-        """A plain tensor; torch knows how to send the others, at the cost of copies."""
+        """Reduce a plain tensor; torch can send the others, at the cost of copies."""
         torch: Any = sys.modules["torch"]
         plain = tensor.layout == torch.strided and tensor.device.type not in ("meta", "xla")
         if not plain or tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or vars(tensor):
@@ -376,10 +366,8 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
 _OF_TYPED_DICTS = ("__total__", "__required_keys__", "__optional_keys__")
 _OF_PARAMETERS = ("name", "optimize_attr", "regularizer", "do_model_average", "need_clip", "is_distributed")
 _WITH_SETTER = 6
-"""The length of what makes a class, where its last part fills in the members (``object.__reduce__``)."""
-
-_FILE_NAME = 10
-"""The place of ``co_filename`` among the arguments of ``types.CodeType``."""
+"""The length of the reduction of a class whose last part fills in the members (``object.__reduce__``)."""
+_FILE_NAME = 10  # the place of ``co_filename`` among the arguments of ``types.CodeType``
 
 _REDUCERS: dict[str, Callable[[_Packer, Any], Any]] = {
     "builtins.code": _Packer._code,
@@ -395,7 +383,7 @@ _REDUCERS: dict[str, Callable[[_Packer, Any], Any]] = {
 
 
 def _globals_of(value: Any, namespace: dict[str, Any]) -> Iterator[str]:
-    """The globals that a function of this namespace reads, or a class of it in its methods; and its bases."""
+    """Yield the globals that a function of this namespace reads, or a class in its methods; and its bases."""
     if isinstance(value, (staticmethod, classmethod)) or type(value) is lru_cache_wrapper:
         value = value.__wrapped__
     if isinstance(value, functools.cached_property):
@@ -431,13 +419,9 @@ def _loads(code: types.CodeType) -> Iterator[str]:
 
 
 @cache
-def _table() -> dict[str, Any]:
-    return read_table(__file__, "refused")
-
-
-@cache
 def _refusal(kind: type) -> tuple[str, str] | None:
-    """What a value of this type is, and what to do instead of sending it; None where it may be sent."""
+    """Return the words for a value of this type and the alternative to sending it; None if it may be sent."""
     names = (f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)
-    row = next((row for name in names for row in _table().values() if name in row["types"]), None)
+    rows = read_table(__file__, "refused").values()
+    row = next((row for name in names for row in rows if name in row["types"]), None)
     return None if row is None else (row["what"], row["instead"])

@@ -1,8 +1,7 @@
 """Tensors of torch and paddle as a file of safetensors and back, and modules as the tensors that they hold.
 
 The format is an index of JSON behind its length in eight bytes, then the bytes of each tensor in this order:
-https://huggingface.co/docs/safetensors. To read it executes nothing. A process that writes has the framework;
-one that reads imports it with the first tensor.
+https://huggingface.co/docs/safetensors. Reading it executes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ DTYPES = {
     "float8_e4m3fn": "F8_E4M3",
     "float8_e5m2": "F8_E5M2",
 }
-"""How safetensors calls what torch and paddle call so."""
+"""The names of safetensors for those of torch and paddle."""
 
 _NAMES = {short: name for name, short in DTYPES.items()}
 _MOST_INDEX = 1 << 27  # bytes
@@ -37,8 +36,8 @@ _SHARDED = ("DTensor", "ShardedTensor")
 
 
 def state_of(value: object) -> object:
-    """The state_dict of a module of torch or paddle, without what DistributedDataParallel puts around it;
-    anything else as it is. Where ranks share out a module (FSDP), all of them have to ask."""
+    """Return the state_dict of a module of torch or paddle, without the prefix of DistributedDataParallel,
+    and anything else as it is. Where ranks share out a module (FSDP), all of them have to call it."""
     module: Any = value
     torch, paddle = _torch(), _paddle()
     if torch is not None and isinstance(module, torch.nn.Module):
@@ -50,8 +49,8 @@ def state_of(value: object) -> object:
 
 
 def framework_of(tensor: object) -> str:
-    """torch or paddle, of a tensor that is a plain array of numbers; else empty, as for one that is sparse,
-    quantised or complex. Raises TypeError for a tensor of which this rank has a part alone."""
+    """Return torch or paddle for a tensor that is a plain array of numbers; empty for one that is sparse,
+    quantised or complex. Raises TypeError for a tensor of which this rank has only a part."""
     given: Any = tensor
     torch, paddle = _torch(), _paddle()
     if torch is not None and isinstance(given, torch.Tensor):
@@ -69,7 +68,7 @@ def framework_of(tensor: object) -> str:
 
 
 def dtype_of(tensor: Any) -> str:
-    """The name of its kind of numbers, without the framework's."""
+    """Return its dtype without the framework's name."""
     return str(tensor.dtype).rpartition(".")[2]
 
 
@@ -90,12 +89,12 @@ def write(file: BinaryIO, tensors: Mapping[str, Any], framework: str) -> None:
 
 
 def read(file: BinaryIO, framework: str) -> dict[str, Any]:
-    """The tensors of a file, in memory of their own. Raises ValueError for what is no such file."""
+    """Return the tensors of a file, in memory of their own. Raises ValueError for any other file."""
     length = int.from_bytes(file.read(8), "little")
     if length > min(_MOST_INDEX, os.fstat(file.fileno()).st_size):
         raise ValueError("it does not begin as a file of safetensors")
     make = {"torch": _torch_tensor, "paddle": _paddle_tensor}[framework]
-    from nbdist.model.decoding import MALFORMED, loads  # ranks write such files, and do without
+    from nbdist.model.decoding import MALFORMED, loads  # ranks only write, and do without
 
     try:
         index = loads(file.read(length), exact=True)
@@ -119,7 +118,7 @@ def _paddle_tensor(file: BinaryIO, dtype: str, shape: list[int]) -> Any:
     import numpy
 
     paddle: Any = import_module("paddle")
-    # paddle takes uint16 of numpy, which has no bfloat16, for that
+    # numpy has no bfloat16; paddle takes its uint16 for that
     array = numpy.empty(math.prod(shape), {"bfloat16": "uint16"}.get(dtype, dtype))
     _fill(array.view("uint8").data, file)
     return paddle.to_tensor(array.reshape(shape), place=paddle.CPUPlace())
@@ -138,7 +137,7 @@ def _bytes_of(tensor: Any, framework: str) -> memoryview:
 
 
 def _torch() -> Any:
-    """torch, where all of it has been imported."""
+    """Return torch, once all of it was imported."""
     torch = sys.modules.get("torch")
     return torch if hasattr(torch, "nn") else None
 

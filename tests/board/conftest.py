@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urljoin
 
 import pytest
@@ -63,6 +64,21 @@ class Visitor:
             address = urljoin(address, answer.headers["Location"])
             answer = self._client.get(address, base_url=f"http://{host}", headers=headers)
         return answer
+
+    def api(self, path: str, *runs: RunDirectory) -> Any:
+        """Return the data of an answer of VisualDL over these runs."""
+        answer = self.get("~".join(run.run_id for run in runs) + f"/api/{path}").json
+        assert answer is not None
+        assert answer["status"] == 0, answer
+        return answer["data"]
+
+    def curves(self, run: RunDirectory) -> dict[str, list[str]]:
+        """Return the tags of each curve."""
+        listed = self.api("scalar/tags", run)
+        return dict(zip(listed["runs"], listed["tags"], strict=True))
+
+    def steps(self, run: RunDirectory, curve: str, tag: str = "loss") -> list[int]:
+        return [step for _, step, _ in self.api(f"scalar/list?run={curve}&tag={tag}", run)]
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from nbdist.board import feed
-from nbdist.board.feed import RankAggregate
+from nbdist.board import scalars
+from nbdist.board.scalars import RankAggregate
 
 T0 = 1_763_712_345_000
 LATER = T0 / 1000 + 3600
@@ -43,30 +43,24 @@ def test_the_end_of_the_run_tells_what_is_left() -> None:
     points.add(1, T0, "loss", 1, 6.0)
     points.add(0, T0, "loss", 2, 9.0)
 
+    points.add(0, T0, "lr", 0, 0.1)
+
     # one rank alone has no mean
     assert told(points, ranks=3, ended=True) == [(0, 1.0, 0.0, 2.0), (1, 5.0, 4.0, 6.0)]
     assert told(points, ranks=3, ended=True) == []
-
-
-def test_a_tag_of_one_rank_has_no_mean() -> None:
-    points = RankAggregate()
-    points.add(0, T0, "lr", 0, 0.1)
-
-    assert told(points, horizon=LATER) == []
-    assert told(points, ended=True) == []
 
 
 def test_ranks_that_never_log_a_tag_are_not_waited_for() -> None:
     points = RankAggregate()
     for rank in (6, 7):
         points.add(rank, T0, "loss", 0, rank)
-    assert told(points, ranks=8, horizon=T0 / 1000 + feed.WINDOW) == []
+    assert told(points, ranks=8, horizon=T0 / 1000 + scalars.WINDOW) == []
 
-    assert told(points, ranks=8, horizon=T0 / 1000 + feed.WINDOW + 0.1) == [(0, 6.5, 6.0, 7.0)]
+    assert told(points, ranks=8, horizon=T0 / 1000 + scalars.WINDOW + 0.1) == [(0, 6.5, 6.0, 7.0)]
 
 
 def test_who_begins_too_late_does_not_count_whenever_it_is_read() -> None:
-    late = T0 + round(feed.WINDOW * 1000) + 1
+    late = T0 + round(scalars.WINDOW * 1000) + 1
     rows = [(0, T0, 0, 1.0), (1, T0, 0, 3.0), (0, late, 1, 1.0), (1, late, 1, 3.0), (2, late, 0, 99.0)]
 
     at_once = RankAggregate()
@@ -136,11 +130,11 @@ def test_a_rank_that_falls_far_behind_is_not_waited_for() -> None:
     points = RankAggregate()
     for rank in range(3):
         points.add(rank, T0, "loss", 0, rank)
-    for step in range(1, feed.MOST_ROWS + 2):
+    for step in range(1, scalars.MOST_ROWS + 2):
         points.add(0, T0, "loss", step, 1.0)
         points.add(1, T0, "loss", step, 3.0)
 
     found = told(points, ranks=3)
 
-    assert len(found) == feed.MOST_ROWS + 2
-    assert found[-1] == (feed.MOST_ROWS + 1, 2.0, 1.0, 3.0)
+    assert len(found) == scalars.MOST_ROWS + 2
+    assert found[-1] == (scalars.MOST_ROWS + 1, 2.0, 1.0, 3.0)

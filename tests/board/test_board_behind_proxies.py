@@ -6,13 +6,8 @@ from __future__ import annotations
 import http.client
 import http.server
 import json
-import os
 import re
-import socket
-import subprocess
-import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,80 +15,45 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 import pytest
+from playwright.sync_api import Browser
 
 from nbdist.board import Board, ensure_board, reach, route_to_board
 from nbdist.errors import UsageMistake
+from tests.server.real_server import TOKEN, RealServer, real_server
 
 if TYPE_CHECKING:
     from tests.board.conftest import Home
 
-TOKEN = "for-this-test-alone"
 BASE = "/user/ann/"
 
 
-class JupyterServer:
-    """A Jupyter server below a base URL, with jupyter-server-proxy and without nbdist's extension."""
+def environ_of(server: RealServer) -> dict[str, str]:
+    """Return the variables in the environment of a kernel of this server."""
+    runtime = server.home.with_name("jupyter_runtime_dir")
+    return {"JUPYTER_RUNTIME_DIR": str(runtime), "JPY_PARENT_PID": str(server.pid)}
 
-    def __init__(self, root: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.runtime = root / "runtime"
-        (root / "config").mkdir()
-        extensions = {"jpserver_extensions": {"nbdist": False, "nbdist.server": False}}
-        (root / "config/jupyter_server_config.json").write_text(json.dumps({"ServerApp": extensions}))
-        environment = os.environ | {
-            "JUPYTER_CONFIG_DIR": str(root / "config"),
-            "JUPYTER_DATA_DIR": str(root / "data"),
-            "JUPYTER_RUNTIME_DIR": str(self.runtime),
-        }
-        command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
-        command += [f"--port={self.port}", f"--ServerApp.base_url={BASE}", f"--ServerApp.root_dir={root}"]
-        command += [f"--IdentityProvider.token={TOKEN}", "--ServerApp.port_retries=0"]
-        command += ["--ServerApp.allow_remote_access=True"]
-        self.log = root / "log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
-    @property
-    def environ(self) -> dict[str, str]:
-        """What a kernel of this server has in its environment."""
-        return {"JUPYTER_RUNTIME_DIR": str(self.runtime), "JPY_PARENT_PID": str(self.process.pid)}
-
-    def wait_until_up(self) -> None:
-        end = time.monotonic() + 60
-        while time.monotonic() < end and self.process.poll() is None:
-            try:
-                if self.get(f"{BASE}api")[0] == 200 and list(self.runtime.glob("jpserver-*.json")):
-                    return
-            except OSError:
-                time.sleep(0.1)
-        raise AssertionError(self.log.read_text())
-
-    def get(self, path: str, token: str = TOKEN) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        headers = {"Host": "hub.example.org", **({"Authorization": f"token {token}"} if token else {})}
-        for _ in range(3):
-            connection.request("GET", path, headers=headers)
-            answer = connection.getresponse()
-            body = answer.read()
-            if answer.status != 302:
-                break
-            path = urljoin(path, answer.headers["Location"])
-        connection.close()
-        return answer.status, body
+def fetch(server: RealServer, path: str, token: str = TOKEN) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    headers = {"Host": "hub.example.org", **({"Authorization": f"token {token}"} if token else {})}
+    for _ in range(3):
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        body = answer.read()
+        if answer.status != 302:
+            break
+        path = urljoin(path, answer.headers["Location"])
+    connection.close()
+    return answer.status, body
 
 
 @pytest.fixture(scope="module")
-def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    """A Jupyter server below a base URL, with jupyter-server-proxy and without nbdist's extension."""
     pytest.importorskip("jupyter_server_proxy")
-    server = JupyterServer(tmp_path_factory.mktemp("jupyter"))
-    try:
-        server.wait_until_up()
+    folder, remote = tmp_path_factory.mktemp("jupyter"), "--ServerApp.allow_remote_access=True"
+    with real_server(folder, remote, base_url=BASE, extension="jupyter_server_proxy") as server:
         yield server
-    finally:
-        server.process.terminate()
-        server.process.wait(20)
 
 
 class StrippingProxy(http.server.ThreadingHTTPServer):
@@ -146,35 +106,35 @@ def addresses_in(page: str) -> list[str]:
     return re.findall(r'(?:src|href)="?([^"\s>]+\.(?:js|css|ico))', page)
 
 
-def test_a_kernel_of_a_jupyter_server_finds_the_way_through_it(jupyter: JupyterServer, home: Home) -> None:
+def test_a_kernel_of_a_jupyter_server_finds_the_way_through_it(jupyter: RealServer, home: Home) -> None:
     run = home.run()
     home.log(run, home.point(0, loss=1.5))
     board = ensure_board(home.path)
 
-    found = reach(board, [run.run_id], environ=jupyter.environ)
+    found = reach(board, [run.run_id], environ=environ_of(jupyter))
 
     assert found.url.startswith(f"{BASE}proxy/absolute/{board.port}/")
     assert not found.direct
     assert board.token not in found.url
-    status, page = jupyter.get(found.url)
+    status, page = fetch(jupyter, found.url)
     assert status == 200
     assets = addresses_in(page.decode())
     assert assets
     for asset in assets[:5]:
-        assert jupyter.get(urljoin(found.url, asset))[0] == 200, asset
-    tags = json.loads(jupyter.get(urljoin(found.url, "api/scalar/tags"))[1])["data"]
+        assert fetch(jupyter, urljoin(found.url, asset))[0] == 200, asset
+    tags = json.loads(fetch(jupyter, urljoin(found.url, "api/scalar/tags"))[1])["data"]
     assert tags == {"runs": ["rank0"], "tags": [["loss"]]}
 
 
-def test_through_the_proxy_nobody_gets_in_without_the_token(jupyter: JupyterServer, home: Home) -> None:
+def test_through_the_proxy_nobody_gets_in_without_the_token(jupyter: RealServer, home: Home) -> None:
     run = home.run()
     board = ensure_board(home.path)
-    url = reach(board, [run.run_id], environ=jupyter.environ).url
+    url = reach(board, [run.run_id], environ=environ_of(jupyter)).url
 
-    assert jupyter.get(url, token="")[0] in (200, 403)  # the login page
-    assert b"VisualDL" not in jupyter.get(url, token="")[1]
+    assert fetch(jupyter, url, token="")[0] in (200, 403)  # the login page
+    assert b"VisualDL" not in fetch(jupyter, url, token="")[1]
     other = url.replace(board.path([run.run_id], "").split("/")[1], "0" * 64)
-    assert jupyter.get(other)[0] in (403, 404)
+    assert fetch(jupyter, other)[0] in (403, 404)
 
 
 def test_a_proxy_that_takes_its_prefix_away_gets_pages_with_it(stripping: StrippingProxy, home: Home) -> None:
@@ -197,32 +157,25 @@ def test_a_proxy_that_takes_its_prefix_away_gets_pages_with_it(stripping: Stripp
 
 @pytest.mark.browser
 def test_the_page_comes_up_through_either_proxy(
-    jupyter: JupyterServer, stripping: StrippingProxy, home: Home
+    browser: Browser, jupyter: RealServer, stripping: StrippingProxy, home: Home
 ) -> None:
-    from playwright.sync_api import sync_playwright
-
-    from tests.board.test_board_in_a_browser import ARGUMENTS, CHROMIUM
-
     run = home.run()
     home.log(run, *(home.point(step, loss=1 / (step + 1)) for step in range(20)))
     board = ensure_board(home.path)
+    origin = f"http://127.0.0.1:{jupyter.port}"
     template = {"NBDIST_PROXY_URL": f"{stripping.origin}/api_serving/%PORT%/"}
-    addresses = [
-        f"http://127.0.0.1:{jupyter.port}{reach(board, [run.run_id], environ=jupyter.environ).url}",
-        reach(board, [run.run_id], environ=template).url,
-    ]
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        page = browser.new_page()
-        page.set_default_timeout(40_000)
-        wrong: list[str] = []
-        page.on("response", lambda answer: wrong.append(answer.url) if answer.status >= 400 else None)
-        page.goto(f"http://127.0.0.1:{jupyter.port}{BASE}login?token={TOKEN}")
-        for address in addresses:
-            page.goto(address)
-            page.get_by_title("rank0").wait_for()
-            page.wait_for_selector("canvas")
-        browser.close()
+    page = browser.new_page()
+    page.set_default_timeout(40_000)
+    wrong: list[str] = []
+    page.on("response", lambda answer: wrong.append(answer.url) if answer.status >= 400 else None)
+
+    page.goto(f"{origin}{BASE}login?token={TOKEN}")
+    for environ, prefix in ((environ_of(jupyter), origin), (template, "")):
+        page.goto(prefix + reach(board, [run.run_id], environ=environ).url)
+        page.get_by_title("rank0").wait_for()
+        page.wait_for_selector("canvas")
+
+    page.close()
     assert wrong == []
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from visualdl.proto.record_pb2 import Record
 
-from nbdist.board.feed import Feed
 from nbdist.board.records import split
+from nbdist.board.scalars import Feed
 from nbdist.model import RunState
 from nbdist.worker.records import FILE_NAME
 from tests.fakes.directories import WrittenRun
@@ -30,6 +30,10 @@ def records(writer: Path) -> list[Record.Value]:
 
 def points(writer: Path) -> list[tuple[str, int, float]]:
     return [(v.tag, v.id, v.value) for v in records(writer)[1:]]
+
+
+def tag_points(writer: Path, tag: str) -> list[tuple[int, float]]:
+    return [(step, value) for name, step, value in points(writer) if name == tag]
 
 
 def test_points_become_records_of_the_rank(home: Home) -> None:
@@ -59,31 +63,18 @@ def test_every_writer_has_a_name_of_its_own(home: Home) -> None:
     assert len({records(w)[0].meta_data.display_name for w in writers}) == len(writers) == 12
 
 
-def test_what_is_logged_later_is_appended(home: Home) -> None:
-    run = home.run()
-    home.log(run, home.point(0, loss=1))
-    feed = Feed()
-    feed.advance(run)
-    before = (run.board / "rank0" / FILE_NAME).read_bytes()
-
-    home.log(run, home.point(1, loss=2))
-    feed.advance(run)
-
-    after = (run.board / "rank0" / FILE_NAME).read_bytes()
-    assert after.startswith(before)
-    assert points(run.board / "rank0") == [("loss", 0, 1), ("loss", 1, 2)]
-
-
 def test_a_torn_last_line_waits_for_its_end(home: Home) -> None:
     run = home.run()
     home.log(run, home.point(0, loss=1), '{"t": 1, "step": 1, "v": {"lo')
     feed = Feed()
     feed.advance(run)
     assert points(run.board / "rank0") == [("loss", 0, 1)]
+    before = (run.board / "rank0" / FILE_NAME).read_bytes()
 
     home.log(run, 'ss": 2}}\n')
     feed.advance(run)
 
+    assert (run.board / "rank0" / FILE_NAME).read_bytes().startswith(before)
     assert points(run.board / "rank0") == [("loss", 0, 1), ("loss", 1, 2)]
 
 
@@ -166,13 +157,16 @@ def test_a_percent_sign_is_kept_out_of_tags(home: Home) -> None:
 
 def test_a_later_attempt_has_curves_of_its_own(home: Home) -> None:
     run = home.run()
-    home.log(run, home.point(0, loss=1), home.point(1, loss=2))
-    home.log(run, home.point(0, loss=3), attempt=2)
+    for attempt, losses in ((1, (1, 2)), (2, (3,))):
+        for rank in (0, 1):
+            lines = (home.point(step, loss=loss) for step, loss in enumerate(losses))
+            home.log(run, *lines, rank=rank, attempt=attempt)
 
     Feed().advance(run)
 
-    assert points(run.board / "rank0") == [("loss", 0, 1), ("loss", 1, 2)]
-    assert points(run.board / "rank0.attempt-2") == [("loss", 0, 3)]
+    for curve in ("rank0", "mean"):
+        assert points(run.board / curve) == [("loss", 0, 1), ("loss", 1, 2)]
+        assert points(run.board / f"{curve}.attempt-2") == [("loss", 0, 3)]
 
 
 def test_a_deleted_run_stays_deleted(home: Home) -> None:
@@ -218,10 +212,6 @@ def test_after_a_full_disk_no_point_is_missing_or_twice(home: Home) -> None:
     assert points(run.board / "rank0") == [("loss", i, i) for i in range(100)]
 
 
-def tag_points(writer: Path, tag: str) -> list[tuple[int, float]]:
-    return [(step, value) for name, step, value in points(writer) if name == tag]
-
-
 def test_seconds_a_step_are_reckoned_from_the_times_of_the_points(home: Home) -> None:
     run = home.run()
     home.log(
@@ -265,20 +255,6 @@ def test_the_ranks_together_have_a_mean_a_lowest_and_a_highest(home: Home) -> No
         assert tag_points(run.board / name, "lr") == []
 
 
-def test_the_ranks_together_are_told_once_however_often_one_looks(home: Home) -> None:
-    run = home.run()
-    feed = Feed()
-    for step in range(20):
-        home.log(run, home.point(step, t=1000.0 + step, loss=step), rank=step % 2)
-        home.log(run, home.point(step, t=1000.0 + step, loss=step), rank=(step + 1) % 2)
-        feed.advance(run)
-    before = tag_points(run.board / "mean", "loss")
-
-    Feed().advance(run)
-
-    assert before == tag_points(run.board / "mean", "loss") == [(step, step) for step in range(20)]
-
-
 def test_a_live_run_waits_for_ranks_that_may_still_begin(home: Home) -> None:
     run, now = home.run(), 1000.0
     for rank in range(2):
@@ -315,18 +291,6 @@ def test_a_run_of_one_rank_has_that_rank_alone(tmp_path: Path) -> None:
     Feed().advance(written.directory)
 
     assert [path.name for path in written.directory.board.iterdir()] == ["rank0"]
-
-
-def test_each_attempt_has_a_mean_of_its_own(home: Home) -> None:
-    run = home.run()
-    for attempt in (1, 2):
-        for rank in (0, 1):
-            home.log(run, home.point(0, loss=attempt), rank=rank, attempt=attempt)
-
-    Feed().advance(run)
-
-    assert tag_points(run.board / "mean", "loss") == [(0, 1)]
-    assert tag_points(run.board / "mean.attempt-2", "loss") == [(0, 2)]
 
 
 def test_hyperparameters_stand_beside_the_scalars_they_are_judged_by(home: Home) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -24,14 +24,8 @@ def runs(home: Home) -> list[RunDirectory]:
     return found
 
 
-def api(visitor: Visitor, runs: list[RunDirectory], path: str) -> Any:
-    answer = visitor.get("~".join(run.run_id for run in runs) + f"/api/{path}")
-    assert answer.json is not None
-    return answer.json["data"]
-
-
 def test_every_run_is_listed_and_only_the_first_are_read(visitor: Visitor, runs: list[RunDirectory]) -> None:
-    listed = api(visitor, runs, "scalar/tags")
+    listed = visitor.api("scalar/tags", *runs)
 
     assert listed["runs"] == [f"exp{n}-k3f9/rank0" for n in range(len(runs))]
     assert all("loss" in tags for tags in listed["tags"])
@@ -39,13 +33,13 @@ def test_every_run_is_listed_and_only_the_first_are_read(visitor: Visitor, runs:
 
 
 def test_a_run_is_read_when_its_curve_is_asked_for(visitor: Visitor, runs: list[RunDirectory]) -> None:
-    api(visitor, runs, "scalar/tags")
+    visitor.api("scalar/tags", *runs)
 
-    points = api(visitor, runs, f"scalar/list?run=exp{AWAKE_AT_FIRST}-k3f9/rank0&tag=loss")
+    points = visitor.api(f"scalar/list?run=exp{AWAKE_AT_FIRST}-k3f9/rank0&tag=loss", *runs)
 
     assert [(step, value) for _, step, value in points] == [(n, n + AWAKE_AT_FIRST) for n in range(3)]
     assert [run.board.exists() for run in runs] == [True] * (AWAKE_AT_FIRST + 1) + [False] * 2
-    assert len(api(visitor, runs, "scalar/tags")["runs"]) == len(runs)
+    assert len(visitor.api("scalar/tags", *runs)["runs"]) == len(runs)
 
 
 def test_the_page_opens_with_one_curve_of_each_of_the_first(
@@ -63,7 +57,7 @@ def test_what_no_list_can_know_is_read_bit_by_bit(
     settings = {"t": 1, "v": {"loss": 2}, "hparams": {"lr": 0.1}, "metrics": ["loss"]}
     home.log(runs[-1], settings)
 
-    names = [item["name"] for item in api(visitor, runs, "hparams/list")]
+    names = [item["name"] for item in visitor.api("hparams/list", *runs)]
 
     assert names == [f"exp{len(runs) - 1}-k3f9/rank0"]
 
@@ -89,7 +83,7 @@ def test_embeddings_are_called_by_their_curves_and_are_those_of_the_view(
         (folder / FILE_NAME).write_bytes(records.encode_name("e", milliseconds=1) + frame)
 
     for number, run in enumerate(runs[:2]):
-        (shown,) = api(visitor, [run], "embedding/list")
+        (shown,) = visitor.api("embedding/list", run)
         assert shown == {"name": "rank0.embeddings/e", "shape": [number + 2, 2], "path": "rank0.embeddings/e"}
         labels = visitor.get(f"{run.run_id}/api/embedding/metadata?name=rank0.embeddings/e").text
         assert labels.split() == ["a"] * (number + 2)
@@ -100,4 +94,4 @@ def test_embeddings_are_called_by_their_curves_and_are_those_of_the_view(
 def test_no_page_names_a_directory(visitor: Visitor, runs: list[RunDirectory], home: Home) -> None:
     home.log(runs[0], {"t": 1, "v": {"loss": 2}, "hparams": {"lr": 0.1}, "metrics": ["loss"]})
 
-    assert str(home.path) not in str(api(visitor, [runs[0]], "hparams/list"))
+    assert str(home.path) not in str(visitor.api("hparams/list", runs[0]))

@@ -11,9 +11,9 @@ import pytest
 from werkzeug.test import Client
 
 from nbdist.board.app import View
-from nbdist.board.feed import Feed
 from nbdist.board.patches import PATCHES, Boards, apply, read_on
 from nbdist.board.records import FrameReader, split
+from nbdist.board.scalars import Feed
 from nbdist.store import RunDirectory
 from nbdist.worker.records import FILE_NAME, encode_scalar
 from tests.programs import until

@@ -6,16 +6,14 @@ import contextlib
 import http.client
 import json
 import os
-import select
 import signal
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,10 +21,8 @@ from nbdist import processes
 from nbdist.board import Board, ensure_board, find_board, stop_board
 from nbdist.board.server import BoardDirectory, read_board, write_board
 from nbdist.errors import LaunchError
-from nbdist.model.spec import ProcessId
-
-if TYPE_CHECKING:
-    from tests.board.conftest import Home
+from tests.board.conftest import Home
+from tests.programs import until
 
 
 def status(board: Board, path: str) -> int:
@@ -36,36 +32,28 @@ def status(board: Board, path: str) -> int:
         return connection.getresponse().status
 
 
-def wait_until_gone(process: ProcessId, seconds: float = 10) -> bool:
-    try:
-        handle = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], seconds)[0])
-    finally:
-        os.close(handle)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come to that"
-        select.select([], [], [], 0.02)
+def until_gone(board: Board) -> None:
+    until(lambda: not processes.alive(board.process))
 
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_server_that_has_been_started_answers(home: Home) -> None:
-    assert ensure_board(home.path).answers()
+@pytest.fixture(scope="module")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """A home with a run and a server, for tests that only look."""
+    home = Home(tmp_path_factory.mktemp("shared") / "home")
+    home.log(home.run(), home.point(0, loss=1))
+    (home.path / "board").mkdir(mode=0o755)
+    ensure_board(home.path)
+    yield home
+    stop_board(home.path)
 
 
-def test_the_page_of_a_run_is_at_its_address(home: Home) -> None:
-    run = home.run()
-    home.log(run, home.point(0, loss=1))
-    board = ensure_board(home.path)
+def test_the_page_of_a_run_is_at_its_address(shared_home: Home) -> None:
+    run = shared_home.run()
+    board = ensure_board(shared_home.path)
 
     url = board.url([run.run_id])
 
@@ -73,15 +61,11 @@ def test_the_page_of_a_run_is_at_its_address(home: Home) -> None:
     assert status(board, url.partition(str(board.port))[2] + "?runs=rank0") == 200
 
 
-def test_an_address_of_no_run_is_refused(home: Home) -> None:
-    board = Board(process=ProcessId(pid=1, start_time=1, boot_id=""), port=1, token="t")
+def test_a_second_notebook_gets_the_same_server(shared_home: Home) -> None:
+    board = ensure_board(shared_home.path)
 
-    with pytest.raises(ValueError, match="at least one run"):
-        board.url([])
-
-
-def test_a_second_notebook_gets_the_same_server(home: Home) -> None:
-    assert ensure_board(home.path) == ensure_board(home.path) == find_board(home.path)
+    assert board.answers()
+    assert board == ensure_board(shared_home.path) == find_board(shared_home.path)
 
 
 def test_notebooks_that_ask_at_once_get_one_server(home: Home) -> None:
@@ -124,10 +108,8 @@ def test_a_notebook_imports_no_visualdl(home: Home) -> None:
     assert answer.stdout == b"[]\n"
 
 
-def test_nobody_gets_in_without_the_token(home: Home) -> None:
-    run = home.run()
-    home.log(run, home.point(0, loss=1))
-    board = ensure_board(home.path)
+def test_nobody_gets_in_without_the_token(shared_home: Home) -> None:
+    run, board = shared_home.run(), ensure_board(shared_home.path)
     right = board.token
     wrong = ("x" if right[0] != "x" else "y") + right[1:]
 
@@ -148,8 +130,8 @@ def test_nobody_gets_in_without_the_token(home: Home) -> None:
     assert status(board, f"/{right}/alive") == 204
 
 
-def test_the_server_listens_on_loopback_only(home: Home) -> None:
-    board = ensure_board(home.path)
+def test_the_server_listens_on_loopback_only(shared_home: Home) -> None:
+    board = ensure_board(shared_home.path)
     tables = [Path(f"/proc/{board.process.pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
     rows = [row.split() for table in tables for row in table.splitlines()[1:]]
 
@@ -158,12 +140,10 @@ def test_the_server_listens_on_loopback_only(home: Home) -> None:
     assert ours == [f"0100007F:{board.port:04X}"]
 
 
-def test_only_its_user_can_read_the_token(home: Home) -> None:
-    run = home.run()
-    (home.path / "board").mkdir(mode=0o755)
-    board = ensure_board(home.path)
+def test_only_its_user_can_read_the_token(shared_home: Home) -> None:
+    run, board = shared_home.run(), ensure_board(shared_home.path)
     status(board, f"/{board.token}/{run.run_id}/api/nothing")
-    directory = BoardDirectory(home.path / "board")
+    directory = BoardDirectory(shared_home.path / "board")
 
     assert mode(directory.path) == 0o700
     assert mode(directory.discovery) == mode(directory.log) == mode(directory.lock) == 0o600
@@ -174,7 +154,7 @@ def test_only_its_user_can_read_the_token(home: Home) -> None:
 def test_a_server_that_nobody_uses_ends(home: Home) -> None:
     board = ensure_board(home.path, idle_seconds=0.5)
 
-    assert wait_until_gone(board.process)
+    until_gone(board)
 
     assert find_board(home.path) is None
     assert not BoardDirectory(home.path / "board").discovery.exists()
@@ -186,9 +166,9 @@ def test_a_server_that_is_used_goes_on(home: Home) -> None:
 
     while time.monotonic() < end:
         assert board.answers()
-        select.select([], [], [], 0.2)
+        time.sleep(0.2)
 
-    assert wait_until_gone(board.process)
+    until_gone(board)
 
 
 def test_a_server_whose_home_has_gone_ends(home: Home) -> None:
@@ -196,13 +176,13 @@ def test_a_server_whose_home_has_gone_ends(home: Home) -> None:
 
     os.rename(home.path, home.path.with_name("elsewhere"))
 
-    assert wait_until_gone(board.process)
+    until_gone(board)
 
 
 def test_a_server_that_was_killed_is_replaced(home: Home) -> None:
     killed = ensure_board(home.path)
     processes.send(killed.process, signal.SIGKILL)
-    assert wait_until_gone(killed.process)
+    until_gone(killed)
 
     board = ensure_board(home.path)
 
@@ -280,7 +260,7 @@ def test_a_server_that_takes_too_long_is_ended(home: Home, monkeypatch: pytest.M
     with pytest.raises(LaunchError, match=r"took over 0\.01 s"):
         ensure_board(home.path, deadline=0.01)
 
-    wait_until(lambda: not processes.marked("NBDIST_TEST_HOME", str(home.path)))
+    until(lambda: not processes.marked("NBDIST_TEST_HOME", str(home.path)))
     assert find_board(home.path) is None
 
 

@@ -103,15 +103,6 @@ def test_a_view_draws_what_a_rank_showed(page: Page, board: str, view: str, said
     is_drawn(page)
 
 
-# in test_board_in_a_browser.py
-@pytest.mark.more
-def test_the_scalars_are_drawn(page: Page, board: str) -> None:
-    page.goto(f"{board}/scalar")
-
-    page.get_by_text("loss", exact=True).first.wait_for()
-    is_drawn(page)
-
-
 def test_the_pictures_are_shown(page: Page, board: str) -> None:
     page.goto(f"{board}/sample/image")
 

@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import nbformat
 from playwright.sync_api import Browser, Error, Locator, Page, expect
@@ -343,6 +343,28 @@ def new_page(
         # those that the test knew
         errors.clear()
         _kept[browser, locale] = kept
+
+
+@contextlib.contextmanager
+def notebook_page(
+    server: LabServer,
+    browser: Browser,
+    name: str,
+    *cells: str,
+    first: str = "%load_ext nbdist",
+    ran: int = 0,
+    kernel: str = "python3",
+    theme: str = "JupyterLab Light",
+    **look: Any,
+) -> Iterator[tuple[LabPage, Page]]:
+    """A new notebook with ``cells`` below ``first``, in a page of its own. Its cells up to number ``ran``
+    have run to their ends."""
+    notebook = server.write_notebook(f"{name}.ipynb", first, *cells, kernel=kernel)
+    with new_page(browser, **look) as page:
+        lab = LabPage(server, page, notebook, theme=theme)
+        for index in range(ran + 1):
+            lab.run_and_wait(index)
+        yield lab, page
 
 
 def close_kept_pages() -> None:

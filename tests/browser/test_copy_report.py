@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from dashboard import open_run
-from lab import LabPage, LabServer, new_page
+from lab import LabServer, notebook_page
 from playwright.sync_api import Browser, Page, expect
 
 pytestmark = pytest.mark.browser
@@ -28,12 +28,8 @@ def clipboard(page: Page) -> str:
 def test_a_failed_run_is_copied_from_its_panel_and_its_dashboard(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    notebook = lab_server.write_notebook("copies.ipynb", "%load_ext nbdist", FAILS)
-    with new_page(browser) as page:
+    with notebook_page(lab_server, browser, "copies", FAILS, ran=1) as (_, page):
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
-        lab.run_and_wait(1)
         panel = page.locator(".nbdist:visible").first
 
         panel.get_by_role("button", name="Copy report").click()
@@ -53,4 +49,3 @@ def test_a_failed_run_is_copied_from_its_panel_and_its_dashboard(
 
         expect(page.get_by_role("button", name="Copied", exact=True)).to_be_visible()
         assert clipboard(page) == text
-        page.screenshot(path=pictures / "copied-dashboard.png")

@@ -6,14 +6,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from dashboard import open_run, run_named, show_runs
-from lab import TOKEN, LabPage, LabServer, new_page
+from lab import TOKEN, LabPage, LabServer, new_page, notebook_page
 from playwright.sync_api import Browser, Page, Route, expect
 
 pytestmark = pytest.mark.browser
@@ -78,12 +76,9 @@ def problems_of(page: Page, place: str) -> list[str]:
 def test_a_run_is_watched_and_stopped_while_its_cell_keeps_the_kernel_busy(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    notebook = lab_server.write_notebook(
-        "watched.ipynb", "%load_ext nbdist", TRAINING.replace("NAME", "watched")
-    )
-    with new_page(browser, width=1280, height=800) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
+    with notebook_page(
+        lab_server, browser, "watched", TRAINING.replace("NAME", "watched"), width=1280, height=800
+    ) as (lab, page):
         lab.run(1)
         dashboard = open_run(page, "watched")
         expect(dashboard.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
@@ -117,11 +112,7 @@ def test_a_run_goes_on_without_its_kernel_and_is_attached_again(
     lab_server: LabServer, browser: Browser
 ) -> None:
     cell = TRAINING.replace("NAME", "detached").replace("-n 2", "-n 2 -d")
-    notebook = lab_server.write_notebook("again.ipynb", "%load_ext nbdist", cell)
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
-        lab.run_and_wait(1)
+    with notebook_page(lab_server, browser, "again", cell, ran=1) as (lab, page):
         page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
         lab.wait_until_ready()
         run = run_named(show_runs(page), "detached")
@@ -140,10 +131,8 @@ def test_a_run_goes_on_without_its_kernel_and_is_attached_again(
 def test_a_failure_leads_to_the_line_of_its_cell(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    notebook = lab_server.write_notebook("broken.ipynb", "%load_ext nbdist", BROKEN, "print('other')")
-    with new_page(browser, width=1280, height=800) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
+    size = {"width": 1280, "height": 800}
+    with notebook_page(lab_server, browser, "broken", BROKEN, "print('other')", **size) as (lab, page):
         # a run that has ended before the page first asks is history, not news
         expect(page.locator(".nbdist-statusbar")).to_be_visible(timeout=10_000)
         # what is on the screen is not announced: another tab covers it
@@ -172,11 +161,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
     # names that no earlier try of this test has left
     pair = f"pair{time.time_ns() % 1_000_000}"
     cells = [SHORT.replace("NAME", f"{pair}-{at}").replace("STEPS", str(20 * at)) for at in (1, 2)]
-    notebook = lab_server.write_notebook("pairs.ipynb", "%load_ext nbdist", *cells)
-    with new_page(browser, width=1280, height=800) as page:
-        lab = LabPage(lab_server, page, notebook)
-        for index in range(3):
-            lab.run_and_wait(index)
+    with notebook_page(lab_server, browser, "pairs", *cells, width=1280, height=800, ran=2) as (lab, page):
         sidebar = show_runs(page)
         ticked: list[tuple[str, list[Literal["Shift"]]]] = [(f"{pair}-1", []), (f"{pair}-2", ["Shift"])]
         for name, keys in ticked:
@@ -248,7 +233,6 @@ def test_runs_are_compared_and_visualdl_shows_them(
         dashboard.get_by_role("tab", name="VisualDL").click()
         frame = dashboard.frame_locator("iframe")
         expect(frame.get_by_text("loss").first).to_be_visible(timeout=40_000)
-        page.screenshot(path=pictures / "dashboard-visualdl-light.png")
 
         page.get_by_role("tab", name="pairs.ipynb").click()
         panel = lab.cell(1).locator(".nbdist")
@@ -266,11 +250,8 @@ def test_runs_are_compared_and_visualdl_shows_them(
 
 
 def test_options_are_completed_and_explained(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
-    notebook = lab_server.write_notebook("options.ipynb", "%load_ext nbdist", "%%distributed -n 2")
     # what JupyterLab completes with may still be at it when its editor is disposed
-    with new_page(browser, keep=False) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
+    with notebook_page(lab_server, browser, "options", "%%distributed -n 2", keep=False) as (lab, page):
         editor = lab.cell(1).locator(".cm-content")
         editor.click()
         page.keyboard.press("Control+End")
@@ -338,7 +319,6 @@ def test_the_form_in_the_cell_s_toolbar_writes_into_that_cell_and_runs_it_in_a_k
         expect(form.locator("output")).to_have_text("%%distributed --gpus 0")
         form.get_by_label("GPU 1").check()
         expect(form.locator("output")).to_have_text("%%distributed --gpus 0,1")
-        page.screenshot(path=pictures / "form-gpus-light.png")
         form.get_by_label("On the CPU").check()
         form.get_by_label("Ranks").fill("3")
         form.get_by_label("Name").fill("formed")
@@ -355,24 +335,18 @@ def test_the_form_in_the_cell_s_toolbar_writes_into_that_cell_and_runs_it_in_a_k
 
 
 def test_a_run_is_started_again_with_other_options_below_its_cell(
-    lab_server: LabServer, browser: Browser, pictures: Path
+    lab_server: LabServer, browser: Browser
 ) -> None:
     # a name that no earlier try of this test has left
     name = f"again{time.time_ns() % 1_000_000}"
     cell = f"%%distributed -n 2 --retries 1 --name {name}\nimport os\nprint('rank', os.environ['RANK'])"
-    notebook = lab_server.write_notebook("again.ipynb", "%load_ext nbdist", cell, "print('after')")
-    with new_page(browser, width=1400) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
-        lab.run_and_wait(1)
+    with notebook_page(lab_server, browser, "again", cell, "print('after')", ran=1) as (lab, page):
         panel = lab.cell(1).locator(".nbdist")
         panel.get_by_role("button", name="Run menu").click()
-        page.screenshot(path=pictures / "again-menu.png")
         panel.get_by_role("menuitem", name="Run again with…").click()
         form = page.locator(".nbdist-form")
         expect(form.locator("output")).to_have_text(f"%%distributed -n 2 --name {name} --retries 1")
         form.get_by_label("Ranks").fill("3")
-        page.screenshot(path=pictures / "again-form.png")
         assert problems_of(page, ".nbdist-form") == []
         page.get_by_role("dialog").get_by_role("button", name="Insert and run").click()
 
@@ -405,56 +379,9 @@ def test_a_run_is_started_again_with_other_options_below_its_cell(
         expect(lab.cell(3).locator(".cm-content")).to_contain_text(f"%%distributed -n 3 --name {name}")
 
 
-@contextmanager
-def notebook_7_page(browser: Browser) -> Iterator[Page]:
-    """As ``new_page``; but Notebook 7 has errors of its own while it starts, with any extension or none."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(error.stack or str(error)))
-    try:
-        yield page
-    finally:
-        context.close()
-    assert not [error for error in errors if "extensions/nbdist" in error], errors
-
-
-# after the panel, in test_front_ends.py
-@pytest.mark.more
-def test_notebook_7_has_the_list_and_the_dashboard(
-    lab_server: LabServer, browser: Browser, pictures: Path
-) -> None:
-    notebook = lab_server.write_notebook("seven.ipynb", "%load_ext nbdist", TRAINING.replace("NAME", "seven"))
-    with notebook_7_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook, "notebooks")
-        lab.run_and_wait(0)
-        lab.run(1)
-        dashboard = open_run(page, "seven")
-        expect(dashboard.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
-        page.screenshot(path=pictures / "dashboard-notebook7-light.png")
-        dashboard.get_by_role("button", name="Stop", exact=True).click()
-        expect(dashboard.locator(".nbdist-pill")).to_have_text("Stopped", timeout=20_000)
-        lab.wait_for_end(1)
-
-
 def go(server: LabServer, page: Page) -> None:
     page.goto(f"{server.url}lab?token={TOKEN}&reset")
     page.wait_for_function("() => window.jupyterapp?.shell.currentWidget", timeout=60_000)
-
-
-# of a server that has it not, in test_other_servers.py
-@pytest.mark.more
-def test_without_the_server_s_side_the_page_says_what_to_install(
-    lab_server: LabServer, browser: Browser, pictures: Path
-) -> None:
-    with new_page(browser, keep=False) as page:
-        page.route("**/nbdist/api/**", lambda route: route.fulfill(status=404, body="<html>not here</html>"))
-        go(lab_server, page)
-        sidebar = show_runs(page)
-        expect(sidebar).to_contain_text("pip install nbdist", timeout=10_000)
-        expect(sidebar.get_by_role("searchbox")).to_have_count(0)
-        expect(page.locator(".nbdist-statusbar")).to_have_count(0)
-        page.screenshot(path=pictures / "absent-light.png")
 
 
 def _thousand() -> list[dict[str, Any]]:
@@ -512,27 +439,20 @@ def test_a_thousand_runs_open_at_once(lab_server: LabServer, browser: Browser) -
         assert took < 5_000, "300 ms on a quiet machine; drawing all of them takes more"
 
 
-@pytest.mark.parametrize(
-    "width", [pytest.param(1280, id="wide", marks=pytest.mark.more), pytest.param(700, id="narrow")]
-)
-def test_dark_and_chinese(lab_server: LabServer, browser: Browser, pictures: Path, width: int) -> None:
-    name = f"dark{width}"
-    cell = TRAINING.replace("NAME", name).replace("-n 2", "-n 2 -d")
-    notebook = lab_server.write_notebook(f"{name}.ipynb", "%load_ext nbdist", cell)
+def test_dark_chinese_and_narrow(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
+    cell = TRAINING.replace("NAME", "dark").replace("-n 2", "-n 2 -d")
     folder = lab_server.root / "config/lab/user-settings/@jupyterlab/translation-extension"
     folder.mkdir(parents=True, exist_ok=True)
     language = folder / "plugin.jupyterlab-settings"
     language.write_text(json.dumps({"locale": "zh_CN"}))
     try:
-        with new_page(browser, width=width, height=800, keep=False) as page:
-            lab = LabPage(lab_server, page, notebook, theme="JupyterLab Dark")
-            lab.run_and_wait(0)
-            lab.run_and_wait(1)
-            dashboard = open_run(page, name)
+        look = {"theme": "JupyterLab Dark", "width": 700, "height": 800, "keep": False}
+        with notebook_page(lab_server, browser, "dark", cell, ran=1, **look) as (_, page):
+            dashboard = open_run(page, "dark")
             expect(dashboard.locator(".nbdist-pill")).to_have_text("运行中", timeout=20_000)
             expect(dashboard.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
             expect(page.get_by_role("searchbox", name="按名称")).to_be_visible()
-            page.screenshot(path=pictures / f"dashboard-dark-zh-{width}.png")
+            page.screenshot(path=pictures / "dashboard-dark-zh.png")
             assert problems_of(page, ".nbdist-dash") == []
             assert problems_of(page, ".nbdist-sidebar") == []
             dashboard.get_by_role("button", name="停止", exact=True).click()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from dashboard import show_runs
-from lab import LabPage, LabServer, close_kept_pages, new_page
+from lab import LabPage, LabServer, close_kept_pages, notebook_page
 from playwright.sync_api import Browser, Page, expect
 
 import nbdist
@@ -81,13 +81,10 @@ def says_what_is_missing(page: Page) -> None:
 def test_the_doctor_brings_the_page_s_side_without_a_restart_of_the_server(
     strange_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    notebook = strange_server.write_notebook(
-        "doctor.ipynb", "%load_ext nbdist", "%dist_doctor --fix", kernel=KERNEL
-    )
-    with new_page(browser, width=1280, height=800) as page:
-        lab = LabPage(strange_server, page, notebook)
+    with notebook_page(
+        strange_server, browser, "doctor", "%dist_doctor --fix", kernel=KERNEL, width=1280, height=800
+    ) as (lab, page):
         assert not page.evaluate(SEES_PLUGIN)
-        lab.run_and_wait(0)
         lab.run_and_wait(1, timeout=120)
         expect(lab.cell(1)).to_contain_text("reload the page")
         # the report is of what is there now
@@ -97,10 +94,9 @@ def test_the_doctor_brings_the_page_s_side_without_a_restart_of_the_server(
         page.set_viewport_size({"width": 600, "height": 800})
         found = lab.cell(1).locator("td:last-child").first
         expect(found).to_have_css("display", "block")
-        page.screenshot(path=pictures / "doctor-narrow.png")
         page.set_viewport_size({"width": 1280, "height": 800})
 
-        lab = LabPage(strange_server, page, notebook)
+        lab = LabPage(strange_server, page, lab.path)
         says_what_is_missing(page)
         page.screenshot(path=pictures / "strange-server.png")
     assert {path.name for path in (strange_server.root / "data/labextensions").iterdir()} == {
@@ -114,10 +110,8 @@ def test_without_the_server_s_side_cells_panels_stop_and_curves_work(
 ) -> None:
     install(strange_server.root / "data")
     install_widgets(strange_server.root / "data")
-    notebook = strange_server.write_notebook("alone.ipynb", LOAD, CELL, "%dist_board", kernel=BARE)
-    with new_page(browser, width=1280, height=800) as page:
-        lab = LabPage(strange_server, page, notebook)
-        lab.run_and_wait(0)
+    cells = (CELL, "%dist_board")
+    with notebook_page(strange_server, browser, "alone", *cells, first=LOAD, kernel=BARE) as (lab, page):
         lab.run(1)
         panel = lab.cell(1).locator(".nbdist")
         expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)

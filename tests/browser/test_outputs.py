@@ -156,8 +156,6 @@ def test_figures_stand_among_the_lines_in_the_notebook_and_in_a_report(
             text = frame.get_by_text("accuracy")
             assert text.evaluate("node => getComputedStyle(node).color") != ground
             page.screenshot(path=pictures / f"outputs-{theme.lower()}.png")
-        page.set_viewport_size({"width": 760, "height": 1400})
-        page.screenshot(path=pictures / "outputs-narrow.png")
 
         lab.save()
         kept = [output["data"] for output in outputs_in(lab.path)]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 from pathlib import Path
 
 import pytest
-from lab import LabPage, LabServer, new_page
+from lab import LabPage, LabServer, new_page, notebook_page
 from playwright.sync_api import Browser, expect
 
 from nbdist.runner import RunHandle
@@ -33,12 +32,9 @@ def training(steps: int) -> str:
 
 
 def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
-    lab_server: LabServer, browser: Browser, pictures: Path
+    lab_server: LabServer, browser: Browser
 ) -> None:
-    notebook = lab_server.write_notebook("stop.ipynb", "%load_ext nbdist", training(6000))
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
+    with notebook_page(lab_server, browser, "stop", training(6000)) as (lab, page):
         lab.run(1)
         panel = page.locator(".nbdist")
 
@@ -47,7 +43,6 @@ def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
         expect(panel.get_by_role("log")).to_contain_text("of rank 0", timeout=10_000)
         expect(panel.get_by_role("log")).to_contain_text("of rank 1")
         expect(panel.locator(".nbdist-last").nth(1)).to_contain_text("of rank 1 loss")
-        page.screenshot(path=pictures / "panel-light.png")
 
         panel.get_by_role("tab", name="Rank 1").click()
         expect(panel.get_by_role("log")).not_to_contain_text("of rank 0")
@@ -70,10 +65,7 @@ def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_st
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
     cell = training(30) + "# a long cell\n" * 60
-    notebook = lab_server.write_notebook("static.ipynb", "%load_ext nbdist", cell)
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
+    with notebook_page(lab_server, browser, "static", cell) as (lab, page):
         lab.run(1)
         panel, summary = lab.cell(1).locator(".nbdist"), lab.cell(1).locator(".nbdist-summary")
         mark = lab.cell(1).locator(".nbdist-prompt-mark button")
@@ -88,15 +80,14 @@ def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_st
         expect(panel.get_by_role("log")).to_contain_text("step 29 of rank 1")
         expect(panel).to_contain_text("loss=0.03333")
         expect(summary).to_be_hidden()
-        page.screenshot(path=pictures / "ended-light.png")
         panel.get_by_role("tab", name="Metrics").click()
         expect(panel.locator("canvas").first).to_be_visible()
         lab.save()
 
-        saved = json.loads(notebook.read_text())
+        saved = json.loads(lab.path.read_text())
         assert "widgets" not in saved["metadata"]
         assert "widget-view" not in json.dumps(saved["cells"][1]["outputs"])
-        assert notebook.stat().st_size < 50_000
+        assert lab.path.stat().st_size < 50_000
 
         page.reload()
         # saved, and the kernel lives: all of it comes back from disk
@@ -108,7 +99,7 @@ def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_st
         page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
 
     with new_page(browser) as page:
-        again = LabPage(lab_server, page, notebook)
+        again = LabPage(lab_server, page, lab.path)
         summary = again.cell(1).locator(".nbdist-summary")
         expect(summary).to_contain_text("Finished")
         expect(summary).to_contain_text("loss 0.03333")
@@ -123,35 +114,6 @@ def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_st
         )
 
 
-# as in a dark page, in test_status.py
-@pytest.mark.more
-def test_a_failure_shows_the_rank_and_the_line(
-    lab_server: LabServer, browser: Browser, pictures: Path
-) -> None:
-    cell = """%%distributed -n 2
-import os, time
-def load():
-    if os.environ["RANK"] == "1":
-        raise ValueError("label 10 is out of range")
-    time.sleep(60)
-load()
-"""
-    notebook = lab_server.write_notebook("failure.ipynb", "%load_ext nbdist", cell)
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
-        lab.run_and_wait(1)
-
-        expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text(
-            "rank 1 failed first: ValueError at line 5 of the cell"
-        )
-        error = lab.cell(1).locator(".jp-OutputArea-output").last
-        expect(error).to_have_text(
-            re.compile(r"^RunFailed: \S+: rank 1 failed first: ValueError at line \d of the cell\s*$")
-        )
-        page.screenshot(path=pictures / "failure-light.png")
-
-
 def test_search_counts_jumps_and_pauses(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
     cell = """%%distributed -n 1
 import time
@@ -160,10 +122,7 @@ while True:
     print("more hay")
     time.sleep(0.1)
 """
-    notebook = lab_server.write_notebook("search.ipynb", "%load_ext nbdist", cell)
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
+    with notebook_page(lab_server, browser, "search", cell) as (lab, page):
         lab.run(1)
         panel = page.locator(".nbdist")
         log = panel.get_by_role("log")
@@ -190,11 +149,7 @@ def test_a_detached_run_is_shown_while_other_cells_run_and_its_stop_works(
     lab_server: LabServer, browser: Browser
 ) -> None:
     cell = training(6000).replace("-n 2", "-n 2 -d")
-    notebook = lab_server.write_notebook("detached.ipynb", "%load_ext nbdist", cell, "print(40 + 2)")
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        for index in range(3):
-            lab.run_and_wait(index)
+    with notebook_page(lab_server, browser, "detached", cell, "print(40 + 2)", ran=2) as (lab, _):
         panel = lab.cell(1).locator(".nbdist")
 
         expect(lab.cell(2)).to_contain_text("42")
@@ -204,28 +159,8 @@ def test_a_detached_run_is_shown_while_other_cells_run_and_its_stop_works(
         expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("stopped from the page")
 
 
-# a run goes on without its kernel, and is attached again, in test_dashboard.py
-@pytest.mark.more
-def test_a_run_is_shown_again_after_its_kernel_was_restarted(lab_server: LabServer, browser: Browser) -> None:
-    cell = training(6000).replace("-n 2", "-n 2 -d")
-    notebook = lab_server.write_notebook("attach.ipynb", "%load_ext nbdist", cell, "%dist_attach")
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
-        lab.run_and_wait(1)
-        page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
-        lab.wait_until_ready()
-        lab.run_and_wait(0)
-        lab.run_and_wait(2)
-        panel = lab.cell(2).locator(".nbdist")
-
-        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
-        panel.get_by_role("button", name="Stop").click()
-        expect(lab.cell(2).locator(".nbdist-summary")).to_contain_text("Stopped", timeout=15_000)
-
-
 def test_after_a_reload_the_panel_of_a_cell_that_runs_is_back_and_its_end_is_kept(
-    lab_server: LabServer, browser: Browser, pictures: Path
+    lab_server: LabServer, browser: Browser
 ) -> None:
     notebook = lab_server.write_notebook("reloaded.ipynb", "1/0", "print(40 + 2)")
     with new_page(browser) as page:
@@ -248,7 +183,6 @@ def test_after_a_reload_the_panel_of_a_cell_that_runs_is_back_and_its_end_is_kep
         expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=30_000)
         expect(lab.cell(0).locator(lab.prompt)).to_have_text("[*]:")
         expect(lab.cell(0).get_by_text("ZeroDivisionError").filter(visible=True)).to_have_count(0)
-        page.screenshot(path=pictures / "reloaded-light.png")
         panel.get_by_role("button", name="Stop").click()
         expect(panel.locator(".nbdist-pill")).to_have_text("Stopped", timeout=20_000)
         expect(lab.cell(0).locator(lab.prompt)).to_have_text("[ ]:")
@@ -273,13 +207,7 @@ def test_after_a_reload_the_panel_of_a_cell_that_runs_is_back_and_its_end_is_kep
 
 def test_stop_works_when_the_kernel_is_dead(lab_server: LabServer, browser: Browser) -> None:
     cell = training(6000).replace("-n 2", "-n 2 -d")
-    notebook = lab_server.write_notebook(
-        "dead.ipynb", "%load_ext nbdist", cell, "import os; print(os.getpid())"
-    )
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        for index in range(3):
-            lab.run_and_wait(index)
+    with notebook_page(lab_server, browser, "dead", cell, "import os; print(os.getpid())", ran=2) as (lab, _):
         panel = lab.cell(1).locator(".nbdist")
         expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
         handle = RunHandle(RunStore(lab_server.home).directories()[0])
@@ -292,10 +220,7 @@ def test_stop_works_when_the_kernel_is_dead(lab_server: LabServer, browser: Brow
 
 
 def test_closing_the_page_ends_nothing(lab_server: LabServer, browser: Browser) -> None:
-    notebook = lab_server.write_notebook("closed.ipynb", "%load_ext nbdist", training(30))
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
+    with notebook_page(lab_server, browser, "closed", training(30)) as (lab, page):
         lab.run(1)
         expect(page.locator(".nbdist").get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
 
@@ -310,10 +235,7 @@ for i in range(20_000): print("line", i)
 print("the last line")
 time.sleep(600)
 """
-    notebook = lab_server.write_notebook("many.ipynb", "%load_ext nbdist", cell)
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
+    with notebook_page(lab_server, browser, "many", cell) as (lab, page):
         lab.run(1)
         log = page.locator(".nbdist").get_by_role("log")
 
@@ -327,41 +249,18 @@ time.sleep(600)
         lab.wait_for_end(1, timeout=20)
 
 
-@pytest.mark.parametrize(
-    "width", [pytest.param(1200, id="wide", marks=pytest.mark.more), pytest.param(760, id="narrow")]
-)
-def test_dark_and_chinese(lab_server: LabServer, browser: Browser, pictures: Path, width: int) -> None:
-    cells = ("%load_ext nbdist", training(6000), "%dist_status")
-    notebook = lab_server.write_notebook(f"dark-{width}.ipynb", *cells)
-    with new_page(browser, width=width) as page:
-        lab = LabPage(lab_server, page, notebook, theme="JupyterLab Dark")
+def test_dark_chinese_and_narrow(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
+    cells, dark = (training(6000), "%dist_status"), "JupyterLab Dark"
+    with notebook_page(lab_server, browser, "dark", *cells, theme=dark, width=760) as (lab, page):
         page.evaluate("document.documentElement.lang = 'zh-CN'")
-        lab.run_and_wait(0)
         lab.run(1)
         panel = page.locator(".nbdist")
 
         expect(panel.locator(".nbdist-pill")).to_have_text("运行中", timeout=20_000)
         expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=10_000)
-        page.screenshot(path=pictures / f"panel-dark-zh-{width}.png")
+        page.screenshot(path=pictures / "panel-dark-zh.png")
 
         panel.get_by_role("button", name="停止").click()
         lab.wait_for_end(1, timeout=20)
         lab.run_and_wait(2)
         expect(lab.cell(2).locator(".nbdist-status")).to_contain_text("已停止")
-
-
-# as in a server that knows nothing of nbdist, in test_other_servers.py
-@pytest.mark.more
-def test_the_board_shows_curves_in_the_notebook(
-    lab_server: LabServer, browser: Browser, pictures: Path
-) -> None:
-    notebook = lab_server.write_notebook("board.ipynb", "%load_ext nbdist", training(15), "%dist_board")
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        for index in range(3):
-            lab.run_and_wait(index)
-
-        frame = lab.cell(2).frame_locator("iframe")
-        expect(frame.get_by_text("loss").first).to_be_visible(timeout=30_000)
-        expect(frame.locator("canvas, svg").first).to_be_visible(timeout=30_000)
-        page.screenshot(path=pictures / "board-light.png")

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from dashboard import open_run
-from lab import LabPage, LabServer, new_page
+from lab import LabServer, notebook_page
 from playwright.sync_api import Browser, Locator, Page, expect
-
-from tests.programs import until
 
 pytestmark = pytest.mark.browser
 
 AXE = Path(__file__).parents[2] / "labextension/node_modules/axe-core/axe.min.js"
-
-DRAWN = """canvas => canvas.getContext('2d')
-    .getImageData(0, 0, canvas.width, canvas.height).data.some(value => value)"""
 
 TRAINING = """%%distributed -n 2 --name lenet
 import os, time, nbdist
@@ -32,17 +27,9 @@ for step in range(5000):
 
 
 @contextmanager
-def running(
-    server: LabServer,
-    browser: Browser,
-    name: str,
-    cell: str,
-) -> Iterator[Page]:
+def running(server: LabServer, browser: Browser, name: str, cell: str) -> Iterator[Page]:
     """A page in which the cell runs; it is stopped at the end."""
-    notebook = server.write_notebook(f"{name}.ipynb", "%load_ext nbdist", cell)
-    with new_page(browser) as page:
-        lab = LabPage(server, page, notebook)
-        lab.run_and_wait(0)
+    with notebook_page(server, browser, name, cell) as (lab, page):
         lab.run(1)
         panel = page.locator(".nbdist")
         expect(panel.locator(".nbdist-pill")).to_have_text("Running", timeout=30_000)
@@ -135,32 +122,6 @@ for step in range(6000):
         expect(marked).to_contain_text("1 / 0  # the culprit")
 
 
-# charts are in test_other_servers.py, VisualDL in test_dashboard.py
-@pytest.mark.more
-def test_logged_numbers_are_charts_and_visualdl_opens(
-    lab_server: LabServer, browser: Browser, pictures: Path
-) -> None:
-    cell = TRAINING.replace("-n 2", "-n 2 -d")
-    with running(lab_server, browser, "charts", cell) as page:
-        panel = panel_of(page)
-        panel.get_by_role("tab", name="Metrics").click()
-        charts = panel.locator(".nbdist-chart")
-        expect(charts.filter(has_text="loss").locator("canvas")).to_be_visible(timeout=20_000)
-        expect(charts.filter(has_text="acc").locator("canvas")).to_be_visible()
-        expect(charts.filter(has_text="CPU").first.locator("canvas")).to_be_visible(timeout=20_000)
-        assert charts.filter(has_text="loss").locator("canvas").evaluate(DRAWN)
-        # two more seconds of curve, for the picture
-        page.wait_for_timeout(2_000)
-        page.screenshot(path=pictures / "metrics-light.png")
-
-        pages = page.context.pages
-        panel.get_by_role("button", name="Open VisualDL").click()
-        until(lambda: len(page.context.pages) > len(pages))
-        board = next(one for one in page.context.pages if one not in pages)
-        expect(board.get_by_text("loss").first).to_be_visible(timeout=60_000)
-        board.close()
-
-
 def test_sixty_four_ranks_are_a_grid(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
     cell = """%%distributed -n 64 --name many
 import time
@@ -221,10 +182,7 @@ def test_everybody_can_read_and_use_it(
     lab_server: LabServer, browser: Browser, pictures: Path, looks: list[tuple[str, int]]
 ) -> None:
     assert AXE.exists(), "labextension/node_modules is not installed: make check does it"
-    notebook = lab_server.write_notebook("axe.ipynb", "%load_ext nbdist", TRAINING)
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
+    with notebook_page(lab_server, browser, "axe", TRAINING) as (lab, page):
         lab.run(1)
         panel = panel_of(page)
         expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=30_000)
@@ -268,11 +226,7 @@ for i in range(3000):
     print("line", i, "of rank", os.environ["RANK"])
     if i % 100 == 0: nbdist.log(step=i, loss=1 / (i + 1))
 """
-    notebook = lab_server.write_notebook("ended.ipynb", "%load_ext nbdist", cell, "%dist_attach")
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        for index in range(3):
-            lab.run_and_wait(index)
+    with notebook_page(lab_server, browser, "ended", cell, "%dist_attach", ran=2) as (lab, page):
         panel = lab.cell(2).locator(".nbdist")
 
         expect(panel.locator(".nbdist-pill")).to_have_text("Finished", timeout=20_000)
@@ -290,74 +244,8 @@ for i in range(3000):
         expect(summary).to_be_visible()
         expect(panel).to_have_count(0)
         expect(lab.cell(2)).not_to_contain_text("widget")
-    assert notebook.stat().st_size < 50_000
-    assert "widget-view" not in notebook.read_text()
-
-
-# as in test_status.py, and in a kernel alone in tests/magics
-@pytest.mark.more
-def test_the_status_is_live_and_ends_by_itself(lab_server: LabServer, browser: Browser) -> None:
-    cell = """%%distributed -n 2 -d --name status
-import time
-for i in range(40):
-    print("line", i, flush=True)
-    time.sleep(0.1)
-"""
-    status = "%dist_status"
-    notebook = lab_server.write_notebook("status.ipynb", "%load_ext nbdist", cell, status)
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        for index in range(3):
-            lab.run_and_wait(index)
-        shown = lab.cell(2).locator(".jp-OutputArea")
-
-        expect(shown).to_contain_text("Running", timeout=10_000)
-        expect(shown.locator(".n-last").first).to_contain_text("line", timeout=15_000)
-        expect(shown.get_by_text("Running")).to_have_count(0, timeout=20_000)
-        expect(shown).to_contain_text("status.ipynb")
-        lab.save()
-    assert "widget-view" not in notebook.read_text().split(status)[1]
-
-
-def reloaded(page: Page) -> None:
-    page.reload()
-
-
-def closed_and_opened(page: Page) -> None:
-    url = page.url
-    page.goto("about:blank")
-    page.goto(url)
-
-
-# as of a cell that runs, and of a run that has ended, in test_panel.py
-@pytest.mark.more
-@pytest.mark.parametrize(
-    "leave",
-    [pytest.param(reloaded, id="reload"), pytest.param(closed_and_opened, id="another page and back")],
-)
-def test_after_a_reload_the_run_can_be_shown_again(
-    lab_server: LabServer, browser: Browser, leave: Callable[[Page], None]
-) -> None:
-    notebook = lab_server.write_notebook(
-        f"{leave.__name__}.ipynb", "%load_ext nbdist", TRAINING.replace("-n 2", "-n 2 -d"), "%dist_attach"
-    )
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
-        lab.run_and_wait(1)
-        expect(panel_of(page).get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
-        lab.save()
-        leave(page)
-        page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
-        lab.wait_until_ready()
-
-        # saved, and the kernel is free: the panel itself comes back
-        expect(lab.cell(1).locator(".nbdist").get_by_role("log")).to_contain_text("of rank 1", timeout=30_000)
-        lab.run_and_wait(2)
-        again = lab.cell(2).locator(".nbdist")
-        expect(again.get_by_role("log")).to_contain_text("of rank 1", timeout=30_000)
-        again.get_by_role("button", name="Stop", exact=True).click()
-        expect(lab.cell(2).locator(".nbdist-summary")).to_contain_text("Stopped", timeout=20_000)
+    assert lab.path.stat().st_size < 50_000
+    assert "widget-view" not in lab.path.read_text()
 
 
 GIVEN = """%%distributed -n 2 --push df,Config,scale --name given
@@ -380,10 +268,7 @@ def test_what_went_in_and_what_came_out_are_rows_while_the_run_goes_on(
 ) -> None:
     went_in = "From the notebookdf ndarray, 160 kBConfig classscale function"
     came_out = "Resultsacc float, 0.93table ndarray float64, 1000 × 20, 160 kBpart list, 300 B · Rank 1"
-    notebook = lab_server.write_notebook("given.ipynb", NOTEBOOK, GIVEN)
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
+    with notebook_page(lab_server, browser, "given", GIVEN, first=NOTEBOOK) as (lab, page):
         lab.run(1)
         rows = panel_of(page).locator(".nbdist-given > div")
 
@@ -407,6 +292,5 @@ def test_what_went_in_and_what_came_out_are_rows_while_the_run_goes_on(
         page.set_viewport_size({"width": 1200, "height": 900})
         page.evaluate("document.documentElement.lang = 'en'")
         expect(open_run(page, "given").locator(".nbdist-given > div")).to_have_count(2)
-        page.screenshot(path=pictures / "given-dashboard-dark.png")
         lab.save()
     assert "<b>acc</b> float, 0.93" in lab.path.read_text()

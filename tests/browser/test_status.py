@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from lab import LabPage, LabServer, new_page
+from lab import LabServer, notebook_page
 from playwright.sync_api import Browser, expect
 
 pytestmark = pytest.mark.browser
@@ -32,13 +32,8 @@ time.sleep(60)
 def test_the_status_is_live_and_what_stays_is_static(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    notebook = lab_server.write_notebook(
-        "status.ipynb", "%load_ext nbdist", TRAINING, "%dist_status lenet", "%dist_stop"
-    )
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        for index in range(3):
-            lab.run_and_wait(index)
+    cells = (TRAINING, "%dist_status lenet", "%dist_stop")
+    with notebook_page(lab_server, browser, "status", *cells, ran=2) as (lab, page):
         table = lab.cell(2).locator(".nbdist-status")
 
         line = table.locator(".n-last").first
@@ -48,9 +43,6 @@ def test_the_status_is_live_and_what_stays_is_static(
         expect(table).to_contain_text("left", timeout=15_000)
         lab.cell(2).scroll_into_view_if_needed()
         page.screenshot(path=pictures / "status-light.png")
-        page.set_viewport_size({"width": 760, "height": 900})
-        lab.cell(2).scroll_into_view_if_needed()
-        page.screenshot(path=pictures / "status-narrow.png")
 
         lab.run_and_wait(3)
         expect(table).to_contain_text("Stopped", timeout=10_000)
@@ -58,24 +50,18 @@ def test_the_status_is_live_and_what_stays_is_static(
         lab.save()
         page.wait_for_timeout(1_000)
 
-    (output,) = json.loads(notebook.read_text())["cells"][2]["outputs"]
+    (output,) = json.loads(lab.path.read_text())["cells"][2]["outputs"]
     assert "Stopped" in "".join(output["data"]["text/html"])
     assert "Stopped" in "".join(output["data"]["text/plain"])
-    assert notebook.stat().st_size < 60_000
+    assert lab.path.stat().st_size < 60_000
 
 
 def test_a_failure_in_a_dark_page(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
-    notebook = lab_server.write_notebook("failure-dark.ipynb", "%load_ext nbdist", FAILURE, "%dist_status")
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook, theme="JupyterLab Dark")
-        for index in range(3):
-            lab.run_and_wait(index)
-
+    dark = "JupyterLab Dark"
+    with notebook_page(lab_server, browser, "failure", FAILURE, theme=dark, ran=1) as (lab, page):
         summary = lab.cell(1).locator(".nbdist-summary")
         expect(summary.locator(".n-code .n-at")).to_contain_text('raise ValueError("label 10')
         expect(summary.locator(".n-error")).to_have_text("ValueError: label 10 is out of range")
         expect(summary.locator("svg")).to_have_count(1)
         page.screenshot(path=pictures / "failure-dark.png")
         expect(summary.locator(".n-logs pre").last).to_contain_text("<script>alert(1)</script>")
-        lab.cell(2).scroll_into_view_if_needed()
-        page.screenshot(path=pictures / "status-dark.png")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dashboard import show_runs
-from lab import LabPage, LabServer, new_page
+from lab import LabServer, notebook_page
 from playwright.sync_api import Browser, Page, expect
 
 pytestmark = pytest.mark.browser
@@ -46,11 +46,7 @@ def saved(notebook: Path, page: Page) -> list[dict[str, Any]]:
 def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    notebook = lab_server.write_notebook("sweep.ipynb", "%load_ext nbdist", SWEEP)
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
-        lab.run_and_wait(1)
+    with notebook_page(lab_server, browser, "sweep", SWEEP, ran=1) as (lab, page):
         panel = lab.cell(1).locator(".nbdist-sweep")
 
         expect(panel).to_have_count(1, timeout=20_000)
@@ -61,22 +57,18 @@ def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
         expect(panel.locator(".uplot")).to_have_count(1)
         lab.cell(1).scroll_into_view_if_needed()
         page.screenshot(path=pictures / "sweep-light.png")
-        page.set_viewport_size({"width": 620, "height": 900})
-        page.screenshot(path=pictures / "sweep-narrow.png")
-        page.set_viewport_size({"width": 1200, "height": 900})
 
         sidebar = show_runs(page)
         # other tests have left runs below it
         entry, runs = sidebar.locator("[data-sweep]").first, sidebar.locator("[data-of-sweep=true]")
         expect(entry).to_contain_text("6/6 · best loss 0.005 · lr=0.01 width=128 · 2 failed")
         expect(runs).to_have_count(0)
-        page.screenshot(path=pictures / "sweep-sidebar-light.png")
         entry.click()
         expect(runs).to_have_count(6)
         page.screenshot(path=pictures / "sweep-sidebar-open.png")
 
         lab.save()
-        (data,) = saved(notebook, page)
+        (data,) = saved(lab.path, page)
         assert "application/vnd.jupyter.widget-view+json" not in data
         assert "lenet-4" in "".join(data["text/html"])
 
@@ -85,17 +77,13 @@ def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
         expect(opened.first).to_be_visible(timeout=20_000)
 
 
-def test_the_sidebar_stops_a_sweep(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
-    notebook = lab_server.write_notebook("endless.ipynb", "%load_ext nbdist", ENDLESS)
-    with new_page(browser) as page:
-        lab = LabPage(lab_server, page, notebook)
-        lab.run_and_wait(0)
+def test_the_sidebar_stops_a_sweep(lab_server: LabServer, browser: Browser) -> None:
+    with notebook_page(lab_server, browser, "endless", ENDLESS) as (lab, page):
         lab.run(1)
         sidebar = show_runs(page)
         entry = sidebar.locator("[data-sweep]", has_text="endless").first
         expect(entry).to_contain_text("0/3", timeout=20_000)
         entry.click()
-        page.screenshot(path=pictures / "sweep-sidebar-running.png")
 
         sidebar.get_by_role("button", name="Stop the sweep").click()
 

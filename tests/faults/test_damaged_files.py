@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from nbdist import panel
-from nbdist.board.feed import Feed
+from nbdist.board.scalars import Feed
 from nbdist.board.server import find_board
 from nbdist.cli.commands import main
 from nbdist.diagnosis.stack_text import stacks_text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
 import socket
 import subprocess
@@ -12,6 +11,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from nbdist.board import status_of
 
 TOKEN = "a-token-of-a-test"
 LIMIT = 60.0
@@ -35,8 +36,10 @@ class RealServer:
 
 
 @contextlib.contextmanager
-def real_server(folder: Path, *, base_url: str = "/user/ada/") -> Iterator[RealServer]:
-    """A server whose runs are in ``folder``/home; it is ended at the end."""
+def real_server(
+    folder: Path, *options: str, base_url: str = "/user/ada/", extension: str = "nbdist"
+) -> Iterator[RealServer]:
+    """A server with one extension, whose runs are in ``folder``/home; it is ended at the end."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -47,7 +50,7 @@ def real_server(folder: Path, *, base_url: str = "/user/ada/") -> Iterator[RealS
     command = [sys.executable, "-m", "jupyter_server", f"--port={port}", "--ServerApp.port_retries=0"]
     command += [f"--ServerApp.base_url={base_url}", f"--IdentityProvider.token={TOKEN}", "--no-browser"]
     command += ["--allow-root", f"--ServerApp.root_dir={folder}", "--ServerApp.ip=127.0.0.1"]
-    command += ["--ServerApp.jpserver_extensions={'nbdist': True}"]
+    command += [f"--ServerApp.jpserver_extensions={{'{extension}': True}}", *options]
     with open(folder / "server.log", "wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)
     try:
@@ -65,16 +68,7 @@ def real_server(folder: Path, *, base_url: str = "/user/ada/") -> Iterator[RealS
 
 def _wait_until_it_answers(server: RealServer, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + LIMIT
-    while True:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
-        try:
-            connection.request("GET", f"{server.base_url}nbdist/api/status", headers=server.headers)
-            answer = connection.getresponse()
-            assert answer.status == 200, answer.read()
-            return
-        except OSError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the server does not answer: {log.read_text()}") from None
-            time.sleep(0.1)
-        finally:
-            connection.close()
+    while status_of(f"http://127.0.0.1:{server.port}{server.base_url}api", TOKEN) != 200:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"the server does not answer: {log.read_text()}")
+        time.sleep(0.1)

@@ -73,16 +73,21 @@ async def test_a_long_log_is_opened_at_its_end_and_pulled_from_anywhere(
     assert page.pulled[2].chunks == ()
 
 
-async def test_of_much_that_is_pulled_the_last_lines_come(open_page: OpenPage, home: Path) -> None:
+async def test_a_page_that_lacks_too_much_sees_the_end_first_and_pulls_the_last_lines_before_it(
+    open_page: OpenPage, home: Path
+) -> None:
     run = WrittenRun(home).happened(*STARTED)
     run.printed(0, "".join(f"{number:09}\n" for number in range(1_000_000)))
     page: Page = await open_page()
-    await page.say("watch", run_id=RUN_ID)
-    await page.until(lambda: page.lines(0))
 
+    await page.say("watch", run_id=RUN_ID, **{"from": {"0": 0}})
+    await page.until(lambda: page.lines(0))
+    shown = page.lines(0)
     await page.say("pull", run_id=RUN_ID, rank=0, after=0, before=5_000_000)
     await page.until(lambda: page.pulled)
 
+    assert max(shown) == 9_999_990
+    assert len(shown) < 1000
     (chunk,) = page.pulled[0].chunks
     assert chunk.end == 5_000_000
     assert 200_000 < len(chunk.text) < 300_000
@@ -98,18 +103,6 @@ async def test_a_page_that_comes_back_gets_what_it_lacks(open_page: OpenPage, ho
     await page.until(lambda: 24_995 in page.lines(0))
 
     assert sorted(page.lines(0)) == list(range(600, 25_000, 5))
-
-
-async def test_a_page_that_lacks_too_much_sees_the_end_first(open_page: OpenPage, home: Path) -> None:
-    run = WrittenRun(home).happened(*STARTED)
-    run.printed(0, "".join(f"{number:09}\n" for number in range(100_000)))
-    page: Page = await open_page()
-
-    await page.say("watch", run_id=RUN_ID, **{"from": {"0": 0}})
-    await page.until(lambda: page.lines(0))
-
-    assert max(page.lines(0)) == 999_990
-    assert len(page.lines(0)) < 1000
 
 
 async def test_a_page_that_does_not_acknowledge_gets_two_updates_and_later_the_rest(
@@ -315,3 +308,14 @@ async def test_a_run_that_goes_on_is_not_deleted(ask: Callable[..., Any], home: 
     assert answer.code == 409
     assert "stop it first" in json.loads(answer.body)["message"]
     assert RunDirectory(run.directory.path).spec.exists()
+
+
+async def test_a_request_that_the_disk_refuses_says_so(ask: Callable[..., Any], home: Path) -> None:
+    run = WrittenRun(home).happened(*STARTED)
+    run.directory.control.rmdir()
+    run.directory.control.write_text("a file in its place")
+
+    answer = await ask(f"api/runs/{RUN_ID}/ranks/0/interrupt", "POST")
+
+    assert answer.code == 507
+    assert json.loads(answer.body)["message"] == "the rank cannot be interrupted: Not a directory"

@@ -89,6 +89,7 @@ VALUES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "half": ("torch.ones(3).bfloat16()", "str(x.dtype) == 'torch.bfloat16' and x.sum() == 3"),
         "gradients": ("torch.ones(2, requires_grad=True)", "x.tolist() == [1, 1]"),
         "sparse": ("torch.eye(3).to_sparse()", "x.to_dense().trace() == 3"),
+        "conjugate": ("torch.tensor([1 + 2j]).conj()", "x.tolist() == [1 - 2j]"),
         "type, device, size": (
             "[torch.float16, torch.device('cpu'), torch.ones(2, 3).shape]",
             "x[0].itemsize == 2 and x[1].type == 'cpu' and tuple(x[2]) == (2, 3)",
@@ -227,7 +228,7 @@ def test_values_go_in_and_come_out_as_they_were(
     claims = {name: VALUES[package][kind][1] for name, kind in names.items()}
     values = {name: eval(VALUES[package][kind][0], space) for name, kind in names.items()}
 
-    packing.write(tmp_path / "x.box", values)
+    packing.pack(values).write(tmp_path / "x.box")
     result(**values)
 
     assert [names[name] for name in wrong_there(tmp_path / "x.box", claims)] == []

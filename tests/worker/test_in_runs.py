@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from visualdl.reader.reader import LogReader
 
-from nbdist.board.feed import Feed
+from nbdist.board.scalars import Feed
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 

@@ -1,16 +1,14 @@
-"""From the metrics of ranks to the records that VisualDL reads, and the mean over the ranks.
+"""The metrics of ranks turned into the records that VisualDL reads, and the mean over the ranks.
 
-A rank appends lines to ``ranks/<rank>/metrics.jsonl`` and its supervisor to ``system.jsonl`` beside it
-(a later attempt: ``…/attempt-<n>/…``). Here they become scalars in ``board/rank<rank>/``, those of the
-supervisor under ``system/``; so do numbers that a rank only prints, unless the run was asked not to look
-for them. The mean, lowest and highest over the ranks go to ``board/mean/``, ``board/min/`` and
-``board/max/``. A later attempt has directories of its own (``board/rank<rank>.attempt-<n>/``): its steps
-begin again, and two rows of steps in one curve would be a zigzag.
+A rank appends lines to ``ranks/<rank>/metrics.jsonl`` and its supervisor to ``system.jsonl`` beside it. They
+become scalars in ``board/rank<rank>/``, those of the supervisor under ``system/``; so do numbers that a rank
+only prints, unless the run is told not to look for them. Mean, lowest and highest over the ranks go to
+``board/mean/``, ``min/`` and ``max/``. A later attempt has directories of its own (``rank0.attempt-2/``): its
+steps begin again, and two rows of steps in one curve would be a zigzag.
 
-The records are a copy that can always be made again, so a feed remembers nothing across processes: the first
-time it meets a run it writes its record files anew, from the first line. The same lines give the same points,
-hence no point is ever there twice, whatever ended the feed before. One feed at a time may work on a home; the
-board server's lock sees to that.
+A feed remembers nothing across processes: the first time it meets a run it writes the record files anew, and
+the same lines give the same points, so no point is ever there twice, whatever ended the feed before. One feed
+at a time may work on a home; the board server's lock sees to that.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,7 +33,7 @@ MOST_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class AggregatePoint:
-    """What the ranks say together about one step of a tag; the time is that of the last of them."""
+    """Mean, lowest and highest over the ranks at one step of a tag, at the time of the last of them."""
 
     tag: str
     step: int
@@ -48,39 +46,30 @@ class AggregatePoint:
 class RankAggregate:
     """The mean, lowest and highest over the ranks of one attempt: for each tag and step one point of each.
 
-    A step is settled once every rank that logs the tag has passed it, or the run has ended, so that it never
-    changes again. Which ranks these are is settled WINDOW seconds (of the points' own times) after the first
-    of them began; a rank that begins later does not count. Hence what comes out depends on the points alone,
-    and not on when they were read, as long as no rank falls MOST_ROWS steps behind.
+    A step is settled, for good, once every rank that logs the tag has passed it or the run has ended. The
+    ranks are those that begin within WINDOW seconds (of the points' own times) of the first. So the result
+    depends on the points alone and not on when they were read, unless a rank falls MOST_ROWS steps behind.
     """
 
     def __init__(self) -> None:
         self._curves: dict[str, _Curve] = {}
 
     def add(self, rank: int, milliseconds: int, tag: str, step: int, value: float) -> None:
-        """Take one point. Of a rank's points of a tag those count whose step is beyond all before."""
-        curve = self._curves.get(tag)
-        if curve is None:
-            curve = self._curves[tag] = _Curve()
-        if curve.over:
-            return
+        """Add a point. A rank's points of a tag count whose step is beyond all before."""
+        curve = self._curves.setdefault(tag, _Curve())
         last = curve.last.get(rank)
+        if curve.over or (last is not None and step <= last):
+            return
         if last is None:
             curve.begun[rank] = milliseconds
-        elif step <= last:
-            return
         curve.last[rank] = step
-        row = curve.rows.get(step)
-        if row is None:
-            curve.rows[step] = {rank: (value, milliseconds)}
-        else:
-            row[rank] = (value, milliseconds)
+        curve.rows.setdefault(step, {})[rank] = (value, milliseconds)
 
     def settle(self, *, ranks: int | None, horizon: float, ended: bool) -> Iterator[AggregatePoint]:
-        """The points that are settled now, each once, the steps of a tag in their order.
+        """Yield the points that are settled now, each once, the steps of a tag in their order.
 
-        ``ranks`` is how many there are, if known; up to ``horizon`` (Unix seconds) every point has
-        been taken; ``ended`` says that no more will come.
+        ``ranks`` is their number, if known; every point up to ``horizon`` (Unix seconds) has been added;
+        after ``ended`` no more come.
         """
         for tag, curve in self._curves.items():
             if not curve.over:
@@ -89,7 +78,7 @@ class RankAggregate:
 
 @dataclass(slots=True)
 class _Curve:
-    """One tag. ``members`` is None until it is settled who they are."""
+    """One tag. ``members`` are the ranks that count, None until they are settled."""
 
     begun: dict[int, int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
@@ -104,7 +93,7 @@ class _Curve:
                 return
             self.members = {rank for rank, began in self.begun.items() if began <= close}
         while len(self.rows) > MOST_ROWS and len(self.members) > 1:
-            # a rank that logs this tag no more would have us keep everything for ever
+            # for a rank that logs this tag no more, all rows would be kept for ever
             self.members.discard(min(self.members, key=lambda rank: (self.last[rank], rank)))
             yield from self._passed(tag, self._frontier())
         if len(self.members) < 2:
@@ -135,13 +124,13 @@ class _Curve:
                 )
 
 
-_LATE = 2.0  # seconds in which what happened is surely in its file
+_LATE = 2.0  # seconds after which an event is surely in its file
 _MOST_UNSETTLED = 20_000  # points that are held before they are written, and aggregated over the ranks
 log = logging.getLogger("nbdist.board")
 
 
 class Feed:
-    """Brings the records of runs up to date, when asked to. Threads may share it."""
+    """Brings the records of runs up to date on request. Threads may share it."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -149,11 +138,10 @@ class Feed:
         self._lock = threading.Lock()
 
     def advance(self, run: RunDirectory, seconds: float = math.inf) -> bool:
-        """Append what the ranks of ``run`` have logged since the last call, for about so many ``seconds``;
-        whether that was all.
+        """Append the points that the ranks of ``run`` logged since the last call, for about ``seconds``;
+        return whether they were all.
 
-        What cannot be read or written now (a full disk, a directory that has gone) is left for the
-        next call; the curves that are there stay.
+        A file that cannot be read or written now (a full disk) is left for the next call.
         """
         with self._lock:
             if run.path not in self._runs:
@@ -166,16 +154,8 @@ class Feed:
                 return True
 
 
-_Reading = list[tuple[float, int, Follower]]
-
-
-def _behind(reading: _Reading) -> float:
-    """The time up to which all has been read."""
-    return reading[0][0] if reading else math.inf
-
-
 class _RunFeed:
-    """One run: its files, and the record files they become. Raises FileNotFoundError when one goes."""
+    """The files of one run and their record files. Raises FileNotFoundError when one was deleted."""
 
     def __init__(self, run: RunDirectory, clock: Callable[[], float]) -> None:
         self._run = run
@@ -184,22 +164,20 @@ class _RunFeed:
         self._followers: dict[Path, Follower] = {}
         self._curves: dict[str, CurveFile] = {}
         self._aggregates: dict[int, RankAggregate] = {}
-        self._stuck: set[Path] = set()  # those of which the log knows
+        self._stuck: set[Path] = set()  # those that the log has named
 
     def advance(self, end: float) -> bool:
-        """Whether all has been read before ``end`` (of the monotonic clock); something always is."""
+        """Read until ``end`` (of the monotonic clock), at least a piece; return whether that was all."""
         # read the state first: then all points of the run are read before it counts as over
         state = self._reader.look() if self._run.path.is_dir() else None
         ranks = None if state is None else len(state.ranks)
-        found = list(sources(self._run, printed=state is not None and state.spec.scrape))
-        latest = max((source.attempt for source in found), default=1)
-        over = state is not None and state.state.terminal
-        followers = [follower for source in found if (follower := self._follower(source)) is not None]
-        reading: _Reading = [(follower.seconds, place, follower) for place, follower in enumerate(followers)]
+        files = list(sources(self._run, printed=state is not None and state.spec.scrape))
+        followers = [follower for source in files if (follower := self._follower(source)) is not None]
+        reading = [(follower.seconds, place, follower) for place, follower in enumerate(followers)]
         heapq.heapify(reading)
         unsettled, begun = 0, False
         while reading and not (begun and time.monotonic() >= end):
-            # the one that is behind in time: what the ranks say of one step is then soon complete
+            # the one that is behind in time: then a step of all ranks is soon complete
             _, place, follower = reading[0]
             if read := self._read(follower):
                 heapq.heapreplace(reading, (follower.seconds, place, follower))
@@ -208,13 +186,13 @@ class _RunFeed:
             begun = begun or read > 0
             unsettled += read
             if unsettled > _MOST_UNSETTLED:
-                # all curves are gone through: not after every chunk of every rank
+                # this goes through all curves: not after every chunk of every rank
                 unsettled = 0
-                self._aggregate(ranks, min(self._clock() - _LATE, _behind(reading)), ended=())
-                self._write()
+                self._settle(ranks, reading[0][0] if reading else math.inf)
+        latest = max((source.attempt for source in files), default=1)
+        over = state is not None and state.state.terminal
         ended = [attempt for attempt in self._aggregates if (over or attempt < latest) and not reading]
-        self._aggregate(ranks, min(self._clock() - _LATE, _behind(reading)), ended=ended)
-        self._write()
+        self._settle(ranks, reading[0][0] if reading else math.inf, ended)
         return not reading
 
     def _follower(self, source: Source) -> Follower | None:
@@ -225,15 +203,17 @@ class _RunFeed:
             except OSError:
                 return None
             if source.printed:
-                recorded = self._run.rank(source.rank, source.attempt).metrics
-                new: Follower = PrintedFollower(source, self._curves_of, lambda: self._tags_of(recorded))
+                files = self._run.rank(source.rank, source.attempt)
+                new: Follower = PrintedFollower(
+                    source, self._curves_of, files.log_times, lambda: self._tags_of(files.metrics)
+                )
             else:
                 new = RecordedFollower(source, self._curves_of)
             self._followers[source.path] = new
         return self._followers[source.path]
 
     def _tags_of(self, metrics: Path) -> set[str]:
-        """The tags that were recorded there so far, as they would be called if they had been printed."""
+        """Return the tags recorded there so far, under their names in prints."""
         follower = self._followers.get(metrics)
         return {tag_of(tag) for tag in follower.tags} if follower is not None else set()
 
@@ -243,7 +223,7 @@ class _RunFeed:
         return self._curves[name]
 
     def _read(self, follower: Follower) -> int:
-        """Take one chunk further; its points and one more, 0 where there is none or it cannot be done."""
+        """Read a chunk; return the number of its points plus one, 0 at the end or where reading fails."""
         source = follower.source
         try:
             points = follower.advance()
@@ -260,16 +240,17 @@ class _RunFeed:
             aggregate.add(source.rank, milliseconds, tag, step, value)
         return 0 if points is None else len(points) + 1
 
-    def _aggregate(self, ranks: int | None, horizon: float, ended: Iterable[int]) -> None:
-        """Add the points over all ranks that are settled."""
+    def _settle(self, ranks: int | None, behind: float, ended: Sequence[int] = ()) -> None:
+        """Add the points over all ranks that are settled, and write what can be written; the rest waits.
+
+        All is read up to the time ``behind``. Raises FileNotFoundError when a directory has gone.
+        """
+        horizon = min(self._clock() - _LATE, behind)
         for attempt, aggregate in self._aggregates.items():
             suffix = "" if attempt == 1 else f".attempt-{attempt}"
             for point in aggregate.settle(ranks=ranks, horizon=horizon, ended=attempt in ended):
                 for name, value in zip(AGGREGATES, (point.mean, point.lowest, point.highest), strict=True):
                     self._curves_of(name + suffix).add(point.milliseconds, point.tag, point.step, value)
-
-    def _write(self) -> None:
-        """Write what can be written; the rest waits. Raises FileNotFoundError when a directory has gone."""
         for curves in self._curves.values():
             try:
                 curves.write()
