@@ -16,7 +16,7 @@ from nbdist.diagnosis.report import error_text
 from nbdist.diagnosis.stragglers import Paces
 from nbdist.feed.ansi import strip_ansi
 from nbdist.feed.charts import Charts
-from nbdist.feed.progress import Progress, RankProgress, furthest_behind
+from nbdist.feed.progress import LINES, Progress, RankProgress, furthest_behind
 from nbdist.feed.stalling import SlowView, slow_view
 from nbdist.feed.view import FailureView, NoteView
 from nbdist.model import RankState, Run
@@ -84,7 +84,7 @@ class Measures:
             self._begin_attempt(run)
         for delta in deltas:
             at = run.spec.created + delta.times[-1][1] if delta.times else now
-            self._progress[delta.rank].printed(delta.lines, delta.partial, at)
+            self._progress[delta.rank].printed(delta.last(LINES), delta.partial, at)
         if run.state.terminal:
             if self._looks_left is None:
                 self._looks_left = self._largest() // self._limit + 1

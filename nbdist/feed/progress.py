@@ -194,7 +194,7 @@ def _clock_seconds(text: str) -> float | None:
     return float(sum(part * 60**power for power, part in enumerate(reversed(parts))))
 
 
-_LINES = 6  # at the end of what is new: a bar, the bar around it, and some words between them
+LINES = 6  # at the end of what is new: a bar, the bar around it, and some words between them
 _SAMPLES = 100
 _EPOCH = re.compile(r"\bepochs?\b[\s:=#\[(]*(\d+)\s*(?:/|of)\s*(\d+)", re.IGNORECASE)
 _EPOCH_ALONE = re.compile(r"\bepoch[\s:=#\[(]*(\d+)\b(?!\s*(?:/|of))", re.IGNORECASE)
@@ -250,7 +250,7 @@ class RankProgress:
 
     def printed(self, lines: Sequence[str], partial: str, time: float) -> None:
         """What is new in the log. Only its end is looked at."""
-        counts = [line for line in (*lines[-_LINES:], *partial.split("\n")) if "/" in line or " of " in line]
+        counts = [line for line in (*lines[-LINES:], *partial.split("\n")) if "/" in line or " of " in line]
         seen = [self._printed.see(line, time) for line in counts]
         if any(seen) and self._printed.fraction is not None:
             self._done.note(time, self._printed.fraction)

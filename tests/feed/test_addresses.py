@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.feed.protocol import LogChunk
 from nbdist.feed.rank_log import LogDelta, Logs, RankFollower
 from nbdist.store import RankDirectory
 from tests.fakes.directories import WrittenRun
@@ -36,7 +35,7 @@ NESTED = (
 
 def added(lines: Lines, delta: LogDelta | None) -> None:
     if delta is not None and delta.lines:
-        chunk = LogChunk.of(delta)
+        chunk = delta
         edges = chunk.all_edges()
         assert (edges[0], edges[-1], len(edges)) == (chunk.first, chunk.end, chunk.count + 1)
         assert all(low < high for low, high in pairwise(edges))
