@@ -22,7 +22,7 @@ from pathlib import Path
 
 from nbdist.model import Run
 from nbdist.store.logs import LogStream, LogTimes
-from nbdist.store.metrics import MetricPoint, Number, sampled_points, spread
+from nbdist.store.metrics import MetricPoint, sampled_points
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.store.scraped.line import (
     CUES,
@@ -439,27 +439,3 @@ def read_points(run: Run, directory: RunDirectory, runs: int = 1) -> Iterator[li
             )
             points += merge_points([], printed, tags=tags)
         yield points
-
-
-def read_numbers(run: Run, directory: RunDirectory) -> dict[str, list[list[Number]]]:
-    """By tag, the ``read_points`` of each rank that has it, the lowest rank first."""
-    found: dict[str, list[list[Number]]] = {}
-    for points in read_points(run, directory):
-        for tag, numbers in numbers_of(points).items():
-            found.setdefault(tag, []).append(numbers)
-    return found
-
-
-def last_values(run: Run, directory: RunDirectory) -> dict[str, float]:
-    """The last value of each metric: the mean over the ranks (``spread``)."""
-    found = read_numbers(run, directory)
-    return {tag: spread(numbers[-1] for numbers in ranks)[0] for tag, ranks in found.items()}
-
-
-def numbers_of(points: Iterable[MetricPoint]) -> dict[str, list[Number]]:
-    """By tag, in the order of the points."""
-    found: dict[str, list[Number]] = {}
-    for point in points:
-        for tag, value in point.values.items():
-            found.setdefault(tag, []).append((point.step, value))
-    return found
