@@ -7,34 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdist.errors import IllegalTransition
-from nbdist.model.events import (
-    AttemptFailed,
-    AttemptStarted,
-    CellEnded,
-    CellStarted,
-    Escalated,
-    Event,
-    ImportsAwaited,
-    NodesAwaited,
-    Queued,
-    RankErrored,
-    RankExited,
-    RankFinished,
-    RankFreed,
-    RankStarted,
-    RankState,
-    Rejoined,
-    RemoteRank,
-    Resumed,
-    RunEnded,
-    RunLost,
-    RunState,
-    Stalled,
-    StopRequested,
-    SupervisorStarted,
-    move_rank,
-    move_run,
-)
+from nbdist.model import events
+from nbdist.model.events import Event, RankExited, RankState, RunState, move_rank, move_run
 from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.spec import ProcessId, RankSpec, RunSpec
 
@@ -147,7 +121,7 @@ class Run:
     def after(self, event: Event) -> Run:
         """The run after one more event."""
         match event:
-            case SupervisorStarted():
+            case events.SupervisorStarted():
                 # of a run on an engine the one who watches may be replaced
                 fresh = self.state is RunState.PENDING and not self.job
                 return self._move(
@@ -155,7 +129,7 @@ class Run:
                     supervisor=event.process,
                     supervisor_host=event.host,
                 )
-            case AttemptStarted():
+            case events.AttemptStarted():
                 return self._move(
                     RunState.STARTING,
                     attempt=event.attempt,
@@ -166,7 +140,7 @@ class Run:
                     queued=NO_REASON,
                     ranks=tuple(Rank(spec=rank) for rank in self.spec.ranks),
                 )
-            case RankStarted():
+            case events.RankStarted():
                 run = self._with_rank(
                     event.rank,
                     RankState.RUNNING,
@@ -174,15 +148,15 @@ class Run:
                     started=event.time,
                 )
                 return run._move(RunState.RUNNING) if run._all_started() else run
-            case ImportsAwaited():
+            case events.ImportsAwaited():
                 return replace(self, importing=event.ranks)
-            case RankFinished():
+            case events.RankFinished():
                 return self._with_rank(event.rank, finished=event.time, joined=event.joined)
-            case RankErrored():
+            case events.RankErrored():
                 return self._with_rank(event.rank, errored=event.time)
-            case RankFreed():
+            case events.RankFreed():
                 return self._with_rank(event.rank, freed=event.time)
-            case RankExited():
+            case events.RankExited():
                 state = exit_state(self._rank(event.rank), event)
                 return self._with_rank(
                     event.rank,
@@ -195,26 +169,26 @@ class Run:
                     limit=event.limit,
                     full=event.full,
                 )
-            case Stalled():
+            case events.Stalled():
                 return replace(self, stalled=event.since)
-            case Resumed():
+            case events.Resumed():
                 return replace(self, stalled=None)
-            case CellStarted():
+            case events.CellStarted():
                 return replace(
                     self, cell=event.cell, cell_line=event.line, busy=event.ranks, active=event.time
                 )
-            case CellEnded():
+            case events.CellEnded():
                 left = tuple(rank for rank in self.busy if rank != event.rank)
                 return replace(self, busy=left, active=event.time)
-            case Rejoined():
+            case events.Rejoined():
                 return replace(self, port=event.port)
-            case RemoteRank():
+            case events.RemoteRank():
                 over = event.time if event.state.terminal else None
                 begun = self._rank(event.rank).started or event.time
                 return self._with_rank(event.rank, event.state, started=begun, exited=over, code=event.code)
-            case NodesAwaited():
+            case events.NodesAwaited():
                 return replace(self, awaited=event.nodes, hosts=event.hosts or self.hosts)
-            case Queued():
+            case events.Queued():
                 return self._move(
                     RunState.PENDING,
                     job=event.job,
@@ -224,17 +198,17 @@ class Run:
                     stalled=None,
                     ranks=tuple(Rank(spec=rank) for rank in self.spec.ranks),
                 )
-            case StopRequested():
+            case events.StopRequested():
                 return self._move(RunState.STOPPING, stop_reason=event.reason, stop_requested=event.requested)
-            case Escalated():
+            case events.Escalated():
                 return self._move(RunState.STOPPING)
-            case AttemptFailed():
+            case events.AttemptFailed():
                 return replace(
                     self,
                     failures=(*self.failures, event.reason),
                     leftover=self.leftover + event.leftover,
                 )
-            case RunEnded():
+            case events.RunEnded():
                 return self._move(
                     event.state,
                     ended=event.time,
@@ -248,7 +222,7 @@ class Run:
                         for r in self.ranks
                     ),
                 )
-            case RunLost():
+            case events.RunLost():
                 lost = tuple(
                     r
                     if r.state.terminal
