@@ -8,7 +8,7 @@ from typing import Any
 
 from nbdist.errors import IllegalTransition
 from nbdist.model import events
-from nbdist.model.events import Event, RankExited, RankState, RunState, move_rank, move_run
+from nbdist.model.events import Event, RankExited, RankState, RunEnded, RunLost, RunState, move_rank, move_run
 from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.spec import ProcessId, RankSpec, RunSpec
 
@@ -16,6 +16,7 @@ from nbdist.model.spec import ProcessId, RankSpec, RunSpec
 # framework tear down (torch's gloo aborts so in about 2 % of correct runs; the report of the abort may then
 # meet a thread that is no more: SIGBUS or SIGSEGV).
 _TEARDOWN_SIGNALS = frozenset({-6, -7, -11})
+_OF_EXIT = ("code", "oom", "memory", "log", "limit", "full")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,10 +143,7 @@ class Run:
                 )
             case events.RankStarted():
                 run = self._with_rank(
-                    event.rank,
-                    RankState.RUNNING,
-                    process=event.process,
-                    started=event.time,
+                    event.rank, RankState.RUNNING, process=event.process, started=event.time
                 )
                 return run._move(RunState.RUNNING) if run._all_started() else run
             case events.ImportsAwaited():
@@ -158,17 +156,8 @@ class Run:
                 return self._with_rank(event.rank, freed=event.time)
             case events.RankExited():
                 state = exit_state(self._rank(event.rank), event)
-                return self._with_rank(
-                    event.rank,
-                    state,
-                    exited=event.time,
-                    code=event.code,
-                    oom=event.oom,
-                    memory=event.memory,
-                    log=event.log,
-                    limit=event.limit,
-                    full=event.full,
-                )
+                how = {name: getattr(event, name) for name in _OF_EXIT}
+                return self._with_rank(event.rank, state, exited=event.time, **how)
             case events.Stalled():
                 return replace(self, stalled=event.since)
             case events.Resumed():
@@ -203,39 +192,25 @@ class Run:
             case events.Escalated():
                 return self._move(RunState.STOPPING)
             case events.AttemptFailed():
-                return replace(
-                    self,
-                    failures=(*self.failures, event.reason),
-                    leftover=self.leftover + event.leftover,
-                )
+                failures, leftover = (*self.failures, event.reason), self.leftover + event.leftover
+                return replace(self, failures=failures, leftover=leftover)
             case events.RunEnded():
-                return self._move(
-                    event.state,
-                    ended=event.time,
-                    reason=event.reason,
-                    leftover=self.leftover + event.leftover,
-                    # a rank that was never started
-                    ranks=tuple(
-                        replace(r, state=move_rank(r.state, RankState.ENDED))
-                        if r.state is RankState.PENDING
-                        else r
-                        for r in self.ranks
-                    ),
-                )
+                # a rank that was never started
+                return self._end(event.state, event, {RankState.PENDING}, RankState.ENDED)
             case events.RunLost():
-                lost = tuple(
-                    r
-                    if r.state.terminal
-                    else replace(r, state=move_rank(r.state, RankState.LOST), exited=event.time)
-                    for r in self.ranks
-                )
-                return self._move(
-                    RunState.LOST,
-                    ended=event.time,
-                    reason=event.reason,
-                    leftover=self.leftover + event.leftover,
-                    ranks=lost,
-                )
+                going_on = {RankState.PENDING, RankState.RUNNING}
+                return self._end(RunState.LOST, event, going_on, RankState.LOST, exited=event.time)
+
+    def _end(
+        self, to: RunState, event: RunEnded | RunLost, now: set[RankState], end: RankState, **changes: Any
+    ) -> Run:
+        """The run as it has ended, and with it the ranks that are in one of these states ``now``."""
+        ranks = tuple(
+            replace(rank, state=move_rank(rank.state, end), **changes) if rank.state in now else rank
+            for rank in self.ranks
+        )
+        leftover = self.leftover + event.leftover
+        return self._move(to, ended=event.time, reason=event.reason, leftover=leftover, ranks=ranks)
 
     def _move(self, to: RunState, **changes: Any) -> Run:
         return replace(self, state=move_run(self.state, to), **changes)
