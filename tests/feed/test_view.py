@@ -9,10 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.feed.labels import state_word
 from nbdist.feed.progress import Progress
 from nbdist.feed.view import FailureView, RankUsage, RankView, RunView, bytes_text, duration, view_of
-from nbdist.model import Device, Event, RankState, Run, RunState
+from nbdist.model import Device, Event, Run, RunState
 from nbdist.model.decoding import build
 from nbdist.store import MetricPoint
 from tests.fakes.runs import (
@@ -227,13 +226,3 @@ def test_a_duration_reads_as_on_a_clock(seconds: float, text: str) -> None:
 )
 def test_bytes_read_as_people_say_them(count: int | None, text: str) -> None:
     assert bytes_text(count) == text
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_every_state_has_a_word(language: str) -> None:
-    states = (*RunState, *RankState)
-
-    words = [state_word(state, language) for state in states]
-
-    assert all(words)
-    assert all(word.isascii() == (language == "en") for word in words)
