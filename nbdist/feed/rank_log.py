@@ -24,7 +24,6 @@ _WIDTH = 16_384
 _CHUNK = 1024 * 1024
 _PARTING = 2
 """Addresses between the logs of two attempts: of a newline that may be missing, and of the line between."""
-_BLOCK = 4096
 _BULK = 64 * 1024  # from so many bytes on it pays to look whether they need to be taken apart
 _ROWS = 8  # that a program goes up at once, as a rule
 
@@ -254,44 +253,18 @@ class RankFollower:
         self._at = max(end + bool(last), self._at + len(last) * moved)
 
     def _time_lines(self, data: bytes, left: int, moment: float, times: list[tuple[int, float]]) -> None:
-        low = 0
-        for high, written in self._stretches(data, moment):
-            # a line that is too long is several, of which the last stretch gets the others
-            count = left if high == len(data) else min(left, data.count(b"\n", low, high))
+        """Note when ``left`` lines were written, which end in ``data``: at ``moment`` where the index does
+        not know. A line that is too long is several, of which the last time gets the others."""
+        start, low = self._stream.offset - len(data), 0
+        end = data.rfind(b"\n") + 1
+        for size, written in self._index.between(start, start + end):
+            high = size - start
+            count = left if high >= end else min(left, data.count(b"\n", low, high))
             _count_in(times, count, self._later(written))
-            left -= count
-            low = high
-
-    def _stretches(self, data: bytes, moment: float) -> Iterator[tuple[int, float]]:
-        """Where in ``data`` another time begins: ends of stretches, with the Unix time of their lines."""
-        edge, last = 0, moment
-        for end, written in self._line_times(data, moment):
-            if written != last and edge:
-                yield edge, last
-            edge, last = end, written
-        yield len(data), last
-
-    def _line_times(self, data: bytes, moment: float) -> Iterator[tuple[int, float]]:
-        """Ends of lines with their Unix time; of those of one time that are side by side, not all.
-
-        The index is asked once a block, and for the lines of a block until one is as late as its end.
-        """
-        at, start = self._index.at, self._stream.offset - len(data)
-        low, end = 0, data.rfind(b"\n") + 1
-        while low < end:
-            high = data.rfind(b"\n", low, low + _BLOCK) + 1 or data.find(b"\n", low) + 1
-            line = data.find(b"\n", low) + 1
-            written = at(start + line)
-            # of what it does not know it looks for more in its file: once is enough
-            last = None if written is None else at(start + high)
-            while line < high and written is not None and written != last:
-                yield line, written
-                line = data.find(b"\n", line) + 1
-                written = at(start + line)
-            yield high, moment if last is None else last
-            if last is None:
-                return  # nor is it known of what comes later
-            low = high
+            left, low = left - count, high
+            if not left:
+                return
+        _count_in(times, left, self._later(moment))
 
     def _later(self, written: float) -> float:
         """A Unix time as seconds of the run; clocks may step back, the lines of a rank never do."""
