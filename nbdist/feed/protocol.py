@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -99,16 +98,11 @@ def for_the_strip(view: RunView) -> RunView:
     return replace(view, ranks=tuple(replace(rank, last_line="") for rank in view.ranks))
 
 
+_HEAD = ("rank", "first", "count", "edges", "times", "partial", "skipped")
+
+
 def _head(chunk: LogDelta) -> dict[str, Any]:
-    return {
-        "rank": chunk.rank,
-        "first": chunk.first,
-        "count": chunk.count,
-        "edges": chunk.edges,
-        "times": chunk.times,
-        "partial": chunk.partial[:_PARTIAL],
-        "skipped": chunk.skipped,
-    }
+    return {name: getattr(chunk, name) for name in _HEAD} | {"partial": chunk.partial[:_PARTIAL]}
 
 
 def _title(chart: Chart) -> dict[str, Any]:
@@ -126,12 +120,7 @@ def _title(chart: Chart) -> dict[str, Any]:
 
 
 def _values(chart: Chart) -> bytes:
-    return b"".join(_little_endian(column).tobytes() for column in chart.columns)
-
-
-def _little_endian(values: array[float]) -> array[float]:
-    if sys.byteorder == "little":
-        return values
-    swapped = values[:]
-    swapped.byteswap()
-    return swapped
+    columns = [column[:] for column in chart.columns]
+    for column in columns if sys.byteorder != "little" else ():
+        column.byteswap()
+    return b"".join(column.tobytes() for column in columns)

@@ -197,14 +197,9 @@ def _left_at(rank: RankDirectory, sources: Sources) -> CodeLocation | None:
 def _freed(ranks: Sequence[int], place: CodeLocation, script: str) -> Both:
     def words(language: str) -> str:
         where = say("diagnosis.where", language, line=place.line, file=place.file or script)
-        return say(
-            "panel.freed",
-            language,
-            who=rank_names(ranks, language),
-            ranks=tuple(ranks),
-            what=place.what,
-            where=where if place.line is not None else "",
-        )
+        where = where if place.line is not None else ""
+        who = rank_names(ranks, language)
+        return say("panel.freed", language, who=who, ranks=tuple(ranks), what=place.what, where=where)
 
     return Both(words("en"), words("zh"))
 
