@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -413,30 +413,20 @@ class Logs:
         return {rank: follower.last_line for rank, follower in self._followers.items()}
 
     def _begin_attempt(self, run: Run, moment: float) -> list[LogDelta]:
-        self._attempt = run.attempt
-        logs = {
-            rank.rank: (
-                self._directory.rank(rank.rank, run.attempt),
-                log_base(self._directory, rank.rank, run.attempt),
-            )
-            for rank in run.ranks
-        }
-        if not self._followers:
-            created = run.spec.created
-            self._followers = {
-                rank: RankFollower(rank, files, created=created, base=base)
-                for rank, (files, base) in logs.items()
-            }
+        self._attempt = attempt = run.attempt
+        files = {rank.rank: self._directory.rank(rank.rank, attempt) for rank in run.ranks}
+        bases = {rank: log_base(self._directory, rank, attempt) for rank in files}
+        followers, created = self._followers, run.spec.created
+        if not followers:
+            for rank in files:
+                followers[rank] = RankFollower(rank, files[rank], created=created, base=bases[rank])
             return []
         if self._room is not None:
-            keep = level([follower.waiting for follower in self._followers.values()], LOOK_BYTES)
-            for follower in self._followers.values():
+            keep = level([follower.waiting for follower in followers.values()], LOOK_BYTES)
+            for follower in followers.values():
                 follower.skip(keep)
-        deltas = []
-        for rank, follower in self._followers.items():
-            files, base = logs[rank]
-            deltas += follower.go_on(files, run.attempt, base, moment)
-        return deltas
+        begun = (followers[rank].go_on(files[rank], attempt, bases[rank], moment) for rank in followers)
+        return list(chain.from_iterable(begun))
 
 
 def log_base(directory: RunDirectory, rank: int, attempt: int) -> int:
