@@ -107,6 +107,14 @@ def test_a_run_that_has_ended_is_shown_once_with_everything(written: WrittenRun,
     assert (screen.lines(0), screen.lines(1)) == (["one", "two"], ["three"])
 
 
+def test_lines_of_some_ranks_alone_may_be_shown(written: WrittenRun, screen: Screen) -> None:
+    written.happened(*STARTED, *DONE).printed(0, "one\n").printed(1, "two\n")
+
+    follow_while(written, screen, local_ranks=[1])
+
+    assert (screen.lines(0), screen.lines(1)) == ([], ["two"])
+
+
 def test_lines_come_as_they_are_written(written: WrittenRun, screen: Screen) -> None:
     written.happened(*STARTED)
 
