@@ -24,7 +24,6 @@ from nbdist.panel import (
     follow,
     follow_sweep,
     on_text_screen,
-    only_ranks,
     run_report,
     summary_text,
     sweep_text,
@@ -327,8 +326,9 @@ def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int]
         with screen as surface:
             ended = follow(
                 handle.directory,
-                only_ranks(surface, handle.run.spec, show_ranks),
+                surface,
                 watch=watch,
+                local_ranks=show_ranks,
                 whole=True,
                 attend=handle.keep_watched,
             )

@@ -7,6 +7,7 @@ import html
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 # CSI sequences (colours, cursor), OSC sequences (titles, links), and the two-character escapes
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -123,37 +124,32 @@ def _runs(text: str) -> Iterator[tuple[str, _Look]]:
         yield piece, look
 
 
+_SETS: dict[int, dict[str, Any]] = {
+    1: {"bold": True},
+    2: {"dim": True},
+    3: {"italic": True},
+    4: {"underlined": True},
+    22: {"bold": False, "dim": False},
+    23: {"italic": False},
+    24: {"underlined": False},
+    39: {"colour": 0},
+}
+
+
 def _after(look: _Look, parameters: str) -> _Look:
     """The look after one sequence of SGR parameters (ECMA-48, 8.3.117)."""
     codes = [int(code or 0) for code in parameters.replace(":", ";").split(";")]
     while codes:
-        match codes.pop(0):
-            case 0:
-                look = _Look()
-            case 1:
-                look = replace(look, bold=True)
-            case 2:
-                look = replace(look, dim=True)
-            case 3:
-                look = replace(look, italic=True)
-            case 4:
-                look = replace(look, underlined=True)
-            case 22:
-                look = replace(look, bold=False, dim=False)
-            case 23:
-                look = replace(look, italic=False)
-            case 24:
-                look = replace(look, underlined=False)
-            case 39:
-                look = replace(look, colour=0)
-            case 38:
-                look = replace(look, colour=_extended(codes))
-            case 48:
-                _extended(codes)
-            case code if 30 <= code <= 37:
-                look = replace(look, colour=_basic(code - 30))
-            case code if 90 <= code <= 97:
-                look = replace(look, colour=_basic(code - 82))
+        code = codes.pop(0)
+        if code == 0:
+            look = _Look()
+        elif code in (38, 48):
+            colour = _extended(codes)
+            look = replace(look, colour=colour) if code == 38 else look
+        elif 30 <= code <= 37 or 90 <= code <= 97:
+            look = replace(look, colour=_basic(code - 30 if code < 90 else code - 82))
+        else:
+            look = replace(look, **_SETS.get(code, {}))
     return look
 
 

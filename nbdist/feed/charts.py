@@ -38,6 +38,7 @@ class Band:
             if len(self._rows) > ROWS:
                 self._rows, self._width = _narrowed(self._rows, self._width, _merge)
             return
+        # written out: every point of a run comes here
         if x > row[0]:
             row[0] = x
         if time > row[1]:
@@ -51,13 +52,8 @@ class Band:
 
     def columns(self) -> list[array[float]]:
         rows = [self._rows[key] for key in sorted(self._rows)]
-        return [
-            array("f", [row[0] for row in rows]),
-            array("f", [row[1] for row in rows]),
-            array("f", [row[3] / row[2] for row in rows]),
-            array("f", [row[4] for row in rows]),
-            array("f", [row[5] for row in rows]),
-        ]
+        shown = [(x, time, total / count, least, most) for x, time, count, total, least, most in rows]
+        return [array("f", [row[at] for row in shown]) for at in range(5)]
 
 
 def _merge(row: _Row, other: _Row) -> None:
@@ -80,9 +76,7 @@ class Lines:
         if place is None:
             return
         key = time // self._width
-        row = self._rows.get(key)
-        if row is None:
-            row = self._rows[key] = [time] + [0.0] * (2 * len(self._places))
+        row = self._rows.setdefault(key, [time] + [0.0] * (2 * len(self._places)))
         row[0] = max(row[0], time)
         row[place] += value
         row[place + 1] += 1
@@ -92,14 +86,10 @@ class Lines:
     def columns(self) -> list[array[float]]:
         rows = [self._rows[key] for key in sorted(self._rows)]
         times = array("f", [row[0] for row in rows])
-        return [
-            times,
-            times,
-            *(
-                array("f", [row[at] / row[at + 1] if row[at + 1] else _NAN for row in rows])
-                for at in self._places.values()
-            ),
-        ]
+        means = (
+            [row[at] / row[at + 1] if row[at + 1] else _NAN for row in rows] for at in self._places.values()
+        )
+        return [times, times, *(array("f", mean) for mean in means)]
 
 
 def _add_up(row: _Row, other: _Row) -> None:
@@ -127,7 +117,6 @@ _MOST_NAMES = 10_000
 SINGLE_RANKS = 8  # up to here, a system chart has a line for each rank
 
 _FORGOTTEN = 60.0  # seconds without a point, after which a tag gives way to a new one
-_INFINITE = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,19 +148,9 @@ class ChartKey:
     tag: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Measure:
-    unit: str
-    scale: float
-
-
-# what the supervisor samples and a chart shows, in the order on the page
-_MEASURES = {
-    "memory": _Measure(unit="GB", scale=1e-9),
-    "cpu": _Measure(unit="%", scale=1.0),
-    "gpu": _Measure(unit="%", scale=1.0),
-    "gpu_memory": _Measure(unit="GB", scale=1e-9),
-}
+# what the supervisor samples and a chart shows, in the order on the page, with its unit
+_MEASURES = {"memory": "GB", "cpu": "%", "gpu": "%", "gpu_memory": "GB"}
+_SCALES = {"GB": 1e-9, "%": 1.0}
 
 
 class Charts:
@@ -194,7 +173,7 @@ class Charts:
         """The tags that have no chart, as they were left out."""
         self._metrics: dict[str, _Metric] = {}
         self._system: dict[str, _System] = {}
-        self._full_until = -_INFINITE
+        self._full_until = -math.inf
 
     def take(self, rank: int, points: Iterable[MetricPoint]) -> None:
         """What the rank logged next. Where it left the step out, each tag counts on from its last."""
@@ -213,7 +192,7 @@ class Charts:
                 last[rank] = at
                 metric.values[rank] = (step, value)
                 metric.time, metric.mark = time, mark
-                if -_INFINITE < value < _INFINITE:
+                if -math.inf < value < math.inf:
                     metric.band.add(at, time, value)
 
     def take_system(self, rank: int, points: Iterable[MetricPoint]) -> None:
@@ -221,24 +200,21 @@ class Charts:
         self._mark += 1
         for point in points:
             for tag, value in point.values.items():
-                measure = _MEASURES.get(tag)
-                if measure is None or not math.isfinite(value):
+                if tag not in _MEASURES or not math.isfinite(value):
                     continue
-                system = self._system.get(tag)
-                if system is None:
-                    system = self._system[tag] = _System(self._ranks)
-                system.mark = self._mark
-                system.add(rank, point.time - self._created, value * measure.scale)
+                if tag not in self._system:
+                    self._system[tag] = _System(self._ranks)
+                self._system[tag].mark = self._mark
+                scaled = value * _SCALES[_MEASURES[tag]]
+                self._system[tag].add(rank, point.time - self._created, scaled)
 
     @property
     def marks(self) -> dict[ChartKey, int]:
         """Every chart in the order on the page: metrics as they first appeared, then what is used.
         A chart that has changed has a higher mark than before."""
+        used = {tag: self._system[tag] for tag in _MEASURES if tag in self._system}
         marks = {ChartKey(group="metric", tag=tag): metric.mark for tag, metric in self._metrics.items()}
-        for tag in _MEASURES:
-            if tag in self._system:
-                marks[ChartKey(group="system", tag=tag)] = self._system[tag].mark
-        return marks
+        return marks | {ChartKey(group="system", tag=tag): system.mark for tag, system in used.items()}
 
     def chart(self, key: ChartKey) -> Chart:
         """The chart as it is now. Raises KeyError for none of ``marks``."""
@@ -258,7 +234,7 @@ class Charts:
             tag=key.tag,
             kind=system.kind,
             group=key.group,
-            unit=_MEASURES[key.tag].unit,
+            unit=_MEASURES[key.tag],
             ranks=system.ranks,
             columns=tuple(system.columns()),
             last=system.last,
@@ -275,8 +251,7 @@ class Charts:
                 self._drop(tag)
                 return None
             self.dropped.pop(tag, None)
-        metric = self._metrics[tag] = _Metric()
-        return metric
+        return self._metrics.setdefault(tag, _Metric())
 
     def _forget_oldest(self, time: float) -> bool:
         """Make room for a new tag; False where every tag has had a point lately."""

@@ -7,6 +7,7 @@ import difflib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -156,34 +157,19 @@ def compare(
         for one, (_, directory) in zip(found, runs, strict=True)
     ]
     outcome = [dict(_outcome(one)) for one in found]
-    rows = [
-        *_rows(outcome),
-        *_metrics(found, at),
-        *_rows(parts),
-        *_changes(found),
-    ]
+    rows = [*_rows(outcome), *_metrics(found, at), *_rows(parts), *_changes(found)]
     return Comparison(runs=found, rows=tuple(sorted(rows, key=_place)), step=at)
 
 
 _GROUPS = (
-    "sweep",
-    "run",
-    "last",
-    "best",
-    "at",
-    "hparam",
-    "argument",
-    "option",
-    "input",
-    "code",
-    "version",
-    "machine",
+    *("sweep", "run", "last", "best", "at", "hparam"),
+    *("argument", "option", "input", "code", "version", "machine", "time"),
 )
 
 
 def _place(row: Row) -> int:
     """Where a row stands: what came out first, then what went in; rows of a group as they came."""
-    return _GROUPS.index(row.group) if row.group in _GROUPS else len(_GROUPS)
+    return _GROUPS.index(row.group)
 
 
 def letter_of(number: int) -> str:
@@ -221,26 +207,21 @@ def _inputs(one: Compared, directory: RunDirectory) -> Iterator[Property]:
         yield ("hparam", name), setting
     for name, value in arguments_of(spec.args):
         yield ("argument", name), value
-    yield ("option", "--framework"), spec.framework
-    yield ("option", "--backend"), spec.backend
-    yield ("option", "--nodes"), spec.nodes
+    for name in ("framework", "backend", "nodes"):
+        yield ("option", f"--{name}"), getattr(spec, name)
     yield ("option", "--on"), spec.engine or "local"
     for option in spec.engine_options:
         name, _, value = option.partition("=")
         yield ("option", f"--{spec.engine} {name}"), value or True
     for name, value in spec.environment.items():
         yield ("option", f"--env {name}"), value
-    yield ("option", "--timeout"), spec.timeout
-    yield ("option", "--hang-after"), spec.hang_after
-    yield ("option", "--retries"), spec.retries
-    yield ("option", "--memory"), spec.memory
-    yield ("option", "--scrape"), spec.scrape
+    for name in ("timeout", "hang_after", "retries", "memory", "scrape"):
+        yield ("option", f"--{name.replace('_', '-')}"), getattr(spec, name)
     yield ("option", "--detach"), spec.detached
     yield ("option", "--cwd"), spec.cwd
     for given in spec.inputs:
         if given.name != CALL:
-            definition = given.type in ("class", "function", "module")
-            about = (given.type, "" if definition else size_text(given.size), given.digest)
+            about = (given.type, "" if given.is_definition else size_text(given.size), given.digest)
             yield ("input", given.name), given.value or ", ".join(filter(None, about))
     yield ("code", "notebook"), spec.notebook
     yield ("code", "script"), "" if directory.is_cell(spec.program) else spec.module or spec.program
@@ -292,14 +273,13 @@ def arguments_of(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
 def _commit(directory: RunDirectory) -> tuple[str, bool | None]:
     """The commit, and whether no tracked file was changed since; nothing where git was not asked, or has
     failed."""
-    try:
+    lines = []
+    with suppress(OSError):
         lines = directory.git.read_text(errors="replace").splitlines()
-    except OSError:
-        return "", None
-    commits = [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]
-    if not commits:
-        return "", None
-    return commits[0][:12], all(line.startswith("#") for line in lines)
+    for line in lines:
+        if line.startswith("# branch.oid "):
+            return line.split()[-1][:12], all(line.startswith("#") for line in lines)
+    return "", None
 
 
 def _metrics(runs: Sequence[Compared], step: int | None) -> Iterator[Row]:
@@ -372,16 +352,13 @@ def _changes(runs: Sequence[Compared]) -> Iterator[Row]:
 def _columns(curve: Curve, run: Run, most: int) -> dict[str, Any]:
     begin = run.started or run.spec.created
     places = picked(len(curve.points), most)
+    values = [curve.points[at][1] for at in places]
     return {
         "tag": clipped(curve.tag, _TEXT),
         "steps": [int(curve.points[at][0]) for at in places],
         "times": [round(curve.times[at] - begin, 1) for at in places],
-        "values": [_short(curve.points[at][1]) for at in places],
+        "values": [float(f"{value:.6g}") if isfinite(value) else None for value in values],
     }
-
-
-def _short(value: float) -> float | None:
-    return float(f"{value:.6g}") if isfinite(value) else None
 
 
 def _plain(value: Value) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from nbdist.feed.view import number_text
 from nbdist.model import Run
 from nbdist.store import LogStream, MetricPoint, RunDirectory
 from nbdist.store.metrics import Number, last_points, points_of, spread
-from nbdist.store.scraped.log import merge_points, numbers_of, printed_points, read_points, sampled_prints
+from nbdist.store.scraped.log import merge_points, printed_points, read_points, sampled_prints
 
 POINTS = 40
 _WHOLE = 32 * 1024
@@ -35,23 +35,23 @@ class Spark:
 def spark_of(run: Run, directory: RunDirectory) -> tuple[Spark | None, float]:
     """The main metric of the lowest rank that has logged or printed any, and where it stands: the mean of the
     last values of all ranks that have it. None where no rank has any."""
-    shape: dict[str, list[Number]] = {}
+    shape: dict[str, list[_Logged]] = {}
     last: dict[str, list[Number]] = {}
     room = max(_PIECE, _WHOLE // max(1, len(run.ranks)))
     for rank in run.ranks:
         files = directory.rank(rank.rank, run.attempt)
-        own = numbers_of(last_points(files.metrics, room) if shape else _sampled(files.metrics))
+        own = _by_tag(last_points(files.metrics, room) if shape else _sampled(files.metrics))
         if run.spec.scrape and rank.rank < _PRINTING:
             prints = printed_points(files, room // 8) if shape else sampled_prints(files, _PRINTED, _PIECES)
-            own |= numbers_of(merge_points([], prints, tags=set(own)))
+            own |= _by_tag(merge_points([], prints, tags=set(own)))
         shape = shape or own
         for tag, numbers in own.items():
-            last.setdefault(tag, []).append(numbers[-1])
+            last.setdefault(tag, []).append(numbers[-1][:2])
     if not shape:
         return None, math.nan
     tag = main_tag(list(shape))
     stands = spread(last[tag])[0]
-    values = (*(value for _, value in shape[tag][:-1]), stands)
+    values = (*(value for _, value, _ in shape[tag][:-1]), stands)
     finite = [value for value in values if math.isfinite(value)]
     drawn = tuple(finite[at] for at in picked(len(finite), POINTS))
     return (Spark(tag=tag, values=drawn) if drawn else None), stands
@@ -113,17 +113,21 @@ def read_curves(run: Run, directory: RunDirectory, runs: int = 1) -> tuple[Curve
     """Every metric of the run, those of the lowest ranks first. It is one of ``runs`` that are read."""
     found: dict[str, list[list[_Logged]]] = {}
     for points in read_points(run, directory, runs):
-        own: dict[str, list[_Logged]] = {}
-        for point in points:
-            for tag, value in point.values.items():
-                own.setdefault(tag, []).append((point.step, value, point.time))
-        for tag, logged in own.items():
+        for tag, logged in _by_tag(points).items():
             found.setdefault(tag, []).append(logged)
     return tuple(_curve(tag, ranks) for tag, ranks in found.items())
 
 
 _Logged = tuple[int | None, float, float]
 """Step, where the program said one, value and time."""
+
+
+def _by_tag(points: Iterable[MetricPoint]) -> dict[str, list[_Logged]]:
+    found: dict[str, list[_Logged]] = {}
+    for point in points:
+        for tag, value in point.values.items():
+            found.setdefault(tag, []).append((point.step, value, point.time))
+    return found
 
 
 def _curve(tag: str, ranks: Sequence[Sequence[_Logged]]) -> Curve:

@@ -21,7 +21,7 @@ from nbdist.diagnosis.stacks import last_stacks
 from nbdist.feed.ansi import printable
 from nbdist.feed.labels import clipped, state_word
 from nbdist.feed.measures import failure_view, glance
-from nbdist.feed.stalling import SlowView, StallReader, StallView, ended_slow, slow_text
+from nbdist.feed.stalling import StallReader, StallView, ended_slow, slow_text
 from nbdist.feed.summary import code_lines
 from nbdist.feed.view import current_reason, duration
 from nbdist.model import Run, RunState
@@ -67,11 +67,10 @@ class RankText:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstFailure:
     """The failure that the others followed from: of ``rank``, an exception of the class ``kind``, or how the
-    rank ended. ``line`` is the line of the program (1 is a cell's magic), None where it has none. Where the
-    traceback goes on into a module of the user's, ``file`` and ``file_line`` are its innermost line.
-    ``signature`` names the known mistake that it is, with its ``cause`` and ``fix``; empty for none.
-    ``early`` are ranks that had ended before and that it waited for, ``absent`` those that did not come to
-    what it waited in: the fault may be theirs. ``others`` failed, or were ended, after it."""
+    rank ended. ``line``, ``file`` and ``file_line`` are as in ``FailureView``. ``signature`` names the known
+    mistake that it is, with its ``cause`` and ``fix``; empty for none. ``early`` are ranks that had ended
+    before and that it waited for, ``absent`` those that did not come to what it waited in: the fault may be
+    theirs. ``others`` failed, or were ended, after it."""
 
     rank: int
     kind: str
@@ -177,22 +176,15 @@ class Explanation:
 
     def __str__(self) -> str:
         """For a person: a few lines."""
-        parts = [
-            self.label,
-            state_word(RunState(self.state), self.language),
-            duration(self.elapsed),
-            self.progress,
-            self.reason,
-        ]
-        lines = [" · ".join(filter(None, parts))]
+        state, elapsed = state_word(RunState(self.state), self.language), duration(self.elapsed)
+        lines = [" · ".join(filter(None, (self.label, state, elapsed, self.progress, self.reason)))]
         if self.failure is not None:
             lines += _failure_lines(self.failure, self.language)
         if self.stall is not None:
             known = self.failure.cause if self.failure is not None else ""
             lines += _stall_lines(self.stall, known, live=self.live, language=self.language)
-        lines += [self.slow.text] if self.slow is not None else []
-        lines += self.warnings
-        lines += filter(None, [_time_line(self.time, self.language)])
+        slow = self.slow.text if self.slow is not None else ""
+        lines += filter(None, (slow, *self.warnings, _time_line(self.time, self.language)))
         return "\n".join(lines)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -232,7 +224,9 @@ def explain_run(
         progress="" if progress is None else progress.text,
         failure=None if failure is None else first_failure_of(failure, clean, language),
         stall=None if stall is None else _stall(stall, run, directory, run.elapsed(now), clean, language),
-        slow=None if slow is None else _slowest(slow, language),
+        slow=None
+        if slow is None
+        else Slowest(rank=slow.rank, factor=slow.factor, over=slow.over, text=slow_text(slow, language)),
         warnings=tuple(clean(one.text(language)) for one in MistakeReader(directory).look(run)),
         time=time_spent(run, directory),
     )
@@ -291,22 +285,17 @@ def _stall(
     report = last_stacks(run, directory)
     hint = report.hint if report is not None else None
     held = [group for group in view.groups if group.kind == "held"]
+    behind = view.behind_text(language).removesuffix(hint.text(language) if hint else "")
     return Stall(
         seconds=round(max(0.0, elapsed - view.since), 1),
         ranks=tuple(rank for group in held for rank in group.ranks),
         line=held[0].line if held else None,
         where=clean(view.sentence(language)),
-        behind=clean(view.behind_text(language).removesuffix(hint.text(language) if hint else "")).rstrip(
-            "\n"
-        ),
+        behind=clean(behind).rstrip("\n"),
         signature=hint.signature if hint else "",
         cause=clean(hint.cause.text(language)) if hint else "",
         fix=clean(hint.fix.text(language)) if hint else "",
     )
-
-
-def _slowest(view: SlowView, language: str) -> Slowest:
-    return Slowest(rank=view.rank, factor=view.factor, over=view.over, text=slow_text(view, language))
 
 
 def time_spent(run: Run, directory: RunDirectory, runs: int = 1) -> TimeSpent:
@@ -363,9 +352,8 @@ def _clipped(value: Any, most: int) -> Any:
 
 
 def _failure_lines(failure: FirstFailure, language: str) -> list[str]:
-    lines = [failure.headline, failure.untrusted.message or ""]
-    if failure.source is not None:
-        source = failure.source
+    lines = [failure.headline, failure.untrusted.message]
+    if (source := failure.source) is not None:
         width = len(str(source.first + len(source.lines)))
         for number, text in enumerate(source.lines, source.first):
             lines.append(f"  {'▸' if number == source.line else ' '} {number:>{width}}  {text}".rstrip())
@@ -376,12 +364,8 @@ def _failure_lines(failure: FirstFailure, language: str) -> list[str]:
 
 
 def _reasons(known: FirstFailure | Stall, language: str) -> list[str]:
-    if not known.cause:
-        return []
-    return [
-        say("diagnosis.cause", language, cause=known.cause),
-        say("diagnosis.fix", language, fix=known.fix),
-    ]
+    cause = say("diagnosis.cause", language, cause=known.cause)
+    return [cause, say("diagnosis.fix", language, fix=known.fix)] if known.cause else []
 
 
 def _stall_lines(stall: Stall, known: str, *, live: bool, language: str) -> list[str]:
@@ -394,9 +378,9 @@ def _stall_lines(stall: Stall, known: str, *, live: bool, language: str) -> list
 
 
 def _time_line(spent: TimeSpent, language: str) -> str:
-    shares = {"wait": spent.wait, "cpu": spent.cpu, "gpu": spent.gpu}
+    shares = ((tag, getattr(spent, tag)) for tag in _WATCHED)
     return " · ".join(
         say(f"panel.time-{tag}", language, mean=round(share.mean), most=round(share.most), rank=share.rank)
-        for tag, share in shares.items()
+        for tag, share in shares
         if share is not None
     )

@@ -13,7 +13,7 @@ from nbdist.feed.measures import FailureWatch, Measures
 from nbdist.feed.rank_log import LOOK_BYTES, LogDelta, Logs
 from nbdist.feed.stalling import StallReader
 from nbdist.feed.view import RankUsage, RunView, UsageWatch, view_of
-from nbdist.model import Run, RunSpec
+from nbdist.model import Run
 from nbdist.store import RunDirectory, RunReader
 
 _PERIOD = 0.1
@@ -98,6 +98,7 @@ def follow(
     *,
     watch: UsageWatch | None = None,
     measures: Measures | None = None,
+    local_ranks: Collection[int] | None = None,
     whole: bool = False,
     room: int = _ROOM,
     finish: bool = True,
@@ -108,13 +109,14 @@ def follow(
 ) -> Run:
     """Show the run on ``surface`` until it has ended; how it ended.
 
-    ``watch`` looks at what the ranks use, ``measures`` at what they log. ``whole`` shows every line, as
-    fast as that goes; otherwise a few megabytes a look, and a run that is more than ``room`` bytes ahead
-    of what was shown is skipped ahead. Without ``finish`` what is still waiting when the run ends is not
-    shown, but for its end. ``budget`` tells how many bytes the surface has room for now, None for the usual.
-    ``attend`` gets the run at each look, to keep going what it needs on this machine.
-    ``wait`` is called with the seconds to wait between two looks (with ``whole``,
-    only when all that was written has been shown). Raises UnknownRun when the run's directory disappears.
+    ``watch`` looks at what the ranks use, ``measures`` at what they log. Lines are those of ``local_ranks``,
+    of all where that is None. ``whole`` shows every line, as fast as that goes; otherwise a few megabytes a
+    look, and a run that is more than ``room`` bytes ahead of what was shown is skipped ahead. Without
+    ``finish`` what is still waiting when the run ends is not shown, but for its end. ``budget`` tells how
+    many bytes the surface has room for now, None for the usual. ``attend`` gets the run at each look, to keep
+    going what it needs on this machine. ``wait`` is called with the seconds to wait between two looks (with
+    ``whole``, only when all that was written has been shown). Raises UnknownRun when the run's directory
+    disappears.
     """
     watch = watch or UsageWatch()
     feed = RunFeed(directory, room=None if whole else room, measures=measures, clock=clock)
@@ -132,7 +134,8 @@ def follow(
         deltas = feed.read(run, now, last=last, budget=most)
         if not ended and now - looked >= _USAGE_PERIOD and feed.measures.needs(run):
             looked, usage = now, watch.look(run)
-        surface.update(feed.view(run, now, usage), deltas)
+        shown = {r.rank for r in run.spec.ranks if local_ranks is None or r.local_rank in local_ranks}
+        surface.update(feed.view(run, now, usage), [delta for delta in deltas if delta.rank in shown])
         behind = feed.logs.behind or (finish and feed.measures.behind)
         if ended and not behind:
             return run
@@ -146,19 +149,3 @@ def _ends(run: Run, now: float) -> bool:
     """Whether the last statement of every rank is done, and that just now: the run is over in a moment."""
     finished = [rank.finished for rank in run.ranks]
     return all(done is not None and now - done < _END for done in finished)
-
-
-class _OnlyRanks:
-    def __init__(self, surface: Surface, ranks: frozenset[int]) -> None:
-        self._surface = surface
-        self._ranks = ranks
-
-    def update(self, view: RunView, deltas: list[LogDelta]) -> None:
-        self._surface.update(view, [delta for delta in deltas if delta.rank in self._ranks])
-
-
-def only_ranks(surface: Surface, spec: RunSpec, local_ranks: Collection[int] | None) -> Surface:
-    """``surface``, for the lines of these local ranks of a run; of all where they are None."""
-    if local_ranks is None:
-        return surface
-    return _OnlyRanks(surface, frozenset(r.rank for r in spec.ranks if r.local_rank in local_ranks))

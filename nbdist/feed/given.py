@@ -104,8 +104,7 @@ class ResultsWatch:
 
 
 def _of_input(one: Input) -> str:
-    definition = one.type in ("class", "function", "module")
-    return one.type if definition else f"{_short(one.type)}, {size_text(one.size)}"
+    return one.type if one.is_definition else f"{_short(one.type)}, {size_text(one.size)}"
 
 
 def _given(result: Result, ranks: Sequence[int]) -> GivenValue:

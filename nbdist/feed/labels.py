@@ -24,11 +24,6 @@ _MARKS = {
 }
 
 
-def leftover_text(count: int, language: str) -> str:
-    """The line about processes that the supervisor had to end after the ranks; empty for none."""
-    return say("panel.leftover", language, count=count) if count else ""
-
-
 def ranks_text(count: int, language: str) -> str:
     """``1 rank``, ``2 ranks``, ``2 个进程``."""
     return say("panel.ranks", language, count=count)

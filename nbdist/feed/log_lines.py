@@ -107,12 +107,11 @@ class LineReader:
         )
 
     def _lines(self, delta: LogDelta, run: Run) -> Iterator[LogLine]:
-        ends = itertools.accumulate((len(line) + 1 for line in delta.lines), initial=delta.first)
         times = itertools.chain.from_iterable(itertools.repeat(at, count) for count, at in delta.times)
         # all at once: a secret may go over several lines, of which each keeps its place
-        texts = self._clean("\n".join(delta.lines)).split("\n") if delta.lines else []
+        texts = self._clean(delta.text.decode()).split("\n") if delta.count else []
         # one edge more than lines
-        for text, begin, at in zip(texts, delta.edges or ends, times, strict=False):
+        for text, begin, at in zip(texts, delta.all_edges(), times, strict=False):
             self._read += 1
             if self._read > self._skip:
                 yield LogLine(

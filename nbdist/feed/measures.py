@@ -1,5 +1,5 @@
-"""What is read of a run besides its logs: what its ranks log and use, and which has failed first; and for
-readers that do not follow a run from its start, all of that from the ends of its files."""
+"""What is read of a run besides its logs: what its ranks log and use, and which has failed first. For readers
+that do not follow a run from its start, all of that from the ends of its files."""
 
 from __future__ import annotations
 
@@ -7,33 +7,23 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nbdist.diagnosis import Failure, diagnose, failure_headline
 from nbdist.diagnosis.report import error_text
 from nbdist.diagnosis.stragglers import Paces
 from nbdist.feed.ansi import strip_ansi
 from nbdist.feed.charts import Charts
-from nbdist.feed.progress import Progress, RankProgress, furthest_behind
+from nbdist.feed.progress import LINES, Progress, RankProgress, furthest_behind
+from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.stalling import SlowView, slow_view
 from nbdist.feed.view import FailureView, NoteView
 from nbdist.model import RankState, Run
-from nbdist.store import (
-    LogStream,
-    LogTimes,
-    MetricPoint,
-    MetricsReader,
-    RankDirectory,
-    RunDirectory,
-)
+from nbdist.store import LogStream, LogTimes, MetricPoint, MetricsReader, RankDirectory, RunDirectory
 from nbdist.store.logs import last_lines
 from nbdist.store.metrics import last_points
 from nbdist.store.scraped.log import ScrapedMetrics, merge_points
-
-if TYPE_CHECKING:
-    from nbdist.feed.rank_log import LogDelta
 
 _PERIOD = 1.0
 _LOOK_BYTES = 1024 * 1024  # of all ranks, in one look
@@ -84,10 +74,12 @@ class Measures:
             self._begin_attempt(run)
         for delta in deltas:
             at = run.spec.created + delta.times[-1][1] if delta.times else now
-            self._progress[delta.rank].printed(delta.lines, delta.partial, at)
+            self._progress[delta.rank].printed(delta.last(LINES), delta.partial, at)
         if run.state.terminal:
             if self._looks_left is None:
-                self._looks_left = self._largest() // self._limit + 1
+                files = (file for files in self._files.values() for file in (files.metrics, files.system))
+                largest = max((LogStream(file).size for file in files), default=0)
+                self._looks_left = largest // self._limit + 1
             # what a process that was left behind goes on to write is not waited for
             self._looks_left -= 1
             self.behind = self._read() > 0 and self._looks_left > 0
@@ -146,10 +138,6 @@ class Measures:
     @property
     def _limit(self) -> int:
         return max(_LEAST_BYTES, _LOOK_BYTES // max(1, len(self._files)))
-
-    def _largest(self) -> int:
-        files = (file for files in self._files.values() for file in (files.metrics, files.system))
-        return max((LogStream(file).size for file in files), default=0)
 
     def _read(self) -> int:
         """Take the points that are new, at most about ``limit`` bytes a file; how many there were."""
@@ -358,12 +346,6 @@ def _progress(files: RankDirectory, lines: list[str], ranks: int) -> RankProgres
     progress = RankProgress()
     progress.logged(last_points(files.metrics, max(_END_ROOM, _POINTS_ROOM // ranks)))
     if lines:
-        progress.printed(lines[:-1], lines[-1], _written(files.log))
+        with suppress(OSError):
+            progress.printed(lines[:-1], lines[-1], os.stat(files.log).st_mtime)
     return progress
-
-
-def _written(path: Path) -> float:
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return 0.0

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from nbdist.feed.ansi import strip_ansi
 from nbdist.store import MetricPoint
@@ -59,15 +58,25 @@ def left_of(seconds: float, age: float) -> float | None:
     return float(round(left)) if left >= 0 else None
 
 
-# " 48%|████▊     | 129/268 [00:16<00:17,  7.9it/s, loss=0.06]": the format of tqdm's bars
-BAR = re.compile(
-    r"\d{1,3}%\|[^|]*\|\s*([\d.]+)([kMGT]?)/([\d.]+)([kMGT]?)"
-    r"\s*\[[\d:]+<([\d:]+|\?),\s*([\d.]+|\?)\s*([kMGT]?)([^\s,\]]+)"
+_BARS = (
+    # " 48%|████▊     | 129/268 [00:16<00:17,  7.9it/s, loss=0.06]": the format of tqdm's bars
+    re.compile(
+        r"\d{1,3}%\|[^|]*\|\s*(?P<done>[\d.]+)(?P<done_in>[kMGT]?)/(?P<total>[\d.]+)(?P<total_in>[kMGT]?)"
+        r"\s*\[[\d:]+<(?P<left>[\d:]+|\?),\s*(?P<rate>[\d.]+|\?)\s*(?P<rate_in>[kMGT]?)(?P<unit>[^\s,\]]+)"
+    ),
+    # "Epoch [1/2]: [10/20]  50%|█████     , loss=0.06 [00:01<00:01]": ignite's
+    re.compile(r"\[(?P<done>\d+)/(?P<total>\d+)\]\s+\d{1,3}%\|[^\[]*\[[\d:]+<(?P<left>[\d:]+|\?)\]"),
 )
 # "Epoch 0/4 ━━━━━━━ 20/20 0:00:01 • 0:00:05 25.3it/s": Lightning's with rich
-_RICH = re.compile(r"[━╸╺][━╸╺ ]*\s(\d+)/(\d+)\s+[\d:]+ • ([\d:]+|[-:]+)\s+([\d.]+)it/s")
-# "Epoch [1/2]: [10/20]  50%|█████     , loss=0.06 [00:01<00:01]": ignite's
-_IGNITE = re.compile(r"\[(\d+)/(\d+)\]\s+\d{1,3}%\|[^\[]*\[[\d:]+<([\d:]+|\?)\]")
+_RICH = re.compile(
+    r"[━╸╺][━╸╺ ]*\s(?P<done>\d+)/(?P<total>\d+)\s+[\d:]+ • (?P<left>[\d:]+|[-:]+)\s+(?P<rate>[\d.]+)it/s"
+)
+# "400/938 [=====>....]", "400/938 ━━━━━━": the bars of Keras, whose words are those of a line
+_KERAS = re.compile(r"^\s*(?P<done>\d+)/(?P<total>\d+)\s+(?:\[[=>.]|━|╸)")
+_COUNT = re.compile(
+    r"\b(?:step|batch|iter(?:ation)?)(?:s|es)?\b[\s:=#\[(]*(?P<done>\d+)\s*(?:/|of)\s*(?P<total>\d+)",
+    re.IGNORECASE,
+)
 # what a bar counts before training begins, or the files of a network
 _PREPARES = re.compile(
     r"\W*(?:map|filter|flatten|tokeniz|running tokenizer|generating|casting|sav(?:e|ing)|creating|sorting"
@@ -75,6 +84,8 @@ _PREPARES = re.compile(
     r"|materializ)",
     re.IGNORECASE,
 )
+# bytes or examples: a download, or ``datasets.map``, is not the run
+_NO_STEPS = re.compile(r".*B/s|examples/s|s/.*B")
 # what a loop over a validation set is called; "val loss 0.25" is a number of the training's
 _EVALUATES = re.compile(
     r"\b(?:val|valid|validat\w+|eval|evaluat\w+|test|testing|sanity|predict\w*)\b"
@@ -82,25 +93,24 @@ _EVALUATES = re.compile(
     re.IGNORECASE,
 )
 _TRAINS = re.compile(r"\btrain", re.IGNORECASE)
-_COUNT = re.compile(
-    r"\b(?:step|batch|iter(?:ation)?)(?:s|es)?\b[\s:=#\[(]*(\d+)\s*(?:/|of)\s*(\d+)"
-    # "400/938 [=====>....]", "400/938 ━━━━━━": the bars of Keras
-    r"|^\s*(\d+)/(\d+)\s+(?:\[[=>.]|━|╸)",
-    re.IGNORECASE,
-)
-_STEP_TIME = re.compile(r"([\d.]+)\s*(us|µs|ms|s)/(?:step|batch|it)\b")
+_STEP_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(us|µs|ms|s)/(?:step|batch|it)\b")
 _SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """A count of steps on the screen, with what its own bar says of the rate and of the time left."""
+class Bar:
+    """A count of steps on the screen. ``about`` is what stands in front of it, ``rate`` and ``left`` what it
+    says itself, ``drawn`` whether it is a bar, ``to_last`` whether its epochs are counted from 0 to the last
+    of them."""
 
+    about: str
     done: float
     total: float
     rate: float | None = None
     left: float | None = None
+    drawn: bool = True
+    to_last: bool = False
 
     @property
     def fraction(self) -> float:
@@ -110,17 +120,6 @@ class Steps:
     def text(self) -> str:
         return f"step {self.done:.0f}/{self.total:.0f}"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One state of a count. ``about`` is what stands in front of it, ``drawn`` whether it is a bar, and
-    ``to_last`` whether its epochs are counted from 0 to the last of them."""
-
-    about: str
-    steps: Steps
-    drawn: bool = True
-    to_last: bool = False
-
     @property
     def evaluates(self) -> bool:
         """Whether it counts a validation, a test, or what comes before training to try the program."""
@@ -129,59 +128,40 @@ class Bar:
 
 def read_bar(line: str) -> Bar | None:
     """The count in a line; None for none, and for one of what only prepares the run."""
-    if (found := BAR.search(line)) is not None:
-        steps = _of_tqdm(found)
-    elif (found := _RICH.search(line)) is not None:
-        steps = _of_steps(found, rate=_number(found[4]) or None)
-    elif (found := _IGNITE.search(line)) is not None:
-        steps = _of_steps(found)
-    else:
-        return _counted(line)
-    about = line[: found.start()]
-    if steps is None or _PREPARES.match(about):
+    searched = (pattern.search(line) for pattern in (*_BARS, _RICH, _KERAS, _COUNT))
+    found = next((match for match in searched if match is not None), None)
+    if found is None:
         return None
-    return Bar(about=about, steps=steps, to_last=found.re is _RICH)
-
-
-def _of_steps(bar: re.Match[str], rate: float | None = None) -> Steps | None:
-    done, total = int(bar[1]), int(bar[2])
-    return Steps(done=done, total=total, rate=rate, left=_clock_seconds(bar[3])) if total else None
-
-
-def _of_tqdm(bar: re.Match[str]) -> Steps | None:
-    """What a bar says; None for one that counts bytes or examples: a download, or ``datasets.map``, is not
-    the run."""
-    done, done_scale, total, total_scale, left, rate, rate_scale, unit = bar.groups()
-    if unit.endswith("B/s") or unit == "examples/s" or (unit.startswith("s/") and unit.endswith("B")):
-        return None
-    of = _number(total) * _SCALES[total_scale]
-    if of <= 0:
-        return None
-    pace = _number(rate) * _SCALES[rate_scale]
-    if unit.startswith("s/"):
-        pace = 1 / pace if pace else 0.0
-    return Steps(
-        done=_number(done) * _SCALES[done_scale], total=of, rate=pace or None, left=_clock_seconds(left)
+    words = found.groupdict("")
+    drawn, unit = found.re not in (_KERAS, _COUNT), words.get("unit", "")
+    bar = Bar(
+        about=line[: found.start()],
+        done=_number(words, "done"),
+        total=_number(words, "total"),
+        rate=_rate(words, unit) if drawn else _rate_behind(line, found.end()),
+        left=_clock_seconds(words.get("left", "")),
+        drawn=drawn,
+        to_last=found.re is _RICH,
     )
+    prepares = drawn and (_PREPARES.match(bar.about) or _NO_STEPS.fullmatch(unit))
+    return bar if bar.total > 0 and not prepares else None
 
 
-def _counted(line: str) -> Bar | None:
-    match = _COUNT.search(line)
-    if match is None:
-        return None
-    done, total = (int(group) for group in islice(filter(None, match.groups()), 2))
-    if total <= 0:
-        return None
-    took = _STEP_TIME.search(line, match.end())
-    seconds = _number(took[1]) * _SECONDS[took[2]] if took is not None else 0.0
-    steps = Steps(done=done, total=total, rate=1 / seconds if seconds else None)
-    return Bar(about=line[: match.start()], steps=steps, drawn=False)
+def _rate(words: Mapping[str, str], unit: str) -> float | None:
+    rate = _number(words, "rate") or None
+    return 1 / rate if rate is not None and unit.startswith("s/") else rate
 
 
-def _number(text: str) -> float:
+def _rate_behind(line: str, end: int) -> float | None:
+    took = _STEP_TIME.search(line, end)
+    seconds = float(took[1]) * _SECONDS[took[2]] if took is not None else 0.0
+    return 1 / seconds if seconds else None
+
+
+def _number(words: Mapping[str, str], name: str) -> float:
     try:
-        return float(text)
-    except ValueError:  # "?", or dots that only look like a number
+        return float(words[name]) * _SCALES[words.get(f"{name}_in", "")]
+    except (KeyError, ValueError):  # "?", or dots that only look like a number
         return 0.0
 
 
@@ -194,7 +174,7 @@ def _clock_seconds(text: str) -> float | None:
     return float(sum(part * 60**power for power, part in enumerate(reversed(parts))))
 
 
-_LINES = 6  # at the end of what is new: a bar, the bar around it, and some words between them
+LINES = 6  # at the end of what is new: a bar, the bar around it, and some words between them
 _SAMPLES = 100
 _EPOCH = re.compile(r"\bepochs?\b[\s:=#\[(]*(\d+)\s*(?:/|of)\s*(\d+)", re.IGNORECASE)
 _EPOCH_ALONE = re.compile(r"\bepoch[\s:=#\[(]*(\d+)\b(?!\s*(?:/|of))", re.IGNORECASE)
@@ -250,7 +230,7 @@ class RankProgress:
 
     def printed(self, lines: Sequence[str], partial: str, time: float) -> None:
         """What is new in the log. Only its end is looked at."""
-        counts = [line for line in (*lines[-_LINES:], *partial.split("\n")) if "/" in line or " of " in line]
+        counts = [line for line in (*lines[-LINES:], *partial.split("\n")) if "/" in line or " of " in line]
         seen = [self._printed.see(line, time) for line in counts]
         if any(seen) and self._printed.fraction is not None:
             self._done.note(time, self._printed.fraction)
@@ -292,9 +272,9 @@ class _Printed:
         self._epochs: tuple[int, int] | None = None  # done, of how many
         self._shown = ""  # the epoch as the program calls it
         self._named = ""  # an epoch whose total is not known
-        self._outer: Steps | None = None  # a bar over epochs
-        self._steps: Steps | None = None  # of the epoch, or of all
-        self._inner: Steps | None = None  # a loop within them
+        self._outer: Bar | None = None  # a bar over epochs
+        self._steps: Bar | None = None  # of the epoch, or of all
+        self._inner: Bar | None = None  # a loop within them
         self._evaluates = False  # whether they are those of an evaluation, and nothing else was seen
         self._from_zero = False
         self._to_last = False  # whether epochs are counted from 0 to the last of them
@@ -355,13 +335,13 @@ class _Printed:
         if epoch is not None:
             if bar is not None and bar.to_last:
                 self._from_zero = self._to_last = True
-            self._see_epoch(epoch, bar.steps if bar is not None else None, before)
+            self._see_epoch(epoch, bar, before)
         elif bar is None:
             return False
         elif bar.drawn and _EPOCHS.search(before):
-            self._see_outer(bar.steps)
+            self._see_outer(bar)
         else:
-            self._see_steps(bar.steps, _EPOCH_ALONE.search(before) if bar.drawn else None)
+            self._see_steps(bar, _EPOCH_ALONE.search(before) if bar.drawn else None)
         self._time = time
         return True
 
@@ -374,7 +354,7 @@ class _Printed:
             self._evaluates, self._steps = False, None
         return True
 
-    def _see_epoch(self, epoch: re.Match[str], steps: Steps | None, line: str) -> None:
+    def _see_epoch(self, epoch: re.Match[str], steps: Bar | None, line: str) -> None:
         number, total = int(epoch[1]), max(1, int(epoch[2]))
         self._from_zero = self._from_zero or number == 0
         self._to_last = self._to_last or (self._from_zero and number >= total)
@@ -393,7 +373,7 @@ class _Printed:
         self._epochs = (min(done, total), total)
         self._shown = f"epoch {number}/{epoch[2]}"
 
-    def _see_outer(self, epochs: Steps) -> None:
+    def _see_outer(self, epochs: Bar) -> None:
         done, total = int(epochs.done), max(1, int(epochs.total))
         if self._epochs != (done, total):
             self._steps = None
@@ -401,7 +381,7 @@ class _Printed:
         self._shown = f"epoch {min(done + 1, total)}/{total}"
         self.starts_again = False
 
-    def _see_steps(self, steps: Steps, epoch: re.Match[str] | None) -> None:
+    def _see_steps(self, steps: Bar, epoch: re.Match[str] | None) -> None:
         if self._steps is not None and self._is_inner(self._steps, steps):
             return
         before, self._steps = self._steps, steps
@@ -417,7 +397,7 @@ class _Printed:
             if self._guessed_end:
                 self._epochs = (self._epochs[0] - 1, self._epochs[1])
 
-    def _is_inner(self, outer: Steps, steps: Steps) -> bool:
+    def _is_inner(self, outer: Bar, steps: Bar) -> bool:
         """Whether these are the steps of a loop within those, or of one that follows them in an epoch."""
         if steps.total == outer.total:
             self._inner = None

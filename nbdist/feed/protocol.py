@@ -8,67 +8,16 @@ from __future__ import annotations
 import json
 import math
 import sys
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any
 
 from nbdist.feed.charts import Chart
-from nbdist.feed.rank_log import LogDelta, PlainLines
+from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.view import RunView
 
 _LAST_LINES = 64  # ranks; above, lines would be most of a message, and the page has the log
 _PARTIAL = 2_000  # characters of a line that is still growing
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogChunk:
-    """Lines of one rank as they travel: ``count`` lines in ``text``, UTF-8, with newlines between them. The
-    other fields are those of ``LogDelta``."""
-
-    rank: int
-    first: int
-    count: int
-    text: bytes
-    times: tuple[tuple[int, float], ...]
-    edges: tuple[int, ...] = ()
-    partial: str = ""
-    skipped: int = 0
-
-    @classmethod
-    def of(cls, delta: LogDelta) -> LogChunk:
-        lines = delta.lines
-        plain = isinstance(lines, PlainLines)
-        chunk = cls(
-            rank=delta.rank,
-            first=delta.first,
-            count=len(lines),
-            text=lines.text if isinstance(lines, PlainLines) else "\n".join(lines).encode("utf-8", "replace"),
-            times=delta.times,
-            partial=delta.partial[:_PARTIAL],
-            skipped=delta.skipped,
-        )
-        edges = tuple(delta.edges)
-        return chunk if plain or not edges or chunk.all_edges() == edges else replace(chunk, edges=edges)
-
-    @property
-    def lines(self) -> list[str]:
-        return self.text.decode().split("\n") if self.count else []
-
-    @property
-    def end(self) -> int:
-        """The address behind the last line."""
-        if self.edges or not self.count:
-            return self.edges[-1] if self.edges else self.first
-        return self.first + len(self.text) + 1
-
-    def all_edges(self) -> tuple[int, ...]:
-        """``edges``, also of lines that need none."""
-        if self.edges or not self.count:
-            return self.edges or (self.first,)
-        widths = (len(line) + 1 for line in self.text.split(b"\n"))
-        return tuple(accumulate(widths, initial=self.first))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +35,7 @@ class Update:
     the metrics that have no chart, None where it is not sent again."""
 
     view: RunView | None = None
-    chunks: Sequence[LogChunk] = ()
+    chunks: Sequence[LogDelta] = ()
     complete_until: float | None = None
     charts: Sequence[Chart] = ()
     left_out: int | None = None
@@ -149,16 +98,11 @@ def for_the_strip(view: RunView) -> RunView:
     return replace(view, ranks=tuple(replace(rank, last_line="") for rank in view.ranks))
 
 
-def _head(chunk: LogChunk) -> dict[str, Any]:
-    return {
-        "rank": chunk.rank,
-        "first": chunk.first,
-        "count": chunk.count,
-        "edges": chunk.edges,
-        "times": chunk.times,
-        "partial": chunk.partial,
-        "skipped": chunk.skipped,
-    }
+_HEAD = ("rank", "first", "count", "edges", "times", "partial", "skipped")
+
+
+def _head(chunk: LogDelta) -> dict[str, Any]:
+    return {name: getattr(chunk, name) for name in _HEAD} | {"partial": chunk.partial[:_PARTIAL]}
 
 
 def _title(chart: Chart) -> dict[str, Any]:
@@ -176,12 +120,7 @@ def _title(chart: Chart) -> dict[str, Any]:
 
 
 def _values(chart: Chart) -> bytes:
-    return b"".join(_little_endian(column).tobytes() for column in chart.columns)
-
-
-def _little_endian(values: array[float]) -> array[float]:
-    if sys.byteorder == "little":
-        return values
-    swapped = values[:]
-    swapped.byteswap()
-    return swapped
+    columns = [column[:] for column in chart.columns]
+    for column in columns if sys.byteorder != "little" else ():
+        column.byteswap()
+    return b"".join(column.tobytes() for column in columns)

@@ -6,13 +6,13 @@ two of them the line that parts them has an address. It is the same for all read
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import overload
+from typing import Any
 
 from nbdist.model import Run
 from nbdist.store import LogLines, LogStream, LogTimes, RankDirectory, RunDirectory, moves_up
@@ -21,60 +21,18 @@ from nbdist.store.logs import kept_parts
 
 _WIDTH = 16_384
 """Characters of a line, as LogLines cuts them."""
-
-
-class PlainLines(Sequence[str]):
-    """ASCII lines with newlines between them: one at least, and none that moves the cursor."""
-
-    def __init__(self, text: bytes) -> None:
-        self.text = text
-        self._count = text.count(b"\n") + 1
-
-    @classmethod
-    def of(cls, data: bytes) -> PlainLines | None:
-        """The lines of ``data``, whole ones all; None where reading them takes more care."""
-        if not data.endswith(b"\n") or not data.isascii() or b"\r" in data or moves_up(data):
-            return None
-        start = 0
-        while start < len(data):
-            end = data.rfind(b"\n", start, start + _WIDTH + 1)
-            if end < 0:
-                return None  # a line that is cut into several
-            start = end + 1
-        return cls(data[:-1])
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[str]: ...
-    def __getitem__(self, at: int | slice) -> str | Sequence[str]:
-        if isinstance(at, slice) and at.stop is None and at.step is None and (at.start or 0) < 0:
-            # the last few, without the others
-            return [line.decode() for line in self.text.rsplit(b"\n", -at.start)[at.start :]]
-        return self._lines[at]
-
-    @cached_property
-    def _lines(self) -> list[str]:
-        return self.text.decode().split("\n")
-
-
 _CHUNK = 1024 * 1024
 _PARTING = 2
 """Addresses between the logs of two attempts: of a newline that may be missing, and of the line between."""
-_BLOCK = 4096
 _BULK = 64 * 1024  # from so many bytes on it pays to look whether they need to be taken apart
 _ROWS = 8  # that a program goes up at once, as a rule
-_ENDS = 6  # lines; one of them has text, as a rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDelta:
-    """New lines of a rank. ``first`` is the address of the first one, or of the one that will come next;
-    ``skipped`` bytes were passed over before it. ``partial`` is the line still growing, or the lines of which
-    each may still change.
+    """New lines of a rank: ``count`` lines in ``text``, UTF-8, with newlines between them. ``first`` is the
+    address of the first one, or of the one that will come next; ``skipped`` bytes were passed over before it.
+    ``partial`` is the line still growing, or the lines of which each may still change.
 
     ``edges`` are the addresses of the lines and the end of the last. They are empty where each line takes as
     many bytes as its text and a newline.
@@ -85,12 +43,42 @@ class LogDelta:
 
     rank: int
     first: int
-    lines: Sequence[str]
-    partial: str
-    edges: Sequence[int] = ()
+    count: int = 0
+    text: bytes = b""
+    partial: str = ""
+    edges: tuple[int, ...] = ()
     skipped: int = 0
     times: tuple[tuple[int, float], ...] = ()
     behind: bool = False
+
+    @classmethod
+    def of(cls, rank: int, lines: Sequence[str], *, edges: Sequence[int] = (), **fields: Any) -> LogDelta:
+        """Return these lines as a delta; ``fields`` are the others of a delta."""
+        text = "\n".join(lines).encode("utf-8", "replace")
+        delta = cls(**{"rank": rank, "first": 0} | fields, count=len(lines), text=text)
+        return delta if delta.all_edges() == tuple(edges) else replace(delta, edges=tuple(edges))
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.decode().split("\n") if self.count else []
+
+    def last(self, count: int) -> list[str]:
+        """Return the last lines, without a look at the others."""
+        return [line.decode() for line in self.text.rsplit(b"\n", count)[-count:]] if self.count else []
+
+    @property
+    def end(self) -> int:
+        """The address behind the last line."""
+        if self.edges or not self.count:
+            return self.edges[-1] if self.edges else self.first
+        return self.first + len(self.text) + 1
+
+    def all_edges(self) -> tuple[int, ...]:
+        """Return ``edges``, also of lines that need none."""
+        if self.edges or not self.count:
+            return self.edges or (self.first,)
+        widths = (len(line) + 1 for line in self.text.split(b"\n"))
+        return tuple(accumulate(widths, initial=self.first))
 
 
 class RankFollower:
@@ -146,12 +134,11 @@ class RankFollower:
         rest = self.read(_CHUNK, moment, final=True)
         # the logs of attempts in between are passed over
         begin = self._at if base - self._at <= _PARTING else base - 1
-        line = LogDelta(
-            rank=self.rank,
+        line = LogDelta.of(
+            self.rank,
+            [f"—— attempt {attempt} ——"],
             first=begin,
-            lines=(f"—— attempt {attempt} ——",),
             edges=(begin, base),
-            partial="",
             skipped=begin - self._at + self._skipped,
             times=((1, self._later(moment)),),
         )
@@ -164,27 +151,17 @@ class RankFollower:
         """What is new, at most ``limit`` bytes of it; None for nothing. ``final`` takes all, also the
         line that no newline ended. ``moment`` is the time of lines of which nothing else is known."""
         found = _Found(self._at)
-        waiting = self.waiting
-        taken = self._stream.offset
-        plain: PlainLines | None = None
+        waiting, begun = self.waiting, self._stream.offset
         if waiting >= _BULK and not final:
-            data = self._read_whole_lines(limit)
-            begins_line = self._base + self._stream.offset - len(data) == self._at
-            plain = PlainLines.of(data) if begins_line and not self._lines.moves else None
-            if plain is not None:
-                self._time_lines(data, len(plain), moment, found.times)
-                self._at += len(data)
-            else:
-                self._take(data, moment, found)
+            self._take_bulk(self._read_whole_lines(limit), moment, found)
         elif waiting or final:
             self._take(self._stream.read(limit), moment, found)
         if final:
             while data := self._stream.read(limit):
                 self._take(data, moment, found)
             self._close(moment, found)
-        taken = self._stream.offset - taken
-        was_behind, self._behind = self._behind, waiting > taken and not final
-        return self._delta(found, plain, changed=self._behind != was_behind)
+        was_behind, self._behind = self._behind, waiting > self._stream.offset - begun and not final
+        return self._delta(found, changed=self._behind != was_behind)
 
     def read_to(self, end: int, moment: float) -> LogDelta | None:
         """The lines from here to the byte ``end`` of the file, whether or not the last of them ends there."""
@@ -192,30 +169,40 @@ class RankFollower:
         while data := self._stream.read(max(0, end - self._stream.offset)):
             self._take(data, moment, found)
         self._close(moment, found)
-        return self._delta(found, None, changed=False)
+        return self._delta(found, changed=False)
 
-    def _delta(self, found: _Found, plain: PlainLines | None, *, changed: bool) -> LogDelta | None:
-        lines: Sequence[str] = found.lines if plain is None else plain
-        partial = self._lines.partial
-        if not lines and partial == self._partial and not changed:
+    def _delta(self, found: _Found, *, changed: bool) -> LogDelta | None:
+        partial, some = self._lines.partial, bool(found.lines or found.plain)
+        if not some and partial == self._partial and not changed:
             return None
         self._partial = partial
-        skipped = 0
-        if lines:
-            skipped, self._skipped = self._skipped, 0
-        self.last_line = partial[partial.rfind("\n") + 1 :] or next(
-            (line for some in (lines[-_ENDS:], lines) for line in reversed(some) if line), self.last_line
-        )
-        return LogDelta(
-            rank=self.rank,
-            first=found.first if lines else self._at,
-            lines=tuple(lines) if plain is None else plain,
+        delta = LogDelta.of(
+            self.rank,
+            found.lines,
+            first=found.first if some else self._at,
             edges=(*found.starts, self._at) if found.lines else (),
             partial=partial,
-            skipped=skipped,
+            skipped=self._skipped if some else 0,
             times=tuple(found.times),
             behind=self._behind,
         )
+        if found.plain:
+            delta = replace(delta, count=found.plain.count(b"\n"), text=found.plain[:-1])
+        if some:
+            self._skipped = 0
+        last = delta.text.rstrip(b"\n").rpartition(b"\n")[2].decode()
+        self.last_line = partial.rpartition("\n")[2] or last or self.last_line
+        return delta
+
+    def _take_bulk(self, data: bytes, moment: float, found: _Found) -> None:
+        """Take lines as they are, without a look at each, where no line takes more care."""
+        begins_line = self._base + self._stream.offset - len(data) == self._at
+        if begins_line and not self._lines.moves and _is_plain(data):
+            self._time_lines(data, data.count(b"\n"), moment, found.times)
+            self._at += len(data)
+            found.plain = data
+        else:
+            self._take(data, moment, found)
 
     def _read_whole_lines(self, limit: int) -> bytes:
         """The next bytes, to the end of a line where there is one."""
@@ -266,44 +253,18 @@ class RankFollower:
         self._at = max(end + bool(last), self._at + len(last) * moved)
 
     def _time_lines(self, data: bytes, left: int, moment: float, times: list[tuple[int, float]]) -> None:
-        low = 0
-        for high, written in self._stretches(data, moment):
-            # a line that is too long is several, of which the last stretch gets the others
-            count = left if high == len(data) else min(left, data.count(b"\n", low, high))
+        """Note when ``left`` lines were written, which end in ``data``: at ``moment`` where the index does
+        not know. A line that is too long is several, of which the last time gets the others."""
+        start, low = self._stream.offset - len(data), 0
+        end = data.rfind(b"\n") + 1
+        for size, written in self._index.between(start, start + end):
+            high = size - start
+            count = left if high >= end else min(left, data.count(b"\n", low, high))
             _count_in(times, count, self._later(written))
-            left -= count
-            low = high
-
-    def _stretches(self, data: bytes, moment: float) -> Iterator[tuple[int, float]]:
-        """Where in ``data`` another time begins: ends of stretches, with the Unix time of their lines."""
-        edge, last = 0, moment
-        for end, written in self._line_times(data, moment):
-            if written != last and edge:
-                yield edge, last
-            edge, last = end, written
-        yield len(data), last
-
-    def _line_times(self, data: bytes, moment: float) -> Iterator[tuple[int, float]]:
-        """Ends of lines with their Unix time; of those of one time that are side by side, not all.
-
-        The index is asked once a block, and for the lines of a block until one is as late as its end.
-        """
-        at, start = self._index.at, self._stream.offset - len(data)
-        low, end = 0, data.rfind(b"\n") + 1
-        while low < end:
-            high = data.rfind(b"\n", low, low + _BLOCK) + 1 or data.find(b"\n", low) + 1
-            line = data.find(b"\n", low) + 1
-            written = at(start + line)
-            # of what it does not know it looks for more in its file: once is enough
-            last = None if written is None else at(start + high)
-            while line < high and written is not None and written != last:
-                yield line, written
-                line = data.find(b"\n", line) + 1
-                written = at(start + line)
-            yield high, moment if last is None else last
-            if last is None:
-                return  # nor is it known of what comes later
-            low = high
+            left, low = left - count, high
+            if not left:
+                return
+        _count_in(times, left, self._later(moment))
 
     def _later(self, written: float) -> float:
         """A Unix time as seconds of the run; clocks may step back, the lines of a rank never do."""
@@ -313,9 +274,10 @@ class RankFollower:
 
 @dataclass(slots=True)
 class _Found:
-    """Lines that are not plain, with their addresses; the times of all."""
+    """Whole lines that are ``plain``, or lines with their addresses; and their times."""
 
     first: int
+    plain: bytes = b""
     lines: list[str] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     times: list[tuple[int, float]] = field(default_factory=list)
@@ -331,11 +293,17 @@ def _parts(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def _line_ends(data: bytes) -> list[int]:
-    ends, at = [], data.find(b"\n") + 1
-    while at:
-        ends.append(at)
-        at = data.find(b"\n", at) + 1
-    return ends
+    return [newline.end() for newline in re.finditer(b"\n", data)]
+
+
+def _is_plain(data: bytes) -> bool:
+    """Whether these are whole lines of ASCII, of which none is cut or moves the cursor."""
+    if not data.endswith(b"\n") or not data.isascii() or b"\r" in data or moves_up(data):
+        return False
+    start = 0
+    while (end := data.rfind(b"\n", start, start + _WIDTH + 1) + 1) > 0:
+        start = end
+    return start == len(data)
 
 
 def _count_in(times: list[tuple[int, float]], count: int, written: float) -> None:
@@ -425,7 +393,7 @@ class Logs:
         delta = follower.read_to(min(high, end), moment)
         if delta is not None and end < high:
             # what is left out of the file is nothing to ask for
-            delta = replace(delta, edges=(*delta.edges[:-1], base + high))
+            delta = replace(delta, edges=(*delta.all_edges()[:-1], base + high))
         deltas = [] if delta is None else [delta]
         if before == bases[attempt] and attempt < run.attempt:
             begun = self._index(rank, attempt + 1).at(1) or run.spec.created
@@ -445,30 +413,20 @@ class Logs:
         return {rank: follower.last_line for rank, follower in self._followers.items()}
 
     def _begin_attempt(self, run: Run, moment: float) -> list[LogDelta]:
-        self._attempt = run.attempt
-        logs = {
-            rank.rank: (
-                self._directory.rank(rank.rank, run.attempt),
-                log_base(self._directory, rank.rank, run.attempt),
-            )
-            for rank in run.ranks
-        }
-        if not self._followers:
-            created = run.spec.created
-            self._followers = {
-                rank: RankFollower(rank, files, created=created, base=base)
-                for rank, (files, base) in logs.items()
-            }
+        self._attempt = attempt = run.attempt
+        files = {rank.rank: self._directory.rank(rank.rank, attempt) for rank in run.ranks}
+        bases = {rank: log_base(self._directory, rank, attempt) for rank in files}
+        followers, created = self._followers, run.spec.created
+        if not followers:
+            for rank in files:
+                followers[rank] = RankFollower(rank, files[rank], created=created, base=bases[rank])
             return []
         if self._room is not None:
-            keep = level([follower.waiting for follower in self._followers.values()], LOOK_BYTES)
-            for follower in self._followers.values():
+            keep = level([follower.waiting for follower in followers.values()], LOOK_BYTES)
+            for follower in followers.values():
                 follower.skip(keep)
-        deltas = []
-        for rank, follower in self._followers.items():
-            files, base = logs[rank]
-            deltas += follower.go_on(files, run.attempt, base, moment)
-        return deltas
+        begun = (followers[rank].go_on(files[rank], attempt, bases[rank], moment) for rank in followers)
+        return list(chain.from_iterable(begun))
 
 
 def log_base(directory: RunDirectory, rank: int, attempt: int) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from nbdist.feed.charts import Chart, ChartKey, Charts
-from nbdist.feed.protocol import LogChunk, Media, for_the_strip
+from nbdist.feed.protocol import Media, for_the_strip
 from nbdist.feed.rank_log import LogDelta, level
 from nbdist.feed.view import RunView
 from nbdist.store.results import named_in
@@ -28,19 +28,15 @@ class Tail:
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._kept: deque[LogChunk] = deque()
-        self._size = 0
-        self._news: list[LogChunk] = []
-        self._size_of_news = 0
+        self._kept: list[LogDelta] = []
+        self._news: deque[LogDelta] = deque()
         self._ahead = 0  # the address until which the newest lines have gone ahead
         self._behind = False
         self.last_time = 0.0
         """When the last line that was sent (in order) was written, in seconds since the run was created."""
 
     def take(self, delta: LogDelta) -> None:
-        chunk = LogChunk.of(delta)
-        self._news.append(chunk)
-        self._size_of_news += len(chunk.text)
+        self._news.append(delta)
         self._behind = delta.behind
 
     @property
@@ -48,16 +44,12 @@ class Tail:
         """Whether more lines are there than have been sent."""
         return self._behind or any(chunk.count for chunk in self._news)
 
-    def news(self) -> list[LogChunk]:
-        """What was not sent yet: one chunk, more where something was passed over between them."""
-        return joined(self._news)
-
     @property
     def size(self) -> int:
         """Bytes that were not sent yet."""
-        return self._size_of_news
+        return _size(self._news)
 
-    def newest(self, lines: int, room: int, *, again: bool = False) -> list[LogChunk]:
+    def newest(self, lines: int, room: int, *, again: bool = False) -> list[LogDelta]:
         """The last of what was not sent, at most ``lines`` and ``room`` bytes: to be shown before what
         comes before it, with which it is sent once more. Nothing when it has been shown already, but
         for ``again``."""
@@ -67,73 +59,60 @@ class Tail:
             ends = [part for chunk in ends if (part := since(chunk, ahead)) is not None]
         return [chunk for chunk in ends if chunk.count or chunk.partial]
 
-    def part(self, room: int) -> list[LogChunk]:
-        """The oldest of what was not sent, about ``room`` bytes of it and at least a line. It counts as
-        sent."""
-        taken: list[LogChunk] = []
-        rest = self._news
-        self._news = []
-        while rest and room > 0:
-            head, left = split(rest.pop(0), room)
-            room -= len(head.text) + 1
-            taken.append(head)
-            if left is not None:
-                rest.insert(0, left)
-        self._news = taken
-        chunks = self.news()
-        self.sent()
-        self._news = rest
-        self._size_of_news = sum(len(chunk.text) for chunk in rest)
-        return chunks
-
-    def kept(self, room: int) -> list[LogChunk]:
-        """The last ``room`` bytes of the lines already sent."""
-        return joined(_ends(self._kept, sys.maxsize, room))
-
-    def end(self, room: int, lines: int = sys.maxsize) -> list[LogChunk]:
-        """All unsent lines, preceded by sent ones up to ``lines`` in all, of those at most
-        ``room`` bytes."""
-        lines -= sum(chunk.count for chunk in self._news)
-        return joined((*_ends(self._kept, lines, room), *self._news))
-
-    def sent(self) -> None:
-        """All that was new has been sent."""
-        for chunk in self._news:
+    def part(self, room: int = sys.maxsize) -> list[LogDelta]:
+        """The oldest of what was not sent, about ``room`` bytes of it and at least a line: one chunk, more
+        where something was passed over between them. It counts as sent."""
+        taken = _taken(self._news, room)
+        for chunk in taken:
             if chunk.times:
                 self.last_time = chunk.times[-1][1]
-            group = [chunk]
-            if self._kept and len(self._kept[-1].text) < _WHOLE:
-                group.insert(0, self._kept.pop())
-                self._size -= len(group[0].text)
-            parts = joined(group)
-            self._kept.extend(parts)
-            self._size += sum(len(part.text) for part in parts)
-        self._news.clear()
-        self._size_of_news = 0
-        if self._size <= self._room * 3 // 2:
-            return
-        while self._size - len(self._kept[0].text) >= self._room:
-            self._size -= len(self._kept.popleft().text)
-        oldest = self._kept[0]
-        rest = self._size - len(oldest.text)
-        self._kept[0] = end_of(oldest, oldest.count, self._room - rest)
-        self._size = rest + len(self._kept[0].text)
+            small = bool(self._kept) and len(self._kept[-1].text) < _WHOLE
+            self._kept += joined([self._kept.pop(), chunk] if small else [chunk])
+        if _size(self._kept) > self._room * 3 // 2:
+            self._kept = self.kept(self._room)
+        return joined(taken)
+
+    def kept(self, room: int, lines: int = sys.maxsize) -> list[LogDelta]:
+        """The last ``room`` bytes of the lines already sent, at most so many ``lines``."""
+        return _ends(self._kept, lines, room)
+
+    def end(self, room: int, lines: int = sys.maxsize) -> list[LogDelta]:
+        """All unsent lines, which count as sent, preceded by sent ones up to ``lines`` in all, of those at
+        most ``room`` bytes."""
+        before = self.kept(room, lines - sum(chunk.count for chunk in self._news))
+        return joined((*before, *self.part()))
 
 
-def _ends(chunks: Sequence[LogChunk], lines: int, room: int) -> list[LogChunk]:
+def _size(chunks: Iterable[LogDelta]) -> int:
+    return sum(len(chunk.text) for chunk in chunks)
+
+
+def _taken(chunks: deque[LogDelta], room: int) -> list[LogDelta]:
+    """Take the first ``room`` bytes of the chunks, one line at least."""
+    taken: list[LogDelta] = []
+    while chunks and room > 0:
+        head, rest = split(chunks.popleft(), room)
+        room -= len(head.text) + 1
+        taken.append(head)
+        if rest is not None:
+            chunks.appendleft(rest)
+    return taken
+
+
+def _ends(chunks: Sequence[LogDelta], lines: int, room: int) -> list[LogDelta]:
     """The last ``lines`` of the chunks, in at most ``room`` bytes."""
-    ends: list[LogChunk] = []
+    ends: list[LogDelta] = []
     for chunk in reversed(chunks):
         part = end_of(chunk, lines, room)
-        ends.insert(0, part)
+        ends.append(part)
         if part.count < chunk.count:
             break
         lines -= part.count
         room -= len(part.text)
-    return ends
+    return ends[::-1]
 
 
-def split(chunk: LogChunk, room: int) -> tuple[LogChunk, LogChunk | None]:
+def split(chunk: LogDelta, room: int) -> tuple[LogDelta, LogDelta | None]:
     """As many of the chunk's first lines as make ``room`` bytes, one at least; and the others."""
     text = chunk.text
     if len(text) <= room:
@@ -164,7 +143,7 @@ def split(chunk: LogChunk, room: int) -> tuple[LogChunk, LogChunk | None]:
     return head, rest
 
 
-def end_of(chunk: LogChunk, lines: int, room: int) -> LogChunk:
+def end_of(chunk: LogDelta, lines: int, room: int) -> LogDelta:
     """The last ``lines`` of the chunk, in at most ``room`` bytes."""
     text, count = chunk.text, chunk.count
     start = 0
@@ -192,7 +171,7 @@ def end_of(chunk: LogChunk, lines: int, room: int) -> LogChunk:
     )
 
 
-def since(chunk: LogChunk, address: int) -> LogChunk | None:
+def since(chunk: LogDelta, address: int) -> LogDelta | None:
     """The lines from an address on; None where there are none, and none grows behind them."""
     if address <= chunk.first:
         return chunk
@@ -208,9 +187,9 @@ def _without(times: tuple[tuple[int, float], ...], dropped: int) -> tuple[tuple[
     return ()
 
 
-def joined(chunks: Iterable[LogChunk]) -> list[LogChunk]:
+def joined(chunks: Iterable[LogDelta]) -> list[LogDelta]:
     """The chunks as few: one for lines that follow each other."""
-    groups: list[list[LogChunk]] = []
+    groups: list[list[LogDelta]] = []
     for chunk in chunks:
         if groups and not chunk.skipped:
             groups[-1].append(chunk)
@@ -219,7 +198,7 @@ def joined(chunks: Iterable[LogChunk]) -> list[LogChunk]:
     return [group[0] if len(group) == 1 else _one(group) for group in groups]
 
 
-def _one(group: list[LogChunk]) -> LogChunk:
+def _one(group: list[LogDelta]) -> LogDelta:
     with_lines = [chunk for chunk in group if chunk.count]
     times: list[tuple[int, float]] = []
     edges: list[int] = []
@@ -263,7 +242,7 @@ class LogQueue:
         self._tails: dict[int, Tail] = {}
         self._has_news = False
         self._news_at = 0.0
-        self._repeats: deque[LogChunk] = deque()
+        self._repeats: deque[LogDelta] = deque()
 
     def take(self, deltas: Iterable[LogDelta]) -> None:
         for delta in deltas:
@@ -292,52 +271,33 @@ class LogQueue:
         """The time until which all lines have been sent; None when there are no others."""
         return min((tail.last_time for tail in self._tails.values() if tail.incomplete), default=None)
 
-    def next(self, age: float, *, again: bool = False) -> list[LogChunk]:
-        """What is new, for a page that was opened ``age`` seconds ago. ``again``: of a backlog also the
-        newest lines that have gone ahead."""
+    def next(self, age: float) -> list[LogDelta]:
+        """What is new, for a page that was opened ``age`` seconds ago."""
+        return self._message(age)
+
+    def again(self, age: float, *, whole: bool) -> list[LogDelta]:
+        """As ``next``, for a page that may have missed what was sent: with the ends of the logs. Or
+        ``whole``: with the begin of all that came so far, of which each message from now on has a part."""
+        if not whole:
+            return self._message(age, again=True, room=_KEYFRAME_BYTES)
+        room = _EARLY_BYTES // self._ranks
+        self._repeats = deque(chunk for tail in self._tails.values() for chunk in joined(tail.kept(room)))
+        return self._message(age, again=True)
+
+    def _message(self, age: float, *, again: bool = False, room: int = 0) -> list[LogDelta]:
+        """What is new, preceded by so much of what was sent that it is ``room`` bytes; of a backlog the
+        newest lines that have not gone ahead, or all of them ``again``. Beside it there is room for what is
+        sent again: a page reads nothing of a chunk that it has."""
+        share, tails = self._share(age), self._tails.values()
+        before = max(0, room - sum(min(share, tail.size) for tail in tails)) // self._ranks
         newest, chunks = [], []
-        share = self._share(age)
-        for tail in self._tails.values():
+        for tail in tails:
             if tail.size > share:
                 newest += tail.newest(_NEWEST_LINES, _NEWEST_BYTES // self._ranks, again=again)
                 chunks += tail.part(share)
             else:
-                chunks += tail.news()
-                tail.sent()
-        return [*newest, *self._repeated(age), *chunks]
-
-    def again(self, age: float, *, whole: bool) -> list[LogChunk]:
-        """As ``next``, for a page that may have missed what was sent: with the ends of the logs. Or
-        ``whole``: with the begin of all that came so far, of which each message from now on has a part."""
-        if whole:
-            room = _EARLY_BYTES // self._ranks
-            self._repeats = deque(chunk for tail in self._tails.values() for chunk in tail.kept(room))
-            return self.next(age, again=True)
-        newest, chunks = [], []
-        share = self._share(age)
-        new = sum(min(share, tail.size) for tail in self._tails.values())
-        room = max(0, _KEYFRAME_BYTES - new) // self._ranks
-        for tail in self._tails.values():
-            if tail.size > share:
-                newest += tail.newest(_NEWEST_LINES, _NEWEST_BYTES // self._ranks, again=True)
-                chunks += tail.part(share)
-            else:
-                chunks += tail.end(room, _KEYFRAME_LINES)
-                tail.sent()
-        return [*newest, *chunks]
-
-    def _repeated(self, age: float) -> list[LogChunk]:
-        """The next part of what is sent again, beside which there is room for what is new. A page reads
-        nothing of a chunk that it has."""
-        taken: list[LogChunk] = []
-        room = self._pace(age) // 2
-        while self._repeats and room > 0:
-            head, rest = split(self._repeats.popleft(), room)
-            room -= len(head.text) + 1
-            taken.append(head)
-            if rest is not None:
-                self._repeats.appendleft(rest)
-        return taken
+                chunks += tail.end(before, _KEYFRAME_LINES) if room else tail.part()
+        return [*newest, *_taken(self._repeats, self._pace(age) // 2), *chunks]
 
     def _share(self, age: float) -> int:
         """How much a rank may send now, so that a message holds no more than it should."""
@@ -371,7 +331,7 @@ class MediaQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def take(self, chunks: Iterable[LogChunk], *, again: bool) -> list[Media]:
+    def take(self, chunks: Iterable[LogDelta], *, again: bool) -> list[Media]:
         """What goes with these lines, and what waits. ``again``: the page may have missed what was sent."""
         for chunk in chunks:
             for name in named_in(chunk.text):

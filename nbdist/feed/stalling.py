@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbdist.diagnosis.exits import rank_names, rank_ranges
+from nbdist.diagnosis.stack_groups import StackGroup, StackRow
+from nbdist.diagnosis.stragglers import Paces, Slow
 from nbdist.model import RankState, Run, RunState
 from nbdist.programs.sources import CodeLocation, Sources, place_of
 from nbdist.store import RankDirectory, RunDirectory, read_error
@@ -15,24 +17,12 @@ from nbdist.text import Both, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nbdist.diagnosis.stack_groups import StackGroup, StackRow
     from nbdist.diagnosis.stacks import StackReport
-    from nbdist.diagnosis.stragglers import Paces, Slow
 
 _GROUPS = 8
 _ROWS = 24
 _THREADS = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackRowView:
-    """One line of a stack, as in ``diagnosis.stacks``."""
-
-    function: str
-    place: str
-    source: str
-    own: bool
-    here: bool
+_SOURCE = 200  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +36,8 @@ class StackGroupView:
     line: int | None
     role: str
     role_zh: str
-    rows: tuple[StackRowView, ...]
-    threads: tuple[tuple[StackRowView, ...], ...] = ()
+    rows: tuple[StackRow, ...]
+    threads: tuple[tuple[StackRow, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +85,7 @@ def hung_lines(stall: StallView, language: str) -> list[str]:
     return lines
 
 
-def _parts(row: StackRowView) -> tuple[str, str, str]:
+def _parts(row: StackRow) -> tuple[str, str, str]:
     return row.function, row.place, row.source
 
 
@@ -172,10 +162,8 @@ def _kind(group: StackGroup, report: StackReport) -> str:
     return "loads" if group.place.loads else "is"
 
 
-def _row(row: StackRow) -> StackRowView:
-    return StackRowView(
-        function=row.function, place=row.place, source=row.source[:200], own=row.own, here=row.here
-    )
+def _row(row: StackRow) -> StackRow:
+    return replace(row, source=row.source[:_SOURCE])
 
 
 def freed_texts(run: Run, directory: RunDirectory) -> tuple[Both, ...]:
@@ -209,14 +197,9 @@ def _left_at(rank: RankDirectory, sources: Sources) -> CodeLocation | None:
 def _freed(ranks: Sequence[int], place: CodeLocation, script: str) -> Both:
     def words(language: str) -> str:
         where = say("diagnosis.where", language, line=place.line, file=place.file or script)
-        return say(
-            "panel.freed",
-            language,
-            who=rank_names(ranks, language),
-            ranks=tuple(ranks),
-            what=place.what,
-            where=where if place.line is not None else "",
-        )
+        where = where if place.line is not None else ""
+        who = rank_names(ranks, language)
+        return say("panel.freed", language, who=who, ranks=tuple(ranks), what=place.what, where=where)
 
     return Both(words("en"), words("zh"))
 
@@ -229,7 +212,8 @@ _ONLY_WAITED = 30
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowView:
     """``over`` is the rank's own time of a step over the median of the others', in milliseconds, None
-    where it is not known; ``factor`` the two divided."""
+    where it is not known; ``factor`` the two divided: in steps that can be seen, for it is drawn again when
+    it changes."""
 
     rank: int
     factor: float
@@ -252,8 +236,6 @@ def ended_slow(run: Run, directory: RunDirectory) -> SlowView | None:
     failed = run.state is RunState.FAILED and not run.timed_out
     if run.stalled is not None or failed or len(run.ranks) < 2:
         return None
-    from nbdist.diagnosis.stragglers import Paces
-
     paces, last = Paces(), 0.0
     for rank in run.ranks:
         points = last_points(directory.rank(rank.rank, run.attempt).system, _POINTS_ROOM)
@@ -266,7 +248,6 @@ def ended_slow(run: Run, directory: RunDirectory) -> SlowView | None:
 def _view(found: Slow | None) -> SlowView | None:
     if found is None:
         return None
-    # in steps that can be seen: it is drawn again when it changes
     return SlowView(
         rank=found.rank,
         factor=round(found.factor, 1),

@@ -14,7 +14,7 @@ from nbdist.diagnosis.silent import MistakeReader
 from nbdist.feed.ansi import harmless
 from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.given import NOTHING, Given, results_of
-from nbdist.feed.labels import exit_text, leftover_text, ranks_text, state_mark, state_word
+from nbdist.feed.labels import exit_text, ranks_text, state_mark, state_word
 from nbdist.feed.measures import glance
 from nbdist.feed.progress import Progress
 from nbdist.feed.stalling import (
@@ -61,13 +61,12 @@ class LogEnd:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """A finished run. ``progress`` is how far it came where it did not succeed; ``code`` is around the line
-    that failed; ``later`` says of each rank how many seconds after the first failure it ended; ``logs``
-    are the logs of the ranks that matter where they are short, else their ends: ranks that wrote the same
-    share one. ``stall`` is
-    where the ranks were, of a run that was ended while it hung, ``slow`` the rank that held up the others
-    towards the end, ``freed`` those whose waits were ended with the run. ``alone``: no rank joined a process
-    group, and the program asks for no rank's number. ``results`` are what the ranks gave out, ``mistakes`` of
-    the program those that fail no rank."""
+    that failed; ``later`` says of each rank how many seconds after the first failure it ended; ``logs`` are
+    those of the ranks that matter where they are short, else their ends. ``stall`` is where the ranks were,
+    where a run was ended while it hung, ``slow`` the rank that held up the others towards the end, ``freed``
+    those whose waits were ended with the run. ``alone``: no rank joined a process group, and the program asks
+    for no rank's number. ``results`` are what the ranks gave out, ``mistakes`` of the program those that fail
+    no rank."""
 
     run: Run
     curves: tuple[Curve, ...]
@@ -108,11 +107,8 @@ def facts_of(run: Run, directory: RunDirectory) -> Facts:
 def _alone(run: Run, directory: RunDirectory) -> bool:
     """Whether each rank may have done the whole work. A program that asks which rank it is shares it out;
     what the cells of a session did is the user's to say."""
-    if (
-        run.spec.session is not None
-        or len(run.ranks) == 1
-        or any(rank.joined or rank.finished is None for rank in run.ranks)
-    ):
+    joined = any(rank.joined or rank.finished is None for rank in run.ranks)
+    if run.spec.session is not None or len(run.ranks) == 1 or joined:
         return False
     lines = Sources.of(run, directory).lines(run.spec.program)
     return not any(_SHARES.search(line) for line in lines)
@@ -123,12 +119,8 @@ def _that_matter(run: Run, failure: Failure | None) -> list[Rank]:
 
     def weight(rank: Rank) -> tuple[bool, bool, bool, int]:
         first = failure is not None and rank.rank == failure.rank
-        return (
-            not first,
-            rank.state not in (RankState.FAILED, RankState.LOST),
-            rank.state is not RankState.ENDED,
-            rank.rank,
-        )
+        failed = rank.state in (RankState.FAILED, RankState.LOST)
+        return not first, not failed, rank.state is not RankState.ENDED, rank.rank
 
     return sorted(sorted(run.ranks, key=weight)[:_LOGS], key=lambda rank: rank.rank)
 
@@ -147,10 +139,8 @@ def code_lines(failure: Failure) -> tuple[CodeLine, ...]:
         end -= 1
     while begin < at and not lines[begin - 1].strip():
         begin += 1
-    return tuple(
-        CodeLine(number=number, text=lines[number - 1], failing=number == at)
-        for number in range(begin, end + 1)
-    )
+    near = enumerate(lines[begin - 1 : end], begin)
+    return tuple(CodeLine(number=number, text=line, failing=number == at) for number, line in near)
 
 
 def _later(failure: Failure, run: Run) -> dict[int, float]:
@@ -220,19 +210,16 @@ def _how(rank: Rank, facts: Facts, language: str) -> str:
     return f"{state}, {exit_text(rank, language)}" if rank.code else state
 
 
-def alone_text(facts: Facts, language: str) -> str:
-    """What is asked where each rank may have done the whole work; empty where they shared it."""
-    if not facts.alone:
-        return ""
-    return say("panel.alone", language, ranks=ranks_text(len(facts.run.ranks), language))
-
-
 def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
     """What is to be said of the run beside how it ended; ``notes`` last."""
-    slow = slow_text(facts.slow, language) if facts.slow is not None else ""
-    mistakes = [one.text(language) for one in facts.mistakes]
-    freed = (one.text(language) for one in facts.freed)
-    own = (*mistakes, slow, *freed, alone_text(facts, language), leftover_text(facts.run.leftover, language))
+    ranks, leftover = ranks_text(len(facts.run.ranks), language), facts.run.leftover
+    own = (
+        *(one.text(language) for one in facts.mistakes),
+        slow_text(facts.slow, language) if facts.slow is not None else "",
+        *(one.text(language) for one in facts.freed),
+        say("panel.alone", language, ranks=ranks) if facts.alone else "",
+        say("panel.leftover", language, count=leftover) if leftover else "",
+    )
     return [*filter(None, own), *notes]
 
 

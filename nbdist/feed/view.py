@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -24,10 +26,15 @@ from nbdist.text import Both, reason_text, say
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankUsage:
-    """Bytes that the process tree of a rank holds; ``gpu_memory`` is None on the CPU."""
+    """What a rank uses now, or did on the whole once its run has ended (``RankView``)."""
 
-    memory: int
+    memory: int | None = None
+    memory_total: int | None = None
     gpu_memory: int | None = None
+    gpu_memory_total: int | None = None
+    cpu: float | None = None
+    gpu: float | None = None
+    wait: float | None = None
 
 
 _SHOWN = 50_000_000
@@ -42,13 +49,11 @@ class UsageWatch:
         *,
         holders: Callable[[], list[GpuUse]] = memory_by_pid,
         tree: Callable[..., TreeUsage | None] = tree_usage,
-        name: Callable[[int], str] | None = None,
+        name: Callable[[int], str] = lambda pid: _name(pid),
     ) -> None:
-        self._holders = holders
-        self._tree = tree
-        self._name = name or _name
+        self._holders, self._tree, self._name = holders, tree, name
         self._gpus: frozenset[int] = frozenset()
-        self._held: dict[int, int] = {}
+        self._held: Counter[int] = Counter()
         self._ours: set[int] = set()
 
     def look(self, run: Run) -> Mapping[int, RankUsage]:
@@ -58,22 +63,19 @@ class UsageWatch:
         self._gpus = frozenset(r.spec.device.index for r in run.ranks if r.spec.device.kind == "gpu")
         holders = self._holders() if self._gpus else []
         found: dict[int, RankUsage] = {}
-        held: dict[int, int] = {}
+        held: Counter[int] = Counter()
         for rank in run.ranks:
-            if rank.process is None or rank.state is not RankState.RUNNING:
-                continue
-            usage = self._tree(rank.process)
-            if usage is None:
+            runs = rank.process is not None and rank.state is RankState.RUNNING
+            if not runs or (usage := self._tree(rank.process)) is None:
                 continue
             self._ours |= usage.pids
-            own = [use for use in holders if use.pid in usage.pids]
-            for use in own:
-                held[use.index] = held.get(use.index, 0) + use.memory
+            own = Counter[int]()
+            for use in holders:
+                own[use.index] += use.memory if use.pid in usage.pids else 0
+            held += own
             on_gpu = rank.spec.device.kind == "gpu"
-            total = sum(use.memory for use in own)
-            found[rank.rank] = RankUsage(memory=usage.memory, gpu_memory=total if on_gpu else None)
-        if found:
-            self._held = held
+            found[rank.rank] = RankUsage(memory=usage.memory, gpu_memory=own.total() if on_gpu else None)
+        self._held = held if found else self._held
         return found
 
     def report(self, language: str) -> list[str]:
@@ -85,7 +87,7 @@ class UsageWatch:
         for index in sorted(self._gpus):
             here = [use for use in holders if use.index == index]
             ours = sum(use.memory for use in here if use.pid in self._ours)
-            freed = max(0, self._held.get(index, 0) - ours)
+            freed = max(0, self._held[index] - ours)
             if freed >= _SHOWN:
                 lines.append(say("panel.gpu-freed", language, index=index, size=freed / 1e9))
             lines += self._still_held(index, here, language)
@@ -98,17 +100,9 @@ class UsageWatch:
             return []
         most = max(holders, key=lambda use: use.memory)
         row = "panel.gpu-held" if len(holders) == 1 else "panel.gpu-held-by-several"
-        said = say(
-            row,
-            language,
-            index=index,
-            size=sum(use.memory for use in holders) / 1e9,
-            count=len(holders),
-            name=self._name(most.pid),
-            pid=most.pid,
-            most=most.memory / 1e9,
-        )
-        return [said]
+        size, name = sum(use.memory for use in holders) / 1e9, self._name(most.pid)
+        largest = {"name": name, "pid": most.pid, "most": most.memory / 1e9}
+        return [say(row, language, index=index, size=size, count=len(holders), **largest)]
 
 
 def _name(pid: int) -> str:
@@ -121,7 +115,7 @@ def _name(pid: int) -> str:
 def device_text(run: Run, rank: Rank) -> str:
     """``CPU``, ``GPU 0``, and of a rank on another machine on which: ``CPU · node 1``."""
     device = str(rank.spec.device)
-    alone = run.spec.nodes == 1 or (_is_here(run, rank) and not run.spec.engine)
+    alone = run.spec.nodes == 1 or (run.spec.is_here(rank.spec) and not run.spec.engine)
     return device if alone else f"{device} · node {rank.spec.node_rank}"
 
 
@@ -131,18 +125,16 @@ def log_place(run: Run, rank: Rank) -> str:
     node = rank.spec.node_rank
     awaited = node in run.awaited and not run.state.terminal
     held = awaited and rank.state is RankState.RUNNING
-    if _is_here(run, rank) and not held:
+    if run.spec.is_here(rank.spec) and not held:
         return ""
     key = "held" if held else "awaited" if awaited else "log"
     known = run.hosts or run.spec.addresses
     return say(f"panel.node-{key}", config.language(), node=node, address=known[node] if known else "")
 
 
-def _is_here(run: Run, rank: Rank) -> bool:
-    return run.spec.is_here(rank.spec)
-
-
 _STALE = 10.0
+_LINE = 200  # characters
+_NONE: Mapping[int, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,10 +239,10 @@ def view_of(
     run: Run,
     *,
     now: float,
-    usage: Mapping[int, RankUsage] | None = None,
-    last_lines: Mapping[int, str] | None = None,
-    system: Mapping[int, MetricPoint] | None = None,
-    rates: Mapping[int, float | None] | None = None,
+    usage: Mapping[int, RankUsage] = _NONE,
+    last_lines: Mapping[int, str] = _NONE,
+    system: Mapping[int, MetricPoint] = _NONE,
+    rates: Mapping[int, float | None] = _NONE,
     progress: Progress | None = None,
     failure: FailureView | None = None,
     stall: StallView | None = None,
@@ -264,31 +256,35 @@ def view_of(
     ended; ``usage`` stands in for its memory until there is anything.
     """
     reason = current_reason(run, None if failure is None else failure.rank)
-    usage, last_lines, system, rates = usage or {}, last_lines or {}, system or {}, rates or {}
+    ended, unused = run.state.terminal, RankUsage()
     return RunView(
         run_id=run.run_id,
         label=run.label,
         state=run.state.value,
-        live=not run.state.terminal,
+        live=not ended,
         idle=run.idle,
         reason=reason_text(reason),
         reason_zh=reason_text(reason, "zh"),
         elapsed=run.elapsed(now),
         resumed=run.spec.resumed_label,
         ranks=tuple(
-            _rank_view(
-                rank,
-                now,
-                used=_used(rank, now, system.get(rank.rank), usage.get(rank.rank), ended=run.state.terminal),
-                rates=run.state.terminal or _runs(rank),
-                rate=rates.get(rank.rank),
-                last_line=log_place(run, rank) or last_lines.get(rank.rank, ""),
+            RankView(
+                rank=rank.rank,
+                node=rank.spec.node_rank,
+                state=rank.state.value,
                 device=device_text(run, rank),
+                pid=rank.process.pid if rank.process is not None and _runs(rank) else None,
+                rate=rates.get(rank.rank) if run.state.terminal or _runs(rank) else None,
+                exit=exit_text(rank, "en"),
+                exit_zh=exit_text(rank, "zh"),
+                elapsed=_elapsed(rank, now),
+                last_line=(log_place(run, rank) or last_lines.get(rank.rank, ""))[:_LINE],
+                **asdict(_used(rank, now, system.get(rank.rank), usage.get(rank.rank, unused), ended=ended)),
             )
             for rank in run.ranks
         ),
         # of a run that has ended nothing is left, however far it came
-        progress=replace(progress, remaining=None) if progress and run.state.terminal else progress,
+        progress=replace(progress, remaining=None) if progress and ended else progress,
         failure=failure,
         stall=stall,
         slow=slow,
@@ -323,76 +319,20 @@ def cell_reason(run: Run) -> Reason:
     return Reason("session-waits" if run.idle else "session-executes", cell=run.cell, line=run.cell_line)
 
 
-def _rank_view(
-    rank: Rank, now: float, *, used: _Used, rates: bool, rate: float | None, last_line: str, device: str
-) -> RankView:
-    running = _runs(rank)
-    return RankView(
-        rank=rank.rank,
-        node=rank.spec.node_rank,
-        state=rank.state.value,
-        device=device,
-        pid=rank.process.pid if rank.process is not None and running else None,
-        memory=used.memory,
-        memory_total=used.memory_total,
-        gpu_memory=used.gpu_memory,
-        gpu_memory_total=used.gpu_memory_total,
-        cpu=used.cpu,
-        gpu=used.gpu,
-        rate=rate if rates else None,
-        wait=used.wait,
-        exit=exit_text(rank, "en"),
-        exit_zh=exit_text(rank, "zh"),
-        elapsed=_elapsed(rank, now),
-        last_line=last_line[:200],
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Used:
-    """What a rank uses now, or did on the whole once its run has ended; all of it unknown for one that has
-    ended before its run."""
-
-    memory: int | None = None
-    memory_total: int | None = None
-    gpu_memory: int | None = None
-    gpu_memory_total: int | None = None
-    cpu: float | None = None
-    gpu: float | None = None
-    wait: float | None = None
-
-
-def _used(
-    rank: Rank, now: float, point: MetricPoint | None, usage: RankUsage | None, *, ended: bool
-) -> _Used:
+def _used(rank: Rank, now: float, point: MetricPoint | None, usage: RankUsage, *, ended: bool) -> RankUsage:
     if not ended and not _runs(rank):
-        return _Used()
-    if point is not None:
-        # a supervisor that has stopped measuring leaves nothing that is still true
-        values = point.values if ended or now - point.time <= _STALE else {}
-        return _Used(
-            memory=max(_count(values, "memory") or 0, rank.memory) or None,
-            memory_total=_count(values, "memory_total"),
-            gpu_memory=_count(values, "gpu_memory"),
-            gpu_memory_total=_count(values, "gpu_memory_total"),
-            cpu=_finite(values, "cpu"),
-            gpu=_finite(values, "gpu"),
-            wait=_finite(values, "wait"),
-        )
-    if usage is not None:
-        return _Used(memory=usage.memory, gpu_memory=usage.gpu_memory)
+        return RankUsage()
     # what the system says of a process that has ended: of a short run nothing else was measured
-    return _Used(memory=rank.memory or None)
-
-
-def _finite(values: Mapping[str, float], tag: str) -> float | None:
-    value = values.get(tag)
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _count(values: Mapping[str, float], tag: str) -> int | None:
-    value = _finite(values, tag)
-    return None if value is None else int(value)
+    if point is None:
+        return RankUsage(memory=rank.memory or None) if usage == RankUsage() else usage
+    # a supervisor that has stopped measuring leaves nothing that is still true
+    values = point.values if ended or now - point.time <= _STALE else {}
+    known: dict[str, Any] = {
+        field.name: int(value) if "memory" in field.name else value
+        for field in fields(RankUsage)
+        if math.isfinite(value := values.get(field.name, math.nan))
+    }
+    return RankUsage(**known | {"memory": max(known.get("memory", 0), rank.memory) or None})
 
 
 def _runs(rank: Rank) -> bool:
@@ -400,9 +340,7 @@ def _runs(rank: Rank) -> bool:
 
 
 def _elapsed(rank: Rank, now: float) -> float:
-    if rank.started is None:
-        return 0.0
-    return max(0.0, (now if rank.exited is None else rank.exited) - rank.started)
+    return max(0.0, (rank.exited or now) - rank.started) if rank.started is not None else 0.0
 
 
 def duration(seconds: float) -> str:

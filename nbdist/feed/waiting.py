@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nbdist.errors import UsageMistake
 from nbdist.model import RankState, Run, RunState
-from nbdist.store import RankDirectory, RunDirectory
+from nbdist.store import MetricPoint, RankDirectory, RunDirectory
 from nbdist.store.metrics import last_points
 from nbdist.store.scraped.log import printed_points
 
@@ -42,7 +42,6 @@ _MOMENTS: Mapping[str, Callable[[Run, RunDirectory], bool]] = {
     "succeeded": lambda run, _: run.state is RunState.SUCCEEDED,
     "ended": lambda run, _: run.state.terminal,
 }
-MOMENTS = (*_MOMENTS, f"{_STEP}N")
 
 
 def parse_moments(text: str, name: str = "--until ") -> tuple[str, ...]:
@@ -50,7 +49,7 @@ def parse_moments(text: str, name: str = "--until ") -> tuple[str, ...]:
     parts = tuple(part.strip() for part in text.split(","))
     for part in parts:
         if part not in _MOMENTS and not _NUMBER.fullmatch(part.removeprefix(_STEP)):
-            known = ", ".join(MOMENTS)
+            known = ", ".join((*_MOMENTS, f"{_STEP}N"))
             raise UsageMistake(f"{name}{text}: there are {known}: write  {name}failed,stalled,step=500")
     return parts
 
@@ -87,9 +86,9 @@ class _StepReader:
         return min((step for step in steps if step is not None), default=None)
 
     def _of(self, files: RankDirectory, run: Run) -> int | None:
-        step = self._read(files.metrics, lambda: _last_step(files.metrics))
+        step = self._read(files.metrics, lambda: _last_step(last_points(files.metrics, _ROOM)))
         if step is None and run.spec.scrape:
-            step = self._read(files.log, lambda: _last_printed(files))
+            step = self._read(files.log, lambda: _last_step(printed_points(files, _ROOM)))
         return step
 
     def _read(self, path: Path, read: Callable[[], int | None]) -> int | None:
@@ -107,10 +106,5 @@ class _StepReader:
         return step
 
 
-def _last_step(path: Path) -> int | None:
-    return max((point.step for point in last_points(path, _ROOM) if point.step is not None), default=None)
-
-
-def _last_printed(files: RankDirectory) -> int | None:
-    points = printed_points(files, _ROOM)
+def _last_step(points: Iterable[MetricPoint]) -> int | None:
     return max((point.step for point in points if point.step is not None), default=None)

@@ -54,11 +54,11 @@ def show_as_text(
     terminal = panel.Terminal(sys.stdout, colours=colours, plain=plain)
     with panel.on_text_screen(write, terminal, language=language) as surface:
         # a notebook must stay small, and a terminal has room for every line
-        shown = panel.only_ranks(surface, handle.run.spec, show_ranks)
         run = panel.follow(
             handle.directory,
-            shown,
+            surface,
             watch=watch,
+            local_ranks=show_ranks,
             whole=terminal.drawable,
             attend=handle.keep_watched,
             wait=pause,

@@ -1,4 +1,7 @@
 """Values: what a run is, what happened to it, and which state may follow which. No I/O."""
+# it says once what is to be had from here
+# ruff: noqa: F401
+# mypy: implicit-reexport
 
 from nbdist.model.events import (
     AttemptFailed,
@@ -31,42 +34,3 @@ from nbdist.model.events import (
 from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.run import Rank, Run
 from nbdist.model.spec import Device, Input, ProcessId, RankSpec, Rendezvous, RunSpec
-
-__all__ = [
-    "NO_REASON",
-    "AttemptFailed",
-    "AttemptStarted",
-    "CellEnded",
-    "CellStarted",
-    "Device",
-    "Escalated",
-    "Event",
-    "ImportsAwaited",
-    "Input",
-    "NodesAwaited",
-    "ProcessId",
-    "Queued",
-    "Rank",
-    "RankErrored",
-    "RankExited",
-    "RankFinished",
-    "RankFreed",
-    "RankSpec",
-    "RankStarted",
-    "RankState",
-    "Reason",
-    "Rejoined",
-    "RemoteRank",
-    "Rendezvous",
-    "Resumed",
-    "Run",
-    "RunEnded",
-    "RunLost",
-    "RunSpec",
-    "RunState",
-    "Stalled",
-    "StopRequested",
-    "SupervisorStarted",
-    "decode_event",
-    "encode_event",
-]

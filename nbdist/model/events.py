@@ -166,15 +166,12 @@ class RankFreed(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankExited(_Event):
-    """``code`` is the exit code, or the negative number of the signal that ended the process.
-
-    ``ended`` says that nbdist had told this rank to end before it failed or exited by itself, ``oom``
-    that the system's out-of-memory killer struck during the attempt. ``memory`` is the most that the
-    process has held at once, in bytes of resident memory; 0 when unknown. ``log`` is how many bytes
-    its log has: another machine may see them later than this event. ``limit``: the rank was killed because
-    it had more than so many bytes; 0 when it was not. ``full`` is the disk that was full then, of those
-    where the rank may have wanted to write why it ended.
-    """
+    """``code`` is the exit code, or the negative number of the signal that ended the process. ``ended``:
+    nbdist had told this rank to end before it failed or exited by itself. ``oom``: the system's out-of-memory
+    killer struck during the attempt. ``memory`` is the most bytes that it has held; 0 when unknown.
+    ``log`` is how many bytes its log has: another machine may see them later than this event. ``limit``: the
+    rank was killed because it had more than so many bytes; 0 when it was not. ``full`` is the disk that was
+    full then, of those where the rank may have wanted to write why it ended."""
 
     rank: int
     code: int

@@ -7,34 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdist.errors import IllegalTransition
-from nbdist.model.events import (
-    AttemptFailed,
-    AttemptStarted,
-    CellEnded,
-    CellStarted,
-    Escalated,
-    Event,
-    ImportsAwaited,
-    NodesAwaited,
-    Queued,
-    RankErrored,
-    RankExited,
-    RankFinished,
-    RankFreed,
-    RankStarted,
-    RankState,
-    Rejoined,
-    RemoteRank,
-    Resumed,
-    RunEnded,
-    RunLost,
-    RunState,
-    Stalled,
-    StopRequested,
-    SupervisorStarted,
-    move_rank,
-    move_run,
-)
+from nbdist.model import events
+from nbdist.model.events import Event, RankExited, RankState, RunEnded, RunLost, RunState, move_rank, move_run
 from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.spec import ProcessId, RankSpec, RunSpec
 
@@ -42,6 +16,7 @@ from nbdist.model.spec import ProcessId, RankSpec, RunSpec
 # framework tear down (torch's gloo aborts so in about 2 % of correct runs; the report of the abort may then
 # meet a thread that is no more: SIGBUS or SIGSEGV).
 _TEARDOWN_SIGNALS = frozenset({-6, -7, -11})
+_OF_EXIT = ("code", "oom", "memory", "log", "limit", "full")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +122,7 @@ class Run:
     def after(self, event: Event) -> Run:
         """The run after one more event."""
         match event:
-            case SupervisorStarted():
+            case events.SupervisorStarted():
                 # of a run on an engine the one who watches may be replaced
                 fresh = self.state is RunState.PENDING and not self.job
                 return self._move(
@@ -155,7 +130,7 @@ class Run:
                     supervisor=event.process,
                     supervisor_host=event.host,
                 )
-            case AttemptStarted():
+            case events.AttemptStarted():
                 return self._move(
                     RunState.STARTING,
                     attempt=event.attempt,
@@ -166,55 +141,43 @@ class Run:
                     queued=NO_REASON,
                     ranks=tuple(Rank(spec=rank) for rank in self.spec.ranks),
                 )
-            case RankStarted():
+            case events.RankStarted():
                 run = self._with_rank(
-                    event.rank,
-                    RankState.RUNNING,
-                    process=event.process,
-                    started=event.time,
+                    event.rank, RankState.RUNNING, process=event.process, started=event.time
                 )
                 return run._move(RunState.RUNNING) if run._all_started() else run
-            case ImportsAwaited():
+            case events.ImportsAwaited():
                 return replace(self, importing=event.ranks)
-            case RankFinished():
+            case events.RankFinished():
                 return self._with_rank(event.rank, finished=event.time, joined=event.joined)
-            case RankErrored():
+            case events.RankErrored():
                 return self._with_rank(event.rank, errored=event.time)
-            case RankFreed():
+            case events.RankFreed():
                 return self._with_rank(event.rank, freed=event.time)
-            case RankExited():
+            case events.RankExited():
                 state = exit_state(self._rank(event.rank), event)
-                return self._with_rank(
-                    event.rank,
-                    state,
-                    exited=event.time,
-                    code=event.code,
-                    oom=event.oom,
-                    memory=event.memory,
-                    log=event.log,
-                    limit=event.limit,
-                    full=event.full,
-                )
-            case Stalled():
+                how = {name: getattr(event, name) for name in _OF_EXIT}
+                return self._with_rank(event.rank, state, exited=event.time, **how)
+            case events.Stalled():
                 return replace(self, stalled=event.since)
-            case Resumed():
+            case events.Resumed():
                 return replace(self, stalled=None)
-            case CellStarted():
+            case events.CellStarted():
                 return replace(
                     self, cell=event.cell, cell_line=event.line, busy=event.ranks, active=event.time
                 )
-            case CellEnded():
+            case events.CellEnded():
                 left = tuple(rank for rank in self.busy if rank != event.rank)
                 return replace(self, busy=left, active=event.time)
-            case Rejoined():
+            case events.Rejoined():
                 return replace(self, port=event.port)
-            case RemoteRank():
+            case events.RemoteRank():
                 over = event.time if event.state.terminal else None
                 begun = self._rank(event.rank).started or event.time
                 return self._with_rank(event.rank, event.state, started=begun, exited=over, code=event.code)
-            case NodesAwaited():
+            case events.NodesAwaited():
                 return replace(self, awaited=event.nodes, hosts=event.hosts or self.hosts)
-            case Queued():
+            case events.Queued():
                 return self._move(
                     RunState.PENDING,
                     job=event.job,
@@ -224,44 +187,30 @@ class Run:
                     stalled=None,
                     ranks=tuple(Rank(spec=rank) for rank in self.spec.ranks),
                 )
-            case StopRequested():
+            case events.StopRequested():
                 return self._move(RunState.STOPPING, stop_reason=event.reason, stop_requested=event.requested)
-            case Escalated():
+            case events.Escalated():
                 return self._move(RunState.STOPPING)
-            case AttemptFailed():
-                return replace(
-                    self,
-                    failures=(*self.failures, event.reason),
-                    leftover=self.leftover + event.leftover,
-                )
-            case RunEnded():
-                return self._move(
-                    event.state,
-                    ended=event.time,
-                    reason=event.reason,
-                    leftover=self.leftover + event.leftover,
-                    # a rank that was never started
-                    ranks=tuple(
-                        replace(r, state=move_rank(r.state, RankState.ENDED))
-                        if r.state is RankState.PENDING
-                        else r
-                        for r in self.ranks
-                    ),
-                )
-            case RunLost():
-                lost = tuple(
-                    r
-                    if r.state.terminal
-                    else replace(r, state=move_rank(r.state, RankState.LOST), exited=event.time)
-                    for r in self.ranks
-                )
-                return self._move(
-                    RunState.LOST,
-                    ended=event.time,
-                    reason=event.reason,
-                    leftover=self.leftover + event.leftover,
-                    ranks=lost,
-                )
+            case events.AttemptFailed():
+                failures, leftover = (*self.failures, event.reason), self.leftover + event.leftover
+                return replace(self, failures=failures, leftover=leftover)
+            case events.RunEnded():
+                # a rank that was never started
+                return self._end(event.state, event, {RankState.PENDING}, RankState.ENDED)
+            case events.RunLost():
+                going_on = {RankState.PENDING, RankState.RUNNING}
+                return self._end(RunState.LOST, event, going_on, RankState.LOST, exited=event.time)
+
+    def _end(
+        self, to: RunState, event: RunEnded | RunLost, now: set[RankState], end: RankState, **changes: Any
+    ) -> Run:
+        """The run as it has ended, and with it the ranks that are in one of these states ``now``."""
+        ranks = tuple(
+            replace(rank, state=move_rank(rank.state, end), **changes) if rank.state in now else rank
+            for rank in self.ranks
+        )
+        leftover = self.leftover + event.leftover
+        return self._move(to, ended=event.time, reason=event.reason, leftover=leftover, ranks=ranks)
 
     def _move(self, to: RunState, **changes: Any) -> Run:
         return replace(self, state=move_run(self.state, to), **changes)

@@ -87,6 +87,11 @@ class Input:
     value: str = ""
     digest: str = ""
 
+    @property
+    def is_definition(self) -> bool:
+        """Whether it is code, and no data."""
+        return self.type in ("class", "function", "module")
+
 
 Value = Union[bool, int, float, str, None]
 

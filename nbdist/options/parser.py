@@ -6,6 +6,7 @@ import argparse
 import difflib
 import functools
 import math
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -111,8 +112,8 @@ def _check_sweep(options: Options) -> None:
             "or start a second sweep with the others"
         )
     elsewhere = {"--on": options.engine != "local", "--nodes": options.nodes, "--ips": options.ips}
-    if there := next((flag for flag, given in elsewhere.items() if given), ""):
-        raise UsageMistake(f"{there}: the runs of a sweep are on this machine: leave it out")
+    if flag := next((flag for flag, given in elsewhere.items() if given), ""):
+        raise UsageMistake(f"{flag}: the runs of a sweep are on this machine: leave it out")
     if options.pull:
         name = options.pull[0]
         raise UsageMistake(
@@ -136,14 +137,13 @@ def check_each(options: Options, room: int | None) -> None:
 
 
 def _check_engine(options: Options) -> None:
-    decided = {"--node-rank": options.node_rank is not None, "--master": bool(options.master)}
-    decided |= {"--ips": bool(options.ips), "--host": bool(options.host)}
-    if given := [flag for flag, there in decided.items() if there]:
-        raise UsageMistake(f"{given[0]}: with --on {options.engine} the engine decides: leave it out")
-    if options.engine != "slurm" and options.slurm:
-        raise UsageMistake(f"--slurm and --on {options.engine} disagree: leave out one of them")
-    if options.engine != "ray" and options.ray:
-        raise UsageMistake(f"--ray and --on {options.engine} disagree: leave out one of them")
+    decided = {"--node-rank": options.node_rank is not None, "--master": options.master}
+    decided |= {"--ips": options.ips, "--host": options.host}
+    if flag := next((flag for flag, given in decided.items() if given), ""):
+        raise UsageMistake(f"{flag}: with --on {options.engine} the engine decides: leave it out")
+    for engine in ("slurm", "ray"):
+        if options.engine != engine and getattr(options, engine):
+            raise UsageMistake(f"--{engine} and --on {options.engine} disagree: leave out one of them")
     gpus, nproc = options.gpus, options.nproc
     if gpus is None and nproc is None:
         raise UsageMistake(
@@ -221,21 +221,13 @@ def split_line(line: str) -> list[str]:
         ) from None
 
 
+_WORDS = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|(?<=\S)\#|[^\\'"\#])*""", re.DOTALL)
+
+
 def _without_comment(line: str) -> str:
     """``line`` up to a ``#`` that begins a word outside quotes."""
-    quote, before = "", " "
-    for at, character in enumerate(line):
-        if before == "\\" and quote != "'":
-            before = ""
-            continue
-        if not quote and character == "#" and before.isspace():
-            return line[:at]
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        before = character
-    return line
+    words = _WORDS.match(line)
+    return words[0] if words is not None and line[words.end() :].startswith("#") else line
 
 
 MODULE_FLAGS = ("-m", "--module")
@@ -262,7 +254,7 @@ def split_program(words: Sequence[str]) -> tuple[list[str], list[str]]:
     ``-m`` and ``--no-python`` say what it is, and may stand anywhere before it.
     """
     _, words = launchers.behind_launcher(words)
-    valued = {flag for option in OPTIONS if option.metavar for flag in (*option.flags, *option.aliases)}
+    valued = {flag for option in OPTIONS if option.metavar for flag in option.spellings}
     own: list[str] = []
     kind: list[str] = []
     at = 0
@@ -317,10 +309,8 @@ def parse_words(words: Sequence[str], standing: Mapping[str, Any] | None = None)
         given["master"] = table.joined_address(given["master"])
     options = Options(**_over(standing or {}, given))
     options = replace(options, any_device=foreign.any_device and options.gpus is None, notes=foreign.notes)
-    if options.engine == "local" and options.slurm:
-        options = replace(options, engine="slurm")
-    elif options.engine == "local" and options.ray:
-        options = replace(options, engine="ray")
+    if options.engine == "local" and (options.slurm or options.ray):
+        options = replace(options, engine="slurm" if options.slurm else "ray")
     check(options)
     return options
 
@@ -362,9 +352,7 @@ def _words_of(option: Option, value: object) -> list[str]:
     if not option.metavar:
         if not isinstance(value, bool):
             raise UsageMistake(f"{option.field}={value!r}: write  {option.field}=True  or  False")
-        negative = [flag for flag in option.flags if flag.startswith(("--no-", "--cold"))]
-        positive = [flag for flag in option.flags if flag not in negative]
-        return (positive if value else negative)[:1]
+        return option.switches(value)[:1]
     if option.many and isinstance(value, Mapping):
         return [f"{option.flags[-1]}={key}={_listed(one)}" for key, one in value.items()]
     return [f"{option.flags[-1]}={_listed(value)}"]
@@ -381,7 +369,7 @@ def get_ready() -> None:
 
 def _joined(words: Sequence[str]) -> list[str]:
     """``--args --lr=0.1`` as one word: argparse would take the value for an option of its own."""
-    known = {flag for option in OPTIONS for flag in (*option.flags, *option.aliases)}
+    known = {flag for option in OPTIONS for flag in option.spellings}
     joined: list[str] = []
     for word in words:
         if joined and joined[-1] == "--args" and word.partition("=")[0] not in known:
@@ -395,18 +383,12 @@ def _joined(words: Sequence[str]) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%distributed", add_help=False, allow_abbrev=False, argument_default=None)
     for option in OPTIONS:
-        flags = (*option.flags, *option.aliases)
-        if not option.metavar:
-            for no in (False, True):
-                if same := [flag for flag in flags if flag.startswith(("--no-", "--cold")) is no]:
-                    parser.add_argument(*same, dest=option.field, action="store_const", const=not no)
-        else:
-            parser.add_argument(
-                *flags,
-                dest=option.field,
-                type=_checked(option),
-                action="append" if option.many else "store",
-            )
+        if option.metavar:
+            action = "append" if option.many else "store"
+            parser.add_argument(*option.spellings, dest=option.field, type=_checked(option), action=action)
+        for value in () if option.metavar else (True, False):
+            if flags := option.switches(value):
+                parser.add_argument(*flags, dest=option.field, action="store_const", const=value)
     return parser
 
 
@@ -432,8 +414,7 @@ class _Parser(argparse.ArgumentParser):
         if not option.metavar:
             written = flag if flag.startswith("--") else option.flags[-1]
             raise UsageMistake(f"{written} takes no value: write  {written}")
-        example = f"{option.flags[0]} {option.metavar}"
-        raise UsageMistake(f"{option.flags[0]} needs a value: write  {example}")
+        raise UsageMistake(f"{option.flags[0]} needs a value: write  {option.flags[0]} {option.metavar}")
 
 
 def _about_unknown(word: str, *, swept: Sequence[Points]) -> str:
@@ -442,9 +423,8 @@ def _about_unknown(word: str, *, swept: Sequence[Points]) -> str:
             return f'{word!r}: put all points between quotes:  --sweep "lr,width=0.1,64 0.01,128"'
         return f'{word!r} is no option: arguments of the program go into  --args "{word}"'
     flag = word.partition("=")[0]
-    known = [flag for option in OPTIONS for flag in option.flags]
     # without the dashes, which all of them share
-    names = {name.lstrip("-"): name for name in known}
+    names = {name.lstrip("-"): name for option in OPTIONS for name in option.flags}
     near = difflib.get_close_matches(flag.lstrip("-"), names, n=1, cutoff=0.6)
     if near:
         return f"no option {flag}: did you mean {names[near[0]]}?"

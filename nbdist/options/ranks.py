@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 
 from nbdist.errors import UsageMistake
-from nbdist.options import table
 from nbdist.options.parser import LineParser, Options, parse_words, split_line
-from nbdist.options.table import OPTIONS, Option, described, help_text
+from nbdist.options.table import OPTIONS, Option, described, help_text, parse_duration
 
 _WITHOUT = frozenset(
     {"detach", "timeout", "retries", "args", "sweep", "each", "metric", "keep_inputs", "nodes", "node_rank"}
@@ -17,7 +17,7 @@ _WITHOUT = frozenset(
 """The options of ``%%distributed`` that say nothing of ranks which live on, on one machine."""
 
 _IDLE = "--idle"
-_OWN = Option((_IDLE,), "idle", "TIME", table.idle)
+_OWN = Option((_IDLE,), "idle", "TIME", partial(parse_duration, flag=_IDLE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ def parse_ranks(line: str) -> RanksLine:
     which = found[1] if found is not None else ""
     words = split_line(line[found.end() :] if found is not None else line)
     parser = LineParser(f"{_IDLE} 30m")
-    parser.add_argument(_IDLE, type=table.idle)
+    parser.add_argument(_IDLE, type=_OWN.parse)
     own, words = parser.parse_known_args(words)
     options = parse_words(words)
     plain = Options()

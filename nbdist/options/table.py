@@ -7,6 +7,8 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 from nbdist.engines.options import parse_address, parse_slurm
 from nbdist.errors import UsageMistake
@@ -79,15 +81,12 @@ def nproc(text: str) -> int:
 def gpus(text: str) -> tuple[int, ...] | str:
     if text == "all":
         return "all"
-    ids: tuple[int, ...] = ()
-    for part in filter(None, map(str.strip, text.strip("\"'").split(","))):
-        first, _, last = part.partition("-")
-        try:
-            several = range(int(first), int(last or first) + 1)
-        except ValueError:
-            ids = ()
-            break
-        ids += tuple(several[: _MOST_RANKS + 1])
+    parts = [part.strip().partition("-") for part in text.strip("\"'").split(",") if part.strip()]
+    try:
+        ranges = [range(int(first), int(last or first) + 1)[: _MOST_RANKS + 1] for first, _, last in parts]
+    except ValueError:
+        ranges = []
+    ids = tuple(chain.from_iterable(ranges))
     if not ids or min(ids) < 0:
         raise UsageMistake(
             f"--gpus {text}: give GPU ids as nvidia-smi shows them:  --gpus 0,1  or  --gpus all"
@@ -107,6 +106,9 @@ def parse_duration(text: str, flag: str = "--timeout") -> float:
     if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
         raise UsageMistake(f"{flag} {text}: write a time such as  {flag} 90s, 5m  or  1h30m")
     return seconds
+
+
+wait = partial(parse_duration, flag="--wait")
 
 
 def hang_after(text: str) -> float:
@@ -229,14 +231,6 @@ def _check_swept(name: str, typed: str) -> None:
         )
 
 
-def idle(text: str) -> float:
-    return parse_duration(text, "--idle")
-
-
-def wait(text: str) -> float:
-    return parse_duration(text, "--wait")
-
-
 def ranks_to_show(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
@@ -273,6 +267,15 @@ class Option:
     choices: tuple[str, ...] = ()
     many: bool = False
     rare: bool = False
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """All of them, also what is not shown."""
+        return (*self.flags, *self.aliases)
+
+    def switches(self, value: bool) -> list[str]:
+        """Return the spellings that set an option without a value to this."""
+        return [flag for flag in self.spellings if flag.startswith(("--no-", "--cold")) is not value]
 
     @property
     def help(self) -> Both:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nbdist.feed.following import follow as follow
-    from nbdist.feed.following import only_ranks as only_ranks
     from nbdist.feed.summary import run_report as run_report
     from nbdist.feed.summary import stopped_text as stopped_text
     from nbdist.feed.view import UsageWatch as UsageWatch
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from nbdist.panel.text import rank_prefix as rank_prefix
 
 _LATER = {
-    "nbdist.feed.following": "follow only_ranks",
+    "nbdist.feed.following": "follow",
     "nbdist.feed.summary": "run_report stopped_text",
     "nbdist.feed.view": "UsageWatch",
     "nbdist.panel.cells": "CellOutput cell_report ranks_kept",

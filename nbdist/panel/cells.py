@@ -75,7 +75,7 @@ class CellOutput:
         if len(self._held) < len(self._ranks) and not late:
             return
         held, self._held = sorted(self._held.items()), {}
-        deltas = [LogDelta(rank=rank, first=0, lines=lines, partial="") for rank, lines in held]
+        deltas = [LogDelta.of(rank, lines) for rank, lines in held]
         together = len(deltas) == len(self._ranks) > 1
         lines = list(folded(deltas) if together else apart(deltas))
         end = len(lines)

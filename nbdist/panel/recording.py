@@ -11,8 +11,8 @@ from typing import Any
 
 from nbdist.feed.charts import Charts
 from nbdist.feed.following import RunFeed
-from nbdist.feed.protocol import LogChunk, Media, Update, encode, for_the_strip, frame
-from nbdist.feed.rank_log import RankFollower, level
+from nbdist.feed.protocol import Media, Update, encode, for_the_strip, frame
+from nbdist.feed.rank_log import LogDelta, RankFollower, level
 from nbdist.feed.send_queue import split
 from nbdist.feed.view import RunView
 from nbdist.model import Run
@@ -145,7 +145,7 @@ def _program(run: Run, directory: RunDirectory, clean: Clean) -> tuple[str, bool
 class RecordedLog:
     """The log of one rank, of which ``cut`` bytes are left out. Its addresses are its own."""
 
-    chunk: LogChunk
+    chunk: LogDelta
     cut: int
 
 
@@ -181,7 +181,7 @@ def recorded_log(
         times += delta.times
     text = clean("\n".join(lines)).encode("utf-8", "replace")
     return RecordedLog(
-        chunk=LogChunk(rank=rank, first=0, count=len(lines), text=text, times=tuple(times)), cut=cut
+        chunk=LogDelta(rank=rank, first=0, count=len(lines), text=text, times=tuple(times)), cut=cut
     )
 
 
@@ -201,8 +201,8 @@ def _shown(
     return shown, unshown
 
 
-def _parts(chunk: LogChunk) -> Iterator[LogChunk]:
-    rest: LogChunk | None = chunk if chunk.count else None
+def _parts(chunk: LogDelta) -> Iterator[LogDelta]:
+    rest: LogDelta | None = chunk if chunk.count else None
     while rest is not None:
         part, rest = split(rest, _MESSAGE)
         yield part

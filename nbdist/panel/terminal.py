@@ -373,20 +373,21 @@ def folded(deltas: Sequence[LogDelta]) -> Iterator[tuple[int | None, str]]:
 
     Each rank's lines keep their order, and none is left out.
     """
-    places = [_places(delta.lines) for delta in deltas]
+    lines = [delta.lines for delta in deltas]
+    places = list(map(_places, lines))
     at = [0] * len(deltas)
-    for line in deltas[0].lines:
+    for line in lines[0]:
         found = [_next(where.get(line, ()), begin) for where, begin in zip(places, at, strict=True)]
         if None in found:
             continue
         for number, (delta, end) in enumerate(zip(deltas, found, strict=True)):
             assert end is not None, "it was found in all"
-            for before in delta.lines[at[number] : end]:
+            for before in lines[number][at[number] : end]:
                 yield delta.rank, before
             at[number] = end + 1
         yield None, line
-    for delta, begin in zip(deltas, at, strict=True):
-        for line in delta.lines[begin:]:
+    for delta, written, begin in zip(deltas, lines, at, strict=True):
+        for line in written[begin:]:
             yield delta.rank, line
 
 

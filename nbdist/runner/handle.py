@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nbdist import config, processes
 from nbdist.engines.engine import WATCHER
 from nbdist.errors import LaunchError, RunCancelled, RunFailed, UnknownRun, UsageMistake
+from nbdist.feed.curves import read_curves
 from nbdist.feed.waiting import Awaited, parse_moments
 from nbdist.launch import local
 from nbdist.model import Reason, Run, RunState
@@ -22,7 +23,6 @@ from nbdist.runner.results import Results, read_history
 from nbdist.store import LogLines, LogStream, RunDirectory, RunReader, RunStore
 from nbdist.store.control import ask_to_end
 from nbdist.store.run_store import SweepStore, is_run_locked, read_spec, read_sweep, unreadable
-from nbdist.store.scraped.log import last_values
 from nbdist.text import reason_text
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class RunHandle:
     def metrics(self) -> dict[str, float]:
         """The last value of each metric that ranks recorded with ``nbdist.log`` or printed: the mean over the
         ranks that have it."""
-        return last_values(self.run, self.directory)
+        return {curve.tag: curve.last for curve in read_curves(self.run, self.directory)}
 
     def history(self, *tags: str) -> pandas.DataFrame:
         """Every point of the metrics that ranks recorded or printed in the last attempt (of ``tags`` alone):

@@ -16,7 +16,7 @@ from nbdist.errors import UnknownRun
 from nbdist.feed.charts import Charts
 from nbdist.feed.following import RunFeed
 from nbdist.feed.measures import Measures
-from nbdist.feed.protocol import LogChunk, Update, encode, frame
+from nbdist.feed.protocol import Update, encode, frame
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.send_queue import ChartQueue, ViewQueue, end_of, joined, since
 from nbdist.feed.view import RunView
@@ -37,7 +37,7 @@ class RecentLines:
     def __init__(self, rank: int, room: int) -> None:
         self.rank = rank
         self._room = room
-        self._chunks: deque[LogChunk] = deque()
+        self._chunks: deque[LogDelta] = deque()
         self._size = 0
         self.next = 0  # the address behind the last line
         self.partial = ""
@@ -48,9 +48,8 @@ class RecentLines:
         """The address of the first line it has."""
         return self._chunks[0].first if self._chunks else self.next
 
-    def add(self, delta: LogDelta) -> None:
-        chunk = LogChunk.of(delta)
-        self.partial, self.behind = chunk.partial, delta.behind
+    def add(self, chunk: LogDelta) -> None:
+        self.partial, self.behind = chunk.partial, chunk.behind
         if chunk.first != self.next:
             self._chunks.clear()
             self._size = 0
@@ -62,15 +61,15 @@ class RecentLines:
         while self._size - len(self._chunks[0].text) >= self._room:
             self._size -= len(self._chunks.popleft().text)
 
-    def since(self, address: int) -> LogChunk:
+    def since(self, address: int) -> LogDelta:
         """Return its lines from an address on, with the unfinished line behind them."""
-        parts: list[LogChunk] = []
+        parts: list[LogDelta] = []
         for chunk in reversed(self._chunks):
             if chunk.end <= address:
                 break
             if (part := since(chunk, address)) is not None:
                 parts.insert(0, part)
-        nothing = LogChunk(rank=self.rank, first=self.next, count=0, text=b"", times=())
+        nothing = LogDelta(rank=self.rank, first=self.next)
         return replace(joined(parts)[0] if parts else nothing, partial=self.partial)
 
     def start_of_end(self, lines: int, room: int) -> int:
@@ -129,14 +128,14 @@ class RunTail:
             self.done = run.state.terminal and not feed.logs.behind and not feed.measures.behind
             return True
 
-    def before(self, rank: int, after: int, before: int, limit: int) -> list[LogChunk]:
+    def before(self, rank: int, after: int, before: int, limit: int) -> list[LogDelta]:
         """Return the last lines on disk between two addresses, about ``limit`` bytes of them; none where
         there are no such lines, or no such rank."""
         with self.lock:
             if rank not in self.ranks or self.run is None:
                 return []
             deltas = self._feed.logs.before(self.run, rank, after, before, limit, self._clock())
-            return [replace(LogChunk.of(delta), partial="", skipped=0) for delta in deltas]
+            return [replace(delta, partial="", skipped=0) for delta in deltas]
 
     def _look_at_run(self) -> Run | None:
         run = self.run = self._feed.run()
@@ -201,14 +200,14 @@ class ClientCursor:
             cell=cell,
         )
 
-    def _chunks(self) -> list[LogChunk]:
+    def _chunks(self) -> list[LogDelta]:
         recents = list(self.tail.ranks.values())
         chunks = [chunk for recent in recents for chunk in self._of_rank(recent, len(recents))]
         unsent = [self._times.get(recent.rank, 0.0) for recent in recents if recent.behind]
         self.complete_until = min(unsent, default=None)
         return chunks
 
-    def _of_rank(self, recent: RecentLines, ranks: int) -> list[LogChunk]:
+    def _of_rank(self, recent: RecentLines, ranks: int) -> list[LogDelta]:
         at = self._next.get(recent.rank)
         if at is None or at > recent.next or recent.next - at > _FAR:
             at = recent.start_of_end(_END_LINES, max(_LEAST, _END_BYTES // ranks))
@@ -325,7 +324,7 @@ class Streams:
     async def pull(self, watcher: Watcher, rank: int, after: int, before: int) -> bytes:
         """Return the last lines of a rank between two addresses, as a frame."""
         tail = watcher.cursor.tail
-        chunks: list[LogChunk] = await self._run(tail.before, rank, after, before, _PULL_BYTES)
+        chunks: list[LogDelta] = await self._run(tail.before, rank, after, before, _PULL_BYTES)
         update = Update(chunks=chunks, complete_until=watcher.cursor.complete_until)
         return update_frame(watcher.run_id, update, pulled=True)
 

@@ -14,7 +14,7 @@ import re
 import struct
 import time
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -469,6 +469,15 @@ class LogTimes:
             if not self._reaches(offset):
                 return None
         return self._times[bisect_left(self._sizes, offset)]
+
+    def between(self, begin: int, end: int) -> Iterator[tuple[int, float]]:
+        """The lengths beyond ``begin`` that are known, and the Unix times by which the log had them; the last
+        is the first that reaches ``end``."""
+        if not self._reaches(end):
+            self._read_on()
+        for at in range(bisect_right(self._sizes, begin), bisect_left(self._sizes, end) + 1):
+            if at < len(self._sizes):
+                yield self._sizes[at], self._times[at]
 
     def _reaches(self, offset: int) -> bool:
         return bool(self._sizes) and self._sizes[-1] >= offset

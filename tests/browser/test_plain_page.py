@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from nbdist.feed.charts import Chart
-from nbdist.feed.protocol import LogChunk, Update, encode
+from nbdist.feed.protocol import Update, encode
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.view import view_of
 from nbdist.model import Run
@@ -139,9 +139,9 @@ def tell(page: Page, update: Update) -> None:
     page.evaluate("([content, parts]) => window.message(content, parts)", [content, parts])
 
 
-def a_chunk(rank: int, *lines: str) -> LogChunk:
+def a_chunk(rank: int, *lines: str) -> LogDelta:
     times: Any = ((len(lines), 1.0),)
-    return LogChunk.of(LogDelta(rank=rank, first=0, lines=lines, partial="", times=times))
+    return LogDelta.of(rank=rank, first=0, lines=lines, partial="", times=times)
 
 
 def a_curve() -> Chart:

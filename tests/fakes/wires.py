@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nbdist.feed.charts import Chart
-from nbdist.feed.protocol import BoardAnswer, LogChunk, Media, Message, ReportAnswer, Update
+from nbdist.feed.protocol import BoardAnswer, Media, Message, ReportAnswer, Update
+from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.view import RunView
 from nbdist.model.decoding import build
 
@@ -40,9 +41,9 @@ def decode(content: Mapping[str, Any], buffers: Sequence[bytes]) -> Message:
     )
 
 
-def _chunk(head: Mapping[str, Any], text: bytes) -> LogChunk:
+def _chunk(head: Mapping[str, Any], text: bytes) -> LogDelta:
     times, edges = tuple((n, t) for n, t in head["times"]), tuple(head.get("edges", ()))
-    chunk = LogChunk(**(dict(head) | {"times": times, "edges": edges, "text": text}))
+    chunk = LogDelta(**(dict(head) | {"times": times, "edges": edges, "text": text}))
     if len(chunk.lines) != chunk.count or sum(count for count, _ in chunk.times) != chunk.count:
         raise ValueError(f"not {chunk.count} lines with as many times: rank {chunk.rank}")
     return chunk

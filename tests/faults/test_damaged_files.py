@@ -23,6 +23,7 @@ from nbdist.cli.commands import main
 from nbdist.diagnosis.stack_text import stacks_text
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import NbdistError
+from nbdist.feed.curves import read_curves
 from nbdist.feed.protocol import encode
 from nbdist.model import ProcessId, RankState, Reason, RunState
 from nbdist.panel import LogSurface, StatusReader, follow, status_bundle, write_report
@@ -34,7 +35,6 @@ from nbdist.store import RunDirectory, RunStore, look
 from nbdist.store.control import StopRequest, request_stop, take_requests
 from nbdist.store.logs import RECORD
 from nbdist.store.reports import Collective, RankAnswer, TakenStacks, write_stacks
-from nbdist.store.scraped.log import last_values
 from nbdist.verbs.runs import log_pattern
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (
@@ -179,7 +179,7 @@ class Bench:
 
     def _summary(self, directory: RunDirectory) -> None:
         if (run := look(directory)) is not None:
-            last_values(run, directory)
+            read_curves(run, directory)
             "".join(panel.summary_bundle(run, directory, "en").values()).encode()
             panel.run_report(run, directory, "zh").encode()
             if run.state.terminal:

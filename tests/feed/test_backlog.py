@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from nbdist.feed.protocol import LogChunk
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.send_queue import Tail, end_of
 
@@ -14,7 +13,7 @@ from nbdist.feed.send_queue import Tail, end_of
 def a_delta(first: int, *lines: str, skipped: int = 0, partial: str = "") -> LogDelta:
     times = tuple((1, float(first + at)) for at in range(len(lines)))
     edges = range(first, first + len(lines) + 1)
-    return LogDelta(
+    return LogDelta.of(
         rank=3, first=first, lines=lines, edges=edges, partial=partial, skipped=skipped, times=times
     )
 
@@ -24,7 +23,7 @@ def numbered(first: int, count: int) -> LogDelta:
     return a_delta(first, *(f"{number:9}" for number in range(first, first + count)))
 
 
-def numbers(chunks: list[LogChunk]) -> list[int]:
+def numbers(chunks: list[LogDelta]) -> list[int]:
     """The numbers that the lines say, each at its place."""
     found = [(chunk.first + at, int(line)) for chunk in chunks for at, line in enumerate(chunk.lines)]
     assert all(place == number for place, number in found)
@@ -38,19 +37,18 @@ def test_what_is_new_is_sent_once() -> None:
     tail.take(numbered(0, 3))
     tail.take(numbered(3, 2))
 
-    news = tail.news()
-    tail.sent()
+    news = tail.part()
 
     assert len(news) == 1
     assert numbers(news) == [0, 1, 2, 3, 4]
-    assert tail.news() == []
+    assert tail.part() == []
 
 
 def test_what_was_sent_is_kept_within_its_room() -> None:
     tail = Tail(1000)
     for first in range(0, 5_000, 7):
         tail.take(numbered(first, 7))
-        tail.sent()
+        tail.part()
 
     kept = numbers(tail.end(10**6))
 
@@ -64,16 +62,6 @@ def test_what_was_not_sent_is_kept_whole() -> None:
     tail.take(numbered(50, 50))
 
     assert numbers(tail.end(0, 1)) == list(range(100))
-
-
-def test_a_large_message_leaves_its_end() -> None:
-    tail = Tail(1000)
-    tail.take(numbered(0, 10_000))
-    tail.sent()
-    tail.take(numbered(10_000, 1))
-    tail.sent()
-
-    assert len(numbers(tail.end(1000, 400))) in (100, 101)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +80,7 @@ def test_an_end_is_made_of_whole_lines(room: int, lines: int, kept: range) -> No
     tail = Tail(10**6)
     for first in range(0, 40, 10):
         tail.take(numbered(first, 10))
-        tail.sent()
+        tail.part()
 
     assert numbers(tail.end(room, lines)) == list(kept)
 
@@ -101,7 +89,7 @@ def test_an_end_is_made_of_whole_lines(room: int, lines: int, kept: range) -> No
 def test_the_end_of_a_chunk_is_that_of_its_lines(seed: int) -> None:
     source = random.Random(seed)
     texts = ["x" * source.choice((0, 0, 1, 5, 30)) for _ in range(source.randrange(1, 30))]
-    whole = LogChunk.of(a_delta(100, *texts))
+    whole = a_delta(100, *texts)
 
     for lines in (0, 1, 3, 100):
         for room in (0, 1, 10, 1_000):
@@ -119,7 +107,7 @@ def test_a_gap_parts_what_is_sent() -> None:
     tail.take(a_delta(1, "1", skipped=500))
     tail.take(a_delta(2, "2"))
 
-    chunks = tail.news()
+    chunks = tail.part()
 
     assert [(chunk.first, chunk.count, chunk.skipped) for chunk in chunks] == [(0, 1, 0), (1, 2, 500)]
 
@@ -127,10 +115,9 @@ def test_a_gap_parts_what_is_sent() -> None:
 def test_the_line_that_grows_is_the_last_that_was_seen() -> None:
     tail = Tail(1000)
     tail.take(a_delta(0, "0", partial=" 10%"))
-    tail.sent()
+    tail.part()
     tail.take(a_delta(1, partial=" 20%"))
 
-    assert [(chunk.first, chunk.count, chunk.partial) for chunk in tail.news()] == [(1, 0, " 20%")]
     assert [(chunk.first, chunk.count, chunk.partial) for chunk in tail.end(1000)] == [(0, 1, " 20%")]
 
 
@@ -139,6 +126,6 @@ def test_empty_lines_are_lines() -> None:
     for first in range(3):
         tail.take(a_delta(first, ""))
 
-    (chunk,) = tail.news()
+    (chunk,) = tail.part()
 
     assert chunk.lines == ["", "", ""]

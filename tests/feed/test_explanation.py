@@ -183,38 +183,21 @@ def test_it_says_where_the_time_goes(written: WrittenRun) -> None:
     assert "25 % of the time waiting for other ranks (rank 0: 40 %)" in str(explained(written))
 
 
-def test_what_looks_like_a_secret_is_masked(tmp_path: Path) -> None:
-    spec = a_spec(args=("--api-key", "swordfish-of-ada"))
-    cell = f"login(token='{TOKEN}')\nfail()\n"
+def test_what_looks_like_a_secret_or_has_its_value_is_masked_in_all_of_it(tmp_path: Path) -> None:
+    spec = a_spec(args=("--api-key", "hunter3-of-ada"), digests=digests_of({"WANDB_KEY": "swordfish-of-ada"}))
+    cell = f"PGPASSWORD = 'hunter2'\nlogin(token='{TOKEN}')\nfail('swordfish-of-ada')\n"
     written = WrittenRun(tmp_path / "home", spec, cell=cell).happened(*STARTED)
-    written.raised(
-        1,
-        "ValueError",
-        f"refused: {TOKEN}, swordfish-of-ada",
-        frames=[(spec.program, 2, "<module>", "fail()")],
-    )
-    written.happened(errored(1), exited(1, 1), run_ended(RunState.FAILED, "rank 1 failed"))
-
-    text = encode(as_read(explained(written))) + str(explained(written))
-
-    assert TOKEN not in text
-    assert "swordfish" not in text
-    assert text.count("login(token='•••')") == 2
-
-
-def test_values_and_texts_that_are_secret_are_masked_in_all_of_it(tmp_path: Path) -> None:
-    spec = a_spec(digests=digests_of({"WANDB_KEY": "swordfish-of-ada"}))
-    cell = "PGPASSWORD = 'hunter2'\nfail('swordfish-of-ada')\n"
-    written = WrittenRun(tmp_path / "home", spec, cell=cell).happened(*STARTED)
-    frames = [(spec.program, 2, "<module>", "fail('swordfish-of-ada')")]
-    written.raised(1, "ValueError", "{'api_key': 'tuna'} swordfish-of-ada", frames=frames)
+    frames = [(spec.program, 3, "<module>", "fail('swordfish-of-ada')")]
+    said = f"{{'api_key': 'tuna'}} swordfish-of-ada: {TOKEN}, hunter3-of-ada"
+    written.raised(1, "ValueError", said, frames=frames)
     written.raised(0, "ValueError", "password=hunter2", frames=frames, time=CREATED + 12)
     written.happened(errored(1), errored(0), exited(1, 1), run_ended(RunState.FAILED, "rank 1 failed"))
 
     text = encode(as_read(explained(written))) + str(explained(written))
 
-    assert [secret for secret in ("swordfish", "tuna", "hunter2") if secret in text] == []
+    assert [secret for secret in (TOKEN, "swordfish", "tuna", "hunter") if secret in text] == []
     assert "PGPASSWORD = '•••'" in text
+    assert text.count("login(token='•••')") == 2
 
 
 @pytest.mark.parametrize(

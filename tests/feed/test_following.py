@@ -107,6 +107,14 @@ def test_a_run_that_has_ended_is_shown_once_with_everything(written: WrittenRun,
     assert (screen.lines(0), screen.lines(1)) == (["one", "two"], ["three"])
 
 
+def test_lines_of_some_ranks_alone_may_be_shown(written: WrittenRun, screen: Screen) -> None:
+    written.happened(*STARTED, *DONE).printed(0, "one\n").printed(1, "two\n")
+
+    follow_while(written, screen, local_ranks=[1])
+
+    assert (screen.lines(0), screen.lines(1)) == ([], ["two"])
+
+
 def test_lines_come_as_they_are_written(written: WrittenRun, screen: Screen) -> None:
     written.happened(*STARTED)
 
@@ -120,10 +128,10 @@ def test_lines_come_as_they_are_written(written: WrittenRun, screen: Screen) -> 
     )
 
     assert [(d.rank, d.first, d.lines, d.partial) for d in screen.deltas] == [
-        (0, 0, ("one",), "tw"),
-        (0, 4, ("two",), ""),
-        (1, 0, ("损",), ""),
-        (1, 4, ("the end",), ""),
+        (0, 0, ["one"], "tw"),
+        (0, 4, ["two"], ""),
+        (1, 0, ["损"], ""),
+        (1, 4, ["the end"], ""),
     ]
 
 
@@ -138,7 +146,7 @@ def test_progress_is_one_line_that_changes(written: WrittenRun, screen: Screen) 
         lambda: written.printed(0, "\r100%\n").happened(*DONE),
     )
 
-    assert [(d.lines, d.partial) for d in screen.deltas] == [((), " 10%"), ((), " 90%"), (("100%",), "")]
+    assert [(d.lines, d.partial) for d in screen.deltas] == [([], " 10%"), ([], " 90%"), (["100%"], "")]
 
 
 def test_a_look_without_output_brings_no_delta(written: WrittenRun, screen: Screen) -> None:
@@ -240,7 +248,7 @@ def test_what_is_passed_over_is_said_once_and_half_a_line_is_not_joined_to_what_
     after = reader.read(1_000_000, CREATED + 7)
 
     assert before is not None
-    assert before.lines == ("one",)
+    assert before.lines == ["one"]
     assert delta is not None
     assert delta.first == 4 + delta.skipped
     assert delta.lines[-1].strip() == "59999"

@@ -10,7 +10,7 @@ import pytest
 
 from nbdist.diagnosis import Failure, describe_exit, failure_headline
 from nbdist.diagnosis.exits import rank_ranges
-from nbdist.feed.labels import exit_text, state_mark, state_word
+from nbdist.feed.labels import clipped, cut, exit_text, pad, shortened, state_mark, state_word, width
 from nbdist.model import Rank, RankState, RunState
 from nbdist.programs.sources import Sources
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory
@@ -20,7 +20,7 @@ from tests.fakes.runs import a_spec
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_state_has_a_word_and_a_mark(language: str) -> None:
     for state in (*RunState, *RankState):
-        assert state_word(state, language)
+        assert state_word(state, language).isascii() == (language == "en")
         assert len(state_mark(state.value)) == 1
 
 
@@ -127,3 +127,40 @@ def test_what_the_page_says_of_exits_in_chinese_is_what_is_said_here() -> None:
     assert [describe_exit(**sample["asked"], language="zh") for sample in samples] == [
         sample["zh"] for sample in samples
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        pytest.param("step 1", 6, id="ASCII"),
+        pytest.param("损失 0.5", 8, id="Chinese"),
+        pytest.param("🚀", 2, id="a picture"),
+        pytest.param("e\u0301", 1, id="an accent of its own"),
+        pytest.param("100%|██▌ |", 10, id="a bar"),
+    ],
+)
+def test_text_is_as_wide_as_a_terminal_makes_it(text: str, columns: int) -> None:
+    assert width(text) == columns
+    assert width(pad(text, 20)) == 20
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        pytest.param(9, "损失 0.5x", id="it fits"),
+        pytest.param(8, "损失 0.…", id="it does not"),
+        pytest.param(4, "损…", id="half a character is none"),
+        pytest.param(1, "…", id="one column"),
+        pytest.param(0, "", id="no column"),
+    ],
+)
+def test_text_is_cut_between_characters(columns: int, text: str) -> None:
+    assert cut("损失 0.5x", columns) == text
+    assert width(cut("损失 0.5x", columns)) <= columns
+
+
+def test_text_is_cut_by_characters_at_its_end_or_in_its_middle() -> None:
+    assert clipped("abcdef", 6) == "abcdef"
+    assert clipped("abcdef", 4) == "abc…"
+    assert shortened("abcdef", 6) == "abcdef"
+    assert shortened("abcdef", 4) == "ab\n…\nef"

@@ -133,237 +133,127 @@ def test_a_rank_that_has_long_done_nothing_has_no_rate() -> None:
     assert progress.rate(NOW + 60) is None
 
 
-@pytest.mark.parametrize(
-    ("lines", "fraction", "remaining", "text", "rate"),
-    [
-        pytest.param(
-            [" 48%|████▊     | 129/268 [00:16<00:17,  7.9it/s, loss=0.06]"],
-            129 / 268,
-            17,
-            "step 129/268",
-            7.9,
-            id="a bar of tqdm",
-        ),
-        pytest.param(
-            ["train:  48%|####8     | 129/268 [00:16<01:02:03,  1.25s/it]"],
-            129 / 268,
-            3723,
-            "step 129/268",
-            0.8,
-            id="in ASCII, seconds for each step, hours left",
-        ),
-        pytest.param(
-            ["  0%|          | 0/268 [00:00<?, ?it/s]"], 0.0, None, "step 0/268", None, id="just begun"
-        ),
-        pytest.param(
-            [" 50%|█████     | 1.50k/3.00k [00:10<00:10, 1.20kit/s]"],
-            0.5,
-            10,
-            "step 1500/3000",
-            1200.0,
-            id="with scaled numbers",
-        ),
-        pytest.param(
-            ["\x1b[32m 50%|█████     | 5/10 [00:10<00:10, 2.0batch/s]\x1b[0m"],
-            0.5,
-            10,
-            "step 5/10",
-            2.0,
-            id="in colour, in batches",
-        ),
-        pytest.param(
-            ["epoch 3/4:  50%|█████     | 100/200 [00:10<00:10,  10.0it/s, loss=0.06]"],
-            2.5 / 4,
-            30,
-            "epoch 3/4",
-            10.0,
-            id="a bar for each epoch: the epochs to come take as long",
-        ),
-        pytest.param(
-            [
-                "Epochs:  25%|██▌       | 1/4 [00:20<01:00, 20.0s/it]",
-                " 50%|█████     | 5/10 [00:10<00:10, 0.5it/s]",
-            ],
-            1.5 / 4,
-            50,
-            "epoch 2/4",
-            0.5,
-            id="a bar within a bar over epochs",
-        ),
-        pytest.param(
-            [
-                " 90%|█████████ | 9/10 [00:18<00:02, 0.5it/s]",
-                "Epochs:  50%|█████     | 2/4 [00:40<00:40, 20.0s/it]",
-            ],
-            0.5,
-            40,
-            "epoch 3/4",
-            None,
-            id="the bar over epochs moves on",
-        ),
-        pytest.param(
-            ["Epoch 2/4", "step 10/40 - loss: 0.5 - 100ms/step"],
-            1.25 / 4,
-            None,
-            "epoch 2/4",
-            10.0,
-            id="paddle",
-        ),
-        pytest.param(
-            ["Epoch 1/2", "400/800 ━━━━━━━━━━━━━━━━━━━━ 12s 50ms/step - loss: 0.3"],
-            0.25,
-            None,
-            "epoch 1/2",
-            20.0,
-            id="Keras",
-        ),
-        pytest.param(
-            ["Epoch [1/2], Step [10/40], Loss: 0.51"], 0.125, None, "epoch 1/2", None, id="both in one line"
-        ),
-        pytest.param(
-            ["Epoch 1/2, Step 39/40", "Epoch 2/2, Step 10/40"],
-            0.625,
-            None,
-            "epoch 2/2",
-            None,
-            id="the next epoch",
-        ),
-        pytest.param(
-            ["Epoch 1/4 loss 0.5", "Epoch 2/4 loss 0.4"],
-            0.5,
-            None,
-            "epoch 2/4",
-            None,
-            id="epochs that are named at their end",
-        ),
-        pytest.param(
-            ["epoch 2 of 4"], 0.25, None, "epoch 2/4", None, id="epochs that are named at their start"
-        ),
-        pytest.param(["Epoch 0/4", "batch 5/10"], 0.125, None, "epoch 0/4", None, id="epochs from 0"),
-        pytest.param(
-            ["batch 40/40", "epoch 1/4 loss 0.3"],
-            0.25,
-            None,
-            "epoch 1/4",
-            None,
-            id="a line after all batches",
-        ),
-        pytest.param(
-            ["Epoch 1/4 lr 0.1", "step 20/40"], 0.125, None, "epoch 1/4", None, id="a heading with a number"
-        ),
-        pytest.param(
-            ["Epoch 1:  75%|███████▌  | 15/20 [00:15<00:05, 1.0it/s, v_num=0, train_loss=0.25]"],
-            0.75,
-            None,
-            "epoch 1, step 15/20",
-            1.0,
-            id="Lightning, which does not tell how many epochs",
-        ),
-        pytest.param(
-            [
-                "Epoch 1: 100%|██████████| 20/20 [00:15<00:00, 1.0it/s, v_num=0]",
-                "Validation DataLoader 0:  25%|██▌       | 1/4 [00:01<00:03, 1.0it/s]",
-            ],
-            1.0,
-            None,
-            "epoch 1, step 20/20",
-            1.0,
-            id="Lightning's validation",
-        ),
-        pytest.param(
-            [
-                "\x1b[2KEpoch 1/1 \x1b[35m━━━━━╸━━━━\x1b[0m 10/20 0:00:10 • 0:00:10 1.00it/s v_num: 0",
-                "Validation ━━━━━╸━━━━ 1/4   0:00:00 • -:--:-- 0.00it/s",
-            ],
-            0.75,
-            9,
-            "epoch 1/1",
-            1.0,
-            id="Lightning with rich, the second of two epochs",
-        ),
-        pytest.param(
-            ["Epoch [1/2]: [10/20]  50%|█████     , loss=0.06 [00:01<00:01]"],
-            0.25,
-            None,
-            "epoch 1/2",
-            None,
-            id="ignite",
-        ),
-        pytest.param(
-            ["Epoch 0/1", "batch 5/10", "Epoch 1/1", "batch 5/10"],
-            0.75,
-            1.0,
-            "epoch 1/1",
-            None,
-            id="epochs from 0 to the last",
-        ),
-        pytest.param(
-            [
-                "Epochs:  25%|██▌       | 1/4 [00:20<01:00, 20.0s/it]",
-                "100%|██████████| 10/10 [00:10<00:00, 1.0it/s]",
-                " 50%|█████     | 1/2 [00:01<00:01, 1.0it/s]",
-            ],
-            0.5,
-            20,
-            "epoch 2/4",
-            1.0,
-            id="another loop after the steps of an epoch",
-        ),
-        pytest.param(
-            [
-                " 50%|█████     | 100/200 [00:10<00:10, 10.0it/s]",
-                "100%|██████████| 13/13 [00:01<00:00, 13.0it/s]",
-                " 50%|█████     | 101/200 [00:10<00:10, 10.0it/s]",
-                "  8%|▊         | 1/13 [00:00<00:01, 13.0it/s]",
-                " 15%|█▌        | 2/13 [00:00<00:01, 13.0it/s]",
-            ],
-            101 / 200,
-            10,
-            "step 101/200",
-            10.0,
-            id="Hugging Face's evaluation among its steps",
-        ),
-        pytest.param(
-            ["Testing:  50%|█████     | 5/10 [00:05<00:05, 1.0it/s]"],
-            0.5,
-            5,
-            "step 5/10",
-            1.0,
-            id="a test alone",
-        ),
-        pytest.param(
-            [
-                "Sanity Checking DataLoader 0: 100%|██████████| 2/2 [00:01<00:00, 2.0it/s]",
-                "train:  50%|█████     | 5/10 [00:05<00:05, 1.0it/s]",
-            ],
-            0.5,
-            5,
-            "step 5/10",
-            1.0,
-            id="training after an evaluation",
-        ),
-        pytest.param(
-            ["Epoch 1/2 val loss 0.25:  50%|█████     | 5/10 [00:05<00:05, 1.0it/s]"],
-            0.25,
-            15,
-            "epoch 1/2",
-            1.0,
-            id="a bar that tells what the last validation gave",
-        ),
-        pytest.param(["iteration 30 of 60"], 0.5, None, "step 30/60", None, id="iterations"),
-    ],
-)
-def test_what_is_printed_says_how_far_it_is(
-    lines: list[str], fraction: float, remaining: float | None, text: str, rate: float | None
-) -> None:
+PRINTED: dict[str, tuple[list[str], tuple[object, ...]]] = {
+    "a bar of tqdm": (
+        [" 48%|████▊     | 129/268 [00:16<00:17,  7.9it/s, loss=0.06]"],
+        (129 / 268, 17, "step 129/268", 7.9),
+    ),
+    "in ASCII, seconds for each step, hours left": (
+        ["train:  48%|####8     | 129/268 [00:16<01:02:03,  1.25s/it]"],
+        (129 / 268, 3723, "step 129/268", 0.8),
+    ),
+    "just begun": (["  0%|          | 0/268 [00:00<?, ?it/s]"], (0.0, None, "step 0/268", None)),
+    "with scaled numbers": (
+        [" 50%|█████     | 1.50k/3.00k [00:10<00:10, 1.20kit/s]"],
+        (0.5, 10, "step 1500/3000", 1200.0),
+    ),
+    "in colour, in batches": (
+        ["\x1b[32m 50%|█████     | 5/10 [00:10<00:10, 2.0batch/s]\x1b[0m"],
+        (0.5, 10, "step 5/10", 2.0),
+    ),
+    "a bar for each epoch: the epochs to come take as long": (
+        ["epoch 3/4:  50%|█████     | 100/200 [00:10<00:10,  10.0it/s, loss=0.06]"],
+        (2.5 / 4, 30, "epoch 3/4", 10.0),
+    ),
+    "a bar within a bar over epochs": (
+        [
+            "Epochs:  25%|██▌       | 1/4 [00:20<01:00, 20.0s/it]",
+            " 50%|█████     | 5/10 [00:10<00:10, 0.5it/s]",
+        ],
+        (1.5 / 4, 50, "epoch 2/4", 0.5),
+    ),
+    "the bar over epochs moves on": (
+        [
+            " 90%|█████████ | 9/10 [00:18<00:02, 0.5it/s]",
+            "Epochs:  50%|█████     | 2/4 [00:40<00:40, 20.0s/it]",
+        ],
+        (0.5, 40, "epoch 3/4", None),
+    ),
+    "paddle": (["Epoch 2/4", "step 10/40 - loss: 0.5 - 100ms/step"], (1.25 / 4, None, "epoch 2/4", 10.0)),
+    "Keras": (
+        ["Epoch 1/2", "400/800 ━━━━━━━━━━━━━━━━━━━━ 12s 50ms/step - loss: 0.3"],
+        (0.25, None, "epoch 1/2", 20.0),
+    ),
+    "both in one line": (["Epoch [1/2], Step [10/40], Loss: 0.51"], (0.125, None, "epoch 1/2", None)),
+    "the next epoch": (["Epoch 1/2, Step 39/40", "Epoch 2/2, Step 10/40"], (0.625, None, "epoch 2/2", None)),
+    "epochs that are named at their end": (
+        ["Epoch 1/4 loss 0.5", "Epoch 2/4 loss 0.4"],
+        (0.5, None, "epoch 2/4", None),
+    ),
+    "epochs that are named at their start": (["epoch 2 of 4"], (0.25, None, "epoch 2/4", None)),
+    "epochs from 0": (["Epoch 0/4", "batch 5/10"], (0.125, None, "epoch 0/4", None)),
+    "a line after all batches": (["batch 40/40", "epoch 1/4 loss 0.3"], (0.25, None, "epoch 1/4", None)),
+    "a heading with a number": (["Epoch 1/4 lr 0.1", "step 20/40"], (0.125, None, "epoch 1/4", None)),
+    "Lightning, which does not tell how many epochs": (
+        ["Epoch 1:  75%|███████▌  | 15/20 [00:15<00:05, 1.0it/s, v_num=0, train_loss=0.25]"],
+        (0.75, None, "epoch 1, step 15/20", 1.0),
+    ),
+    "Lightning's validation": (
+        [
+            "Epoch 1: 100%|██████████| 20/20 [00:15<00:00, 1.0it/s, v_num=0]",
+            "Validation DataLoader 0:  25%|██▌       | 1/4 [00:01<00:03, 1.0it/s]",
+        ],
+        (1.0, None, "epoch 1, step 20/20", 1.0),
+    ),
+    "Lightning with rich, the second of two epochs": (
+        [
+            "\x1b[2KEpoch 1/1 \x1b[35m━━━━━╸━━━━\x1b[0m 10/20 0:00:10 • 0:00:10 1.00it/s v_num: 0",
+            "Validation ━━━━━╸━━━━ 1/4   0:00:00 • -:--:-- 0.00it/s",
+        ],
+        (0.75, 9, "epoch 1/1", 1.0),
+    ),
+    "ignite": (
+        ["Epoch [1/2]: [10/20]  50%|█████     , loss=0.06 [00:01<00:01]"],
+        (0.25, None, "epoch 1/2", None),
+    ),
+    "epochs from 0 to the last": (
+        ["Epoch 0/1", "batch 5/10", "Epoch 1/1", "batch 5/10"],
+        (0.75, 1.0, "epoch 1/1", None),
+    ),
+    "another loop after the steps of an epoch": (
+        [
+            "Epochs:  25%|██▌       | 1/4 [00:20<01:00, 20.0s/it]",
+            "100%|██████████| 10/10 [00:10<00:00, 1.0it/s]",
+            " 50%|█████     | 1/2 [00:01<00:01, 1.0it/s]",
+        ],
+        (0.5, 20, "epoch 2/4", 1.0),
+    ),
+    "Hugging Face's evaluation among its steps": (
+        [
+            " 50%|█████     | 100/200 [00:10<00:10, 10.0it/s]",
+            "100%|██████████| 13/13 [00:01<00:00, 13.0it/s]",
+            " 50%|█████     | 101/200 [00:10<00:10, 10.0it/s]",
+            "  8%|▊         | 1/13 [00:00<00:01, 13.0it/s]",
+            " 15%|█▌        | 2/13 [00:00<00:01, 13.0it/s]",
+        ],
+        (101 / 200, 10, "step 101/200", 10.0),
+    ),
+    "a test alone": (["Testing:  50%|█████     | 5/10 [00:05<00:05, 1.0it/s]"], (0.5, 5, "step 5/10", 1.0)),
+    "training after an evaluation": (
+        [
+            "Sanity Checking DataLoader 0: 100%|██████████| 2/2 [00:01<00:00, 2.0it/s]",
+            "train:  50%|█████     | 5/10 [00:05<00:05, 1.0it/s]",
+        ],
+        (0.5, 5, "step 5/10", 1.0),
+    ),
+    "a bar that tells what the last validation gave": (
+        ["Epoch 1/2 val loss 0.25:  50%|█████     | 5/10 [00:05<00:05, 1.0it/s]"],
+        (0.25, 15, "epoch 1/2", 1.0),
+    ),
+    "iterations": (["iteration 30 of 60"], (0.5, None, "step 30/60", None)),
+}
+"""Lines, and what they say: the part that is done, the seconds that are left, the words, steps a second."""
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_what_is_printed_says_how_far_it_is(name: str) -> None:
+    lines, expected = PRINTED[name]
     progress = after_lines(*lines)
 
     found = progress.progress(NOW)
 
     assert found is not None
-    assert found.fraction == pytest.approx(fraction)
-    assert (found.remaining, found.text) == (remaining, text)
-    assert progress.rate(NOW) == rate
+    assert (found.fraction, found.remaining, found.text, progress.rate(NOW)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

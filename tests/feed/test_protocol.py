@@ -17,7 +17,6 @@ from nbdist.feed.given import Given, GivenValue
 from nbdist.feed.progress import Progress
 from nbdist.feed.protocol import (
     BoardAnswer,
-    LogChunk,
     Message,
     ReportAnswer,
     Update,
@@ -35,7 +34,7 @@ SAMPLES = sorted((Path(__file__).parent.parent / "fixtures" / "protocol").glob("
 
 def a_delta(*lines: str, first: int = 0, skipped: int = 0, partial: str = "") -> LogDelta:
     times = ((len(lines), 3.1),) if lines else ()
-    return LogDelta(rank=1, first=first, lines=lines, partial=partial, skipped=skipped, times=times)
+    return LogDelta.of(rank=1, first=first, lines=lines, partial=partial, skipped=skipped, times=times)
 
 
 CHART = Chart(
@@ -67,12 +66,12 @@ VIEW = view_of(
             Update(view=replace(VIEW, warnings=(NoteView(text="same", text_zh="一样"),))), id="a warning"
         ),
         pytest.param(
-            Update(chunks=(LogChunk.of(a_delta("损失 0.5", "", "🏖️", first=7)),), complete_until=2.5),
+            Update(chunks=(a_delta("损失 0.5", "", "🏖️", first=7),), complete_until=2.5),
             id="lines",
         ),
-        pytest.param(Update(chunks=(LogChunk.of(a_delta("")),)), id="one empty line"),
-        pytest.param(Update(chunks=(LogChunk.of(a_delta(partial=" 40%")),)), id="a line that grows"),
-        pytest.param(Update(chunks=(LogChunk.of(a_delta("x", skipped=9)),), charts=(CHART, CHART)), id="all"),
+        pytest.param(Update(chunks=(a_delta(""),)), id="one empty line"),
+        pytest.param(Update(chunks=(a_delta(partial=" 40%"),)), id="a line that grows"),
+        pytest.param(Update(chunks=(a_delta("x", skipped=9),), charts=(CHART, CHART)), id="all"),
         pytest.param(Update(charts=(CHART,), left_out=3), id="metrics without a chart"),
         pytest.param(BoardAnswer(url="http://127.0.0.1:1/x"), id="the board"),
         pytest.param(BoardAnswer(problem="no port"), id="no board"),
@@ -86,7 +85,7 @@ def test_what_is_sent_is_what_arrives(message: Message) -> None:
 
 
 def test_charts_are_little_endian_floats_column_after_column() -> None:
-    _, buffers = encode(Update(chunks=(LogChunk.of(a_delta("x")),), charts=(CHART,)))
+    _, buffers = encode(Update(chunks=(a_delta("x"),), charts=(CHART,)))
 
     assert len(buffers) == 2
     assert buffers[1][:12] == b"\0\0\0\0\0\0\0\x3f\0\0\x80\x3f"
@@ -123,7 +122,7 @@ def _as_expected(chart: Chart) -> dict[str, Any]:
         pytest.param({"kind": "noise"}, [], id="another kind"),
         pytest.param(encode(Update(charts=(CHART,)))[0], [b"1234"], id="too few values"),
         pytest.param(encode(Update(charts=(CHART,)))[0], [], id="a buffer is missing"),
-        pytest.param(encode(Update(chunks=(LogChunk.of(a_delta("x")),)))[0], [b"x\ny"], id="too many lines"),
+        pytest.param(encode(Update(chunks=(a_delta("x"),)))[0], [b"x\ny"], id="too many lines"),
     ],
 )
 def test_what_is_not_as_agreed_is_refused(content: dict[str, Any], buffers: list[bytes]) -> None:
@@ -132,7 +131,9 @@ def test_what_is_not_as_agreed_is_refused(content: dict[str, Any], buffers: list
 
 
 def test_a_line_that_grows_without_end_does_not_fill_every_message() -> None:
-    assert len(LogChunk.of(a_delta(partial="x" * 16_000)).partial) == 2_000
+    content, _ = encode(Update(chunks=(a_delta(partial="x" * 16_000),)))
+
+    assert len(content["deltas"][0]["partial"]) == 2_000
 
 
 @pytest.mark.parametrize(("ranks", "line"), [(64, "step 3"), (65, "")], ids=["few ranks", "many ranks"])

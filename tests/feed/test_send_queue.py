@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from nbdist.feed.protocol import LogChunk
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.send_queue import LogQueue
 
@@ -19,10 +18,10 @@ def a_delta(rank: int, first: int, count: int, *, width: int = 99) -> LogDelta:
     lines = tuple(f"{number:{width}}" for number in range(first, first + count))
     times = tuple((1, float(number)) for number in range(first, first + count))
     edges = range(first, first + count + 1)
-    return LogDelta(rank=rank, first=first, lines=lines, edges=edges, partial="", times=times)
+    return LogDelta.of(rank=rank, first=first, lines=lines, edges=edges, partial="", times=times)
 
 
-def numbers(chunks: list[LogChunk], rank: int) -> list[int]:
+def numbers(chunks: list[LogDelta], rank: int) -> list[int]:
     found = [
         (chunk.first + at, int(line))
         for chunk in chunks
@@ -33,7 +32,7 @@ def numbers(chunks: list[LogChunk], rank: int) -> list[int]:
     return [number for _, number in found]
 
 
-def size(chunks: list[LogChunk]) -> int:
+def size(chunks: list[LogDelta]) -> int:
     return sum(len(chunk.text) for chunk in chunks)
 
 

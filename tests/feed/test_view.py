@@ -9,10 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.feed.labels import state_word
 from nbdist.feed.progress import Progress
 from nbdist.feed.view import FailureView, RankUsage, RankView, RunView, bytes_text, duration, view_of
-from nbdist.model import Device, Event, RankState, Run, RunState
+from nbdist.model import Device, Event, RankSpec, RankState, Run, RunState
 from nbdist.model.decoding import build
 from nbdist.store import MetricPoint
 from tests.fakes.runs import (
@@ -20,12 +19,17 @@ from tests.fakes.runs import (
     RUN_ID,
     STARTED,
     a_spec,
+    attempt_started,
     errored,
     exited,
     imports_awaited,
+    nodes_awaited,
+    rank_started,
+    remote_rank,
     run_ended,
     run_lost,
     stop_requested,
+    supervisor_started,
 )
 
 USAGE = {rank: RankUsage(memory=500_000_000 + rank) for rank in (0, 1)}
@@ -229,11 +233,45 @@ def test_bytes_read_as_people_say_them(count: int | None, text: str) -> None:
     assert bytes_text(count) == text
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_every_state_has_a_word(language: str) -> None:
-    states = (*RunState, *RankState)
+HOSTS = ("10.0.0.1", "10.0.0.2")
+SPEC = replace(a_spec(), ranks=tuple(RankSpec(rank=n, local_rank=0, node_rank=n) for n in range(2)), nodes=2)
 
-    words = [state_word(state, language) for state in states]
 
-    assert all(words)
-    assert all(word.isascii() == (language == "en") for word in words)
+def shown(*events: object, rank: int) -> RankView:
+    run = Run.of(SPEC, [supervisor_started(), *events])  # type: ignore[list-item]
+    return view_of(run, now=CREATED + 9, last_lines={0: "step 3"}).ranks[rank]
+
+
+def test_a_rank_of_this_machine_is_shown_as_ever() -> None:
+    view = shown(nodes_awaited(hosts=HOSTS), attempt_started(1), rank_started(0), rank=0)
+
+    assert (view.node, view.device, view.last_line, view.state) == (0, "CPU", "step 3", "running")
+
+
+def test_of_a_rank_elsewhere_it_is_said_where_it_is_and_that_its_log_is_there() -> None:
+    remote = remote_rank(1, RankState.RUNNING)
+
+    view = shown(nodes_awaited(hosts=HOSTS), attempt_started(1), remote, rank=1)
+
+    assert (view.node, view.device, view.state) == (1, "CPU · node 1", "running")
+    assert view.last_line == "its log is on node 1 (10.0.0.2)"
+    assert view.pid is None
+
+
+def test_a_machine_that_is_awaited_is_named() -> None:
+    assert shown(nodes_awaited(1), rank=1).last_line == "node 1 has not come yet"
+
+
+def test_a_run_runs_when_the_ranks_of_this_machine_do_and_how_the_others_ended_is_kept() -> None:
+    events = [
+        supervisor_started(),
+        attempt_started(1),
+        rank_started(0),
+        remote_rank(1, RankState.RUNNING),
+        remote_rank(1, RankState.FAILED, 3),
+    ]
+
+    run = Run.of(SPEC, events)
+
+    assert run.state.value == "running"
+    assert (run.ranks[1].state, run.ranks[1].code, run.ranks[1].process) == (RankState.FAILED, 3, None)

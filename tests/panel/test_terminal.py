@@ -19,7 +19,7 @@ RULE = "─"
 
 
 def lines(rank: int, *texts: str, partial: str = "", skipped: int = 0) -> LogDelta:
-    return LogDelta(rank=rank, first=0, lines=texts, partial=partial, skipped=skipped)
+    return LogDelta.of(rank=rank, first=0, lines=texts, partial=partial, skipped=skipped)
 
 
 def shown(screen: Screen, *looks: tuple[RunView, list[LogDelta]], language: str = "en") -> Screen:

@@ -38,7 +38,7 @@ def a_view(events: Sequence[Event] = STARTED, *, ranks: int = 2, devices: tuple[
 
 
 def lines(rank: int, *texts: str, skipped: int = 0) -> LogDelta:
-    return LogDelta(rank=rank, first=0, lines=texts, partial="", skipped=skipped)
+    return LogDelta.of(rank=rank, first=0, lines=texts, partial="", skipped=skipped)
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_progress_in_chinese_and_after_the_end() -> None:
 def test_a_line_that_grows_is_not_shown_piece_by_piece() -> None:
     page = Page()
 
-    page.update(a_view(), LogDelta(rank=0, first=0, lines=(), partial=" 10%|#   |"))
-    page.update(a_view(), LogDelta(rank=0, first=0, lines=(), partial=" 50%|##  |"))
+    page.update(a_view(), LogDelta.of(rank=0, first=0, lines=(), partial=" 10%|#   |"))
+    page.update(a_view(), LogDelta.of(rank=0, first=0, lines=(), partial=" 50%|##  |"))
     page.update(a_view(), lines(0, "100%|####|"))
 
     assert page.lines[1:] == ["[0] 100%|####|"]

@@ -69,7 +69,7 @@ class Page:
         texts = tuple(f"{number:{width}}" for number in range(first, first + count))
         times = ((count, self.now - 100),)
         edges = range(first, first + count + 1)  # a line has one address, whatever it says
-        return LogDelta(
+        return LogDelta.of(
             rank=rank, first=first, lines=texts, edges=edges, partial="", times=times, behind=behind
         )
 
@@ -340,7 +340,7 @@ def test_shown_again_a_run_begins_with_its_first_line() -> None:
 
     page.surface.begin(Charts(created=CREATED, ranks=range(2)))
     page.wire.asks({"kind": "pull"})
-    (update,) = page.look(LogDelta(rank=0, first=0, lines=("a", "b"), partial="", times=((2, 1.0),)))
+    (update,) = page.look(LogDelta.of(rank=0, first=0, lines=("a", "b"), partial="", times=((2, 1.0),)))
 
     assert [(chunk.first, chunk.lines) for chunk in update.chunks] == [(0, ["a", "b"])]
 
@@ -353,7 +353,7 @@ def test_nothing_of_the_run_is_widget_state() -> None:
 
     surface.update(
         view_of(Run.of(a_spec(), STARTED), now=CREATED),
-        [LogDelta(rank=0, first=0, lines=("secret",), partial="secret", times=((1, 0.0),))],
+        [LogDelta.of(rank=0, first=0, lines=("secret",), partial="secret", times=((1, 0.0),))],
     )
 
     state = {name: value for name, value in widget.get_state().items() if name not in ("_esm", "_css")}
@@ -432,7 +432,9 @@ NAMES = [f"{number:032x}.png" for number in range(3)]
 def showing(rank: int, first: int, *names: str) -> LogDelta:
     lines = tuple(f"\x1b]nbdist;{name};640;480\x07<Figure>" for name in names)
     edges = range(first, first + len(names) + 1)
-    return LogDelta(rank=rank, first=first, lines=lines, edges=edges, partial="", times=((len(names), 1.0),))
+    return LogDelta.of(
+        rank=rank, first=first, lines=lines, edges=edges, partial="", times=((len(names), 1.0),)
+    )
 
 
 def test_what_a_line_stands_for_comes_with_it_once() -> None:

@@ -5,7 +5,7 @@ from nbdist.server.streams import RecentLines
 
 
 def delta(first: int, *lines: str, partial: str = "") -> LogDelta:
-    return LogDelta(
+    return LogDelta.of(
         rank=3,
         first=first,
         lines=lines,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.feed.curves import read_curves
 from nbdist.store import MetricPoint, MetricsReader
 from nbdist.store.metrics import spread
-from nbdist.store.scraped.log import last_values
 from tests.fakes.directories import WrittenRun
 
 
@@ -19,7 +19,7 @@ def written(tmp_path: Path) -> WrittenRun:
 
 
 def values(written: WrittenRun) -> dict[str, float]:
-    return last_values(written.run, written.directory)
+    return {curve.tag: curve.last for curve in read_curves(written.run, written.directory)}
 
 
 def test_a_run_that_recorded_nothing_has_no_values(written: WrittenRun) -> None:

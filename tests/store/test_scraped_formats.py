@@ -456,24 +456,11 @@ FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
         "Epoch 1, global step 200: 'val_loss' was not in top 1\n",
         {},
     ),
-    "Lightning's summary of a model": (
-        "  | Name  | Type             | Params | Mode  | FLOPs\n0 | model | Sequential       | 1.2 K  | "
-        "train | 0\n"
-        "1 | loss  | CrossEntropyLoss | 0      | train | 0\n2 | acc   | MulticlassAccuracy | 0      "
-        "| train | 0\n",
-        {},
-    ),
     "Hugging Face's arguments": (
         "***** Running training *****\n  Num examples = 1,000\n  Num Epochs = 3\n"
         "  Instantaneous batch size per device = 8\n  Total optimization steps = 375\n"
         "Loading weights: 100%|██████████| 201/201 [00:00<00:00, 1201.51it/s, Materializing "
         "param=head.weight]\n",
-        {},
-    ),
-    "datasets": (
-        "\rMap:  50%|█████     | 500/1000 [00:00<00:00, 8000.51 examples/s]"
-        "\rMap: 100%|██████████| 1000/1000 [00:00<00:00, 8000.51 examples/s]\n"
-        "Generating train split: 100%|██████████| 8551/8551 [00:00<00:00, 90000.25 examples/s]\n",
         {},
     ),
     "pip and downloads": (
@@ -503,11 +490,6 @@ FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
         "| N/A   31C    P0    77W / 700W |   1024MiB / 143771MiB |      5%      Default |\n",
         {},
     ),
-    "NCCL": (
-        "node:1:1 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\n"
-        "node:1:1 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 - Init COMPLETE in 0.25 s loss 0\n",
-        {},
-    ),
     "torchrun": (
         "W1121 10:00:00.123 torch/distributed/run.py:793] Setting OMP_NUM_THREADS environment variable "
         "for each "
@@ -520,7 +502,6 @@ FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
         "| train_0      | RUNNING  | 0.0010000 |      1 |       0.81 |\n",
         {},
     ),
-    "a search by hand": ("lr=0.1 wd=0.01\nlr=0.01 wd=0.01\nlearning rate 0.001, weight decay 0.1\n", {}),
     "a scheduler": (
         "Adjusting learning rate of group 0 to 1.0000e-03.\nlr_scheduler: step 0.1 gamma 0.5\n",
         {},
@@ -541,27 +522,12 @@ FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
         "├─CrossEntropyLoss: 1-3                  --                        --\n",
         {},
     ),
-    "a traceback": (
-        'Traceback (most recent call last):\n  File "/home/ada/loss.py", line 12, in <module>\n'
-        "    loss = 0.5 * compute(acc=0.1)\nRuntimeError: loss was 3 at batch of size 4\n",
-        {},
-    ),
-    "git and docker": (
-        "Step 3/7 : RUN pip install loss==0.5\n ---> 1acc2f1e0\nHEAD is now at 1acc2f1 Epoch 3 loss fixes\n",
-        {},
-    ),
     "timeit": ("The slowest run took 5.12 times longer\n10 loops, best of 5: 21.3 ms per loop of loss\n", {}),
     "a reader's ETA": ("epoch 1: read 300/1000 files, ETA 0:10:00, 3.25 files/s, step time 0.25s\n", {}),
-    "names of checkpoints": (
-        "saved out/epoch=1-val_loss=0.25.ckpt\nLoading best model from runs/acc_0.91/step_100.pt\n"
-        "Removed checkpoint loss-0.75-epoch-3.pdparams\n",
-        {},
-    ),
     "counts of parameters and data": (
         "epoch size: 50000, steps: 391\ntrain: 45000 val: 5000 test: 10000\nvocab loss weight: none\n",
         {},
     ),
-    "packet loss": ("5 packets transmitted, 5 received, 0% packet loss, time 4004ms\n", {}),
     "Prometheus": ('train_loss{job="a"} 0.5\n# HELP train_loss the loss\n# TYPE train_loss gauge\n', {}),
     "a help text": (
         "  --loss-weight 0.5   weight of the loss (default: 0.5)\n  --epochs 3  how many epochs\n"

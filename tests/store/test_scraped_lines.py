@@ -4,243 +4,183 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nbdist.store.scraped.line import lines_with_cues, read_line
+from nbdist.store.scraped.line import Progress, lines_with_cues, read_line
 from nbdist.store.scraped.names import tag_of
 
 SAMPLES = Path(__file__).parent / "samples"
 
 # a line, its values, and where it says that training stands
-SAID: list[Any] = [
-    pytest.param(
+SAID: dict[str, tuple[str, dict[str, float], str]] = {
+    "arrays of one element": (
         "epoch: 0, batch_id: 400, loss is: [0.05], acc is: [1.]",
         {"loss": 0.05, "acc": 1.0},
-        (0, None, 400, None),
-        id="arrays of one element",
+        "epoch 0 at 400",
     ),
-    pytest.param(
-        "epoch: 1, batch_id: 5, loss is: [0.5 1.5]", {"loss": 1.0}, (1, None, 5, None), id="an array's mean"
-    ),
-    pytest.param(
+    "an array's mean": ("epoch: 1, batch_id: 5, loss is: [0.5 1.5]", {"loss": 1.0}, "epoch 1 at 5"),
+    "a word that qualifies": (
         "Epoch 0 step 10, Loss = [2.3] , Avg Loss = 2.1",
         {"loss": 2.3, "avg_loss": 2.1},
-        (0, None, 10, None),
-        id="a word that qualifies",
+        "epoch 0 at 10",
     ),
-    pytest.param(
+    "paddle's fit": (
         "step 400/938 - loss: 0.0555 - acc_top1: 0.9217 - acc_top5: 0.99 - 50ms/step",
         {"loss": 0.0555, "acc_top1": 0.9217, "acc_top5": 0.99},
-        (None, None, 400, 938),
-        id="paddle's fit",
+        "at 400/938",
     ),
-    pytest.param(
+    "paddle's bar": (
         "step  5/20 [======>.......] - loss: 5.0046 - acc_top1: 0.1313 - ETA: 0s - 35ms/step",
         {"loss": 5.0046, "acc_top1": 0.1313},
-        (None, None, 5, 20),
-        id="paddle's bar",
+        "at 5/20",
     ),
-    pytest.param(
+    "Keras' bar": (
         "20/20 ━━━━━━━━━━━━ 0s 3ms/step - accuracy: 0.4984 - loss: 0.8960 - val_loss: 0.7691",
         {"accuracy": 0.4984, "loss": 0.896, "val_loss": 0.7691},
-        (None, None, 20, 20),
-        id="Keras' bar",
+        "at 20/20",
     ),
-    pytest.param(
+    "colours": (
         "\x1b[1m20/20\x1b[0m \x1b[32m━━━━\x1b[0m \x1b[1m0s\x1b[0m 3ms/step - loss: 1.0762",
         {"loss": 1.0762},
-        (None, None, 20, 20),
-        id="colours",
+        "at 20/20",
     ),
-    pytest.param("Epoch [1/2], Step [10/40], Loss: 0.1234", {"loss": 0.1234}, (1, 2, 10, 40), id="brackets"),
-    pytest.param(
+    "brackets": ("Epoch [1/2], Step [10/40], Loss: 0.1234", {"loss": 0.1234}, "epoch 1/2 at 10/40"),
+    "tqdm": (
         " 48%|████▊ | 129/268 [00:16<00:17, 7.9it/s, loss=0.0612, acc=0.97]",
         {"loss": 0.0612, "acc": 0.97},
-        (None, None, 129, 268),
-        id="tqdm",
+        "at 129/268",
     ),
-    pytest.param(
+    "tqdm, described, with a name nobody knows": (
         "train:  48%|████▊ | 129/268 [00:16<00:17,  1.9s/it, loss=0.0612, gain=3]",
         {"loss": 0.0612, "gain": 3.0},
-        (None, None, 129, 268),
-        id="tqdm, described, with a name nobody knows",
+        "at 129/268",
     ),
-    pytest.param(
+    "tqdm, described by its loss": (
         "loss 0.0612:  93%|█████████▎| 28/30 [00:00<00:00, 31.38it/s]",
         {"loss": 0.0612},
-        (None, None, 28, 30),
-        id="tqdm, described by its loss",
+        "at 28/30",
     ),
-    pytest.param(
-        "129it [00:16,  7.9it/s, loss=0.0612]",
-        {"loss": 0.0612},
-        (None, None, 129, None),
-        id="tqdm without a total",
-    ),
-    pytest.param(
+    "tqdm without a total": ("129it [00:16,  7.9it/s, loss=0.0612]", {"loss": 0.0612}, "at 129"),
+    "Lightning": (
         "Epoch 0:  50%|███ | 5/10 [00:00<00:00, 52.1it/s, v_num=0, train_loss=2.300]",
         {"train_loss": 2.3},
-        (0, None, 5, 10),
-        id="Lightning",
+        "epoch 0 at 5/10",
     ),
-    pytest.param(
+    "Hugging Face": (
         "{'loss': 1.23, 'grad_norm': 0.5, 'learning_rate': 5e-05, 'epoch': 0.5}",
         {"loss": 1.23, "grad_norm": 0.5, "learning_rate": 5e-05},
-        (0.5, None, None, None),
-        id="Hugging Face",
+        "epoch 0.5",
     ),
-    pytest.param(
+    "Hugging Face's end, numbers in quotes": (
         "{'train_runtime': '1.2', 'train_samples_per_second': '259.3', 'train_loss': '0.69', 'epoch': '2'}",
         {"train_samples_per_second": 259.3, "train_loss": 0.69},
-        (2, None, None, None),
-        id="Hugging Face's end, numbers in quotes",
+        "epoch 2",
     ),
-    pytest.param(
-        '{"step": 12, "loss": 0.5, "lr": 1e-4}',
-        {"loss": 0.5, "lr": 1e-4},
-        (None, None, 12, None),
-        id="JSON",
-    ),
-    pytest.param(
-        "{'loss': [0.15], 'acc_top1': np.float64(1.0)}",
-        {"loss": 0.15, "acc_top1": 1.0},
-        (None,) * 4,
-        id="NumPy's scalars",
-    ),
-    pytest.param(
+    "JSON": ('{"step": 12, "loss": 0.5, "lr": 1e-4}', {"loss": 0.5, "lr": 1e-4}, "at 12"),
+    "NumPy's scalars": ("{'loss': [0.15], 'acc_top1': np.float64(1.0)}", {"loss": 0.15, "acc_top1": 1.0}, ""),
+    "an epoch": (
         "Epoch: 3 | train_loss=0.51 val_loss=0.49 lr=1e-3",
         {"train_loss": 0.51, "val_loss": 0.49, "lr": 1e-3},
-        (3, None, None, None),
-        id="an epoch",
+        "epoch 3",
     ),
-    pytest.param(
+    "a time is no metric": (
         "iter 100: loss 2.34, time 12.3ms, mfu 3.21%",
         {"loss": 2.34, "mfu": 3.21},
-        (None, None, 100, None),
-        id="a time is no metric",
+        "at 100",
     ),
-    pytest.param(
+    "two losses": (
         "step 250: train loss 1.95, val loss 2.01",
         {"train_loss": 1.95, "val_loss": 2.01},
-        (None, None, 250, None),
-        id="two losses",
+        "at 250",
     ),
-    pytest.param(
-        "[epoch 2/4] loss 0.0982  acc 0.9701",
-        {"loss": 0.0982, "acc": 0.9701},
-        (2, 4, None, None),
-        id="spaces between",
-    ),
-    pytest.param(
-        "Train Epoch: 1 [640/60000 (1%)]\tLoss: 0.123", {"loss": 0.123}, (1, None, 640, 60000), id="samples"
-    ),
-    pytest.param(
+    "spaces between": ("[epoch 2/4] loss 0.0982  acc 0.9701", {"loss": 0.0982, "acc": 0.9701}, "epoch 2/4"),
+    "samples": ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 0.123", {"loss": 0.123}, "epoch 1 at 640/60000"),
+    "a test set, and so many of so many": (
         "Test set: Average loss: 0.05, Accuracy: 9870/10000 (99%)",
         {"test_average_loss": 0.05, "test_accuracy": 0.987},
-        (None,) * 4,
-        id="a test set, and so many of so many",
+        "",
     ),
-    pytest.param(
-        "val Loss: 0.2 Acc: 0.9", {"val_loss": 0.2, "val_acc": 0.9}, (None,) * 4, id="whose numbers they are"
-    ),
-    pytest.param(
-        "INFO:root:step=3 loss=0.1", {"loss": 0.1}, (None, None, 3, None), id="the prefix of logging"
-    ),
-    pytest.param(
+    "whose numbers they are": ("val Loss: 0.2 Acc: 0.9", {"val_loss": 0.2, "val_acc": 0.9}, ""),
+    "the prefix of logging": ("INFO:root:step=3 loss=0.1", {"loss": 0.1}, "at 3"),
+    "date, file and rank": (
         "2026-11-21 11:54:44,828 INFO train.py:12 [rank0]: step=10 loss=0.25",
         {"loss": 0.25},
-        (None, None, 10, None),
-        id="date, file and rank",
+        "at 10",
     ),
-    pytest.param("rank:0\tstep:3\tloss:1.2345", {"loss": 1.2345}, (None, None, 3, None), id="tabs between"),
-    pytest.param(
+    "tabs between": ("rank:0\tstep:3\tloss:1.2345", {"loss": 1.2345}, "at 3"),
+    "a tensor": (
         "step 0 loss tensor(7.8927e-07, device='cuda:0', grad_fn=<MeanBackward0>)",
         {"loss": 7.8927e-07},
-        (None, None, 0, None),
-        id="a tensor",
+        "at 0",
     ),
-    pytest.param("loss: 7.892668349995802e-07", {"loss": 7.892668349995802e-07}, (None,) * 4, id="no step"),
-    pytest.param("[1,  2000] loss: 2.173", {"loss": 2.173}, (1, None, 2000, None), id="epoch and batch"),
-    pytest.param(
-        "loss: 2.303494  [   64/60000]", {"loss": 2.303494}, (None, None, 64, 60000), id="samples behind"
-    ),
-    pytest.param(
+    "no step": ("loss: 7.892668349995802e-07", {"loss": 7.892668349995802e-07}, ""),
+    "epoch and batch": ("[1,  2000] loss: 2.173", {"loss": 2.173}, "epoch 1 at 2000"),
+    "samples behind": ("loss: 2.303494  [   64/60000]", {"loss": 2.303494}, "at 64/60000"),
+    "a sentence of many tutorials": (
         "Accuracy of the network on the 10000 test images: 54 %",
         {"test_accuracy": 54.0},
-        (None,) * 4,
-        id="a sentence of many tutorials",
+        "",
     ),
-    pytest.param(
+    "meters: the value, not its mean": (
         "Epoch: [0][ 10/5005]\tTime  0.512 ( 0.731)\tLoss 6.91e+00 (7.01e+00)\tAcc@1   1.50 (  0.10)",
         {"loss": 6.91, "acc_1": 1.5},
-        (0, None, 10, 5005),
-        id="meters: the value, not its mean",
+        "epoch 0 at 10/5005",
     ),
-    pytest.param(
+    "a list with bars between": (
         " iteration 100/ 500000 | consumed samples: 800 | elapsed time per iteration (ms): 300.1 |"
         " learning rate: 1.500E-04 | lm loss: 7.01E+00 | loss scale: 1.0 | grad norm: 2.3 |",
         {"learning_rate": 1.5e-4, "lm_loss": 7.01, "grad_norm": 2.3},
-        (None, None, 100, 500000),
-        id="a list with bars between",
+        "at 100/500000",
     ),
-    pytest.param(
+    "a paddle suite": (
         "2026-11-21 10:00:01 [INFO]\t[TRAIN] epoch: 1, iter: 20/500, loss: 2.25, lr: 0.0125,"
         " batch_cost: 0.5000, ips: 4.0000 samples/sec | ETA 00:04:00",
         {"loss": 2.25, "lr": 0.0125, "ips": 4.0},
-        (1, None, 20, 500),
-        id="a paddle suite",
+        "epoch 1 at 20/500",
     ),
-    pytest.param(
+    "a date in brackets is no counter": (
         "[11/21 10:00:01] engine INFO: Epoch: [0] [70/700] learning_rate: 0.000025 loss: 4.5",
         {"learning_rate": 2.5e-5, "loss": 4.5},
-        (0, None, 70, 700),
-        id="a date in brackets is no counter",
+        "epoch 0 at 70/700",
     ),
-    pytest.param(
+    "an evaluation named beside the epoch": (
         "2026-11-21 10:00:01,500 - vision - INFO - Epoch(val) [1][2]\taccuracy_top-1: 22.0000",
         {"val_accuracy_top_1": 22.0},
-        (1, None, None, None),
-        id="an evaluation named beside the epoch",
+        "epoch 1",
     ),
-    pytest.param(
+    "a comma between thousands": (
         "step:  1  loss:  8.2012  grad_norm:  1.2  memory:  0.50GiB(1.10%)  tps: 1,000",
         {"loss": 8.2012, "grad_norm": 1.2, "tps": 1000.0},
-        (None, None, 1, None),
-        id="a comma between thousands",
+        "at 1",
     ),
-    pytest.param(
+    "Chinese": (
         "轮次 3\uff0c训练损失\uff1a0.51\uff0c验证损失\uff1a0.49\uff0c学习率\uff1a0.01",
         {"train_loss": 0.51, "val_loss": 0.49, "lr": 0.01},
-        (3, None, None, None),
-        id="Chinese",
+        "epoch 3",
     ),
-    pytest.param("DP rank 0/2 params_equal=True acc=0.984", {"acc": 0.984}, (None,) * 4, id="a last word"),
-]
+    "a last word": ("DP rank 0/2 params_equal=True acc=0.984", {"acc": 0.984}, ""),
+}
 
 
-@pytest.mark.parametrize(("line", "values", "place"), SAID)
-def test_a_line_of_training_is_understood(
-    line: str, values: dict[str, float], place: tuple[Any, ...]
-) -> None:
+@pytest.mark.parametrize("name", SAID)
+def test_a_line_of_training_is_understood(name: str) -> None:
+    line, values, place = SAID[name]
+    data = f"before\n{line}\nafter".encode()
+
     reading = read_line(line)
 
     assert reading is not None
     assert dict(reading.values) == pytest.approx(values)
-    assert (
-        reading.progress.epoch,
-        reading.progress.epochs,
-        reading.progress.at,
-        reading.progress.of,
-    ) == place
+    assert place_text(reading.progress) == place
+    assert lines_with_cues(data) == [(7, len(data) - 6)], "it is looked at"
 
 
-@pytest.mark.parametrize("line", [pytest.param(case.values[0], id=case.id) for case in SAID])
-def test_a_line_of_training_passes_the_filter(line: str) -> None:
-    data = f"before\n{line}\nafter".encode()
-
-    assert lines_with_cues(data) == [(7, len(data) - 6)]
+def place_text(progress: Progress) -> str:
+    counts = (("epoch", progress.epoch, progress.epochs), ("at", progress.at, progress.of))
+    return " ".join(
+        f"{word} {count:g}{'' if of is None else f'/{of}'}" for word, count, of in counts if count is not None
+    )
 
 
 def test_what_is_no_number_yet_is_a_value() -> None:
@@ -336,19 +276,12 @@ GPU 0 step 1 time 0.5
 """.splitlines()
 
 
-@pytest.mark.parametrize("line", SILENT)
-def test_another_line_says_nothing(line: str) -> None:
-    reading = read_line(line)
+def test_other_lines_and_what_libraries_print_say_nothing() -> None:
+    ordinary = (SAMPLES / "ordinary.log").read_text().splitlines()
 
-    assert reading is None or not reading.values
+    readings = {line: reading for line in (*SILENT, *ordinary) if (reading := read_line(line)) is not None}
 
-
-def test_no_line_of_what_libraries_print_is_a_metric() -> None:
-    lines = (SAMPLES / "ordinary.log").read_text().splitlines()
-
-    readings = {line: reading for line in lines if (reading := read_line(line)) is not None}
-
-    assert len(lines) > 400
+    assert len(ordinary) > 400
     assert [line for line, reading in readings.items() if reading.values] == []
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nbdist.store.scraped.names import (
     ITEM,
@@ -68,10 +69,6 @@ class Progress:
     over_all: bool = False
 
     @property
-    def epoch_alone(self) -> bool:
-        return self.epoch is not None and self.at is None
-
-    @property
     def on_the_way(self) -> bool:
         return self.at is not None and self.of is not None and self.at < self.of
 
@@ -82,21 +79,14 @@ def progress_in(text: str) -> Progress:
     rest = text[named.end() :] if named is not None else text
     searched = (pattern.search(rest) for pattern in _COUNTERS)
     counter = _COUNTER.search(text) or next((found for found in searched if found is not None), None)
-    said = {"unit": "[]"} if counter is not None else {}
+    words = {"unit": "[]"} if counter is not None else {"unit": ""}
     for found in filter(None, (named, counter)):
-        said |= {name: value for name, value in found.groupdict().items() if value is not None}
-    return Progress(
-        epoch=float(said["epoch"]) if "epoch" in said else None,
-        epochs=_whole(said, "epochs"),
-        at=_whole(said, "at"),
-        of=_whole(said, "of"),
-        unit=said.get("unit", ""),
-        over_all=_OVER_ALL.match(said.get("unit", "")) is not None,
-    )
-
-
-def _whole(said: Mapping[str, str], name: str) -> int | None:
-    return int(said[name]) if name in said else None
+        words |= {name: value for name, value in found.groupdict().items() if value is not None}
+    unit = words.pop("unit")
+    places: dict[str, Any] = {
+        name: float(word) if name == "epoch" else int(word) for name, word in words.items()
+    }
+    return Progress(**places, unit=unit, over_all=_OVER_ALL.match(unit) is not None)
 
 
 CUES = tuple(
@@ -160,6 +150,15 @@ class Reading:
     progress: Progress = field(default_factory=Progress)
     phase: str = ""
     bar: str | None = None
+
+    @property
+    def lacks_step(self) -> bool:
+        """Whether it has numbers of an epoch, and no step."""
+        return bool(self.values) and self.progress.epoch is not None and self.progress.at is None
+
+    def at_step(self, at: int, of: int) -> Reading:
+        """Return it at a step that is counted over all epochs."""
+        return replace(self, progress=replace(self.progress, at=at, of=of, unit="over all", over_all=True))
 
 
 def lines_with_cues(data: bytes) -> list[tuple[int, int]]:

@@ -22,16 +22,9 @@ from pathlib import Path
 
 from nbdist.model import Run
 from nbdist.store.logs import LogStream, LogTimes
-from nbdist.store.metrics import MetricPoint, Number, sampled_points, spread
+from nbdist.store.metrics import MetricPoint, sampled_points
 from nbdist.store.paths import RankDirectory, RunDirectory
-from nbdist.store.scraped.line import (
-    CUES,
-    Progress,
-    Reading,
-    lines_with_cues,
-    read_line,
-    read_wrapped,
-)
+from nbdist.store.scraped.line import CUES, Progress, Reading, lines_with_cues, read_line, read_wrapped
 from nbdist.store.scraped.names import tag_of
 
 _EVALUATED = ("val_", "test_", "eval_", "valid_")
@@ -185,7 +178,6 @@ class ScrapedMetrics:
         self._clock = clock
         self._start = 0  # of the first byte that was not looked at for good
         self._tail = b""  # what stands there: a line that is not complete
-        self._tail_is_state = False
         self._idle_at = -1
         self._changed = 0.0
         self._position = Position()
@@ -213,7 +205,8 @@ class ScrapedMetrics:
         """
         begun = self._stream.offset
         while data := self._stream.read(limit):
-            self._look_at_clock()
+            with contextlib.suppress(OSError):
+                self._changed = os.stat(self._stream.path).st_mtime
             # behind a gap it does not go on where it was
             self._start = self._stream.offset - len(data) - len(self._tail)
             if points := self._take(self._tail + data):
@@ -227,16 +220,8 @@ class ScrapedMetrics:
     def _wait_no_longer(self) -> list[MetricPoint]:
         """The points of what the program has left as it is for some time."""
         quiet = self._clock() - _EVERY
-        # a carriage return leads a whole state, a newline what may be half a line
-        if self._tail and (self._tail_is_state or self._changed <= quiet):
-            points = self._take(self._tail, final=True)
-        else:
-            points = []
+        points = self._take(self._tail, final=True) if self._tail and self._changed <= quiet else []
         return points + self._held(quiet, ended=True)
-
-    def _look_at_clock(self) -> None:
-        with contextlib.suppress(OSError):
-            self._changed = os.stat(self._stream.path).st_mtime
 
     def _take(self, data: bytes, *, final: bool = False) -> list[MetricPoint]:
         """The points of ``data``, of which a line that is not complete is kept unless ``final``."""
@@ -248,38 +233,25 @@ class ScrapedMetrics:
                 upto = at + len(part)
                 if any(cue in part.lower() for cue in CUES):
                     reading = self._read(part)
-                    if (
-                        reading is not None
-                        and reading.values
-                        and reading.progress.epoch_alone
-                        and b"{" in part
-                    ):
+                    if reading is not None and reading.lacks_step and b"{" in part:
                         bar = _NEXT_BAR.match(data, upto)
                         if bar is None and not final and not _ENDED.match(data, upto):
-                            return self._keep(data, at, points, is_state=False)
-                        reading = _with_bar(reading, bar)
+                            return self._keep(data, at, points)
+                        reading = reading if bar is None else reading.at_step(int(bar[1]), int(bar[2]))
                     if reading is not None:
                         self._add(reading, self._start + upto, points)
                 at = upto + 1
         return self._keep(data, end, points)
 
-    def _keep(
-        self, data: bytes, at: int, points: list[MetricPoint], *, is_state: bool | None = None
-    ) -> list[MetricPoint]:
-        """Keep what begins at ``at`` for the next time; ``is_state``: a carriage return led it."""
-        if is_state is not None:
-            self._tail_is_state = is_state
-        elif at:
-            self._tail_is_state = data[at - 1 : at] == b"\r"
+    def _keep(self, data: bytes, at: int, points: list[MetricPoint]) -> list[MetricPoint]:
+        """Keep what begins at ``at`` for the next time, where it may become a line of metrics."""
+        at = at if len(data) - at <= _LONGEST else len(data)
         self._start += at
         self._tail = data[at:]
-        if len(self._tail) > _LONGEST:
-            self._start += len(self._tail)
-            self._tail = b""
         return points
 
     def _read(self, part: bytes) -> Reading | None:
-        line = _text(part)
+        line = part.decode("utf-8", "replace")
         above, self._above = self._above, None
         if above is not None and (reading := read_wrapped(line, above)) is not None:
             return reading
@@ -288,20 +260,15 @@ class ScrapedMetrics:
             return None
         if "@" in line and _STAR.match(line):
             return read_line(line, phase=self._evaluated or "val")
-        reading = self._read_line(line)
+        # what comes after an evaluation is about it, too, until the next epoch
+        reading = read_line(line, phase="eval" if self._evaluating else "")
+        if self._evaluating and reading is not None and reading.progress.epoch is not None:
+            self._evaluating = False
+            reading = read_line(line)
         if reading is not None:
             self._evaluated = reading.phase or self._evaluated
             self._above = reading if reading.bar is not None else None
         return reading
-
-    def _read_line(self, line: str) -> Reading | None:
-        if not self._evaluating:
-            return read_line(line)
-        reading = read_line(line, phase="eval")
-        if reading is None or reading.progress.epoch is None:
-            return reading  # what comes after an evaluation is about it, too
-        self._evaluating = False
-        return read_line(line)
 
     def _add(self, reading: Reading, offset: int, points: list[MetricPoint]) -> None:
         if reading.bar is not None and not reading.progress.at:
@@ -334,7 +301,8 @@ class ScrapedMetrics:
         if point is None:
             return []
         # without an index all that one call reads was written at the same time
-        bar.next = point.time + (_EVERY if self._knows_times() else 0.0)
+        knows_times = self._times is not None and self._times.at(0) is not None
+        bar.next = point.time + (_EVERY if knows_times else 0.0)
         return self._position.new(point, bar=True)
 
     def _held(
@@ -347,9 +315,6 @@ class ScrapedMetrics:
             if bar.held is not None and bar is not but and (bar.held.time <= before or (ended and bar.ended))
         ]
         return [point for bar in bars for point in self._show(bar)]
-
-    def _knows_times(self) -> bool:
-        return self._times is not None and self._times.at(0) is not None
 
     def _time(self, offset: int) -> float:
         known = self._times.at(offset) if self._times is not None else None
@@ -364,17 +329,6 @@ class _Bar:
     next: float = 0.0
     at: int = 0
     ended: bool = False
-
-
-def _text(part: bytes) -> str:
-    return part.decode("utf-8", "replace")
-
-
-def _with_bar(reading: Reading, bar: re.Match[bytes] | None) -> Reading:
-    if bar is None:
-        return reading
-    progress = replace(reading.progress, at=int(bar[1]), of=int(bar[2]), unit="over all", over_all=True)
-    return replace(reading, progress=progress)
 
 
 _WHOLE = 4  # ranks of which all is read that is read of one
@@ -439,27 +393,3 @@ def read_points(run: Run, directory: RunDirectory, runs: int = 1) -> Iterator[li
             )
             points += merge_points([], printed, tags=tags)
         yield points
-
-
-def read_numbers(run: Run, directory: RunDirectory) -> dict[str, list[list[Number]]]:
-    """By tag, the ``read_points`` of each rank that has it, the lowest rank first."""
-    found: dict[str, list[list[Number]]] = {}
-    for points in read_points(run, directory):
-        for tag, numbers in numbers_of(points).items():
-            found.setdefault(tag, []).append(numbers)
-    return found
-
-
-def last_values(run: Run, directory: RunDirectory) -> dict[str, float]:
-    """The last value of each metric: the mean over the ranks (``spread``)."""
-    found = read_numbers(run, directory)
-    return {tag: spread(numbers[-1] for numbers in ranks)[0] for tag, ranks in found.items()}
-
-
-def numbers_of(points: Iterable[MetricPoint]) -> dict[str, list[Number]]:
-    """By tag, in the order of the points."""
-    found: dict[str, list[Number]] = {}
-    for point in points:
-        for tag, value in point.values.items():
-            found.setdefault(tag, []).append((point.step, value))
-    return found

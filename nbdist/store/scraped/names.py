@@ -94,18 +94,12 @@ def has_metric(values: Mapping[str, float]) -> bool:
     return any(is_metric(tag) for tag in values)
 
 
-PHASES = {
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "validating": "val",
-    "dev": "val",
-    "test": "test",
-    "testing": "test",
-    "eval": "eval",
-    "evaluation": "eval",
-    "evaluating": "eval",
+_SPELLINGS = {
+    "val": "val valid validation validating dev",
+    "test": "test testing",
+    "eval": "eval evaluation evaluating",
 }
+PHASES = {word: phase for phase, words in _SPELLINGS.items() for word in words.split()}
 PHASE = re.compile(r"(?<![\w.-])(" + "|".join(PHASES) + r")(?![\w.-]*\w*[\w./])")
 
 
@@ -184,9 +178,7 @@ def _with_words_before(name: str, before: str) -> tuple[str, str]:
     phase = ""
     for _ in range(3):
         word = _WORDS_BEFORE.search(before)
-        if word is None:
-            break
-        if word[1] not in QUALIFIERS and name not in TAILS:
+        if word is None or (word[1] not in QUALIFIERS and name not in TAILS):
             break
         if word[1] in PHASES or word[1] in ("train", "training"):
             phase = word[1]
