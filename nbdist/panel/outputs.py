@@ -202,10 +202,14 @@ class _PlainHtml(HTMLParser):
         if not self.in_style:
             self.parts.append(html.escape(data, quote=False))
 
-    def _declare(self, _: str) -> None:
+    def handle_decl(self, decl: str) -> None:
         self.plain = False
 
-    handle_decl = handle_pi = unknown_decl = _declare
+    def handle_pi(self, data: str) -> None:
+        self.plain = False
+
+    def unknown_decl(self, data: str) -> None:
+        self.plain = False
 
 
 def plain_html(page: str) -> str:

@@ -218,9 +218,9 @@ class WidgetSurface:
         match content:
             case {"kind": "stop"}:
                 _beside("stop", self._stop)
-            case {"kind": "pull"}:
+            case {"kind": "pull", **more}:
                 # what was asked for while a cell kept the kernel busy has come since
-                if not self._placed or content.get("placed"):
+                if not self._placed or more.get("placed"):
                     self._wanted = True
                     self._pulled()
             case {"kind": "stacks"}:
@@ -229,8 +229,8 @@ class WidgetSurface:
                 _beside("media", lambda: self._send_media(rank, name))
             case {"kind": "interrupt", "rank": int(rank)}:
                 self._interrupt(rank)
-            case {"kind": "report"}:
-                language = "zh" if content.get("language") == "zh" else "en"
+            case {"kind": "report", **more}:
+                language = "zh" if more.get("language") == "zh" else "en"
                 _beside("report", lambda: self._send(ReportAnswer(text=self._report(language))))
             case {"kind": "board"} if self._opening_board.acquire(blocking=False):
                 _beside("board", self._answer_board)
