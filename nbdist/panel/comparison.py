@@ -7,6 +7,7 @@ import html
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import chain
 from math import isfinite
 
@@ -332,7 +333,4 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 def _number(letter: str) -> int:
     """Return the number of a run by its letters (``feed.comparison.letter_of``)."""
-    number = 0
-    for each in letter:
-        number = number * 26 + ord(each) - ord("A") + 1
-    return number - 1
+    return reduce(lambda number, each: number * 26 + ord(each) - ord("A") + 1, letter, 0) - 1

@@ -168,8 +168,8 @@ def _drawing(title: str, drawn: str, left: float, right: float, top: float) -> s
 
 def _blob(item: Shown, language: str, room: Room) -> str:
     if not room.take(len(item.data)):
-        said = say("report.too-large", language, size=f"{len(item.data) / 1e6:.1f}")
-        return f'<p class="n-muted">{html.escape(said)}</p>'
+        too_large = say("report.too-large", language, size=f"{len(item.data) / 1e6:.1f}")
+        return f'<p class="n-muted">{html.escape(too_large)}</p>'
     data = base64.b64encode(item.data).decode()
     if item.kind == "audio":
         return f'<audio controls preload="none" src="data:audio/wav;base64,{data}"></audio>'

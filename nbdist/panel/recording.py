@@ -7,6 +7,7 @@ import base64
 import gzip
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from nbdist.feed.charts import Charts
@@ -64,7 +65,6 @@ def record(
     run: Run,
     directory: RunDirectory,
     privacy: Privacy,
-    again: Privacy,
     language: str,
     *,
     media: Room,
@@ -72,9 +72,8 @@ def record(
     room: int = LOG_ROOM,
     tags: int = MOST_TAGS,
 ) -> Recording:
-    """Read the last attempt of the run as it stands ``now``. ``privacy`` sees each text once, ``again`` what
-    says the same once more. ``room``: bytes of logs, ``tags``: how many have a chart; ``media`` has room for
-    what the ranks showed."""
+    """Read the last attempt of the run as it stands ``now``. ``room``: bytes of logs, ``tags``: how many have
+    a chart; ``media`` has room for what the ranks showed."""
     notes = _notes(run, language)
     # a run that goes on has taken so long until now
     run = run if run.state.terminal else replace(run, ended=now)
@@ -104,11 +103,19 @@ def record(
         notes=notes,
         messages=tuple(_packed(update, clean) for update in updates),
         program=program,
-        outputs=output_bundles(run, directory, language, again.clean),
+        outputs=output_bundles(run, directory, language, partial(clean_again, privacy)),
         hparams={name: str(value) for name, value in read_hparams(run, directory).items()},
         galleries=galleries,
         left_out=tuple(left_out),
     )
+
+
+def clean_again(privacy: Privacy, text: str) -> str:
+    """Return a text without what is private, whose secrets have been counted elsewhere."""
+    masked = privacy.masked
+    text = privacy.clean(text)
+    privacy.masked = masked
+    return text
 
 
 def _notes(run: Run, language: str) -> list[str]:

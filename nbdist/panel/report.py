@@ -20,7 +20,7 @@ from nbdist.model import Run
 from nbdist.panel.gallery import MEDIA_ROOM, Room, media_html
 from nbdist.panel.look import page_sheet, rank_chip
 from nbdist.panel.outputs import bundle_html
-from nbdist.panel.recording import LOG_ROOM, MOST_TAGS, Recording, record
+from nbdist.panel.recording import LOG_ROOM, MOST_TAGS, Recording, clean_again, record
 from nbdist.panel.summary import summary_page
 from nbdist.privacy import Privacy
 from nbdist.store import RunDirectory
@@ -73,23 +73,13 @@ def write_report(
     place = Path(os.path.realpath(path.expanduser()))
     replaced = _check(path, place, runs[0][0].label)
     specs = [run.spec for run, _ in runs]
-    privacy, again = (Privacy(*specs, homes=_homes(runs)) for _ in range(2))
-    now, media = time.time(), Room(MEDIA_ROOM)
+    privacy, media, now = Privacy(*specs, homes=_homes(runs)), Room(MEDIA_ROOM), time.time()
+    each = room // len(runs)
     recordings = [
-        record(
-            run,
-            directory,
-            privacy,
-            again,
-            language,
-            media=media,
-            now=now,
-            room=room // len(runs),
-            tags=tags,
-        )
+        record(run, directory, privacy, language, media=media, now=now, room=each, tags=tags)
         for run, directory in runs
     ]
-    page = _page(recordings, language, privacy, again, room=media, now=now).encode("utf-8", "replace")
+    page = _page(recordings, language, privacy, room=media, now=now).encode("utf-8", "replace")
     _put(place, page, path)
     return Report(
         path=path,
@@ -100,17 +90,9 @@ def write_report(
     )
 
 
-def _page(
-    recordings: Sequence[Recording],
-    language: str,
-    privacy: Privacy,
-    again: Privacy,
-    *,
-    room: Room,
-    now: float,
-) -> str:
+def _page(recordings: Sequence[Recording], language: str, privacy: Privacy, *, room: Room, now: float) -> str:
     """Return the whole page. ``privacy`` sees every text of it but those in messages, which it has seen
-    already; ``again`` sees what says the same once more. ``room`` is that for pictures and sounds."""
+    already. ``room`` is that for pictures and sounds."""
     title, several = _title(recordings, language), len(recordings) > 1
     body = [_clean(privacy, _missing(recordings, language))]
     if several:
@@ -119,7 +101,8 @@ def _page(
         if several:
             body.append(privacy.clean(f"<h2>{html.escape(recording.run.label)}</h2>"))
         messages = (f'<script type="text/plain">{message}</script>' for message in recording.messages)
-        instead = _clean(again, _summary(recording, language)) + _outputs(recording)
+        summary = clean_again(privacy, "".join(_summary(recording, language)))
+        instead = summary + _outputs(recording)
         body.append(f"<div data-nbdist-run>{instead}{''.join(messages)}</div>")
         body.append(_clean(privacy, _hparams(recording.hparams, language)))
         # pictures are no text: nothing in them may be taken for one
