@@ -15,7 +15,7 @@ from nbdist.feed.ansi import harmless
 from nbdist.feed.rank_log import LogDelta
 from nbdist.model import CellEnded, RankExited
 from nbdist.panel.outputs import Bundle, bundles_in
-from nbdist.panel.terminal import apart, folded
+from nbdist.panel.terminal import folded
 from nbdist.panel.text import Room
 from nbdist.store import ErrorReport, LogLines, LogStream, RunDirectory, read_error
 from nbdist.text import say
@@ -76,8 +76,7 @@ class CellOutput:
             return
         held, self._held = sorted(self._held.items()), {}
         deltas = [LogDelta(rank=rank, first=0, lines=lines, partial="") for rank, lines in held]
-        together = len(deltas) == len(self._ranks) > 1
-        lines = list(folded(deltas) if together else apart(deltas))
+        lines = list(folded(deltas, len(self._ranks)))
         end = len(lines)
         while not late and end and lines[end - 1][0] is not None:
             end -= 1

@@ -223,8 +223,7 @@ class TerminalSurface:
         for delta in deltas:
             if delta.skipped:
                 yield rank_prefix(delta.rank, ranks) + skipped_text(delta.skipped, self._logs)
-        together = len(deltas) == ranks > 1
-        for rank, line in folded(deltas) if together else apart(deltas):
+        for rank, line in folded(deltas, ranks):
             prefix = rank_prefix(rank, ranks) if rank is not None else f"[0–{ranks - 1}] "
             shade = _rank_shade(rank) if rank is not None else "grey"
             times = "" if rank is not None else self._terminal.paint(f" ×{ranks}", "grey")
@@ -330,16 +329,12 @@ class TerminalSurface:
                 yield Line().add(prefix, _rank_shade(rank.rank)).add(cut(text, room - len(prefix)))
 
 
-def apart(deltas: Iterable[LogDelta]) -> Iterator[tuple[int | None, str]]:
-    """Return every line with its rank."""
-    for delta in deltas:
-        for line in delta.lines:
-            yield delta.rank, line
-
-
-def folded(deltas: Sequence[LogDelta]) -> Iterator[tuple[int | None, str]]:
-    """Return every line with its rank, each rank's in their order; a line that all ranks wrote comes once,
-    with None."""
+def folded(deltas: Sequence[LogDelta], ranks: int) -> Iterator[tuple[int | None, str]]:
+    """Return every line with its rank, each rank's in their order; a line that all of several ``ranks``
+    wrote comes once, with None."""
+    if not len(deltas) == ranks > 1:
+        yield from ((delta.rank, line) for delta in deltas for line in delta.lines)
+        return
     places: list[dict[str, list[int]]] = [defaultdict(list) for _ in deltas]
     for own, delta in zip(places, deltas, strict=True):
         for number, line in enumerate(delta.lines):

@@ -95,7 +95,7 @@ def test_folding_keeps_the_order_of_each_rank_and_every_line() -> None:
         ("x", "x", "a", "b", "b", "x"),
     ]
 
-    out = list(folded([lines(rank, *texts) for rank, texts in enumerate(written)]))
+    out = list(folded([lines(rank, *texts) for rank, texts in enumerate(written)], 3))
 
     for rank, texts in enumerate(written):
         assert tuple(line for of, line in out if of in (rank, None)) == texts
@@ -104,7 +104,7 @@ def test_folding_keeps_the_order_of_each_rank_and_every_line() -> None:
 def test_folding_much_is_quick() -> None:
     many = tuple(f"line {number % 7000}" for number in range(20_000))
 
-    out = list(folded([lines(0, *many), lines(1, *reversed(many))]))
+    out = list(folded([lines(0, *many), lines(1, *reversed(many))], 2))
 
     assert sum(2 if rank is None else 1 for rank, _ in out) == 40_000
 
