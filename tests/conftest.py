@@ -31,8 +31,8 @@ RunCell = Callable[..., runner.RunHandle]
 
 
 # what starts ranks, a kernel, a cluster or a page: a test that asks for one of these takes seconds
-_STARTERS = {"start_cell", "run_cell", "start_owner", "kernel", "same_kernel", "used_kernel", "run_on", "executed"}
-_STARTERS |= {"browser", "lab_server", "cluster", "breakable"}
+_STARTERS = {"start_cell", "run_cell", "start_owner", "run_on", "kernel", "same_kernel", "used_kernel"}
+_STARTERS |= {"executed", "browser", "lab_server", "cluster", "breakable"}
 
 # folders of which every test does
 _SLOW = {"browser", "engines", "gpu", "hosted", "libraries", "nodes", "notebooks", "tutorials"}

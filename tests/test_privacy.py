@@ -121,6 +121,10 @@ AK = "3fDk29LmQp0Zx81VbN5tYw7R"
         ),
         pytest.param(f"qianfan_ak: {AK}", f"qianfan_ak: {MASK}", id="a setting with a key of Baidu's"),
         pytest.param(f"Authorization: Bearer {AK}", f"Authorization: Bearer {MASK}", id="a header"),
+        pytest.param("token=hf_abcdefghijklmnopqrstuvwx", f"token={MASK}", id="a token of Hugging Face's"),
+        pytest.param(
+            "clone https://ann:pass@host/x.git", f"clone https://{MASK}@host/x.git", id="an address"
+        ),
         pytest.param(f"clientSecret=a, key={AK}", f"clientSecret={MASK}, key={MASK}", id="two of them"),
     ],
 )
@@ -151,6 +155,12 @@ def test_what_a_training_prints_stays_as_it_is(text: str) -> None:
 
     assert privacy.clean(text) == text
     assert privacy.masked == 0
+
+
+def test_a_home_is_shortened_and_a_longer_name_is_not() -> None:
+    privacy = Privacy(homes=[("/home/ann", "~ann")], environ={})
+
+    assert privacy.clean("see /home/ann/x and /home/annette/x") == "see ~ann/x and /home/annette/x"
 
 
 @dataclass(frozen=True)

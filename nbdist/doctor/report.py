@@ -12,7 +12,7 @@ from typing import Any
 
 from nbdist.feed.ansi import harmless
 from nbdist.feed.labels import pad, width
-from nbdist.panel.summary import sheet
+from nbdist.panel.look import sheet
 from nbdist.tables import read_table
 from nbdist.text import fill, say
 

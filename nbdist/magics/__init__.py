@@ -1,5 +1,5 @@
-"""The magics: parse, call, present. Loading nbdist in IPython, and unloading it: its magics, and an answer to
-those of nbdistributed and of jupyter-distributed, each with what to write here."""
+"""The magics of nbdist in IPython. It answers to those of nbdistributed and of jupyter-distributed with what
+to write here."""
 
 from __future__ import annotations
 

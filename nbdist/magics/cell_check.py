@@ -1,5 +1,4 @@
-"""A cell before anything is started: its lines as the editor counts them; is it a program that ranks can run,
-and in full?"""
+"""A cell before anything is started: its lines as the editor counts them, and whether it is a program."""
 
 from __future__ import annotations
 
@@ -16,6 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from nbdist import options, runner
 from nbdist.errors import UsageMistake
+from nbdist.magics.presentation import request_of
 
 if TYPE_CHECKING:
     from nbdist.preflight import Origin
@@ -50,11 +50,9 @@ _COPIED = (
 
 
 def as_in_editor(shell: InteractiveShell, cell: str) -> str:
-    """The body of a cell with an empty line for each line above it, ``%%distributed`` or ``%%ranks`` the last
-    of these: so every traceback, report and check has the editor's numbers."""
-    kernel = getattr(shell, "kernel", None)
-    asked = kernel.get_parent() if kernel is not None else None
-    whole = str((asked or {}).get("content", {}).get("code", "")).splitlines()
+    """Return the body of a cell with an empty line for each line above it, ``%%distributed`` or ``%%ranks``
+    the last of these: so every traceback, report and check has the editor's numbers."""
+    whole = str(request_of(shell).get("content", {}).get("code", "")).splitlines()
     above = len(whole) - len(cell.splitlines())
     # a magic that is called by code has other lines above it
     if not (1 <= above <= len(whole) and whole[above - 1].lstrip().startswith(("%%distributed", "%%rank"))):
@@ -63,9 +61,7 @@ def as_in_editor(shell: InteractiveShell, cell: str) -> str:
 
 
 def _without_inline(cell: str) -> str:
-    """The cell without ``%matplotlib inline``, which says what holds for a rank without it."""
-    if "%matplotlib" not in cell:
-        return cell
+    """Return the cell without ``%matplotlib inline``, which holds for a rank anyway."""
     lines = cell.splitlines()
     for at, line in enumerate(lines):
         if _INLINE.fullmatch(line) and _is_command(lines, at + 1, SyntaxError()):
@@ -76,8 +72,8 @@ def _without_inline(cell: str) -> str:
 
 @contextlib.contextmanager
 def explained(cell: str) -> Iterator[None]:
-    """While the cell is planned: let what is wrong with its text be a UsageMistake, with the line and what to
-    type instead."""
+    """Raise what is wrong with the text of a cell that is planned meanwhile as a UsageMistake, with the line
+    and what to type instead."""
     if not cell.strip():
         raise UsageMistake("the cell is empty: write the program of the ranks below %%distributed")
     _check_coding(cell)
@@ -90,7 +86,7 @@ def explained(cell: str) -> Iterator[None]:
 
 
 def name_origins(shell: InteractiveShell | None) -> Callable[[str], Origin | None]:
-    """Where this notebook has a name from."""
+    """Return what tells where this notebook has a name from."""
 
     def origin(name: str) -> Origin | None:
         if shell is None:
@@ -105,7 +101,7 @@ def name_origins(shell: InteractiveShell | None) -> Callable[[str], Origin | Non
 
 
 def notebook_names(shell: InteractiveShell | None) -> runner.Namespace:
-    """The names of this notebook, or of a program, for its ranks; code is named for its cell: ``In [5]``."""
+    """Return the names of this notebook, or program, for its ranks; code is named by its cell: ``In [5]``."""
     if shell is None:
         return runner.Namespace(values=vars(sys.modules["__main__"]))
 
@@ -117,7 +113,7 @@ def notebook_names(shell: InteractiveShell | None) -> runner.Namespace:
 
 
 def _check_coding(cell: str) -> None:
-    """A cell is UTF-8. Where it says otherwise, its ranks would read other characters than it shows."""
+    """Refuse a cell, which is UTF-8, that names another encoding: its ranks would read other characters."""
     try:
         coding, _ = tokenize.detect_encoding(io.BytesIO(cell.encode(errors="replace")).readline)
     except SyntaxError as error:
@@ -144,12 +140,12 @@ def _about(cell: str, error: SyntaxError) -> str:
     known = next((advice for pattern, advice in _COPIED if pattern.search(error.msg)), "")
     if text.startswith("? "):
         known = "type spaces for those  ?"
-    said = f"{where} does not compile: {error.msg}" + (f": {text}" if text else "")
-    return f"{said}; {known}" if known else said
+    mistake = f"{where} does not compile: {error.msg}" + (f": {text}" if text else "")
+    return f"{mistake}; {known}" if known else mistake
 
 
 def _is_command(lines: list[str], number: int, error: SyntaxError) -> bool:
-    """Whether a line is one of IPython's commands, and not a part of an expression: without it the
+    """Return whether a line is one of IPython's commands, and not a part of an expression: without it the
     program compiles, or fails only further below."""
     line = lines[number - 1]
     if not _COMMAND.match(line) or number > (error.lineno or number):
@@ -166,6 +162,6 @@ def _is_command(lines: list[str], number: int, error: SyntaxError) -> bool:
 
 def _instead(line: str) -> str:
     for pattern, instead in _INSTEAD:
-        if (found := pattern.match(line)) is not None:
-            return f"{line}: {found.expand(instead)}"
+        if (match := pattern.match(line)) is not None:
+            return f"{line}: {match.expand(instead)}"
     return f"move  {line}  to a cell of its own"

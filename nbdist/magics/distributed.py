@@ -111,7 +111,7 @@ def started(
     typed: str = "",
     advice: str = "",
 ) -> Iterator[runner.RunHandle]:
-    """Start the run, say what there is to say of that, and stop it where what is done with it fails."""
+    """Start the run, print the notes about that, and stop it where the block fails."""
     handle, notes = runner.launch(
         planned, taken, check=chosen.check, warm=chosen.warm, origin=name_origins(shell), typed=typed
     )
@@ -133,7 +133,7 @@ def resume_and_show(
 def resumed(
     shell: InteractiveShell | None, ended: runner.RunHandle, changes: Sequence[str]
 ) -> tuple[options.Options, runner.Plan]:
-    """What goes on from a run, planned for the cell that is run now."""
+    """Plan a run that goes on from another, for the cell that is run now."""
     return runner.resume_plan(ended, changes, namespace=notebook_names(shell), **place_of(shell))
 
 
@@ -153,8 +153,8 @@ def _watch(
 def follow(
     shell: InteractiveShell | None, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
 ) -> tuple[Run, bool]:
-    """Show the run until it ends; how it ended, and whether a panel was drawn. Raises RunFailed when its
-    directory disappears."""
+    """Show the run until it ends; return how it ended, and whether a panel was drawn. Raises RunFailed when
+    its directory disappears."""
     drawn = chosen.panel and draws_widgets(shell)
     try:
         pause = runner.warm_ranks.beside(planned, warm=chosen.warm, directory=handle.directory)
@@ -194,7 +194,7 @@ def show_detached(
 
 
 def _elsewhere(planned: runner.Plan) -> str:
-    """How a machine that has another home directory learns the key of the run; empty where there is none."""
+    """Return the command for a machine with another home directory; empty where there is none."""
     if not planned.token:
         return ""
     command = f"%env {runner.TOKEN}={planned.token}"
@@ -205,7 +205,7 @@ _SWEPT = re.compile(r"--sweep[ =]['\"]?([A-Za-z_][\w,]*)=")
 
 
 def _expanded(shell: InteractiveShell, line: str) -> str:
-    """The line with names in braces replaced by their values, as IPython does, but for those of a sweep."""
+    """Return the line with names in braces replaced as IPython does, but for those of a sweep."""
     swept = "|".join(_SWEPT.findall(line)).replace(",", "|")
     kept = re.sub(rf"(?<!{{){{({swept})}}(?!}})", r"{{\1}}", line) if swept else line
     # counted from here: this method, IPython's call of it, the cell
@@ -216,7 +216,7 @@ def _expanded(shell: InteractiveShell, line: str) -> str:
 def _planner(
     shell: InteractiveShell, line: str, cell: str | None
 ) -> tuple[options.Options, Callable[[options.Options], runner.Plan]]:
-    """What was typed, and what plans its program with options."""
+    """Return the options on the line, and what plans its program with options."""
     if cell is not None:
         return options.parse(line), functools.partial(_plan_cell, shell, cell)
     own, program = options.split_program(options.split_line(line))

@@ -1,4 +1,4 @@
-"""The line magics: what came of a verb, as a notebook shows it."""
+"""The line magics: they show in a notebook what came of a verb."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _HERE = Frontend(NOTEBOOK, _say)
 
 
 def _shows(verb: Verb[Result]) -> Callable[[Callable[[Any, Result], None]], Callable[[Any, str], None]]:
-    """A line magic that does what is typed; the method shows what came of it."""
+    """Make a line magic that does what is typed; the method shows what came of it."""
 
     def magic_of(show: Callable[[Any, Result], None]) -> Callable[[Any, str], None]:
         @functools.wraps(show)
@@ -95,8 +95,8 @@ class VerbMagics(Magics):
 
     @_shows(verbs.COMPARE)
     def dist_compare(self, beside: Beside) -> None:
-        found, language = beside.comparison, config.language()
-        display(panel.comparison_bundle(found, language, all_rows=beside.all_rows), raw=True)
+        language = config.language()
+        display(panel.comparison_bundle(beside.comparison, language, all_rows=beside.all_rows), raw=True)
 
     @_shows(verbs.STOP)
     def dist_stop(self, stopped: Stopped) -> None:
@@ -174,20 +174,17 @@ def _paint(text: str, shade: str) -> str:
 
 
 def _show_curves(curves: Curves) -> None:
-    reach = curves.reach
+    reach, charts = curves.reach, ""
+    # the browser may turn out not to reach the server
+    if reach.direct or not reach.url:
+        runs = [(handle.run, handle.directory) for handle in curves.handles]
+        charts = panel.curves_html(runs, config.language())
     if not reach.url:
         _say(f"VisualDL cannot be shown here: {reach.problem}")
-        display(HTML(_charts(curves)))
+        display(HTML(charts))
         return
-    # what is shown where the browser turns out not to reach the server
-    charts = _charts(curves) if reach.direct else ""
     display(HTML(_frame(reach.url, curves.height, charts)))
     _say(f"VisualDL: {reach.url}")
-
-
-def _charts(curves: Curves) -> str:
-    shown = [(handle.run, handle.directory) for handle in curves.handles]
-    return panel.curves_html(shown, config.language())
 
 
 def _frame(url: str, height: int, charts: str) -> str:
@@ -206,7 +203,7 @@ def _frame(url: str, height: int, charts: str) -> str:
 
 
 class StatusTable:
-    """A table of runs that is kept up to date without any widget: the one that was asked for last."""
+    """A table of runs that is kept up to date without any widget: the latest."""
 
     def __init__(self) -> None:
         self._superseded = threading.Event()

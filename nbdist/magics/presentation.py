@@ -1,4 +1,4 @@
-"""Which surface shows a run, and how nbdist's errors look in IPython."""
+"""The front end behind the shell, and the look of nbdist's errors in IPython."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def shell_of(magics: Magics) -> InteractiveShell:
 
 @contextlib.contextmanager
 def as_usage_errors() -> Iterator[None]:
-    """Let what the user can mend be one line: exactly UsageError (a subclass prints a traceback)."""
+    """Raise what the user can mend as one line: exactly UsageError (a subclass prints a traceback)."""
     try:
         yield
     except (UsageMistake, LaunchError) as error:
@@ -41,8 +41,8 @@ def as_usage_errors() -> Iterator[None]:
 
 
 def without_frames(error: AnError, *, brief: bool = False) -> AnError:
-    """The same error, shown by IPython as its message alone: our own frames do not help a user. ``brief``: as
-    the first line of its message, since what stands above it has said the rest."""
+    """Return the same error, which IPython shows as its message alone: our own frames do not help a user.
+    ``brief``: as the first line of its message, since the panel above says the rest."""
 
     def render() -> list[str]:
         head, _, rest = str(error).partition("\n")
@@ -55,8 +55,8 @@ def without_frames(error: AnError, *, brief: bool = False) -> AnError:
 
 
 def show_stops_calmly(shell: InteractiveShell) -> None:
-    """Let a cell that raises RunCancelled end without an error on the screen: it still fails, and with it
-    what was to run after it, but its run did what it was asked to do."""
+    """Show no error for a cell that raises RunCancelled: it fails, and with it what was to run after it, but
+    its run did what it was asked to do."""
     # IPython has room for one such handler, and another extension may have taken it
     if not shell.custom_exceptions:
         shell.set_custom_exc((RunCancelled,), _show_stop)
@@ -69,7 +69,7 @@ def forget_stops(shell: InteractiveShell) -> None:
 
 
 def stopped(text: str, *, shown: bool) -> RunCancelled:
-    """A stop that was asked for: one grey line, and none where what is ``shown`` above says the same."""
+    """Return the error of a stop that was asked for: one grey line, and none where the panel is ``shown``."""
     error = RunCancelled(text)
     # 244 is read on white and on black alike
     lines = [] if shown else [f"\x1b[38;5;244m{text}\x1b[0m"]
@@ -89,7 +89,7 @@ def _show_stop(
 
 
 def interrupts() -> runner.Interrupts:
-    """Those of the kernel from here on: they stop the run that is started meanwhile."""
+    """Return the interrupts of the kernel from here on: they stop the run that is started meanwhile."""
     return runner.Interrupts(lambda _: Reason("kernel-interrupted"), raises=True)
 
 
@@ -108,19 +108,19 @@ def stopped_with_its_cell(
 
 
 def tell(*notes: object) -> None:
-    """Print what there is to say besides the run."""
+    """Print notes about the run."""
     for note in filter(None, notes):
         print(harmless(f"[nbdist] {note}"))
 
 
 def write(text: str) -> None:
-    """Write what is to be seen at once."""
+    """Write text that is to be seen at once."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def kernel_id(shell: InteractiveShell | None) -> str:
-    """The id by which the Jupyter server knows this kernel; empty outside one."""
+    """Return the id by which the Jupyter server knows this kernel; empty outside one."""
     if getattr(shell, "kernel", None) is None:
         return ""
     from ipykernel.connect import get_connection_file
@@ -134,13 +134,13 @@ def kernel_id(shell: InteractiveShell | None) -> str:
 
 
 def in_marimo() -> bool:
-    """Whether a page of marimo's runs this cell: it draws anywidgets, and has no shell of IPython."""
+    """Return whether a page of marimo's runs this cell: it draws anywidgets, and has no shell of IPython."""
     marimo = sys.modules.get("marimo")
     return marimo is not None and bool(marimo.running_in_notebook())
 
 
 def draws_widgets(shell: InteractiveShell | None) -> bool:
-    """Whether a front end that draws widgets runs this cell.
+    """Return whether a front end that draws widgets runs this cell.
 
     No kernel is told what its front end is. A notebook page names the cell in its request's metadata
     (JupyterLab, Notebook 7, VS Code) or sends an empty user name; nbclassic answers input() and calls
@@ -160,7 +160,7 @@ def draws_widgets(shell: InteractiveShell | None) -> bool:
     # Voilà executes the notebook itself, as a client without a page, and serves one then
     if "google.colab" in sys.modules or os.environ.get("SERVER_SOFTWARE", "").startswith("voila/"):
         return True
-    parent = _request(shell)
+    parent = request_of(shell)
     user = parent.get("header", {}).get("username")
     if "cellId" in parent.get("metadata", {}) or user == "":
         return True
@@ -170,7 +170,7 @@ def draws_widgets(shell: InteractiveShell | None) -> bool:
 
 
 def widgets_reach_outputs(shell: InteractiveShell | None) -> bool:
-    """Whether a widget's script finds the other outputs of the notebook in its page.
+    """Return whether a widget's script finds the other outputs of the notebook in its page.
 
     In JupyterLab, Notebook 7 and nbclassic it does; VS Code (whose cells are called by their URI) and Colab
     keep outputs in frames, and load no widget that is not an output itself.
@@ -181,19 +181,19 @@ def widgets_reach_outputs(shell: InteractiveShell | None) -> bool:
 
 
 def cell_id(shell: InteractiveShell | None) -> str:
-    """The id of the cell that is run, as a notebook page tells it (JupyterLab, Notebook 7: the one in the
-    .ipynb; VS Code: a URI); empty where it does not."""
-    return str(_request(shell).get("metadata", {}).get("cellId", ""))
+    """Return the id of the cell that is run, as a notebook page tells it (JupyterLab, Notebook 7: the one in
+    the .ipynb; VS Code: a URI); empty where it does not."""
+    return str(request_of(shell).get("metadata", {}).get("cellId", ""))
 
 
 def place_of(shell: InteractiveShell | None) -> dict[str, Any]:
-    """``notebook``, the path of the notebook, where the front end tells it (JupyterLab, Notebook 7), and
-    ``cell_id`` of the cell that is run."""
+    """Return ``notebook``, the path of the notebook, where the front end tells it (JupyterLab, Notebook 7),
+    and ``cell_id`` of the cell that is run."""
     return {"notebook": os.environ.get("JPY_SESSION_NAME", ""), "cell_id": cell_id(shell)}
 
 
-def _request(shell: InteractiveShell | None) -> dict[str, Any]:
-    """The message that asked the kernel to run the cell; empty outside a kernel."""
+def request_of(shell: InteractiveShell | None) -> dict[str, Any]:
+    """Return the message that asked the kernel to run the cell; empty outside a kernel."""
     kernel = getattr(shell, "kernel", None)
     parent: dict[str, Any] | None = kernel.get_parent() if kernel is not None else None
     return parent or {}

@@ -1,4 +1,4 @@
-"""``%%ranks``: a cell in ranks that live on, with what they hold from the cells before."""
+"""``%%ranks``: a cell in ranks that live on, with their variables from the cells before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ class RanksMagics(Magics):
     """The cell magic, by two names."""
 
     _started: options.RanksLine | None = None
-    """What the session of this kernel was started with."""
+    """The line that started the session of this kernel."""
 
     @cell_magic
     def ranks(self, line: str, cell: str) -> None:
@@ -76,7 +76,8 @@ class RanksMagics(Magics):
             _execute(shell, self._session(shell, asked, cell), asked, cell)
 
     def _session(self, shell: InteractiveShell, asked: options.RanksLine, cell: str) -> runner.RunHandle:
-        """The session that is to execute the cell; started where there is none. Raises UsageMistake."""
+        """Return the session that is to execute the cell; start one where there is none. Raises
+        UsageMistake."""
         notebook = os.environ.get("JPY_SESSION_NAME", "")
         if (ended := runner.sessions.ended) is not None:
             runner.sessions.forget()
@@ -101,14 +102,14 @@ class RanksMagics(Magics):
         return handle
 
     def _check(self, asked: options.RanksLine, handle: runner.RunHandle) -> None:
-        """Whether a session that goes on is what was asked for. Raises UsageMistake."""
+        """Refuse a session that goes on and is not what was asked for. Raises UsageMistake."""
         # its journal may be long
         count = read_spec(handle.directory).world_size
         label = _label(handle)
-        other = asked.options.nproc not in (None, count)
+        same = asked.options.nproc in (None, count)
         if self._started is not None and asked.starts:
-            other |= _alone(asked) != _alone(self._started)
-        if other:
+            same &= _of_session(asked) == _of_session(self._started)
+        if not same:
             raise UsageMistake(
                 f"the session {label} goes on, with {count} ranks and what it was started with: write  "
                 "%%ranks  alone, or first  %dist_session end"
@@ -153,8 +154,8 @@ class RanksMagics(Magics):
 RanksMagics.ranks.__doc__ = f"{inspect.cleandoc(RanksMagics.ranks.__doc__ or '')}\n\n{options.ranks_help()}"
 
 
-def _alone(asked: options.RanksLine) -> options.RanksLine:
-    """What was said of the session, and not of the cell."""
+def _of_session(asked: options.RanksLine) -> options.RanksLine:
+    """Return the line without what is for its cell alone."""
     return replace(asked, ranks=None, options=replace(asked.options, push=(), pull=()))
 
 
@@ -168,7 +169,7 @@ def _why(handle: runner.RunHandle) -> str:
 
 
 def _as_python(shell: InteractiveShell, cell: str) -> str:
-    """The cell for those who read it as Python; empty where it is none, which its ranks will say."""
+    """Return the cell as Python; empty where it is none, which its ranks will say."""
     text: str = shell.transform_cell(cell)
     with contextlib.suppress(SyntaxError):
         return Program.parse(text).text
@@ -179,6 +180,11 @@ def _execute(shell: InteractiveShell, handle: runner.RunHandle, asked: options.R
     """Let the ranks execute the cell, and show it. Raises UsageMistake, LaunchError, RunFailed and
     KeyboardInterrupt."""
     language, label = config.language(), _label(handle)
+
+    def ranks_said(code: str, ranks: Sequence[int], **facts: object) -> str:
+        names = rank_names(ranks, language)
+        return say(f"panel.{code}", language, ranks=names, count=len(ranks), label=label, **facts)
+
     inputs = _push(shell, handle, asked.options)
     text = as_in_editor(shell, cell)
     with (
@@ -186,8 +192,7 @@ def _execute(shell: InteractiveShell, handle: runner.RunHandle, asked: options.R
         runner.LiveCell(handle, text, asked.ranks, inputs=inputs, pull=asked.options.pull) as live,
     ):
         if live.gone and asked.ranks is None:
-            gone = rank_names(live.gone, language)
-            tell(say("panel.session-gone", language, ranks=gone, count=len(live.gone), label=label))
+            tell(ranks_said("session-gone", live.gone))
         draws = getattr(shell, "kernel", None) is not None
         output = panel.CellOutput(
             handle.directory,
@@ -200,16 +205,11 @@ def _execute(shell: InteractiveShell, handle: runner.RunHandle, asked: options.R
     if live.lost and not live.ended.keys() >= live.logs.keys():
         over = runner.settled(handle).state.terminal
         code = "panel.session-ended" if over else "panel.session-unheard"
-        said = say(code, language, label=label, why=_why(handle))
-        raise without_frames(RunFailed(harmless(said)))
+        raise without_frames(RunFailed(harmless(say(code, language, label=label, why=_why(handle)))))
     report = panel.cell_report(handle.directory, live.number, live.ended, live.exits, language)
     if interrupted:
-        kept = panel.ranks_kept(live.ended)
-        ranks = rank_names(kept, language)
-        said = say(
-            "panel.cell-interrupted", language, number=live.number, label=label, ranks=ranks, count=len(kept)
-        )
-        raise without_frames(KeyboardInterrupt(harmless("\n".join(filter(None, [said, report])))))
+        ended = ranks_said("cell-interrupted", panel.ranks_kept(live.ended), number=live.number)
+        raise without_frames(KeyboardInterrupt(harmless("\n".join(filter(None, [ended, report])))))
     if report:
         raise without_frames(RunFailed(harmless(report)))
     for name in asked.options.pull:
@@ -219,8 +219,8 @@ def _execute(shell: InteractiveShell, handle: runner.RunHandle, asked: options.R
 def _watch(
     live: runner.LiveCell, output: panel.CellOutput, presses: list[int], handle: runner.RunHandle
 ) -> bool:
-    """Show the cell until it is over; whether it was interrupted. Raises KeyboardInterrupt when it had not
-    begun then: it will not."""
+    """Show the cell until it is over; return whether it was interrupted. Raises KeyboardInterrupt when it
+    had not begun then: it will not."""
     language = config.language()
     told_to_wait = told_of_stall = named = False
     taken, since = 0, 0.0
@@ -236,8 +236,8 @@ def _watch(
         if len(presses) > taken:
             taken = len(presses)
             if not live.logs:
-                said = say("panel.cell-not-begun", language, number=live.number)
-                raise without_frames(KeyboardInterrupt(said))
+                not_begun = say("panel.cell-not-begun", language, number=live.number)
+                raise without_frames(KeyboardInterrupt(not_begun))
             since = since or time.monotonic()
             (live.kill if named else live.interrupt)()
         if since and not named and time.monotonic() - since >= _STAYS:
@@ -248,20 +248,18 @@ def _watch(
 
 
 def _stays(live: runner.LiveCell, handle: runner.RunHandle) -> str:
-    """Which ranks have not come back after an interrupt, and from what."""
+    """Return which ranks have not come back after an interrupt, and from what."""
     from nbdist.diagnosis.stacks import take_stacks  # it reads programs, and is seldom needed
 
-    found = take_stacks(handle.directory)
-    places = {group.place.what for group in found.groups if set(group.ranks) & set(live.busy)}
-    language = config.language()
-    what = ", ".join(sorted(filter(None, places)))
-    return say(
-        "panel.cell-stays", language, ranks=rank_names(live.busy, language), count=len(live.busy), what=what
-    )
+    groups = take_stacks(handle.directory).groups
+    calls = {group.place.what for group in groups if set(group.ranks) & set(live.busy)}
+    language, what = config.language(), ", ".join(sorted(filter(None, calls)))
+    ranks = rank_names(live.busy, language)
+    return say("panel.cell-stays", language, ranks=ranks, count=len(live.busy), what=what)
 
 
 def _push(shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options) -> Path | None:
-    """Write what the notebook gives the cell; the file. Raises UsageMistake."""
+    """Write what the notebook gives the cell; return the file. Raises UsageMistake."""
     if not chosen.push:
         return None
     packed = runner.pack_inputs(chosen, Program.parse(""), notebook_names(shell), path=sys.path, environ={})
@@ -276,7 +274,7 @@ def _push(shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Opt
 
 @contextlib.contextmanager
 def _presses() -> Iterator[list[int]]:
-    """Takes the interrupts of the kernel meanwhile: they are for the ranks. One for each."""
+    """Collect the interrupts of the kernel meanwhile: they are for the ranks."""
     taken: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield taken

@@ -27,7 +27,7 @@ _CELL = f"""\
 # {{name}}, a function of the notebook, with its arguments
 import nbdist
 
-nbdist.result(_={CALL}())
+nbdist.result(_={CALL}({{params}}))
 """
 
 
@@ -145,18 +145,15 @@ def _plan(
         with explained(text):
             return runner.plan(chosen, cell=text, python_path=sys.path, namespace=names, **here)
     name = _name_of(program)
-    call = functools.partial(program, *args, **given)
-    namespace = replace(names, also={CALL: call})
+    names = replace(names, also={CALL: functools.partial(program, *args, **given)})
     chosen = replace(chosen, name=chosen.name or options.slug(name))
-    cell_text = _CELL.replace(f"{CALL}()", f"{CALL}(**nbdist.params)") if swept else _CELL
+    cell = _CELL.format(name=name, params="**nbdist.params" if swept else "")
     try:
-        return runner.plan(
-            chosen, cell=cell_text.format(name=name), python_path=sys.path, namespace=namespace, **here
-        )
+        return runner.plan(chosen, cell=cell, python_path=sys.path, namespace=names, **here)
     except UsageMistake as mistake:
         # what was typed is the call
-        said = str(mistake).replace(f"--push: {CALL} (partial)", f"nbdist.run({name}, …)")
-        raise UsageMistake(said) from None
+        text = str(mistake).replace(f"--push: {CALL} (partial)", f"nbdist.run({name}, …)")
+        raise UsageMistake(text) from None
 
 
 def _name_of(function: Callable[..., object]) -> str:

@@ -43,7 +43,7 @@ def show_as_text(
     show_ranks: Collection[int] | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> Run:
-    """Follow the run in text until it ends; how it ended. Raises UnknownRun.
+    """Follow the run in text until it ends; return how it ended. Raises UnknownRun.
 
     On a terminal a block below the lines says how the run stands, unless ``plain`` asks for lines alone.
     ``show_ranks`` are the local ranks whose lines are shown. ``pause`` waits between two looks, in seconds.
@@ -70,8 +70,8 @@ def show_as_text(
 def show_as_panel(
     shell: InteractiveShell | None, handle: runner.RunHandle, *, pause: Callable[[float], None] = time.sleep
 ) -> Run:
-    """Follow the run in a panel until it ends; how it ended. ``pause`` waits between two looks, in seconds.
-    Raises UnknownRun."""
+    """Follow the run in a panel until it ends; return how it ended. ``pause`` waits between two looks, in
+    seconds. Raises UnknownRun."""
     return _Panel(shell, handle, foreground=True).follow(pause)
 
 
@@ -114,11 +114,11 @@ def show_outputs(shell: InteractiveShell | None, handle: runner.RunHandle, run: 
 
 
 class _Panel:
-    """A run in a panel, which stays when the run has ended: every line, searchable, and its charts.
+    """A run in a panel, which stays when the run has ended.
 
     The output is the static summary then, which is what a notebook keeps; where the page allows it, the
-    panel takes its place there. The page keeps what it got; one that was loaded again asks for all of it, and
-    gets it from disk. Raises UnknownRun when the run's directory disappears.
+    panel takes its place there. A page that was loaded again asks for all of it, and gets it from disk.
+    Raises UnknownRun when the run's directory disappears.
     """
 
     def __init__(
@@ -151,21 +151,11 @@ class _Panel:
         self._wanted()
 
     def follow(self, pause: Callable[[float], None] = time.sleep) -> Run:
-        """Show the run until it ends; how it ended. ``pause`` waits between two looks, in seconds."""
+        """Show the run until it ends; return how it ended."""
         watch, surface = panel.UsageWatch(), self._surface
         try:
             # the cell is not kept waiting by what the page has not got yet
-            run = panel.follow(
-                self._handle.directory,
-                surface,
-                watch=watch,
-                measures=self._measures,
-                room=surface.room,
-                budget=lambda: surface.budget,
-                finish=False,
-                attend=self._handle.keep_watched,
-                wait=pause,
-            )
+            run = self._follow(watch=watch, finish=False, attend=self._handle.keep_watched, wait=pause)
         except BaseException:
             surface.close()
             raise
@@ -179,12 +169,22 @@ class _Panel:
             self._output.update(last, raw=True)
         return run
 
+    def _follow(self, **how: Any) -> Run:
+        return panel.follow(
+            self._handle.directory,
+            self._surface,
+            measures=self._measures,
+            room=self._surface.room,
+            budget=lambda: self._surface.budget,
+            **how,
+        )
+
     def close(self) -> None:
         """Leave the summary alone in its place."""
         self._surface.close()
 
     def _stay(self, last: dict[str, str], notes: Sequence[str]) -> dict[str, Any]:
-        """The output from now on."""
+        """Return the output from now on."""
         directory, run = self._handle.directory, self._run
         logs = (LogStream(directory.rank(rank.rank, run.attempt).log) for rank in run.ranks)
         ended_panels.add(self._cell, min(sum(log.size for log in logs), self._surface.room), self)
@@ -211,17 +211,10 @@ class _Panel:
             surface.finish()
             self._repeat()
         while self._go_on():
-            try:
-                panel.follow(
-                    self._handle.directory,
-                    surface,
-                    measures=self._measures,
-                    room=surface.room,
-                    budget=lambda: surface.budget,
-                )
-            except UnknownRun:
-                continue  # deleted meanwhile: the page keeps what it has
-            self._repeat()
+            # of a run that was deleted meanwhile the page keeps what it has
+            with contextlib.suppress(UnknownRun):
+                self._follow()
+                self._repeat()
 
     def _repeat(self) -> None:
         # the page may only now have loaded the widget, and then knows of nothing to ask for
@@ -254,21 +247,22 @@ class EndedPanels:
         self._kept: list[tuple[str, int, EndedPanel]] = []
 
     def add(self, cell: str, size: int, ended: EndedPanel) -> None:
-        """``size`` is how much a page keeps for it, in bytes."""
+        """Keep a panel, for which a page keeps ``size`` bytes, and close the oldest beyond the room."""
+        gone = []
         with self._guard:
-            kept = [*self._kept, (cell, size, ended)]
-            gone = []
-            while len(kept) > _ENDED_PANELS or (len(kept) > 1 and sum(one[1] for one in kept) > _ENDED_BYTES):
-                gone.append(kept.pop(0))
-            self._kept = kept
+            self._kept.append((cell, size, ended))
+            while len(self._kept) > _ENDED_PANELS or (
+                len(self._kept) > 1 and sum(size for _, size, _ in self._kept) > _ENDED_BYTES
+            ):
+                gone.append(self._kept.pop(0))
         for _, _, other in gone:
             other.close()
 
     def leave(self, cell: str) -> None:
-        """The cell has other output now."""
+        """Close the panels of a cell that has other output now."""
         with self._guard:
-            gone = [one for one in self._kept if cell and one[0] == cell]
-            self._kept = [one for one in self._kept if one not in gone]
+            gone = [kept for kept in self._kept if cell and kept[0] == cell]
+            self._kept = [kept for kept in self._kept if kept not in gone]
         for _, _, other in gone:
             other.close()
 
@@ -287,23 +281,18 @@ def _surface(
     # the widget stack takes a while to import and is not needed for text
     from nbdist.panel.widget import PanelWidget, WidgetSurface
 
-    def stop() -> None:
-        # a run whose directory is deleted is stopped by its supervisor
-        with contextlib.suppress(UnknownRun):
-            handle.request_stop(Reason("stopped-from-panel"))
-
+    directory = handle.directory
+    line = first_line(handle.run.spec.shown())
     return WidgetSurface(
-        PanelWidget(
-            kernel_id=kernel_id(shell), foreground=foreground, line=first_line(handle.run.spec.shown())
-        ),
-        stop=stop,
+        PanelWidget(kernel_id=kernel_id(shell), foreground=foreground, line=line),
+        stop=lambda: _ask(lambda: handle.request_stop(Reason("stopped-from-panel"))),
         board=lambda: _board_url(handle),
         charts=charts,
         cell=_program(handle),
         pulled=pulled,
-        stacks=lambda: _ask(lambda: request_stacks(handle.directory)),
-        interrupt=lambda rank: _ask(lambda: request_interrupt(handle.directory, rank)),
-        media=lambda rank, name: read_media(handle.directory, rank, name, handle.run.attempt),
+        stacks=lambda: _ask(lambda: request_stacks(directory)),
+        interrupt=lambda rank: _ask(lambda: request_interrupt(directory, rank)),
+        media=lambda rank, name: read_media(directory, rank, name, handle.run.attempt),
         report=lambda language: _report(handle, language),
     )
 
@@ -316,16 +305,16 @@ def _report(handle: runner.RunHandle, language: str) -> str:
 
 
 def _board_url(handle: runner.RunHandle) -> str:
-    """Raises LaunchError when VisualDL does not start, or cannot be reached from a browser."""
-    found = runner.reach_board([handle])
-    if not found.url:
-        raise LaunchError(found.problem)
-    return found.url
+    """Raise LaunchError when VisualDL does not start, or cannot be reached from a browser."""
+    reach = runner.reach_board([handle])
+    if not reach.url:
+        raise LaunchError(reach.problem)
+    return reach.url
 
 
 def _ask(request: Callable[[], object]) -> None:
     # a run whose directory was deleted is stopped by its supervisor
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, UnknownRun):
         request()
 
 
@@ -339,9 +328,8 @@ def _measures(handle: runner.RunHandle, run: Run) -> tuple[Measures, Charts]:
 
 
 def _program(handle: runner.RunHandle) -> str:
-    """The cell, or the script that the run is of; empty when it cannot be read."""
+    """Return the cell, or the script that the run is of; empty when it cannot be read."""
     path = handle.directory.program(handle.run.spec.program)
-    try:
+    with contextlib.suppress(OSError):
         return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return ""

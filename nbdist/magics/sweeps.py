@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
@@ -41,8 +40,8 @@ def run_sweep(
     typed: str = "",
     raises: bool = True,
 ) -> runner.SweepHandle | None:
-    """Start a sweep and show it: until it has ended, unless it is detached. The sweep, where it is detached
-    or nothing ``raises``.
+    """Start a sweep and show it: until it has ended, unless it is detached. Return the sweep where it is
+    detached or nothing ``raises``.
 
     Raises UsageMistake or LaunchError, with nothing started; RunFailed when a point has failed and
     RunCancelled when it was stopped, where it ``raises``.
@@ -64,8 +63,8 @@ def run_sweep(
 
 
 def show_sweep_as_text(handle: runner.SweepHandle) -> SweepView:
-    """A line for each point that ends, then the table of all. Raises RunFailed when the sweep's directory
-    disappears."""
+    """Write a line for each point that ends, then the table of all. Raises RunFailed when the sweep's
+    directory disappears."""
     language = config.language()
     lines = panel.SweepLines(write, language)
     try:
@@ -92,13 +91,12 @@ def _raise(view: SweepView, *, drawn: bool) -> None:
         return
     if state is RunState.CANCELLED:
         raise stopped(panel.sweep_headline(view, language), shown=not drawn)
-    say_why = panel.sweep_failures if view.counts["failed"] else panel.sweep_headline
-    text = say_why(view, language)
-    raise without_frames(RunFailed(text), brief=drawn)
+    describe = panel.sweep_failures if view.counts["failed"] else panel.sweep_headline
+    raise without_frames(RunFailed(describe(view, language)), brief=drawn)
 
 
 def _show_detached(shell: InteractiveShell | None, handle: runner.SweepHandle) -> None:
-    """In a panel, where there is a ``shell`` that draws it."""
+    """Show the sweep in a panel, where there is a ``shell`` that draws it."""
     if shell is None:
         tell(say("runs.sweep-detached", config.language(), label=handle.label))
         return
@@ -133,7 +131,7 @@ class _SweepPanel:
         self._output = output
 
     def follow(self) -> SweepView:
-        """Show the sweep until it has ended; how it ended. Raises UnknownRun."""
+        """Show the sweep until it has ended; return how it ended. Raises UnknownRun."""
         try:
             view = panel.follow_sweep(self._handle.look, self._send, least=_LOOK)
         except BaseException:
@@ -155,8 +153,7 @@ class _SweepPanel:
         self._widget.close()
 
     def _send(self, view: SweepView) -> None:
-        data: dict[str, Any] = self._table.data(view)
-        self._widget.sweep = data
+        self._widget.sweep = self._table.data(view)
 
     def _stop(self) -> None:
         # one that was deleted is stopped already

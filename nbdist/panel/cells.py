@@ -1,4 +1,4 @@
-"""A cell of a session as it is shown: what its ranks write and show meanwhile, and how it ended."""
+"""A cell of a session on the screen: what its ranks write and show meanwhile, and how it ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nbdist.feed.ansi import harmless
 from nbdist.feed.rank_log import LogDelta
 from nbdist.model import CellEnded, RankExited
 from nbdist.panel.outputs import Bundle, bundles_in
-from nbdist.panel.terminal import apart, folded
+from nbdist.panel.terminal import folded
 from nbdist.panel.text import Room
 from nbdist.store import ErrorReport, LogLines, LogStream, RunDirectory, read_error
 from nbdist.text import say
@@ -29,7 +29,7 @@ _HOLD = 0.15
 
 
 class CellOutput:
-    """Shows a cell by ``write``, and figures by ``show`` where there is such: a line that all of its ranks
+    """Shows a cell by ``write``, and figures by ``show`` where that is given: a line that all of its ranks
     write once. Tracebacks are left to ``cell_report``."""
 
     def __init__(
@@ -76,8 +76,7 @@ class CellOutput:
             return
         held, self._held = sorted(self._held.items()), {}
         deltas = [LogDelta.of(rank, lines) for rank, lines in held]
-        together = len(deltas) == len(self._ranks) > 1
-        lines = list(folded(deltas) if together else apart(deltas))
+        lines = list(folded(deltas, len(self._ranks)))
         end = len(lines)
         while not late and end and lines[end - 1][0] is not None:
             end -= 1
@@ -117,7 +116,7 @@ class _RankLines:
 
     def read(self, end: int | None, most: int) -> list[str]:
         """Return the next lines, until they have more than ``most`` characters. ``end`` is where the rank was
-        done, where it is."""
+        done; None while it is not."""
         if self._closed:
             return []
         size = self._stream.size if end is None else end
@@ -127,17 +126,15 @@ class _RankLines:
             self._end = None if report is None else report.log
         if self._end is not None:
             size = min(size, self._end)
-        found: list[str] = []
+        new: list[str] = []
         while data := self._stream.read(max(0, min(_CHUNK, size - self._stream.offset))):
-            lines = self._lines.feed(data)
-            found += lines
-            most -= sum(len(line) + 1 for line in lines)
-            if most < 0:
-                return found
+            new += self._lines.feed(data)
+            if sum(len(line) + 1 for line in new) > most:
+                return new
         if end is not None:
             self._closed = True
-            found += self._lines.close()
-        return found
+            new += self._lines.close()
+        return new
 
 
 def cell_report(
@@ -147,58 +144,57 @@ def cell_report(
     exits: Mapping[int, RankExited],
     language: str,
 ) -> str:
-    """What went wrong in a cell: a line for each error that its ranks raised, then their tracebacks, those
-    that are alike once, and cause and fix where they are known. Empty when all ended well."""
+    """Return what went wrong in a cell: a line for each error that its ranks raised, then their tracebacks,
+    those that are alike once, and cause and fix where they are known. Empty when all ended well."""
     outcomes: dict[str, list[int]] = {}
     for rank in sorted(ended):
         outcomes.setdefault(ended[rank].outcome, []).append(rank)
-    groups: dict[str, tuple[ErrorReport, list[int]]] = {}
-    freed: dict[int | None, list[int]] = {}
-    for rank in (*outcomes.get("error", ()), *outcomes.get("freed", ())):
-        report = read_error(directory.rank(rank).cell_error(number))
-        if rank in outcomes.get("freed", ()):
-            freed.setdefault(_line_of(report, directory, number), []).append(rank)
-        elif report is not None:
-            groups.setdefault(_plain(report.text, directory), (report, []))[1].append(rank)
     kept = ranks_kept(ended)
     others = {"others": rank_names(kept, language), "count": len(kept)}
-    heads = []
+    heads: list[str] = []
+
+    def head(code: str, ranks: Sequence[int], **facts: object) -> None:
+        heads.append(say(f"panel.cell-{code}", language, ranks=rank_names(ranks, language), **facts))
+
+    groups: dict[str, tuple[ErrorReport, list[int]]] = {}
+    for rank in outcomes.get("error", ()):
+        if (report := read_error(directory.rank(rank).cell_error(number))) is not None:
+            groups.setdefault(_plain(report.text, directory), (report, []))[1].append(rank)
     for report, ranks in groups.values():
         message = _CELL_FILE.sub(_cell_name, report.message.partition("\n")[0])
-        heads.append(
-            say(
-                "panel.cell-error",
-                language,
-                ranks=rank_names(ranks, language),
-                error=f"{report.type}: {message}" if message else report.type,
-                line=_line_of(report, directory, number),
-            )
-        )
+        error = f"{report.type}: {message}" if message else report.type
+        head("error", ranks, error=error, line=_line_of(report, directory, number))
     for rank in outcomes.get("died", ()):
-        how = _exit_text(exits.get(rank), language)
-        heads.append(
-            say("panel.cell-died", language, ranks=rank_names((rank,), language), exit=how, **others)
-        )
+        head("died", (rank,), exit=_exit_text(exits.get(rank), language), **others)
     if ranks := outcomes.get("unreachable", []):
-        heads.append(say("panel.cell-unreachable", language, ranks=rank_names(ranks, language), **others))
+        head("unreachable", ranks, **others)
+    freed: dict[int | None, list[int]] = {}
+    for rank in outcomes.get("freed", ()):
+        report = read_error(directory.rank(rank).cell_error(number))
+        freed.setdefault(_line_of(report, directory, number), []).append(rank)
     for line, ranks in freed.items():
-        heads.append(say("panel.cell-freed", language, ranks=rank_names(ranks, language), line=line))
+        head("freed", ranks, line=line)
     traces = (f"—— {rank_names(ranks, language)}\n{text.rstrip()}" for text, (_, ranks) in groups.items())
     hints = dict.fromkeys(_hint(report, language) for report, _ in groups.values())
     return "\n\n".join(filter(None, ["\n".join(heads), *traces, *hints]))
 
 
 def ranks_kept(ended: Mapping[int, CellEnded]) -> list[int]:
-    """The ranks of a cell that live on, with their variables."""
+    """Return the ranks of a cell that live on, with their variables."""
     return [rank for rank in sorted(ended) if ended[rank].outcome not in ("died", "unreachable")]
 
 
 def _hint(report: ErrorReport, language: str) -> str:
-    """Cause and fix of an error that is known; empty for any other."""
-    found = complaint_of(report, (), None)
-    if found is None or found.signature is None or found.found is None or report.type == "SystemExit":
+    """Return cause and fix of an error that is known; empty for any other."""
+    complaint = complaint_of(report, (), None)
+    if (
+        complaint is None
+        or complaint.signature is None
+        or complaint.found is None
+        or report.type == "SystemExit"
+    ):
         return ""
-    return hint(found.signature, **found.found.groupdict()).text(language)
+    return hint(complaint.signature, **complaint.found.groupdict()).text(language)
 
 
 def _exit_text(gone: RankExited | None, language: str) -> str:
@@ -208,7 +204,7 @@ def _exit_text(gone: RankExited | None, language: str) -> str:
 
 
 def _line_of(report: ErrorReport | None, directory: RunDirectory, number: int) -> int | None:
-    """The innermost line of the cell that an error has come through."""
+    """Return the innermost line of the cell that an error has come through."""
     # the directory may have been moved since
     name = directory.session_cell(number).name
     frames = report.frames if report is not None else ()
@@ -216,10 +212,10 @@ def _line_of(report: ErrorReport | None, directory: RunDirectory, number: int) -
 
 
 def _plain(text: str, directory: RunDirectory) -> str:
-    """A traceback with ``cell 7`` for the file of that cell."""
+    """Return a traceback with ``cell 7`` for the file of that cell."""
     folder = re.escape(f"{directory.cells}{os.sep}")
     return re.sub(rf'File "{folder}(\d+)\.py"', _cell_name, text)
 
 
-def _cell_name(found: re.Match[str]) -> str:
-    return f"cell {int(found[1])}"
+def _cell_name(match: re.Match[str]) -> str:
+    return f"cell {int(match[1])}"

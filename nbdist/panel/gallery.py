@@ -1,4 +1,4 @@
-"""What ranks showed besides numbers: settings, pictures, texts, distributions, sounds."""
+"""Pictures, texts, distributions, curves and sounds that ranks logged, as parts of a report."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import base64
 import html
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.board.records import Shown, shown_values
@@ -35,72 +35,48 @@ class Gallery:
     count: int
 
 
-@dataclass(slots=True)
-class _Found:
-    """Every n-th item and the last."""
-
-    items: list[tuple[int, Shown]] = field(default_factory=list)
-    count: int = 0
-    stride: int = 1
-
-    def add(self, item: Shown) -> None:
-        if self.items and self.items[-1][0] % self.stride:
-            self.items.pop()
-        self.items.append((self.count, item))
-        self.count += 1
-        if len(self.items) > 2 * _EACH:
-            self.stride *= 2
-            last = self.items[-1]
-            self.items = [one for one in self.items if one is last or one[0] % self.stride == 0]
-
-    def thinned(self) -> tuple[Shown, ...]:
-        return tuple(self.items[place][1] for place in picked(len(self.items), _EACH))
-
-
-def galleries(run: Run, directory: RunDirectory) -> list[Gallery]:
-    """What the ranks showed in the last attempt, rank 0 first."""
-    found: dict[tuple[str, str, str], _Found] = {}
-    for path in _record_files(directory.board):
+def read_galleries(run: Run, directory: RunDirectory) -> tuple[list[Gallery], int]:
+    """Return what the ranks showed in the last attempt, rank 0 first, and how many files are too large to be
+    read."""
+    galleries: dict[tuple[str, str, str], Gallery] = {}
+    sizes = {path: path.stat().st_size for path in _record_files(directory.board)}
+    for path in (path for path, size in sizes.items() if size <= _FILE_ROOM):
         writer = os.path.relpath(path.parent, directory.board)
         match = _ATTEMPT.search(writer)
-        if (int(match[1]) if match else 1) != run.attempt:
-            continue
-        for shown in _values(path):
-            key = shown.kind, shown.tag, writer.partition(".")[0]
-            found.setdefault(key, _Found()).add(shown)
-    return [
-        Gallery(kind=kind, tag=tag, writer=writer, items=one.thinned(), count=one.count)
-        for (kind, tag, writer), one in found.items()
-    ]
+        if (int(match[1]) if match else 1) == run.attempt:
+            _take(galleries, path, writer.partition(".")[0])
+    return list(galleries.values()), sum(size > _FILE_ROOM for size in sizes.values())
 
 
-def too_large(directory: RunDirectory) -> int:
-    """How many files of records are too large to be read for a report."""
-    return sum(_size(path) > _FILE_ROOM for path in _record_files(directory.board))
-
-
-def _record_files(board: Path) -> list[Path]:
-    files = [path for path in board.rglob("*vdlrecords*") if path.is_file()]
-    return sorted(
-        files, key=lambda path: [int(p) if p.isdigit() else -1 for p in re.split(r"(\d+)", str(path))]
-    )
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _values(path: Path) -> Iterator[Shown]:
-    if _size(path) > _FILE_ROOM:
-        return
+def _take(galleries: dict[tuple[str, str, str], Gallery], path: Path, writer: str) -> None:
+    """Add what a file has; of each gallery some items stay."""
     try:
         content = path.read_bytes()
     except OSError:
         return
-    yield from shown_values(content)
+    new: dict[tuple[str, str], list[Shown]] = {}
+    for shown in shown_values(content):
+        new.setdefault((shown.kind, shown.tag), []).append(shown)
+    for (kind, tag), items in new.items():
+        before = galleries.get((kind, tag, writer))
+        count = len(items)
+        if before is not None:
+            items, count = [*before.items, *items], before.count + count
+        galleries[kind, tag, writer] = Gallery(
+            kind=kind,
+            tag=tag,
+            writer=writer,
+            items=tuple(items[place] for place in picked(len(items), _EACH)),
+            count=count,
+        )
+
+
+def _record_files(board: Path) -> list[Path]:
+    """Return the files of records, with numbers in the order of their values."""
+    files = [path for path in board.rglob("*vdlrecords*") if path.is_file()]
+    return sorted(
+        files, key=lambda path: [int(p) if p.isdigit() else -1 for p in re.split(r"(\d+)", str(path))]
+    )
 
 
 MEDIA_ROOM = 48 << 20  # bytes of pictures and sounds
@@ -109,49 +85,49 @@ _ITEM_ROOM = 8 << 20
 _TEXT_ROOM = 20_000  # characters
 _PICTURES = ((b"\x89PNG", "image/png"), (b"\xff\xd8", "image/jpeg"), (b"GIF8", "image/gif"))
 _SMALL = 64  # pixels: drawn larger, one must see them
-_KINDS = (
-    ("image", "images"),
-    ("text", "texts"),
-    ("histogram", "histograms"),
-    ("pr_curve", "curves"),
-    ("roc_curve", "curves"),
-    ("audio", "audio"),
-)
+_KINDS = {
+    "image": "images",
+    "text": "texts",
+    "histogram": "histograms",
+    "pr_curve": "curves",
+    "roc_curve": "curves",
+    "audio": "audio",
+}
 
 
 class Room:
-    """How many bytes of pictures and sounds there is room for."""
+    """The bytes of pictures and sounds that there is room for."""
 
     def __init__(self, left: int) -> None:
         self._left = left
 
     def take(self, size: int) -> bool:
+        """Take the room for so many bytes; return whether there was any."""
         if size > min(self._left, _ITEM_ROOM):
             return False
         self._left -= size
         return True
 
 
-def media_html(galleries: Sequence[Gallery], language: str, privacy: Privacy, room: Room) -> Iterable[str]:
+def media_html(galleries: Sequence[Gallery], language: str, privacy: Privacy, room: Room) -> Iterator[str]:
+    """Return them by kind, under titles. Pictures are no text, and pass by ``privacy``."""
     titled = ""
-    for kind, title in _KINDS:
-        for gallery in (one for one in galleries if one.kind == kind):
-            if title != titled:
-                yield f"<h2>{html.escape(say('report.' + title, language))}</h2>"
-                titled = title
-            count = gallery.count - len(gallery.items)
-            more = (
-                f" · {say('report.left-out', language, count=count)}" if count and kind != "histogram" else ""
-            )
-            name = html.escape(privacy.clean(gallery.tag))
-            yield f'<h3>{name} <span class="n-muted">{html.escape(gallery.writer + more)}</span></h3>'
-            yield f'<div class="r-media">{"".join(_items(gallery, language, privacy, room))}</div>'
+    for gallery in sorted(galleries, key=lambda gallery: list(_KINDS).index(gallery.kind)):
+        if (title := _KINDS[gallery.kind]) != titled:
+            yield f"<h2>{html.escape(say('report.' + title, language))}</h2>"
+            titled = title
+        about, count = gallery.writer, gallery.count - len(gallery.items)
+        if count and gallery.kind != "histogram":
+            about += f" · {say('report.left-out', language, count=count)}"
+        name = html.escape(privacy.clean(gallery.tag))
+        yield f'<h3>{name} <span class="n-muted">{html.escape(about)}</span></h3>'
+        yield f'<div class="r-media">{"".join(_items(gallery, language, privacy, room))}</div>'
 
 
-def _items(gallery: Gallery, language: str, privacy: Privacy, room: Room) -> Iterable[str]:
+def _items(gallery: Gallery, language: str, privacy: Privacy, room: Room) -> Iterator[str]:
     # of distributions and curves, what came last says how things stand; the first how they were
-    few = gallery.items if gallery.kind in ("image", "audio", "text") else _ends(gallery.items)
-    for item in few:
+    most = _EACH if gallery.kind in ("image", "audio", "text") else 2
+    for item in (gallery.items[place] for place in picked(len(gallery.items), most)):
         step = f"{say('report.step', language)} {item.step}"
         caption = f"<figcaption>{html.escape(step)}</figcaption>"
         match gallery.kind:
@@ -169,7 +145,7 @@ def _items(gallery: Gallery, language: str, privacy: Privacy, room: Room) -> Ite
 
 
 def _bars(title: str, counts: Sequence[float], edges: Sequence[float]) -> str:
-    """A histogram."""
+    """Return a histogram."""
     begin, width, most = edges[0], edges[-1] - edges[0] or 1.0, max(counts, default=0.0) or 1.0
     bars = "".join(
         f'<rect x="{(left - begin) / width:.4f}" y="{1 - count / most:.4f}" '
@@ -180,7 +156,8 @@ def _bars(title: str, counts: Sequence[float], edges: Sequence[float]) -> str:
 
 
 def _drawing(title: str, drawn: str, left: float, right: float, top: float) -> str:
-    """What is drawn in a square of 1, stretched, with the numbers at its corners; its lower edge is 0."""
+    """Return what is drawn in a square of 1, stretched, with the numbers at its corners; its lower edge is
+    0."""
     return (
         f'<figure class="r-drawing"><figcaption>{html.escape(title)}</figcaption>'
         f"<small>{number_text(top)}</small>"
@@ -189,14 +166,10 @@ def _drawing(title: str, drawn: str, left: float, right: float, top: float) -> s
     )
 
 
-def _ends(items: Sequence[Shown]) -> Sequence[Shown]:
-    return items if len(items) < 2 else (items[0], items[-1])
-
-
 def _blob(item: Shown, language: str, room: Room) -> str:
     if not room.take(len(item.data)):
-        said = say("report.too-large", language, size=f"{len(item.data) / 1e6:.1f}")
-        return f'<p class="n-muted">{html.escape(said)}</p>'
+        too_large = say("report.too-large", language, size=f"{len(item.data) / 1e6:.1f}")
+        return f'<p class="n-muted">{html.escape(too_large)}</p>'
     data = base64.b64encode(item.data).decode()
     if item.kind == "audio":
         return f'<audio controls preload="none" src="data:audio/wav;base64,{data}"></audio>'

@@ -1,4 +1,4 @@
-"""What ranks showed, as outputs of the notebook: what is left in it when the run has ended.
+"""Outputs of the notebook that ranks showed: what is left in it when the run has ended.
 
 A picture is a picture. HTML of a rank runs no script in any front end: a table of plain elements becomes just
 that, all else a frame in a sandbox.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import html
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from html.parser import HTMLParser
 
 from nbdist.diagnosis.exits import rank_ranges
@@ -23,71 +23,54 @@ from nbdist.text import say
 ROOM = 1_000_000
 """Characters of all of them together in the notebook."""
 _MOST = 24
+_PICTURES = ("image/png", "image/jpeg")
 
 Bundle = dict[str, str]
 Clean = Callable[[str], str]
 
 
-def _as_it_is(text: str) -> str:
-    return text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
-    """An output, and all the ranks that showed the same."""
-
-    output: Output
-    ranks: tuple[int, ...]
-
-
-def output_bundles(
-    run: Run, directory: RunDirectory, language: str, clean: Clean = _as_it_is
-) -> list[Bundle]:
-    """The outputs of the run by MIME type, in the order in which they were shown; those for which there is no
-    room are counted in the last. Rank 0's go before the others', and of each the latest. ``clean`` takes what
-    is private out of texts."""
+def output_bundles(run: Run, directory: RunDirectory, language: str, clean: Clean = str) -> list[Bundle]:
+    """Return the outputs of the run by MIME type, in the order in which they were shown; those without room
+    are counted in the last. Rank 0's go before the others', and of each the latest. ``clean`` removes what is
+    private from texts."""
     shown = _alike(read_outputs(directory, run))
-    wanted = sorted(shown, key=lambda one: (one.ranks[0] != 0, -one.output.time))
     room = ROOM
     kept: dict[int, Bundle] = {}
-    for one in wanted:
+    for number in sorted(range(len(shown)), key=lambda number: _weight(shown[number])):
         if len(kept) == _MOST:
             break  # a longer notebook is not easier to read
-        content = read_clean(run, directory, one.output.rank, one.output.file, clean)
-        bundle = _bundle(one.output, content, clean(one.output.text)) if content else None
+        output = shown[number][0]
+        content = read_clean(run, directory, output.rank, output.file, clean)
+        bundle = _bundle(output.mime, content, clean(output.text)) if content else None
         if bundle is not None and (size := sum(map(len, bundle.values()))) <= room:
             room -= size
-            kept[id(one)] = bundle
+            kept[number] = bundle
     bundles: list[Bundle] = []
-    said = ""
-    for one in shown:
-        if id(one) in kept:
-            about = _caption(one, run, language)
-            if about != said:
-                bundles.append(_line(about))
-            said = about
-            bundles.append(kept[id(one)])
+    above = ""
+    for number in sorted(kept):
+        if (caption := _caption(shown[number], run, language)) != above:
+            bundles.append(_line(caption))
+        above = caption
+        bundles.append(kept[number])
     if left := len(shown) - len(kept):
         bundles.append(_line(say("panel.more-outputs", language, count=left, label=run.label)))
     return bundles
 
 
 def bundles_in(line: str, directory: RunDirectory, rank: int) -> list[Bundle]:
-    """The outputs by MIME type that a line of a rank's log names, in a run of one attempt."""
+    """Return the outputs by MIME type that a line of a rank's log names, in a run of one attempt."""
     bundles = []
     for file in named_in(line.encode("utf-8", "replace")):
         content = read_media(directory, rank, file, 1)
-        mime = MIMES[file.rpartition(".")[2]]
-        output = Output(rank=rank, time=0.0, at=0, file=file, mime=mime, id="", text="")
         # what stands behind the name
-        said = line.rpartition("\x07")[2].strip()
-        if content and (bundle := _bundle(output, content, said)) is not None:
+        text = line.rpartition("\x07")[2].strip()
+        if content and (bundle := _bundle(MIMES[file.rpartition(".")[2]], content, text)) is not None:
             bundles.append(bundle)
     return bundles
 
 
 def read_clean(run: Run, directory: RunDirectory, rank: int, file: str, clean: Clean) -> bytes:
-    """A file that a rank showed, its text cleaned; empty where it is gone."""
+    """Return a file that a rank showed, its text cleaned; empty where it is gone."""
     content = read_media(directory, rank, file, run.attempt)
     if file.endswith((".html", ".svg")):
         return clean(content.decode("utf-8", "replace")).encode("utf-8", "replace")
@@ -95,56 +78,52 @@ def read_clean(run: Run, directory: RunDirectory, rank: int, file: str, clean: C
 
 
 def bundle_html(bundle: Bundle) -> str:
-    """An output as a part of a page."""
-    said = html.escape(bundle["text/plain"])
+    """Return an output as a part of a page."""
+    text = html.escape(bundle["text/plain"])
     for mime in _PICTURES:
         if mime in bundle:
-            return f'<img alt="{said}" src="data:{mime};base64,{bundle[mime]}">'
-    return bundle.get("text/html", said)
+            return f'<img alt="{text}" src="data:{mime};base64,{bundle[mime]}">'
+    return bundle.get("text/html", text)
 
 
-def _alike(outputs: Sequence[Output]) -> list[_Shown]:
-    """Outputs that several ranks showed as one: the n-th of a file in each rank."""
+def _alike(outputs: Sequence[Output]) -> list[list[Output]]:
+    """Group outputs that several ranks showed: the n-th of a file in each rank."""
     groups: dict[tuple[str, int], list[Output]] = {}
-    counts: dict[tuple[int, str], int] = {}
+    counts: Counter[tuple[int, str]] = Counter()
     for output in outputs:
-        key = output.rank, output.file
-        counts[key] = counts.get(key, 0) + 1
-        groups.setdefault((output.file, counts[key]), []).append(output)
-    return [
-        _Shown(output=group[0], ranks=tuple(sorted(one.rank for one in group))) for group in groups.values()
-    ]
+        counts[output.rank, output.file] += 1
+        groups.setdefault((output.file, counts[output.rank, output.file]), []).append(output)
+    return list(groups.values())
 
 
-def _caption(one: _Shown, run: Run, language: str) -> str:
-    """``rank 1 · 0:12``; nothing of what all ranks showed."""
-    if len(one.ranks) == len(run.ranks):
+def _weight(group: Sequence[Output]) -> tuple[bool, float]:
+    return all(output.rank for output in group), -group[0].time
+
+
+def _caption(group: Sequence[Output], run: Run, language: str) -> str:
+    """Return ``rank 1 · 0:12``; empty for what all ranks showed."""
+    if len(group) == len(run.ranks):
         return ""
-    ranks = say("panel.of-ranks", language, ranks=rank_ranges(one.ranks))
-    return f"{ranks} · {duration(max(0.0, one.output.time - (run.started or one.output.time)))}"
+    ranks = say("panel.of-ranks", language, ranks=rank_ranges(sorted(output.rank for output in group)))
+    time = group[0].time
+    return f"{ranks} · {duration(max(0.0, time - (run.started or time)))}"
 
 
 def _line(text: str) -> Bundle:
-    return (
-        {"text/plain": text, "text/html": f"<div>{html.escape(text)}</div>"} if text else {"text/plain": ""}
-    )
+    return {"text/plain": text} | ({"text/html": f"<div>{html.escape(text)}</div>"} if text else {})
 
 
-_PICTURES = ("image/png", "image/jpeg")
-
-
-def _bundle(output: Output, content: bytes, said: str) -> Bundle | None:
-    """None for what is not as its name says."""
-    text = {"text/plain": said}
-    if output.mime in _PICTURES:
-        return {**text, output.mime: base64.b64encode(content).decode()}
-    if output.mime == "image/svg+xml":
+def _bundle(mime: str, content: bytes, text: str) -> Bundle | None:
+    """Return the output; None for what is not as its name says."""
+    plain, data = {"text/plain": text}, base64.b64encode(content).decode()
+    if mime in _PICTURES:
+        return plain | {mime: data}
+    if mime == "image/svg+xml":
         # as it is, a page would run its scripts
-        data = base64.b64encode(content).decode()
-        return {**text, "text/html": f'<img alt="" src="data:image/svg+xml;base64,{data}">'}
-    if output.mime == "text/html":
+        return plain | {"text/html": f'<img alt="" src="data:image/svg+xml;base64,{data}">'}
+    if mime == "text/html":
         page = content.decode("utf-8", "replace")
-        return {**text, "text/html": plain_html(page) or framed(page, said)}
+        return plain | {"text/html": plain_html(page) or _framed(page, text)}
     return None
 
 
@@ -154,9 +133,9 @@ _POLICY = (
 )
 
 
-def framed(page: str, text: str) -> str:
-    """A page in a frame that runs no script, sends no form, goes nowhere and loads nothing from elsewhere.
-    ``text`` is for readers of HTML that leave frames out."""
+def _framed(page: str, text: str) -> str:
+    """Return a page in a frame that runs no script, sends no form, goes nowhere and loads nothing from
+    elsewhere. ``text`` is for readers of HTML that leave frames out."""
     return (
         '<iframe sandbox="" referrerpolicy="no-referrer" '
         'style="width:100%;height:240px;border:0;background:#fff" '
@@ -209,18 +188,15 @@ class _PlainHtml(HTMLParser):
         if tag == "style":
             self.in_style = False
         elif tag in self._begun:
-            self._end(tag)
+            # with the elements within it that have not ended
+            ended = ""
+            while ended != tag:
+                ended = self._begun.pop()
+                self.parts.append(f"</{ended}>")
 
     def close(self) -> None:
         super().close()
         self.parts += [f"</{tag}>" for tag in reversed(self._begun)]
-
-    def _end(self, tag: str) -> None:
-        """End the elements that were begun last, up to the last ``tag``."""
-        ended = ""
-        while ended != tag:
-            ended = self._begun.pop()
-            self.parts.append(f"</{ended}>")
 
     def handle_data(self, data: str) -> None:
         if not self.in_style:
@@ -237,7 +213,7 @@ class _PlainHtml(HTMLParser):
 
 
 def plain_html(page: str) -> str:
-    """The page where it holds plain text, lists and tables alone; empty for any other."""
+    """Return the page where it holds plain text, lists and tables alone; empty for any other."""
     parser = _PlainHtml()
     parser.feed(page)
     parser.close()

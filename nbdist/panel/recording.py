@@ -1,5 +1,5 @@
-"""A run as messages for a page without kernel and server: its view, charts, program and logs, without what is
-private. It names what there is no room for."""
+"""A run as a report keeps it, without what is private: messages for a page without kernel and server, and
+what stands where no script runs. It names what there is no room for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import base64
 import gzip
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from nbdist.feed.charts import Charts
@@ -14,11 +15,14 @@ from nbdist.feed.following import RunFeed
 from nbdist.feed.protocol import Media, Update, encode, for_the_strip, frame
 from nbdist.feed.rank_log import LogDelta, RankFollower, level
 from nbdist.feed.send_queue import split
+from nbdist.feed.summary import Facts, facts_of, remarks
 from nbdist.feed.view import RunView
 from nbdist.model import Run
-from nbdist.panel.gallery import Room
-from nbdist.panel.outputs import Clean, read_clean
+from nbdist.panel.gallery import Gallery, Room, read_galleries
+from nbdist.panel.outputs import Bundle, Clean, output_bundles, read_clean
+from nbdist.privacy import Privacy
 from nbdist.store import LogStream, MetricsReader, RunDirectory
+from nbdist.store.metrics import read_hparams
 from nbdist.store.results import named_in
 from nbdist.store.scraped.log import merge_points, printed_points
 from nbdist.text import Both, both, say
@@ -26,7 +30,7 @@ from nbdist.text import Both, both, say
 LOG_ROOM = 32 << 20
 """Bytes of the logs of one run; some tenth of that is what they take in the page."""
 MOST_TAGS = 200
-"""What a page of charts may hold; each takes some 10 kB."""
+"""Charts that a page may hold; each takes some 10 kB."""
 
 _PRINTED_ROOM = 64 << 20  # bytes at the ends of all logs that are looked through for numbers
 _PROGRAM_ROOM = 1 << 20
@@ -39,53 +43,89 @@ _RANKS = 8
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """One run. ``messages`` are gzipped frames in base64, in their order; ``program`` is the text of its cell
-    or script, empty where it is gone or too large; ``left_out`` has a sentence for each kind of thing that is
-    not in it."""
+    or script, empty where it is gone or too large; ``outputs`` are those of its ranks, for where the panel is
+    not drawn; ``left_out`` has a sentence for each kind of thing that is not in it. Of ``facts``, ``notes``,
+    ``hparams`` and ``galleries`` the writer removes what is private."""
 
+    facts: Facts
+    notes: Sequence[str]
     messages: tuple[str, ...]
     program: str
+    outputs: Sequence[Bundle]
+    hparams: dict[str, str]
+    galleries: Sequence[Gallery]
     left_out: tuple[Both, ...]
+
+    @property
+    def run(self) -> Run:
+        return self.facts.run
 
 
 def record(
     run: Run,
     directory: RunDirectory,
-    clean: Clean,
+    privacy: Privacy,
     language: str,
     *,
     media: Room,
-    notes: Sequence[str] = (),
+    now: float,
     room: int = LOG_ROOM,
     tags: int = MOST_TAGS,
 ) -> Recording:
-    """What there is of the last attempt of the run. ``clean`` takes what is private out of a text; the panel
-    shows ``notes``. ``room``: bytes of logs, ``tags``: how many have a chart; ``media`` has room for what the
-    ranks showed."""
+    """Read the last attempt of the run as it stands ``now``. ``room``: bytes of logs, ``tags``: how many have
+    a chart; ``media`` has room for what the ranks showed."""
+    notes = _notes(run, language)
+    # a run that goes on has taken so long until now
+    run = run if run.state.terminal else replace(run, ended=now)
+    facts, clean = facts_of(run, directory), privacy.clean
     charts = _read_charts(run, directory, tags)
     program, too_large = _program(run, directory, clean)
     logs = _logs(run, directory, clean, language, room)
     shown, unshown = _shown(run, directory, logs, clean, media)
-    first = Update(
-        view=replace(_view(run, directory), notes=tuple(notes)),
-        charts=charts.all(),
-        left_out=len(charts.dropped),
-        cell=program,
-        complete_until=0.0,
-    )
-    parts = (Update(chunks=[part], complete_until=0.0) for log in logs for part in _parts(log.chunk))
-    files = (Update(media=[one], complete_until=0.0) for one in shown)
-    updates = [first, *files, *parts]
+    galleries, unread = read_galleries(run, directory)
+    view = replace(_view(run, directory), notes=tuple(remarks(facts, language, notes)))
+    updates = [
+        Update(
+            view=view,
+            charts=charts.all(),
+            left_out=len(charts.dropped),
+            cell=program,
+            complete_until=0.0,
+        ),
+        *(Update(media=[file], complete_until=0.0) for file in shown),
+        *(Update(chunks=[part], complete_until=0.0) for log in logs for part in _parts(log.chunk)),
+    ]
     # all lines are there with the last message: then the page puts those of all ranks into their order
     updates[-1] = replace(updates[-1], complete_until=None)
+    left_out = _left_out(run, directory, charts, logs, unshown=unshown, too_large=too_large, unread=unread)
     return Recording(
+        facts=facts,
+        notes=notes,
         messages=tuple(_packed(update, clean) for update in updates),
         program=program,
-        left_out=tuple(_left_out(run, directory, charts, logs, unshown, too_large=too_large)),
+        outputs=output_bundles(run, directory, language, partial(clean_again, privacy)),
+        hparams={name: str(value) for name, value in read_hparams(run, directory).items()},
+        galleries=galleries,
+        left_out=tuple(left_out),
     )
+
+
+def clean_again(privacy: Privacy, text: str) -> str:
+    """Return a text without what is private, whose secrets have been counted elsewhere."""
+    masked = privacy.masked
+    text = privacy.clean(text)
+    privacy.masked = masked
+    return text
+
+
+def _notes(run: Run, language: str) -> list[str]:
+    """Return what is to be said of the run as it stands in a report."""
+    going_on = [] if run.state.terminal else [say("report.going-on", language)]
+    return going_on + ([say("report.attempts", language, count=run.attempt)] if run.attempt > 1 else [])
 
 
 def _view(run: Run, directory: RunDirectory) -> RunView:
-    """How the run stands at the end of ``run``: of one that goes on, as it stood then."""
+    """Return how the run stands at its end."""
     feed = RunFeed(directory, room=0)
     now = run.ended or run.spec.created
     feed.read(run, now, last=True)
@@ -100,7 +140,7 @@ def _packed(update: Update, clean: Clean) -> str:
 
 
 def _cleaned(value: Any, clean: Clean) -> Any:
-    """A part of a message with every text in it cleaned."""
+    """Return a part of a message with every text in it cleaned."""
     match value:
         case str():
             return clean(value)
@@ -112,7 +152,7 @@ def _cleaned(value: Any, clean: Clean) -> Any:
 
 
 def _read_charts(run: Run, directory: RunDirectory, most: int) -> Charts:
-    """What the ranks logged, printed and used."""
+    """Read what the ranks logged, printed and used."""
     charts = Charts(most=most, created=run.spec.created, ranks=[rank.rank for rank in run.spec.ranks])
     for rank in run.ranks:
         files = directory.rank(rank.rank, run.attempt)
@@ -131,7 +171,7 @@ def _read_charts(run: Run, directory: RunDirectory, most: int) -> Charts:
 
 
 def _program(run: Run, directory: RunDirectory, clean: Clean) -> tuple[str, bool]:
-    """The program, and whether it is too large."""
+    """Return the program, and whether it is too large."""
     path = directory.program(run.spec.program)
     try:
         if path.stat().st_size > _PROGRAM_ROOM:
@@ -150,35 +190,40 @@ class RecordedLog:
 
 
 def _logs(run: Run, directory: RunDirectory, clean: Clean, language: str, room: int) -> list[RecordedLog]:
-    sizes = [LogStream(directory.rank(rank.rank, run.attempt).log).size for rank in run.ranks]
     # what short logs leave is for the long ones
-    limit = level(sizes, room)
+    limit = level(_log_sizes(run, directory), room)
     return [recorded_log(run, directory, rank.rank, limit, clean, language) for rank in run.ranks]
+
+
+def _log_sizes(run: Run, directory: RunDirectory) -> list[int]:
+    return [LogStream(directory.rank(rank.rank, run.attempt).log).size for rank in run.ranks]
 
 
 def recorded_log(
     run: Run, directory: RunDirectory, rank: int, limit: int, clean: Clean, language: str
 ) -> RecordedLog:
-    """The log of a rank in about ``limit`` bytes: of a longer one the begin and the end, and between them a
-    line that tells how to get at the rest."""
+    """Read the log of a rank in about ``limit`` bytes: of a longer one the begin and the end, and between
+    them a line that tells how to get at the rest."""
     follower = RankFollower(rank, directory.rank(rank, run.attempt), created=run.spec.created)
     moment, cut = run.ended or run.spec.created, 0
     lines: list[str] = []
     times: list[tuple[int, float]] = []
+
+    def take(most: int, *, final: bool = False) -> None:
+        if (delta := follower.read(most, moment, final=final)) is not None:
+            lines.extend(delta.lines)
+            times.extend(delta.times)
+
     if (size := follower.waiting) > limit:
         while (read := size - follower.waiting) < limit // 4:
-            if (delta := follower.read(min(_CHUNK, limit // 4 - read), moment)) is not None:
-                lines += delta.lines
-                times += delta.times
+            take(min(_CHUNK, limit // 4 - read))
         before = follower.waiting
         follower.skip(limit - limit // 4)
         cut = before - follower.waiting
-        told = {"size": f"{cut / 1e6:,.1f}", "label": run.label, "rank": rank}
-        lines += ["", say("report.cut", language, **told), ""]
+        facts = {"size": f"{cut / 1e6:,.1f}", "label": run.label, "rank": rank}
+        lines += ["", say("report.cut", language, **facts), ""]
         times.append((3, times[-1][1] if times else 0.0))
-    if (delta := follower.read(_CHUNK, moment, final=True)) is not None:
-        lines += delta.lines
-        times += delta.times
+    take(_CHUNK, final=True)
     text = clean("\n".join(lines)).encode("utf-8", "replace")
     return RecordedLog(
         chunk=LogDelta(rank=rank, first=0, count=len(lines), text=text, times=tuple(times)), cut=cut
@@ -188,8 +233,8 @@ def recorded_log(
 def _shown(
     run: Run, directory: RunDirectory, logs: Sequence[RecordedLog], clean: Clean, room: Room
 ) -> tuple[list[Media], int]:
-    """The files that lines of the logs name, of each rank the latest first, and for how many there is no
-    room: in their places the page has their texts."""
+    """Return the files that lines of the logs name, of each rank the latest first, and for how many there is
+    no room: in their places the page has their texts."""
     named = {name: log.chunk.rank for log in logs for name in reversed(named_in(log.chunk.text))}
     shown, unshown = [], 0
     for name, rank in named.items():
@@ -213,30 +258,32 @@ def _left_out(
     directory: RunDirectory,
     charts: Charts,
     logs: Sequence[RecordedLog],
-    unshown: int,
     *,
+    unshown: int,
     too_large: bool,
+    unread: int,
 ) -> Iterator[Both]:
     label = run.label
     if dropped := list(charts.dropped):
-        names = ", ".join(dropped[:_NAMES]) + (", …" if len(dropped) > _NAMES else "")
         count = sum(key.group == "metric" for key in charts.marks) + len(dropped)
+        names = _listed(dropped, _NAMES)
         yield both("report.tags-out", label=label, count=len(dropped), all=count, names=names)
     if cut := [log for log in logs if log.cut]:
         ranks = [log.chunk.rank for log in cut]
-        shown = ", ".join(map(str, ranks[:_RANKS])) + (", …" if len(ranks) > _RANKS else "")
         size = f"{sum(log.cut for log in cut) / 1e6:,.1f}"
-        yield both("report.logs-out", label=label, size=size, ranks=shown, rank=ranks[0])
+        yield both("report.logs-out", label=label, size=size, ranks=_listed(ranks, _RANKS), rank=ranks[0])
     if unshown:
         yield both("report.outputs-out", label=label, count=unshown)
-    if unread := _unread_prints(run, directory):
-        yield both("report.prints-out", label=label, size=f"{unread / 1e6:,.1f}")
+    # bytes at the begin of the logs that are not looked through for numbers
+    share = _PRINTED_ROOM // len(run.ranks)
+    unprinted = sum(max(0, size - share) for size in _log_sizes(run, directory)) if run.spec.scrape else 0
+    if unprinted:
+        yield both("report.prints-out", label=label, size=f"{unprinted / 1e6:,.1f}")
     if too_large:
         yield both("report.program-out", label=label)
+    if unread:
+        yield both("report.records-out", label=label, count=unread)
 
 
-def _unread_prints(run: Run, directory: RunDirectory) -> int:
-    """Bytes at the begin of the logs that are not looked through for numbers."""
-    share = _PRINTED_ROOM // len(run.ranks)
-    sizes = (LogStream(directory.rank(rank.rank, run.attempt).log).size for rank in run.ranks)
-    return sum(max(0, size - share) for size in sizes) if run.spec.scrape else 0
+def _listed(values: Sequence[object], most: int) -> str:
+    return ", ".join(map(str, values[:most])) + (", …" if len(values) > most else "")

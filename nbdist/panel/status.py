@@ -1,4 +1,4 @@
-"""How runs and their ranks stand now, as a table in text and as static HTML for a notebook."""
+"""Runs and their ranks as they stand now: a table in text, and static HTML for a notebook."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from nbdist.diagnosis.silent import MistakeReader
-from nbdist.feed.ansi import printable
 from nbdist.feed.curves import spark_of
-from nbdist.feed.labels import pad, ranks_text, state_mark, state_word, width
+from nbdist.feed.labels import ranks_text, state_mark, state_word
 from nbdist.feed.measures import FailureWatch, glance
 from nbdist.feed.stalling import StallReader, held_words, slow_text, stall_sentence
 from nbdist.feed.view import (
@@ -30,7 +29,7 @@ from nbdist.feed.view import (
     view_of,
 )
 from nbdist.model import RankState, Run, RunState
-from nbdist.panel.summary import rank_chip, sheet
+from nbdist.panel.look import mark, page_sheet, rank_chip, text_table
 from nbdist.store import RunDirectory, RunReader
 from nbdist.store.run_store import unreadable
 from nbdist.text import say
@@ -41,11 +40,11 @@ _LINE = 80
 
 
 class StatusReader:
-    """How these runs stand, as often as one asks. A run that cannot be read is shown as lost, with why;
+    """Reads how these runs stand, again and again. A run that cannot be read is shown as lost, with why;
     directories that have gone are left out."""
 
     def __init__(self, directories: Sequence[RunDirectory], *, failures: bool = False) -> None:
-        """``failures``: with the first failure of each, which a table has no room for."""
+        """With ``failures``, read the first failure of each, which a table has no room for."""
         self._failures = failures
         self._runs = [
             (directory, RunReader(directory), UsageWatch(), StallReader(directory), MistakeReader(directory))
@@ -54,7 +53,7 @@ class StatusReader:
         self._ended: dict[RunDirectory, RunView] = {}
 
     def look(self, now: float) -> list[RunView]:
-        """The views of the runs at the moment ``now`` (Unix seconds)."""
+        """Return the views of the runs at the moment ``now`` (Unix seconds)."""
         views = []
         for directory, reader, watch, stalls, mistakes in self._runs:
             if (run := reader.look() or unreadable(directory)) is None:
@@ -85,7 +84,7 @@ class StatusReader:
 
 
 def _about(run: Run, directory: RunDirectory) -> str:
-    """``lenet.ipynb · 11-20 14:15 · loss 0.0435``."""
+    """Return ``lenet.ipynb · 11-20 14:15 · loss 0.0435``."""
     spark, stands = spark_of(run, directory)
     ended = time.localtime(run.ended if run.ended is not None else run.spec.created)
     metric = "" if spark is None else f"{spark.tag} {number_text(stands)}"
@@ -102,10 +101,9 @@ def watch_status(
     grain: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Look each second and show what has changed since ``shown``, until all runs have ended, or for an
-    hour.
+    """Look each second and show what has changed since ``shown``, until all runs have ended, or for an hour.
 
-    Time that goes by is a change each ``grain`` seconds. ``wait`` waits so many seconds, and says at
+    Time that goes by is a change each ``grain`` seconds. ``wait`` waits so many seconds, and returns True at
     once when no page asks any more.
     """
     end = clock() + _LIMIT
@@ -120,7 +118,7 @@ def watch_status(
 
 
 def _coarse(views: Sequence[RunView], grain: float) -> str:
-    """What is seen of the views, with their times in steps of ``grain`` seconds."""
+    """Return what is seen of the views, with their times in steps of ``grain`` seconds."""
 
     def stepped(seconds: float) -> float:
         return math.floor(seconds / grain) * grain
@@ -135,92 +133,68 @@ def _coarse(views: Sequence[RunView], grain: float) -> str:
     return status_text([coarse(view) for view in views], "en")
 
 
-def status_text(views: Sequence[RunView], language: str) -> str:
-    """Every run with its ranks (``shows_ranks``), one line each, in columns."""
-    if not views:
-        return say("panel.no-runs", language)
-    rows = []
-    for view in views:
-        rows += [_run_row(view, language), *(_rank_rows(view, language) if shows_ranks(view, views) else ())]
-    # what nothing is known of needs no column
-    optional = _IF_KNOWN if any("rank" in row for row in rows) else _OF_RANKS
-    kept = [column for column in _COLUMNS if column not in optional or any(row.get(column) for row in rows)]
-    table = [[say("panel." + column, language) for column in kept]]
-    table += [[printable(row.get(column, "")) for column in kept] for row in rows]
-    widths = [max(map(width, column)) for column in zip(*table, strict=True)]
-    return "\n".join("  ".join(map(pad, row, widths)).rstrip() for row in table)
+def status_bundle(views: Sequence[RunView], language: str, now: float) -> dict[str, str]:
+    """Return the runs as they stood at ``now`` (Unix seconds), for a notebook: as HTML and as plain text."""
+    return {"text/plain": status_text(views, language), "text/html": status_html(views, language, now)}
 
 
 def shows_ranks(view: RunView, views: Sequence[RunView]) -> bool:
-    """Whether the ranks of a run are in a table of these runs: one that has ended is a line, but alone."""
+    """Return whether a table of these runs has the ranks of this one: a run that has ended is a line, but
+    alone."""
     return view.live or len(views) == 1
 
 
-_COLUMNS = ("run", "rank", "state", "device", "pid", "memory", "use", "rate", "elapsed", "last-line")
-_IF_KNOWN = ("use", "rate")
-_OF_RANKS = ("rank", "device", "pid", "memory", *_IF_KNOWN)
-
-
-def _run_row(view: RunView, language: str) -> dict[str, str]:
+def rank_cells(rank: RankView, view: RunView, language: str) -> dict[str, str]:
+    """Return what a table says of a rank, by column."""
     return {
-        "run": view.label,
-        "state": run_state_text(view, language),
-        "elapsed": duration(view.elapsed),
-        "last-line": " · ".join(said_of(view, language)),
+        "rank": str(rank.rank),
+        "state": _held_text(view, rank, language) or _rank_state_text(rank, language),
+        "device": rank.device,
+        "pid": str(rank.pid or ""),
+        "memory": memory_text(rank),
+        "use": use_text(rank),
+        "rate": rate_text(rank.rate),
+        "elapsed": duration(rank.elapsed),
+        "last-line": rank.last_line.strip(),
     }
 
 
-def _rank_rows(view: RunView, language: str) -> list[dict[str, str]]:
-    return [
-        {
-            "rank": str(rank.rank),
-            "state": held_text(view, rank, language) or rank_state_text(rank, language),
-            "device": rank.device,
-            "pid": str(rank.pid or ""),
-            "memory": memory_text(rank),
-            "use": use_text(rank),
-            "rate": rate_text(rank.rate),
-            "elapsed": duration(rank.elapsed),
-            "last-line": rank.last_line.strip()[:_LINE],
-        }
-        for rank in view.ranks
-    ]
-
-
 def run_state_text(view: RunView, language: str) -> str:
-    """``Running``; ``Stalled`` while nothing happens; ``Idle`` of a session that waits for a cell."""
+    """Return ``Running``; ``Stalled`` while nothing happens; ``Idle`` for a session that waits for a cell."""
     if view.idle:
         return say("panel.session-idle", language).capitalize()
     return say("panel.stalled", language) if view.hangs else state_word(RunState(view.state), language)
 
 
-def said_of(view: RunView, language: str) -> list[str]:
-    """What stands beside the state of a run: how it hangs, how far it is, why it ended, which run it goes on
-    from, what it was, and the mistakes of its program."""
+def _remarks(view: RunView, language: str) -> list[str]:
+    """Return what stands beside the state of a run: how it hangs, how far it is, why it ended, which run it
+    goes on from, what it was, and the mistakes of its program."""
     stall = stall_sentence(view.stall, view.elapsed, language) if view.hangs and view.stall else ""
     slow = slow_text(view.slow, language) if view.slow is not None and view.live else ""
     reason = view.reason_zh if language == "zh" else view.reason
     warnings = [warning.sentence(language) for warning in view.warnings]
     resumed = say("panel.goes-on-from", language, run=view.resumed) if view.resumed else ""
-    said = (stall, progress_text(view, language), slow, reason, resumed, view.about, *warnings)
-    return [text for text in said if text]
+    texts = (stall, progress_text(view, language), slow, reason, resumed, view.about, *warnings)
+    return [text for text in texts if text]
 
 
-def held_text(view: RunView, rank: RankView, language: str) -> str:
-    """``Held up, time.sleep``; ``Waiting, all_reduce``; empty for a rank of which nothing is known."""
+def _held_text(view: RunView, rank: RankView, language: str) -> str:
+    """Return ``Held up, time.sleep`` or ``Waiting, all_reduce``; empty for any other rank."""
     if rank.state != "running":
         return ""
     if view.slow is not None and view.slow.rank == rank.rank and view.live:
         return say("panel.slowest", language).capitalize()
-    if not view.hangs or view.stall is None:
-        return ""
-    kind, what = held_words(view.stall).get(rank.rank, ("", ""))
+    kind, call = _held(view, rank)
     key = {"held": "held-up", "waits": "waiting", "loads": "waiting"}.get(kind)
-    return ", ".join(filter(None, (say(f"panel.{key}", language), what))) if key else ""
+    return ", ".join(filter(None, (say(f"panel.{key}", language), call))) if view.hangs and key else ""
 
 
-def rank_state_text(rank: RankView, language: str) -> str:
-    """``Running``; ``Failed, exit 1``; ``Ended, SIGTERM``."""
+def _held(view: RunView, rank: RankView) -> tuple[str, str]:
+    return held_words(view.stall).get(rank.rank, ("", "")) if view.stall is not None else ("", "")
+
+
+def _rank_state_text(rank: RankView, language: str) -> str:
+    """Return ``Running``; ``Failed, exit 1``; ``Ended, SIGTERM``."""
     state = state_word(RankState(rank.state), language)
     if rank.state not in ("failed", "ended") or not rank.exit:
         return state
@@ -228,17 +202,41 @@ def rank_state_text(rank: RankView, language: str) -> str:
     return f"{state}, {rank.exit if ended is None else ended[1]}"
 
 
+_COLUMNS = ("run", "rank", "state", "device", "pid", "memory", "use", "rate", "elapsed", "last-line")
+_IF_KNOWN = ("use", "rate")
+_OF_RANKS = ("rank", "device", "pid", "memory", *_IF_KNOWN)
+
+
+def status_text(views: Sequence[RunView], language: str) -> str:
+    """Return every run with its ranks (``shows_ranks``), one line each, in columns."""
+    if not views:
+        return say("panel.no-runs", language)
+    rows: list[dict[str, str]] = []
+    for view in views:
+        rows.append(
+            {
+                "run": view.label,
+                "state": run_state_text(view, language),
+                "elapsed": duration(view.elapsed),
+                "last-line": " · ".join(_remarks(view, language)),
+            }
+        )
+        for rank in view.ranks if shows_ranks(view, views) else ():
+            cells = rank_cells(rank, view, language)
+            rows.append(cells | {"last-line": cells["last-line"][:_LINE]})
+    # a column in which nothing is known is left out
+    optional = _IF_KNOWN if any("rank" in row for row in rows) else _OF_RANKS
+    kept = [column for column in _COLUMNS if column not in optional or any(row.get(column) for row in rows)]
+    titles = [say("panel." + column, language) for column in kept]
+    return text_table([titles, *([row.get(column, "") for column in kept] for row in rows)])
+
+
 _RANKS = 16
 _HEADS = ("rank", "state", "device", "memory", "use", "rate", "elapsed", "pid", "last-line")
 
 
-def status_bundle(views: Sequence[RunView], language: str, now: float) -> dict[str, str]:
-    """The runs as they stood at ``now`` (Unix seconds), for a notebook: as HTML and as plain text."""
-    return {"text/plain": status_text(views, language), "text/html": status_html(views, language, now)}
-
-
 def status_html(views: Sequence[RunView], language: str, now: float) -> str:
-    """A table with a heading for each run and a line for each of its ranks (``shows_ranks``)."""
+    """Return a table with a heading for each run and a line for each of its ranks (``shows_ranks``)."""
     if not views:
         return f"<p>{html.escape(say('panel.no-runs', language))}</p>"
     head = "".join(f"<th>{html.escape(say('panel.' + column, language))}</th>" for column in _HEADS)
@@ -248,68 +246,51 @@ def status_html(views: Sequence[RunView], language: str, now: float) -> str:
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
     foot = html.escape(say("panel.as-of", language, time=moment))
     return (
-        f'{_SHEET}<div class="nbdist-status"><table><thead><tr>{head}</tr></thead>{body}</table>'
-        f'<div class="n-muted">{foot}</div></div>'
+        f'{page_sheet("status")}<div class="nbdist-status"><table><thead><tr>{head}</tr></thead>'
+        f'{body}</table><div class="n-muted">{foot}</div></div>'
     )
 
 
 def _run(view: RunView, language: str, *, ranks: bool) -> str:
-    if not ranks:
-        return f"<tbody>{_heading(view, language)}</tbody>"
-    shown = _that_matter(view)
+    shown = _that_matter(view) if ranks else []
     rows = "".join(_rank(rank, view, language) for rank in shown)
-    if len(shown) < len(view.ranks):
+    if ranks and len(shown) < len(view.ranks):
         rows += _others(view, shown, language)
     return f"<tbody>{_heading(view, language)}{rows}</tbody>"
 
 
 def _heading(view: RunView, language: str) -> str:
-    said = [ranks_text(len(view.ranks), language), duration(view.elapsed)]
-    said += said_of(view, language)
+    about = [ranks_text(len(view.ranks), language), duration(view.elapsed), *_remarks(view, language)]
     bar = ""
     if view.progress is not None and view.live:
         share = 100 * min(1.0, max(0.0, view.progress.fraction))
         bar = f'<span class="n-bar"><span style="width:{share:.0f}%"></span></span> '
     return (
-        f'<tr class="n-run"><th colspan="{len(_HEADS)}">{_mark("stalled" if view.hangs else view.state)} '
+        f'<tr class="n-run"><th colspan="{len(_HEADS)}">{mark("stalled" if view.hangs else view.state)} '
         f"{html.escape(run_state_text(view, language))} <code>{html.escape(view.label)}</code> "
-        f'{bar}<span class="n-muted">{html.escape(" · ".join(said))}</span></th></tr>'
+        f'{bar}<span class="n-muted">{html.escape(" · ".join(about))}</span></th></tr>'
     )
 
 
-def _mark(state: str) -> str:
-    return f'<span class="n-{state}" aria-hidden="true">{state_mark(state)}</span>'
-
-
 def _rank(rank: RankView, view: RunView, language: str) -> str:
-    line = html.escape(rank.last_line.strip())
-    cells = [
-        _state(rank, view, language),
-        html.escape(rank.device),
-        memory_text(rank),
-        use_text(rank),
-    ]
-    texts = "".join(f"<td>{cell}</td>" for cell in cells)
-    # without a heading, on a narrow page, only this figure would say nothing
-    rate = rate_text(rank.rate)
-    unit = html.escape(say("panel.rate", language))
-    texts += f'<td class="n-rate" data-unit="{unit}">{rate}</td>' if rate else "<td></td>"
-    texts += f'<td class="n-extra">{duration(rank.elapsed)}</td><td class="n-extra">{rank.pid or ""}</td>'
-    last = f'<td class="n-last" title="{line}">{line}</td>'
-    return f"<tr><td>{rank_chip(str(rank.rank))}</td>{texts}{last}</tr>"
-
-
-def _state(rank: RankView, view: RunView, language: str) -> str:
-    held = held_text(view, rank, language)
+    cells = {column: html.escape(text) for column, text in rank_cells(rank, view, language).items()}
+    attributes = {
+        "elapsed": ' class="n-extra"',
+        "pid": ' class="n-extra"',
+        "last-line": f' class="n-last" title="{cells["last-line"]}"',
+    }
+    if cells["rate"]:
+        # without a heading, on a narrow page, only this figure would say nothing
+        attributes["rate"] = f' class="n-rate" data-unit="{html.escape(say("panel.rate", language))}"'
     shown = rank.state
-    if held:
-        kinds = held_words(view.stall) if view.stall is not None else {}
-        shown = "stalled" if kinds.get(rank.rank, ("", ""))[0] == "held" else "pending"
-    return f"{_mark(shown)} {html.escape(held or rank_state_text(rank, language))}"
+    if _held_text(view, rank, language):
+        shown = "stalled" if _held(view, rank)[0] == "held" else "pending"
+    cells |= {"rank": rank_chip(str(rank.rank)), "state": f"{mark(shown)} {cells['state']}"}
+    return "<tr>" + "".join(f"<td{attributes.get(head, '')}>{cells[head]}</td>" for head in _HEADS) + "</tr>"
 
 
 def _that_matter(view: RunView) -> list[RankView]:
-    """All ranks, or of many those that failed and the lowest."""
+    """Return all ranks, or of many those that failed and the lowest."""
     if len(view.ranks) <= _RANKS:
         return list(view.ranks)
     weighed = sorted(view.ranks, key=lambda rank: (rank.state not in ("failed", "lost"), rank.rank))
@@ -317,41 +298,12 @@ def _that_matter(view: RunView) -> list[RankView]:
 
 
 def _others(view: RunView, shown: Sequence[RankView], language: str) -> str:
-    """A line for the ranks that have none of their own: how many are in which state."""
+    """Return a line that counts the ranks without a line of their own, by state."""
     left = Counter(rank.state for rank in view.ranks)
     left.subtract(rank.state for rank in shown)
-    said = "  ".join(
+    counts = "  ".join(
         f"{state_mark(state)} {count} {state_word(RankState(state), language)}"
         for state, count in left.most_common()
         if count
     )
-    return f'<tr><td>…</td><td colspan="{len(_HEADS) - 1}">{html.escape(said)}</td></tr>'
-
-
-_SHEET = sheet(
-    "nbdist-status",
-    """
-& { container-type: inline-size; }
-& table { width: 100%; table-layout: auto; border-collapse: collapse; font: inherit; margin: 0; border: 0; }
-& th, & td { text-align: left; padding: 2px 12px 2px 0; font-weight: 400; white-space: nowrap;
-  vertical-align: baseline; border: 0; max-width: none; }
-& thead th { color: var(--jp-ui-font-color2, inherit); font-size: 12px; border-bottom: 1px solid LINE; }
-& tr { background: none; }
-& .n-run th { padding-top: 8px; white-space: normal; font-weight: 600; }
-& .n-run code { font: 600 12px/20px var(--jp-code-font-family, monospace); background: none; color: inherit;
-  margin: 0 4px; }
-& .n-run .n-muted { font-weight: 400; }
-& .n-last { width: 100%; max-width: 0; overflow: hidden; text-overflow: ellipsis;
-  font-family: var(--jp-code-font-family, monospace); font-size: 12px; }
-& .n-bar { display: inline-block; width: 120px; height: 4px; border-radius: 2px; vertical-align: middle;
-  background: GROUND; box-shadow: 0 0 0 1px LINE; overflow: hidden; }
-& .n-bar span { display: block; height: 100%; background: var(--n-brand); }
-@container (max-width: 640px) {
-  & table, & tbody, & .n-run th { display: block; }
-  & thead, & td:empty, & .n-extra { display: none; }
-  & tr { display: flex; flex-wrap: wrap; }
-  & .n-last { flex: 0 0 100%; box-sizing: border-box; max-width: 100%; padding: 0 0 2px 32px; }
-  & .n-rate::after { content: " " attr(data-unit); }
-}
-""",
-)
+    return f'<tr><td>…</td><td colspan="{len(_HEADS) - 1}">{html.escape(counts)}</td></tr>'

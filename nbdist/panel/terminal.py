@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TextIO
@@ -20,25 +20,13 @@ from nbdist.feed.view import (
     RunView,
     bytes_text,
     duration,
-    memory_text,
     progress_text,
     rate_text,
     slowest,
-    use_text,
 )
 from nbdist.model import RankState
-from nbdist.panel.status import held_text, rank_state_text, run_state_text
-from nbdist.panel.text import (
-    LINES_LIMIT,
-    QueueNotes,
-    StallNotes,
-    TextSurface,
-    WarningNotes,
-    introduction,
-    rank_prefix,
-    skipped_text,
-    stopping_text,
-)
+from nbdist.panel.status import rank_cells, run_state_text
+from nbdist.panel.text import LINES_LIMIT, Notes, TextSurface, rank_prefix, skipped_text
 from nbdist.text import say
 
 _LEFT_OUT = frozenset({"", "dumb", "unknown"})
@@ -102,20 +90,20 @@ class Terminal:
 
     @property
     def drawable(self) -> bool:
-        """Whether it is a terminal at all, moves its cursor, and has characters for what is drawn; and
-        the user has not asked for plain text."""
+        """Return True for a terminal that moves its cursor and has characters for what is drawn, unless the
+        user has asked for plain text."""
         encoding = (self._stream.encoding or "").lower().replace("-", "")
         moves = self._environ.get("TERM", "") not in _LEFT_OUT
         return self._stream.isatty() and moves and encoding == "utf8" and not self._plain
 
     @property
     def reflows(self) -> bool:
-        """Whether it breaks lines anew when its width changes: all do that are known but these two."""
+        """Return whether it breaks lines anew when its width changes: all known ones but these two do."""
         screen = "STY" in self._environ and "TMUX" not in self._environ
         return not screen and "XTERM_VERSION" not in self._environ
 
     def size(self) -> tuple[int, int]:
-        """Columns and rows now."""
+        """Return columns and rows now."""
         try:
             size = os.get_terminal_size(self._stream.fileno())
         except (OSError, ValueError):
@@ -124,7 +112,7 @@ class Terminal:
         return size.columns or 80, size.lines or 24
 
     def paint(self, text: str, shade: str) -> str:
-        """``text`` in a shade; as it is on a terminal without colours."""
+        """Return ``text`` in a shade; as it is on a terminal without colours."""
         if not shade or (self._shade is None and shade != "bold"):
             return text
         if shade == "bold":
@@ -195,8 +183,8 @@ def on_text_screen(
     logs: str = "%dist_logs",
     limit: int = LINES_LIMIT,
 ) -> contextlib.AbstractContextManager[Surface]:
-    """What shows a run by ``write``: with a block where the terminal can draw one, else line by line, and
-    then at most ``limit`` lines."""
+    """Return what shows a run by ``write``: with a block where the terminal can draw one, else line by line,
+    and then at most ``limit`` lines."""
     if terminal.drawable:
         return TerminalSurface(write, terminal, language=language, logs=logs)
     return contextlib.nullcontext(TextSurface(write, limit, logs=logs, language=language))
@@ -215,11 +203,8 @@ class TerminalSurface:
         self._block = Block(write, terminal)
         self._language = language
         self._logs = logs
-        self._state = ""
         self._growing: dict[int, str] = {}
-        self._stall = StallNotes(language)
-        self._queue = QueueNotes(language)
-        self._warnings = WarningNotes(language)
+        self._notes = Notes(language)
 
     def __enter__(self) -> TerminalSurface:
         return self
@@ -228,25 +213,17 @@ class TerminalSurface:
         self._block.erase()
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
-        above = []
-        if not self._state:
-            above.append(harmless(introduction(view, self._language)))
-        above += self._lines(view, deltas)
-        if view.state == "stopping" != self._state:
-            above.append(harmless(stopping_text(view, self._language)))
-        above += (harmless(one.note(view)) for one in (self._queue, self._stall, self._warnings))
-        self._state = view.state
-        for delta in deltas:
-            self._growing[delta.rank] = delta.partial
-        self._block.draw("".join(above), self._foot(view) if view.live else [])
+        before, after = harmless(self._notes.before(view)), harmless(self._notes.after(view))
+        self._growing |= {delta.rank: delta.partial for delta in deltas}
+        lines = "".join(self._lines(view, deltas))
+        self._block.draw(before + lines + after, self._foot(view) if view.live else [])
 
     def _lines(self, view: RunView, deltas: list[LogDelta]) -> Iterator[str]:
         ranks = len(view.ranks)
         for delta in deltas:
             if delta.skipped:
                 yield rank_prefix(delta.rank, ranks) + skipped_text(delta.skipped, self._logs)
-        together = len(deltas) == ranks > 1
-        for rank, line in folded(deltas) if together else apart(deltas):
+        for rank, line in folded(deltas, ranks):
             prefix = rank_prefix(rank, ranks) if rank is not None else f"[0–{ranks - 1}] "
             shade = _rank_shade(rank) if rank is not None else "grey"
             times = "" if rank is not None else self._terminal.paint(f" ×{ranks}", "grey")
@@ -268,10 +245,9 @@ class TerminalSurface:
         return head + ranks + bars[: left - len(ranks)]
 
     def _head(self, view: RunView, room: int) -> Line:
-        """State, label, progress, time; the bar and how many ranks where there is room for them."""
+        """Return state, label, progress, time; the bar and how many ranks where there is room for them."""
         state = f" {run_state_text(view, self._language)}  "
-        shown = "stalled" if view.hangs else view.state
-        line = Line().add(state_mark(shown), _SHADES.get(shown, "grey")).add(state, "bold")
+        line = Line().add(*_state_mark("stalled" if view.hangs else view.state)).add(state, "bold")
         line.add(cut(view.label, room - line.width))
         elapsed = f"  {duration(view.elapsed)}"
         spare = room - line.width - width(elapsed)
@@ -290,7 +266,7 @@ class TerminalSurface:
         return line.add(elapsed) if line.width + width(elapsed) <= room else line
 
     def _progress(self, view: RunView) -> Iterator[str]:
-        """How far the run is, in ever fewer words."""
+        """Return how far the run is, in ever fewer words."""
         if view.progress is None:
             return
         for progress in (
@@ -307,34 +283,27 @@ class TerminalSurface:
             if sum(taken + 2 for taken in widths if taken) <= room:
                 break
             widths[column] = 0
-        return [self._rank(rank, row, widths, room) for rank, row in zip(view.ranks, rows, strict=True)]
+        lines = []
+        for rank, row in zip(view.ranks, rows, strict=True):
+            line = Line().add(f"{rank.rank} ", _rank_shade(rank.rank)).add(*_state_mark(rank.state))
+            cells = [
+                f"  {pad(cell, taken)}" for cell, taken in zip(row[1:], widths[1:], strict=True) if taken
+            ]
+            lines.append(line.add(cut("".join(cells).rstrip(), room - line.width)))
+        return lines
 
     def _cells(self, rank: RankView, view: RunView) -> list[str]:
-        rate = (
-            say("panel.rate-each", self._language, rate=rate_text(rank.rate)) if rank.rate is not None else ""
-        )
-        return [
-            f"{rank.rank} {state_mark(rank.state)}",
-            held_text(view, rank, self._language) or rank_state_text(rank, self._language),
-            rank.device,
-            memory_text(rank),
-            use_text(rank),
-            rate,
-        ]
-
-    def _rank(self, rank: RankView, row: Sequence[str], widths: Sequence[int], room: int) -> Line:
-        line = Line().add(f"{rank.rank} ", _rank_shade(rank.rank))
-        line.add(state_mark(rank.state), _SHADES.get(rank.state, "grey"))
-        rest = "".join(
-            f"  {pad(cell, taken)}" for cell, taken in zip(row[1:], widths[1:], strict=True) if taken
-        )
-        return line.add(cut(rest.rstrip(), room - line.width))
+        cells = rank_cells(rank, view, self._language)
+        if cells["rate"]:
+            cells["rate"] = say("panel.rate-each", self._language, rate=cells["rate"])
+        head = f"{rank.rank} {state_mark(rank.state)}"
+        return [head, *(cells[column] for column in ("state", "device", "memory", "use", "rate"))]
 
     def _counts(self, view: RunView, room: int) -> list[Line]:
-        """The ranks in two lines: how many are in which state; between what their figures lie."""
+        """Return the ranks in two lines: how many are in which state; between what their figures lie."""
         line = Line()
         for state, count in Counter(rank.state for rank in view.ranks).most_common():
-            line.add("  " if line.width else "").add(state_mark(state), _SHADES.get(state, "grey"))
+            line.add("  " if line.width else "").add(*_state_mark(state))
             line.add(f" {count} {state_word(RankState(state), self._language)}")
             if state in ("failed", "lost"):
                 line.add(f" ({rank_ranges([rank.rank for rank in view.ranks if rank.state == state])})")
@@ -342,8 +311,7 @@ class TerminalSurface:
             _span([r.memory if r.gpu_memory is None else r.gpu_memory for r in view.ranks], bytes_text),
             _span([r.cpu if r.gpu is None else r.gpu for r in view.ranks], lambda share: f"{share:.0f} %"),
         ]
-        rates = _span([rank.rate for rank in view.ranks], rate_text)
-        if rates:
+        if rates := _span([rank.rate for rank in view.ranks], rate_text):
             figures.append(say("panel.rate-each", self._language, rate=rates))
         if (last := slowest(view.ranks)) is not None:
             figures.insert(0, f"{say('panel.slowest', self._language)} {last.rank}")
@@ -352,7 +320,7 @@ class TerminalSurface:
         return [*lines, Line().add(cut(text, room))] if text else lines
 
     def _bars(self, view: RunView, room: int) -> Iterator[Line]:
-        """The lines that still grow."""
+        """Return the lines that still grow."""
         for rank in view.ranks:
             for row in self._growing.get(rank.rank, "").split("\n"):
                 if not (text := printable(row).strip()):
@@ -361,54 +329,46 @@ class TerminalSurface:
                 yield Line().add(prefix, _rank_shade(rank.rank)).add(cut(text, room - len(prefix)))
 
 
-def apart(deltas: Iterable[LogDelta]) -> Iterator[tuple[int | None, str]]:
-    """Every line with its rank."""
-    for delta in deltas:
-        for line in delta.lines:
-            yield delta.rank, line
-
-
-def folded(deltas: Sequence[LogDelta]) -> Iterator[tuple[int | None, str]]:
-    """Every line with its rank; a line that all ranks wrote comes once, with None.
-
-    Each rank's lines keep their order, and none is left out.
-    """
+def folded(deltas: Sequence[LogDelta], ranks: int) -> Iterator[tuple[int | None, str]]:
+    """Return every line with its rank, each rank's in their order; a line that all of several ``ranks``
+    wrote comes once, with None."""
     lines = [delta.lines for delta in deltas]
-    places = list(map(_places, lines))
     at = [0] * len(deltas)
-    for line in lines[0]:
-        found = [_next(where.get(line, ()), begin) for where, begin in zip(places, at, strict=True)]
-        if None in found:
-            continue
-        for number, (delta, end) in enumerate(zip(deltas, found, strict=True)):
-            assert end is not None, "it was found in all"
-            for before in lines[number][at[number] : end]:
-                yield delta.rank, before
-            at[number] = end + 1
-        yield None, line
+    if len(deltas) == ranks > 1:
+        places: list[dict[str, list[int]]] = [defaultdict(list) for _ in deltas]
+        for own, written in zip(places, lines, strict=True):
+            for number, line in enumerate(written):
+                own[line].append(number)
+        for line in lines[0]:
+            nexts = [_next(own[line], begin) for own, begin in zip(places, at, strict=True)]
+            if not all(nexts):
+                continue
+            for number, (delta, (end,)) in enumerate(zip(deltas, nexts, strict=True)):
+                for before in lines[number][at[number] : end]:
+                    yield delta.rank, before
+                at[number] = end + 1
+            yield None, line
     for delta, written, begin in zip(deltas, lines, at, strict=True):
         for line in written[begin:]:
             yield delta.rank, line
 
 
-def _places(lines: Sequence[str]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for number, line in enumerate(lines):
-        places.setdefault(line, []).append(number)
-    return places
-
-
-def _next(places: Sequence[int], begin: int) -> int | None:
+def _next(places: Sequence[int], begin: int) -> Sequence[int]:
+    """Return the first of the places from ``begin`` on; empty for none."""
     at = bisect_left(places, begin)
-    return places[at] if at < len(places) else None
+    return places[at : at + 1]
 
 
 def _span(values: Iterable[float | None], written: Callable[..., str]) -> str:
-    """``1.1 GB – 1.4 GB``, or one of them where both read the same."""
+    """Return ``1.1 GB – 1.4 GB``, or one of them where both read the same."""
     known = [value for value in values if value is not None]
     if not known:
         return ""
     return " – ".join(dict.fromkeys([written(min(known)), written(max(known))]))
+
+
+def _state_mark(state: str) -> tuple[str, str]:
+    return state_mark(state), _SHADES.get(state, "grey")
 
 
 def _rank_shade(rank: int) -> str:

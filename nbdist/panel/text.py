@@ -1,10 +1,12 @@
-"""A run as lines of text, for where nothing can be drawn: nbclient, a pipe."""
+"""A run as lines of text, for where nothing can be drawn (nbclient, a pipe), and the lines about it that a
+terminal shows, too."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 from nbdist.feed.ansi import harmless
 from nbdist.feed.labels import ranks_text, state_word
@@ -49,11 +51,11 @@ class Room:
 
 
 class TextSurface:
-    """Each line with its rank in front, as it comes; changes of state, and how far the run is, on lines
-    of their own. A line that still grows is shown when it is complete.
+    """Writes each line with its rank in front once it is complete; changes of state, and how far the run is,
+    on lines of their own.
 
     Where a notebook has no ``Room`` for more than ``limit`` lines, a note says where the rest is: ``logs`` is
-    the command for it. So it stays one that can be opened.
+    the command for it.
     """
 
     def __init__(
@@ -64,30 +66,16 @@ class TextSurface:
         logs: str = "%dist_logs",
         language: str = "en",
     ) -> None:
-        self._write = _screened(write)
+        self._write = write
         self._logs = logs
         self._language = language
         self._room = Room(limit)
-        self._state = ""
-        self._progress = _ProgressNotes(language)
-        self._stall = StallNotes(language)
-        self._queue = QueueNotes(language)
-        self._warnings = WarningNotes(language)
+        self._notes = Notes(language, progress=True)
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
-        if not self._state:
-            self._write(introduction(view, self._language))
-        text = "".join(self._lines(delta, len(view.ranks)) for delta in deltas)
-        if text:
-            self._write(text)
-        if view.state != self._state:
-            self._state = view.state
-            if view.state == "stopping":
-                self._write(stopping_text(view, self._language))
-        notes = (self._queue, self._progress, self._stall, self._warnings)
-        for note in (one.note(view) for one in notes):
-            if note:
-                self._write(note)
+        lines = "".join(self._lines(delta, len(view.ranks)) for delta in deltas)
+        if text := self._notes.before(view) + lines + self._notes.after(view):
+            self._write(harmless(text))
 
     def _lines(self, delta: LogDelta, ranks: int) -> str:
         if self._room.full:
@@ -104,85 +92,88 @@ class TextSurface:
         return "".join(out)
 
 
-class QueueNotes:
-    """A line when a run waits in an engine's queue or for imports, and when the reason is another one."""
+class Notes:
+    """The lines about a run that stand among those of its ranks, each when it is due and once. With
+    ``progress`` there is a line at each tenth of the way, in a run that takes long."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, *, progress: bool = False) -> None:
         self._language = language
-        self._said = ""
+        self._state = ""
+        self._queued = ""
+        self._tenths = 0
+        self._next = _PROGRESS_PERIOD if progress else math.inf
+        self._stalled: float | None = None
+        self._warned: set[str] = set()
 
-    def note(self, view: RunView) -> str:
-        """The line that is due now; empty for none."""
-        if view.state not in ("pending", "running") or not view.reason or view.reason == self._said:
+    def before(self, view: RunView) -> str:
+        """Return the first line: which run, and what it runs on; then nothing."""
+        if self._state:
             return ""
-        self._said = view.reason
-        state = state_word(RunState.PENDING, self._language).lower()
-        queued = f"{state}: " if view.state == "pending" else ""
-        return f"[nbdist] {queued}{view.reason_zh if self._language == 'zh' else view.reason}\n"
+        devices = ", ".join(dict.fromkeys(rank.device for rank in view.ranks))
+        on = "·" if self._language == "zh" else "on"
+        return _line(f"{view.label}: {ranks_text(len(view.ranks), self._language)} {on} {devices}")
 
+    def after(self, view: RunView) -> str:
+        """Return the lines that are due now, behind those of the ranks."""
+        notes = (self._stopping, self._queue, self._progress, self._stall, self._warnings)
+        lines = [line for note in notes for line in note(view)]
+        self._state = view.state
+        return "".join(map(_line, lines))
 
-class _ProgressNotes:
-    """A line at each tenth of the way, for runs that take long enough to be asked about."""
+    def _stopping(self, view: RunView) -> Iterator[str]:
+        if view.state == "stopping" != self._state:
+            stopping = state_word(RunState.STOPPING, self._language).lower()
+            yield f"{stopping} ({duration(view.elapsed)}) {self._reason(view)}".rstrip()
 
-    def __init__(self, language: str) -> None:
-        self._language = language
-        self._said = 0
-        self._next = _PROGRESS_PERIOD
+    def _queue(self, view: RunView) -> Iterator[str]:
+        """Yield a line when the run waits in a queue or for imports, or for another reason than before."""
+        if view.state in ("pending", "running") and view.reason and view.reason != self._queued:
+            self._queued = view.reason
+            state = state_word(RunState.PENDING, self._language).lower()
+            queued = f"{state}: " if view.state == "pending" else ""
+            yield f"{queued}{self._reason(view)}"
 
-    def note(self, view: RunView) -> str:
-        """The line that is due now; empty for none."""
+    def _progress(self, view: RunView) -> Iterator[str]:
         if view.progress is None or not view.live or view.elapsed < self._next:
-            return ""
+            return
         # a tenth that arithmetic made a little less is one
         tenths = int(view.progress.fraction / _PROGRESS_STEP + 1e-9)
-        if tenths <= self._said:
-            # the next attempt begins anew
-            self._said = tenths
-            return ""
-        self._said, self._next = tenths, view.elapsed + _PROGRESS_PERIOD
-        return f"[nbdist] {view.label}: {progress_text(view, self._language)}\n"
+        # the next attempt begins anew
+        further, self._tenths = tenths > self._tenths, tenths
+        if further:
+            self._next = view.elapsed + _PROGRESS_PERIOD
+            yield f"{view.label}: {progress_text(view, self._language)}"
 
-
-class StallNotes:
-    """Lines when a run hangs, once it is known where and why, and one when it goes on."""
-
-    def __init__(self, language: str) -> None:
-        self._language = language
-        self._since: float | None = None
-
-    def note(self, view: RunView) -> str:
-        """The lines that are due now; empty for none."""
+    def _stall(self, view: RunView) -> Iterator[str]:
+        """Yield lines when the run hangs, once it is known where and why, and one when it goes on."""
         if view.hangs and view.stall is not None and view.stall.taken is not None:
-            if self._since is None:
-                self._since = view.stall.since
-                sentence = stall_sentence(view.stall, view.elapsed, self._language)
-                lines = [f"{view.label}: {sentence}", *view.stall.behind_text(self._language).splitlines()]
-                return "".join(f"[nbdist] {line}\n" for line in lines)
-        elif self._since is not None and view.live and view.stall is None:
-            seconds = f"{max(0.0, view.elapsed - self._since):.0f}"
-            self._since = None
-            said = say("panel.goes-on", self._language, label=view.label, seconds=seconds)
-            return f"[nbdist] {said}\n"
-        return ""
+            if self._stalled is None:
+                self._stalled = view.stall.since
+                yield f"{view.label}: {stall_sentence(view.stall, view.elapsed, self._language)}"
+                yield from view.stall.behind_text(self._language).splitlines()
+        elif self._stalled is not None and view.live and view.stall is None:
+            seconds = f"{max(0.0, view.elapsed - self._stalled):.0f}"
+            self._stalled = None
+            yield say("panel.goes-on", self._language, label=view.label, seconds=seconds)
+
+    def _warnings(self, view: RunView) -> Iterator[str]:
+        """Yield a line for each mistake that fails no rank, until the run ends: its summary has them."""
+        for warning in view.warnings if view.live else ():
+            sentence = warning.sentence(self._language)
+            if sentence not in self._warned:
+                self._warned.add(sentence)
+                yield f"{view.label}: {sentence}"
+
+    def _reason(self, view: RunView) -> str:
+        return view.reason_zh if self._language == "zh" else view.reason
 
 
-class WarningNotes:
-    """A line for each mistake of the program that fails no rank, once."""
-
-    def __init__(self, language: str) -> None:
-        self._language = language
-        self._said: set[str] = set()
-
-    def note(self, view: RunView) -> str:
-        """The lines that are due now, while the run goes on: its summary has them, too. Empty for none."""
-        said = [one.sentence(self._language) for one in view.warnings if view.live]
-        new = [sentence for sentence in said if sentence not in self._said]
-        self._said.update(new)
-        return "".join(f"[nbdist] {view.label}: {sentence}\n" for sentence in new)
+def _line(text: str) -> str:
+    return f"[nbdist] {text}\n"
 
 
 class LogSurface:
-    """The lines of some ranks that match a pattern, and nothing else.
+    """Writes the lines of some ranks that match a pattern, and nothing else.
 
     With ``tail``, of what had been written before only the last lines of each rank are shown, once
     ``caught_up`` says that this is all of it. ``prefixed`` puts the rank in front.
@@ -197,7 +188,7 @@ class LogSurface:
         tail: int | None,
         prefixed: bool,
     ) -> None:
-        self._write = _screened(write)
+        self._write = write
         self._ranks = ranks
         self._pattern = pattern
         self._prefixed = prefixed
@@ -208,48 +199,25 @@ class LogSurface:
             if delta.rank not in self._ranks:
                 continue
             prefix = rank_prefix(delta.rank, len(view.ranks)) if self._prefixed else ""
-            found = [f"{prefix}{line}\n" for line in delta.lines if self._pattern.search(line)]
+            lines = [f"{prefix}{line}\n" for line in delta.lines if self._pattern.search(line)]
             if self._held is not None:
-                self._held[delta.rank] += found
-            elif found:
-                self._write("".join(found))
+                self._held[delta.rank] += lines
+            elif lines:
+                self._write(harmless("".join(lines)))
 
     def caught_up(self) -> None:
-        """What was written before has been read; from here on every line is shown."""
+        """Show the ends of what was written before, all of which has been read; from here on every line."""
         held, self._held = self._held, None
         for lines in (held or {}).values():
             if lines:
-                self._write("".join(lines))
-
-
-def _screened(write: Callable[[str], object]) -> Callable[[str], object]:
-    """``write``, for what ranks and other machines have said."""
-
-    def screened(text: str) -> object:
-        return write(harmless(text))
-
-    return screened
+                self._write(harmless("".join(lines)))
 
 
 def rank_prefix(rank: int, ranks: int) -> str:
-    """What stands before a line of this rank, in a column for all ``ranks``."""
+    """Return what stands before a line of this rank, in a column for all ``ranks``."""
     return f"[{rank:>{len(str(ranks - 1))}}] "
 
 
-def introduction(view: RunView, language: str) -> str:
-    """The first line: which run, and what it runs on."""
-    devices = ", ".join(dict.fromkeys(rank.device for rank in view.ranks))
-    on = "·" if language == "zh" else "on"
-    return f"[nbdist] {view.label}: {ranks_text(len(view.ranks), language)} {on} {devices}\n"
-
-
-def stopping_text(view: RunView, language: str) -> str:
-    """The line for a run that was asked to stop."""
-    stopping = state_word(RunState.STOPPING, language).lower()
-    reason = view.reason_zh if language == "zh" else view.reason
-    return f"[nbdist] {stopping} ({duration(view.elapsed)}) {reason}".rstrip() + "\n"
-
-
 def skipped_text(count: int, logs: str) -> str:
-    """What stands for bytes that came too fast; ``logs`` is the command that shows them."""
+    """Return what stands for bytes that came too fast; ``logs`` is the command that shows them."""
     return f"… {count} bytes not shown here: {logs}\n"

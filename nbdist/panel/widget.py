@@ -31,7 +31,7 @@ log = logging.getLogger("nbdist.panel")
 
 
 class PanelWidget(anywidget.AnyWidget):
-    """What the page needs before the first message."""
+    """The widget of a run, with what the page needs before the first message."""
 
     _esm = _STATIC / "panel.js"
     _css = _STATIC / "panel.css"
@@ -84,13 +84,10 @@ class WidgetSurface:
     came so far, while the page loads the widget); lines carry their address, and the page drops what it
     has. ``charts`` are those that the run's points go into, ``cell`` is the program of the run.
 
-    When the run has ended it may be ``placed``: the output is then something else, which the panel takes the
-    place of while page and kernel live.
-
-    What the page asks for arrives on any thread, and is only noted there, or done on one of its own:
-    ``stop``, ``board`` (the URL of VisualDL; it may raise UsageMistake or LaunchError) and ``report`` (the
-    run as one text, in a language) may take their time, ``pulled``, ``stacks`` (take them again) and
-    ``interrupt`` (a rank) must not. ``media`` reads what a rank showed, by its name.
+    Requests of the page arrive on any thread. ``stop``, ``board`` (the URL of VisualDL; it may raise
+    UsageMistake or LaunchError), ``report`` (the run as one text, in a language) and ``media`` (what a rank
+    showed, by its name) may take their time; ``pulled``, ``stacks`` (take them again) and ``interrupt`` (a
+    rank) must not.
     """
 
     def __init__(
@@ -118,7 +115,7 @@ class WidgetSurface:
         self._early = [self._opened + delay for delay in _EARLY]
         self._keyframe_at = self._early.pop(0)
         self._wanted = False
-        self._asking_board = threading.Lock()
+        self._opening_board = threading.Lock()
         self._view: RunView | None = None
         self._views = ViewQueue()
         self._placed = False
@@ -139,19 +136,18 @@ class WidgetSurface:
 
     def finish(self) -> None:
         """The charts are final: send those not sent yet."""
-        complete_until = None if self._logs is None else self._logs.complete_until
         while last := self._charts.take(self._clock(), again=False, at_once=True):
-            self._send(Update(charts=last, left_out=self._charts.left_out, complete_until=complete_until))
+            left_out = self._charts.left_out
+            self._send(Update(charts=last, left_out=left_out, complete_until=self._complete_until))
 
     def bundle(self, instead: Mapping[str, str]) -> dict[str, Any]:
-        """The output of the cell: the widget, with what stands ``instead`` of it where none is drawn."""
+        """Return the output of the cell: the widget, and what stands ``instead`` where none is drawn."""
         data, _metadata = self._widget._repr_mimebundle_() or ({}, {})
         return {**data, **instead}
 
     def placed(self, instead: Mapping[str, str], notes: Sequence[str] = ()) -> dict[str, Any]:
-        """The output of the cell without the widget: what stands ``instead`` of it, which is all that a
-        saved notebook holds, and which the panel takes the place of while the page has the widget. The
-        panel says ``notes`` of the run."""
+        """Return the output of the cell without the widget: what stands ``instead`` of it, which is all that
+        a saved notebook holds, and which the panel with its ``notes`` replaces while the page has it."""
         self._notes = tuple(notes)
         # the page is told first: it then draws the panel before anyone sees what it takes the place of
         self._widget.placed = self._placed = True
@@ -161,18 +157,18 @@ class WidgetSurface:
 
     @property
     def waiting(self) -> bool:
-        """Whether lines were not sent yet, or are sent again: ``repeat`` sends some of them."""
+        """Return whether lines were not sent yet, or are sent again: ``repeat`` sends some of them."""
         logs = self._logs
         return logs is not None and (logs.waiting > 0 or logs.repeating or len(self._media) > 0)
 
     @property
     def budget(self) -> int | None:
-        """How many bytes of the logs are taken at the next look; None while that is not known."""
+        """Return how many bytes of the logs are taken at the next look; None while that is not known."""
         return None if self._logs is None else self._logs.budget
 
     @property
     def early(self) -> bool:
-        """Whether the page may still be loading."""
+        """Return whether the page may still be loading."""
         return self._clock() <= self._opened + _EARLY[-1] + 1.0
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
@@ -218,41 +214,35 @@ class WidgetSurface:
         self._widget.send(content, buffers=buffers)
 
     def _receive(self, content: object) -> None:
-        kind = content.get("kind") if isinstance(content, dict) else None
-        if kind == "stop":
-            threading.Thread(target=self._stop, name="nbdist panel stop", daemon=True).start()
-        elif kind == "pull":
-            # what was asked for while a cell kept the kernel busy has come since
-            late = self._placed and not (isinstance(content, dict) and content.get("placed"))
-            if not late:
-                self._wanted = True
-                self._pulled()
-        elif kind == "stacks":
-            self._stacks()
-        elif kind == "media" and isinstance(content, dict):
-            rank, name = content.get("rank"), content.get("name")
-            if isinstance(rank, int) and isinstance(name, str):
-                self._send_media(rank, name)
-        elif kind == "interrupt" and isinstance(content, dict) and isinstance(content.get("rank"), int):
-            self._interrupt(content["rank"])
-        elif kind == "report" and isinstance(content, dict):
-            language = "zh" if content.get("language") == "zh" else "en"
-            threading.Thread(
-                target=self._send_report, args=(language,), name="nbdist panel report", daemon=True
-            ).start()
-        elif kind == "board" and self._asking_board.acquire(blocking=False):
-            threading.Thread(target=self._answer_board, name="nbdist panel board", daemon=True).start()
+        """Do what the page asks for; what takes time on a thread of its own."""
+        match content:
+            case {"kind": "stop"}:
+                _beside("stop", self._stop)
+            case {"kind": "pull", **more}:
+                # what was asked for while a cell kept the kernel busy has come since
+                if not self._placed or more.get("placed"):
+                    self._wanted = True
+                    self._pulled()
+            case {"kind": "stacks"}:
+                self._stacks()
+            case {"kind": "media", "rank": int(rank), "name": str(name)}:
+                _beside("media", lambda: self._send_media(rank, name))
+            case {"kind": "interrupt", "rank": int(rank)}:
+                self._interrupt(rank)
+            case {"kind": "report", **more}:
+                language = "zh" if more.get("language") == "zh" else "en"
+                _beside("report", lambda: self._send(ReportAnswer(text=self._report(language))))
+            case {"kind": "board"} if self._opening_board.acquire(blocking=False):
+                _beside("board", self._answer_board)
 
     def _send_media(self, rank: int, name: str) -> None:
-        def send() -> None:
-            if data := self._read_media(rank, name):
-                self._send(Update(complete_until=until, media=[Media(name=name, data=data)]))
+        if data := self._read_media(rank, name):
+            media = [Media(name=name, data=data)]
+            self._send(Update(complete_until=self._complete_until, media=media))
 
-        until = None if self._logs is None else self._logs.complete_until
-        threading.Thread(target=send, name="nbdist panel media", daemon=True).start()
-
-    def _send_report(self, language: str) -> None:
-        self._send(ReportAnswer(text=self._report(language)))
+    @property
+    def _complete_until(self) -> float | None:
+        return None if self._logs is None else self._logs.complete_until
 
     def _answer_board(self) -> None:
         try:
@@ -263,5 +253,9 @@ class WidgetSurface:
             log.exception("VisualDL did not open")
             answer = BoardAnswer(problem=f"VisualDL did not open: {error}")
         finally:
-            self._asking_board.release()
+            self._opening_board.release()
         self._send(answer)
+
+
+def _beside(name: str, work: Callable[[], object]) -> None:
+    threading.Thread(target=work, name=f"nbdist panel {name}", daemon=True).start()

@@ -12,18 +12,12 @@ from typing import TYPE_CHECKING, Any
 import websocket
 
 from tests.fakes.wires import split_frame
-from tests.hosted.services import Host, until
+from tests.hosted.services import TRAINING, Host, until
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-CELL = """%%distributed -n 2 --name hosted --no-check
-import os, time, nbdist
-for step in range(100_000):
-    print("rank", os.environ["RANK"], "step", step, flush=True)
-    nbdist.log(step=step, loss=1 / (step + 1))
-    time.sleep(0.05)
-"""
+CELL = f"%%distributed -n 2 --name hosted --no-check\n{TRAINING}"
 
 
 def socket_to(host: Host, path: str) -> websocket.WebSocket:
@@ -127,7 +121,7 @@ def _the_story(host: Host, opened: contextlib.ExitStack) -> str:
     again.watch(run_id)
     again.until(lambda: again.lines > 20)
     status, log = host.ask(f"nbdist/api/runs/{run_id}/ranks/1/log")
-    assert (status, log.split(b"\n")[0]) == (200, b"rank 1 step 0")
+    assert (status, log.split(b"\n")[0]) == (200, b"step 0 of rank 1")
 
     status, body = host.ask("nbdist/api/board", "POST", {"run_ids": [run_id]})
     assert status == 200, body

@@ -49,6 +49,15 @@ http {{
 """
 
 
+TRAINING = """import os, time, nbdist
+for step in range(100_000):
+    print(f"step {step} of rank {os.environ['RANK']}", flush=True)
+    nbdist.log(step=step, loss=1 / (step + 1))
+    time.sleep(0.05)
+"""
+"""Goes on until it is stopped."""
+
+
 @dataclass(frozen=True)
 class Host:
     """One user's server as a browser reaches it: ``url`` ends with a slash, notebooks are in ``folder``."""

@@ -8,15 +8,9 @@ from playwright.sync_api import FrameLocator, Locator, Page, expect
 
 from tests.browser.dashboard import open_run
 from tests.browser.lab import LabPage
-from tests.hosted.services import Host, until
+from tests.hosted.services import TRAINING, Host, until
 
-CELL = """%%distributed -n 2 --name NAME --no-check
-import os, time, nbdist
-for step in range(100_000):
-    print(f"step {step} of rank {os.environ['RANK']}", flush=True)
-    nbdist.log(step=step, loss=1 / (step + 1))
-    time.sleep(0.05)
-"""
+CELL = f"%%distributed -n 2 --name NAME --no-check\n{TRAINING}"
 COLOURED = """canvas => {
     const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
     for (let at = 0; at < data.length; at += 4) {

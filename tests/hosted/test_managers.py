@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.hosted.managers import HERE, ManagerPage, page_of
+from tests.hosted.services import TRAINING
 from tests.magics.conftest import Kernel
 
 pytestmark = pytest.mark.browser
@@ -30,13 +31,7 @@ output.enable_custom_widget_manager = lambda: None
 output._widgets = types.SimpleNamespace(_installed_url=None)
 sys.modules |= {"google": google, "google.colab": colab, "google.colab.output": output}
 """
-CELL = """%%distributed -n 2 --no-check --name NAME
-import os, time, nbdist
-for step in range(6000):
-    print(f"step {step} of rank {os.environ['RANK']}", flush=True)
-    nbdist.log(step=step, loss=1 / (step + 1))
-    time.sleep(0.05)
-"""
+CELL = f"%%distributed -n 2 --no-check --name NAME\n{TRAINING}"
 
 
 @pytest.fixture

@@ -10,16 +10,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.lab import write_notebook
-from tests.hosted.services import ask, free_ports, running, until
+from tests.hosted.services import TRAINING, ask, free_ports, running, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.more]
 
-TRAIN = """import os, time, nbdist
-for step in range(STEPS):
-    print(f"step {step} of rank {os.environ['RANK']}", flush=True)
-    nbdist.log(step=step, loss=1 / (step + 1))
-    time.sleep(0.05)
-"""
 APP = """import marimo
 
 app = marimo.App()
@@ -58,8 +52,8 @@ def test_voila_serves_what_has_run_and_what_still_runs(
     browser: Browser, tmp_path: Path, home: Path, pictures: Path
 ) -> None:
     pytest.importorskip("voila", reason="make test-hosts")
-    first, second = (TRAIN.replace("STEPS", steps) for steps in ("10", "100_000"))
-    cells = (f"%%distributed -n 2 --name ended\n{first}", f"%%distributed -n 2 -d --name live\n{second}")
+    short = TRAINING.replace("100_000", "10")
+    cells = (f"%%distributed -n 2 --name ended\n{short}", f"%%distributed -n 2 -d --name live\n{TRAINING}")
     notebook = write_notebook(tmp_path / "voila.ipynb", "%load_ext nbdist", *cells)
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "voila", "--no-browser", f"--port={port}", str(notebook)]

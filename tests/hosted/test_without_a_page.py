@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from nbdist import panel, processes
 from nbdist.runner import RunHandle
 from nbdist.store import RunStore
 from tests.browser.lab import write_notebook
+from tests.hosted.services import until
 
 LOAD = "%load_ext nbdist"
 TRAIN = """%%distributed -n 2 --name train --push lr
@@ -57,13 +57,6 @@ def outputs(folder: Path) -> list[str]:
     """The text of each cell's outputs, with what papermill adds to a notebook."""
     cells = nbformat.read(folder / "out.ipynb", 4).cells
     return ["".join(out.get("text", "") for out in cell.get("outputs", ())) for cell in cells]
-
-
-def until(condition: Callable[[], object], limit: float = 60.0) -> None:
-    deadline = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_papermill_gets_text_and_summary_and_stops_at_the_failure_of_a_rank(

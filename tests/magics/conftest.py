@@ -16,6 +16,10 @@ import pytest
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 
+from nbdist.model import CellStarted
+from nbdist.store import RunDirectory, RunStore, read_events
+from tests.programs import until
+
 
 @dataclass
 class Reply:
@@ -115,6 +119,24 @@ class Kernel:
     def close(self) -> None:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
+
+
+def session_of(kernel: Kernel) -> RunDirectory:
+    """The one that goes on."""
+    return next(run for run in RunStore(kernel.home).directories() if run.socket.exists())
+
+
+def submitted(kernel: Kernel, cell: str) -> str:
+    """Send a cell for the ranks, and wait until they have begun it."""
+
+    def cells() -> int:
+        return sum(isinstance(event, CellStarted) for event in read_events(directory.journal))
+
+    directory = session_of(kernel)
+    before = cells()
+    message = kernel.submit(cell)
+    until(lambda: cells() > before)
+    return message
 
 
 @pytest.fixture

@@ -76,14 +76,6 @@ def test_a_name_of_the_notebook_is_named_with_where_it_came_from_and_nothing_sta
     assert not (kernel.home / "runs").exists()
 
 
-def test_what_only_earlier_ranks_had_is_said_to_have_ended_with_them(kernel) -> None:
-    kernel.run("%%distributed -n 1\nweights = 1")
-
-    reply = kernel.run("%%distributed -n 1\nprint(weights)")
-
-    assert "which only the ranks of cell [2] of the notebook had: those processes have ended" in reply.stderr
-
-
 def test_a_warning_is_a_note_and_the_run_starts(used_kernel) -> None:
     cell = "import os\nos.environ['CUDA_VISIABLE_DEVICES'] = '0'\nprint('ran')"
 

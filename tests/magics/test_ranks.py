@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.model import CellStarted, Reason
-from nbdist.store import RunDirectory, RunStore, read_events
+from nbdist.model import Reason
+from nbdist.store import RunStore
 from nbdist.store.control import request_stop
-from tests.magics.conftest import Kernel, by_rank
+from tests.magics.conftest import Kernel, by_rank, session_of, submitted
 from tests.programs import until
 
 
@@ -24,17 +24,6 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     for run in live:
         request_stop(run, Reason("stopped-from-python"))
     until(lambda: not any(run.socket.exists() for run in live))
-
-
-def session_of(kernel: Kernel) -> RunDirectory:
-    """The one that goes on."""
-    return next(run for run in RunStore(kernel.home).directories() if run.socket.exists())
-
-
-def begun(kernel: Kernel, cells: int) -> None:
-    """Wait until so many cells have begun."""
-    directory = session_of(kernel)
-    until(lambda: sum(isinstance(event, CellStarted) for event in read_events(directory.journal)) >= cells)
 
 
 def test_a_cell_has_what_the_ones_before_have_made(kernel: Kernel) -> None:
@@ -89,9 +78,7 @@ def test_an_error_leaves_the_session_as_it_was(kernel: Kernel) -> None:
 
 
 def test_an_interrupt_ends_the_cell_alone(kernel: Kernel) -> None:
-    cells = sum(isinstance(event, CellStarted) for event in read_events(session_of(kernel).journal))
-    long = kernel.submit("%%ranks\nimport time\nwhile True: time.sleep(1)")
-    begun(kernel, cells + 1)
+    long = submitted(kernel, "%%ranks\nimport time\nwhile True: time.sleep(1)")
 
     kernel.interrupt()
     reply = kernel.collect(long)
@@ -105,9 +92,7 @@ def test_an_interrupt_ends_the_cell_alone(kernel: Kernel) -> None:
 def test_the_next_kernel_has_the_session_and_a_rank_that_dies_is_named(
     kernel: Kernel, tmp_path: Path
 ) -> None:
-    cells = sum(isinstance(event, CellStarted) for event in read_events(session_of(kernel).journal))
-    kernel.submit("%%ranks\nimport time\ntime.sleep(1)\nx += 1")
-    begun(kernel, cells + 1)
+    submitted(kernel, "%%ranks\nimport time\ntime.sleep(1)\nx += 1")
 
     kernel.manager.restart_kernel(now=True)
     kernel.client.wait_for_ready(timeout=60)

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.model import CellStarted
-from nbdist.store import RunStore, read_events
-from tests.magics.conftest import Kernel, by_rank, leaves_nothing_in
-from tests.programs import until
-
-__all__ = ["leaves_nothing_in"]
+from tests.magics.conftest import Kernel, by_rank, submitted
 
 INIT = """%%ranks -n 2
 import os, time, torch, torch.distributed as dist
@@ -29,10 +24,7 @@ def test_ranks_that_wait_for_each_other_come_back_and_meet_anew(kernel: Kernel) 
 
     alone = kernel.run("%%ranks\nif rank == 1: raise ValueError('mine')\ndist.barrier()")
     rejoined = kernel.run(SUM)
-    directory = RunStore(kernel.home).directories()[0]
-    cells = sum(isinstance(event, CellStarted) for event in read_events(directory.journal))
-    stuck = kernel.submit("%%ranks\ndist.recv(torch.ones(4), src=1 - rank)")
-    until(lambda: sum(isinstance(e, CellStarted) for e in read_events(directory.journal)) > cells)
+    stuck = submitted(kernel, "%%ranks\ndist.recv(torch.ones(4), src=1 - rank)")
     kernel.interrupt()
     interrupted = kernel.collect(stuck)
     again = kernel.run(SUM)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from nbdist.panel.summary import rank_chip, sheet
+from nbdist.panel.look import rank_chip, sheet
 
 SHEET = sheet("x", "")
 GREY, SHARE = 127, 0.1
@@ -15,7 +15,7 @@ GREY, SHARE = 127, 0.1
 def palette(page: str) -> dict[str, tuple[int, ...]]:
     """The colours of the sheet's first (light) or second (dark) rule."""
     rule = re.findall(r"\{([^}]*)\}", SHEET)[("light", "dark").index(page)]
-    found = dict(re.findall(r"--n-([\w-]+):#([0-9a-f]{3,6})", rule))
+    found = dict(re.findall(r"--n-([\w-]+): #([0-9a-f]{3,6})", rule))
     wide = {
         name: value if len(value) == 6 else "".join(2 * digit for digit in value)
         for name, value in found.items()

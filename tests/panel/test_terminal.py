@@ -75,22 +75,17 @@ def test_a_line_that_all_ranks_write_at_once_is_shown_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "deltas",
+    ("ranks", "deltas"),
     [
-        pytest.param([lines(0, "same"), lines(1, "other")], id="what differs"),
-        pytest.param([lines(0, "same")], id="what one rank has written so far"),
+        pytest.param(2, [lines(0, "same"), lines(1, "other")], id="what differs"),
+        pytest.param(2, [lines(0, "same")], id="what one rank has written so far"),
+        pytest.param(1, [lines(0, "same")], id="the only rank"),
     ],
 )
-def test_only_what_all_ranks_write_is_folded(deltas: list[LogDelta]) -> None:
-    screen = shown(Screen(), (a_run(), deltas))
+def test_only_what_all_ranks_write_is_folded(ranks: int, deltas: list[LogDelta]) -> None:
+    screen = shown(Screen(), (a_run(ranks), deltas))
 
     assert scrolled(screen)[1:] == [f"[{delta.rank}] {delta.lines[0]}" for delta in deltas]
-
-
-def test_the_only_rank_of_a_run_is_not_folded() -> None:
-    screen = shown(Screen(), (a_run(1), [lines(0, "same")]))
-
-    assert scrolled(screen)[1:] == ["[0] same"]
 
 
 def test_folding_keeps_the_order_of_each_rank_and_every_line() -> None:
@@ -100,7 +95,7 @@ def test_folding_keeps_the_order_of_each_rank_and_every_line() -> None:
         ("x", "x", "a", "b", "b", "x"),
     ]
 
-    out = list(folded([lines(rank, *texts) for rank, texts in enumerate(written)]))
+    out = list(folded([lines(rank, *texts) for rank, texts in enumerate(written)], 3))
 
     for rank, texts in enumerate(written):
         assert tuple(line for of, line in out if of in (rank, None)) == texts
@@ -109,7 +104,7 @@ def test_folding_keeps_the_order_of_each_rank_and_every_line() -> None:
 def test_folding_much_is_quick() -> None:
     many = tuple(f"line {number % 7000}" for number in range(20_000))
 
-    out = list(folded([lines(0, *many), lines(1, *reversed(many))]))
+    out = list(folded([lines(0, *many), lines(1, *reversed(many))], 2))
 
     assert sum(2 if rank is None else 1 for rank, _ in out) == 40_000
 
@@ -301,6 +296,7 @@ def test_a_block_is_drawn_only_where_it_can_be(
     with on_text_screen(stream.write, terminal, language="en") as surface:
         assert isinstance(surface, TextSurface) is not drawable
     assert terminal.drawable is drawable
+    assert not Terminal(stream, plain=True, environ=environ).drawable
 
 
 @pytest.mark.parametrize(
@@ -314,17 +310,8 @@ def test_a_block_is_drawn_only_where_it_can_be(
 )
 def test_colours_are_those_of_the_terminal(environ: Mapping[str, str], painted: str) -> None:
     assert Terminal(Stream(), environ=environ).paint("[0]", "rank 0") == painted
-
-
-def test_plain_text_can_be_asked_for() -> None:
-    assert not Terminal(Stream(), plain=True, environ=XTERM).drawable
-
-
-def test_colours_can_be_left_out() -> None:
-    terminal = Terminal(Stream(), colours=False, environ=XTERM)
-
-    assert terminal.paint("[0]", "rank 0") == "[0]"
-    assert terminal.paint("Running", "bold") == "\x1b[1mRunning\x1b[0m"
+    assert Terminal(Stream(), colours=False, environ=environ).paint("[0]", "rank 0") == "[0]"
+    assert Terminal(Stream(), colours=False, environ=environ).paint("[0]", "bold") == "\x1b[1m[0]\x1b[0m"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,9 @@ from tests.fakes.views import a_run, so_far
 class Page:
     """What was written, and the surface that writes it."""
 
-    def __init__(self, limit: int = 20_000) -> None:
+    def __init__(self, limit: int = 20_000, **how: str) -> None:
         self.writes: list[str] = []
-        self.surface = TextSurface(self.writes.append, limit)
+        self.surface = TextSurface(self.writes.append, limit, **how)
 
     def update(self, view: RunView, *deltas: LogDelta) -> None:
         self.surface.update(view, list(deltas))
@@ -65,16 +66,9 @@ def test_every_line_says_which_rank_wrote_it() -> None:
     page = Page()
 
     page.update(a_view(), lines(0, "step 1", "step 2"), lines(1, "", "step 1"))
+    page.update(a_view([], ranks=12), lines(3, "in a column"))
 
-    assert page.lines[1:] == ["[0] step 1", "[0] step 2", "[1] ", "[1] step 1"]
-
-
-def test_ranks_stand_in_a_column() -> None:
-    page = Page()
-
-    page.update(a_view([], ranks=12), lines(3, "three"), lines(11, "eleven"))
-
-    assert page.lines[1:] == ["[ 3] three", "[11] eleven"]
+    assert page.lines[1:] == ["[0] step 1", "[0] step 2", "[1] ", "[1] step 1", "[ 3] in a column"]
 
 
 def test_lines_that_come_together_are_written_together() -> None:
@@ -114,7 +108,7 @@ def test_bytes_that_were_passed_over_are_counted() -> None:
 
 
 def test_a_flood_of_lines_ends_with_a_note_and_the_notebook_stays_small() -> None:
-    page = Page(limit=3)
+    page = Page(limit=3, logs="nbdist logs")
 
     page.update(a_view(), lines(0, "1", "2"))
     page.update(a_view(), lines(0, "3", "4", "5"), lines(1, "6"))
@@ -124,7 +118,7 @@ def test_a_flood_of_lines_ends_with_a_note_and_the_notebook_stays_small() -> Non
         "[0] 1",
         "[0] 2",
         "[0] 3",
-        "[nbdist] 3 lines are shown; the rest is in the log: %dist_logs",
+        "[nbdist] 3 lines are shown; the rest is in the log: nbdist logs",
     ]
 
 
@@ -140,39 +134,40 @@ def test_a_line_of_many_megabytes_ends_with_a_note_too() -> None:
     ]
 
 
-def progress_lines(*looks: tuple[float, float], language: str = "en", **more: object) -> list[str]:
-    """The lines about the progress, from looks at it: seconds since the start, and how far it was."""
-    writes: list[str] = []
-    surface = TextSurface(writes.append, language=language)
+QUICK = tuple((second / 2, second / 10) for second in range(10))
+
+
+@pytest.mark.parametrize(
+    ("looks", "percents"),
+    [
+        pytest.param(
+            ((6.0, 0.04), (12.0, 0.11), (18.0, 0.19), (24.0, 0.2), (30.0, 0.55)),
+            ["11", "20", "55"],
+            id="at each tenth",
+        ),
+        pytest.param(QUICK, [], id="in a short run none"),
+        pytest.param((*QUICK, (5.0, 0.95), (9.9, 1.0), (10.0, 1.0)), ["95", "100"], id="each five seconds"),
+        pytest.param(((6.0, 0.5), (12.0, 0.1), (18.0, 0.2)), ["50", "20"], id="in the next attempt again"),
+    ],
+)
+def test_progress_is_a_line(looks: Sequence[tuple[float, float]], percents: list[str]) -> None:
+    page = Page()
+
     for elapsed, fraction in looks:
-        surface.update(a_run(elapsed=elapsed, progress=so_far(fraction), **more), [])
-    return "".join(writes).splitlines()[1:]
+        page.update(a_run(elapsed=elapsed, progress=so_far(fraction)))
+
+    assert page.lines[1:] == [f"[nbdist] lenet-k3f9: {each} % · epoch 3/4 · 0:51 left" for each in percents]
 
 
-def test_progress_is_a_line_at_each_tenth() -> None:
-    assert progress_lines((6.0, 0.04), (12.0, 0.11), (18.0, 0.19), (24.0, 0.2), (30.0, 0.55)) == [
-        "[nbdist] lenet-k3f9: 11 % · epoch 3/4 · 0:51 left",
-        "[nbdist] lenet-k3f9: 20 % · epoch 3/4 · 0:51 left",
-        "[nbdist] lenet-k3f9: 55 % · epoch 3/4 · 0:51 left",
-    ]
+@pytest.mark.parametrize(
+    ("live", "lines"), [(True, ["[nbdist] lenet-k3f9: 50 % · epoch 3/4 · 剩余 0:51"]), (False, [])]
+)
+def test_progress_in_chinese_and_after_the_end(live: bool, lines: list[str]) -> None:
+    page = Page(language="zh")
 
+    page.update(a_run(elapsed=6.0, progress=so_far(0.5), live=live))
 
-def test_progress_is_said_at_most_each_five_seconds_and_a_short_run_says_none() -> None:
-    quick = [(second / 2, second / 10) for second in range(10)]
-
-    assert progress_lines(*quick) == []
-    assert len(progress_lines(*quick, (5.0, 0.95), (9.9, 1.0), (10.0, 1.0))) == 2
-
-
-def test_a_run_that_is_tried_again_says_its_progress_again() -> None:
-    said = progress_lines((6.0, 0.5), (12.0, 0.1), (18.0, 0.2))
-
-    assert [line.split()[2] for line in said] == ["50", "20"]
-
-
-def test_progress_in_chinese_and_after_the_end() -> None:
-    assert progress_lines((6.0, 0.5), language="zh") == ["[nbdist] lenet-k3f9: 50 % · epoch 3/4 · 剩余 0:51"]
-    assert progress_lines((6.0, 0.5), live=False) == []
+    assert page.lines[1:] == lines
 
 
 def test_a_line_that_grows_is_not_shown_piece_by_piece() -> None:
@@ -198,16 +193,16 @@ def log_lines(*deltas: LogDelta | None, grep: str = "", tail: int | None = None,
     return "".join(writes).splitlines()
 
 
-def test_a_log_holds_lines_and_nothing_about_the_run() -> None:
-    assert log_lines(lines(0, "a", "b"), lines(1, "c")) == ["[0] a", "[0] b", "[1] c"]
-
-
-def test_a_log_of_one_rank_holds_its_lines_alone() -> None:
-    assert log_lines(lines(0, "a"), lines(1, "b"), ranks=(1,), prefixed=False) == ["b"]
-
-
-def test_a_log_holds_only_what_matches() -> None:
-    assert log_lines(lines(0, "step 1", "noise", "step 2"), grep="^step") == ["[0] step 1", "[0] step 2"]
+@pytest.mark.parametrize(
+    ("how", "shown"),
+    [
+        pytest.param({}, ["[0] step 1", "[0] noise", "[1] step 2"], id="lines and nothing about the run"),
+        pytest.param({"ranks": (1,), "prefixed": False}, ["step 2"], id="of one rank its lines alone"),
+        pytest.param({"grep": "^step"}, ["[0] step 1", "[1] step 2"], id="only what matches"),
+    ],
+)
+def test_a_log_holds_what_was_asked_for(how: dict[str, Any], shown: list[str]) -> None:
+    assert log_lines(lines(0, "step 1", "noise"), lines(1, "step 2"), **how) == shown
 
 
 def test_a_tail_is_counted_for_each_rank_in_what_was_there_and_all_that_follows_is_shown() -> None:
@@ -257,15 +252,6 @@ def test_a_run_that_waits_for_imports_says_so_once() -> None:
         )
 
     assert page.lines[1:] == ["[nbdist] waiting for ranks that are still importing torch"]
-
-
-def test_where_the_rest_of_a_log_can_be_read_is_said_in_the_words_of_the_place() -> None:
-    writes: list[str] = []
-    surface = TextSurface(writes.append, 1, logs="nbdist logs")
-
-    surface.update(a_view(), [lines(0, "1", "2")])
-
-    assert "".join(writes).endswith("the rest is in the log: nbdist logs\n")
 
 
 def test_a_warning_is_one_line_while_the_run_goes_on() -> None:

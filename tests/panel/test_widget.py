@@ -116,6 +116,7 @@ def test_a_page_that_loads_late_gets_everything_that_came_so_far() -> None:
 
 def test_later_the_ends_of_the_logs_are_sent_again_every_five_seconds() -> None:
     page = Page()
+    page.logged(0, "loss", "acc")
     page.look(page.lines(0, 2_000), page.lines(1, 3))
     page.until_late()
 
@@ -124,6 +125,7 @@ def test_later_the_ends_of_the_logs_are_sent_again_every_five_seconds() -> None:
     assert len(again) == 2
     assert [(c.rank, c.first, c.count) for c in again[0].chunks] == [(0, 1_600, 400), (1, 0, 3)]
     assert (again[0].view is not None, again[0].cell) == (True, "import torch\n")
+    assert [chart.tag for chart in again[0].charts] == ["loss", "acc"]
 
 
 def test_a_keyframe_loses_no_line_that_comes_with_it() -> None:
@@ -199,14 +201,6 @@ def test_charts_that_changed_are_sent_every_two_seconds() -> None:
 
     assert sent == [["loss"]] * len(sent)
     assert len(sent) in (1, 2)
-
-
-def test_charts_go_out_again_with_keyframes() -> None:
-    page = Page()
-    page.logged(0, "loss", "acc")
-    page.until_late()
-
-    assert [chart.tag for chart in page.wire.updates[-1].charts] == ["loss", "acc"]
 
 
 def test_a_page_is_told_how_many_metrics_have_no_chart() -> None:
