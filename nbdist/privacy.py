@@ -262,7 +262,7 @@ def _is_told(value: _Value) -> bool:
         return False
     if any(each in "".join(_words_of(value.name)) for each in _ALWAYS):
         return True
-    if value.name.isupper() and "_" in value.name and value.form != " " and not value.form.startswith(" "):
+    if value.name.isupper() and "_" in value.name and not value.form.startswith(" "):
         # as programs print their environment
         return len(value.text) >= _LEAST and not _NUMBER.fullmatch(value.text)
     drawn = _DRAWN.fullmatch(value.text) is not None
@@ -296,27 +296,26 @@ def _digest(value: str, salt: str) -> str:
     return hashlib.blake2b(data, digest_size=_DIGEST, salt=bytes.fromhex(salt)).hexdigest()
 
 
-class _Digested:
-    """Finds the words of a text of which a digest is known, all of one length."""
-
-    def __init__(self, length: int, digests: Iterable[tuple[str, str]]) -> None:
-        self._digests = tuple(digests)
-        self._words = re.compile(rf"(?<![A-Za-z0-9])(?=(\S{{{length}}})(?![A-Za-z0-9]))")
-        self._is_secret = functools.lru_cache(maxsize=4096)(self._compare)
-
-    def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
-        return ((*match.span(1), "") for match in self._words.finditer(text) if self._is_secret(match[1]))
-
-    def _compare(self, word: str) -> bool:
-        return any(_digest(word, salt) == digest for salt, digest in self._digests)
+Find = Callable[[str], Iterator[tuple[int, int, str]]]
 
 
-def _digested(digests: Iterable[str]) -> list[_Digested]:
+def _finders(digests: Iterable[str]) -> list[Find]:
+    """Return for each length of words what finds those in a text of which a digest is known."""
     by_length: dict[int, list[tuple[str, str]]] = {}
     for text in digests:
         if (match := _DIGESTED.fullmatch(text)) is not None:
             by_length.setdefault(int(match[1]), []).append((match[2], match[3]))
-    return [_Digested(length, pairs) for length, pairs in by_length.items()]
+    return [_finder(length, pairs) for length, pairs in by_length.items()]
+
+
+def _finder(length: int, digests: Sequence[tuple[str, str]]) -> Find:
+    words = re.compile(rf"(?<![A-Za-z0-9])(?=(\S{{{length}}})(?![A-Za-z0-9]))")
+
+    @functools.lru_cache(maxsize=4096)
+    def is_secret(word: str) -> bool:
+        return any(_digest(word, salt) == digest for salt, digest in digests)
+
+    return lambda text: ((*word.span(1), "") for word in words.finditer(text) if is_secret(word[1]))
 
 
 class Recorded(Protocol):
@@ -342,12 +341,10 @@ class Privacy:
         forms."""
         known = os.environ if environ is None else environ
         user = [(str(Path.home()), "~"), (os.path.realpath(Path.home()), "~")]
-        paths = {path.rstrip("/"): short for path, short in (*user, *homes) if path.strip("/")}
+        self._paths = {path.rstrip("/"): short for path, short in (*user, *homes) if path.strip("/")}
         # the longest first: a home below another one
-        self._paths = [(path, paths[path]) for path in sorted(paths, key=len, reverse=True)]
-        self._path = re.compile(
-            "|".join(rf"{re.escape(path)}(?![\w.-])" for path, _ in self._paths) or r"(?!)"
-        )
+        longest = sorted(self._paths, key=len, reverse=True)
+        self._path = re.compile("|".join(rf"{re.escape(path)}(?![\w.-])" for path in longest) or r"(?!)")
         named = [value for name, value in known.items() if is_secret_name(name)]
         given = [
             spec.args[secret.word][secret.start : secret.end]
@@ -358,15 +355,15 @@ class Privacy:
         # a page has some characters otherwise
         long |= set(map(html.escape, long))
         self._secret = re.compile("|".join(map(re.escape, sorted(long, key=len, reverse=True))) or r"(?!)")
-        self._digested = _digested(digest for spec in specs for digest in spec.digests)
+        self._finders = _finders(digest for spec in specs for digest in spec.digests)
         self.masked = 0
 
     def clean(self, text: str) -> str:
-        text = self._path.sub(lambda found: dict(self._paths)[found[0]], text)
-        text = self._secret.sub(lambda found: self._mask(found[0]), text)
+        text = self._path.sub(lambda match: self._paths[match[0]], text)
+        text = self._secret.sub(lambda match: self._mask(match[0]), text)
         spans = [*_named(text, _is_told)]
-        for digested in self._digested:
-            spans += digested.spans(text)
+        for find in self._finders:
+            spans += find(text)
         parts, end = [], 0
         for start, behind, _ in _apart([*spans, *_matches(SHAPES, text)]):
             parts += [text[end:start], self._mask(text[start:behind])]
