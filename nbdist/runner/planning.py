@@ -136,21 +136,17 @@ def _plan(
     devices, notes = engine_devices(options) if engine else choose_devices(options, environ)
     nodes = NodeSet(count=options.nodes or 1) if engine else find_nodes(options)
     by_hand = nodes.count > 1 and not engine
-    _check_env(options)
-    _check_memory(options)
     gpus = any(device.kind == "gpu" for device in devices)
     environment = inherited(environ, len(devices), gpus=gpus) | dict(options.env)
     environment.pop(TOKEN, None)
-    check_files(0 if engine else len(devices))
-    token, keys = _link(options, nodes, environ, program) if by_hand else ("", {})
+    home = config.home(environ)
+    _check(options, environ, home, ranks=len(devices), more=0 if packed is None else packed.size)
+    _check_modules(used)
+    token = ""
     if by_hand:
+        token, keys = _link(options, nodes, environ, program)
         environment |= keys
         notes.append(_meeting(nodes, options.wait))
-    home = config.home(environ)
-    check_disk(home, more=0 if packed is None else packed.size)
-    if engine:
-        check_shared(home, environ)
-    _check_modules(used)
     name, created = options.name or (script.name if script else framework) or "run", time.time()
     run_id = new_run_id(name, created)
     spec = RunSpec(
@@ -166,39 +162,46 @@ def _plan(
         args=script.args if script else options.args,
         module=script.module if script else "",
         python_path=python_path,
-        environment=without_values(options.env),
         digests=digests_of(environment),
-        detached=options.detach,
-        timeout=options.timeout,
-        hang_after=options.hang_after or None,
-        retries=options.retries,
         checkpoints=_checkpoints(options.checkpoints, folder, name, run_id, by_hand=by_hand),
-        memory=options.memory,
-        scrape=options.scrape,
         inputs=() if packed is None else inputs_of(packed),
-        keep_inputs=options.keep_inputs,
         versions=versions_of(framework, gpus=gpus and not engine),
-        log_dir=str(folder / Path(options.log_dir).expanduser()) if options.log_dir else "",
         nodes=nodes.count,
         node_rank=nodes.rank,
         master=nodes.master,
         addresses=nodes.addresses,
-        host=options.host,
-        wait=options.wait,
         engine=engine,
         engine_options=engine_options(options, environ),
-        owner=None if options.detach else processes.identify(os.getpid()),
         notebook=place[0],
         cell_id=place[1],
     )
     return Plan(
-        spec=spec,
+        spec=_with_options(spec, options),
         program=program,
         is_cell=script is None,
         environment=environment,
         notes=(*notes, *options.notes),
         write_inputs=None if packed is None else packed.write,
         token=token,
+    )
+
+
+def _with_options(spec: RunSpec, options: Options) -> RunSpec:
+    """Add the options that the spec keeps as they were typed."""
+    return replace(
+        spec,
+        environment=without_values(options.env),
+        detached=options.detach,
+        owner=None if options.detach else processes.identify(os.getpid()),
+        timeout=options.timeout,
+        hang_after=options.hang_after or None,
+        retries=options.retries,
+        memory=options.memory,
+        scrape=options.scrape,
+        keep_inputs=options.keep_inputs,
+        log_dir=str(Path(spec.cwd) / Path(options.log_dir).expanduser()) if options.log_dir else "",
+        host=options.host,
+        wait=options.wait,
     )
 
 
@@ -328,6 +331,18 @@ def _version_of(framework: str) -> str:
     with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version(framework)
     return ""
+
+
+def _check(options: Options, environ: Mapping[str, str], home: Path, *, ranks: int, more: int) -> None:
+    """Raises UsageMistake or LaunchError where ``ranks`` ranks on this machine, or an engine's, cannot be
+    started with these options and ``more`` bytes of values."""
+    engine = options.engine != "local"
+    _check_env(options)
+    _check_memory(options)
+    check_files(0 if engine else ranks)
+    check_disk(home, more=more)
+    if engine:
+        check_shared(home, environ)
 
 
 def _check_env(options: Options) -> None:
