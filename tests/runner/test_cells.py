@@ -114,6 +114,12 @@ def test_everything_in_the_run_directory_is_private(run_cell) -> None:
         pytest.param("import ctypes; ctypes.string_at(0)", -11, "failed", id="a segmentation fault"),
         pytest.param("import os; os.abort()", -6, "failed", id="abort before the end"),
         pytest.param("import atexit, os; atexit.register(os.abort)", -6, "succeeded", id="abort at exit"),
+        pytest.param(
+            "import atexit, os; atexit.register(os.kill, os.getpid(), 7)",
+            -7,
+            "succeeded",
+            id="bus at exit",
+        ),
     ],
 )
 def test_exit_codes_are_those_of_the_program(run_cell, statement: str, code: int, state: str) -> None:
@@ -240,8 +246,7 @@ def test_children_get_the_definitions_of_an_unguarded_cell_and_not_its_loop(
     assert handle.logs(0) == expected
 
 
-def test_children_of_a_guarded_cell_run_it_as_any_script(run_cell) -> None:
-    cell = """
+GUARDED = """
 import multiprocessing as mp
 print("top level", __name__)
 def work(): print("work", __name__)
@@ -250,14 +255,7 @@ if __name__ == "__main__":
     child = context.Process(target=work)
     child.start(); child.join()
 """
-
-    handle = run_cell("-n 1", cell)
-
-    assert handle.logs(0).splitlines() == ["top level __main__", "top level __mp_main__", "work __mp_main__"]
-
-
-def test_a_child_can_spawn_a_child(run_cell) -> None:
-    cell = """
+NESTED = """
 import multiprocessing as mp
 def leaf(queue): queue.put("leaf")
 def branch(queue):
@@ -271,9 +269,17 @@ child.start()
 print(queue.get(timeout=60)); child.join()
 """
 
-    handle = run_cell("-n 1", cell)
 
-    assert handle.logs(0) == "leaf\n"
+@pytest.mark.parametrize(
+    ("cell", "printed"),
+    [
+        (GUARDED, ["top level __main__", "top level __mp_main__", "work __mp_main__"]),
+        (NESTED, ["leaf"]),
+    ],
+    ids=["a guarded cell runs as any script", "a child spawns a child"],
+)
+def test_children_are_spawned_as_from_a_script(run_cell, cell: str, printed: list[str]) -> None:
+    assert run_cell("-n 1", cell).logs(0).splitlines() == printed
 
 
 def test_a_rank_imports_nothing_heavy_before_the_program(run_cell) -> None:
