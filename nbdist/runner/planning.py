@@ -156,7 +156,7 @@ def _plan(
         program=script.path if script else str(home / "runs" / run_id / "cell.py"),
         python=sys.executable,
         cwd=str(folder),
-        ranks=_ranks(devices, options.backend, nodes, placed=not engine),
+        ranks=ranks_on(devices, options.backend, nodes, placed=not engine),
         framework=framework or "none",
         backend=options.backend,
         args=script.args if script else options.args,
@@ -249,16 +249,12 @@ def _meeting(nodes: NodeSet, wait: float) -> str:
     )
 
 
-def ranks_on(devices: Sequence[Device], backend: str) -> tuple[RankSpec, ...]:
-    """Return the ranks of a run on these devices of this machine alone. Raises UsageMistake."""
-    return _ranks(devices, backend, NodeSet())
-
-
-def _ranks(
-    devices: Sequence[Device], backend: str, nodes: NodeSet, *, placed: bool = True
+def ranks_on(
+    devices: Sequence[Device], backend: str, nodes: NodeSet | None = None, *, placed: bool = True
 ) -> tuple[RankSpec, ...]:
-    """Return a rank for each device, on each machine alike. Unless ``placed``, the engine says by the
-    environment which GPUs there are. Raises UsageMistake."""
+    """Return a rank for each device, on each machine alike (``nodes``, or this one alone). Unless ``placed``,
+    the engine says by the environment which GPUs there are. Raises UsageMistake."""
+    nodes = nodes or NodeSet()
     gpus = tuple(device.index for device in devices if device.kind == "gpu")
     environment = rank_environment if placed or not gpus else unplaced_environment
     if backend == "nccl" and not gpus:

@@ -160,7 +160,7 @@ class Listener:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process: ``SWEEP_DIR LOCK_FD [LIFELINE_FD]``. Exits 0 when the sweep's end is recorded."""
+    """Run the process: ``SWEEP_DIR LOCK_FD [LIFELINE_FD]``. Exits 0 when the sweep's end is recorded."""
     directory = SweepDirectory(Path(arguments[0]).absolute())
     for descriptor in map(int, arguments[1:]):
         os.set_inheritable(descriptor, False)

@@ -1,4 +1,4 @@
-"""What ranks recorded with ``nbdist.log``, and what the supervisor measured of them, read back.
+"""The metrics of ranks, recorded with ``nbdist.log`` or measured by the supervisor, read back.
 
 Both files hold one JSON object a line: ``{"t": Unix seconds, "step": 3, "total": 100, "v": {"loss": 0.5}}``,
 where ``step`` and ``total`` may be missing.

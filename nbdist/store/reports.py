@@ -1,4 +1,4 @@
-"""What ranks report besides their logs: errors, and where they were when they were last asked.
+"""The reports of ranks besides their logs: errors, and their stacks when they were last asked.
 
 ``stacks.json`` is the supervisor's. The stacks in it are the words of ``faulthandler``, as the ranks wrote
 them; they are read here.
