@@ -219,7 +219,7 @@ def test_auto_finds_the_names_in_functions_too(plan: Callable[..., runner.Plan])
     chosen = [(pushed.name, pushed.type) for pushed in planned.spec.inputs if pushed.asked]
     assert chosen == [("sub", "Sub"), ("even", "function"), ("net", "Net")]
     along = {pushed.name for pushed in planned.spec.inputs if not pushed.asked}
-    assert along == {"Base", "Sub", "odd", "Net"}
+    assert along == {"Base", "Sub", "odd", "Net", "torch"}
     assert planned.spec.framework == "torch"
 
 
