@@ -17,40 +17,26 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+# Seconds that a rank has between SIGINT and SIGTERM, and between SIGTERM and SIGKILL, when a run is stopped.
 INTERRUPT_GRACE = 3.0
-"""Seconds that a rank has between SIGINT and SIGTERM when a run is stopped."""
-
-STUCK_AFTER = 0.5
-"""Seconds after SIGINT after which a rank is freed that still waits for others in native code."""
-
 TERMINATE_GRACE = 3.0
-"""Seconds that a rank has between SIGTERM and SIGKILL when a run is stopped."""
-
+# Seconds after SIGINT after which a rank is freed that still waits for others in native code.
+STUCK_AFTER = 0.5
+# Seconds that the other ranks have between SIGTERM and SIGKILL after one has failed, and before SIGTERM when
+# they were freed; and seconds more before SIGTERM for a freed rank on its way out: it may save its work.
 PEER_GRACE = 0.7
-"""Seconds that the other ranks have between SIGTERM and SIGKILL after one has failed, and before SIGTERM when
-they were freed."""
-
 FREED_GRACE = 2.3
-"""Seconds more before SIGTERM that a freed rank has while it is on its way out: it may save its work."""
-
+# Seconds that the other ranks have to say where they are after the program of one has raised.
 PEER_LOOK = 0.03
-"""Seconds that the other ranks have to say where they are after the program of one has raised."""
-
+# Seconds that a rank whose program raised has to flush, run its atexit handlers and exit.
 EXIT_GRACE = 8.0
-"""Seconds that a rank whose program raised has to flush, run its atexit handlers and exit."""
-
+# Bytes that must be free where the runs lie before a run is started.
 MIN_FREE_DISK = 64 * 1024 * 1024
-"""Bytes that must be free where the runs lie before a run is started."""
-
+# Seconds after which a run counts as lost whose engine does not answer and whose nodes leave no trace: six
+# times as many for a run that waits in a queue, and a tenth for one that was asked to end.
 ENGINE_SILENCE = 600.0
-"""Seconds after which a run counts as lost whose engine does not answer and whose nodes leave no trace: six
-times as many for a run that waits in a queue, and a tenth for one that was asked to end."""
-
-LOG_GB = 5.0
-"""Gigabytes of disk that the log of one rank may take: some 50 million lines."""
-
-PUSH_GB = 2.0
-"""Gigabytes of values that a run gets from the notebook at most."""
+LOG_GB = 5.0  # of disk for the log of one rank: some 50 million lines
+PUSH_GB = 2.0  # of values that a run gets from the notebook at most
 
 _NETWORK_FILESYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs"}
@@ -58,10 +44,8 @@ _NETWORK_FILESYSTEMS = frozenset(
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Path:
-    """The directory of the runs: NBDIST_HOME, else the user's state directory, else a local one.
-
-    A home directory on a network filesystem is avoided: locks and sizes lag behind there.
-    """
+    """Return the directory of the runs: NBDIST_HOME, else the user's state directory, or a local one where
+    that is on a network filesystem: locks and sizes lag behind there."""
     if chosen := environ.get("NBDIST_HOME"):
         return Path(chosen).expanduser().absolute()
     state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local/state")
@@ -71,59 +55,55 @@ def home(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def machines_key(environ: Mapping[str, str] = os.environ) -> Path:
-    """The file of the key by which machines that have this home directory in common know each other."""
+    """Return the file of the key by which machines that share this home directory know each other."""
     chosen = environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return Path(chosen) / "nbdist" / "machines.key"
 
 
 def local_home() -> Path:
-    """A place for runs on a local disk that is this user's alone."""
+    """Return a place for runs on a local disk that is this user's alone."""
     return Path("/tmp") / f"nbdist-{os.getuid()}"
 
 
-def engine_silence(environ: Mapping[str, str] = os.environ) -> float:
-    """ENGINE_SILENCE, or the seconds in NBDIST_ENGINE_SILENCE."""
-    try:
-        return float(environ["NBDIST_ENGINE_SILENCE"])
-    except (KeyError, ValueError):
-        return ENGINE_SILENCE
+def engine_silence() -> float:
+    """Return ENGINE_SILENCE, or the seconds in NBDIST_ENGINE_SILENCE."""
+    return _number(os.environ, "NBDIST_ENGINE_SILENCE", ENGINE_SILENCE)
 
 
-def log_room(environ: Mapping[str, str] = os.environ) -> int | None:
-    """The bytes of disk that the log of one rank may take, by NBDIST_LOG_GB; None: as many as it wants."""
-    try:
-        gigabytes = float(environ["NBDIST_LOG_GB"])
-    except (KeyError, ValueError):
-        gigabytes = LOG_GB
+def log_room() -> int | None:
+    """Return the bytes of disk that the log of a rank may take, by NBDIST_LOG_GB; None for any number."""
+    gigabytes = _number(os.environ, "NBDIST_LOG_GB", LOG_GB)
     return int(gigabytes * 1e9) if gigabytes > 0 else None
 
 
 def push_room(environ: Mapping[str, str] = os.environ) -> int:
-    """The bytes of values that may be pushed, by NBDIST_PUSH_GB."""
+    """Return the bytes of values that may be pushed, by NBDIST_PUSH_GB."""
+    return int(_number(environ, "NBDIST_PUSH_GB", PUSH_GB) * 1e9)
+
+
+def _number(environ: Mapping[str, str], name: str, default: float) -> float:
     try:
-        return int(float(environ["NBDIST_PUSH_GB"]) * 1e9)
+        return float(environ[name])
     except (KeyError, ValueError):
-        return int(PUSH_GB * 1e9)
+        return default
 
 
+# the variable with the key of a run on several machines, for its supervisors; ranks do not have it
 LINK_KEY = "NBDIST_LINK_KEY"
-"""The variable that tells a supervisor the key of its run on several machines. Ranks do not have it."""
 
 TOOLS_ALLOW = "NBDIST_TOOLS_ALLOW"
+# what agents may do only where it is allowed: each leaves something on the disk, or in the process table
 CHANGING_TOOLS = ("start", "stop", "stacks")
-"""What agents may do only where it is allowed: each leaves something on the disk, or in the process table."""
 
 
 def allowed_tools(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """What is in NBDIST_TOOLS_ALLOW."""
+    """Return what is in NBDIST_TOOLS_ALLOW."""
     return frozenset(filter(None, map(str.strip, environ.get(TOOLS_ALLOW, "").split(","))))
 
 
 def filesystem_of(path: Path, mounts: str | None = None) -> str:
-    """The type of the filesystem that ``path`` is or would be on ("" where it cannot be known).
-
-    ``mounts`` is the text of /proc/self/mounts, which is read when it is not given.
-    """
+    """Return the type of the filesystem that ``path`` is or would be on ("" where it cannot be known).
+    ``mounts`` is the text of /proc/self/mounts, which is read when it is not given."""
     if mounts is None:
         try:
             mounts = Path("/proc/self/mounts").read_text(errors="replace")
@@ -141,12 +121,12 @@ def filesystem_of(path: Path, mounts: str | None = None) -> str:
     return kind
 
 
+# the variable of a kernel in which a page tells its language (``plugins/kernel.ts``)
 PAGE_LANGUAGE = "NBDIST_PAGE_LANG"
-"""The variable of a kernel in which a page tells its language (``plugins/kernel.ts``)."""
 
 
 def language(environ: Mapping[str, str] = os.environ) -> str:
-    """ "zh" or "en": the language of what is shown: NBDIST_LANG's, else the page's, else the system's."""
+    """Return "zh" or "en", the language of what is shown: NBDIST_LANG's, else the page's or the system's."""
     variables = ("NBDIST_LANG", PAGE_LANGUAGE, "LC_ALL", "LANG")
     wanted = next(filter(None, map(environ.get, variables)), "")
     return "zh" if wanted.lower().startswith(("zh", "chinese")) else "en"

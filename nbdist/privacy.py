@@ -1,10 +1,9 @@
-"""What may be secret: whose values are written down, and what is masked where arguments and texts are shown.
-Decided here alone, for all that writes or shows them.
+"""Secrets: decides alone which values are written down, and what is masked in arguments and texts.
 
-Of a variable the value is written down only where its name is known to be harmless: no value is harmless by
-its looks. An argument is needed by the supervisor, so it is written into the run's own directory and masked
-wherever it leaves that. A text is of a program: there a value is masked that is known, that has the shape of
-a secret, or that a secret's name introduces (``is_secret_name``, as for variables and arguments).
+The value of a variable is written down only where its name is known to be harmless: no value is harmless by
+its looks. The supervisor needs the arguments, so they are written into the run's own directory and masked
+wherever they leave that. In a program's text a value is masked that is known, that has the shape of a secret,
+or that a secret's name introduces (``is_secret_name``, as for variables and arguments).
 """
 
 from __future__ import annotations
@@ -50,21 +49,8 @@ _DOORS = frozenset(
 # anywhere in a name, whatever stands between their letters
 _ALWAYS = ("password", "passwd", "passphrase", "secret", "apikey", "accesskey", "privatekey", "credential")
 _LAST = frozenset(
-    {
-        "ak",
-        "auth",
-        "authorization",
-        "bearer",
-        "cookie",
-        "dsn",
-        "key",
-        "keys",
-        "pass",
-        "passcode",
-        "pat",
-        "pin",
-    }
-    | {"pw", "pwd", "sig", "signature", "sk", "token"}
+    {"ak", "auth", "authorization", "bearer", "cookie", "dsn", "key", "keys", "pass", "passcode", "pat"}
+    | {"pin", "pw", "pwd", "sig", "signature", "sk", "token"}
 )
 # a token of a text, a key of a table
 _TEXT_TOKENS = frozenset({"bos", "cls", "end", "eos", "image", "mask", "pad", "sep", "start", "unk"})
@@ -86,29 +72,15 @@ _NAMED = re.compile(
     rf"|(?P<name>[\w.\-]{{1,100}})(?P<form>{_QUOTE}?[ \t]{{0,9}}[=:：][ \t]{{0,9}})\[?"
     rf"(?:(?i:bearer|basic|token)[ \t]{{1,9}})?)(?P<quote>{_QUOTE})?"
 )
-# what a secret's name has in it: most of a text is passed over so; a first letter of a class is found soonest
-_STEMS = (
-    "pass",
-    "secret",
-    "key",
-    "credential",
-    "token",
-    "auth",
-    "bearer",
-    "cookie",
-    "dsn",
-    "pat",
-    "pin",
-    "pw",
-)
-_STEM = re.compile(
-    r"[aAbBcCdDkKpPsStT](?i:" + "|".join(stem[1:] for stem in (*_STEMS, "sig", "ak", "sk")) + ")"
-)
+# "pass", "secret", "key" and the like, which a secret's name has in it: most of a text is passed over so; a
+# first letter of a class is found soonest
+_STEM = re.compile(r"[aAbBcCdDkKpPsStT](?i:ass|ecret|ey|redential|oken|uth|earer|ookie|sn|at|in|w|ig|k)")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 _WORD_END = re.compile(r"[\w.\-]*")
 _BARE = re.compile(r"[^\s'\",;&}\])<>，；。、）]+")
 _QUOTED = re.compile(rf"(?:(?!&quot;|&#x27;|&#39;|\\['\"])[^'\"\n])+(?={_QUOTE})")
 _ROOM = 1000  # characters by which a value is judged
+# secrets by their shape, wherever they stand
 SHAPES = re.compile(
     r"\b(?:hf_|ghp_|gho_|ghs_|ghu_|ghr_|github_pat_|glpat-|sk-|[rs]k_live_|[rs]k_test_|whsec_|xox[abpr]-|AKIA|ASIA"
     r"|AIza|ya29\.|dckr_pat_|npm_|pypi-)[A-Za-z0-9_\-.]{12,}"
@@ -117,14 +89,13 @@ SHAPES = re.compile(
     # neither another key nor a tag of a page stands in one
     r"|-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[^<>-]*(?:-{1,4}[^<>-]+)*-----END [A-Z ]{0,20}PRIVATE KEY-----"
 )
-"""What is a secret by its shape, wherever it stands."""
 
 _USER = re.compile(r"(?<=://)[^\s/?#'\"<>]{1,1000}(?=@)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """What is to be masked in one of several words, and the name that it has there; empty for none."""
+    """The place of a secret in one of several words, and the name that it has there; empty for none."""
 
     word: int
     start: int
@@ -133,21 +104,20 @@ class Secret:
 
 
 def may_be_written(name: str, value: str) -> bool:
-    """Whether a variable is known to be harmless. What a harmless one holds is looked at, too: it may still
-    be an address with a password."""
+    """Return whether a variable is known to be harmless, and what it holds is no address with a password."""
     known = name in _HARMLESS or name.startswith(_FAMILIES)
     leads = is_secret_name(name) or not _DOORS.isdisjoint(_words_of(name))
     return known and not leads and MASK not in value and masked_text(value) == value
 
 
 def without_values(variables: Mapping[str, str] | Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The variables as they may be written: a mask for the value of each that is not known to be harmless."""
+    """Return the variables as they may be written: masked where they are not known to be harmless."""
     return {name: value if may_be_written(name, value) else MASK for name, value in dict(variables).items()}
 
 
 @functools.lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Whether what has this name is a secret: a flag, a setting or a variable."""
+    """Return whether a flag, a setting or a variable of this name is a secret."""
     words = _words_of(name)
     together = "".join(words)
     if name in _OF_SHELLS or not words:
@@ -161,7 +131,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def masked_words(words: Sequence[str]) -> tuple[str, ...]:
-    """A program's arguments as they may be shown."""
+    """Return a program's arguments as they may be shown."""
     masked = list(words)
     for secret in reversed(find_secrets(words)):
         word = masked[secret.word]
@@ -170,24 +140,19 @@ def masked_words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def masked_text(text: str) -> str:
-    """A text as it may be shown in which arguments or an address stand."""
+    """Return a text with arguments or an address as it may be shown."""
     for start, end, _ in reversed(_within(text)):
         text = text[:start] + MASK + text[end:]
     return text
 
 
 def find_secrets(words: Sequence[str]) -> list[Secret]:
-    """What looks like a secret in a program's arguments, in their order."""
+    """Return what looks like a secret in a program's arguments, in their order."""
     return [
         Secret(word=number, start=start, end=end, name=name)
         for number, word in enumerate(words)
         for start, end, name in _spans(word, words[number - 1] if number else "")
     ]
-
-
-def secret_values(words: Sequence[str]) -> list[str]:
-    """What looks like a secret in a program's arguments, itself."""
-    return [words[secret.word][secret.start : secret.end] for secret in find_secrets(words)]
 
 
 def _spans(word: str, before: str) -> list[tuple[int, int, str]]:
@@ -225,7 +190,7 @@ _NAME = 100  # characters
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What stands in a text behind a secret's name, its first ROOM characters. ``form`` parts the two."""
+    """A value behind a secret's name in a text, its first _ROOM characters. ``form`` parts the two."""
 
     name: str
     form: str
@@ -285,8 +250,8 @@ _NUMBER = re.compile(r"[-+\d.,:eE]+")
 # of layers, files and the like: words and small numbers
 _READABLE = re.compile(r"[A-Za-z]*\d{0,4}|\d+")
 _BREAKS = re.compile(r"[._\-/+=:~|]+")
+# what looks as if it were drawn at random
 _DRAWN = re.compile(r"(?=[^\s]*\d)(?=[^\s]*[A-Za-z])[\w\-./+=:~|]{16,}", re.ASCII)
-"""What looks as if it were drawn at random."""
 
 
 def _is_told(value: _Value) -> bool:
@@ -297,7 +262,7 @@ def _is_told(value: _Value) -> bool:
         return False
     if any(each in "".join(_words_of(value.name)) for each in _ALWAYS):
         return True
-    if value.name.isupper() and "_" in value.name and value.form != " " and not value.form.startswith(" "):
+    if value.name.isupper() and "_" in value.name and not value.form.startswith(" "):
         # as programs print their environment
         return len(value.text) >= _LEAST and not _NUMBER.fullmatch(value.text)
     drawn = _DRAWN.fullmatch(value.text) is not None
@@ -331,31 +296,30 @@ def _digest(value: str, salt: str) -> str:
     return hashlib.blake2b(data, digest_size=_DIGEST, salt=bytes.fromhex(salt)).hexdigest()
 
 
-class _Digested:
-    """The words of a text that a digest is known of, all of one length."""
-
-    def __init__(self, length: int, digests: Iterable[tuple[str, str]]) -> None:
-        self._digests = tuple(digests)
-        self._words = re.compile(rf"(?<![A-Za-z0-9])(?=(\S{{{length}}})(?![A-Za-z0-9]))")
-        self._is_secret = functools.lru_cache(maxsize=4096)(self._compare)
-
-    def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
-        return ((*match.span(1), "") for match in self._words.finditer(text) if self._is_secret(match[1]))
-
-    def _compare(self, word: str) -> bool:
-        return any(_digest(word, salt) == digest for salt, digest in self._digests)
+Find = Callable[[str], Iterator[tuple[int, int, str]]]
 
 
-def _digested(digests: Iterable[str]) -> list[_Digested]:
+def _finders(digests: Iterable[str]) -> list[Find]:
+    """Return for each length of words what finds those in a text of which a digest is known."""
     by_length: dict[int, list[tuple[str, str]]] = {}
     for text in digests:
         if (match := _DIGESTED.fullmatch(text)) is not None:
             by_length.setdefault(int(match[1]), []).append((match[2], match[3]))
-    return [_Digested(length, pairs) for length, pairs in by_length.items()]
+    return [_finder(length, pairs) for length, pairs in by_length.items()]
+
+
+def _finder(length: int, digests: Sequence[tuple[str, str]]) -> Find:
+    words = re.compile(rf"(?<![A-Za-z0-9])(?=(\S{{{length}}})(?![A-Za-z0-9]))")
+
+    @functools.lru_cache(maxsize=4096)
+    def is_secret(word: str) -> bool:
+        return any(_digest(word, salt) == digest for salt, digest in digests)
+
+    return lambda text: ((*word.span(1), "") for word in words.finditer(text) if is_secret(word[1]))
 
 
 class Recorded(Protocol):
-    """What a run's spec holds of its secrets: arguments, and digests of its variables."""
+    """The parts of a run's spec that hold its secrets: arguments, and digests of its variables."""
 
     @property
     def args(self) -> Sequence[str]: ...
@@ -365,7 +329,7 @@ class Recorded(Protocol):
 
 
 class Privacy:
-    """Takes out of a text what is private. ``masked`` counts the secrets."""
+    """Takes private parts out of a text. ``masked`` counts the secrets."""
 
     def __init__(
         self,
@@ -373,31 +337,33 @@ class Privacy:
         homes: Iterable[tuple[str, str]] = (),
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """``homes`` are paths and what stands for them; the secrets of ``specs`` are known besides those that
-        the environment holds."""
+        """Mask the secrets of ``specs`` and those of the environment; ``homes`` are paths and their short
+        forms."""
         known = os.environ if environ is None else environ
         user = [(str(Path.home()), "~"), (os.path.realpath(Path.home()), "~")]
-        paths = {path.rstrip("/"): short for path, short in (*user, *homes) if path.strip("/")}
+        self._paths = {path.rstrip("/"): short for path, short in (*user, *homes) if path.strip("/")}
         # the longest first: a home below another one
-        self._paths = [(path, paths[path]) for path in sorted(paths, key=len, reverse=True)]
-        self._path = re.compile(
-            "|".join(rf"{re.escape(path)}(?![\w.-])" for path, _ in self._paths) or r"(?!)"
-        )
+        longest = sorted(self._paths, key=len, reverse=True)
+        self._path = re.compile("|".join(rf"{re.escape(path)}(?![\w.-])" for path in longest) or r"(?!)")
         named = [value for name, value in known.items() if is_secret_name(name)]
-        given = [value for spec in specs for value in secret_values(spec.args)]
+        given = [
+            spec.args[secret.word][secret.start : secret.end]
+            for spec in specs
+            for secret in find_secrets(spec.args)
+        ]
         long = {value for value in (*named, *given) if len(value) >= _LEAST}
         # a page has some characters otherwise
         long |= set(map(html.escape, long))
         self._secret = re.compile("|".join(map(re.escape, sorted(long, key=len, reverse=True))) or r"(?!)")
-        self._digested = _digested(digest for spec in specs for digest in spec.digests)
+        self._finders = _finders(digest for spec in specs for digest in spec.digests)
         self.masked = 0
 
     def clean(self, text: str) -> str:
-        text = self._path.sub(lambda found: dict(self._paths)[found[0]], text)
-        text = self._secret.sub(lambda found: self._mask(found[0]), text)
+        text = self._path.sub(lambda match: self._paths[match[0]], text)
+        text = self._secret.sub(lambda match: self._mask(match[0]), text)
         spans = [*_named(text, _is_told)]
-        for digested in self._digested:
-            spans += digested.spans(text)
+        for find in self._finders:
+            spans += find(text)
         parts, end = [], 0
         for start, behind, _ in _apart([*spans, *_matches(SHAPES, text)]):
             parts += [text[end:start], self._mask(text[start:behind])]

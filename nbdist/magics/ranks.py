@@ -80,7 +80,7 @@ class RanksMagics(Magics):
         UsageMistake."""
         notebook = os.environ.get("JPY_SESSION_NAME", "")
         if (ended := runner.sessions.ended) is not None:
-            runner.sessions.forget()
+            runner.sessions.mine = None
             if not asked.starts:
                 # what the cell expects of the ones before is gone
                 raise UsageMistake(
@@ -143,7 +143,7 @@ class RanksMagics(Magics):
                 check=False,
                 warm=chosen.warm,
             )
-            runner.sessions.begun(handle)
+            runner.sessions.mine = handle
             self._started = asked
             label = handle.run.label
             tell(*notes, say("runs.session-begun", config.language(), label=label, ranks=count))

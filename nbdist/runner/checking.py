@@ -1,4 +1,4 @@
-"""The checks of a planned run before it starts, with what they ask about this machine."""
+"""The checks of a planned run before it starts, with the facts about this machine that they need."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from nbdist.privacy import masked_text
 from nbdist.text import say
 
 if TYPE_CHECKING:
-    from nbdist.preflight import Build, Finding, Holding, Origin, Situation
+    from nbdist.preflight import Finding, Holding, Origin, Situation
 
 _MOST = 8
 _OF_NOTEBOOK = frozenset({"name-defined", "name-of-short-data", "name-of-data"})
 _PLAIN = frozenset({"bool", "float", "int", "str"})
 _PUSH = re.compile(r"--push[ =]\S+")
-_SHARED_MEMORY = "/dev/shm"
 
 
 def check_program(
@@ -34,9 +33,9 @@ def check_program(
     origin: Callable[[str], Origin | None] = lambda _: None,
     typed: str = "",
 ) -> tuple[str, ...]:
-    """What there is to say of the program, a line each; raises UsageMistake for what cannot work.
+    """Return a line for each thing to say of the program; raises UsageMistake for what cannot work.
 
-    ``origin`` tells where the notebook has a name from, ``typed`` is what stands behind ``%%distributed``.
+    ``origin`` returns where the notebook has a name from, ``typed`` is what stands behind ``%%distributed``.
     """
     # the checks take a while to import, and this module is imported with nbdist
     from nbdist.preflight import check
@@ -49,8 +48,8 @@ def check_program(
     except RecursionError:
         return ()
     script = "" if plan.is_cell else os.path.basename(plan.spec.program)
-    errors = [found.text(language, script) for found in findings if found.certain]
-    warnings = [found.text(language, script) for found in findings if not found.certain]
+    errors = [finding.text(language, script) for finding in findings if finding.certain]
+    warnings = [finding.text(language, script) for finding in findings if not finding.certain]
     push = _push_instead(plan, findings, typed, language)
     if errors:
         raise UsageMistake("\n".join([*push, *_shortened([*errors, *warnings])]))
@@ -58,15 +57,15 @@ def check_program(
 
 
 def _push_instead(plan: Plan, findings: Sequence[Finding], typed: str, language: str) -> list[str]:
-    """The line that gives the ranks the names that they miss, where the notebook has some."""
-    found = [finding for finding in findings if finding.rule.name in _OF_NOTEBOOK]
-    missing = [finding.values["name"] for finding in found]
+    """Return the line that gives the ranks the names that they miss, where the notebook has some."""
+    unpushed = [finding.values for finding in findings if finding.rule.name in _OF_NOTEBOOK]
+    missing = [values["name"] for values in unpushed]
     if not missing or not plan.is_cell or (plan.spec.nodes > 1 and not plan.spec.engine):
         return []
-    names = [*(one.name for one in plan.spec.inputs if one.asked), *missing]
+    names = [*(pushed.name for pushed in plan.spec.inputs if pushed.asked), *missing]
     rest = _PUSH.sub("", masked_text(typed)).strip()
     line = f"{rest} --push {','.join(names)}".strip()
-    plain = [finding.values["name"] for finding in found if finding.values["type"] in _PLAIN]
+    plain = [values["name"] for values in unpushed if values["type"] in _PLAIN]
     words = " ".join(f"--{name} {{{name}}}" for name in plain)
     more = say("runs.push-value", language, words=words) if plain else ""
     return [say("runs.push-instead", language, names=tuple(missing), line=line) + more]
@@ -78,7 +77,7 @@ def _shortened(lines: Sequence[str]) -> list[str]:
 
 
 def _path(plan: Plan) -> list[str]:
-    """Where the ranks will find modules."""
+    """Return where the ranks will find modules."""
     spec = plan.spec
     if spec.python_path:
         return [entry or spec.cwd for entry in spec.python_path]
@@ -95,7 +94,8 @@ def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin |
     devices = [rank.device for rank in spec.ranks if rank.node_rank == spec.node_rank]
     gpus = tuple(device.index for device in devices if device.kind == "gpu")
     # of the machine that an engine will choose nothing is known
-    found = driver() if gpus and not spec.engine else None
+    own_gpus = gpus if not spec.engine else ()
+    installed_driver = driver() if own_gpus else None
     return Situation(
         world_size=spec.world_size,
         gpus=gpus,
@@ -103,33 +103,27 @@ def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin |
             len(gpus) if spec.engine else len(list_gpus(os.environ.get("CUDA_VISIBLE_DEVICES")))
         ),
         args=spec.args,
-        given=frozenset(one.name for one in spec.inputs),
+        given=frozenset(pushed.name for pushed in spec.inputs),
         environment=plan.environment,
         shared_memory=_shared_memory(),
-        driver_cuda=found.cuda if found is not None else "",
-        held=_held(gpus) if gpus and not spec.engine else (),
+        driver_cuda=installed_driver.cuda if installed_driver is not None else "",
+        held=_held(own_gpus) if own_gpus else (),
         installed=lambda name: machine.is_importable(name, path),
         version=machine.version_of,
-        build=functools.cache(_build(path)),
+        build=functools.cache(lambda framework: machine.build_of(framework, path)),
         origin=origin,
     )
 
 
-def _build(path: Sequence[str]) -> Callable[[str], Build | None]:
-    from nbdist.preflight import machine
-
-    return lambda framework: machine.build_of(framework, path)
-
-
 def _shared_memory() -> int | None:
     with contextlib.suppress(OSError):
-        stat = os.statvfs(_SHARED_MEMORY)
+        stat = os.statvfs("/dev/shm")
         return stat.f_blocks * stat.f_frsize
     return None
 
 
 def _held(gpus: Sequence[int]) -> tuple[Holding, ...]:
-    """What others hold of these GPUs, and who they are."""
+    """Return what others hold of these GPUs, and who they are."""
     from nbdist.devices.gpus import describe_holder, open_loads
     from nbdist.preflight import Holding
 

@@ -1,8 +1,9 @@
-"""Runs in hand: one by its name, all of them, and what one can do with each."""
+"""Handles of runs: of one by its name, of all, and what one can do with each."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -13,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nbdist import config, processes
 from nbdist.engines.engine import WATCHER
-from nbdist.errors import LaunchError, RunCancelled, RunFailed, UnknownRun, UsageMistake
+from nbdist.errors import LaunchError, RunCancelled, RunFailed, UnknownRun
 from nbdist.feed.curves import read_curves
 from nbdist.feed.waiting import Awaited, parse_moments
 from nbdist.launch import local
 from nbdist.model import Reason, Run, RunState
 from nbdist.model.spec import Value
-from nbdist.runner.results import Results, read_history
+from nbdist.runner.results import Results, check_here, check_rank, read_history
 from nbdist.store import LogLines, LogStream, RunDirectory, RunReader, RunStore
 from nbdist.store.control import ask_to_end
 from nbdist.store.run_store import SweepStore, is_run_locked, read_spec, read_sweep, unreadable
@@ -37,10 +38,8 @@ _STARTING = 20.0
 
 
 class RunHandle:
-    """A run, live or ended, in this or any other process. Everything is read from its directory.
-
-    ``notes`` say how it was started where the user may have expected something else.
-    """
+    """A run, live or ended, in this or any other process. Everything is read from its directory. ``notes``
+    say how it was started where the user may have expected something else."""
 
     def __init__(self, directory: RunDirectory, *, notes: Iterable[str] = ()) -> None:
         self.directory = directory
@@ -54,7 +53,7 @@ class RunHandle:
 
     @property
     def run(self) -> Run:
-        """How the run stands now. Raises UnknownRun when its directory is gone, or cannot be read."""
+        """Return how the run stands now. Raises UnknownRun when its directory is gone, or cannot be read."""
         run = self._reader.look()
         if run is None:
             read_spec(self.directory)  # says why
@@ -75,8 +74,8 @@ class RunHandle:
         return self.run.state.value
 
     def wait(self, timeout: float | None = None, *, until: str | Iterable[str] = ()) -> str:
-        """Wait until the run ends, or one of the moments ``until`` has come, at most ``timeout`` seconds; the
-        moment as ``until`` has it, else the status then.
+        """Wait until the run ends, or one of the moments ``until`` has come, at most ``timeout`` seconds;
+        return the moment as ``until`` has it, else the status then.
 
             run.wait(600, until="failed,stalled,step=500")
 
@@ -85,17 +84,15 @@ class RunHandle:
         """
         moments = until if isinstance(until, str) else ",".join(until)
         awaited = Awaited(self.directory, parse_moments(moments, "until=") if moments else ())
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not (came := awaited.came(run := self.run)) and not run.state.terminal:
-            left = _POLL if deadline is None else deadline - time.monotonic()
-            if left <= 0:
+        for _ in looks(timeout):
+            if (came := awaited.came(run := self.run)) or run.state.terminal:
                 break
-            time.sleep(min(left, _POLL))
         return came or run.state.value
 
     def explain(self) -> Explanation:
-        """Why the run stands as it does: what failed first, what holds it up, where its time goes. Printed,
-        it is a few lines; ``to_dict()`` is for JSON. What ranks wrote is in ``failure.untrusted``."""
+        """Return why the run stands as it does: what failed first, what holds it up, where its time goes.
+        Printed, it is a few lines; ``to_dict()`` is for JSON. What ranks wrote is in ``failure.untrusted``.
+        """
         # most runs are never asked
         from nbdist.feed.explanation import explain_run
 
@@ -103,25 +100,26 @@ class RunHandle:
 
     @property
     def params(self) -> dict[str, Value]:
-        """The values of a run of a sweep, as its program has them in ``nbdist.params``; empty for others."""
+        """Return the values of a run of a sweep, as its program has them in ``nbdist.params``; empty for
+        others."""
         point = self.run.spec.sweep
         return {} if point is None else point.params
 
     @property
     def failure(self) -> FirstFailure | None:
-        """The failure that the others followed from: ``.rank``, ``.line``, ``.kind``, ``.message``,
+        """Return the failure that the others followed from: ``.rank``, ``.line``, ``.kind``, ``.message``,
         ``.cause``, ``.fix`` and more; None while no rank has failed."""
         return self.explain().failure
 
     def logs(self, rank: int = 0) -> str:
-        """Everything the rank has written so far, as text; bytes that are no UTF-8 are replaced."""
-        self.check_rank(rank)
+        """Return everything the rank has written so far; bytes that are no UTF-8 are replaced."""
+        check_rank(self.run, rank)
         data = b"".join(iter(LogStream(self.directory.rank(rank, self.run.attempt).log).read, b""))
         return data.decode("utf-8", errors="replace")
 
     def log_lines(self, rank: int) -> Iterator[str]:
-        """The lines of a rank's log as a terminal would show them, from the start."""
-        self.check_rank(rank)
+        """Yield the lines of a rank's log as a terminal would show them, from the start."""
+        check_rank(self.run, rank)
         stream = LogStream(self.directory.rank(rank, self.run.attempt).log)
         lines = LogLines()
         while data := stream.read():
@@ -129,13 +127,13 @@ class RunHandle:
         yield from lines.close()
 
     def metrics(self) -> dict[str, float]:
-        """The last value of each metric that ranks recorded with ``nbdist.log`` or printed: the mean over the
-        ranks that have it."""
+        """Return the last value of each metric that ranks recorded (``nbdist.log``) or printed: the mean over
+        the ranks that have it."""
         return {curve.tag: curve.last for curve in read_curves(self.run, self.directory)}
 
     def history(self, *tags: str) -> pandas.DataFrame:
-        """Every point of the metrics that ranks recorded or printed in the last attempt (of ``tags`` alone):
-        a row for each, with the columns rank, step, tag, value and time (Unix seconds).
+        """Return every point of the metrics that ranks recorded or printed in the last attempt (of ``tags``
+        alone): a row for each, with the columns rank, step, tag, value and time (Unix seconds).
 
             run.history("loss").pivot(index="step", columns="rank", values="value").plot()
 
@@ -145,13 +143,13 @@ class RunHandle:
 
     @property
     def results(self) -> Results:
-        """What ranks gave with ``nbdist.result``: ``run.results["acc"]`` is rank 0's, ``.of(1)["acc"]`` that
+        """Return the values of ``nbdist.result``: ``run.results["acc"]`` is rank 0's, ``.of(1)["acc"]`` that
         of another rank, ``.gather("acc")`` a list by rank; after a retry those of the last attempt."""
         return Results(self.directory, self.run)
 
     def result(self, rank: int = 0, timeout: float | None = None) -> Any:
-        """What the function of ``nbdist.run`` returned in this rank. Waits for the end of the run, at most
-        ``timeout`` seconds.
+        """Wait for the end of the run, at most ``timeout`` seconds; return what the function of
+        ``nbdist.run`` returned in this rank.
 
         Raises RunFailed with the first failure, RunCancelled for a run that was stopped, TimeoutError, and
         UnknownResult where the program is no function.
@@ -164,13 +162,13 @@ class RunHandle:
             from nbdist.diagnosis import failure_report, first_failure  # most runs end well
 
             failure = first_failure(run, self.directory) if run.state is RunState.FAILED else None
-            said = reason_text(run.reason) if failure is None else failure_report(failure, config.language())
+            why = reason_text(run.reason) if failure is None else failure_report(failure, config.language())
             kind = RunCancelled if run.stopped_as_asked else RunFailed
-            raise kind(f"run {run.label} {run.state.value}: {said}")
+            raise kind(f"run {run.label} {run.state.value}: {why}")
         return self.results.of(rank).returned()
 
     def stop(self, reason: str = "", timeout: float = 15.0) -> str:
-        """Ask the run to end (SIGINT, then SIGTERM, then SIGKILL) and wait for it; the status then.
+        """Ask the run to end (SIGINT, then SIGTERM, then SIGKILL) and wait for it; return the status then.
         ``reason`` is shown as why the run ended."""
         self.request_stop(Reason.said(reason) or Reason("stopped-from-python"))
         return self.wait(timeout)
@@ -184,22 +182,9 @@ class RunHandle:
             with contextlib.suppress(OSError):
                 ask_to_end(self.directory, run, reason)
 
-    def check_rank(self, rank: int) -> None:
-        """Raises UsageMistake when the run has no such rank."""
-        if not 0 <= rank < self.run.spec.world_size:
-            last = self.run.spec.world_size - 1
-            raise UsageMistake(f"run {self.run.label} has no rank {rank}: it has 0 to {last}")
-
     def check_log(self, rank: int) -> None:
         """Raises UsageMistake when the rank ran on another machine, where its log is."""
-        self.check_rank(rank)
-        run = self.run
-        node = run.spec.ranks[rank].node_rank
-        if not run.spec.is_here(run.spec.ranks[rank]):
-            address = f" ({run.hosts[node]})" if run.hosts else ""
-            raise UsageMistake(
-                f"rank {rank} of {run.label} ran on node {node}{address}, and its log is there"
-            )
+        check_here(self.run, rank, "its log is")
 
     def __repr__(self) -> str:
         try:
@@ -207,6 +192,15 @@ class RunHandle:
         except UnknownRun:
             status = "cannot be read"
         return f"<nbdist run {self.run_id}: {status}>"
+
+
+def looks(timeout: float | None, pause: float = _POLL) -> Iterator[None]:
+    """Yield at once, and after each ``pause`` until ``timeout`` seconds are over."""
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    yield
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(left, pause))
+        yield
 
 
 def watch_again(directory: RunDirectory, run: Run) -> None:
@@ -222,20 +216,18 @@ def watch_again(directory: RunDirectory, run: Run) -> None:
 
 
 def store() -> RunStore:
-    """The runs of this user."""
+    """Return the runs of this user."""
     return RunStore(config.home())
 
 
 def runs() -> list[RunHandle]:
-    """Every run of this user, the newest first."""
+    """Return every run of this user, the newest first."""
     return [_looked_after(directory) for directory in store().directories()]
 
 
 def attach(run: str | None = None) -> RunHandle:
-    """The run with this id, name or ending of an id; the latest where none is named.
-
-    Raises UnknownRun.
-    """
+    """Return the run with this id, name or ending of an id; the latest where none is named. Raises
+    UnknownRun."""
     if run is not None:
         try:
             return _looked_after(store().find(run))
@@ -261,25 +253,25 @@ def _refuse_sweep(name: str) -> None:
 
 
 def history(runs: str | RunHandle | Iterable[str | RunHandle], *tags: str) -> pandas.DataFrame:
-    """``run.history(*tags)`` of several runs in one table; the column run has the label of each.
+    """Return ``run.history(*tags)`` of several runs in one table; the column run has the label of each.
 
         nbdist.history(["a3f9", "k2m1"], "loss").groupby(["step", "run"]).value.mean().unstack().plot()
 
     Raises UnknownRun, and UsageMistake where pandas is not installed.
     """
     chosen = [runs] if isinstance(runs, (str, RunHandle)) else runs
-    handles = [one if isinstance(one, RunHandle) else attach(one) for one in chosen]
+    handles = [run if isinstance(run, RunHandle) else attach(run) for run in chosen]
     return read_history([(handle.run, handle.directory) for handle in handles], tags)
 
 
 def describe_refused() -> list[str]:
-    """Each run of which nothing is read, in a line."""
+    """Return a line for each run of which nothing is read."""
     lost = filter(None, map(unreadable, store().refused()))
     return [f"run {run.label} is {reason_text(run.reason)}" for run in lost]
 
 
 def _looked_after(directory: RunDirectory) -> RunHandle:
-    """The run in hand, with a watcher where it is on an engine."""
+    """Return the handle of a run, with a watcher where it is on an engine."""
     handle = RunHandle(directory)
     if directory.job.exists():
         with contextlib.suppress(UnknownRun):
@@ -288,10 +280,8 @@ def _looked_after(directory: RunDirectory) -> RunHandle:
 
 
 def reach_board(handles: Sequence[RunHandle]) -> Reach:
-    """Return where a browser sees the curves of these runs; start the server where there is none.
-
-    Raises LaunchError when it does not start.
-    """
+    """Return where a browser sees the curves of these runs; start the server where there is none. Raises
+    LaunchError when it does not start."""
     # its HTTP client takes a while to import, and most runs never ask for curves
     from nbdist.board import ensure_board, reach
 
@@ -299,11 +289,9 @@ def reach_board(handles: Sequence[RunHandle]) -> Reach:
 
 
 class Stoppable(Protocol):
-    """What an interrupt stops: a run, or many."""
+    """A run, or many, that an interrupt stops."""
 
-    def request_stop(self, reason: Reason) -> None:
-        """Ask for its end; once more to hasten it."""
-        ...
+    def request_stop(self, reason: Reason) -> None: ...
 
 
 class Interrupts:
@@ -349,7 +337,7 @@ class Interrupts:
             raise KeyboardInterrupt("the run is stopped, if it had not ended before")
 
     def came(self) -> bool:
-        """Whether there was one."""
+        """Return whether there was one."""
         return self.latest is not None
 
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""From a plan to a run that goes on: the checks, the launcher, which is chosen once, and the start."""
+"""From a plan to a run that goes on: the checks, and the start, in a way that is chosen once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nbdist import config
 from nbdist.engines import engine_of
-from nbdist.engines.engine import WATCHER, Engine
+from nbdist.engines.engine import WATCHER
 from nbdist.engines.slurm_step import allocation_of
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks.environment import is_installed
@@ -31,13 +30,13 @@ from nbdist.runner.pruning import PRUNING, keeping, pruner
 from nbdist.runner.resuming import check_checkpoints
 from nbdist.store.paths import RunDirectory, make_private, open_to_append, write_private
 from nbdist.warm.match import PRELOADED
-from nbdist.warm.pool import Standby, WarmPool, ranks
+from nbdist.warm.pool import WarmPool, ranks
 
 if TYPE_CHECKING:
     from nbdist.preflight import Origin
 
+# variables that a later watcher of the run needs; a token is not among them
 _WHERE = ("SLURM_CONF", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE")
-"""Variables that a later watcher of the run needs. A token is not among them."""
 
 
 def launch(
@@ -50,8 +49,8 @@ def launch(
     typed: str = "",
     pruning: float = PRUNING,
 ) -> tuple[RunHandle, list[str]]:
-    """Check the program, start the run, and remove old runs for at most ``pruning`` seconds meanwhile. The
-    run, which interrupts stop from here on, and what there is to say to the user.
+    """Check the program, start the run, and remove old runs for at most ``pruning`` seconds meanwhile. Return
+    the run, which interrupts stop from here on, and what there is to say to the user.
 
     Raises UsageMistake for a program that cannot work, LaunchError and KeyboardInterrupt, with nothing
     running.
@@ -75,17 +74,58 @@ def start(plan: Plan, *, warm: bool | None = None, pool: WarmPool = ranks) -> Ru
     _make_log_dir(plan.spec)
     with beginning(store().runs / plan.spec.run_id):
         directory = store().create(plan.spec, plan.cell, plan.write_inputs)
-        handle = choose_launcher(plan, warm=warm, pool=pool).start(directory, plan)
+        notes = _begin(directory, plan, warm=warm, pool=pool)
     # to start a process takes some milliseconds where the machine is busy
-    asking = threading.Thread(target=ask_git, args=(handle.directory, plan.spec), name="nbdist asks git")
-    asking.start()
-    return handle
+    threading.Thread(target=ask_git, args=(directory, plan.spec), name="nbdist asks git").start()
+    return RunHandle(directory, notes=notes)
+
+
+def _begin(directory: RunDirectory, plan: Plan, *, warm: bool | None, pool: WarmPool) -> tuple[str, ...]:
+    """Start the run by ranks that wait, or still import; else by its engine, else by a new supervisor here;
+    return what there is to say of that. The one place that decides this."""
+    pool.collect()
+    standby, not_warm = pool.engage(plan, warm=warm)
+    if standby is not None:
+        not_warm = standby.go(directory, plan.environment)
+        if not not_warm:
+            local.look_after(standby.supervisor, directory)
+            return ()
+        standby.leave()
+    note = f"the ranks kept ready were not used: {not_warm}" if not_warm else ""
+    if plan.spec.engine:
+        return note, _submit(directory, plan)
+    local.start(directory, plan.spec, plan.environment)
+    return (note,)
+
+
+def _submit(directory: RunDirectory, plan: Plan) -> str:
+    """Give the run to the queue of Slurm or Ray, or make it a step of a job, and start its watcher; return
+    what there is to say. Raises LaunchError, with nothing running."""
+    spec = plan.spec
+    make_private(directory.nodes)
+    allocation = allocation_of(spec, plan.environment)
+    engine = engine_of(spec, as_step=bool(allocation))
+    job = engine.submit(directory, spec, plan.environment)
+    try:
+        # a later watcher of the run may have another environment
+        where = {key: plan.environment[key] for key in _WHERE if key in plan.environment}
+        about: dict[str, object] = {"engine": spec.engine, "job": job, "environment": where}
+        with contextlib.suppress(LaunchError):
+            about["cluster"] = engine.cluster()
+        write_private(directory.job, json.dumps(about))
+        local.submit(directory, plan.environment, spec.python, detached=spec.detached, module=WATCHER)
+    except BaseException:
+        # without a watcher nothing would end it
+        with contextlib.suppress(LaunchError, OSError):
+            engine.stop(job, gently=False)
+        raise
+    return f"a step of Slurm's job {allocation}, without the queue" if allocation else ""
 
 
 @contextlib.contextmanager
 def beginning(path: Path) -> Iterator[None]:
     """Remove the directory of a run or a sweep that could not begin. Raises LaunchError where a disk refused
-    it, and what else prevented it, as an interrupt while gigabytes are written."""
+    it, else what prevented it, such as an interrupt while gigabytes are written."""
     try:
         yield
     except BaseException as error:
@@ -111,7 +151,7 @@ def ask_git(directory: RunDirectory, spec: RunSpec) -> None:
         return
     try:
         with open(open_to_append(directory.git), "ab") as output:
-            asked = subprocess.Popen(
+            git = subprocess.Popen(
                 ["git", "-C", str(folder), *_STATUS, *_AS_LINES],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -120,85 +160,7 @@ def ask_git(directory: RunDirectory, spec: RunSpec) -> None:
             )
     except OSError:
         return
-    local.collect(asked)
-
-
-class Launcher(Protocol):
-    def start(self, directory: RunDirectory, plan: Plan) -> RunHandle:
-        """Start the run whose directory has been made. Raises LaunchError, with nothing running."""
-        ...
-
-
-def choose_launcher(plan: Plan, *, warm: bool | None, pool: WarmPool = ranks) -> Launcher:
-    """The one place that decides how a run is started."""
-    pool.collect()
-    standby, not_warm = pool.engage(plan, warm=warm)
-    if standby is not None:
-        return WarmLauncher(standby)
-    note = f"the ranks kept ready were not used: {not_warm}" if not_warm else ""
-    if plan.spec.engine:
-        allocation = allocation_of(plan.spec, plan.environment)
-        placed = f"a step of Slurm's job {allocation}, without the queue" if allocation else ""
-        return EngineLauncher((note, placed), as_step=bool(allocation))
-    return ColdLauncher((note,))
-
-
-@dataclass(frozen=True, slots=True)
-class ColdLauncher:
-    """A new supervisor on this machine, with new ranks."""
-
-    notes: tuple[str, ...]
-
-    def start(self, directory: RunDirectory, plan: Plan) -> RunHandle:
-        local.start(directory, plan.spec, plan.environment)
-        return RunHandle(directory, notes=self.notes)
-
-
-@dataclass(frozen=True, slots=True)
-class WarmLauncher:
-    """Ranks that wait, or still import; where they turn out not to fit, a cold start."""
-
-    standby: Standby
-
-    def start(self, directory: RunDirectory, plan: Plan) -> RunHandle:
-        if not (problem := self.standby.go(directory, plan.environment)):
-            local.look_after(self.standby.supervisor, directory)
-            return RunHandle(directory)
-        self.standby.leave()
-        return ColdLauncher((f"the ranks kept ready were not used: {problem}",)).start(directory, plan)
-
-
-@dataclass(frozen=True, slots=True)
-class EngineLauncher:
-    """The queue of Slurm or Ray, or a step of a job, and here a process that watches the run."""
-
-    notes: tuple[str, ...]
-    as_step: bool
-
-    def start(self, directory: RunDirectory, plan: Plan) -> RunHandle:
-        spec = plan.spec
-        make_private(directory.nodes)
-        engine = engine_of(spec, as_step=self.as_step)
-        job = engine.submit(directory, spec, plan.environment)
-        try:
-            self._let_watch(directory, plan, engine, job)
-        except BaseException:
-            # without a watcher nothing would end it
-            with contextlib.suppress(LaunchError, OSError):
-                engine.stop(job, gently=False)
-            raise
-        return RunHandle(directory, notes=self.notes)
-
-    def _let_watch(self, directory: RunDirectory, plan: Plan, engine: Engine, job: str) -> None:
-        """Write down which job it is, and start its watcher. Raises LaunchError and OSError."""
-        spec = plan.spec
-        # a later watcher of the run may have another environment
-        where = {key: plan.environment[key] for key in _WHERE if key in plan.environment}
-        about: dict[str, object] = {"engine": spec.engine, "job": job, "environment": where}
-        with contextlib.suppress(LaunchError):
-            about["cluster"] = engine.cluster()
-        write_private(directory.job, json.dumps(about))
-        local.submit(directory, plan.environment, spec.python, detached=spec.detached, module=WATCHER)
+    local.collect(git)
 
 
 def keep_ready(count: int, framework: str) -> None:
@@ -223,5 +185,5 @@ def _make_log_dir(spec: RunSpec) -> None:
         # the nodes of an engine write into directories of their own
         check_log_dir(Path(path), [] if spec.engine else [rank.local_rank for rank in spec.here])
     except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename not in (None, path) else error.strerror
-        raise LaunchError(f"--log-dir {path}: {what}: name a directory of yours") from None
+        file = f"{error.filename}: " if error.filename not in (None, path) else ""
+        raise LaunchError(f"--log-dir {path}: {file}{error.strerror}: name a directory of yours") from None

@@ -1,4 +1,4 @@
-"""Where the ranks of a run go: devices of this machine, several machines, or an engine's nodes."""
+"""The places of a run's ranks: devices of this machine, several machines, or an engine's nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist import config
-from nbdist.config import machines_key
 from nbdist.devices.gpus import list_gpus
 from nbdist.devices.usage import cpu_count
 from nbdist.engines.options import ADDRESS, find_address
@@ -27,36 +26,34 @@ from nbdist.text import say
 
 
 def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
-    """A device for each rank, and what to say about the choice. Raises UsageMistake."""
+    """Return a device for each rank, and what to say about the choice. Raises UsageMistake."""
     if options.any_device:
         return _any_devices(options.nproc, environ)
     if options.gpus is None and options.nproc is not None:
         return [Device()] * options.nproc, []
     gpus = _gpus(environ)
-    there = list(gpus)
     if options.gpus is None:
-        if there:
+        if gpus:
             return list(gpus.values()), []
         return [Device()] * 2, [say("runs.no-gpu", config.language())]
     if options.gpus == "all":
-        if not there:
+        if not gpus:
             raise UsageMistake("--gpus all: this machine has no GPU: write  -n 2  for 2 CPU ranks")
-        wanted = there
+        wanted = list(gpus)
     else:
         wanted = [int(index) for index in options.gpus]
-    missing = [index for index in wanted if index not in there]
-    if not there:
+    if not gpus:
         count = options.nproc or len(wanted)
         ids = ",".join(map(str, wanted))
         raise UsageMistake(
             f"--gpus {ids}: this machine has no GPU that can be used: write  -n {count}  for "
             f"{count} CPU rank{'s' if count > 1 else ''}"
         )
-    if missing:
-        known = ", ".join(map(str, there))
+    if missing := [str(index) for index in wanted if index not in gpus]:
+        known = list(map(str, gpus))
         raise UsageMistake(
-            f"no GPU {', '.join(map(str, missing))}: this machine has {known}: write  "
-            f"--gpus {','.join(map(str, there))}"
+            f"no GPU {', '.join(missing)}: this machine has {', '.join(known)}: write  "
+            f"--gpus {','.join(known)}"
         )
     if options.nproc is not None and options.nproc != len(wanted):
         raise UsageMistake(f"-n {options.nproc} and {len(wanted)} GPUs disagree: leave out -n")
@@ -64,34 +61,32 @@ def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[D
 
 
 def _gpus(environ: Mapping[str, str]) -> dict[int, Device]:
-    """Those of this machine that may be used, by their ids in nvidia-smi."""
-    found = list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))
-    return {gpu.index: Device(kind="gpu", index=gpu.index, name=gpu.name) for gpu in found}
+    """Return those of this machine that may be used, by their ids in nvidia-smi."""
+    gpus = list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))
+    return {gpu.index: Device(kind="gpu", index=gpu.index, name=gpu.name) for gpu in gpus}
 
 
 def _any_devices(count: int | None, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
-    """Devices as torchrun's --nproc_per_node and paddle's take them: GPUs where there are enough."""
-    there = list(_gpus(environ).values())
+    """Return devices as torchrun's --nproc_per_node and paddle's take them: GPUs where there are enough."""
+    gpus = list(_gpus(environ).values())
     if count is None:
-        count = len(there) or cpu_count()
-    if len(there) >= count:
-        return there[:count], []
-    said = [say("runs.few-gpus", config.language(), gpus=len(there), count=count)] if there else []
-    return [Device()] * count, said
+        count = len(gpus) or cpu_count()
+    if len(gpus) >= count:
+        return gpus[:count], []
+    notes = [say("runs.few-gpus", config.language(), gpus=len(gpus), count=count)] if gpus else []
+    return [Device()] * count, notes
 
 
 DEFAULT_PORT = 29500
 _RANK_FLAGS = ("--node-rank", "--node_rank", "--rank")
-_LEAST_SECRET = 32
-"""Characters of a key file: one that a full disk has cut off proves nothing."""
-
+_LEAST_SECRET = 32  # characters of a key file: one that a full disk has cut off proves nothing
 TOKEN = "NBDIST_TOKEN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSet:
-    """The machines of a run. ``host`` and ``port`` are where their ranks meet, an address of node 0;
-    ``addresses`` are all of theirs where they were given."""
+    """The machines of a run. Their ranks meet at ``host`` and ``port``, an address of node 0; ``addresses``
+    are all of theirs where they were given."""
 
     count: int = 1
     rank: int = 0
@@ -110,10 +105,8 @@ def find_nodes(
     own: Callable[[], Collection[str]] | None = None,
     resolve: Callable[[str], str] | None = None,
 ) -> NodeSet:
-    """The machines that ``options`` ask for. Raises UsageMistake where this cannot be one of them.
-
-    ``own`` are this machine's addresses; ``resolve`` makes an address of a name.
-    """
+    """Return the machines that ``options`` ask for. ``own`` returns this machine's addresses; ``resolve``
+    makes an address of a name. Raises UsageMistake where this machine cannot be one of them."""
     own, resolve = own or own_addresses, resolve or _resolved
     count = options.nodes or len(options.ips) or 1
     if count == 1:
@@ -136,31 +129,30 @@ def find_nodes(
 
 
 def link_keys(environ: Mapping[str, str], source: str, token: str = "") -> tuple[str, ...]:
-    """The keys by which the machines of a run know each other: that of the token in ``environ``, else that of
-    the home directory with the same program, and on node 0 that of ``token``, which it has made.
-
-    Raises UsageMistake where there is none.
-    """
+    """Return the keys by which the machines of a run know each other: that of the token in ``environ``, else
+    that of the home directory with the same program, and on node 0 that of ``token``, which it has made.
+    Raises UsageMistake where there is none."""
     if chosen := environ.get(TOKEN):
         return (_digest("token", chosen),)
-    keys = [_digest("home", secret, source)] if (secret := _secret_of_home(machines_key(environ))) else []
+    file = config.machines_key(environ)
+    keys = [_digest("home", secret, source)] if (secret := _secret_of_home(file)) else []
     keys += [_digest("token", token)] if token else []
     if not keys:
         raise UsageMistake(
-            f"{machines_key(environ)} can be neither read nor made, and node 0 would not know this machine: "
+            f"{file} can be neither read nor made, and node 0 would not know this machine: "
             f"put the  {TOKEN}=…  that node 0 has printed before the command"
         )
     return tuple(keys)
 
 
 def new_token() -> str:
-    """A token for one run, as a person can type it."""
+    """Return a token for one run, as a person can type it."""
     letters = base64.b32encode(secrets.token_bytes(10)).decode()
     return "-".join(letters[at : at + 4] for at in range(0, len(letters), 4))
 
 
 def words_of_node_1(words: Sequence[str]) -> list[str]:
-    """The words of node 0's command line with the number of node 1; without a number they are its own."""
+    """Return the words of node 0's command line with the number of node 1, if they have one."""
     changed: list[str] = []
     for before, word in zip(("", *words), words, strict=False):
         flag, _, value = word.partition("=")
@@ -177,7 +169,7 @@ def _digest(*parts: str) -> str:
 
 
 def _secret_of_home(path: Path) -> str:
-    """What is in the key file, which is made where it is missing; empty where neither can be."""
+    """Return what is in the key file, which is made where it is missing; empty where neither can be."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         # listed, not asked for by name: that would be denied here for a while (0018)
         if path.name not in os.listdir(make_private(path.parent)):
@@ -195,7 +187,7 @@ def _secret_of_home(path: Path) -> str:
 
 
 def own_addresses() -> frozenset[str]:
-    """The IPv4 addresses of this machine."""
+    """Return the IPv4 addresses of this machine."""
     import psutil
 
     every = (address for addresses in psutil.net_if_addrs().values() for address in addresses)
@@ -227,10 +219,10 @@ def _place_by_master(count: int, master: str, here: Collection[str]) -> int:
 
 def _resolved(name: str) -> str:
     try:
-        found = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
     except OSError as error:
         raise UsageMistake(f"{name}: no machine by this name ({error.strerror}): write its address") from None
-    return str(found[0][4][0])
+    return str(addresses[0][4][0])
 
 
 def _listed(addresses: Collection[str]) -> str:
@@ -239,14 +231,14 @@ def _listed(addresses: Collection[str]) -> str:
 
 
 def engine_devices(options: Options) -> tuple[list[Device], list[str]]:
-    """A device for each rank of a node, and what to say about the choice."""
+    """Return a device for each rank of a node, and what to say about the choice."""
     if options.gpus is None:
         return [Device()] * (options.nproc or 1), []
     return [Device(kind="gpu", index=index) for index in range(int(options.gpus[0]))], []
 
 
 def unplaced_environment(place: Placement, backend: str) -> dict[str, str]:
-    """As ``rank_environment``, but which GPUs a rank sees is what the engine has set on the node."""
+    """Return what ``rank_environment`` does without the GPUs: the engine sets those on the node."""
     environment = rank_environment(place, backend)
     for key in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         environment.pop(key, None)
@@ -254,7 +246,7 @@ def unplaced_environment(place: Placement, backend: str) -> dict[str, str]:
 
 
 def engine_options(options: Options, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What the engine is told, as the run's spec keeps it. Raises UsageMistake."""
+    """Return the engine's options as the run's spec keeps them. Raises UsageMistake."""
     if options.engine == "ray":
         return (f"{ADDRESS}{find_address(options.ray, environ)}",)
     return options.slurm

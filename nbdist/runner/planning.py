@@ -1,4 +1,4 @@
-"""What would be started: checks all that can be checked before anything is."""
+"""The plan of a run: checks all that can be checked before anything is started."""
 
 from __future__ import annotations
 
@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from nbdist.values.packing import Packed
 
 _STANDARD = 2
-_FILES = 24
-"""How many files a start of a run opens at once, or its supervisor before it starts a rank."""
+_FILES = 24  # that a start of a run opens at once, or its supervisor before it starts a rank
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 _VERSION = re.compile(r"\s(\d+\.\d[\d.]*)\s")
@@ -76,22 +75,20 @@ def plan(
     cell_id: str = "",
     namespace: Namespace | None = None,
 ) -> Plan:
-    """What would be started for a cell. Raises UsageMistake or LaunchError, and SyntaxError for a cell that
-    does not compile; nothing is written then.
+    """Plan a run of a cell. Raises UsageMistake or LaunchError, and SyntaxError for a cell that does not
+    compile; nothing is written.
 
-    ``cwd`` is the notebook's directory, ``python_path`` the ranks' sys.path, ``environ`` what they
-    inherit (this process's environment). ``notebook`` is the notebook's path and ``cell_id`` the cell's id
-    in it; empty where they are not known. ``namespace`` is where the names come from that are pushed.
+    ``cwd`` is the notebook's directory, ``python_path`` the ranks' sys.path, ``environ`` what they inherit
+    (this process's environment). ``notebook`` is the notebook's path and ``cell_id`` the cell's id in it,
+    where they are known. The names that are pushed come from ``namespace``.
     """
     environ = dict(os.environ if environ is None else environ)
     folder = _directory(options.cwd, cwd)
     program = Program.parse(cell)
-    path = tuple(python_path)
-    found = [entry or str(folder) for entry in path]
-    packed = pack_inputs(options, program, namespace, path=found, environ=environ)
-    planned = _plan(
-        options, program, environ, folder, python_path=path, place=(notebook, cell_id), packed=packed
-    )
+    path = [entry or str(folder) for entry in python_path]
+    packed = pack_inputs(options, program, namespace, path=path, environ=environ)
+    place = (notebook, cell_id)
+    planned = _plan(options, program, environ, folder, place, python_path=tuple(python_path), packed=packed)
     if packed is None or namespace is None:
         return planned
     check_early(planned, packed)
@@ -107,10 +104,8 @@ def plan_script(
     notebook: str = "",
     cell_id: str = "",
 ) -> Plan:
-    """What would be started for a script and its arguments, or for ``-m``, a module and its arguments.
-
-    ``cwd`` is where it was typed. Raises UsageMistake or LaunchError; nothing is written then.
-    """
+    """Plan a run of a script and its arguments, or of ``-m``, a module and its arguments. ``cwd`` is where
+    it was typed. Raises UsageMistake or LaunchError; nothing is written."""
     environ = dict(os.environ if environ is None else environ)
     folder = _directory(options.cwd, cwd)
     if options.push:
@@ -120,7 +115,7 @@ def plan_script(
         )
     more = (environ | dict(options.env)).get("PYTHONPATH", "")
     script = find_script(words, cwd=Path(cwd), folder=folder, python_path=more)
-    return _plan(options, script.program, environ, folder, script=script, place=(notebook, cell_id))
+    return _plan(options, script.program, environ, folder, (notebook, cell_id), script=script)
 
 
 def _plan(
@@ -128,36 +123,30 @@ def _plan(
     program: Program,
     environ: dict[str, str],
     folder: Path,
+    place: tuple[str, str],
     *,
     script: Script | None = None,
     python_path: tuple[str, ...] = (),
-    place: tuple[str, str] = ("", ""),
     packed: Packed | None = None,
 ) -> Plan:
-    """The plan for ``program``: a cell, or that of ``script``. The ranks run in ``folder``; ``place`` is
-    the notebook and the cell, ``packed`` what they get from it."""
-    notebook, cell_id = place
+    """Plan a run of ``program``: a cell, or that of ``script``. The ranks run in ``folder``; ``place`` is the
+    notebook and the cell, ``packed`` what they get from it."""
     framework, used = _framework(options, program, () if packed is None else packed.packages)
     engine = "" if options.engine == "local" else options.engine
     devices, notes = engine_devices(options) if engine else choose_devices(options, environ)
     nodes = NodeSet(count=options.nodes or 1) if engine else find_nodes(options)
-    _check_env(options)
-    _check_memory(options)
+    by_hand = nodes.count > 1 and not engine
     gpus = any(device.kind == "gpu" for device in devices)
     environment = inherited(environ, len(devices), gpus=gpus) | dict(options.env)
     environment.pop(TOKEN, None)
-    token = ""
-    check_files(0 if engine else len(devices))
-    if nodes.count > 1 and not engine:
-        given = environ | {key: value for key, value in options.env if key == TOKEN}
-        token = "" if nodes.rank or given.get(TOKEN) else new_token()
-        environment[config.LINK_KEY] = ",".join(link_keys(given, program.text.lstrip("\n"), token))
-        notes.append(_meeting(nodes, options.wait))
     home = config.home(environ)
-    check_disk(home, more=0 if packed is None else packed.size)
-    if engine:
-        check_shared(home, environ)
+    _check(options, environ, home, ranks=len(devices), more=0 if packed is None else packed.size)
     _check_modules(used)
+    token = ""
+    if by_hand:
+        token, keys = _link(options, nodes, environ, program)
+        environment |= keys
+        notes.append(_meeting(nodes, options.wait))
     name, created = options.name or (script.name if script else framework) or "run", time.time()
     run_id = new_run_id(name, created)
     spec = RunSpec(
@@ -167,56 +156,58 @@ def _plan(
         program=script.path if script else str(home / "runs" / run_id / "cell.py"),
         python=sys.executable,
         cwd=str(folder),
-        ranks=_ranks(devices, options.backend, nodes, placed=not engine),
+        ranks=ranks_on(devices, options.backend, nodes, placed=not engine),
         framework=framework or "none",
         backend=options.backend,
         args=script.args if script else options.args,
         module=script.module if script else "",
         python_path=python_path,
-        environment=without_values(options.env),
         digests=digests_of(environment),
-        detached=options.detach,
-        timeout=options.timeout,
-        hang_after=options.hang_after or None,
-        retries=options.retries,
-        checkpoints=_checkpoints(
-            options.checkpoints, folder, name, run_id, by_hand=nodes.count > 1 and not engine
-        ),
-        memory=options.memory,
-        scrape=options.scrape,
+        checkpoints=_checkpoints(options.checkpoints, folder, name, run_id, by_hand=by_hand),
         inputs=() if packed is None else inputs_of(packed),
-        keep_inputs=options.keep_inputs,
         versions=versions_of(framework, gpus=gpus and not engine),
-        log_dir=str(folder / Path(options.log_dir).expanduser()) if options.log_dir else "",
         nodes=nodes.count,
         node_rank=nodes.rank,
         master=nodes.master,
         addresses=nodes.addresses,
-        host=options.host,
-        wait=options.wait,
         engine=engine,
         engine_options=engine_options(options, environ),
-        owner=None if options.detach else processes.identify(os.getpid()),
-        notebook=notebook,
-        cell_id=cell_id,
+        notebook=place[0],
+        cell_id=place[1],
     )
-    notes += options.notes
     return Plan(
-        spec=spec,
+        spec=_with_options(spec, options),
         program=program,
         is_cell=script is None,
         environment=environment,
-        notes=tuple(notes),
+        notes=(*notes, *options.notes),
         write_inputs=None if packed is None else packed.write,
         token=token,
     )
 
 
-def thread_advice(plan: Plan, *, cores: int | None = None, environ: Mapping[str, str] = os.environ) -> str:
-    """What to say where ranks compute in one thread each, unasked, and there are cores for more; empty else.
+def _with_options(spec: RunSpec, options: Options) -> RunSpec:
+    """Add the options that the spec keeps as they were typed."""
+    return replace(
+        spec,
+        environment=without_values(options.env),
+        detached=options.detach,
+        owner=None if options.detach else processes.identify(os.getpid()),
+        timeout=options.timeout,
+        hang_after=options.hang_after or None,
+        retries=options.retries,
+        memory=options.memory,
+        scrape=options.scrape,
+        keep_inputs=options.keep_inputs,
+        log_dir=str(Path(spec.cwd) / Path(options.log_dir).expanduser()) if options.log_dir else "",
+        host=options.host,
+        wait=options.wait,
+    )
 
-    It is as good for the next run as for this one.
-    """
+
+def thread_advice(plan: Plan, *, cores: int | None = None, environ: Mapping[str, str] = os.environ) -> str:
+    """Return what to say where ranks compute in one thread each, unasked, and there are cores for more; empty
+    else. It is as good for the next run as for this one."""
     spec = plan.spec
     here = len(spec.here)
     threads = (cpu_count() if cores is None else cores) // max(1, here)
@@ -227,12 +218,22 @@ def thread_advice(plan: Plan, *, cores: int | None = None, environ: Mapping[str,
     return say("runs.one-thread", config.language(), threads=threads)
 
 
-def _checkpoints(asked: str, folder: Path, name: str, run_id: str, *, by_hand: bool) -> str:
-    """The directory of a run's checkpoints. It lies in the program's folder: nbdist deletes the files of old
-    runs, and these may be on a small disk. Machines that were started by hand have none in common but the one
-    that was ``asked`` for."""
-    if asked:
-        return str(folder / Path(asked).expanduser())
+def _link(
+    options: Options, nodes: NodeSet, environ: Mapping[str, str], program: Program
+) -> tuple[str, dict[str, str]]:
+    """Return the token that node 0 makes for the other machines, and the variable with the keys by which they
+    know each other."""
+    given = {**environ, **{key: value for key, value in options.env if key == TOKEN}}
+    token = "" if nodes.rank or given.get(TOKEN) else new_token()
+    return token, {config.LINK_KEY: ",".join(link_keys(given, program.text.lstrip("\n"), token))}
+
+
+def _checkpoints(chosen: str, folder: Path, name: str, run_id: str, *, by_hand: bool) -> str:
+    """Return the directory of a run's checkpoints. It lies in the program's folder: nbdist deletes the files
+    of old runs, and these may be on a small disk. Machines that were started by hand have none in common but
+    the ``chosen`` one."""
+    if chosen:
+        return str(folder / Path(chosen).expanduser())
     return "" if by_hand else str(folder / "checkpoints" / f"{name}-{run_id[-4:]}")
 
 
@@ -248,18 +249,12 @@ def _meeting(nodes: NodeSet, wait: float) -> str:
     )
 
 
-def ranks_on(devices: Sequence[Device], backend: str) -> tuple[RankSpec, ...]:
-    """The ranks of a run on these devices of this machine alone. Raises UsageMistake."""
-    return _ranks(devices, backend, NodeSet())
-
-
-def _ranks(
-    devices: Sequence[Device], backend: str, nodes: NodeSet, *, placed: bool = True
+def ranks_on(
+    devices: Sequence[Device], backend: str, nodes: NodeSet | None = None, *, placed: bool = True
 ) -> tuple[RankSpec, ...]:
-    """A rank for each device, on each machine alike. Raises UsageMistake.
-
-    Unless ``placed``, the engine says by the environment which GPUs there are.
-    """
+    """Return a rank for each device, on each machine alike (``nodes``, or this one alone). Unless ``placed``,
+    the engine says by the environment which GPUs there are. Raises UsageMistake."""
+    nodes = nodes or NodeSet()
     gpus = tuple(device.index for device in devices if device.kind == "gpu")
     environment = rank_environment if placed or not gpus else unplaced_environment
     if backend == "nccl" and not gpus:
@@ -290,17 +285,17 @@ def _ranks(
     )
 
 
-def _directory(asked: str, notebook: str) -> Path:
-    """The ranks' working directory; ``asked`` is taken from the notebook's. Raises UsageMistake."""
-    directory = Path(notebook) / Path(asked or notebook).expanduser()
+def _directory(chosen: str, notebook: str) -> Path:
+    """Return the ranks' working directory, ``chosen`` from the notebook's. Raises UsageMistake."""
+    directory = Path(notebook) / Path(chosen or notebook).expanduser()
     if not os.path.isdir(directory):
-        raise UsageMistake(f"--cwd {asked or notebook}: there is no such directory")
+        raise UsageMistake(f"--cwd {chosen or notebook}: there is no such directory")
     return directory.resolve()
 
 
 def _framework(options: Options, program: Program, pushed: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """The name of the framework of a run ("" for none), and the modules that must be there for it. ``pushed``
-    are the packages that its inputs import."""
+    """Return the framework of a run ("" for none), and the modules that must be there for it. ``pushed`` are
+    the packages that its inputs import."""
     if options.framework == "none":
         return "", ()
     if options.framework != "auto":
@@ -311,18 +306,17 @@ def _framework(options: Options, program: Program, pushed: Sequence[str]) -> tup
 
 
 def versions_of(framework: str, *, gpus: bool, driver: Path = _DRIVER) -> dict[str, str]:
-    """What a run stands on, for those who compare it with others: the versions of Python, nbdist, the
-    framework ("" for none) and, with ``gpus``, NVIDIA's driver, by their names. It is not imported. What is
-    missing keeps no run from starting."""
-    found = {"Python": platform.python_version(), "nbdist": __version__}
+    """Return the versions of Python, nbdist, the framework ("" for none), which is not imported, and, with
+    ``gpus``, NVIDIA's driver, for those who compare runs. A missing one keeps no run from starting."""
+    versions = {"Python": platform.python_version(), "nbdist": __version__}
     if framework:
-        found[framework] = _version_of(framework)
+        versions[framework] = _version_of(framework)
     if gpus:
-        # what NVML is asked takes a hundred times as long
+        # NVML takes a hundred times as long
         with contextlib.suppress(OSError):
-            told = _VERSION.search(driver.read_text(errors="replace"))
-            found["NVIDIA driver"] = told[1] if told is not None else ""
-    return {name: version for name, version in found.items() if version}
+            match = _VERSION.search(driver.read_text(errors="replace"))
+            versions["NVIDIA driver"] = match[1] if match is not None else ""
+    return {name: version for name, version in versions.items() if version}
 
 
 def _version_of(framework: str) -> str:
@@ -333,6 +327,18 @@ def _version_of(framework: str) -> str:
     with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version(framework)
     return ""
+
+
+def _check(options: Options, environ: Mapping[str, str], home: Path, *, ranks: int, more: int) -> None:
+    """Raises UsageMistake or LaunchError where ``ranks`` ranks on this machine, or an engine's, cannot be
+    started with these options and ``more`` bytes of values."""
+    engine = options.engine != "local"
+    _check_env(options)
+    _check_memory(options)
+    check_files(0 if engine else ranks)
+    check_disk(home, more=more)
+    if engine:
+        check_shared(home, environ)
 
 
 def _check_env(options: Options) -> None:
@@ -397,8 +403,8 @@ def check_disk(
 
 
 def not_written(error: OSError, place: Path) -> LaunchError:
-    """Return what a user is told where nbdist could not write ``place``, a directory of runs or one of them:
-    which disk refused, and what to type instead."""
+    """Return the error for a ``place`` that cannot be written, a directory of runs or one of them: which disk
+    refused, and what to type instead."""
     disk = refusal(error, place)
     can_be_freed = bool(disk) and error.errno != errno.EROFS
     return LaunchError(
@@ -440,6 +446,6 @@ def check_files(ranks: int) -> None:
 
 
 def new_run_id(name: str, created: float) -> str:
-    """What a run is called that was made at this time (Unix seconds)."""
+    """Return an id for a run that was made at this time (Unix seconds)."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(created))
     return f"{stamp}-{name}-{''.join(secrets.choice(_ALPHABET) for _ in range(4))}"

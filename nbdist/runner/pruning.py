@@ -33,22 +33,20 @@ from nbdist.text import say
 KEEP_RUNS = 300
 KEEP_GB = 20.0
 
-PRUNING = 5.0
-"""Seconds for old runs beside a new one, of a process that goes on."""
+PRUNING = 5.0  # seconds for old runs beside a new one, of a process that goes on
 
 _LAST_LINE = 4096
-_BEGINS = 600.0
-"""Seconds in which a sweep, of which there is no run yet, may get one."""
+_BEGINS = 600.0  # seconds in which a sweep, of which there is no run yet, may get one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What was removed. ``size`` in bytes; ``goes_on`` where a process removes others."""
+    """The runs that were removed. ``size`` in bytes, ``limits`` as ``keeping`` has them; ``goes_on`` where a
+    process removes others."""
 
     runs: tuple[str, ...]
     size: int
-    keep_runs: int
-    keep_gb: float
+    limits: tuple[int, float]
     goes_on: bool = False
 
     def __str__(self) -> str:
@@ -57,13 +55,13 @@ class Pruned:
             config.language(),
             count=len(self.runs),
             size=self.size / 1e6,
-            runs=self.keep_runs,
-            room=float(self.keep_gb),
+            runs=self.limits[0],
+            room=self.limits[1],
         )
 
 
 def keeping(environ: Mapping[str, str] = os.environ) -> tuple[int, float]:
-    """How many runs are kept, and how many GB of them. Raises UsageMistake when NBDIST_KEEP_RUNS or
+    """Return how many runs are kept, and how many GB of them. Raises UsageMistake when NBDIST_KEEP_RUNS or
     NBDIST_KEEP_GB is no number."""
     runs = _number(environ, "NBDIST_KEEP_RUNS", KEEP_RUNS)
     return int(runs), _number(environ, "NBDIST_KEEP_GB", KEEP_GB)
@@ -106,7 +104,7 @@ class Pruner:
         work.start()
 
     def removed(self, *, wait: float = 0.0) -> Pruned | None:
-        """What has been removed since this was last asked, where anything has. ``wait`` so many seconds at
+        """Return what has been removed since the last call, where anything has. ``wait`` so many seconds at
         most for what is under way."""
         if wait and self._thread is not None:
             self._thread.join(wait)
@@ -114,12 +112,10 @@ class Pruner:
         goes_on, self._goes_on = self._goes_on, False
         if not removed and not goes_on:
             return None
-        keep_runs, keep_gb = self._limits
         return Pruned(
             runs=tuple(run for run, _ in removed),
             size=sum(size for _, size in removed),
-            keep_runs=keep_runs,
-            keep_gb=keep_gb,
+            limits=self._limits,
             goes_on=goes_on,
         )
 
@@ -145,7 +141,7 @@ def prune(
     store: RunStore, limits: tuple[int, float], *, over: Callable[[], bool] = lambda: False
 ) -> Iterator[tuple[str, int]]:
     """Remove the oldest ended runs beyond ``limits`` (``keeping``) until all have gone or time is ``over``;
-    the id and the bytes of each as soon as it is in no list any more."""
+    yield the id and the bytes of each as soon as it is in no list any more."""
     keep_runs, keep_gb = limits
     kept_size = 0
     _delete_the_rest(store, over)
@@ -163,7 +159,7 @@ def prune(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process: ``HOME RUNS GB``. Does nothing where another one is at work."""
+    """Run the process: ``HOME RUNS GB``. Does nothing where another one is at work."""
     home, runs, gb = arguments
     store = RunStore(Path(home))
     store.check()
@@ -196,7 +192,7 @@ def _take_lock(store: RunStore) -> bool:
 
 
 class _Sizes:
-    """Bytes of each run. That of a run that has ended does not change, and is remembered in a file."""
+    """Measures each run in bytes. A run that has ended does not change: its size is kept in a file."""
 
     def __init__(self, store: RunStore) -> None:
         self._file = store.sizes
@@ -212,13 +208,13 @@ class _Sizes:
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
-            there = set(os.listdir(self._runs))
-            left = {run: size for run, size in (self._known | self._learned).items() if run in there}
+            names = set(os.listdir(self._runs))
+            left = {run: size for run, size in (self._known | self._learned).items() if run in names}
             if left != self._known:
                 write_private(self._file, json.dumps(left))
 
     def of(self, directory: RunDirectory) -> tuple[int, bool]:
-        """The size of a run, and whether it has ended."""
+        """Return the size of a run, and whether it has ended."""
         run = directory.run_id
         if run in self._known:
             return self._known[run], True
@@ -231,7 +227,7 @@ class _Sizes:
 
 
 def _without_inputs(directory: RunDirectory) -> int:
-    """Delete what a notebook gave a run whose supervisor was killed before it could; how many bytes."""
+    """Delete what a notebook gave a run whose supervisor was killed before it could; return its bytes."""
     with contextlib.suppress(OSError, UnknownRun):
         size = os.lstat(directory.inputs).st_size
         if not read_spec(directory).keep_inputs:
@@ -241,14 +237,11 @@ def _without_inputs(directory: RunDirectory) -> int:
 
 
 def _take_out(store: RunStore, directory: RunDirectory) -> Path | None:
-    """Where a run lies that has left the list; None where another process was faster, or the disk refuses."""
-    moved = store.removed / directory.run_id
-    try:
-        make_private(store.removed)
-        os.rename(directory.path, moved)
-    except OSError:
-        return None
-    return moved
+    """Move a run out of the list; return where it is now. None where another process was faster, or the disk
+    refuses."""
+    with contextlib.suppress(OSError):
+        return directory.path.rename(make_private(store.removed) / directory.run_id)
+    return None
 
 
 def _delete_the_rest(store: RunStore, over: Callable[[], bool]) -> None:
@@ -273,7 +266,7 @@ def _forget_sweeps(store: RunStore) -> None:
 
 
 def _has_ended(directory: RunDirectory) -> bool:
-    """Whether a run is over. Of nearly all that are, the last line of the journal says so."""
+    """Return whether a run is over: nearly always by the last line of its journal."""
     try:
         with directory.journal.open("rb") as journal:
             journal.seek(max(0, os.fstat(journal.fileno()).st_size - _LAST_LINE))
@@ -287,25 +280,22 @@ def _has_ended(directory: RunDirectory) -> bool:
 
 
 def _size(path: Path) -> int:
-    """Bytes of the files below ``path``; what disappears meanwhile counts nothing."""
+    """Return the bytes of the files below ``path``; what disappears meanwhile counts nothing."""
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
-            try:
+            with contextlib.suppress(OSError):
                 status = os.lstat(os.path.join(folder, name))
                 # what is left out of a long log takes no room
                 total += min(status.st_size, status.st_blocks * 512)
-            except OSError:
-                continue
     return total
 
 
 def _number(environ: Mapping[str, str], name: str, default: float) -> float:
-    text = environ.get(name, "")
-    try:
-        value = float(text) if text else default
-    except ValueError:
-        value = -1.0
+    text = environ.get(name) or str(default)
+    value = 0.0
+    with contextlib.suppress(ValueError):
+        value = float(text)
     if value <= 0:
         raise UsageMistake(f"{name}={text}: write a number above 0, for example  %env {name}={default:g}")
     return value

@@ -1,5 +1,5 @@
-"""Names of a notebook that its ranks get (``--push``): which, how much that may be, and how they are told;
-and those that a result may take there (``--pull``)."""
+"""Names of a notebook that its ranks get (``--push``): which, how much, and how the user sees them; and those
+that a result may take there (``--pull``)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _SHOWN = 12
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
     """The names of a notebook, or of a program. ``values`` is the very dict that its functions have as their
-    globals; ``hidden`` are names in it that are not the user's; ``title`` tells what to call the cell of a
-    code's file name (a name that is no cell's, it returns as it is). ``also`` are values that are to be
-    pushed besides, by names that the notebook does not have."""
+    globals; ``hidden`` are names in it that are not the user's; ``title`` names the cell of a code's file
+    name, and returns the name of any other file as it is. ``also`` are values to push besides, by names that
+    the notebook does not have."""
 
     values: dict[str, Any]
     hidden: Container[str] = ()
@@ -52,10 +52,8 @@ def pack_inputs(
     path: Sequence[str],
     environ: Mapping[str, str],
 ) -> Packed | None:
-    """What the ranks get from ``namespace``; None for nothing. ``path`` is where they find modules.
-
-    Raises UsageMistake for a name that there is not, a value that cannot be sent, or too much.
-    """
+    """Pack what the ranks get from ``namespace``; None for nothing. They find modules in ``path``. Raises
+    UsageMistake for a name that does not exist, a value that cannot be sent, or too much."""
     if namespace is None:
         return None
     by_hand = (options.nodes or len(options.ips) or 1) > 1 and options.engine == "local"
@@ -100,7 +98,7 @@ def check_pulled(names: Sequence[str], namespace: Namespace) -> None:
 
 
 def inputs_of(packed: Packed) -> tuple[Input, ...]:
-    """What the spec of a run keeps of its inputs."""
+    """Return what the spec of a run keeps of its inputs."""
     return tuple(
         Input(
             name=item.name,
@@ -115,20 +113,16 @@ def inputs_of(packed: Packed) -> tuple[Input, ...]:
 
 
 def describe_inputs(packed: Packed, also: Container[str] = ()) -> str:
-    """``pushed: Net (class), df (DataFrame, 48 MB)``. ``also`` are names that the user did not choose, of
-    which only what they brought along is said."""
-    asked = [_named(item) for item in packed.items if item.asked and item.name not in also]
+    """Return ``pushed: Net (class), df (DataFrame, 48 MB)``. Of ``also``, names that the user did not choose,
+    it has only what they brought along."""
+    chosen = [_named(item) for item in packed.items if item.asked and item.name not in also]
     along = [_named(item) for item in packed.items if not item.asked]
-    if not asked:
-        asked, along = along, []
+    if not chosen:
+        chosen, along = along, []
     moved = [item.name for item in packed.items if item.device]
+    parts = {"runs.pushed": chosen, "runs.pushed-along": along, "runs.pushed-from-device": moved}
     language = config.language()
-    said = say("runs.pushed", language, names=_listed(asked))
-    if along:
-        said += say("runs.pushed-along", language, names=_listed(along))
-    if moved:
-        said += say("runs.pushed-from-device", language, names=_listed(moved))
-    return said
+    return "".join(say(key, language, names=_listed(names)) for key, names in parts.items() if names)
 
 
 def check_early(plan: Plan, packed: Packed) -> None:
@@ -151,14 +145,13 @@ def _unknown(name: str, namespace: Namespace) -> str:
         return f"--push {name}: it is a part of the notebook itself, which ranks have none of: leave it out"
     own = [known for known in namespace.values if namespace.has(known) and not known.startswith("_")]
     near = difflib.get_close_matches(name, own, n=3, cutoff=0.6)
-    said = f"--push {name}: the notebook has no {name}"
-    return f"{said}: did you mean  {' or '.join(near)}?" if near else f"{said}: run the cell that makes it"
+    hint = f"did you mean  {' or '.join(near)}?" if near else "run the cell that makes it"
+    return f"--push {name}: the notebook has no {name}: {hint}"
 
 
 def _too_large(items: Sequence[Item], room: int, *, more: bool = False) -> str:
-    sizes = ", ".join(
-        f"{item.name} {size_text(item.size)}" for item in sorted(items, key=lambda one: -one.size)
-    )
+    largest = sorted(items, key=lambda item: -item.size)
+    sizes = ", ".join(f"{item.name} {size_text(item.size)}" for item in largest)
     total = sum(item.size for item in items)
     return (
         f"--push: {sizes}: {'more than ' if more else ''}{size_text(total)} in all, and {size_text(room)} "

@@ -1,5 +1,5 @@
-"""What the ranks of a run gave out, read from its directory when it is asked for: ``run.results``, and the
-points of their metrics in one table, ``run.history()``."""
+"""The results of a run's ranks, read from its directory on demand (``run.results``), and the points of their
+metrics in one table (``run.history()``)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,22 @@ _MOST_VALUE = 60
 _OWN = frozenset({LAST, RETURNED})
 
 
+def check_rank(run: Run, rank: int) -> None:
+    """Raises UsageMistake when the run has no such rank."""
+    if not 0 <= rank < run.spec.world_size:
+        raise UsageMistake(f"run {run.label} has no rank {rank}: it has 0 to {run.spec.world_size - 1}")
+
+
+def check_here(run: Run, rank: int, what: str) -> None:
+    """Raises UsageMistake when the run has no such rank, or the rank ran on another machine, where its files
+    are: ``what`` names some (``its log is``)."""
+    check_rank(run, rank)
+    node = run.spec.ranks[rank].node_rank
+    if not run.spec.is_here(run.spec.ranks[rank]):
+        address = f" ({run.hosts[node]})" if run.hosts else ""
+        raise UsageMistake(f"rank {rank} of {run.label} ran on node {node}{address}, and {what} there")
+
+
 class Results(Mapping[str, Any]):
     """The results of one rank by their names. Only what returns a value reads one (``[…]``, ``get``,
     ``items``); to print, list, count, complete or compare them, or to look for a name, reads the index alone.
@@ -43,33 +59,27 @@ class Results(Mapping[str, Any]):
         self._pickles = pickles
 
     def of(self, rank: int) -> Results:
-        """Those of another rank. Raises UsageMistake when the run has no such rank here."""
-        spec = self._run.spec
-        if not 0 <= rank < spec.world_size:
-            raise UsageMistake(f"run {self._run.label} has no rank {rank}: it has 0 to {spec.world_size - 1}")
-        if not spec.is_here(spec.ranks[rank]):
-            raise UsageMistake(
-                f"rank {rank} of {self._run.label} ran on another machine, its results are there"
-            )
+        """Return those of another rank. Raises UsageMistake when the run has no such rank here."""
+        check_here(self._run, rank, "its results are")
         return Results(self._directory, self._run, rank, pickles=self._pickles)
 
     def gather(self, name: str) -> list[Any]:
-        """The values of this name of all ranks, by rank. Raises UnknownResult when one of them has none."""
+        """Return the values of this name by rank. Raises UnknownResult when a rank has none."""
         return [self.of(rank)[name] for rank in range(self._run.spec.world_size)]
 
     @property
     def safe(self) -> Results:
-        """The same, but for pickles, which it refuses."""
+        """Return the same results, without the pickles: it refuses those."""
         return Results(self._directory, self._run, self._rank, pickles=False)
 
     @property
     def index(self) -> dict[str, Result]:
-        """What is known of each result without reading it."""
+        """Return what is known of each result without reading it."""
         return {name: result for name, result in read_index(self._files).items() if name not in _OWN}
 
     @property
     def last_text(self) -> str:
-        """The value of the cell's last expression as it is printed; empty where there is none."""
+        """Return the value of the cell's last expression as it is printed; empty where there is none."""
         result = read_index(self._files).get(LAST)
         # the rank may put another in its place meanwhile
         text = self.safe[LAST] if result is not None and result.format == "json" else ""
@@ -86,31 +96,26 @@ class Results(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         """Raises UnknownResult, NotPrivate, or UsageMistake for a value that cannot be read."""
-        result = self._found(name)
+        result = self._result(name)
         while True:
             try:
                 return self._read(result)
             except FileNotFoundError:
                 # the rank has given another one since
-                again = self._found(name)
+                again = self._result(name)
                 if again.file == result.file:
                     raise UnknownResult(f"the file of result {name} of rank {self._rank} is gone") from None
                 result = again
 
-    def _found(self, name: str) -> Result:
-        found = read_index(self._files)
-        result = found.get(name)
-        if result is None:
-            there = ", ".join(one for one in found if one not in _OWN)
-            raise UnknownResult(
-                f"rank {self._rank} of {self._run.label} gave no result {name}: "
-                + (f"it gave {there}" if there else f"write  nbdist.result({name}={name})  in its program")
-            )
+    def _result(self, name: str) -> Result:
+        index = read_index(self._files)
+        rank = f"rank {self._rank} of {self._run.label}"
+        if (result := index.get(name)) is None:
+            names = ", ".join(known for known in index if known not in _OWN)
+            hint = f"it gave {names}" if names else f"write  nbdist.result({name}={name})  in its program"
+            raise UnknownResult(f"{rank} gave no result {name}: {hint}")
         if result.problem:
-            raise UnknownResult(
-                f"rank {self._rank} of {self._run.label} could not store the result {name} "
-                f"({result.type}): {result.problem}"
-            )
+            raise UnknownResult(f"{rank} could not store the result {name} ({result.type}): {result.problem}")
         return result
 
     def _read(self, result: Result) -> Any:
@@ -162,8 +167,8 @@ class Results(Mapping[str, Any]):
 def _row(result: Result) -> tuple[str, ...]:
     shape = " × ".join(map(str, result.shape))
     dtype = f" {result.dtype}" if result.dtype else ""
-    said = result.problem or result.repr
-    value = " ".join("".join(one if one.isprintable() else " " for one in said).split())
+    text = result.problem or result.repr
+    value = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     short = value if len(value) <= _MOST_VALUE else f"{value[: _MOST_VALUE - 1]}…"
     kind = f"state_dict ({result.type})" if result.kind == "state_dict" else result.type
     form = "not stored" if result.problem else result.format
@@ -174,8 +179,8 @@ _TYPES = {"run": "str", "rank": "int64", "step": "int64", "tag": "str", "value":
 
 
 def read_history(runs: Sequence[tuple[Run, RunDirectory]], tags: tuple[str, ...]) -> pandas.DataFrame:
-    """A row for each point of these tags (none: of all), rank by rank in the order in which they came, with
-    the label of its run in the column ``run``. Raises UsageMistake without pandas."""
+    """Return a row for each point of these tags (none: of all), rank by rank in the order in which they came,
+    with the label of its run in the column ``run``. Raises UsageMistake without pandas."""
     try:
         import pandas
     except ImportError:
@@ -200,7 +205,7 @@ def _points(run: Run, directory: RunDirectory, tags: tuple[str, ...]) -> Iterato
 
 
 def _points_of(files: RankDirectory, *, scrape: bool) -> list[MetricPoint]:
-    """What a rank recorded, then what it printed and did not record."""
+    """Return what a rank recorded, then what it printed and did not record."""
     reader = MetricsReader(files.metrics)
     recorded: list[MetricPoint] = []
     while points := reader.read():

@@ -33,12 +33,10 @@ def resume_plan(
     cell_id: str = "",
     namespace: Namespace | None = None,
 ) -> tuple[Options, Plan]:
-    """What would be started to go on from a run that has ended, with ``changes``, options as words, in the
-    place of its own. ``notebook`` and ``cell_id`` say where that was typed; empty, those of the run hold.
-    ``namespace`` is where its inputs come from where it has not kept them.
-
-    Raises UsageMistake where it cannot be started again, and as ``plan``.
-    """
+    """Plan a run that goes on from one that has ended, with ``changes``, options as words, in the place of
+    its own. It was typed in ``notebook`` and ``cell_id``; empty, those of the run hold. Inputs that the run
+    has not kept come from ``namespace``. Raises UsageMistake where it cannot be started again, and as
+    ``plan``."""
     run, directory = handle.run, handle.directory
     spec = run.spec
     _check(run)
@@ -118,20 +116,20 @@ def _cell(handle: RunHandle) -> str:
 
 
 def _names(spec: RunSpec, label: str, namespace: Namespace | None) -> tuple[str, ...]:
-    """The names that were pushed, to be pushed again. Raises UsageMistake where that cannot be."""
-    asked = tuple(one.name for one in spec.inputs if one.asked)
-    if CALL in asked:
+    """Return the names that were pushed, to push them again. Raises UsageMistake where that cannot be."""
+    names = tuple(pushed.name for pushed in spec.inputs if pushed.asked)
+    if CALL in names:
         raise UsageMistake(
             f"the function that {label} ran was deleted at its end: call  nbdist.run  again, with  "
             f"checkpoints={spec.checkpoints!r} ; with keep_inputs=True it would have been kept"
         )
-    missing = [name for name in asked if namespace is None or not namespace.has(name)]
+    missing = [name for name in names if namespace is None or not namespace.has(name)]
     if missing:
         raise UsageMistake(
             f"{', '.join(missing)}: {label} had that from its notebook, nbdist deleted it when the run had "
             f"ended, and it is not here: make it in the notebook, and type  %dist_resume {label}  there"
         )
-    return asked
+    return names
 
 
 def _copy(kept: Path, path: Path) -> None:
@@ -143,21 +141,17 @@ def _copy(kept: Path, path: Path) -> None:
 
 
 def _notes(run: Run, own: RunSpec) -> list[str]:
-    """From where the run goes on, and what is not as it was."""
+    """Return from where the run goes on, and what is not as it was."""
     language = config.language()
     latest = next(iter(finished(own.checkpoints)), "")
-    names = {"run": run.label, "checkpoint": os.path.basename(latest), "directory": own.checkpoints}
-    said = [say("runs.resumed" if latest else "runs.resumed-without", language, **names)]
-    before = {one.name: one.digest for one in run.spec.inputs}
-    changed = [one.name for one in own.inputs if one.digest != before.get(one.name, one.digest)]
-    if changed:
-        said.append(say("runs.resumed-changed", language, run=run.label, names=", ".join(changed)))
+    place = {"run": run.label, "checkpoint": os.path.basename(latest), "directory": own.checkpoints}
+    notes = [say("runs.resumed" if latest else "runs.resumed-without", language, **place)]
+    before = {pushed.name: pushed.digest for pushed in run.spec.inputs}
+    changed = [new.name for new in own.inputs if new.digest != before.get(new.name, new.digest)]
     if program_words(own):
-        try:
-            newer = os.stat(own.program).st_mtime > run.spec.created
-        except OSError:
-            newer = False
-        if newer:
-            name = os.path.basename(own.program)
-            said.append(say("runs.resumed-changed", language, run=run.label, names=name))
-    return said
+        with contextlib.suppress(OSError):
+            if os.stat(own.program).st_mtime > run.spec.created:
+                changed.append(os.path.basename(own.program))
+    if changed:
+        notes.append(say("runs.resumed-changed", language, run=run.label, names=", ".join(changed)))
+    return notes

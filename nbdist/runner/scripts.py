@@ -21,10 +21,8 @@ from nbdist.options import COMMAND_FLAGS, MODULE_FLAGS, slug
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A file that ranks can run. ``module`` is its name where it was asked for with ``-m``, else empty.
-
-    ``path`` is absolute, ``name`` what its runs are called.
-    """
+    """A file that ranks can run, with an absolute ``path`` and a ``name`` for its runs. ``module`` is its
+    name where it was typed behind ``-m``, else empty."""
 
     path: str
     program: Program
@@ -34,12 +32,10 @@ class Script:
 
 
 def find_script(words: Sequence[str], *, cwd: Path, folder: Path, python_path: str = "") -> Script:
-    """The program in ``train.py --lr 0.1``, ``-m package.train --lr 0.1`` or ``--no-python ./train.sh``.
-
-    A script is looked for from ``cwd``, where it was typed; a module from ``folder``, where the ranks
-    will run, then on ``python_path`` (the variable's value). Raises UsageMistake, with the line for a
-    file that does not compile.
-    """
+    """Find the program of ``train.py --lr 0.1``, ``-m package.train --lr 0.1`` or ``--no-python ./train.sh``:
+    a script from ``cwd``, where it was typed; a module from ``folder``, where the ranks will run, then on
+    ``python_path`` (the variable's value). Raises UsageMistake, with the line for a file that does not
+    compile."""
     if not words:
         raise UsageMistake("no script to run: write  nbdist run -n 2 train.py  or  -m package.train")
     words = _without_interpreter(words, cwd)
@@ -55,7 +51,7 @@ def find_script(words: Sequence[str], *, cwd: Path, folder: Path, python_path: s
 
 
 def _without_interpreter(words: Sequence[str], cwd: Path) -> Sequence[str]:
-    """``python train.py``, as it stands in many a tutorial, is ``train.py``: ranks run this Python."""
+    """Drop the interpreter from ``python train.py``, as many a tutorial has it: ranks run this Python."""
     if not re.fullmatch(r"python[\d.]*", words[0]) or os.path.exists(cwd / words[0]):
         return words
     behind = list(itertools.dropwhile(lambda word: word in ("-u", "-B"), words[1:]))
@@ -69,27 +65,26 @@ def _script(path: Path, args: Sequence[str], *, title: str, module: str = "") ->
 
 
 EXECUTE = Path(__file__).parent.parent / "worker" / "execute.py"
-"""What a rank runs whose program is not Python's."""
 
 
 def _command(words: Sequence[str], folder: Path) -> Script:
-    """A program that is not Python's, which the worker's ``execute`` puts in the place of a rank."""
+    """Return a program that is not Python's: ``EXECUTE`` puts it in the place of a rank."""
     if not words:
         raise UsageMistake("--no-python needs a program: write  nbdist run -n 2 --no-python ./train.sh")
-    found = shutil.which(words[0] if os.sep not in words[0] else str(folder / words[0]))
-    if found is None:
+    program = shutil.which(words[0] if os.sep not in words[0] else str(folder / words[0]))
+    if program is None:
         raise UsageMistake(
             f"--no-python {words[0]}: no program of this name that can be run: name a file with  chmod +x"
         )
-    return _script(EXECUTE, [found, *words[1:]], title=Path(words[0]).stem)
+    return _script(EXECUTE, [program, *words[1:]], title=Path(words[0]).stem)
 
 
-def _file(asked: str, cwd: Path) -> Path:
-    path = Path(os.path.abspath(cwd / asked))
+def _file(name: str, cwd: Path) -> Path:
+    path = Path(os.path.abspath(cwd / name))
     if os.path.isdir(path):
-        raise UsageMistake(f"{asked} is a directory: name the script in it, or a package with  -m")
+        raise UsageMistake(f"{name} is a directory: name the script in it, or a package with  -m")
     if not os.path.exists(path):
-        raise UsageMistake(f"no script {asked}: there is no file {path}")
+        raise UsageMistake(f"no script {name}: there is no file {path}")
     return path
 
 
@@ -109,24 +104,23 @@ def _parsed(path: Path) -> Program:
         raise UsageMistake(f"{path} is no Python program: {error}") from None
 
 
-def _module(asked: str, path: list[str]) -> tuple[str, Path]:
-    """The name and the file that ``python -m`` would run for ``asked``."""
-    spec = _spec(asked, path)
+def _module(name: str, path: list[str]) -> tuple[str, Path]:
+    """Return the name and the file that ``python -m`` would run for ``name``."""
+    spec = _spec(name, path)
     if spec is None:
-        raise UsageMistake(f"no module {asked} in {path[0]} or on the Python path: write  -m package.module")
+        raise UsageMistake(f"no module {name} in {path[0]} or on the Python path: write  -m package.module")
     if spec.submodule_search_locations is not None:
-        name = f"{asked}.__main__"
-        spec = _spec(name, path)
+        spec = _spec(f"{name}.__main__", path)
         if spec is None:
-            raise UsageMistake(f"{asked} is a package without __main__.py: name a module in it")
-        asked = name
+            raise UsageMistake(f"{name} is a package without __main__.py: name a module in it")
+        name = f"{name}.__main__"
     if not spec.has_location or not str(spec.origin).endswith(".py"):
-        raise UsageMistake(f"{asked} is no Python file ({spec.origin}): ranks cannot run it")
-    return asked, Path(os.path.abspath(str(spec.origin)))
+        raise UsageMistake(f"{name} is no Python file ({spec.origin}): ranks cannot run it")
+    return name, Path(os.path.abspath(str(spec.origin)))
 
 
 def _spec(name: str, path: Sequence[str]) -> ModuleSpec | None:
-    """What ``importlib.util.find_spec`` finds, which would import the packages above it."""
+    """Find what ``importlib.util.find_spec`` does, without importing the packages above it."""
     above, _, _ = name.rpartition(".")
     if above:
         package = _spec(above, path)
@@ -135,7 +129,8 @@ def _spec(name: str, path: Sequence[str]) -> ModuleSpec | None:
         path = list(package.submodule_search_locations)
     folders: list[str] = []
     for entry in path:
-        spec = _spec_in(entry, name)
+        finder = pkgutil.get_importer(entry or os.curdir)
+        spec = finder.find_spec(name) if finder is not None else None
         if spec is not None and spec.loader is not None:
             return spec
         # folders without __init__.py are one package together
@@ -147,8 +142,3 @@ def _spec(name: str, path: Sequence[str]) -> ModuleSpec | None:
     # an editable installation may bring a finder of its own
     finders = (finder for finder in sys.meta_path if finder is not PathFinder)
     return next((spec for finder in finders if (spec := finder.find_spec(name, path))), None)
-
-
-def _spec_in(entry: str, name: str) -> ModuleSpec | None:
-    finder = pkgutil.get_importer(entry or os.curdir)
-    return finder.find_spec(name) if finder is not None else None

@@ -1,4 +1,4 @@
-"""Sessions: runs whose ranks live on, and execute cells; from the side of those who give them."""
+"""Sessions: runs whose ranks live on, and execute the cells that this process gives them."""
 
 from __future__ import annotations
 
@@ -21,81 +21,67 @@ from nbdist.model.plan import Plan, Program
 from nbdist.runner.handle import RunHandle, store
 from nbdist.store.control import connect, wake
 
-IDLE = 1800.0
-"""Seconds without a cell after which a session ends itself."""
+IDLE = 1800.0  # seconds without a cell after which a session ends itself
 
 # the namespace of the cells is that of this program: it leaves no name in it
 _PROGRAM = """\
 # a session: its ranks execute the cells of the folder cells/, in their order
 __import__("nbdist.worker.session", fromlist=["serve"]).serve()
 """
-_ANSWERS = 20.0
-"""Seconds that a supervisor has to take a cell. It may just start many ranks."""
+_ANSWERS = 20.0  # seconds that a supervisor has to take a cell: it may just start many ranks
+# seconds that the reaper of a supervisor which was killed has to end what is left, and to record why
 _CLEANS_UP = 10.0
-"""Seconds that the reaper of a supervisor which was killed has to end what is left, and to write down why."""
 
 
 def session_plan(planned: Plan, idle: float) -> Plan:
-    """What would be started for the session whose first cell is planned. Its ranks outlive this process."""
+    """Plan the session whose first cell is ``planned``. Its ranks outlive this process."""
     spec = replace(planned.spec, session=idle, detached=True, owner=processes.identify(os.getpid()))
     return replace(planned, spec=spec, program=Program(_PROGRAM, planned.program.tree))
 
 
 class Sessions:
-    """The session of this process, which it has started, or which its notebook had before."""
+    """The session of this process (``mine``), which it has started, or which its notebook had before."""
 
     def __init__(self) -> None:
-        self._mine: RunHandle | None = None
-
-    @property
-    def mine(self) -> RunHandle | None:
-        """The one that this process knows to be its own."""
-        return self._mine
-
-    def begun(self, handle: RunHandle) -> None:
-        self._mine = handle
-
-    def forget(self) -> None:
-        self._mine = None
+        self.mine: RunHandle | None = None
 
     @property
     def ended(self) -> RunHandle | None:
         """The one that this process had, where it has ended since."""
-        mine = self._mine
-        return mine if mine is not None and not _goes_on(mine) else None
+        return self.mine if self.mine is not None and not _goes_on(self.mine) else None
 
     def current(self, notebook: str, cwd: str) -> RunHandle | None:
-        """The one of this process; else the latest of the same notebook (where that is not known, of the same
-        folder) whose process has gone."""
-        if self._mine is not None:
-            return self._mine if _goes_on(self._mine) else None
+        """Return the one of this process; else the latest of the same notebook (where that is not known, of
+        the same folder) whose process has gone."""
+        if self.mine is not None:
+            return self.mine if _goes_on(self.mine) else None
         for handle in live_sessions():
             spec = handle.run.spec
             same = spec.notebook == notebook and (notebook or spec.cwd == cwd)
             if same and (spec.owner is None or not processes.alive(spec.owner)):
-                self._mine = handle
+                self.mine = handle
                 return handle
         return None
 
     def named(self, run: str | None) -> RunHandle:
-        """The session of this name; else the one of this process, else the latest that goes on. Raises
+        """Return the session of this name; else the one of this process, else the latest that goes on. Raises
         UnknownRun and UsageMistake."""
         if run is not None:
             handle = RunHandle(store().find(run))
             if handle.run.spec.session is None:
                 raise UsageMistake(f"run {handle.run.label} is no session: %dist_status lists all runs")
             return handle
-        if self._mine is not None and _goes_on(self._mine):
-            return self._mine
+        if self.mine is not None and _goes_on(self.mine):
+            return self.mine
         if live := live_sessions():
             return live[0]
         raise UsageMistake("there is no session: the first cell with  %%ranks -n 2  starts one")
 
 
 def live_sessions() -> list[RunHandle]:
-    """Those that go on, the latest first."""
-    found = [RunHandle(one) for one in store().directories() if os.path.lexists(one.socket)]
-    return [handle for handle in found if not handle.run.state.terminal]
+    """Return those that go on, the latest first."""
+    handles = [RunHandle(run) for run in store().directories() if os.path.lexists(run.socket)]
+    return [handle for handle in handles if not handle.run.state.terminal]
 
 
 def _goes_on(handle: RunHandle) -> bool:
@@ -110,11 +96,11 @@ def _goes_on(handle: RunHandle) -> bool:
 
 
 def settled(handle: RunHandle) -> Run:
-    """The run of a session, with its end where its supervisor was killed a moment ago. Raises UnknownRun."""
+    """Return the run of a session, with its end where its supervisor was killed a moment ago. Raises
+    UnknownRun."""
     deadline = time.monotonic() + _CLEANS_UP
     while not (run := handle.run).state.terminal and time.monotonic() < deadline:
-        here = run.supervisor_host == os.uname().nodename
-        if run.supervisor is None or not here:
+        if run.supervisor is None or run.supervisor_host != os.uname().nodename:
             break
         # its socket is closed before it has left the process table
         if processes.alive(run.supervisor) and not processes.is_exiting(run.supervisor.pid):
@@ -153,11 +139,11 @@ def _connected(handle: RunHandle) -> socket.socket:
 class LiveCell:
     """A cell in a session, from its request on. A context: at its end nothing more is heard of it.
 
-    ``number`` counts the cells of the session. ``ranks`` are to execute it (None: all that are there),
-    ``gone`` are those of the session that have exited before. ``logs`` are the ranks that execute it, and the
-    bytes that their logs had when they began; empty while it waits for the cell ``behind`` (0: for none).
-    ``ended`` is how each rank ended, ``exits`` are ranks that have exited. ``stalled``: nothing happens in
-    its ranks. ``lost``: the session has ended.
+    ``number`` counts the cells of the session. ``ranks`` are to execute it, ``gone`` are those of the session
+    that have exited before. ``logs`` are the ranks that execute it, and the bytes that their logs had when
+    they began; empty while it waits for the cell ``behind`` (0: for none). ``ended`` is how each rank ended,
+    ``exits`` are ranks that have exited. ``stalled``: nothing happens in its ranks. ``lost``: the session has
+    ended.
     """
 
     def __init__(
@@ -175,7 +161,7 @@ class LiveCell:
         self.exits: dict[int, RankExited] = {}
         self.stalled = False
         self.lost = False
-        self._said = b""
+        self._rest = b""
         self._handle = handle
         self._line = _connected(handle)
         self._answer = _Answer()
@@ -207,16 +193,16 @@ class LiveCell:
 
     @property
     def over(self) -> bool:
-        """Whether every rank is done with it."""
+        """Return whether every rank is done with it."""
         return self.lost or (bool(self.logs) and self.ended.keys() >= self.logs.keys())
 
     @property
     def busy(self) -> list[int]:
-        """The ranks that execute it."""
+        """Return the ranks that execute it."""
         return sorted(self.logs.keys() - self.ended.keys())
 
     def listen(self, patience: float) -> None:
-        """Take what the supervisor has said; wait at most so many seconds for something."""
+        """Take what the supervisor has sent; wait at most so many seconds for something."""
         if not processes.wait_for(self._line, patience):
             return
         try:
@@ -226,7 +212,7 @@ class LiveCell:
         if not piece:
             self.lost = True
             return
-        *lines, self._said = (self._said + piece).split(b"\n")
+        *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             self._hear(line)
 
@@ -272,7 +258,7 @@ class LiveCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """What a supervisor answers to a cell (``launch.session``): false before it does."""
+    """The answer of a supervisor to a cell (``launch.session``): false before it comes."""
 
     cell: int = 0
     behind: int = 0
@@ -302,4 +288,3 @@ class _Answer:
 
 
 sessions = Sessions()
-"""Those of this process."""

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
 
 from nbdist import processes
 from nbdist.errors import NbdistError, UnknownRun
@@ -32,82 +31,60 @@ from nbdist.store.paths import SweepDirectory, write_private
 from nbdist.store.run_store import read_sweep
 from nbdist.warm.pool import WarmPool
 
-_TICK = 0.02
-"""Seconds between two looks at the runs."""
+_TICK = 0.02  # seconds between two looks at the runs
 
 
-class Place(Protocol):
-    """Where one run goes on at a time."""
-
-    def start(self, plan: Plan, *, more: bool) -> None:
-        """Start it here; ``more``: others will follow. Raises NbdistError, with nothing running."""
-        ...
-
-    def busy(self) -> bool:
-        """Whether the run that was started here goes on."""
-        ...
-
-    def stop(self, reason: Reason) -> None:
-        """Ask the run for its end, if one goes on."""
-        ...
-
-    def leave(self) -> None:
-        """No other run comes."""
-        ...
-
-
-class WarmPlace:
-    """A place with ranks of its own that are made ready for the next run while one goes on."""
+class Place:
+    """A place for one run at a time, with ranks of its own that are made ready for the next one meanwhile."""
 
     def __init__(self, warm: bool | None) -> None:
         self._warm = warm
         self._pool = WarmPool()
         self._handle: RunHandle | None = None
+        # of the run that goes on, while ranks are to be made ready beside it
         self._plan: Plan | None = None
-        """Of the run that goes on, while ranks are to be made ready beside it."""
 
     def start(self, plan: Plan, *, more: bool) -> None:
+        """Start it here; ``more``: others will follow. Raises NbdistError, with nothing running."""
         self._handle = handle = start(plan, warm=self._warm, pool=self._pool)
-        for said in handle.notes:
-            complain(f"{plan.spec.name}: {said}")
+        for note in handle.notes:
+            complain(f"{plan.spec.name}: {note}")
         self._plan = plan if more else None
 
     def busy(self) -> bool:
+        """Return whether the run that was started here goes on."""
         if self._handle is not None:
             try:
                 run = self._handle.run
                 if not run.state.terminal:
-                    self._make_ready(run)
+                    self._make_ready(self._handle, run)
                     return True
             except UnknownRun:
                 pass  # it was deleted, and is ended by its supervisor
             self._handle = None
         return False
 
-    def _make_ready(self, run: Run) -> None:
+    def _make_ready(self, handle: RunHandle, run: Run) -> None:
         """Begin the ranks of the next run, unless those of this one still import ahead."""
-        if (
-            self._plan is not None
-            and self._handle is not None
-            and run.started is not None
-            and not run.importing
-        ):
-            directory = self._handle.directory
+        if self._plan is not None and run.started is not None and not run.importing:
+            directory = handle.directory
             self._pool.after(self._plan, warm=self._warm, directory=directory, goes_on=True, hurry=True)
             self._plan = None
 
     def stop(self, reason: Reason) -> None:
+        """Ask the run for its end, if one goes on."""
         if self._handle is not None:
             with contextlib.suppress(UnknownRun):
                 self._handle.request_stop(reason)
 
     def leave(self) -> None:
+        """Let the ranks go that wait: no other run comes."""
         self._pool.release()
 
 
 class Sweeper:
-    """One sweep, to its end. ``plan`` makes the plan of a point in a slot; ``listen`` waits a moment, and has
-    what was asked meanwhile."""
+    """Runs one sweep to its end. ``plan`` makes the plan of a point in a slot; ``listen`` waits a moment, and
+    returns the requests to stop that came meanwhile."""
 
     def __init__(
         self,
@@ -124,7 +101,7 @@ class Sweeper:
         self._reason = Reason()
 
     def run(self) -> Reason:
-        """Until every run has ended; why it ended early, if it did."""
+        """Go on until every run has ended; return why it ended early, if it did."""
         while True:
             free = [slot for slot, place in enumerate(self._places) if not place.busy()]
             for slot in free:
@@ -157,8 +134,7 @@ class Sweeper:
 
 
 class Listener:
-    """Hears why a sweep is to end: a request, a signal, the end of its owner, or that its directory was
-    deleted."""
+    """Returns why a sweep is to end: a request, a signal, the end of its owner, or a deleted directory."""
 
     def __init__(self, directory: SweepDirectory, owner_ended: Reason, lifeline: Lifeline) -> None:
         self._directory = directory
@@ -170,21 +146,21 @@ class Listener:
 
     def __call__(self) -> list[Reason]:
         ready, _, _ = select.select([self._wakeup.socket.fileno(), *self._owner], [], [], _TICK)
-        found: list[Reason] = []
+        reasons: list[Reason] = []
         if self._wakeup.socket.fileno() in ready:
-            found += [Reason("sweep-got", signal=one.name) for one in self._wakeup.requests_to_end()]
-        if self._gone or any(one in ready for one in self._owner):
+            reasons += [Reason("sweep-got", signal=number.name) for number in self._wakeup.requests_to_end()]
+        if self._gone or any(descriptor in ready for descriptor in self._owner):
             self._gone, self._owner = False, []
-            found.append(self._owner_ended)
+            reasons.append(self._owner_ended)
         if self._directory.deleted and not self._deleted:
             self._deleted = True
-            found.append(Reason("directory-deleted"))
+            reasons.append(Reason("directory-deleted"))
         requests = take_requests(self._directory)
-        return found + [request.reason for request in requests if isinstance(request, StopRequest)]
+        return reasons + [request.reason for request in requests if isinstance(request, StopRequest)]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process: ``SWEEP_DIR LOCK_FD [LIFELINE_FD]``. Exits 0 when the sweep's end is recorded."""
+    """Run the process: ``SWEEP_DIR LOCK_FD [LIFELINE_FD]``. Exits 0 when the sweep's end is recorded."""
     directory = SweepDirectory(Path(arguments[0]).absolute())
     for descriptor in map(int, arguments[1:]):
         os.set_inheritable(descriptor, False)
@@ -214,7 +190,7 @@ def main(arguments: Sequence[str]) -> int:
             write_inputs=(lambda path: os.link(directory.inputs, path)) if spec.inputs else None,
         )
 
-    reason = Sweeper(sweep, [WarmPlace(sweep.warm) for _ in sweep.slots], plan=plan, listen=listener).run()
+    reason = Sweeper(sweep, [Place(sweep.warm) for _ in sweep.slots], plan=plan, listen=listener).run()
     if not spec.keep_inputs:
         directory.delete_inputs()
     with contextlib.suppress(OSError):

@@ -3,10 +3,10 @@ hand from then on."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from nbdist import config
@@ -18,7 +18,7 @@ from nbdist.model.plan import Plan
 from nbdist.model.sweep import Points, Sweep, grid, names_in, names_of
 from nbdist.options import Options
 from nbdist.runner.checking import check_program
-from nbdist.runner.handle import Interrupts, RunHandle, store
+from nbdist.runner.handle import Interrupts, RunHandle, looks, store
 from nbdist.runner.launching import beginning
 from nbdist.runner.placement import choose_devices
 from nbdist.runner.planning import new_run_id, ranks_on
@@ -33,8 +33,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nbdist.preflight import Origin
 
-_POLL = 0.1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPlan:
@@ -45,12 +43,10 @@ class SweepPlan:
     notes: tuple[str, ...]
 
 
-def plan_sweep(
-    options: Options, plan_point: Callable[[Options], Plan], environ: Mapping[str, str] = os.environ
-) -> SweepPlan:
-    """What would be started for a sweep; ``plan_point`` plans a run. Raises UsageMistake and LaunchError, and
-    what ``plan_point`` raises; nothing is written."""
-    devices, notes = choose_devices(options, environ)
+def plan_sweep(options: Options, plan_point: Callable[[Options], Plan]) -> SweepPlan:
+    """Plan a sweep; ``plan_point`` plans a run. Raises UsageMistake and LaunchError, and what ``plan_point``
+    raises; nothing is written."""
+    devices, notes = choose_devices(options, os.environ)
     each = options.each or len(devices)
     if each > len(devices):
         raise UsageMistake(
@@ -73,18 +69,14 @@ def plan_sweep(
         metric=options.metric,
         warm=False if options.warm is None and ranks.mode == OFF else options.warm,
     )
-    at_once = min(len(places), len(points))
-    notes.append(
-        say(
-            "runs.sweep", config.language(), label=sweep.label, points=len(points), at_once=at_once, each=each
-        )
-    )
+    counts = {"points": len(points), "at_once": min(len(places), len(points)), "each": each}
+    notes.append(say("runs.sweep", config.language(), label=sweep.label, **counts))
     first = replace(planned, spec=sweep.run_of(0, created=created))
     return SweepPlan(sweep=sweep, first=first, notes=(*notes, *planned.notes))
 
 
 def _of_one(options: Options, devices: list[Device]) -> Options:
-    """The options of a run by itself that is on these devices."""
+    """Return the options of a run by itself that is on these devices."""
     gpus = tuple(device.index for device in devices if device.kind == "gpu")
     own = replace(options, sweep=(), each=None, metric="", any_device=False)
     return replace(own, gpus=gpus or None, nproc=None if gpus else len(devices))
@@ -121,7 +113,7 @@ def launch_sweep(
     typed: str = "",
     pruning: float = PRUNING,
 ) -> tuple[SweepHandle, list[str]]:
-    """As ``launch``, of a sweep: interrupts stop all of it."""
+    """Start a sweep as ``launch`` does a run: interrupts stop all of it."""
     first = planned.first
     warnings = check_program(first, language=config.language(), origin=origin, typed=typed) if check else ()
     limits = keeping()
@@ -137,30 +129,25 @@ def start_sweep(planned: SweepPlan) -> SweepHandle:
     sweep, first = planned.sweep, planned.first
     with beginning(sweeps_store().runs / sweep.sweep_id):
         directory = sweeps_store().begin(sweep, first.program.text, first.write_inputs)
-        _start_sweeper(directory, planned)
+        # who has the lock looks after the sweep: from before the process is there until it has gone
+        lock = take_run_lock(directory)
+        try:
+            with (
+                local.line_to_child() as (ours, theirs),
+                open(open_to_append(directory.supervisor_log), "ab") as log,
+            ):
+                kept = [lock] if sweep.spec.detached else [lock, theirs.fileno()]
+                words = [sys.executable, str(local.ENTRY), "runner.sweeper", str(directory.path)]
+                process = local.spawn(
+                    [*words, *map(str, kept)],
+                    environment=first.environment,
+                    output=log.fileno(),
+                    descriptors=kept,
+                )
+        finally:
+            os.close(lock)
+        local.collect(process, lambda _: ours.close())
     return SweepHandle(directory)
-
-
-def _start_sweeper(directory: SweepDirectory, planned: SweepPlan) -> None:
-    """Raises LaunchError and OSError."""
-    sweep, first = planned.sweep, planned.first
-    # who has the lock looks after the sweep: from before the process is there until it has gone
-    lock = take_run_lock(directory)
-    try:
-        with (
-            local.line_to_child() as (ours, theirs),
-            open(open_to_append(directory.supervisor_log), "ab") as log,
-        ):
-            kept = [lock] if sweep.spec.detached else [lock, theirs.fileno()]
-            process = local.spawn(
-                [sys.executable, str(local.ENTRY), "runner.sweeper", str(directory.path), *map(str, kept)],
-                environment=first.environment,
-                output=log.fileno(),
-                descriptors=kept,
-            )
-    finally:
-        os.close(lock)
-    local.collect(process, lambda _: ours.close())
 
 
 class SweepHandle:
@@ -181,7 +168,7 @@ class SweepHandle:
         return self.sweep.label
 
     def look(self) -> SweepView:
-        """How it stands now."""
+        """Return how it stands now."""
         return self._reader.look()
 
     @property
@@ -191,40 +178,36 @@ class SweepHandle:
 
     @property
     def runs(self) -> list[RunHandle]:
-        """The runs of the points, in their order, as far as they were started."""
-        found = [directory for _, directory in self.look().runs]
-        return [RunHandle(directory) for directory in found if not directory.deleted]
+        """Return the runs of the points, in their order, as far as they were started."""
+        return [RunHandle(directory) for _, directory in self.look().runs if not directory.deleted]
 
     def best(self, metric: str = "") -> RunHandle:
-        """Of the runs that have not failed the one with the best value of a metric: of one whose name says
-        that more of it is better (acc, f1, …) the highest, of any other the lowest. Without ``metric``, that
-        of ``--metric``, else the first.
+        """Return of the runs that have not failed the one with the best value of a metric: the highest of one
+        whose name says that more of it is better (acc, f1, …), the lowest of any other. Without ``metric``,
+        that of ``--metric``, else the first.
 
         Raises UsageMistake where no run has it.
         """
         wanted, view = metric or self.sweep.metric, self.look()
-        found = view.compare()
-        for number in ranking(found, wanted):
-            state = view.runs[number][0].state
-            if state in (RunState.FAILED, RunState.LOST):
-                continue
-            curves = found.runs[number].curves
-            if any(curve.tag == wanted or not wanted for curve in curves):
-                return RunHandle(view.runs[number][1])
+        comparison = view.compare()
+        for number in ranking(comparison, wanted):
+            run, directory = view.runs[number]
+            curves = comparison.runs[number].curves
+            if run.state not in (RunState.FAILED, RunState.LOST) and any(
+                curve.tag == wanted or not wanted for curve in curves
+            ):
+                return RunHandle(directory)
         raise UsageMistake(f"no run of {self.label} has a metric {wanted}".rstrip() + " yet")
 
     def wait(self, timeout: float | None = None) -> str:
-        """Wait until every run has ended, at most ``timeout`` seconds; the status then."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while (view := self.look()).live:
-            left = _POLL if deadline is None else deadline - time.monotonic()
-            if left <= 0:
+        """Wait until every run has ended, at most ``timeout`` seconds; return the status then."""
+        for _ in looks(timeout, pause=0.1):
+            if not (view := self.look()).live:
                 break
-            time.sleep(min(left, _POLL))
         return view.state.value
 
     def stop(self, reason: str = "", timeout: float = 30.0) -> str:
-        """Stop the runs that go on, and start no others; wait for their end. The status then."""
+        """Stop the runs that go on, and start no others; wait for their end. Return the status then."""
         self.request_stop(Reason.said(reason) or Reason("stopped-from-python"))
         return self.wait(timeout)
 
@@ -238,38 +221,32 @@ class SweepHandle:
 
 
 def sweeps_store() -> SweepStore:
-    """The sweeps of this user."""
+    """Return the sweeps of this user."""
     return SweepStore(config.home())
 
 
-def sweeps() -> list[SweepHandle]:
-    """Every sweep of this user that can be read, the newest first."""
-    return list(_readable(sweeps_store().sweeps()))
-
-
 def live_sweeps() -> list[SweepHandle]:
-    """Those that a process goes on with, the newest first."""
-    return list(_readable(one for one in sweeps_store().sweeps() if is_run_locked(one)))
+    """Return the sweeps that a process goes on with, the newest first."""
+    return list(_readable(directory for directory in sweeps_store().sweeps() if is_run_locked(directory)))
 
 
 def describe_sweep(handle: SweepHandle) -> str:
-    """How a sweep stands, in a line."""
+    """Return how a sweep stands, in a line."""
     return say("runs.sweep-stands", config.language(), label=handle.label, **handle.look().counts)
 
 
-def _readable(directories: Iterable[SweepDirectory]) -> Iterable[SweepHandle]:
+def _readable(directories: Iterable[SweepDirectory]) -> Iterator[SweepHandle]:
     for directory in directories:
-        try:
+        with contextlib.suppress(UnknownRun):
             yield SweepHandle(directory)
-        except UnknownRun:
-            continue
 
 
 def sweep(name: str | None = None) -> SweepHandle:
-    """The sweep with this id, name or ending of an id; the latest where none is named. Raises UnknownRun."""
+    """Return the sweep with this id, name or ending of an id; the latest where none is named. Raises
+    UnknownRun."""
     if name is not None:
         return SweepHandle(sweeps_store().named(name))
-    latest = next(iter(sweeps()), None)
+    latest = next(_readable(sweeps_store().sweeps()), None)
     if latest is None:
         raise UnknownRun("there are no sweeps yet: start one with  %%distributed --sweep lr=0.1,0.01")
     return latest

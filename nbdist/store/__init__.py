@@ -1,4 +1,4 @@
-"""Where a run lies on disk, and everything that is read from there or written there.
+"""The directory of a run on disk, and everything that is read from there or written there.
 
 ``store.scraped`` is imported from where it is needed: a supervisor, which is not, starts sooner.
 """

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Union
+from typing import Union
 
 from nbdist import processes
 from nbdist.model.decoding import MALFORMED, build, loads
@@ -90,7 +90,7 @@ def ask_sweep_to_end(directory: SweepDirectory, reason: Reason) -> None:
 
 
 def request_stacks(run: RunDirectory) -> str:
-    """Ask the supervisor of ``run`` where its ranks are; the name of the request. Raises OSError."""
+    """Ask the supervisor of ``run`` where its ranks are; return the name of the request. Raises OSError."""
     name = os.urandom(8).hex()
     _write(run, "stacks", name=name)
     return name
@@ -107,7 +107,7 @@ def _write(run: RunDirectory, kind: str, **values: object) -> None:
 
 
 def wake(run: Run) -> None:
-    """Let the supervisor and its reaper go on, had a signal stopped them: what was asked is for them."""
+    """Let the supervisor and its reaper go on, had a signal stopped them: they are to take a request."""
     if run.supervisor is None or run.supervisor_host != os.uname().nodename:
         return
     stat = processes.read_stat(run.supervisor.pid)
@@ -117,8 +117,8 @@ def wake(run: Run) -> None:
 
 
 def take_requests(run: RunDirectory, *, leave: bool = False) -> list[Request]:
-    """The waiting requests, oldest first. Removes them unless ``leave``; removes files of other users and
-    files that are no request, too."""
+    """Return the waiting requests, oldest first. Removes them unless ``leave``, with the files of other users
+    and those that are no request."""
     try:
         names = os.listdir(run.control)
     except OSError:
@@ -143,18 +143,14 @@ def take_requests(run: RunDirectory, *, leave: bool = False) -> list[Request]:
 
 
 def _decode(text: bytes) -> Request | None:
+    kind = None
     try:
-        data: Any = loads(text)
-    except ValueError:
-        return None
-    if not isinstance(data, dict):
-        return None
-    cls = _KINDS.get(str(data.get("kind")))
-    try:
-        return build(cls, data) if cls is not None else None
+        data = loads(text)
+        kind = _KINDS[data["kind"]]
+        return build(kind, data)
     except MALFORMED:
         # whatever the reason is, the run is to end
-        return StopRequest(reason=Reason()) if cls is StopRequest else None
+        return StopRequest(reason=Reason()) if kind is StopRequest else None
 
 
 def open_socket(run: RunDirectory) -> socket.socket:
@@ -173,7 +169,7 @@ def open_socket(run: RunDirectory) -> socket.socket:
 
 
 def connect(run: RunDirectory) -> socket.socket:
-    """A connection to the supervisor of the session ``run``. Raises OSError where there is none."""
+    """Connect to the supervisor of the session ``run``. Raises OSError where there is none."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with _short(run.socket) as name:
@@ -187,16 +183,16 @@ def connect(run: RunDirectory) -> socket.socket:
 
 
 def is_own(connection: socket.socket) -> bool:
-    """Whether the process at the other end is this user's. macOS lets no other one in."""
+    """Return whether the process at the other end is this user's. macOS lets no other one in."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
-    said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return bool(_CREDENTIALS.unpack(said)[1] == os.geteuid())
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return bool(_CREDENTIALS.unpack(peer)[1] == os.geteuid())
 
 
 @contextlib.contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """The path of a socket, in as few bytes as its address has room for."""
+    """Yield the path of a socket in as few bytes as its address has room for."""
     if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
         yield str(path)
         return

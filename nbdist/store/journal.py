@@ -16,12 +16,11 @@ from nbdist.model import Event, decode_event, encode_event
 from nbdist.model.decoding import loads
 from nbdist.store.paths import open_to_append
 
-LIMIT = 16 << 20
-"""Bytes. A spec of 1,024 ranks has a hundredth of that."""
+LIMIT = 16 << 20  # bytes; a spec of 1,024 ranks has a hundredth of that
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """A file of this user, to be read. Raises OSError, also where it is a link, a pipe, or another user's."""
+    """Open a file of this user to read it. Raises OSError, also for a link, a pipe and another user's."""
     # a pipe would hold us
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     status = os.fstat(handle)
@@ -32,7 +31,7 @@ def open_plain(path: Path) -> BinaryIO:
 
 
 def read_whole(path: Path, limit: int) -> bytes:
-    """The bytes of such a file. Raises OSError, also where there are more than ``limit``."""
+    """Return the bytes of such a file. Raises OSError, also where there are more than ``limit``."""
     with open_plain(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > limit:
             raise OSError(errno.EFBIG, f"it has more than {limit} bytes", str(path))
@@ -40,28 +39,24 @@ def read_whole(path: Path, limit: int) -> bytes:
 
 
 def load_object(path: Path, *, exact: bool = False) -> dict[str, Any]:
-    """The object in a file, ``exact`` as ``loads`` has it. Raises OSError or ValueError."""
-    found = loads(read_whole(path, LIMIT), exact=exact)
-    if not isinstance(found, dict):
+    """Return the object in a file, ``exact`` as ``loads`` has it. Raises OSError or ValueError."""
+    value = loads(read_whole(path, LIMIT), exact=exact)
+    if not isinstance(value, dict):
         raise ValueError(f"{path} holds no object")
-    return found
+    return value
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a file; empty where there is none."""
+    """Return the object in a file; empty where there is none."""
     with contextlib.suppress(OSError, ValueError):
         return load_object(path)
     return {}
 
 
+# bytes of disk that a journal takes ahead of its events: how a run ended can be written to a full disk
 _RESERVE = 256 * 1024
-"""Bytes of disk that a journal takes ahead of its events: how a run ended can be written to a full disk."""
-
-_LONGEST = 1 << 30
-"""Bytes of a journal that can be read: no run has so many events."""
-
-KEEP_SIZE, PUNCH_HOLE = 1, 2
-"""The modes of fallocate(2)."""
+_LONGEST = 1 << 30  # bytes of a journal that can be read: no run has so many events
+KEEP_SIZE, PUNCH_HOLE = 1, 2  # the modes of fallocate(2)
 
 
 class Journal:
@@ -89,7 +84,7 @@ class Journal:
         self.flush()
 
     def flush(self) -> bool:
-        """Try again to write what the disk refused; whether all is written."""
+        """Try again to write what the disk refused; return whether all is written."""
         while self._pending:
             try:
                 written = os.write(self._handle, self._pending)
@@ -140,7 +135,7 @@ def _take_room(handle: int) -> None:
 
 
 def fallocate(handle: int, mode: int, offset: int, length: int) -> None:
-    """As fallocate(2). Raises OSError, also where the system has none."""
+    """Call fallocate(2). Raises OSError, also where the system has none."""
     if sys.platform != "linux":
         raise OSError(errno.ENOSYS, "this system has no fallocate")
     import ctypes  # only writers need it, and readers import this module, too
@@ -151,17 +146,13 @@ def fallocate(handle: int, mode: int, offset: int, length: int) -> None:
 
 
 def read_events(path: Path) -> list[Event]:
-    """The events of a journal. Lines that are torn or unknown are passed over; no file: no events."""
+    """Return the events of a journal. Lines that are torn or unknown are passed over; no file: no events."""
     try:
         raw = read_whole(path, _LONGEST)
     except OSError:
         return []
     events = []
     for line in raw.decode("utf-8", errors="replace").splitlines():
-        try:
-            event = decode_event(line)
-        except ValueError:
-            continue
-        if event is not None:
-            events.append(event)
-    return events
+        with contextlib.suppress(ValueError):
+            events.append(decode_event(line))
+    return [event for event in events if event is not None]

@@ -1,9 +1,9 @@
 """A rank's log: its bytes, its lines as a terminal shows them, when they were written, and the middle that a
 log lacks which has become too long.
 
-Another machine may write these files, on a file system that remembers what it has seen, as NFS does. It goes
-on denying a name that it was asked for too early, and ``os.stat`` tells how a file was, both for up to a
-minute. A list of a directory is as it is now, and so is what is opened and read.
+Another machine may write these files, on a file system that caches, as NFS does: for up to a minute it goes
+on denying a name that it was asked for too early, and ``os.stat`` tells how a file was. A list of a directory
+is as it is now, and so is what is opened and read.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ _STALE = 1.0  # seconds
 
 
 def is_listed(path: Path) -> bool:
-    """Whether a file is there; it is not asked for by its name.
-
-    Its directory is there before a reader asks, or is one of a rank's later attempts.
-    """
+    """Return whether a file is in the list of its directory. That is there before a reader asks, or is one
+    of a rank's later attempts."""
     if path.parent.name.startswith("attempt-") and not is_listed(path.parent):
         return False
     try:
@@ -37,7 +35,7 @@ def is_listed(path: Path) -> bool:
 
 
 class FileStat:
-    """How one file is, as often as one asks. ``clock`` in seconds."""
+    """Reads the status of one file as often as one asks. ``clock`` in seconds."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
@@ -45,24 +43,18 @@ class FileStat:
         self._opened = -_STALE
 
     def look(self) -> os.stat_result:
-        """As ``os.stat``, at most a second old. Raises OSError."""
+        """Return what ``os.stat`` does, at most a second old. Raises OSError."""
         if (now := self._clock()) - self._opened >= _STALE:
             self._opened = now
-            # a pipe would hold us, and a link lead elsewhere
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            handle = os.open(self._path, flags)
-            try:
-                os.read(handle, 1)
-            finally:
-                os.close(handle)
+            with open_plain(self._path) as file:
+                os.read(file.fileno(), 1)
         return os.stat(self._path)
 
 
+# bytes of that line with the line ends around it, so that it can be written again as the gap grows
 _WIDTH = 128
-"""Bytes of that line with the line ends around it, so that it can be written again as the gap grows."""
-
+# of a log that may have more than _SMALL bytes the gap begins and ends with a block of any file system
 _SMALL, _PAGE, _LARGE = 1 << 26, 1 << 12, 1 << 20
-"""Of a log that may have more than so many bytes the gap begins and ends with a block of any file system."""
 
 
 class LogGap:
@@ -103,10 +95,8 @@ class LogGap:
 
 
 def read_kept(handle: int, offset: int, limit: int) -> tuple[bytes, int]:
-    """What a file has from ``offset`` on, at most ``limit`` bytes that lie side by side, and where they end.
-
-    A gap is passed over: a reader that stands within it gets the line that says what is missing.
-    """
+    """Return what a file has from ``offset`` on, at most ``limit`` bytes side by side, and where they end.
+    A gap is passed over: a reader that stands within it gets the line that says what is missing."""
     data = os.pread(handle, limit, offset)
     # no log has one elsewhere, as a rule
     if b"\0" not in data or not hasattr(os, "SEEK_HOLE"):
@@ -125,7 +115,7 @@ def read_kept(handle: int, offset: int, limit: int) -> tuple[bytes, int]:
 
 
 def kept_parts(handle: int) -> list[tuple[int, int]]:
-    """Where the bytes lie that a file has: begin and end of each part, in their order."""
+    """Return begin and end of each part of a file that has bytes, in their order."""
     status = os.fstat(handle)
     if status.st_blocks * 512 >= status.st_size or not hasattr(os, "SEEK_HOLE"):
         return [(0, status.st_size)]
@@ -139,7 +129,7 @@ def kept_parts(handle: int) -> list[tuple[int, int]]:
 
 
 def _seek(handle: int, offset: int, whence: int) -> int:
-    """The next hole, or the next byte that is in none; the end of the file where there is none."""
+    """Return the next hole, or the next byte that is in none; the end of the file where there is none."""
     try:
         return os.lseek(handle, offset, whence)
     except OSError:
@@ -163,7 +153,7 @@ class LogStream:
 
     @property
     def size(self) -> int:
-        """Bytes in the log now."""
+        """Return the bytes in the log now."""
         if not self._is_there():
             return 0
         try:
@@ -172,7 +162,7 @@ class LogStream:
             return 0
 
     def read(self, limit: int = 1 << 20) -> bytes:
-        """The next bytes, at most ``limit``; empty when there are none yet."""
+        """Return the next bytes, at most ``limit``; empty when there are none yet."""
         if not self._is_there():
             return b""
         try:
@@ -187,28 +177,28 @@ class LogStream:
         return self._seen
 
     def skip_to_tail(self, length: int) -> int:
-        """Go on ``length`` bytes before the end, at a line's start; how many bytes were passed over."""
+        """Go on ``length`` bytes before the end, at a line's start; return how many were passed over."""
         before, size = self.offset, self.size
         if size - self.offset <= length:
             return 0
         self.offset = start = size - length
         while data := self.read(min(_BITE, size - self.offset)):
             if end := data.find(b"\n") + 1:
-                found = self.offset - len(data) + end
+                line = self.offset - len(data) + end
                 # not the newline that ends the log: a last line longer than the tail is shown by its end
-                start = found if found < size else start
+                start = line if line < size else start
                 break
         self.offset = start
         return self.offset - before
 
 
 class LogLines:
-    """Bytes in, lines out: split at newlines, UTF-8 that may arrive in halves, ``\\r`` as a terminal.
+    """Makes lines of bytes: split at newlines, UTF-8 that may arrive in halves, ``\\r`` as a terminal.
 
-    A carriage return starts the line again, so a progress bar is one line that changes. What stands
-    after the last newline is ``partial``: a line that may still grow. A line longer than ``width``
-    characters is cut into several, so that no program can make one line eat the memory. Rows that a
-    program draws again by moving the cursor up are lines once it leaves them.
+    A carriage return starts the line again, so a progress bar is one line that changes. What stands after the
+    last newline is ``partial``: a line that may still grow. A line longer than ``width`` characters is cut,
+    so that no program makes one line eat the memory. Rows that a program draws again by moving the cursor up
+    are lines once it leaves them.
     """
 
     def __init__(self, width: int = 16_384) -> None:
@@ -218,7 +208,7 @@ class LogLines:
         self._moving: _MovingRows | None = None
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that ``data`` completes."""
+        """Return the lines that ``data`` completes."""
         text = self._rest + self._decoder.decode(data)
         if self._moving is not None or ("\x1b[" in text and _MOVES_UP.search(text)):
             return self._move(text)
@@ -243,12 +233,12 @@ class LogLines:
 
     @property
     def partial(self) -> str:
-        """The line that is not complete yet, as a terminal would show it."""
+        """Return the line that is not complete yet, as a terminal would show it."""
         return _overwritten(self._rest) if self._moving is None else self._moving.shown
 
     @property
     def moves(self) -> bool:
-        """Whether the program draws rows above the last one anew: ``partial`` is all of them."""
+        """Return whether the program draws rows above the last one anew: ``partial`` is all of them."""
         return self._moving is not None
 
     def _move(self, text: str) -> list[str]:
@@ -260,7 +250,7 @@ class LogLines:
         return [piece for line in lines for piece in self._pieces(line)]
 
     def close(self) -> list[str]:
-        """The last line, when no newline ended it."""
+        """Return the last line, when no newline ended it."""
         rest = self._decoder.decode(b"", final=True)
         if self._moving is not None:
             rows, self._moving = self._moving.write(rest) + self._moving.close(), None
@@ -275,11 +265,10 @@ class LogLines:
 
 
 # Rows that a program draws again by moving the cursor up, as nested bars and rich's displays do. What is
-# drawn over was never a line; what the program leaves behind is.
+# drawn over was never a line; what the program leaves behind is. Such a block begins where the cursor goes
+# up, or is hidden, as before an animation.
 
 _MOVES_UP = re.compile(r"\x1b\[(?:\d*[AF]|\?25l)")
-"""What begins a block of such rows: the cursor goes up, or is hidden, as before an animation."""
-
 _MOVE = re.compile(r"\n|\x1b\[(?:(?P<count>\d*)(?P<kind>[ABEFJK])|\?25(?P<cursor>[hl]))")
 _UNFINISHED = re.compile(r"\x1b(?:\[[\d?]*)?\Z")
 _MOST = 64  # rows of a block
@@ -288,7 +277,7 @@ _MOVES_UP_BYTES = re.compile(_MOVES_UP.pattern.encode())
 
 
 def moves_up(data: bytes) -> bool:
-    """Whether rows move in ``data``."""
+    """Return whether rows move in ``data``."""
     return b"\x1b[" in data and _MOVES_UP_BYTES.search(data) is not None
 
 
@@ -304,7 +293,7 @@ class _MovingRows:
         self._unread = ""
 
     def write(self, text: str) -> list[str]:
-        """The lines that ``text`` leaves behind."""
+        """Return the lines that ``text`` leaves behind."""
         text = self._unread + text
         unfinished = _UNFINISHED.search(text)
         self._unread = unfinished[0] if unfinished else ""
@@ -323,21 +312,21 @@ class _MovingRows:
 
     @property
     def is_over(self) -> bool:
-        """Whether the program prints lines again."""
+        """Return whether the program prints lines again."""
         return not self._height and not self._hidden and len(self._rows) == 1
 
     @property
     def shown(self) -> str:
-        """The rows as a terminal would show them."""
+        """Return the rows as a terminal would show them."""
         return "\n".join(_shown(self._rows))
 
     def close(self) -> list[str]:
-        """The rows that are left; nothing draws on them any more."""
+        """Return the rows that are left; nothing draws on them any more."""
         rows, self._rows, self._at, self._height, self._hidden = self._rows, [None], 0, 0, False
         return list(_shown(rows))
 
     def last(self) -> str:
-        """What stands behind the last newline, when it is over."""
+        """Return what stands behind the last newline, when it is over."""
         return (self._rows[0] or "") + self._unread
 
     def _put(self, text: str) -> None:
@@ -397,7 +386,7 @@ class _MovingRows:
             self._rows[self._at] = None
 
     def _settled(self) -> list[str]:
-        """The rows above that the cursor will not come back to."""
+        """Return the rows above that the cursor will not come back to."""
         if not self._hidden and self._grown >= self._height:
             self._height = 0
         kept = self._height + 1 if self._height else 0
@@ -410,17 +399,13 @@ class _MovingRows:
 
 
 def _overwritten(line: str) -> str:
-    """What a terminal shows of ``line``: the text after the last carriage return that has text.
-
-    A bar that is taken away with spaces stays: often it is all that tells what was done.
-    """
-    if "\r" not in line:
-        return line
+    """Return what a terminal shows of ``line``: the text after the last carriage return that has text. A bar
+    that is taken away with spaces stays: often it is all that tells what was done."""
     return _growing(line).partition("\r")[0]
 
 
 def _growing(line: str) -> str:
-    """What must be kept of a ``line`` that may go on: what it shows, and the spaces that were put over it."""
+    """Return what to keep of a ``line`` that may go on: what it shows, and the spaces put over it."""
     if "\r" not in line:
         return line
     parts = [part for part in line.split("\r") if part] or [""]
@@ -434,24 +419,21 @@ def _shown(rows: list[str | None]) -> Iterator[str]:
     return (_overwritten(row) for row in rows if row is not None)
 
 
-RECORD = struct.Struct("<dQ")
-"""The index of a log, which the supervisor keeps beside it: the Unix time of a write, and the bytes that the
-log held then. Sizes only grow. What is left over behind the last whole record is one that is being
-written."""
-
-_LATEST = 1e15
-
-
 def last_lines(path: Path, room: int) -> list[str]:
-    """The last lines of a log, of so many bytes; none where it cannot be read."""
+    """Return the last lines of a log, of so many bytes; none where it cannot be read."""
     stream, lines = LogStream(path), LogLines()
     stream.skip_to_tail(room)
     return [*lines.feed(stream.read(room)), *lines.close()]
 
 
+# The index of a log, which the supervisor keeps beside it: the Unix time of a write, and the bytes that the
+# log held then. Sizes only grow. Behind the last whole record is one that is being written.
+RECORD = struct.Struct("<dQ")
+_LATEST = 1e15
+
+
 class LogTimes:
-    """When the log reached which length. Answers from memory what it has read, and reads on where that does
-    not reach.
+    """Finds when the log reached which length; reads on where what it has read does not reach.
 
     The index of a run that an older version made, or a full disk refused, is a file that is not there:
     nothing is known then.
@@ -463,7 +445,7 @@ class LogTimes:
         self._sizes = array("Q")
 
     def at(self, offset: int) -> float | None:
-        """The Unix time by which the log held ``offset`` bytes; None when that is not known (yet)."""
+        """Return the Unix time by which the log held ``offset`` bytes; None when not known (yet)."""
         if not self._reaches(offset):
             self._read_on()
             if not self._reaches(offset):

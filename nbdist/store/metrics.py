@@ -1,4 +1,4 @@
-"""What ranks recorded with ``nbdist.log``, and what the supervisor measured of them, read back.
+"""The metrics of ranks, recorded with ``nbdist.log`` or measured by the supervisor, read back.
 
 Both files hold one JSON object a line: ``{"t": Unix seconds, "step": 3, "total": 100, "v": {"loss": 0.5}}``,
 where ``step`` and ``total`` may be missing.
@@ -28,7 +28,7 @@ _SAMPLE = 2_048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricPoint:
-    """What one line says. ``step`` of ``total`` where the program said so; ``time`` in Unix seconds."""
+    """One line. ``step`` of ``total`` where the program gave them; ``time`` in Unix seconds."""
 
     time: float
     step: int | None
@@ -37,17 +37,14 @@ class MetricPoint:
 
 
 class LineReader:
-    """The lines of one file, each of them once. The file may not exist yet, or any more."""
+    """Reads the lines of one file, each of them once. The file may not exist yet, or any more."""
 
     def __init__(self, path: Path) -> None:
         self._file = LogStream(path)
 
     def lines(self, limit: int = 1 << 20) -> list[bytes]:
-        """The lines that are new since the last call, from at most about ``limit`` bytes of the file.
-
-        Empty when there are none yet. A line that is not complete waits for the next call; one that is longer
-        than ``limit`` is passed over.
-        """
+        """Return the lines that are new since the last call, from at most about ``limit`` bytes of the file.
+        A line that is not complete waits for the next call; one longer than ``limit`` is passed over."""
         while data := self._file.read(limit):
             whole = data.rfind(b"\n") + 1
             if whole == 0 and len(data) < limit:
@@ -60,23 +57,22 @@ class LineReader:
 
 
 class MetricsReader(LineReader):
-    """The points of one file, each of them once."""
+    """Reads the points of one file, each of them once."""
 
     def read(self, limit: int = 1 << 20) -> list[MetricPoint]:
-        """The points that are new, as ``lines``; what is no point is passed over."""
+        """Return the points that are new, as ``lines``; what is no point is passed over."""
         while lines := self.lines(limit):
             if points := points_of(lines):
                 return points
         return []
 
 
-Number = tuple[int | None, float]
-"""The step of a value, where the program said one, and the value."""
+Number = tuple[int | None, float]  # the step of a value, where the program gave one, and the value
 
 
 def spread(last: Iterable[Number]) -> tuple[float, ...]:
-    """Mean, least and greatest of what ranks logged last, of those ranks that have come furthest. NaN where a
-    value is, nothing of nothing. Where a metric is shown as one number, it is this mean."""
+    """Return mean, least and greatest of what ranks logged last, of those ranks that have come furthest; NaN
+    where a value is, nothing of nothing. A metric that is shown as one number is this mean."""
     numbers = list(last)
     furthest = max((step for step, _ in numbers if step is not None), default=None)
     values = [value for step, value in numbers if step is None or step == furthest]
@@ -88,7 +84,7 @@ def spread(last: Iterable[Number]) -> tuple[float, ...]:
 
 
 def last_points(path: Path, room: int) -> list[MetricPoint]:
-    """The points in about the last ``room`` bytes; the last one says of how many steps, if any did."""
+    """Return the points in about the last ``room`` bytes; the last one has the total of steps, if any has."""
     stream = LogStream(path)
     begin = next((p.total for p in points_of(stream.read(_BEGIN).splitlines()) if p.total), None)
     stream.offset = 0
@@ -99,8 +95,8 @@ def last_points(path: Path, room: int) -> list[MetricPoint]:
 
 
 def sampled_points(path: Path, share: int = 1) -> Iterator[MetricPoint]:
-    """All points of a file; of a long one those of its begin, its end, and pieces from between. Of each of
-    ``share`` files that is less."""
+    """Yield all points of a file; of a long one those of its begin, its end, and pieces from between. Of each
+    of ``share`` files that is less."""
     stream = LogStream(path)
     size, end = stream.size, max(_BEGIN, _END // share)
     whole = max(2 * end, _WHOLE // share)
@@ -117,31 +113,29 @@ def sampled_points(path: Path, share: int = 1) -> Iterator[MetricPoint]:
 
 
 def points_of(lines: list[bytes]) -> list[MetricPoint]:
-    """The points among some lines of a metrics file."""
+    """Return the points among some lines of a metrics file."""
     points = []
     for line in decoded(lines):
-        try:
+        with contextlib.suppress(*MALFORMED):
             values = {tag: float(value) for tag, value in line["v"].items()}
             step, total = line.get("step"), line.get("total")
-            point = MetricPoint(
-                time=as_time(line["t"]),
-                step=None if step is None else as_int(step),
-                values=values,
-                total=None if total is None else as_int(total),
+            points.append(
+                MetricPoint(
+                    time=as_time(line["t"]),
+                    step=None if step is None else as_int(step),
+                    values=values,
+                    total=None if total is None else as_int(total),
+                )
             )
-        except MALFORMED:
-            continue
-        points.append(point)
     return points
 
 
 Setting = bool | int | float | str
-"""A hyperparameter."""
 
 
 def read_hparams(run: Run, directory: RunDirectory) -> dict[str, Setting]:
-    """What the lowest rank with any recorded with ``nbdist.log_hparams``, the last of each name; secrets are
-    masked."""
+    """Return the hyperparameters that the lowest rank with any recorded (``nbdist.log_hparams``), the last of
+    each name; secrets are masked."""
     for rank in run.ranks:
         stream = LogStream(directory.rank(rank.rank, run.attempt).metrics)
         settings: dict[str, Setting] = {}
@@ -159,17 +153,19 @@ def read_hparams(run: Run, directory: RunDirectory) -> dict[str, Setting]:
 
 def _settings(line: bytes) -> dict[str, Setting]:
     try:
-        said = loads(line)["hparams"].items()
+        items = loads(line)["hparams"].items()
     except MALFORMED:
         return {}
     from nbdist.privacy import MASK, is_secret_name  # a supervisor starts sooner without it
 
-    known = {str(name): value if isinstance(value, (int, float, str)) else str(value) for name, value in said}
+    known = {
+        str(name): value if isinstance(value, (int, float, str)) else str(value) for name, value in items
+    }
     return {name: MASK if is_secret_name(name) else value for name, value in known.items()}
 
 
 def decoded(lines: list[bytes]) -> list[Any]:
-    """The JSON value of each line. All at once is three times as fast, and goes wrong with one bad line."""
+    """Return the JSON value of each line. All at once is three times as fast, but fails for one bad line."""
     try:
         values = loads(b"[" + b",".join(lines) + b"]")
         if len(values) == len(lines):

@@ -1,4 +1,4 @@
-"""Where the files of a run lie. The only place that joins these paths."""
+"""The files of a run: the only place that joins their paths, and the rules that keep them private."""
 
 from __future__ import annotations
 
@@ -30,53 +30,26 @@ class RankDirectory:
 
     path: Path
 
-    log = PathBelow("log")
-    """What the rank wrote to stdout and stderr: its bytes, complete and in order."""
-
-    log_times = PathBelow("log.times")
-    """When the log reached which length (``log_times``); the supervisor's."""
-
-    system = PathBelow("system.jsonl")
-    """What the rank's processes used, measured by the supervisor, one JSON object a line."""
-
-    again = PathBelow("again")
-    """Why the rank has begun again without what it had imported ahead, if it has."""
-
-    error = PathBelow("error.json")
-    """The exception that left the program."""
-
-    error_room = PathBelow("error.json.room")
-    """What keeps room for it on the disk while the program runs (``worker.error_report``)."""
-
-    metrics = PathBelow("metrics.jsonl")
-    """What ``nbdist.log`` wrote, one JSON object a line."""
-
-    training = PathBelow("training.jsonl")
-    """What the rank noted of its batches and its parameters (``worker.training``), one JSON object a line."""
-
-    results = PathBelow("results")
-    """What ``nbdist.result`` gave out: a file for each value, and one that says what it is."""
-
-    display = PathBelow("display.jsonl")
-    """What the rank showed besides text (``worker.display``), one JSON object a line."""
-
-    media = PathBelow("media")
-    """The pictures and the HTML of that, each named by its content."""
-
-    stacks = PathBelow("stacks")
-    """Where the rank was when it was last asked: a line about the file, then faulthandler's words."""
-
-    collectives = PathBelow("collectives")
-    """Which collectives the rank had begun when it was last asked."""
-
-    history = PathBelow("history")
-    """What the rank had called in each process group when it was last asked, or failed."""
-
-    waits = PathBelow("waits")
-    """How much of its time the rank waits for others (``worker.stacks``)."""
+    log = PathBelow("log")  # stdout and stderr: their bytes, complete and in order
+    log_times = PathBelow("log.times")  # when the log reached which length (``store.logs``); the supervisor's
+    system = PathBelow("system.jsonl")  # what the rank's processes used, measured by the supervisor
+    again = PathBelow("again")  # why the rank has begun again without what it had imported ahead, if it has
+    error = PathBelow("error.json")  # the exception that left the program
+    error_room = PathBelow("error.json.room")  # keeps room for it on the disk (``worker.error_report``)
+    metrics = PathBelow("metrics.jsonl")  # what ``nbdist.log`` wrote
+    training = PathBelow("training.jsonl")  # the rank's batches and parameters (``worker.training``)
+    results = PathBelow("results")  # of ``nbdist.result``: a file for each value, and its index
+    display = PathBelow("display.jsonl")  # what the rank showed besides text (``worker.display``)
+    media = PathBelow("media")  # the pictures and the HTML of that, each named by its content
+    stacks = PathBelow(
+        "stacks"
+    )  # where the rank was when last asked: a line on the file, then faulthandler's
+    collectives = PathBelow("collectives")  # which collectives the rank had begun when last asked
+    history = PathBelow("history")  # its calls in each process group, when last asked or failed
+    waits = PathBelow("waits")  # how much of its time the rank waits for others (``worker.stacks``)
 
     def cell_error(self, cell: int) -> Path:
-        """The exception that left a cell of a session."""
+        """Return where the exception that left a cell of a session is."""
         return self.path / "cells" / f"{cell:04}.json"
 
 
@@ -92,54 +65,27 @@ class RunDirectory:
 
     spec = PathBelow("spec.json")
     journal = PathBelow("events.jsonl")
+    cell = PathBelow("cell.py")  # the cell as it was given; tracebacks point here
+    git = PathBelow("git.status")  # of the program's tree when the run began; empty where git could not tell
+    inputs = PathBelow("inputs.box")  # the notebook's values (``values.box``), until the run has ended
+    control = PathBelow("control")  # requests of processes that may write here, one file each
+    cells = PathBelow("cells")  # the cells of a session, and what they are given, until their ranks have it
+    socket = PathBelow("socket")  # where a session takes cells (``store.control``), as long as it goes on
+    stacks = PathBelow("stacks.json")  # where every rank was when that was last asked (``store.reports``)
+    board = PathBelow("board")  # what VisualDL reads, one directory per rank that logs
+    supervisor_log = PathBelow("supervisor.log")  # of the supervisor itself; empty when all is well
 
-    cell = PathBelow("cell.py")
-    """The cell as it was given; tracebacks point here."""
-
-    git = PathBelow("git.status")
-    """What git said of the program's tree when the run began; empty while it has not, or could not."""
-
-    inputs = PathBelow("inputs.box")
-    """The values of the notebook's names that the ranks get (``values.box``), until the run has ended."""
-
-    control = PathBelow("control")
-    """Requests of processes that may write here, one file each."""
-
-    cells = PathBelow("cells")
-    """The cells of a session, and what they are given, until their ranks have it."""
-
-    socket = PathBelow("socket")
-    """Where a session takes cells (``store.control``): there as long as it goes on."""
-
-    stacks = PathBelow("stacks.json")
-    """Where every rank was when that was last asked (``store.reports``)."""
-
-    board = PathBelow("board")
-    """What VisualDL reads, one directory per rank that logs."""
-
-    supervisor_log = PathBelow("supervisor.log")
-    """What the supervisor itself had to say; empty when all is well."""
-
-    nodes = PathBelow("nodes")
-    """Of a run that an engine has placed: what belongs to one node of it alone, a directory each."""
-
-    job = PathBelow("job.json")
-    """What the engine calls the run: there once it was submitted."""
-
-    job_script = PathBelow("job.sh")
-    """What the engine starts."""
-
-    job_log = PathBelow("job.log")
-    """What the engine and the job itself had to say; the ranks write into their own logs."""
-
+    # of a run that an engine has placed
+    nodes = PathBelow("nodes")  # what belongs to one node alone, a directory each
+    job = PathBelow("job.json")  # what the engine calls the run, once it was submitted
+    job_script = PathBelow("job.sh")  # what the engine starts
+    job_log = PathBelow("job.log")  # of the engine and the job itself; the ranks have their own logs
+    # of the ranks, for this user alone, until the job on Ray has read it or the run ends
     job_environment = PathBelow("job.environment")
-    """The environment of the ranks: for this user alone, until the job on Ray has read it or the run ends."""
-
-    pulse = PathBelow("pulse")
-    """Touched again and again while a process looks after a run on other machines."""
+    pulse = PathBelow("pulse")  # touched again and again while a process looks after the run
 
     def delete_inputs(self) -> None:
-        """The run has ended: what the notebook gave it does not stay behind."""
+        """Delete what the notebook gave the run: it does not stay behind once the run has ended."""
         with contextlib.suppress(OSError):
             self.inputs.unlink()
 
@@ -150,9 +96,9 @@ class RunDirectory:
 
     @property
     def deleted(self) -> bool:
-        """Whether the run was deleted: its spec, which is written once, is not there any more.
-        What its processes write meanwhile may keep the directory itself. A file that cannot be asked for, as
-        on a server that is away, counts as there."""
+        """Return whether the run was deleted: its spec, which is written once, is gone. What its processes
+        write meanwhile may keep the directory itself. A file that cannot be asked for, as on a server that is
+        away, counts as there."""
         try:
             os.stat(self.spec)
         except (FileNotFoundError, NotADirectoryError):
@@ -162,15 +108,15 @@ class RunDirectory:
         return False
 
     def session_cell(self, cell: int) -> Path:
-        """The text of a cell of a session; tracebacks point here."""
+        """Return where the text of a cell of a session is; tracebacks point there."""
         return self.cells / f"{cell:04}.py"
 
     def is_cell(self, program: str) -> bool:
-        """Whether a run's program is its cell, and not a script. The runs may have been moved since."""
+        """Return whether a run's program is its cell, and no script. The runs may have been moved since."""
         return Path(program).parts[-2:] == self.cell.parts[-2:]
 
     def program(self, program: str) -> Path:
-        """Where a run's program is to be read: its cell, which may have moved with the run, or the script."""
+        """Return where to read a run's program: its cell, which moves with the run, or the script."""
         return self.cell if self.is_cell(program) else Path(program)
 
     def rank(self, rank: int, attempt: int = 1) -> RankDirectory:
@@ -204,10 +150,8 @@ class SweepDirectory(RunDirectory):
     """The files of a sweep: ``<home>/sweeps/<sweep_id>/``. What a run has too is where a run has it, but its
     points are runs by themselves."""
 
-    process = PathBelow("process.json")
-    """Which process starts its runs."""
-    ended = PathBelow("ended.json")
-    """Why it ended, once every run that it started has."""
+    process = PathBelow("process.json")  # which process starts its runs
+    ended = PathBelow("ended.json")  # why it ended, once every run that it started has
 
 
 def check_home(path: Path) -> None:
@@ -253,11 +197,9 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
 
 
 def _check_parent(path: Path, parent: Path) -> None:
-    """A user who may write a directory may put another one in the place of those in it, unless it is sticky.
-
-    A directory that only the user's own group may write counts as private: where each user has a group of
-    his own, all are made so.
-    """
+    """Refuse a ``parent`` in which another user may replace the directory: one that others may write and that
+    is not sticky. What only the user's own group may write counts as private: where each user has a group of
+    his own, all directories are made so. Raises NotPrivate."""
     try:
         status = os.stat(parent)
     except OSError:
@@ -276,7 +218,7 @@ def _check_parent(path: Path, parent: Path) -> None:
 
 
 def _user(uid: int) -> str:
-    """The name of a user; empty where he has none."""
+    """Return the name of a user; empty where he has none."""
     import pwd  # only who is refused needs it
 
     try:
@@ -312,7 +254,7 @@ def open_to_append(path: str | Path) -> int:
 
 
 def append_whole(handle: int, data: bytes) -> bool:
-    """Append all of ``data`` or nothing; whether that was possible. For files with one writer."""
+    """Append all of ``data`` or nothing; return whether that was possible. For files with one writer."""
     try:
         written = os.write(handle, data)
         if written < len(data):

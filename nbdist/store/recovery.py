@@ -1,8 +1,7 @@
-"""How a run stands, again and again. One that has lost its supervisor is ended by the next reader, which
-writes that down.
+"""Look at a run again and again. The next reader ends one that has lost its supervisor, and records that.
 
 The rule is the reaper's (``launch.reaper``), for the case that the reaper was killed, too, or the machine
-went down. The process that started the reaper need not look: it is told (``note_end``).
+went down. The process that started the reaper need not look: it calls ``note_end``.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def look(
     alive: Callable[[ProcessId], bool] = processes.alive,
     clock: Callable[[], float] = time.time,
 ) -> Run | None:
-    """How a run stands, as ``snapshot`` says; one that is found LOST is ended first."""
+    """Return how a run stands, as ``snapshot``; end one that is LOST first."""
     run = snapshot(directory, alive=alive, clock=clock)
     if run is None or run.state is not RunState.LOST or run.supervisor is None:
         return run
@@ -39,31 +38,30 @@ def look(
     return snapshot(directory, alive=alive, clock=clock)
 
 
-def note_end(directory: RunDirectory, pid: int, code: int, *, clock: Callable[[], float] = time.time) -> None:
-    """The process that was started to keep a run has ended, without its word that the run's end is recorded.
-    A run without a reaper is LOST, also where its journal names no supervisor yet.
+def note_end(directory: RunDirectory, pid: int, code: int) -> None:
+    """Record that a run is LOST, also where its journal names no supervisor yet: the process that was started
+    to keep it has ended, with ``code`` (negative for a signal), before the run's end was recorded.
 
-    ``code`` is its exit code, negative for a signal. A supervisor that it has left ends its run by itself,
-    and is waited for.
+    A supervisor that it has left ends its run by itself, and is waited for.
     """
     if directory.job.exists():
         return  # it goes on elsewhere, watched or not
     with contextlib.suppress(OSError):
         wait_for_release(directory)
-    run = look(directory, clock=clock)
+    run = look(directory)
     if run is None or run.state.terminal or run.supervisor is not None:
         return
     if code < 0:
         reason = Reason("supervisor-killed", pid=pid, signal=signal.Signals(-code).name)
     else:
         reason = Reason("supervisor-failed", pid=pid, status=code)
-    _write_down(directory, reason, clock)
+    _write_down(directory, reason, time.time)
 
 
 def _write_down(
     directory: RunDirectory, reason: Reason, clock: Callable[[], float], supervisor: ProcessId | None = None
 ) -> bool:
-    """End what is left of a run that is lost, and record it once; whether that was possible."""
+    """End what is left of a run that is lost, and record it once; return whether that was possible."""
     try:
         journal = Journal(directory.journal)
     except OSError:
@@ -79,7 +77,7 @@ def _write_down(
 
 
 def _end_group(supervisor: ProcessId | None) -> int:
-    """End the processes left in the ranks' control group, whatever their environment says; how many."""
+    """End the processes left in the ranks' control group, whatever their environment; return how many."""
     if supervisor is None or supervisor.boot_id != processes.boot_id():
         return 0
     group = find_group(supervisor.pid, supervisor.start_time)
@@ -90,34 +88,29 @@ def _end_group(supervisor: ProcessId | None) -> int:
     return ended
 
 
-def end_marked(
-    directory: RunDirectory,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    pause: Callable[[float], None] = time.sleep,
-) -> int:
-    """End every process that a rank of this run has started, known by its environment; how many.
+def end_marked(directory: RunDirectory) -> int:
+    """End every process that a rank of this run has started, known by its environment; return how many.
 
     A process is signalled by pid and start time together: never another one that has its pid by now.
     """
-    told: set[ProcessId] = set()
-    begin = clock()
+    signalled: set[ProcessId] = set()
+    begin = time.monotonic()
     empty = 0
     while empty < 2:  # one look at the process table can miss what is being forked in that moment
         left = processes.marked("NBDIST_RUN_DIR", str(directory.path))
         empty = 0 if left else empty + 1
-        elapsed = clock() - begin
+        elapsed = time.monotonic() - begin
         if elapsed > _LIMIT:
             break
         if elapsed > _GRACE:
             processes.send_all(left, signal.SIGKILL)
         else:
-            fresh = [process for process in left if process not in told]
+            fresh = [process for process in left if process not in signalled]
             processes.send_all(fresh, signal.SIGTERM)
             processes.send_all(fresh, signal.SIGCONT)
-        told.update(left)
-        pause(0.02)
-    return len(told)
+        signalled.update(left)
+        time.sleep(0.02)
+    return len(signalled)
 
 
 def _recorded(directory: RunDirectory) -> bool:
@@ -125,7 +118,7 @@ def _recorded(directory: RunDirectory) -> bool:
 
 
 class RunReader:
-    """How a run stands, as often as one asks. A panel asks ten times a second."""
+    """Reads how a run stands as often as one asks. A panel asks ten times a second."""
 
     def __init__(
         self,
@@ -142,7 +135,7 @@ class RunReader:
         self._seen: tuple[int, ...] | None = None
 
     def look(self) -> Run | None:
-        """How the run stands; None when its directory is gone or holds no spec that can be read."""
+        """Return how the run stands; None when its directory is gone or holds no spec that can be read."""
         stamp = self._stamp()
         if self._run is None or stamp is None or stamp != self._seen or self._left_alone(self._run):
             self._run = look(self._directory, alive=self._alive, clock=self._clock)
@@ -158,7 +151,7 @@ class RunReader:
         return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
     def _left_alone(self, run: Run) -> bool:
-        """Whether a run that goes on has lost its supervisor, or has none yet, which changes no file."""
+        """Return whether a run that goes on has lost its supervisor, or has none yet: no file changes."""
         if run.state.terminal or run.spec.engine:
             return False
         return run.supervisor is None or why_lost(run, self._alive, self._clock()) is not None

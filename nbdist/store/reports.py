@@ -1,4 +1,4 @@
-"""What ranks report besides their logs: errors, and where they were when they were last asked.
+"""The reports of ranks besides their logs: errors, and their stacks when they were last asked.
 
 ``stacks.json`` is the supervisor's. The stacks in it are the words of ``faulthandler``, as the ranks wrote
 them; they are read here.
@@ -6,6 +6,7 @@ them; they are read here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -44,23 +45,16 @@ class Operand:
 class ErrorReport:
     """An exception that left a program, or a cell of a session, and what its rank could tell of it."""
 
-    type: str
-    """The class, with its module unless that is built in."""
+    type: str  # the class, with its module unless that is built in
     message: str
     frames: tuple[ErrorFrame, ...]
-    text: str
-    """The traceback."""
+    text: str  # the traceback
     time: float
-    full: tuple[str, ...] = ()
-    """The disks that were full then."""
-    workers: tuple[tuple[int, int], ...] = ()
-    """Pid and exit code of DataLoader workers that had failed."""
-    operands: tuple[Operand, ...] = ()
-    """What the innermost line of the user's worked with."""
-    values: tuple[Operand, ...] = ()
-    """What the ifs and the loops around asked for, and the variables there that were not finite."""
-    log: int = 0
-    """Where in its log the rank printed what left a cell of a session."""
+    full: tuple[str, ...] = ()  # the disks that were full then
+    workers: tuple[tuple[int, int], ...] = ()  # pid and exit code of DataLoader workers that had failed
+    operands: tuple[Operand, ...] = ()  # of the user's innermost line
+    values: tuple[Operand, ...] = ()  # of the ifs and loops around it, and the variables that were not finite
+    log: int = 0  # where in its log the rank printed what left a cell of a session
 
 
 # a pattern that begins with a word takes the square of its length
@@ -81,8 +75,7 @@ def read_error(path: Path) -> ErrorReport | None:
         return None
 
 
-FORMAT = 1
-
+_FORMAT = 1
 _THREAD = re.compile(
     r"^(?:Current thread|Thread) 0x[0-9a-f]+(?: \[(?P<name>.*)\])? \(most recent call first\):$"
 )
@@ -103,8 +96,8 @@ class Call:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issued:
     """A collective that a rank has called: its number in the process group, its name with the backend
-    (``gloo:all_reduce``), what it was ``given`` (``float32 (4, 2)``), and the calls that led to it,
-    outermost first."""
+    (``gloo:all_reduce``), what it was ``given`` (``float32 (4, 2)``), the calls that led to it, outermost
+    first."""
 
     number: int
     name: str
@@ -123,10 +116,10 @@ class ThreadStack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
-    """What a rank last did in a process group: the name of the collective ("" when it is not known), its
-    number among the group's, whether it is over, and when it was begun (Unix seconds). ``last`` is the
-    number of the last one that the rank has begun in the group, ``members`` its ranks (none: unknown).
-    ``on_device``: it is NCCL's, and the rank goes on while its device waits."""
+    """The last collective of a rank in a process group: its name ("" when it is not known), its number in the
+    group, whether it is over, and when it was begun (Unix seconds). ``last`` is the number of the last one
+    that the rank has begun in the group, ``members`` its ranks (none: unknown). ``on_device``: it is NCCL's,
+    and the rank goes on while its device waits."""
 
     name: str
     number: int
@@ -148,15 +141,15 @@ class Handled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankAnswer:
-    """What one rank answered: the words of faulthandler, else the ``problem``, one of
+    """The answer of one rank: the text of faulthandler, else the ``problem``, one of
 
     ``not ready`` (it has not come to its program), ``replaced`` (its program has taken the signal, or
     closed the file), ``stopped`` (by a signal, until SIGCONT), ``silent`` (no answer in time), ``ended``.
-    ``blocked`` says that its main thread sits in an uninterruptible call of the kernel. ``beats``, which is
-    not kept, grows between two glances when the main thread executes Python; None where that is not known.
-    ``handling`` is the exception in whose ``except`` or ``finally`` the main thread is, ``values`` what the
-    ifs and the loops of its functions, and its innermost line, work with, ``workers`` the words of
-    faulthandler in its DataLoader workers.
+    ``blocked``: its main thread sits in an uninterruptible call of the kernel. ``beats``, which is not kept,
+    grows between two glances when the main thread executes Python; None where that is not known.
+    ``handling`` is the exception in whose ``except`` or ``finally`` the main thread is, ``values`` are those
+    of the ifs and loops of its functions and of its innermost line, ``workers`` the texts of faulthandler in
+    its DataLoader workers.
     """
 
     rank: int
@@ -171,7 +164,7 @@ class RankAnswer:
 
     @property
     def threads(self) -> tuple[ThreadStack, ...]:
-        """The threads of the program, the main thread first."""
+        """Return the threads of the program, the main thread first."""
         return parse_dump(self.text)
 
 
@@ -186,9 +179,8 @@ class TakenStacks:
 
 
 def parse_dump(text: str) -> tuple[ThreadStack, ...]:
-    """The threads in what faulthandler wrote, the main thread first, without those and the calls of nbdist.
-
-    It names no main thread, but writes it last, and only that one begins in the file of the worker.
+    """Return the threads in what faulthandler wrote, the main thread first, without those and the calls of
+    nbdist. It names no main thread, but writes it last, and only that one begins in the file of the worker.
     """
     threads: list[tuple[re.Match[str], list[Call]]] = []
     for line in text.splitlines():
@@ -202,25 +194,25 @@ def parse_dump(text: str) -> tuple[ThreadStack, ...]:
     )
     if main is None and threads:
         main = len(threads) - 1
-    found = []
+    stacks = []
     for at, (head, calls) in enumerate(threads):
         if calls and at != main and calls[-1].file.endswith(f"{_WORKER}stacks.py"):
             continue
         own = tuple(call for call in calls if _WORKER not in call.file)
-        found.append(ThreadStack(calls=own, main=at == main, name=head["name"] or ""))
-    return tuple(sorted(found, key=lambda thread: not thread.main))
+        stacks.append(ThreadStack(calls=own, main=at == main, name=head["name"] or ""))
+    return tuple(sorted(stacks, key=lambda thread: not thread.main))
 
 
 def calls_of_worker(text: str) -> tuple[Call, ...]:
-    """The calls of a DataLoader worker in what faulthandler wrote there, innermost first, without those of
-    the rank that it was forked in."""
+    """Return the calls of a DataLoader worker in what faulthandler wrote there, innermost first, without
+    those of the rank that it was forked in."""
     calls = next((thread.calls for thread in parse_dump(text)), ())
     begin = next((at for at, call in enumerate(calls) if call.function == "_bootstrap"), 0)
     return calls[:begin]
 
 
 def is_whole(text: str) -> bool:
-    """Whether faulthandler has written all: it ends with where the main thread began."""
+    """Return whether faulthandler has written all: it ends with where the main thread began."""
     call = _CALL.match(text.rstrip("\n").rpartition("\n")[2])
     return text.endswith("\n") and call is not None and call["file"].endswith(_START)
 
@@ -228,48 +220,45 @@ def is_whole(text: str) -> bool:
 def write_stacks(run: RunDirectory, taken: TakenStacks) -> None:
     """Raises OSError."""
     kept = replace(taken, ranks=tuple(replace(answer, beats=None) for answer in taken.ranks))
-    write_private(run.stacks, json.dumps({"format": FORMAT} | asdict(kept)))
+    write_private(run.stacks, json.dumps({"format": _FORMAT} | asdict(kept)))
 
 
 def read_stacks(run: RunDirectory) -> TakenStacks | None:
-    """The stacks that were taken last; None where there are none, or they cannot be read."""
-    if not is_listed(run.stacks):
-        return None
-    try:
-        return build(TakenStacks, load_object(run.stacks))
-    except (OSError, *MALFORMED):
-        return None
+    """Return the stacks that were taken last; None where there are none, or they cannot be read."""
+    if is_listed(run.stacks):
+        with contextlib.suppress(OSError, *MALFORMED):
+            return build(TakenStacks, load_object(run.stacks))
+    return None
 
 
 def stacks_stamp(run: RunDirectory) -> tuple[int, int] | None:
-    """What changes when other stacks have been taken; None while there are none."""
-    if not is_listed(run.stacks):
-        return None
-    try:
-        status = os.stat(run.stacks)
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
+    """Return what changes when other stacks have been taken; None while there are none."""
+    if is_listed(run.stacks):
+        with contextlib.suppress(OSError):
+            status = os.stat(run.stacks)
+            return status.st_ino, status.st_mtime_ns
+    return None
 
 
 def read_history(path: Path) -> dict[str, tuple[Issued, ...]]:
-    """By process group, what a rank has called there, as far as it remembered; empty where it did not say."""
+    """Return by process group what a rank has called there, as far as it remembered; empty where it left no
+    history."""
     if not is_listed(path):
         return {}
     try:
-        told = load_object(path)
-        ways = [tuple(build(Call, call) for call in way) for way in told["ways"]]
+        data = load_object(path)
+        ways = [tuple(build(Call, call) for call in way) for way in data["ways"]]
         return {
             str(group): tuple(
                 Issued(number=as_int(number), name=str(name), given=str(given), way=ways[way])
                 for number, name, given, way in calls
             )
-            for group, calls in told["groups"].items()
+            for group, calls in data["groups"].items()
         }
     except (OSError, IndexError, *MALFORMED):
         return {}
 
 
 def collectives_from(data: Mapping[str, Any]) -> dict[str, Collective]:
-    """By process group, what the rank said. Raises one of MALFORMED."""
-    return {str(group): build(Collective, one) for group, one in data.items()}
+    """Return by process group what the rank wrote. Raises one of MALFORMED."""
+    return {str(group): build(Collective, value) for group, value in data.items()}

@@ -1,14 +1,14 @@
-"""What ranks gave out with ``nbdist.result``, read back: the index of it, and a value when it is asked for.
-And what they showed besides text (``worker.display``): records, and the files that they name.
+"""The results of ranks (``nbdist.result``), read back: their index, and a value when it is asked for. And
+what ranks showed besides text (``worker.display``): records, and the files that they name.
 
-To list results reads no value. A value is read only where directory and file are this user's alone; and
-nothing but ``read_value`` ever takes a pickle apart (a box is one), which executes what stands in it. The
-rank wrote the whole index: what may be read is decided by the reader that a format gets, and by nothing that
-the index says besides.
+To list results reads no value. A value is read only where directory and file are this user's alone; nothing
+but ``read_value`` ever takes a pickle apart (a box is one), which executes what stands in it. The rank wrote
+the whole index: the reader that a format gets decides what may be read, and nothing else in the index.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import re
@@ -30,10 +30,9 @@ _INDEX = ".index.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What the index says of one result. ``kind`` is value, number, array, tensor, state_dict or object;
-    ``format`` json, npy, safetensors, box or pickle. ``type`` is the class that the value had in the rank,
-    ``bytes`` the size of its file, ``time`` when it was given (Unix seconds). A result with a ``problem``
-    could not be stored."""
+    """The index of one result. ``kind`` is value, number, array, tensor, state_dict or object; ``format``
+    json, npy, safetensors, box or pickle. ``type`` is the class that the value had in the rank, ``bytes`` the
+    size of its file, ``time`` in Unix seconds. A result with a ``problem`` could not be stored."""
 
     name: str
     time: float = 0.0
@@ -50,24 +49,19 @@ class Result:
 
 
 def read_index(files: RankDirectory) -> dict[str, Result]:
-    """The results of a rank by their names, in the order in which they were given."""
-    if not is_listed(files.results):
-        return {}
-    found = []
-    try:
-        names = os.listdir(files.results)
-    except OSError:
-        return {}
+    """Return the results of a rank by their names, in the order in which they were given."""
+    names: list[str] = []
+    if is_listed(files.results):
+        with contextlib.suppress(OSError):
+            names = [name for name in os.listdir(files.results) if name.endswith(_INDEX)]
+    results = []
     for name in names:
-        if name.endswith(_INDEX):
-            try:
-                result = build(Result, load_object(files.results / name))
-            except (OSError, *MALFORMED):
-                continue
+        with contextlib.suppress(OSError, *MALFORMED):
+            result = build(Result, load_object(files.results / name))
             # the value lies beside its index, and nowhere else
             if result.name == name.removesuffix(_INDEX) and os.path.basename(result.file) == result.file:
-                found.append(result)
-    return {result.name: result for result in sorted(found, key=lambda result: result.time)}
+                results.append(result)
+    return {result.name: result for result in sorted(results, key=lambda result: result.time)}
 
 
 def read_value(files: RankDirectory, result: Result, *, pickles: bool = True) -> Any:
@@ -103,8 +97,8 @@ def _read_array(file: BinaryIO, result: Result) -> Any:
 
 
 def _read_tensors(file: BinaryIO, result: Result) -> Any:
-    found = tensors.read(file, result.framework)
-    return found if result.kind == "state_dict" else next(iter(found.values()))
+    values = tensors.read(file, result.framework)
+    return values if result.kind == "state_dict" else next(iter(values.values()))
 
 
 def _read_box(file: BinaryIO, result: Result) -> Any:
@@ -115,23 +109,19 @@ def _read_pickle(file: BinaryIO, _: Result) -> Any:
     return pickle.load(file)
 
 
-_READ: dict[str, Callable[[BinaryIO, Result], Any]] = {
-    "json": _read_json,
-    "npy": _read_array,
-    "safetensors": _read_tensors,
-}
-"""Readers that execute nothing, whatever stands in the file."""
-
-_EXECUTE: dict[str, Callable[[BinaryIO, Result], Any]] = {"box": _read_box, "pickle": _read_pickle}
-"""Readers that execute what the file says."""
+Reader = Callable[[BinaryIO, Result], Any]
+# these execute nothing, whatever stands in the file
+_READ: dict[str, Reader] = {"json": _read_json, "npy": _read_array, "safetensors": _read_tensors}
+# these execute what the file says
+_EXECUTE: dict[str, Reader] = {"box": _read_box, "pickle": _read_pickle}
 
 
 # What they showed.
 
 _FILE = re.compile(r"[0-9a-f]{32}\.(?:png|jpg|svg|html)")
 _LINE = re.compile(rb"\x1b\]nbdist;([0-9a-f]{32}\.(?:png|jpg|svg|html));\d+;\d+\x07")
+# by how the names of the files end
 MIMES = {"png": "image/png", "jpg": "image/jpeg", "svg": "image/svg+xml", "html": "text/html"}
-"""By how the names of the files end."""
 
 _LARGEST = 8 << 20
 _RECORDS = 16 << 20  # bytes of records that are read of a rank
@@ -152,30 +142,30 @@ class Output:
 
 
 def read_outputs(directory: RunDirectory, run: Run) -> list[Output]:
-    """What the ranks showed in the last attempt, in the order of time; of what was shown anew under an id the
-    last."""
-    found: dict[tuple[int, str], Output] = {}
+    """Return what the ranks showed in the last attempt, in the order of time; of what was shown anew under an
+    id the last."""
+    outputs: dict[tuple[int, str], Output] = {}
     for rank in run.ranks:
         path = directory.rank(rank.rank, run.attempt).display
         for number, line in enumerate(LogStream(path).read(_RECORDS).splitlines()):
             if (output := _output(rank.rank, line)) is not None:
                 key = f"id {output.id}" if output.id else str(number)
-                found[rank.rank, key] = output
-    return sorted(found.values(), key=lambda output: (output.time, output.rank))
+                outputs[rank.rank, key] = output
+    return sorted(outputs.values(), key=lambda output: (output.time, output.rank))
 
 
 def _output(rank: int, line: bytes) -> Output | None:
-    """None for what is no record."""
+    """Return the output in a line; None for what is no record."""
     try:
-        said = loads(line)
+        record = loads(line)
         output = Output(
             rank=rank,
-            time=as_time(said["t"]),
-            at=as_int(said["at"]),
-            file=str(said["file"]),
-            mime=str(said["mime"]),
-            id=str(said.get("id", "")),
-            text=str(said.get("text", "")),
+            time=as_time(record["t"]),
+            at=as_int(record["at"]),
+            file=str(record["file"]),
+            mime=str(record["mime"]),
+            id=str(record.get("id", "")),
+            text=str(record.get("text", "")),
         )
     except MALFORMED:
         return None
@@ -183,19 +173,15 @@ def _output(rank: int, line: bytes) -> Output | None:
 
 
 def read_media(directory: RunDirectory, rank: int, file: str, attempts: int) -> bytes:
-    """A file that a rank showed, in the latest attempt that has it; empty where none has, or it is no name of
-    such a file."""
-    if not _FILE.fullmatch(file):
-        return b""
-    for attempt in range(attempts, 0, -1):
-        try:
+    """Return a file that a rank showed, in the latest attempt that has it; empty where none has, or it is no
+    name of such a file."""
+    for attempt in range(attempts if _FILE.fullmatch(file) else 0, 0, -1):
+        with contextlib.suppress(OSError):
             return read_whole(directory.rank(rank, attempt).media / file, _LARGEST)
-        except OSError:
-            continue
     return b""
 
 
 def named_in(text: bytes) -> list[str]:
-    """The files that the lines of a log name."""
+    """Return the files that the lines of a log name."""
     # most lines name none, and are not read for it
     return [name.decode() for name in _LINE.findall(text)] if b"\x1b]nbdist;" in text else []

@@ -1,5 +1,5 @@
-"""All runs of this user: make one, list them, find one, and say how it stands, and whether a process still
-looks after it."""
+"""The runs and the sweeps of this user: make one, list them, find one, and tell how it stands and whether a
+process still looks after it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from nbdist import processes
 from nbdist.errors import IllegalTransition, NotPrivate, UnknownRun
@@ -35,6 +36,9 @@ RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9._-]{0,63}-[a-z0-9]{4}")
 _START_LIMIT = 30.0
 _SHOWN = 80  # characters of a name that is none
 
+Inputs = Callable[[Path], object]
+Spec = TypeVar("Spec")
+
 
 class RunStore:
     """The runs under one home directory. Every name and path in it is private to the user: nothing is read
@@ -49,31 +53,39 @@ class RunStore:
         self.sizes = home / "sizes.json"
         self.pruning = home / "pruning.lock"
 
-    def create(
-        self, spec: RunSpec, cell: str | None, inputs: Callable[[Path], object] | None = None
-    ) -> RunDirectory:
+    def create(self, spec: RunSpec, cell: str | None, inputs: Inputs | None = None) -> RunDirectory:
         """Make the directory of a run, with ``cell`` in it where the program is a cell; ``inputs`` writes the
         file of what the notebook gives it. It holds all that its supervisor needs to record an end.
 
         Raises OSError when it cannot be written, NotPrivate when others could write it, too.
         """
         run = RunDirectory(self.runs / spec.run_id)
-        self.check()
-        make_private(self.home)
-        make_private(self.runs)
-        run.path.mkdir(mode=0o700)
-        for directory in (run.control, run.board):
-            make_private(directory)
-        for rank in spec.ranks:
-            make_private(run.rank(rank.rank).path)
-        if cell is not None:
-            write_private(run.cell, cell)
-        if inputs is not None:
-            inputs(run.inputs)
-        reserve(run.journal)
-        os.close(open_to_append(run.supervisor_log))
-        write_private(run.spec, json.dumps(spec.to_dict()))
+        folders = (run.control, run.board, *(run.rank(rank.rank).path for rank in spec.ranks))
+        self._make(run, spec.to_dict(), cell, inputs, folders=folders, reserved=run.journal)
         return run
+
+    def _make(
+        self,
+        made: RunDirectory,
+        spec: dict[str, object],
+        cell: str | None,
+        inputs: Inputs | None,
+        *,
+        folders: Iterable[Path],
+        reserved: Path,
+    ) -> None:
+        self.check()
+        make_private(self.runs)
+        made.path.mkdir(mode=0o700)
+        for folder in folders:
+            make_private(folder)
+        if cell is not None:
+            write_private(made.cell, cell)
+        if inputs is not None:
+            inputs(made.inputs)
+        reserve(reserved)
+        os.close(open_to_append(made.supervisor_log))
+        write_private(made.spec, json.dumps(spec))
 
     def check(self) -> None:
         """Raises NotPrivate when another user has filled this home, or could have."""
@@ -81,24 +93,21 @@ class RunStore:
         check_home(self.runs)
 
     def directories(self) -> list[RunDirectory]:
-        """Every run of this user, the newest first. Raises NotPrivate."""
-        runs = [run for run in self._listed() if _refusal(run) is None]
-        # the id says the second; within one, the spec is the older the earlier it was written
-        return sorted(runs, key=lambda run: (run.run_id[:15], _written(run.spec)), reverse=True)
+        """Return every run of this user, the newest first. Raises NotPrivate."""
+        return [run for run in self._listed() if _refusal(run) is None]
 
     def refused(self) -> list[RunDirectory]:
-        """The runs of which nothing is read, the newest first. Raises NotPrivate."""
-        runs = [run for run in self._listed() if _refusal(run) is not None]
-        return sorted(runs, key=lambda run: run.run_id, reverse=True)
+        """Return the runs of which nothing is read, the newest first. Raises NotPrivate."""
+        return [run for run in self._listed() if _refusal(run) is not None]
 
     def directory(self, run_id: str) -> RunDirectory | None:
-        """The run with this id; None when there is none of this user. Raises NotPrivate."""
+        """Return the run with this id; None when there is none of this user. Raises NotPrivate."""
         self.check()
         run = RunDirectory(self.runs / run_id) if RUN_ID.fullmatch(run_id) else None
         return run if run is not None and os.path.lexists(run.path) and _refusal(run) is None else None
 
     def find(self, wanted: str) -> RunDirectory:
-        """The newest run whose id, name, label or end of the id is ``wanted``. Raises UnknownRun, and
+        """Return the newest run whose id, name, label or end of the id is ``wanted``. Raises UnknownRun, and
         NotPrivate when it is not this user's."""
         mine = self.directories()
         for run in (*mine, *self.refused()):
@@ -108,9 +117,9 @@ class RunStore:
                     raise refusal
                 return run
         known = ", ".join(run.run_id.split("-", 2)[2] for run in mine[:5])
-        asked = wanted if len(wanted) <= _SHOWN and wanted.isprintable() else f"{wanted[:_SHOWN]!r} ..."
+        name = wanted if len(wanted) <= _SHOWN and wanted.isprintable() else f"{wanted[:_SHOWN]!r} ..."
         raise UnknownRun(
-            f"no run {asked}: " + (f"the latest are {known}" if known else "there are no runs yet")
+            f"no run {name}: " + (f"the latest are {known}" if known else "there are no runs yet")
         )
 
     def _listed(self) -> list[RunDirectory]:
@@ -119,29 +128,64 @@ class RunStore:
             names = os.listdir(self.runs)
         except OSError:
             return []
-        return [RunDirectory(self.runs / name) for name in names if RUN_ID.fullmatch(name)]
+        runs = [RunDirectory(self.runs / name) for name in names if RUN_ID.fullmatch(name)]
+        # the id says the second; within one, the spec is the older the earlier it was written
+        return sorted(runs, key=lambda run: (run.run_id[:15], _written(run.spec)), reverse=True)
+
+
+class SweepStore(RunStore):
+    """The sweeps under one home directory, which are found as runs are."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self.runs = home / "sweeps"
+
+    def begin(self, sweep: Sweep, cell: str | None, inputs: Inputs | None) -> SweepDirectory:
+        """Make the directory of a sweep, with what its runs will have in common. Raises as ``create``."""
+        made = SweepDirectory(self.runs / sweep.sweep_id)
+        self._make(made, sweep.to_dict(), cell, inputs, folders=[made.control], reserved=made.ended)
+        return made
+
+    def sweeps(self) -> list[SweepDirectory]:
+        """Return every sweep of this user, the newest first. Raises NotPrivate."""
+        return [SweepDirectory(directory.path) for directory in self.directories()]
+
+    def named(self, wanted: str) -> SweepDirectory:
+        """Return the newest sweep of this name or id. Raises UnknownRun and NotPrivate."""
+        return SweepDirectory(self.find(wanted).path)
 
 
 def read_spec(directory: RunDirectory) -> RunSpec:
-    """What was asked for. Raises NotPrivate when it is not this user's, UnknownRun when it cannot be read.
+    """Return the spec of a run. Raises NotPrivate when it is not this user's, UnknownRun when it cannot be
+    read.
 
-    The only place that reads it: whatever is done with a run, or started for it, begins here.
+    Nothing else reads it: whatever is done with a run, or started for it, begins here.
     """
+    spec = _read(directory, "run", RunSpec.from_dict)
+    # by which it is found, whatever the file says
+    return spec if spec.run_id == directory.run_id else replace(spec, run_id=directory.run_id)
+
+
+def read_sweep(directory: SweepDirectory) -> Sweep:
+    """Return the spec of a sweep. Raises as ``read_spec``."""
+    return _read(directory, "sweep", Sweep.from_dict)
+
+
+def _read(directory: RunDirectory, kind: str, decode: Callable[[dict[str, Any]], Spec]) -> Spec:
+    name = f"{kind} {directory.run_id}"
     try:
         check_private(directory.path)
-        spec = RunSpec.from_dict(load_object(directory.spec, exact=True))
-        # by which it is found, whatever the file says
-        return spec if spec.run_id == directory.run_id else replace(spec, run_id=directory.run_id)
+        return decode(load_object(directory.spec, exact=True))
     except (FileNotFoundError, NotADirectoryError):
-        raise UnknownRun(f"the directory of run {directory.run_id} is gone or cannot be read") from None
+        raise UnknownRun(f"the directory of {name} is gone or cannot be read") from None
     except OSError as error:
-        raise UnknownRun(f"run {directory.run_id} cannot be read: spec.json: {error.strerror}") from None
+        raise UnknownRun(f"{name} cannot be read: spec.json: {error.strerror}") from None
     except MALFORMED:
-        raise UnknownRun(f"run {directory.run_id} cannot be read: spec.json is damaged") from None
+        raise UnknownRun(f"{name} cannot be read: spec.json is damaged") from None
 
 
 def unreadable(directory: RunDirectory) -> Run | None:
-    """A run that cannot be read, as one that is lost, and why; None when it can, or has gone."""
+    """Return a run that cannot be read as one that is lost, with why; None when it can, or has gone."""
     try:
         read_spec(directory)
         return None
@@ -168,54 +212,8 @@ def unreadable(directory: RunDirectory) -> Run | None:
     return Run(spec=spec, state=RunState.LOST, reason=reason)
 
 
-class SweepStore(RunStore):
-    """The sweeps under one home directory, which are found as runs are."""
-
-    def __init__(self, home: Path) -> None:
-        super().__init__(home)
-        self.runs = home / "sweeps"
-
-    def begin(
-        self, sweep: Sweep, cell: str | None, inputs: Callable[[Path], object] | None
-    ) -> SweepDirectory:
-        """Make the directory of a sweep, with what its runs will have in common. Raises OSError and
-        NotPrivate as ``create`` does."""
-        made = SweepDirectory(self.runs / sweep.sweep_id)
-        self.check()
-        make_private(self.runs)
-        made.path.mkdir(mode=0o700)
-        make_private(made.control)
-        if cell is not None:
-            write_private(made.cell, cell)
-        if inputs is not None:
-            inputs(made.inputs)
-        reserve(made.ended)
-        os.close(open_to_append(made.supervisor_log))
-        write_private(made.spec, json.dumps(sweep.to_dict()))
-        return made
-
-    def sweeps(self) -> list[SweepDirectory]:
-        """Every sweep of this user, the newest first. Raises NotPrivate."""
-        return [SweepDirectory(one.path) for one in self.directories()]
-
-    def named(self, wanted: str) -> SweepDirectory:
-        """The newest sweep of this name or id. Raises UnknownRun and NotPrivate."""
-        return SweepDirectory(self.find(wanted).path)
-
-
-def read_sweep(directory: SweepDirectory) -> Sweep:
-    """What was asked for. Raises NotPrivate when it is not this user's, UnknownRun when it cannot be read."""
-    try:
-        check_private(directory.path)
-        return Sweep.from_dict(load_object(directory.spec, exact=True))
-    except OSError as error:
-        raise UnknownRun(f"sweep {directory.run_id} is gone or cannot be read: {error.strerror}") from None
-    except MALFORMED:
-        raise UnknownRun(f"sweep {directory.run_id} cannot be read: spec.json is damaged") from None
-
-
 def _refusal(run: RunDirectory) -> NotPrivate | None:
-    """Why nothing is read of a run."""
+    """Return why nothing is read of a run."""
     try:
         check_private(run.path)
     except NotPrivate as refusal:
@@ -231,7 +229,7 @@ def snapshot(
     alive: Callable[[ProcessId], bool] = processes.alive,
     clock: Callable[[], float] = time.time,
 ) -> Run | None:
-    """How a run stands; None when its directory holds no spec that can be read.
+    """Return how a run stands; None when its directory holds no spec that can be read.
 
     A run whose supervisor has vanished reads LOST, but not while its reaper is at work: that knows why,
     and is about to write it down. Nothing is written here.
@@ -249,8 +247,8 @@ def snapshot(
 
 
 def replayed(spec: RunSpec, events: Iterable[Event]) -> Run:
-    """The run after the events of its journal, which another version may have written or a disk damaged:
-    what can follow, follows."""
+    """Return the run after the events of its journal, which another version may have written or a disk
+    damaged: an event that cannot follow is left out."""
     run = Run.of(spec)
     for event in events:
         with contextlib.suppress(IllegalTransition):
@@ -266,7 +264,7 @@ def _written(spec: Path) -> float:
 
 
 def why_lost(run: Run, alive: Callable[[ProcessId], bool], now: float) -> Reason | None:
-    """Why a run that has not ended will never say so; None when it may still."""
+    """Return why a run that has not ended will never record its end; None when it may still."""
     if run.spec.engine:
         return None  # it goes on elsewhere, watched or not
     if run.supervisor is None:
@@ -294,30 +292,24 @@ def take_run_lock(directory: RunDirectory) -> int:
     return handle
 
 
-def wait_for_release(directory: RunDirectory) -> None:
+def wait_for_release(directory: RunDirectory, *, mode: int = fcntl.LOCK_SH) -> None:
     """Wait until no process of this machine holds the lock. Raises OSError as ``take_run_lock`` does."""
     handle = os.open(directory.spec, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH)
+        fcntl.flock(handle, mode)
     finally:
         os.close(handle)
 
 
 def is_run_locked(directory: RunDirectory) -> bool:
-    """Whether a process of this machine holds the lock. Runs of older versions have no lock."""
-    try:
-        handle = os.open(directory.spec, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
+    """Return whether a process of this machine holds the lock. Runs of older versions have no lock."""
     try:
         # shared: two who ask at once do not take each other for the reaper
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        wait_for_release(directory, mode=fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
-        return False
-    finally:
-        os.close(handle)
+        pass
     return False
 
 
@@ -328,7 +320,7 @@ _GAP = 30.0
 
 
 class Heartbeat:
-    """Whether a file is touched again and again, as another machine sees it. ``clock`` in seconds."""
+    """Watches whether a file is touched again and again, from another machine. ``clock`` in seconds."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._stat = FileStat(path, clock=clock)
@@ -337,7 +329,7 @@ class Heartbeat:
         self._since = self._looked = clock()
 
     def has_stopped(self) -> bool:
-        """Whether it was not touched for so long. Where the last look is long ago the files did not
+        """Return whether it was not touched for so long. Where the last look is long ago the files did not
         answer, and its owner has waited for them as well: that time does not count."""
         touched, now = self._look(), self._clock()
         if touched != self._touched or now - self._looked > _GAP:

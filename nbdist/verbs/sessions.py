@@ -92,7 +92,7 @@ def _rejoin(handle: RunHandle) -> str:
 
 
 def _end(handle: RunHandle) -> str:
-    runner.sessions.forget()
+    runner.sessions.mine = None
     if handle.run.busy:
         runner.request(handle, "interrupt")
     runner.request(handle, "end")

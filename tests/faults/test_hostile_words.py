@@ -399,7 +399,7 @@ for _event in events():
         yield in_file(folder / "journal", lambda: replayed(a_spec(), read_events(folder / "journal")))
 
 
-@reads("store/run_store:read_spec", sample=as_json(SPEC.to_dict()), refuses=(UnknownRun,))
+@reads("store/run_store:_read", sample=as_json(SPEC.to_dict()), refuses=(UnknownRun,))
 def _(folder: Path) -> Iterator[Take]:
     directory = RunStore(folder / "home").create(SPEC, "")
 
@@ -415,7 +415,7 @@ def a_sweep(folder: Path) -> SweepDirectory:
     return SweepStore(folder / "home").begin(SWEEP, "", None)
 
 
-@reads("store/run_store:read_sweep", sample=as_json(SWEEP.to_dict()), refuses=(UnknownRun,))
+@reads("store/run_store:_read", sample=as_json(SWEEP.to_dict()), refuses=(UnknownRun,))
 def _(folder: Path) -> Iterator[Take]:
     directory = a_sweep(folder)
     yield in_file(directory.spec, lambda: read_sweep(directory))

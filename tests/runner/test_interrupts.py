@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -110,14 +110,10 @@ def test_one_that_is_ignored_on_purpose_stays_ignored() -> None:
 
 def test_off_the_main_thread_nothing_is_taken() -> None:
     before = signal.getsignal(signal.SIGINT)
-    found = []
 
-    def elsewhere() -> None:
+    def elsewhere() -> signal.Handlers:
         with interrupts():
-            found.append(signal.getsignal(signal.SIGINT))
+            return signal.getsignal(signal.SIGINT)
 
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    thread.join()
-
-    assert found == [before]
+    with ThreadPoolExecutor() as threads:
+        assert threads.submit(elsewhere).result() is before

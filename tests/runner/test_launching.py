@@ -1,4 +1,4 @@
-"""Which launcher starts a run, and what becomes of one that cannot begin."""
+"""The start of a run, and what becomes of one that cannot begin."""
 
 from __future__ import annotations
 
@@ -11,43 +11,21 @@ import pytest
 
 from nbdist import options, runner
 from nbdist.errors import LaunchError
-from nbdist.runner.launching import ColdLauncher, EngineLauncher, beginning, choose_launcher
+from nbdist.runner.launching import beginning
 from nbdist.store import RunStore
 from tests.fakes.runs import a_spec
-
-
-@pytest.mark.parametrize(
-    ("line", "warm", "launcher"),
-    [
-        pytest.param("-n 2", False, ColdLauncher(("",)), id="cold"),
-        pytest.param(
-            "-n 2 --on slurm", None, EngineLauncher(("", ""), as_step=False), id="an engine's queue"
-        ),
-        pytest.param(
-            "-n 2 --ray head:8265", None, EngineLauncher(("", ""), as_step=False), id="another engine"
-        ),
-    ],
-)
-def test_the_launcher_of_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, warm: bool | None, launcher: object
-) -> None:
-    monkeypatch.setenv("NBDIST_HOME", str(tmp_path / "home"))
-    planned = runner.plan(options.parse(line), cell="pass", cwd=str(tmp_path))
-
-    assert choose_launcher(planned, warm=warm) == launcher
-    assert not (tmp_path / "home/runs").exists()
 
 
 def test_a_run_that_was_to_be_warm_says_why_it_is_cold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NBDIST_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("nbdist.launch.local.start", lambda *_: None)
     planned = runner.plan(options.parse("-n 2"), cell="pass", cwd=str(tmp_path))
 
-    launcher = choose_launcher(planned, warm=True)
+    handle = runner.start(planned, warm=True)
 
-    assert isinstance(launcher, ColdLauncher)
-    assert launcher.notes[0].startswith("the ranks kept ready were not used: this program imports none of")
+    assert handle.notes[0].startswith("the ranks kept ready were not used: this program imports none of")
 
 
 def test_a_home_that_cannot_be_written_names_another(tmp_path: Path) -> None:

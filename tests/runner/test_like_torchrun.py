@@ -22,18 +22,10 @@ with open(os.path.join(sys.argv[1], os.environ["RANK"]), "w") as file:
     json.dump(dict(os.environ), file)
 """
 # each is explained in docs/reference.md
-ON_PURPOSE = {
-    "CUDA_VISIBLE_DEVICES",
-    "MASTER_ADDR",
-    "TORCHELASTIC_ERROR_FILE",
-    "TORCHELASTIC_SIGNALS_TO_HANDLE",
-    "TORCHELASTIC_USE_AGENT_STORE",
-    "ACCELERATE_USE_CPU",
-    "TTY_COMPATIBLE",
-}
+ON_PURPOSE = {"CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "ACCELERATE_USE_CPU", "TTY_COMPATIBLE"}
+ON_PURPOSE |= {f"TORCHELASTIC_{name}" for name in ("ERROR_FILE", "SIGNALS_TO_HANDLE", "USE_AGENT_STORE")}
+# of these each run has a value of its own
 ANEW = {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "_"}
-"""Of these each run has a value of its own."""
-
 OURS = ("NBDIST_", "PADDLE_", "JAX_COORDINATOR_ADDRESS", "PYTEST_")
 
 

@@ -26,9 +26,14 @@ def test_a_plan_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match=r"only 3 MB are free .*%env NBDIST_HOME="):
-        check_disk(tmp_path, free_bytes=lambda _: 3 << 20)
+@pytest.mark.parametrize(
+    ("free", "more", "words"),
+    [(3, 0, r"only 3 MB are free .*%env NBDIST_HOME="), (1900, 2000, "and --push needs 2000")],
+    ids=["for a run", "for its values"],
+)
+def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path, free: int, more: int, words: str) -> None:
+    with pytest.raises(LaunchError, match=words):
+        check_disk(tmp_path, free_bytes=lambda _: free << 20, more=more << 20)
 
 
 def test_two_cpu_ranks_are_chosen_where_there_is_no_gpu_and_it_is_said(tmp_path: Path) -> None:
@@ -78,16 +83,6 @@ def test_gpus_are_chosen_by_their_option(tmp_path: Path) -> None:
         plan("-n 2 --env CUDA_VISIBLE_DEVICES=3", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("line", "scrape"),
-    [pytest.param("-n 1", True, id="by default"), pytest.param("-n 1 --no-scrape", False, id="not wanted")],
-)
-def test_what_is_printed_becomes_curves_unless_that_is_not_wanted(
-    tmp_path: Path, line: str, scrape: bool
-) -> None:
-    assert plan(line, tmp_path).spec.scrape is scrape
-
-
 def test_ranks_of_which_nobody_says_where_are_on_the_cpu_where_there_are_too_few_gpus(tmp_path: Path) -> None:
     spec = plan("--nproc_per_node 3", tmp_path).spec
 
@@ -105,7 +100,9 @@ def test_what_has_no_effect_of_a_pasted_line_is_said(tmp_path: Path) -> None:
 def test_a_directory_for_logs_is_taken_from_where_the_ranks_run(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
 
-    assert plan("-n 1 --log-dir logs --cwd below", tmp_path).spec.log_dir == str(tmp_path / "below/logs")
+    spec = plan("-n 1 --log-dir logs --cwd below", tmp_path).spec
+
+    assert (spec.cwd, spec.log_dir) == (str(tmp_path / "below"), str(tmp_path / "below/logs"))
 
 
 def test_nothing_of_a_run_gets_the_number_of_a_closed_stdin() -> None:

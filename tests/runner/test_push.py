@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbdist import options, runner
-from nbdist.errors import LaunchError, UsageMistake
+from nbdist.errors import UsageMistake
 
 Push = Callable[..., runner.RunHandle]
 
@@ -25,15 +24,9 @@ import numpy as np, pandas as pd, torch
 class Config:
     lr: float = 0.1
     layers: list = dataclasses.field(default_factory=list)
-class Color(enum.Enum):
-    RED = 1
-    def is_red(self): return self is Color.RED
 class Flag(enum.IntFlag):
     A = 1
     B = 2
-class Point(typing.NamedTuple):
-    x: int
-    y: int = 2
 Pair = collections.namedtuple("Pair", "a b")
 class Base(abc.ABC):
     @abc.abstractmethod
@@ -86,8 +79,6 @@ class Numbers(torch.utils.data.Dataset):
     def __len__(self): return 8
     def __getitem__(self, i): return torch.tensor([float(recursive(3) + i)])
 config = Config(0.5, [1, 2])
-color = Color.RED
-point = Point(1)
 pair = Pair(1, 2)
 sub = Sub(4)
 slots = Slots()
@@ -99,7 +90,6 @@ bound = sub.f
 pattern = re.compile("a+")
 array = np.arange(20_000.0).reshape(100, 200)
 whole, view = array, array[:, 3]
-text = np.array(["a", "bc"])
 frame = pd.DataFrame({"a": np.arange(3000), "s": ["x", "y", "z"] * 1000})
 tensor = torch.arange(6000.0).reshape(60, 100)
 part = tensor[1:, ::2]
@@ -117,9 +107,7 @@ import asyncio
 assert isinstance(config, Config) and config == Config(0.5, [1, 2])
 assert dataclasses.fields(Config)[1].name == "layers"
 assert dataclasses.replace(config, lr=1).lr == 1
-assert color is Color.RED and Color(1) is color and color.is_red() and list(Color) == [color]
 assert Flag.A | Flag.B == 3 and isinstance(Flag.A | Flag.B, Flag)
-assert point == (1, 2) and type(point) is Point and point._replace(y=3).y == 3
 assert type(pair) is Pair and pair.b == 2
 assert isinstance(sub, Base) and sub.double == 8 and Sub.s() == 5 and Sub.c().v == 7
 try: Base()
@@ -133,7 +121,6 @@ assert decorated(1) == ("logged", 2) and cached(4) == 8 and cached.cache_info().
 assert recursive(5) == 120 and even(10) and asyncio.run(coro()) == 5
 assert array.shape == (100, 200) and array.sum() == 199990000.0 and array is whole
 assert view.sum() == array[:, 3].sum()
-assert text.tolist() == ["a", "bc"] and array.flags.writeable
 array[0, 0] = 9
 assert len(frame) == 3000 and frame.a.sum() == 4498500 and frame.groupby("s").a.count().tolist() == [1000] * 3
 frame["b"] = frame.a * 2
@@ -149,22 +136,9 @@ assert math.pi > 3 and np.__name__ == "numpy" and Path("/a").name == "a" and re.
 print("all right")
 """
 NAMES = [
-    *(
-        "Config",
-        "Color",
-        "Flag",
-        "Point",
-        "Pair",
-        "Base",
-        "Sub",
-        "WithMeta",
-        "Meta",
-        "Oops",
-        "config",
-        "color",
-    ),
-    *("point", "pair", "sub", "slots", "meta", "oops", "add", "triple", "half", "bound", "pattern"),
-    *("decorated", "cached", "recursive", "even", "coro", "array", "whole", "view", "text", "frame"),
+    *("Config", "Flag", "Pair", "Base", "Sub", "WithMeta", "Meta", "Oops", "config"),
+    *("pair", "sub", "slots", "meta", "oops", "add", "triple", "half", "bound", "pattern"),
+    *("decorated", "cached", "recursive", "even", "coro", "array", "whole", "view", "frame"),
     *("tensor", "part", "net", "Net", "state", "optimizer", "loader", "generator", "table"),
     *("math", "np", "Path", "re", "dataclasses", "torch"),
 ]
@@ -240,12 +214,13 @@ def test_a_layer_of_the_notebook_trains_in_the_ranks(push: Push) -> None:
 
 
 def test_auto_finds_the_names_in_functions_too(plan: Callable[..., runner.Plan]) -> None:
-    planned = plan(
-        "-n 1 --push auto", "import torch\ndef f():\n    return sub.double\nprint(even(3), f())", KINDS
-    )
+    planned = plan("-n 1 --push auto", "def f():\n    return sub.double\nprint(even(3), f(), net)", KINDS)
 
-    assert [one.name for one in planned.spec.inputs if one.asked] == ["sub", "even"]
-    assert {one.name for one in planned.spec.inputs if not one.asked} == {"Base", "Sub", "odd"}
+    chosen = [(pushed.name, pushed.type) for pushed in planned.spec.inputs if pushed.asked]
+    assert chosen == [("sub", "Sub"), ("even", "function"), ("net", "Net")]
+    along = {pushed.name for pushed in planned.spec.inputs if not pushed.asked}
+    assert along == {"Base", "Sub", "odd", "Net", "torch"}
+    assert planned.spec.framework == "torch"
 
 
 def test_nothing_is_pushed_unasked_and_nothing_imported(plan: Callable[..., runner.Plan]) -> None:
@@ -253,37 +228,6 @@ def test_nothing_is_pushed_unasked_and_nothing_imported(plan: Callable[..., runn
 
     assert planned.spec.inputs == ()
     assert planned.write_inputs is None
-
-
-def test_a_run_without_names_imports_nothing_for_them(push: Push) -> None:
-    cell = (
-        "import sys; print([n for n in sys.modules if 'pickle' in n or 'nbdist.values' in n or n == 'mmap'])"
-    )
-
-    handle = push("-n 1", cell, "")
-
-    assert handle.logs(0) == "[]\n"
-
-
-@pytest.mark.more
-def test_spawned_children_find_what_was_pushed(push: Push) -> None:
-    source = (
-        "import torch\n"
-        "def double(x): return 2 * x\n"
-        "class Numbers(torch.utils.data.Dataset):\n"
-        "    def __len__(self): return 4\n"
-        "    def __getitem__(self, i): return torch.tensor(double(i))\n"
-    )
-    cell = (
-        "import torch\n"
-        "class Mine(Numbers):\n    def __getitem__(self, i): return super().__getitem__(i) + 1\n"
-        "loader = torch.utils.data.DataLoader(Mine(), num_workers=1, multiprocessing_context='spawn')\n"
-        "print([int(x) for x in loader])\n"
-    )
-
-    handle = push("-n 1 --push Numbers,double", cell, source)
-
-    assert handle.logs(0) == "[1, 3, 5, 7]\n"
 
 
 @pytest.mark.parametrize("guard", ["", "if __name__ == '__main__': "], ids=["a plain cell", "a guarded one"])
@@ -343,13 +287,6 @@ def test_too_much_is_refused_with_the_size_of_each(plan: Callable[..., runner.Pl
         assert "NBDIST_PUSH_GB=1" in str(caught.value)
 
 
-def test_a_full_disk_is_seen_before_anything_is_written(home: Path) -> None:
-    from nbdist.runner.planning import check_disk
-
-    with pytest.raises(LaunchError, match="--push needs 1907"):
-        check_disk(home, lambda _: 2_000_000_000, more=2_000_000_000)
-
-
 SETS = "import os\nos.environ['OMP_NUM_THREADS'] = '7'\nimport torch\n"
 
 
@@ -367,22 +304,6 @@ def test_a_variable_that_an_import_reads_must_be_set_before_the_names_come(
         ("-n 1 --push t", "import os\nos.environ['NCCL_DEBUG'] = 'INFO'\nimport torch"),
     ):
         assert plan(line, cell, source).spec.inputs
-
-
-def test_the_framework_of_a_pushed_value_is_that_of_the_run(plan: Callable[..., runner.Plan]) -> None:
-    planned = plan("-n 1 --push net", "net.train()", "import torch\nnet = torch.nn.Linear(1, 1)")
-
-    assert planned.spec.framework == "torch"
-
-
-def test_the_spec_knows_what_was_pushed(push: Push) -> None:
-    handle = push("-n 1 --push cfg,f", "print(f())", "cfg = {'a': 1}\ndef f(): return cfg")
-
-    told = json.loads(handle.directory.spec.read_text())["inputs"]
-    assert [(one["name"], one["type"], one["asked"]) for one in told] == [
-        ("cfg", "dict", True),
-        ("f", "function", True),
-    ]
 
 
 def test_a_value_that_ranks_cannot_make_ends_the_run_with_its_name(push: Push, tmp_path: Path) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from nbdist import runner
 from nbdist.errors import NotPrivate, UnknownResult, UsageMistake
-from nbdist.options import Options
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -73,7 +69,7 @@ LOUD = """
 import nbdist
 class Loud:
     def __reduce__(self): return (print, ("LOUD",))
-nbdist.result(acc=0.5, loud=Loud())
+nbdist.result(acc=0.5, loud=Loud(), text="<b>" * 100)
 """
 
 
@@ -111,35 +107,18 @@ def test_only_what_returns_values_reads_them(run_cell, capfd) -> None:
     assert results == handle.results == results.safe
     assert results != {}
     assert results != results.of(1)
-    assert results._ipython_key_completions_() == list(results) == ["acc", "loud"]
-    assert (len(results), bool(results)) == (2, True)
+    assert results._ipython_key_completions_() == list(results) == ["acc", "loud", "text"]
+    assert (len(results), bool(results)) == (3, True)
     assert "index" in dict(inspect.getmembers(results))
-    assert "loud" in repr(results) + results._repr_html_()
+    _, head, first, *rows = repr(results).splitlines()
+    assert head.split() == ["name", "type", "shape", "size", "format", "value"]
+    assert first.split() == ["acc", "float", "3", "B", "json", "0.5"]
+    assert max(map(len, rows)) < 120
+    assert "&lt;b&gt;" in results._repr_html_()
+    assert "<b>" not in results._repr_html_()
     assert "LOUD" not in capfd.readouterr().out
     results["loud"]
     assert capfd.readouterr().out == "LOUD\n"
-
-
-def test_what_is_printed_is_the_index_alone(run_cell) -> None:
-    program = "import nbdist\nclass Loud:\n  def __reduce__(self): return (print, ('LOUD',))\n"
-    handle = run_cell("-n 1", f"{program}nbdist.result(acc=0.5, loud=Loud(), text='<b>' * 100)")
-    show = f"import nbdist\nresults = nbdist.attach({handle.run_id!r}).results\n"
-
-    said = subprocess.run(
-        [sys.executable, "-c", f"{show}print(results); print(results._repr_html_()); results['loud']"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-
-    table, _, read = said.rpartition("</table>")
-    assert "LOUD" not in table
-    assert read.split() == ["LOUD"]
-    assert "<b>" not in table.partition("<table>")[2]
-    lines = table.partition("<table>")[0].splitlines()
-    assert lines[1].split() == ["name", "type", "shape", "size", "format", "value"]
-    assert lines[2].split() == ["acc", "float", "3", "B", "json", "0.5"]
-    assert max(map(len, lines)) < 120
 
 
 def test_after_a_retry_those_of_the_last_attempt_count(run_cell) -> None:
@@ -190,17 +169,6 @@ def test_a_link_is_not_followed(run_cell, tmp_path: Path) -> None:
         handle.results["x"]
 
 
-def test_a_script_gives_results_too(home: Path, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("import nbdist\nnbdist.result(acc=0.5)\n'not shown'")
-
-    handle = runner.start(runner.plan_script(Options(nproc=1), [str(script)], cwd=str(tmp_path)))
-
-    assert handle.wait(60) == "succeeded"
-    assert dict(handle.results) == {"acc": 0.5}
-    assert handle.results.last_text == ""
-
-
 @pytest.mark.parametrize(
     ("cell", "shown"),
     [
@@ -243,12 +211,3 @@ def test_a_last_expression_that_raises_has_the_traceback_of_the_program(run_cell
 def test_a_last_expression_that_leaves_ends_the_program_as_ever(run_cell) -> None:
     assert run_cell("-n 1", "import sys\nsys.exit(0)").status == "succeeded"
     assert run_cell("-n 1", "import sys\nsys.exit(3)").run.ranks[0].code == 3
-
-
-def test_a_rank_without_results_imports_nothing_for_them(run_cell) -> None:
-    cell = "import sys\nprint(*[name for name in sys.modules if 'results' in name or name == 'ast'])"
-
-    handle = run_cell("-n 1", cell)
-
-    assert handle.logs(0).split() == []
-    assert os.listdir(handle.directory.rank(0).path).count("results") == 0

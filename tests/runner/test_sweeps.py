@@ -18,7 +18,7 @@ from nbdist import options, processes, runner
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.feed.sweeps import ranking
 from nbdist.model import Reason, RunState
-from nbdist.runner.sweeper import Sweeper
+from nbdist.runner.sweeper import Place, Sweeper
 from nbdist.runner.sweeps import SweepHandle, SweepPlan, start_sweep
 from nbdist.verbs import runs as verbs
 from nbdist.verbs.verb import TERMINAL, Frontend
@@ -85,7 +85,7 @@ def test_the_ranks_are_shared_among_as_many_points_as_there_is_room_for() -> Non
 
 
 @dataclass
-class FakePlace:
+class FakePlace(Place):
     """A place whose runs end when they are told to."""
 
     started: list[Any] = field(default_factory=list)

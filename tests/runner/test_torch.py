@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from importlib.util import find_spec
 
 import pytest
-
-from nbdist.text import reason_text
 
 pytestmark = [
     pytest.mark.usefixtures("leaves_nothing"),
@@ -55,26 +52,6 @@ print("sum", int(torch.cat(list(loader)).sum()))
     assert handle.logs(0).split()[-1] == "140"
 
 
-# notebook 02 spawns the same way
-@pytest.mark.more
-def test_mp_spawn_works_in_a_cell_of_one_rank(run_cell) -> None:
-    cell = """
-import torch, torch.distributed as dist, torch.multiprocessing as mp
-def train(rank, world_size):
-    dist.init_process_group("gloo", rank=rank, world_size=world_size)
-    total = torch.ones(1)
-    dist.all_reduce(total)
-    print("rank", rank, "of", world_size, int(total), flush=True)
-    dist.destroy_process_group()
-mp.spawn(train, args=(2,), nprocs=2)
-"""
-
-    handle = run_cell("-n 1", cell, limit=120)
-
-    assert handle.status == "succeeded", handle.logs(0)
-    assert sorted(handle.logs(0).splitlines()) == ["rank 0 of 2 2", "rank 1 of 2 2"]
-
-
 def test_a_rank_that_waits_for_its_store_in_vain_gets_the_error_of_torch_in_its_time(run_cell) -> None:
     cell = """
 import os, time
@@ -109,45 +86,6 @@ dist.destroy_process_group()
 
     assert handle.status == "succeeded", handle.logs(0)
     assert "'cuda': 'gloo'" in handle.logs(0)
-
-
-# in each way of waiting, in tests/faults/test_stuck_ranks.py
-@pytest.mark.more
-def test_a_rank_that_waits_for_a_dead_one_is_ended_and_not_blamed(run_cell) -> None:
-    cell = """
-import torch, torch.distributed as dist
-dist.init_process_group("gloo")
-if dist.get_rank() == 1:
-    raise RuntimeError("boom on rank 1")
-dist.all_reduce(torch.ones(1))
-"""
-
-    handle = run_cell("-n 2", cell)
-
-    assert reason_text(handle.run.reason) == "rank 1 failed"
-    assert handle.run.ranks[0].state.value == "ended"
-    # it was freed from its wait, or told to end; or its connection ended with the other rank first
-    assert handle.run.ranks[0].freed is not None or handle.run.ranks[0].code in (1, -signal.SIGTERM)
-
-
-# in each way of waiting, in tests/faults/test_stuck_ranks.py
-@pytest.mark.more
-def test_a_run_stuck_in_a_collective_is_stopped(start_cell) -> None:
-    cell = """
-import torch, torch.distributed as dist
-
-dist.init_process_group("gloo")
-print("ready", flush=True)
-if dist.get_rank() == 0:
-    dist.all_reduce(torch.ones(1))
-else:
-    import time; time.sleep(600)
-"""
-    handle = start_cell("-n 2", cell)
-    while "ready" not in handle.logs(0) + handle.logs(1):
-        assert handle.wait(0.05) in ("pending", "starting", "running")
-
-    assert handle.stop() == "cancelled"
 
 
 # where DistributedDataParallel is what imports torch._dynamo, that keeps the process group for ever

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,14 +37,6 @@ def asked(reason: str) -> str:
     return json.dumps({"kind": "stop", "reason": reason})
 
 
-def test_nobody_asked(run: RunDirectory) -> None:
-    assert take_requests(run) == []
-
-
-def test_a_run_without_a_directory_has_no_requests(tmp_path: Path) -> None:
-    assert take_requests(RunDirectory(tmp_path / "gone")) == []
-
-
 def test_a_request_is_taken_once(run: RunDirectory) -> None:
     request_stop(run, Reason.said("stopped by ada: 够了"))
 
@@ -53,23 +45,12 @@ def test_a_request_is_taken_once(run: RunDirectory) -> None:
     assert list(run.control.iterdir()) == []
 
 
-def test_requests_come_in_the_order_they_were_made(run: RunDirectory) -> None:
-    for number in range(20):
-        request_stop(run, Reason.said(f"request {number}"))
+def test_a_run_without_a_directory_takes_and_has_no_requests(tmp_path: Path) -> None:
+    gone = RunDirectory(tmp_path / "gone")
 
-    assert take_requests(run) == [StopRequest(reason=Reason.said(f"request {n}")) for n in range(20)]
-
-
-def test_only_its_user_may_read_a_request(run: RunDirectory) -> None:
-    request_stop(run, Reason.said("stop"))
-
-    (path,) = run.control.iterdir()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_a_request_that_cannot_be_left_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        request_stop(RunDirectory(tmp_path / "gone"), Reason.said("stop"))
+        request_stop(gone, Reason.said("stop"))
+    assert take_requests(gone) == []
 
 
 def test_a_request_that_is_still_being_written_waits(run: RunDirectory) -> None:
@@ -101,21 +82,17 @@ def test_what_is_no_request_is_removed(run: RunDirectory, content: bytes) -> Non
     assert list(run.control.iterdir()) == []
 
 
-def test_a_link_is_removed_and_not_followed(run: RunDirectory, tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [Path.symlink_to, lambda path, _: os.mkfifo(path)], ids=["link", "pipe"])
+def test_what_is_no_plain_file_is_removed_and_neither_followed_nor_waited_for(
+    run: RunDirectory, tmp_path: Path, make: Callable[[Path, Path], None]
+) -> None:
     target = tmp_path / "elsewhere.json"
     target.write_text(asked("through a link"))
-    (run.control / "stop-1.json").symlink_to(target)
+    make(run.control / "stop-1.json", target)
 
     assert take_requests(run) == []
     assert list(run.control.iterdir()) == []
     assert target.exists()
-
-
-def test_a_pipe_is_removed_and_does_not_hold_the_supervisor(run: RunDirectory) -> None:
-    os.mkfifo(run.control / "stop-1.json")
-
-    assert take_requests(run) == []
-    assert list(run.control.iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
@@ -138,13 +115,14 @@ def test_a_directory_among_the_requests_hinders_none(run: RunDirectory) -> None:
 def test_requests_of_all_kinds_come_in_the_order_they_were_made(run: RunDirectory) -> None:
     request_stop(run, Reason.said("first"))
     name = request_stacks(run)
-    request_interrupt(run, 3)
+    for rank in range(20):
+        request_interrupt(run, rank)
     request_stop(run, Reason.said("last"))
 
     assert take_requests(run) == [
         StopRequest(reason=Reason.said("first")),
         StacksRequest(name=name),
-        InterruptRequest(rank=3),
+        *(InterruptRequest(rank=rank) for rank in range(20)),
         StopRequest(reason=Reason.said("last")),
     ]
 

@@ -36,11 +36,10 @@ def run(home: Path) -> WrittenRun:
 
 
 def by_the_handle(run: WrittenRun) -> list[str]:
-    return RunHandle(run.directory).logs(0).splitlines()
-
-
-def as_lines(run: WrittenRun) -> list[str]:
-    return list(RunHandle(run.directory).log_lines(0))
+    handle = RunHandle(run.directory)
+    lines = list(handle.log_lines(0))
+    assert lines == handle.logs(0).splitlines()
+    return lines
 
 
 def by_a_panel(run: WrittenRun) -> list[str]:
@@ -71,7 +70,7 @@ def by_any_other_program(run: WrittenRun) -> list[str]:
     return run.directory.rank(0).log.read_bytes().replace(b"\0", b"").decode().splitlines()
 
 
-READERS = [by_the_handle, as_lines, by_a_panel, by_the_server, by_a_report, by_any_other_program]
+READERS = [by_the_handle, by_a_panel, by_the_server, by_a_report, by_any_other_program]
 
 
 @pytest.mark.parametrize("read", READERS)

@@ -41,6 +41,8 @@ def test_files_are_read_only_when_the_journal_has_changed(written: WrittenRun) -
 
     assert again is first
     assert changed is None
+    shutil.rmtree(written.directory.path)
+    assert reader.look() is None
 
 
 def test_a_supervisor_that_vanishes_is_seen_though_no_file_changes(tmp_path: Path) -> None:
@@ -55,12 +57,3 @@ def test_a_supervisor_that_vanishes_is_seen_though_no_file_changes(tmp_path: Pat
     assert before is not None
     assert after is not None
     assert (before.state, after.state) == (RunState.STARTING, RunState.LOST)
-
-
-def test_a_directory_that_is_deleted_is_seen(written: WrittenRun) -> None:
-    reader = RunReader(written.directory)
-    reader.look()
-
-    shutil.rmtree(written.directory.path)
-
-    assert reader.look() is None

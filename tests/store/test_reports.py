@@ -45,13 +45,10 @@ def test_a_report_is_read(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_read_is_no_report(tmp_path: Path, content: str) -> None:
     path = tmp_path / "error.json"
+    assert read_error(path) is None
     path.write_text(content)
 
     assert read_error(path) is None
-
-
-def test_no_file_is_no_report(tmp_path: Path) -> None:
-    assert read_error(tmp_path / "error.json") is None
 
 
 def test_a_word_that_is_too_long_for_patterns_has_no_middle(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ import pytest
 
 from nbdist.errors import UnknownRun
 from nbdist.model import Reason
-from nbdist.store import RunStore, snapshot
+from nbdist.store import RunStore
 from nbdist.store.control import request_stop
 from nbdist.store.journal import Journal
-from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import RUN_ID, STARTED, a_spec
 
 OLD_LENET = "20261119-090000-lenet-aaaa"
@@ -59,25 +58,12 @@ def test_everything_of_a_run_is_private(home: Path, tmp_path: Path) -> None:
 
 def test_a_new_run_has_its_cell_its_spec_and_a_place_for_each_rank(home: Path) -> None:
     run = RunStore(home).create(a_spec(ranks=2), "print('损失')\r\n")
+    script = RunStore(home).create(a_spec(run_id=BERT), None)
 
     assert run.cell.read_bytes() == "print('损失')\r\n".encode()
-    assert run.rank(0).path.is_dir()
-    assert run.rank(1).path.is_dir()
-    assert run.control.is_dir()
-    assert run.board.is_dir()
-
-
-def test_a_run_of_a_script_has_no_cell(home: Path) -> None:
-    run = RunStore(home).create(a_spec(), None)
-
-    assert not run.cell.exists()
-
-
-def test_a_later_attempt_lies_below_the_rank(home: Path) -> None:
-    run = RunStore(home).create(a_spec(), None)
-
-    assert run.rank(1).path == run.path / "ranks" / "1"
+    assert all(path.is_dir() for path in (run.rank(0).path, run.rank(1).path, run.control, run.board))
     assert run.rank(1, attempt=2).path == run.path / "ranks" / "1" / "attempt-2"
+    assert not script.cell.exists()
 
 
 def test_a_run_is_not_made_twice(three_runs: RunStore) -> None:
@@ -120,6 +106,8 @@ def test_a_home_without_runs_lists_none(home: Path) -> None:
     store = RunStore(home)
 
     assert store.directories() == []
+    with pytest.raises(UnknownRun, match=r"^no run lenet: there are no runs yet$"):
+        store.find("lenet")
     assert not home.exists()
 
 
@@ -153,15 +141,3 @@ def test_an_unknown_run_names_the_known_ones(three_runs: RunStore, wanted: str) 
         three_runs.find(wanted)
 
     assert str(raised.value) == (f"no run {wanted}: the latest are lenet-k3f9, bert-base-bbbb, lenet-aaaa")
-
-
-def test_an_unknown_run_among_none_says_so(home: Path) -> None:
-    with pytest.raises(UnknownRun, match=r"^no run lenet: there are no runs yet$"):
-        RunStore(home).find("lenet")
-
-
-def test_a_run_that_cannot_be_read_has_no_snapshot(home: Path) -> None:
-    broken = WrittenRun(home, a_spec(run_id=BERT))
-    broken.directory.spec.write_text('{"run_id": ')
-
-    assert snapshot(broken.directory) is None

@@ -65,15 +65,6 @@ def test_a_run_whose_supervisor_has_gone_is_lost(written: WrittenRun) -> None:
     assert written.directory.journal.read_bytes() == before
 
 
-def test_the_supervisor_is_looked_for_by_all_that_it_is(written: WrittenRun) -> None:
-    written.happened(HERE, *STARTED[1:])
-    asked: list[ProcessId] = []
-
-    snapshot(written.directory, alive=lambda process: not asked.append(process))
-
-    assert asked == [SUPERVISOR]
-
-
 def test_a_pid_that_another_process_was_given_is_no_supervisor(written: WrittenRun) -> None:
     me = processes.identify(os.getpid())
     assert me is not None
@@ -240,9 +231,5 @@ def test_a_directory_without_a_spec_that_can_be_read_is_no_run(written: WrittenR
     written.directory.spec.write_bytes(content)
 
     assert snapshot(written.directory) is None
-
-
-def test_a_directory_that_has_gone_is_no_run(written: WrittenRun) -> None:
     written.directory.spec.unlink()
-
     assert snapshot(written.directory) is None
