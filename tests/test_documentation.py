@@ -23,7 +23,15 @@ from nbdist.options.ranks import parse_ranks
 from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Frontend, Verb
 from tests.test_readme import DOCS, LINE_MAGICS, ROOT, read
 
-PAGES = ["README.md", "README.zh-CN.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md", *DOCS]
+PAGES = [
+    "README.md",
+    "README.zh-CN.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "benchmarks/README.md",
+    "tests/README.md",
+]
+PAGES += DOCS
 BY_NAME = {verb.name: verb for verb in (*vars(verbs).values(), AUTOLOAD, MCP) if isinstance(verb, Verb)}
 
 
@@ -134,6 +142,55 @@ def test_the_promises_name_their_tests() -> None:
 
     assert len(named) >= 20
     assert all(path.split("/")[-1].startswith("test_") for path, _ in named)
+
+
+FILE = re.compile(r"`([\w.-]+/[\w./-]+\.(?:py|toml|tsx?|css|ipynb))`")
+MODULE = re.compile(r"`(?:nbdist\.)?(\w+)\.(\w+)[`(.]")
+PARTS = (
+    "",
+    "nbdist/",
+    "nbdist/diagnosis/",
+    "labextension/",
+    "labextension/src/",
+    "tests/",
+    "docs/",
+    "benchmarks/",
+)
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Yield each page, and each module with its docstrings, as a name and a text."""
+    yield from ((page, read(page)) for page in PAGES)
+    for path in sorted((ROOT / "nbdist").rglob("*.py")):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        docstrings = (ast.get_docstring(node) for node in nodes if isinstance(node, kinds))
+        yield str(path.relative_to(ROOT)), "\n".join(filter(None, docstrings)).replace("``", "`")
+
+
+def is_there(package: str, name: str) -> bool:
+    """Tell whether a module of this package, or a name in one of its modules, is called so."""
+    folder = ROOT / "nbdist" / package
+    defined = re.compile(rf"\b(?:def|class|import) {name}\b|^\s*(?:self\.)?{name}\b", re.M)
+    return any(path.stem == name or defined.search(path.read_text()) for path in folder.rglob("*.py"))
+
+
+def test_every_file_and_module_that_a_text_names_is_there() -> None:
+    packages = {path.name for path in (ROOT / "nbdist").iterdir() if (path / "__init__.py").exists()}
+    tops = {path.name for part in PARTS for path in (ROOT / part).iterdir() if path.is_dir()}
+
+    missing = [
+        (text, name)
+        for text, body in texts()
+        for name in FILE.findall(body)
+        if name.split("/")[0] in tops and not any((ROOT / part / name).exists() for part in PARTS)
+    ] + [
+        (text, f"{package}.{name}")
+        for text, body in texts()
+        for package, name in MODULE.findall(body)
+        if package in packages and not is_there(package, name)
+    ]
+    assert not missing
 
 
 def test_the_site_leads_to_every_page() -> None:
