@@ -145,7 +145,7 @@ def test_the_promises_name_their_tests() -> None:
 
 
 FILE = re.compile(r"`([\w.-]+/[\w./-]+\.(?:py|toml|tsx?|css|ipynb))`")
-MODULE = re.compile(r"`(?:nbdist\.)?(\w+)\.(\w+)[`(.]")
+MODULE = re.compile(r"`(?:nbdist\.)?(\w+)\.(?!toml`|py`)(\w+)[`(.]")
 PARTS = (
     "",
     "nbdist/",
@@ -172,7 +172,9 @@ def is_there(package: str, name: str) -> bool:
     """Tell whether a module of this package, or a name in one of its modules, is called so."""
     folder = ROOT / "nbdist" / package
     defined = re.compile(rf"\b(?:def|class|import) {name}\b|^\s*(?:self\.)?{name}\b", re.M)
-    return any(path.stem == name or defined.search(path.read_text()) for path in folder.rglob("*.py"))
+    return (folder / name).is_dir() or any(
+        path.stem == name or defined.search(path.read_text()) for path in folder.rglob("*.py")
+    )
 
 
 def test_every_file_and_module_that_a_text_names_is_there() -> None:
