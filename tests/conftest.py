@@ -37,6 +37,36 @@ _STARTERS |= {"executed", "browser", "lab_server", "cluster", "breakable"}
 # folders of which every test does
 _SLOW = {"browser", "engines", "gpu", "hosted", "libraries", "nodes", "notebooks", "tutorials"}
 
+# a real run for each promise of the README, which make test makes; [...] chooses a case
+PROMISES = {
+    "a cell of torch runs": "runner/test_torch.py::test_ranks_meet_with_nothing_but_the_environment",
+    "a cell of paddle runs": "runner/test_paddle.py::test_ranks_meet_with_nothing_but_the_environment",
+    "a cell fails": "magics/test_distributed.py::test_a_failed_run_fails_its_cell_with_one_clear_error",
+    "a cell hangs": "diagnosis/test_stalls_in_runs.py::test_a_run_that_hangs_shows_it_and_can_go_on",
+    "a cell is interrupted": "magics/test_distributed.py::test_an_interrupted_cell_stops_its_run_and_fails",
+    "stuck ranks save": "faults/test_stuck_ranks.py::test_a_rank_gets_to_its_finally[torch one in all_reduce]",
+    "the kernel is killed": "faults/test_the_owner_goes.py::test_a_foreground_run_is_cancelled[killed]",
+    "the kernel is killed, -d": "faults/test_the_owner_goes.py::test_a_detached_run_goes_on[killed]",
+    "the supervisor is killed": "faults/test_the_supervisor_goes.py"
+    "::test_a_killed_supervisor_leaves_nothing_and_the_run_says_so",
+    "names in": "magics/test_push.py::test_ranks_have_the_names_that_are_pushed_and_none_stays_behind",
+    "results out": "magics/test_results.py::test_a_cell_pulls_what_rank_0_gave",
+    "a figure": "browser/test_outputs.py::test_figures_stand_among_the_lines_in_the_notebook_and_in_a_report",
+    "a session": "magics/test_ranks.py::test_a_cell_has_what_the_ones_before_have_made",
+    "a sweep": "magics/test_sweeps.py::test_a_sweep_of_a_cell_of_a_function_and_one_that_is_interrupted",
+    "a resume": "runner/test_resuming.py::test_a_run_goes_on_from_what_another_one_has_saved",
+    "a function": "magics/test_run.py::test_a_function_of_the_notebook_runs_in_ranks_and_returns",
+    "a script": "cli/test_run.py::test_a_script_is_shown_live_and_then_summed_up",
+    "a line of torchrun": "cli/test_run.py::test_a_pasted_command_line_runs_as_it_stands",
+    "warm ranks": "warm/test_in_a_notebook.py::test_after_the_first_run_the_next_one_finds_its_ranks_ready",
+    "VisualDL": "board/test_board_in_a_browser.py::test_the_curves_of_both_ranks_are_shown_and_grow",
+    "the panel": "browser/test_panel.py"
+    "::test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them",
+    "sidebar and dashboard": "browser/test_dashboard.py"
+    "::test_a_run_is_watched_and_stopped_while_its_cell_keeps_the_kernel_busy",
+    "a notebook": "notebooks/test_course.py::test_a_notebook_runs_from_top_to_bottom[10-live-ranks]",
+}
+
 # where several processes share the tests, a file that takes minutes is not to be the last: in this order. The
 # browser's tests compute, those of Slurm wait: side by side they use the processors well
 _LONGEST = ("notebooks", "browser", "engines", "tutorials", "hosted", "warm", "faults", "libraries", "nodes")
@@ -45,8 +75,9 @@ _LONGEST += ("diagnosis", "board", "test_packaging.py", "magics", "runner", "cli
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start something as slow, and begin with those that take longest."""
+    """Mark the tests that start something as slow, those of a promise, and begin with the longest."""
     root = Path(__file__).parent
+    promises = {*PROMISES.values()}
     places = {name: place for place, name in enumerate(_LONGEST)}
 
     def top(item: pytest.Item) -> str:
@@ -55,6 +86,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if top(item) in _SLOW or _STARTERS & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.slow)
+        node = f"{item.path.relative_to(root)}::{item.nodeid.partition('::')[2]}"
+        if {node, node.partition("[")[0]} & promises:
+            item.add_marker(pytest.mark.promise)
     items.sort(key=lambda item: places.get(top(item), len(places)))
 
 

@@ -21,6 +21,7 @@ from nbdist.cli.commands import AUTOLOAD, COMMANDS, MCP
 from nbdist.options import parse_words, split_program
 from nbdist.options.ranks import parse_ranks
 from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Frontend, Verb
+from tests.conftest import PROMISES
 from tests.test_readme import DOCS, LINE_MAGICS, ROOT, read
 
 PAGES = [
@@ -202,3 +203,15 @@ def test_the_site_leads_to_every_page() -> None:
     pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} - {"docs/index.md"}
     found = {str(path.relative_to(ROOT)) for name in listed for path in (ROOT / "docs").glob(f"{name}.md")}
     assert pages <= found
+
+
+def test_each_promise_has_a_test() -> None:
+    files = {name: place.partition("::") for name, place in PROMISES.items()}
+
+    missing = [
+        name
+        for name, (path, _, test) in files.items()
+        if f"def {test.partition('[')[0]}(" not in read(f"tests/{path}")
+    ]
+    assert len(files) >= 20
+    assert not missing
