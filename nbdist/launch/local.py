@@ -1,6 +1,7 @@
 """This machine: the supervisor is a process of its own, outside the kernel and its session.
 
-Where possible it inherits the launch plan, so that its ranks start before its own imports (``prestart``)."""
+Where possible it inherits the launch plan, so that its ranks start before its own imports (``prestart``).
+"""
 
 from __future__ import annotations
 

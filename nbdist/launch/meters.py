@@ -1,9 +1,9 @@
 """Measures the use of the ranks, and appends it to ``system.jsonl`` beside their logs.
 
-``cpu`` is in percent of one core since the last point, ``memory`` and ``memory_total`` in bytes; with a
-GPU ``gpu`` is its utilisation in percent, ``gpu_memory`` and ``gpu_memory_total`` are in bytes, ``power``
-in watts and ``temperature`` in degrees Celsius, ``throttled`` 1 while heat or power slow it down. In percent
-of its time, the rank waited for others (``wait``), did so or had a collective under way beside its program
+``cpu`` is in percent of one core since the last point, ``memory`` and ``memory_total`` in bytes; with a GPU
+``gpu`` is its utilisation in percent, ``gpu_memory`` and ``gpu_memory_total`` are in bytes, ``power`` in
+watts and ``temperature`` in degrees Celsius, ``throttled`` 1 while heat or power slow it down. In percent of
+its time, the rank waited for others (``wait``), did so or had a collective under way beside its program
 (``exchange``), and its main thread waited for a core (``starved``). Unknown values are left out.
 """
 

@@ -51,8 +51,8 @@ def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
     become_subreaper()
     allow_files(len(ahead["ranks"]))
     started = _start(ahead["ranks"])
-    # before a program begins: what it starts is to be in the group, too. The kernel takes up to 20 ms for
-    # it, as the interpreter of a rank does to come up
+    # before a program begins: what it starts is to be in the group, too. The kernel takes up to 20 ms for it,
+    # as the interpreter of a rank does to come up
     group = make_group(os.getpid(), _start_time(os.getpid()))
     if group is not None:
         for pid, _ in started.values():

@@ -1,7 +1,7 @@
 """The supervisor of one run: starts its ranks, watches them, ends them, and writes the journal.
 
-Standard library only, one thread (the ranks' parent-death signal belongs to the thread that forked
-them), its own session. What to do is decided in ``run_policy``; this module waits and acts.
+Standard library only, one thread (the ranks' parent-death signal belongs to the thread that forked them), its
+own session. What to do is decided in ``run_policy``; this module waits and acts.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The authenticated line between two machines: small JSON messages, each proven to come from a holder of the
 run's key; and the table of messages.
 
-Both ends send a nonce first. From the key and the two nonces both make the key of this connection, and
-every message carries its MAC over that, the direction and the message's number: nothing can be forged,
-replayed or left out by a machine without the key. The end that was called proves nothing until the caller
-has. Nothing is secret on it. ``check`` refuses a message that differs from the table: no module behind it
-meets a value of another type, a number beyond bounds, or text that no file takes.
+Both ends send a nonce first. From the key and the two nonces both make the key of this connection, and every
+message carries its MAC over that, the direction and the message's number: nothing can be forged, replayed or
+left out by a machine without the key. The end that was called proves nothing until the caller has. Nothing is
+secret on it. ``check`` refuses a message that differs from the table: no module behind it meets a value of
+another type, a number beyond bounds, or text that no file takes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The messages between the machines of a run about ranks that do nothing, and where those are.
 
 A machine whose ranks do nothing may only wait for another one. So each sends how long nothing has happened on
-it, every second while that is long, and each calls the run stalled when nothing happens on any. Machines
-that share no directory send each other the stacks, too.
+it, every second while that is long, and each calls the run stalled when nothing happens on any. Machines that
+share no directory send each other the stacks, too.
 """
 
 from __future__ import annotations

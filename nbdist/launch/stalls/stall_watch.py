@@ -10,8 +10,8 @@ of them waits: it is in a call that waits and has not come back. A line alone do
 comes back to it. The number of a collective that is not over does, or that the rank does not compute at all,
 or that its main thread spins and has executed no Python since, or that it looks for the others' store.
 
-A rank that computes elsewhere works: until it has been in one call, in all its threads, for several times
-the limit, without a new page of memory, a byte moved or a child that computes, while the others wait.
+A rank that computes elsewhere works: until it has been in one call, in all its threads, for several times the
+limit, without a new page of memory, a byte moved or a child that computes, while the others wait.
 """
 
 from __future__ import annotations
