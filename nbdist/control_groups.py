@@ -26,8 +26,7 @@ class ControlGroup:
         self._mkdir = mkdir
 
     def add(self, pid: int, rank: int = 0) -> None:
-        """Add a rank and all that it starts later, unless it has ended. Raises OSError where its memory
-        cannot be limited."""
+        """Add a rank and its later children. Raises OSError where its memory cannot be limited."""
         if self._memory is not None:
             self._limit(rank, self._memory)
         try:
@@ -111,8 +110,7 @@ def make_group(
     proc: str = "/proc/self",
     mkdir: Callable[[str], None] = os.mkdir,
 ) -> ControlGroup | None:
-    """Make a group for the processes of this supervisor, with ``memory`` bytes per rank; None if the system
-    refuses."""
+    """Make a group for a supervisor, with ``memory`` bytes per rank; None if the system refuses."""
     parent = own_group(proc) if memory is None else _limiting_group(proc)
     if parent is None:
         return None

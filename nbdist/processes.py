@@ -41,8 +41,7 @@ class ProcessStat:
 
 
 def wait_for(line: HasFileno | int, seconds: float, *, to_write: bool = False) -> bool:
-    """Wait until ``line`` can be read, or written to if ``to_write``, or has closed; return whether it is
-    so."""
+    """Wait until ``line`` is readable, writable if ``to_write``, or closed; return whether it is."""
     ready = select.poll()  # select() fails with descriptors above 1023
     ready.register(line, select.POLLIN | (select.POLLOUT if to_write else 0))
     return bool(ready.poll(max(0.0, seconds) * 1000))

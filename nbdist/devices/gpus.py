@@ -194,8 +194,7 @@ def describe_holder(pid: int, root: Path = Path("/proc")) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run as the process of ``meters.GpuProbe`` (``FD INDEX…``): answer each line at socket FD with the
-    loads."""
+    """Run as ``meters.GpuProbe`` (``FD INDEX…``): answer each line at socket FD with the loads."""
     channel, *gpus = map(int, words)
     with open_loads(gpus) as look, socket.socket(fileno=channel).makefile("rw") as line:
         for _ in line:

@@ -36,8 +36,7 @@ def memory_total(root: Path = Path("/")) -> int | None:
 
 
 def memory_available(root: Path = Path("/")) -> int | None:
-    """Return the bytes free without swapping, on this machine and in this process's control groups; None if
-    unknown."""
+    """Return the bytes free without swapping, here and in this process's control groups; None if unknown."""
     known = [_meminfo(root, "MemAvailable:")]
     for group in memory_groups(root / "proc", root / "sys/fs/cgroup"):
         with contextlib.suppress(OSError, ValueError):
@@ -242,9 +241,8 @@ class ProcessTrees:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuLoad:
     """The load of a GPU: ``utilisation`` in percent, memory in bytes, ``power`` in watts, ``temperature`` in
-    degrees Celsius, ``throttled`` 1 while heat or power slow it down; None if the driver does not report it.
-    ``processes`` are pid and bytes of its users; ``ours``: the pids are this machine's, not a container
-    host's."""
+    degrees Celsius, ``throttled`` 1 while heat or power slow it down; None if unknown. ``processes`` are pids
+    and bytes; ``ours``: the pids are this machine's, not a container host's."""
 
     index: int
     utilisation: float | None = None
@@ -284,8 +282,7 @@ _FULL = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A disk at ``mount``: ``free`` (for this user) and ``size`` in bytes, and the number of ``files`` that
-    can still be made; None without a limit."""
+    """A disk at ``mount``; bytes ``free`` for this user, ``files`` left to make (None: without a limit)."""
 
     mount: str
     free: int
@@ -308,8 +305,7 @@ class Disk:
 
 
 def disks(paths: Iterable[str]) -> list[Disk]:
-    """Return the disks that hold these paths, or the nearest parents that exist, each once and in order; skip
-    those that raise an error."""
+    """Return the disks of these paths or their nearest parents, each once, in order; skip failing ones."""
     by_device: dict[int, Disk] = {}
     for path in map(_existing, paths):
         with contextlib.suppress(OSError):
@@ -328,8 +324,7 @@ _REFUSALS = {errno.ENOSPC: "disk-full", errno.EDQUOT: "disk-quota", errno.EROFS:
 
 
 def refusal(error: OSError, path: str | os.PathLike[str]) -> Reason:
-    """Return the reason for which the disk of ``path`` refused a write; none if ``error`` has another
-    cause."""
+    """Return the reason for which the disk of ``path`` refused a write, if ``error`` is due to it."""
     code = _REFUSALS.get(error.errno or 0)
     refusing = disks([os.fspath(path)]) if code else []
     if not code or not refusing:

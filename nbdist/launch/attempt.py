@@ -272,10 +272,7 @@ class Attempt:
         return port is not None and port_was_taken(text, port)
 
     def forget(self) -> frozenset[int]:
-        """Stop listening and measuring, once all ranks have exited or survived SIGKILL.
-
-        Returns the pids of helper processes that could not be ended.
-        """
+        """Stop listening and measuring; return the pids of helper processes that could not be ended."""
         self._taker.tick(float("inf"))
         for rank in self._ranks.values():
             if rank.channel.fileno() >= 0:
@@ -326,8 +323,8 @@ class Attempt:
             self._policy.stalled(now - self._stalls.active)
 
     def _look_once_more(self, now: float, *, wanted: bool) -> None:
-        """Take stacks once, before the first signal, so that a report names where the run hung, unless a
-        stall has recorded them."""
+        """Take stacks once, before the first signal, for a report of the hang, unless a stall recorded
+        them."""
         if self._last_look:
             return
         self._last_look = True

@@ -56,8 +56,8 @@ def become_subreaper() -> None:
 
 
 def die_with_parent(parent: int, number: int) -> None:
-    """Arm a signal for the end of ``parent``, or exit if it has ended. The setting survives exec, but not
-    fork; only Linux has it."""
+    """Arm a signal for the end of ``parent``, or exit if it has ended; Linux keeps it across exec, not
+    fork."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:
@@ -71,15 +71,13 @@ def wake_with_parent() -> None:
 
 
 def drop_interrupt() -> None:
-    """Drop a pending interrupt: it was for the group of the parent, before this process had its own
-    session."""
+    """Drop a pending interrupt, sent to the parent's group before this process had its own session."""
     if hasattr(signal, "sigtimedwait"):
         signal.sigtimedwait((signal.SIGINT,), 0)
 
 
 def become_child(parent: int) -> None:
-    """Prepare a forked child of ``parent`` for exec: a session of its own, default signal handlers, and an
-    end with its parent."""
+    """Prepare a forked child for exec: a session of its own, default handlers, and an end with ``parent``."""
     signal.set_wakeup_fd(-1)
     os.setsid()
     die_with_parent(parent, signal.SIGKILL)

@@ -23,12 +23,8 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
 
 
 class Lifeline:
-    """A watch for the end of the run's owner.
-
-    It holds a pidfd of the owner where the system has them, since a socket stays open in all that the owner
-    forked. Otherwise the owner closes its end of a socket pair. ``ended`` is the reason where the owner is
-    neither a kernel nor a command.
-    """
+    """A watch for the end of the run's owner, by pidfd where the system has them, since a socket stays open
+    in all that the owner forked. ``ended`` is the reason if the owner is neither a kernel nor a command."""
 
     def __init__(self, owner: ProcessId | None, descriptor: int | None, ended: Reason = NO_REASON) -> None:
         self.ended = ended

@@ -41,8 +41,8 @@ _FLAGS = ("-I", "-S") if sys.platform == "linux" else ("-I",)
 
 @dataclass(frozen=True, slots=True)
 class SupervisorProcess:
-    """A started supervisor. ``lifeline`` closes with this process: where the supervisor has no pidfd, a
-    foreground run ends with its kernel by it."""
+    """A started supervisor. ``lifeline`` closes with this process, and ends a foreground run without
+    pidfds."""
 
     process: subprocess.Popen[bytes]
     lifeline: socket.socket | None
@@ -64,10 +64,8 @@ def submit(
     ahead: Sequence[int] = (),
     module: str = "launch.supervisor",
 ) -> SupervisorProcess:
-    """Start the supervisor of a run with the environment of its ranks. Raises LaunchError.
-
-    ``ahead`` are the descriptors of ``hand_over``; without them the process executes ``module``.
-    """
+    """Start the supervisor of a run with the environment of its ranks: by the descriptors of ``hand_over``
+    (``ahead``) if there are any, or else by ``module``. Raises LaunchError."""
     words = ["launch.prestart", str(ahead[0])] if ahead else [module]
     with line_to_child() as (ours, theirs), open(open_to_append(directory.supervisor_log), "ab") as log:
         descriptors = [] if detached else [theirs.fileno()]
@@ -150,11 +148,8 @@ def collect(process: subprocess.Popen[bytes], then: Callable[[int], None] = lamb
 def hand_over(
     opened: contextlib.ExitStack, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]
 ) -> tuple[int, ...]:
-    """Write the launch plan of a run, reserve the port of its ranks, and take its lock.
-
-    Returns the descriptors for the new process, the plan's first, which ``opened`` closes; none where the
-    supervisor has to learn more before its ranks start.
-    """
+    """Write the launch plan of a run, reserve its port, and take its lock; return their descriptors, which
+    ``opened`` closes, or none if the supervisor has to learn more before its ranks start."""
     if sys.platform != "linux" or spec.nodes > 1 or spec.engine or spec.memory:
         return ()
     try:

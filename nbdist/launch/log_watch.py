@@ -200,8 +200,7 @@ class WorkerLogs:
 
 
 def check_log_dir(folder: Path, local_ranks: Sequence[int]) -> None:
-    """Check that the copies can be written, even in a directory of several users. Raises OSError, which names
-    the obstacle."""
+    """Check that the copies can be written, in a shared directory too. Raises OSError with the obstacle."""
     status = os.lstat(folder)
     if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
         raise PermissionError(errno.EPERM, "it is a link of another user", str(folder))
@@ -210,8 +209,7 @@ def check_log_dir(folder: Path, local_ranks: Sequence[int]) -> None:
 
 
 def open_log(path: Path) -> int:
-    """Open or make a log to append to. Raises OSError for a link, or any other than a plain file of this user
-    alone."""
+    """Open or make a log to append to. Raises OSError unless it is a plain file of this user alone."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         handle = os.open(path, flags, 0o666)

@@ -78,7 +78,10 @@ class GpuProbe:
             while data := self._socket.recv(1 << 16):
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
-                    self._take(line)
+                    self.waits = False
+                    with contextlib.suppress(ValueError):
+                        self._loads = {load.index: load for load in decode_loads(line)}
+                        self._answered = self._clock()
         return self._loads if self._clock() - self._answered < _FRESH else {}
 
     def end(self) -> bool:
@@ -91,12 +94,6 @@ class GpuProbe:
                 return False
             time.sleep(0.002)
         return True
-
-    def _take(self, line: bytes) -> None:
-        self.waits = False
-        with contextlib.suppress(ValueError):
-            self._loads = {load.index: load for load in decode_loads(line)}
-            self._answered = self._clock()
 
 
 def _gone(pid: int) -> bool:
@@ -182,7 +179,11 @@ class Meters:
         if self._due is None or not self._ranks:
             return False
         if not self._probed:
-            self._start_probe()
+            self._probed = True
+            if gpus := {rank.device.index for rank in self._ranks.values() if rank.device.kind == "gpu"}:
+                with contextlib.suppress(OSError):
+                    self._probe = self._make_probe(sorted(gpus))
+                    self._probe.ask()  # the first answer takes a second
         if now < self._due - _LEAD:
             return False
         if now < self._due:
@@ -206,14 +207,6 @@ class Meters:
         if self._probe is None or self._probe.end():
             return frozenset()
         return frozenset({self._probe.process.pid})
-
-    def _start_probe(self) -> None:
-        """Start the probe if a rank has a GPU, and ask it: the first answer takes a second."""
-        self._probed = True
-        if gpus := {rank.device.index for rank in self._ranks.values() if rank.device.kind == "gpu"}:
-            with contextlib.suppress(OSError):
-                self._probe = self._make_probe(sorted(gpus))
-                self._probe.ask()
 
     def _measure(self, now: float) -> None:
         self._measured, self._spent = now, 0.0

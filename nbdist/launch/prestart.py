@@ -74,8 +74,8 @@ def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
 
 
 def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket]]:
-    """Start the ranks; return pid and channel of each by its directory. The supervisor tries a missing one
-    again, and records the error."""
+    """Start the ranks; return pid and channel of each by its directory. The supervisor retries missing
+    ones."""
     started = {}
     try:
         for rank in ranks:
@@ -92,8 +92,7 @@ def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket]]:
 
 
 def _record(ahead: dict[str, Any], started: dict[str, tuple[int, socket]]) -> list[str]:
-    """Begin the journal, so that a reader finds the processes of the run; return its lines. Without them no
-    program begins before the supervisor sends its order."""
+    """Begin the journal; return its lines. On an error the ranks wait for their orders by the supervisor."""
     lines = [_filled(ahead["begin"][0], os.getpid()), _filled(ahead["begin"][1])]
     lines += [_filled(rank["begin"], started[rank["place"]][0]) for rank in ahead["ranks"]]
     data = "".join(lines).encode()

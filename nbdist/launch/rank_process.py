@@ -204,13 +204,11 @@ class _Connection(NamedTuple):
 def rank_sockets(
     pids: Mapping[int, int], port: int, hosts: Iterable[str], *, proc: str = str(PROC)
 ) -> dict[int, tuple[list[int], list[int]]]:
-    """Find the sockets whose close ends the ranks' waits for each other: return by rank the inodes of those
-    to other ranks, and of those to the store at ``port``.
+    """Find the sockets by which ranks wait for each other: return by rank the inodes of those to other ranks,
+    and of those to the store at ``port``.
 
-    /proc has both ends of a connection between ranks of this machine, each with its process; connections to
-    other machines of the run count, too. All others stay: uploads, servers, DataLoader workers.
-
-    ``pids`` are the ranks of this machine, ``hosts`` the addresses of all machines of a run on several.
+    These are connections between ``pids``, the ranks of this machine by rank, and to the machines ``hosts``;
+    not uploads, servers or DataLoader workers.
     """
     connections = list(_connections(proc))
     owners = {inode: rank for rank, pid in pids.items() for inode in _inodes(f"{proc}/{pid}/fd")}
@@ -257,10 +255,10 @@ def _inodes(folder: str) -> Iterator[int]:
 
 
 def _addresses(host: str) -> Iterator[str]:
-    """Yield an address in the format of /proc/net/tcp, words of 32 bits in this machine's byte order; none
-    for a name, whose look-up may take long."""
+    """Yield an address as in /proc/net/tcp; none for a host name, whose look-up may take long."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError):
             packed = socket.inet_pton(family, host)
+            # the kernel prints words of 32 bits in the byte order of the machine
             words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
             yield "".join(f"{word:08X}" for word in words)

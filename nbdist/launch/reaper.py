@@ -30,8 +30,8 @@ _LOOK = 1000
 
 
 def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
-    """Run ``supervise`` in a child, and clean up if it is killed. Returns 0, the exit status of this process,
-    when the run's end is recorded."""
+    """Run ``supervise`` in a child, and clean up if it is killed. Returns 0, the exit status of this
+    process."""
     from nbdist.store.run_store import take_run_lock
 
     try:

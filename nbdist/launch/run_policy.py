@@ -143,8 +143,7 @@ class RunPolicy:
         wall_clock: Callable[[], float],
         free: Callable[[Collection[int], float], Collection[int]] = lambda ranks, _: ranks,
     ) -> None:
-        """Take the callables. ``free`` receives ranks and the seconds they must have waited, and returns the
-        unreachable ones."""
+        """Store the callables. ``free`` returns the ranks that it cannot reach."""
         self.run = Run.of(spec)
         self._record_to = record
         self._send = send
@@ -350,8 +349,7 @@ class RunPolicy:
         return Outcome.failed(Reason("ranks-failed", ranks=failed))
 
     def _fail(self, now: float, steps: tuple[Step, ...] = ON_PEER_FAILURE) -> None:
-        """End the others, which would wait for the failed rank for ever; those of a session keep their values
-        (``launch.session``)."""
+        """End the others, which would wait for ever; those of a session keep their values instead."""
         if self.stop_reason is None and not self.timed_out:
             self._failed = True
         if self.run.spec.session is not None:

@@ -70,8 +70,8 @@ class Supervisor:
         begun: Sequence[Event] = (),
         group: ControlGroup | None = None,
     ) -> None:
-        """Open the journal, which has the events ``begun``. ``attempts`` counts those of earlier supervisors;
-        ``group`` is the ranks' control group."""
+        """Open the journal, which has the events ``begun``; ``attempts`` counts those of earlier
+        supervisors."""
         self._directory = directory
         self._spec = spec
         self._lifeline = lifeline
@@ -297,8 +297,7 @@ class Supervisor:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as the supervisor's process (``RUN_DIR [LIFELINE_FD]``). Returns 0 when the run's end is recorded,
-    2 without a run of this user."""
+    """Supervise (``RUN_DIR [LIFELINE_FD]``); return 0 for a recorded end, 2 without a run of this user."""
     drop_interrupt()
     directory = RunDirectory(Path(arguments[0]).absolute())
     try:

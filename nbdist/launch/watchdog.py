@@ -32,8 +32,7 @@ _HOW = {"T": "reaper-ended-stopped", "t": "reaper-ended-traced"}
 
 
 class Watchdog:
-    """The watch over one supervisor, a child of this process. ``find`` returns the directory of its run;
-    ``parent`` is the pid of this process's parent."""
+    """The watch over a child. ``find`` returns its run's directory; ``parent`` is this process's parent."""
 
     def __init__(self, supervisor: int, find: Callable[[], RunDirectory | None], parent: int) -> None:
         self._supervisor = supervisor
@@ -113,8 +112,7 @@ class Watchdog:
             time.sleep(0.02)
 
     def _reap(self) -> bool:
-        """Reap exited children, which include the ranks once the supervisor has gone; return whether more are
-        left."""
+        """Reap exited children, once the supervisor has gone also ranks; return whether others are left."""
         return collect_exited(
             lambda pid, status, _: self._exits.update({pid: os.waitstatus_to_exitcode(status)})
         )

@@ -35,8 +35,8 @@ _SIOCGIFADDR = 0x8915  # netdevice(7)
 
 
 class Coordinator:
-    """The coupling of this machine's run policy with the others'. ``look`` is one turn of the supervisor's
-    loop while no rank runs; it calls ``tick``."""
+    """The coupling of the machines' run policies. ``look`` is one turn of the supervisor, and calls
+    ``tick``."""
 
     def __init__(
         self,

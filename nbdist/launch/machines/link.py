@@ -94,8 +94,7 @@ class Link:
         return str(self._socket.getsockname()[0])
 
     def unheard(self) -> float:
-        """Return the seconds since the last acknowledgement by the other kernel (tcp(7), Linux); or
-        infinity."""
+        """Return the seconds since the other kernel's last acknowledgement (tcp(7), Linux), or infinity."""
         try:
             info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_ACK.size)
             return float(_LAST_ACK.unpack(info)[0]) / 1e3
@@ -236,8 +235,8 @@ def _count(value: object) -> bool:
     return type(value) is int and 0 <= value < _MOST_COUNT
 
 
-def _counts(value: object) -> bool:
-    return isinstance(value, list) and all(map(_count, value))
+def _list_of(claim: _Claim) -> _Claim:
+    return lambda value: isinstance(value, list) and all(map(claim, value))
 
 
 def _code(value: object) -> bool:
@@ -275,10 +274,6 @@ def _address(value: object) -> bool:
     return True
 
 
-def _addresses(value: object) -> bool:
-    return isinstance(value, list) and all(map(_address, value))
-
-
 def _beginning_or_end(value: object) -> bool:
     return value in [state.value for state in RankState if state is not RankState.PENDING]
 
@@ -299,7 +294,7 @@ _COLLECTIVE: Mapping[str, _Claim] = {
     "over": _flag,
     "begun": _seconds,
     "last": _code,
-    "members": _counts,
+    "members": _list_of(_count),
     "on_device": _flag,
 }
 
@@ -309,7 +304,7 @@ _FIELDS: Mapping[str, Mapping[str, _Claim]] = {
     "refused": {"reason": _reason},
     "alive": {},
     "ready": {"attempt": _count},
-    "start": {"attempt": _count, "hosts": _addresses},
+    "start": {"attempt": _count, "hosts": _list_of(_address)},
     "rank": {"attempt": _count, "rank": _count, "state": _beginning_or_end, "code": _code},
     "failed": {"attempt": _count, "reason": _reason, "final": _flag},
     "stop": {"reason": _reason},

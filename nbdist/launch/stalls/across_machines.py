@@ -33,7 +33,7 @@ _PROGRAM = "<the program>"
 
 
 class StallExchange:
-    """The exchange of one machine. ``say`` sends to all others; if ``shared``, all read the same
+    """The exchange of one machine. ``say`` sends to all others; ``shared`` if all read the same
     directories."""
 
     def __init__(

@@ -49,8 +49,8 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The thread of a rank to signal (0: any), the state of its main thread, and the offset of the answer in
-    its file; or the problem why it cannot be asked."""
+    """The thread to signal (0: any), the main thread's state, and the answer's offset; or else the
+    problem."""
 
     thread: int = 0
     state: str = ""
@@ -81,8 +81,8 @@ def find(process: ProcessId, files: RankDirectory) -> Target:
 
 
 def _introduction(files: RankDirectory) -> tuple[int, int, int]:
-    """Read the head of a rank's file; return the thread to ask, the file's descriptor, and the size of the
-    head. Raises OSError, or one of MALFORMED."""
+    """Return thread, descriptor and size of the head of a rank's file. Raises OSError, or one of
+    MALFORMED."""
     with open(files.stacks, "rb") as file:
         begin = file.read(400)
     lines = itertools.takewhile(lambda line: line.startswith(b"{"), begin.splitlines(keepends=True))
@@ -92,8 +92,7 @@ def _introduction(files: RankDirectory) -> tuple[int, int, int]:
 
 
 def _same_file(files: RankDirectory, pid: int, descriptor: int) -> bool:
-    """Return whether the handler would write into its file: a program may have closed all files, and opened
-    others with their numbers."""
+    """Return False if the program has closed the handler's file, and opened another with its number."""
     try:
         theirs, ours = os.stat(PROC / str(pid) / "fd" / str(descriptor)), os.stat(files.stacks)
     except OSError:
@@ -162,8 +161,7 @@ class _Pending:
 
 
 class StackTaker:
-    """The taker of one attempt's stacks; ``others`` are the other machines of the run. ``now`` is monotonic
-    seconds."""
+    """The taker of one attempt's stacks. ``now`` is monotonic seconds."""
 
     def __init__(self, directory: RunDirectory, attempt: int, others: StallExchange) -> None:
         self._directory = directory
@@ -280,8 +278,7 @@ def _signal(pending: _Pending, target: Target) -> None:
 
 
 def _collect(pending: _Pending, *, silent: bool) -> None:
-    """Note whether the rank has answered: its text is whole, or has stopped growing. ``silent``: the time of
-    its thread is over."""
+    """Note if the text is whole or has stopped growing. ``silent``: the time of the rank's thread is over."""
     text = _read(pending)
     if not text and silent and not pending.signalled:
         _signal(pending, find(pending.contact.process, pending.contact.files))

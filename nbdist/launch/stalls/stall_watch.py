@@ -44,8 +44,8 @@ _LINE_ROOM = 1 << 16
 
 
 def waits(calls: Sequence[Call]) -> bool:
-    """Return whether a rank may wait for others, or for its device, in the innermost call. The test is
-    coarse; ``diagnosis`` names the cause."""
+    """Return whether a rank may wait for others or its device in the innermost call; ``diagnosis`` knows
+    more."""
     if not calls:
         return False
     inner = calls[0]
@@ -72,16 +72,14 @@ _PAGES = 200, 20
 
 _MAIN_SHARE = 0.25
 _ALONE = 0.8
-"""The main thread's share of its process's CPU when it spins beside NCCL's threads, and when only it
-computes."""
+"""The main thread's shares of CPU when it spins beside NCCL's threads, and when only it computes."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """The use of a rank's processes: CPU seconds of the rank, its main thread and all ``others``; bytes
-    moved, and new pages."""
+    """CPU seconds of a rank, its main thread and its ``others``; bytes ``moved`` and new ``pages`` of all."""
 
     time: float
     own: float
@@ -168,8 +166,8 @@ class SpinWatch:
         self._due = now + max(_LEAST_GAP, gap)
 
     def still_since(self, idle: Callable[[int], bool]) -> float | None:
-        """Return the time since which no rank here moves, or None, and set ``waits``. ``idle`` returns
-        whether a rank has been idle for the limit."""
+        """Set ``waits``, and return the time since which no rank moves. ``idle``: a rank was so for the
+        limit."""
         self.waits = False
         if not self._roots or self._tracks.keys() != self._roots.keys():
             return None
@@ -193,8 +191,7 @@ class SpinWatch:
         return track.awaits and (track.pending or idle or in_call)
 
     def _own(self, what: str) -> tuple[float, int]:
-        """Return the CPU seconds and new pages of a process without its children, or of a thread
-        (proc(5))."""
+        """Return the CPU seconds and new pages of a process alone, or of a thread (proc(5))."""
         fields = stat_fields(f"{self._proc}/{what}/stat")
         if len(fields) < 13:
             return 0.0, 0
