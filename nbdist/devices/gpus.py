@@ -64,7 +64,16 @@ def list_gpus(visible: str | None = None, *, bindings: Any = None) -> list[Gpu]:
     with _nvml(bindings) as nvml:
         if nvml is None:
             return []
-        gpus = [_describe(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+        handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+        gpus = [
+            Gpu(
+                index=index,
+                name=_text(nvml.nvmlDeviceGetName(handle)),
+                uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+                memory=nvml.nvmlDeviceGetMemoryInfo(handle).total,
+            )
+            for index, handle in enumerate(handles)
+        ]
     if visible is None:
         return gpus
     chosen = []
@@ -148,16 +157,6 @@ def _nvml(bindings: Any) -> Iterator[Any]:
         yield bindings
     finally:
         bindings.nvmlShutdown()
-
-
-def _describe(nvml: Any, index: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    return Gpu(
-        index=index,
-        name=_text(nvml.nvmlDeviceGetName(handle)),
-        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-        memory=nvml.nvmlDeviceGetMemoryInfo(handle).total,
-    )
 
 
 def _text(value: str | bytes) -> str:

@@ -104,7 +104,13 @@ class Attempt:
             self._logs.add(rank.rank, files)
             self._stalls.add(rank.rank, started.process.pid)
         self._look_for_imports()
-        self._meter()
+        from nbdist.launch.meters import Meters  # the ranks need not wait 6 ms for it
+
+        self._meters = Meters(self._stalls)
+        for rank in self._spec.here:
+            files = self._directory.rank(rank.rank, self._number)
+            process = self._ranks[rank.rank].process
+            self._meters.add(rank.rank, process, rank.device, files, time.monotonic())
         if self._spec.log_dir:
             from nbdist.launch.log_watch import WorkerLogs  # most runs have none
 
@@ -183,6 +189,13 @@ class Attempt:
         files = self._directory.rank(rank, self._number)
         with contextlib.suppress(OSError):
             files.error_room.unlink()
+        full = ""
+        if code:
+            from nbdist.devices.usage import SHARED_MEMORY, full_disks  # most ranks end well
+
+            # a look at other disks may hang
+            disks = full_disks([str(self._directory.path), SHARED_MEMORY])
+            full = ", ".join(disk.mount for disk in disks)
         over = code == -signal.SIGKILL and self._group is not None and self._group.ran_out(rank)
         self._policy.rank_exited(
             rank,
@@ -192,14 +205,8 @@ class Attempt:
             memory=memory,
             log=self.log_size(rank),
             limit=(self._spec.memory or 0) if over else 0,
-            full=self._full() if code else "",
+            full=full,
         )
-
-    def _full(self) -> str:
-        """Name the full disk: the run's own, or shared memory. A look at others may hang."""
-        from nbdist.devices.usage import SHARED_MEMORY, full_disks  # most ranks end well
-
-        return ", ".join(disk.mount for disk in full_disks([str(self._directory.path), SHARED_MEMORY]))
 
     def send(self, rank: int, number: signal.Signals) -> None:
         """Send a rank a signal; before the first SIGINT, which its thread raises, take the stacks of all."""
@@ -294,15 +301,6 @@ class Attempt:
         if importing != self._importing:
             self._importing = importing
             self._policy.imports_awaited(importing)
-
-    def _meter(self) -> None:
-        from nbdist.launch.meters import Meters  # the ranks need not wait 6 ms for it
-
-        self._meters = Meters(self._stalls)
-        for rank in self._spec.here:
-            files = self._directory.rank(rank.rank, self._number)
-            process = self._ranks[rank.rank].process
-            self._meters.add(rank.rank, process, rank.device, files, time.monotonic())
 
     def _judge(self, now: float) -> None:
         """Record after a measurement that the ranks have stalled or resumed."""

@@ -62,7 +62,11 @@ class _Log:
         if status.st_size <= self.recorded:
             return False
         if self.gap is not None:
-            self._shorten(self.gap, status.st_size)
+            try:
+                self.gap.widen(status.st_size)
+            except OSError as error:
+                self.gap = None
+                self.report(f"{self.files.log} is too long, and is kept whole: {error.strerror}")
         self.allowance = min(_BURST, self.allowance + _RATE * max(0.0, now - self.written))
         self.written = now
         if self.allowance >= 1.0 or last:
@@ -77,13 +81,6 @@ class _Log:
         if self.handle is not None:
             os.close(self.handle)
             self.handle = None
-
-    def _shorten(self, gap: LogGap, size: int) -> None:
-        try:
-            gap.widen(size)
-        except OSError as error:
-            self.gap = None
-            self.report(f"{self.files.log} is too long, and is kept whole: {error.strerror}")
 
     def _append(self, record: bytes) -> bool:
         """Append to the index; a full disk or a deleted directory costs only the entry."""

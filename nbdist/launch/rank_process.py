@@ -168,8 +168,8 @@ class Reservation:
         self.rendezvous = Rendezvous(host=host, port=self._socket.getsockname()[1])
 
     @classmethod
-    def inherited(cls, descriptor: int, host: str, port: int) -> Reservation:
-        """Return a reservation made by another process."""
+    def inherited(cls, descriptor: int | None, host: str, port: int) -> Reservation:
+        """Return a reservation made by another process, or by another machine (None)."""
         reservation = cls.__new__(cls)
         reservation._socket = socket.socket(fileno=descriptor)
         reservation.rendezvous = Rendezvous(host=host, port=port)

@@ -126,12 +126,19 @@ class Session:
             self._says_joined.add(rank)
         elif word == BROKEN:
             self._broken = True
-        elif word == REJOINED and self._next is not None:
-            self._rejoin()
+        elif word == REJOINED and self._next is not None:  # at the port of their cell
+            if self._port is not None:
+                self._port.release()
+            self._port, self._next = self._next, None
+            self._policy.record(Rejoined(time=time.time(), port=self._port.rendezvous.port))
         elif word in (WELL, RAISED) and self._cell is not None and rank in self._cell.busy:
             (self._joined.add if rank in self._says_joined else self._joined.discard)(rank)
             self._says_joined.discard(rank)
-            self._end(rank, self._outcome(rank) if word == RAISED else "ok", now)
+            outcome = "ok"
+            if word == RAISED:
+                freed = "freed" if rank in self._cell.freed else "error"
+                outcome = "interrupted" if self._cell.interrupted else freed
+            self._end(rank, outcome, now)
 
     def answered(self, rank: int, word: bytes, now: float) -> None:
         """Handle the answer of a rank to the request to free it."""
@@ -235,7 +242,10 @@ class Session:
             case "cell":
                 self._take(client, request, now)
             case "interrupt" if self._cell is not None:
-                self._interrupt(self._cell, now)
+                self._cell.interrupted = True
+                self._cell.free_at = now + _INTERRUPT_GRACE + _REPEAT
+                for rank in tuple(self.busy):
+                    self._ranks.interrupt(rank, _INTERRUPT_GRACE)
             case "kill":
                 for rank in tuple(self.busy):
                     self._policy.kill(rank)
@@ -314,12 +324,6 @@ class Session:
             )
             self._ranks.tell(rank, CELL + order.encode())
 
-    def _outcome(self, rank: int) -> str:
-        assert self._cell is not None, "a rank has raised in one"
-        if self._cell.interrupted:
-            return "interrupted"
-        return "freed" if rank in self._cell.freed else "error"
-
     def _end(self, rank: int, outcome: str, now: float) -> None:
         cell = self._cell
         assert cell is not None, "a rank ends in one"
@@ -340,25 +344,11 @@ class Session:
             cell.failed = True
             self._free(cell, now)
 
-    def _interrupt(self, cell: _Cell, now: float) -> None:
-        cell.interrupted = True
-        cell.free_at = now + _INTERRUPT_GRACE + _REPEAT
-        for rank in tuple(cell.busy):
-            self._ranks.interrupt(rank, _INTERRUPT_GRACE)
-
     def _free(self, cell: _Cell, now: float) -> None:
         """Free the ranks that wait for failed or interrupted ones."""
         patience = _INTERRUPT_GRACE if cell.interrupted else _PEER_GRACE
         cell.free_at = now + patience + _REPEAT
         self._ranks.free(tuple(cell.busy), patience)
-
-    def _rejoin(self) -> None:
-        """Record that the ranks met at the port of their cell."""
-        if self._port is not None:
-            self._port.release()
-        self._port, self._next = self._next, None
-        assert self._port is not None, "the caller checked it"
-        self._policy.record(Rejoined(time=time.time(), port=self._port.rendezvous.port))
 
     def _let_go(self) -> None:
         """Send each rank that is ready the message that no more cells follow."""

@@ -188,7 +188,9 @@ class Supervisor:
     def _look(self, attempt: Attempt | None) -> None:
         """Wait a moment, then handle exits, messages of ranks, signals and requests."""
         quiet = attempt is None or attempt.quiet
-        ready = self._selector.select(self._patience(_QUIET_TICK if quiet else _TICK))
+        tick, deadline = _QUIET_TICK if quiet else _TICK, self._policy.next_deadline()
+        patience = tick if deadline is None else max(0.0, min(tick, deadline - time.monotonic()))
+        ready = self._selector.select(patience)
         # exits first: a peer may already report the closed connection of an exited rank
         self._reap()
         for key, _ in ready:
@@ -240,10 +242,6 @@ class Supervisor:
                     attempt.take_stacks(request.name, time.monotonic())
                 case InterruptRequest() if attempt is not None:
                     attempt.interrupt(request.rank)
-
-    def _patience(self, tick: float) -> float:
-        deadline = self._policy.next_deadline()
-        return tick if deadline is None else max(0.0, min(tick, deadline - time.monotonic()))
 
     def _reap(self) -> bool:
         """Reap exited ranks and orphans; return whether others are left."""

@@ -58,12 +58,12 @@ class Coordinator:
         shared = isinstance(directory, NodeDirectory)
         self.stalls = StallExchange(spec, nodes.say, lambda: policy.run, shared=shared)
 
-    def reservation(self) -> Reservation | RemoteReservation:
+    def reservation(self) -> Reservation:
         """Return the ranks' rendezvous. Raises LaunchError if the port of node 0 is taken."""
         host, _, port = self._spec.master.rpartition(":")
         if self._spec.node_rank == 0:
             return Reservation(host, int(port))
-        return RemoteReservation(Rendezvous(host=host, port=int(port)))
+        return Reservation.inherited(None, host, int(port))
 
     def gather(self, attempt: int) -> Outcome | None:
         """Wait until every machine is ready for the attempt; return the outcome if that fails."""
@@ -191,16 +191,6 @@ class Coordinator:
             self._policy.record(RemoteRank(time=time.time(), rank=rank, state=RankState.RUNNING))
         if state is not RankState.RUNNING:
             self._policy.record(RemoteRank(time=time.time(), rank=rank, state=state, code=code))
-
-
-class RemoteReservation:
-    """A rendezvous on another machine, which holds its port."""
-
-    def __init__(self, rendezvous: Rendezvous) -> None:
-        self.rendezvous = rendezvous
-
-    def release(self) -> None:
-        """Do nothing."""
 
 
 def interface_of(address: str) -> str:
