@@ -27,10 +27,18 @@ class ControlGroup:
 
     def add(self, pid: int, rank: int = 0) -> None:
         """Add a rank and its later children. Raises OSError where its memory cannot be limited."""
+        place = self._place(rank)
         if self._memory is not None:
-            self._limit(rank, self._memory)
+            if not os.path.isdir(place):
+                self._mkdir(place)
+            _write(f"{place}/memory.max", str(self._memory))
+            try:
+                # or the rank would continue slowly in swap
+                _write(f"{place}/memory.swap.max", "0")
+            except OSError:
+                pass  # a system without
         try:
-            _write(f"{self._place(rank)}/cgroup.procs", str(pid))
+            _write(f"{place}/cgroup.procs", str(pid))
         except OSError:
             if self._memory is not None:
                 raise
@@ -40,17 +48,6 @@ class ControlGroup:
         words = _words(f"{self._place(rank)}/memory.events") if self._memory is not None else []
         counts = dict(zip(words[::2], map(int, words[1::2]), strict=True))
         return counts.get("oom", 0) > 0 and counts.get("oom_kill", 0) > 0
-
-    def _limit(self, rank: int, memory: int) -> None:
-        place = self._place(rank)
-        if not os.path.isdir(place):
-            self._mkdir(place)
-        _write(f"{place}/memory.max", str(memory))
-        try:
-            # or the rank would continue slowly in swap
-            _write(f"{place}/memory.swap.max", "0")
-        except OSError:
-            pass  # a system without
 
     def _place(self, rank: int) -> str:
         return self.path if self._memory is None else f"{self.path}/rank-{rank}"

@@ -130,11 +130,12 @@ def _become(
     try:
         become_child(parent)
         null = os.open(os.devnull, os.O_RDONLY)
-        saved = _above(CHANNEL, channel)
+        while channel <= CHANNEL:  # up to the lowest free number: the limit may be small
+            channel = os.dup(channel)
         os.dup2(null, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        os.dup2(saved, CHANNEL)
+        os.dup2(channel, CHANNEL)
         if _given is not None:
             import resource
 
@@ -146,10 +147,3 @@ def _become(
         os.write(log, f"nbdist: rank {arguments[-1]} could not be started: {error}\n".encode())
     finally:
         os._exit(127)
-
-
-def _above(low: int, descriptor: int) -> int:
-    """Duplicate a descriptor to the lowest free number above ``low``: the limit may be small."""
-    while descriptor <= low:
-        descriptor = os.dup(descriptor)
-    return descriptor

@@ -214,7 +214,11 @@ class Meters:
         for rank, use in self._trees.look().items():
             metered = self._ranks[rank]
             load = loads.get(metered.device.index) if metered.device.kind == "gpu" else None
-            values = self._values(metered, use, now) | _gpu_values(load, use)
+            seconds = max(now - metered.since, 0.01)
+            values = {"cpu": round(100 * (use.cpu - metered.cpu) / seconds, 1), "memory": use.memory}
+            if self._memory_total is not None:
+                values["memory_total"] = self._memory_total
+            values |= _delays(metered, seconds) | _gpu_values(load, use)
             metered.since, metered.cpu = now, use.cpu
             point = {"t": round(self._wall_clock(), 3), "v": values}
             self._unwritten.append((metered.file, json.dumps(point).encode() + b"\n"))
@@ -223,14 +227,11 @@ class Meters:
     def _write(self, most: int) -> None:
         """Append ``most`` points to their files, the oldest first."""
         for _ in range(min(most, len(self._unwritten))):
-            _append(*self._unwritten.popleft())
-
-    def _values(self, metered: _Metered, use: TreeUse, now: float) -> dict[str, float]:
-        seconds = max(now - metered.since, 0.01)
-        values = {"cpu": round(100 * (use.cpu - metered.cpu) / seconds, 1), "memory": use.memory}
-        if self._memory_total is not None:
-            values["memory_total"] = self._memory_total
-        return values | _delays(metered, seconds)
+            path, line = self._unwritten.popleft()
+            with contextlib.suppress(OSError):  # a full disk or a deleted directory costs only the point
+                handle = open_to_append(path)
+                append_whole(handle, line)
+                os.close(handle)
 
 
 def _delays(metered: _Metered, seconds: float) -> dict[str, float]:
@@ -249,14 +250,6 @@ def _delays(metered: _Metered, seconds: float) -> dict[str, float]:
             delays["starved"] = round(100 * (delay - metered.delay) / seconds, 1)
         metered.delay = delay
     return delays
-
-
-def _append(path: str, line: bytes) -> None:
-    """Append a point; a full disk or a deleted directory costs only the point."""
-    with contextlib.suppress(OSError):
-        handle = open_to_append(path)
-        append_whole(handle, line)
-        os.close(handle)
 
 
 def _gpu_values(load: GpuLoad | None, use: TreeUse) -> dict[str, float]:

@@ -57,8 +57,13 @@ def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
         for pid, _ in started.values():
             group.add(pid)
     lines = _record(ahead, started) if len(started) == len(ahead["ranks"]) else []
-    if lines:
-        _tell(ahead["ranks"], started)
+    for rank in ahead["ranks"] if lines else ():
+        channel = started[rank["place"]][1]
+        try:
+            channel.sendall(rank["order"])
+        except OSError:
+            pass  # the supervisor finds a dead rank by its exit
+        channel.setblocking(False)
     from nbdist.launch.supervisor import adopt
 
     descriptor = int(lifeline[0]) if lifeline else None
@@ -121,16 +126,6 @@ def _start_time(pid: int) -> int:
     """Return the start time as ``processes.read_stat`` does."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return int(file.read().rpartition(b")")[2].split()[19])
-
-
-def _tell(ranks: Sequence[dict[str, Any]], started: dict[str, tuple[int, socket]]) -> None:
-    for rank in ranks:
-        channel = started[rank["place"]][1]
-        try:
-            channel.sendall(rank["order"])
-        except OSError:
-            pass  # the supervisor finds a dead rank by its exit
-        channel.setblocking(False)
 
 
 def _directory(path: str) -> RunDirectory:

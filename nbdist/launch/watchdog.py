@@ -65,8 +65,15 @@ class Watchdog:
         os.kill(self._supervisor, signal.SIGSTOP)
         directory = self._find()
         run = snapshot(directory) if directory is not None else None
-        if run is not None:
-            self._end_ranks([rank.process for rank in run.ranks if rank.process is not None])
+        ranks = [rank.process for rank in run.ranks if rank.process is not None] if run is not None else []
+        for step in ON_STOP:
+            left = [rank for rank in ranks if processes.alive(rank)]
+            self._signalled.update(left)
+            if step.signal is not None:
+                processes.send_all(left, step.signal)
+                # a stopped process handles it only after SIGCONT
+                processes.send_all(left, signal.SIGCONT)
+            self._wait(left, step.grace)
         supervisor = processes.identify(self._supervisor)
         os.kill(self._supervisor, signal.SIGKILL)
         self._wait(filter(None, [supervisor]), KILL.grace)
@@ -94,16 +101,6 @@ class Watchdog:
         if not run.spec.detached and os.getppid() != self._parent:
             return owner_ended(directory, run.spec)
         return Reason()
-
-    def _end_ranks(self, ranks: list[ProcessId]) -> None:
-        for step in ON_STOP:
-            left = [rank for rank in ranks if processes.alive(rank)]
-            self._signalled.update(left)
-            if step.signal is not None:
-                processes.send_all(left, step.signal)
-                # a stopped process handles it only after SIGCONT
-                processes.send_all(left, signal.SIGCONT)
-            self._wait(left, step.grace)
 
     def _wait(self, ending: Iterable[ProcessId], limit: float) -> None:
         """Wait up to ``limit`` seconds for the ends of these processes."""

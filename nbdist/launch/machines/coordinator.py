@@ -163,8 +163,9 @@ class Coordinator:
                 self._look()
         self._nodes.close(outcome.state.value)
         known = self._policy.peer_failure
-        extends = known is not None and known.extends(outcome.reason)
-        return replace(outcome, reason=known) if extends else outcome
+        if known is not None and known.extends(outcome.reason):
+            return replace(outcome, reason=known)
+        return outcome
 
     def _all_over(self) -> bool:
         ranks = self._policy.run.ranks

@@ -84,11 +84,8 @@ class StallExchange:
     def elsewhere(self, now: float) -> list[Stillness]:
         """Return the idle times of the other machines with running ranks."""
         busy = {rank.spec.node_rank for rank in self._run().ranks if not rank.state.terminal}
-        return [self._of(node, now) for node in sorted(busy - {self._spec.node_rank})]
-
-    def _of(self, node: int, now: float) -> Stillness:
-        then, stillness = self._heard.get(node, (now, Stillness()))
-        return Stillness() if now - then > _FORGOTTEN else stillness
+        known = (self._heard.get(node, (now, Stillness())) for node in sorted(busy - {self._spec.node_rank}))
+        return [Stillness() if now - then > _FORGOTTEN else stillness for then, stillness in known]
 
     def ask(self) -> None:
         """Request the stacks of the other machines' ranks."""

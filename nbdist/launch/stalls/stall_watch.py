@@ -172,12 +172,11 @@ class SpinWatch:
         if not self._roots or self._tracks.keys() != self._roots.keys():
             return None
         self.waits = any(self._proves(track, idle=idle(rank)) for rank, track in self._tracks.items())
-        if not all(self._is_still(rank, idle(rank)) for rank in self._tracks):
+        if not all(self._is_still(track, idle(rank)) for rank, track in self._tracks.items()):
             return None
         return max(track.since for track in self._tracks.values())
 
-    def _is_still(self, rank: int, idle: bool) -> bool:
-        track = self._tracks[rank]
+    def _is_still(self, track: _Track, idle: bool) -> bool:
         if idle or self._proves(track, idle=idle):
             return track.seen - track.since >= self._limit
         return track.seen - track.wholly_since >= _LONG_CALL * self._limit
