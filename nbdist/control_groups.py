@@ -1,8 +1,7 @@
 """Control groups (cgroup v2, cgroups(7)), in which processes stay when their parents end.
 
-Where this user may make one, a run's ranks are in a group below their supervisor's. It holds even processes
-that left their session, lost their parent and cleared their environment. Like ``launch.prestart``, this
-module imports next to nothing.
+The ranks' group, below their supervisor's, holds even processes that left their session, lost their parent
+and cleared their environment. Like ``launch.prestart``, this module imports next to nothing.
 """
 
 from __future__ import annotations

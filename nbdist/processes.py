@@ -1,7 +1,4 @@
-"""Processes of this machine, their identities and descendants, and signals for exactly one.
-
-Linux has /proc; elsewhere (macOS) psutil is imported and read.
-"""
+"""Processes of this machine by /proc, or else by psutil (macOS), and signals for exactly one."""
 
 from __future__ import annotations
 
@@ -91,8 +88,7 @@ def read_stat(pid: int, proc: str = str(PROC)) -> ProcessStat | None:
 
 
 def stat_fields(path: str) -> list[bytes]:
-    """Return the fields of a stat file behind the name, numbered as in proc(5) less three; none without a
-    process. The name may hold spaces and parentheses."""
+    """Return the fields of a stat file behind the name, numbered as in proc(5) less three, or none."""
     return read_at_once(path).rpartition(b")")[2].split()
 
 
@@ -185,8 +181,7 @@ def _carries(pid: int, name: str, value: str) -> bool:
 
 
 def oom_kills(proc: Path = PROC, groups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Count the kills of the out-of-memory killer in this process's control group (cgroups(7)), or on the
-    machine where the group has no counter (proc(5)); 0 if neither has one."""
+    """Count the out-of-memory kills in this process's control group (cgroups(7)), or else on the machine."""
     counters = [group / name for group in memory_groups(proc, groups) for name in _OOM_COUNTERS]
     for path in (*counters, proc / "vmstat"):
         with contextlib.suppress(OSError, ValueError):

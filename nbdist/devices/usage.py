@@ -112,9 +112,8 @@ class _Member:
 class ProcessTrees:
     """The process trees of ranks, by rank, for cheap repeated looks.
 
-    It reads /proc; without one it knows nothing. It reads a process when its pid is new, and later only if it
-    belongs to a tree, so the cost does not grow with the machine. A process stays in the tree of its parent,
-    also as an orphan; one orphaned before the first look is found by its session.
+    It reads /proc: each new pid once, and the members of the trees again, so the cost does not grow with the
+    machine. An orphan stays in its tree; one orphaned before the first look is found by its session.
     """
 
     def __init__(

@@ -1,7 +1,4 @@
-"""One attempt of a run: the processes of its ranks, their messages, and the records beside them.
-
-The supervisor calls it when time passes or a child has exited; the run policy decides what follows.
-"""
+"""One attempt of a run: the processes of its ranks, their messages, and the records beside them."""
 
 from __future__ import annotations
 

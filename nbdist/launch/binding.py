@@ -1,7 +1,4 @@
-"""Bonds of a process to its parent, and the start of a rank's process.
-
-Imports next to nothing: ranks start before the modules of their supervisor are imported (``prestart``).
-"""
+"""Bonds of a process to its parent, and the start of a rank's; like ``prestart``, imports next to nothing."""
 
 from __future__ import annotations
 

@@ -101,10 +101,10 @@ def end_descendants(
 ) -> int:
     """End every descendant of this process; return how many had to be ended.
 
-    They have ``patience`` seconds to exit by themselves (readers of closed pipes need milliseconds), then
-    half a second after SIGTERM, then up to four seconds of SIGKILL. ``reap`` reaps exited children and
-    returns whether any are left: the process table can miss one started during the look, but this process, a
-    subreaper, has no children only when all have ended. ``spared`` are pids that no signal ends.
+    They have ``patience`` seconds to exit by themselves (readers of closed pipes need milliseconds), half a
+    second after SIGTERM, and up to four seconds of SIGKILL. ``reap`` reaps children and returns whether any
+    are left: the process table may miss a new one, but a subreaper without children has no descendants.
+    ``spared`` are pids that no signal ends.
     """
     ended: set[ProcessId] = set()
     begin = time.monotonic()

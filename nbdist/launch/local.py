@@ -1,7 +1,4 @@
-"""Start of the supervisor on this machine, as a process outside the kernel and its session.
-
-Where possible it inherits the launch plan, so that its ranks start before its own imports (``prestart``).
-"""
+"""Start of the supervisor, a process outside the kernel's session, with the launch plan for ``prestart``."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Watch over the logs of the ranks: an index of lengths and times beside each, and a gap in one too long.
 
-The ranks write straight into their logs, where a later reader sees bytes without times. The looks are
-rationed: their cost does not grow with the number of ranks, and growing logs have more of them.
-
-With ``--log-dir`` the logs have copies as from paddle's launcher: ``workerlog.N`` of local rank N grows while
-the rank writes, and later runs append to it.
+The ranks write straight into their logs, where a later reader sees bytes without times. The cost of the looks
+does not grow with the number of ranks; growing logs have more of them. With ``--log-dir`` the logs have
+growing copies as from paddle's launcher: later runs append to ``workerlog.N`` of local rank N.
 """
 
 from __future__ import annotations

@@ -41,9 +41,8 @@ _PATIENCE = 0.5
 class GpuProbe:
     """A small process that calls NVML; only ``end`` waits for it.
 
-    NVML hangs while a driver is in trouble, just when the supervisor has to end ranks, and the supervisor may
-    have no second thread (the ranks' parent-death signal belongs to the thread that forks). The probe also
-    has site-packages, unlike the supervisor.
+    NVML hangs while a driver is in trouble, just when the supervisor has to end ranks, and the supervisor has
+    one thread (``supervisor``) and no site-packages.
     """
 
     def __init__(

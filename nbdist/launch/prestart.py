@@ -1,8 +1,8 @@
 """Start of the ranks before their supervisor has imported its modules.
 
-Importing the supervisor takes longer than starting a rank. So the process that submits a run writes a launch
-plan (``local.hand_over``); the new process starts the ranks at once, and becomes their supervisor meanwhile.
-The journal has its first lines before a program begins. This module imports only what that takes.
+That import takes longer than the start of a rank. So the new process starts the ranks at once by a launch
+plan (``local.hand_over``), and becomes their supervisor meanwhile. The journal has its first lines before a
+program begins. This module imports only what that takes.
 """
 
 from __future__ import annotations

@@ -146,7 +146,6 @@ class Reservation:
 
     The socket is bound without SO_REUSEADDR, so no other process has the port. Then the flag is set: while
     this socket does not listen, a rank that sets it too (torch's and paddle's stores do) may bind and listen.
-    The kernel assigns the port to no other socket.
     """
 
     def __init__(self, host: str = LOOPBACK, port: int = 0) -> None:

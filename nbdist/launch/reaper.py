@@ -1,8 +1,8 @@
 """Process above the supervisor, for a supervisor that is killed or stops.
 
-The ranks of a killed supervisor die by their parent-death signal, but not their children. Those orphans
-become children of the nearest subreaper, this process, which ends them and writes the last event. The
-``watchdog`` ends a run whose supervisor stopped. Modules for all that are imported once the ranks have begun.
+A killed supervisor's ranks die by their parent-death signal, but not their children. These orphans become
+children of this process, a subreaper, which ends them and writes the last event. The ``watchdog`` ends a run
+whose supervisor stopped. Modules for that are imported once the ranks have begun.
 """
 
 from __future__ import annotations

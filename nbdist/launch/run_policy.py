@@ -1,8 +1,8 @@
 """Decisions of a supervisor: the reaction to each event of its ranks, and the steps that enforce an end.
 
-It touches no process and no file. It receives events (``rank_exited``, ``stop``, ``tick``, …) and answers
-through three callables: ``record`` receives events for the journal, ``send`` a rank and its signal, ``free``
-the ranks to free from waits for others. So a test can replay a history without a process.
+It touches no process and no file, so that a test can replay a history. It receives events (``rank_exited``,
+``stop``, ``tick``, …) and answers through ``record`` (events for the journal), ``send`` (a signal for a rank)
+and ``free`` (ranks to free from waits for others).
 """
 
 from __future__ import annotations

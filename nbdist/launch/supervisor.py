@@ -335,9 +335,8 @@ def adopt(
     port: tuple[int, str, int],
     group: ControlGroup | None,
 ) -> None:
-    """Supervise the ranks that ``prestart`` has ``started`` for the spec in ``text``: pids and sockets by
-    rank directory. The journal begins with ``lines``; without any, the ranks still wait for their orders.
-    ``port`` is the reserving socket, the host and the port."""
+    """Supervise the ranks ``started`` by ``prestart`` (pids and sockets by directory) for the spec in
+    ``text``. The journal begins with ``lines``; without any, the ranks still wait for their orders."""
     spec = RunSpec.from_dict(loads(text, exact=True))
     begun = [event for event in map(decode_event, lines) if event is not None]
     known = {event.pid: event.process for event in begun if isinstance(event, RankStarted)}

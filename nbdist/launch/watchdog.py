@@ -1,7 +1,7 @@
 """Watch of the reaper over a supervisor that a signal stopped, a debugger holds, or that is frozen.
 
-The ranks run without it, and it may resume. But it obeys no request: so the watchdog reads requests to end
-the run, wakes a stopped supervisor (SIGCONT), and if that fails ends the run itself.
+The ranks run without it, but it obeys no request. So the watchdog reads requests to end the run, wakes a
+stopped supervisor (SIGCONT), and if that fails ends the run itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Lines of one machine to the others, which open, carry, keep and lose them.
 
 Anyone may connect to node 0 and hold a silent connection. So there is room for many, each has a few seconds,
-and when there are too many, the address with most of them loses its oldest: it cannot keep others out. Only
-``close`` waits, for a moment. This module does not know the meaning of the messages.
+and the address with most of them loses its oldest when there are too many. Only ``close`` waits, for a
+moment.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Authenticated line between two machines, with small JSON messages from holders of the run's key; and the
-table of messages.
+"""Authenticated line for small JSON messages between holders of the run's key, and the table of messages.
 
 Both ends send a nonce first, and derive the key of this connection from the run's key and both nonces. Every
 message carries a MAC over the direction, its number and itself: without the key, no machine can forge, replay
 or omit one. The called end proves nothing before the caller has. The line is not encrypted. ``check`` refuses
-messages that differ from the table: no module behind it receives a value of another type, a number out of
-bounds, or text that no file can hold.
+messages that differ from the table in type, in bounds, or by text that no file can hold.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Other machines of a run, as seen by the supervisor of one.
 
-Node 0 listens at the port behind the ranks' rendezvous, only on the given address; the others connect to it
-and stay connected. Over these lines they begin and end every attempt together, send the states of their
-ranks, and notice that a machine has gone: at once when its supervisor ends, after ``PEER_TIMEOUT`` seconds
-when it falls silent (a cable, a power supply).
+Node 0 listens at the port behind the ranks' rendezvous, only on the given address; the others stay connected
+to it. So they begin and end every attempt together, exchange the states of their ranks, and notice that a
+machine has gone: at once when its supervisor ends, after ``PEER_TIMEOUT`` seconds of silence (a cable, a
+power supply).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Messages between the machines of a run about idle ranks and their stacks.
 
-A machine with idle ranks may only wait for another one. So each sends its idle time, every second while it is
-long, and each calls the run stalled when all are idle. Machines that share no directory send each other the
-stacks, too.
+A machine with idle ranks may only wait for another one. So each sends its idle time while that is long, and
+calls the run stalled when all are idle. Machines that share no directory send each other the stacks, too.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@ the interpreter, and a signal handler writes them. Handlers end sleeps and polls
 signal goes to that thread; only while the main thread computes it goes there, where it interrupts nothing,
 and no other thread reads changing frames. A rank without a handler never gets the signal: it would die.
 
-A rank that is about to be ended gets the signal at once, in its main thread, which must not continue before
-it has answered. It reports its collectives afterwards: a handler must not read the frames of a running
-thread.
+A rank that is about to be ended gets the signal at once, in its main thread, which answers before it
+continues. It reports its collectives afterwards: a handler must not read the frames of a running thread.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Difference between a run that has stalled and one that works silently.
 
-Output, metrics, CPU seconds of the whole process tree (a compiler, a DataLoader worker) and bytes read or
-written (a slow download) count as work. A waiting rank's heartbeats and answers do not; nor do spins
-(``SpinWatch``).
+Output, metrics, CPU seconds of the process tree (a compiler, a DataLoader worker) and bytes read or written
+(a slow download) count as work; a waiting rank's heartbeats, answers and spins (``SpinWatch``) do not.
 
 A rank that waits for its GPU, or in NCCL, keeps a core busy. So once a run has been silent for the limit, the
 supervisor samples the stacks of its ranks. The run hangs when no rank has moved for the limit again, and one
