@@ -1,8 +1,7 @@
-"""Control groups (cgroup v2, cgroups(7)): a process stays in one, whatever becomes of its parent.
+"""Control groups (cgroup v2, cgroups(7)), in which processes stay when their parents end.
 
-The ranks of a run are in one where this user may make one, below the group of their supervisor. It finds what
-has left their session, has lost its parent and has no environment any more. Imports next to nothing, as
-``launch.prestart``.
+The ranks' group, below their supervisor's, holds even processes that left their session, lost their parent
+and cleared their environment. Like ``launch.prestart``, this module imports next to nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ _PREFIX = "nbdist-"
 
 
 class ControlGroup:
-    """The group at ``path``, and those below it: one for each rank where that may have ``memory`` bytes
-    alone."""
+    """The group at ``path``; below it, one group per rank where each rank may have ``memory`` bytes."""
 
     def __init__(self, path: str, memory: int | None = None, mkdir: Callable[[str], None] = os.mkdir) -> None:
         self.path = path
@@ -27,54 +25,50 @@ class ControlGroup:
         self._mkdir = mkdir
 
     def add(self, pid: int, rank: int = 0) -> None:
-        """Add a rank, with what it starts from now on; one that has ended is not missed. Raises OSError where
-        its memory cannot be limited."""
+        """Add a rank and its later children. Raises OSError where its memory cannot be limited."""
+        place = self._place(rank)
         if self._memory is not None:
-            self._limit(rank, self._memory)
+            if not os.path.isdir(place):
+                self._mkdir(place)
+            _write(f"{place}/memory.max", str(self._memory))
+            try:
+                # or the rank would continue slowly in swap
+                _write(f"{place}/memory.swap.max", "0")
+            except OSError:
+                pass  # a system without
         try:
-            _write(f"{self._place(rank)}/cgroup.procs", str(pid))
+            _write(f"{place}/cgroup.procs", str(pid))
         except OSError:
             if self._memory is not None:
                 raise
 
     def ran_out(self, rank: int) -> bool:
-        """Return whether something of the rank was killed because of its memory limit."""
+        """Return whether the kernel killed a process of the rank for its memory limit."""
         words = _words(f"{self._place(rank)}/memory.events") if self._memory is not None else []
         counts = dict(zip(words[::2], map(int, words[1::2]), strict=True))
         return counts.get("oom", 0) > 0 and counts.get("oom_kill", 0) > 0
-
-    def _limit(self, rank: int, memory: int) -> None:
-        place = self._place(rank)
-        if not os.path.isdir(place):
-            self._mkdir(place)
-        _write(f"{place}/memory.max", str(memory))
-        try:
-            # or it would go on in swap, and slowly
-            _write(f"{place}/memory.swap.max", "0")
-        except OSError:
-            pass  # a system without
 
     def _place(self, rank: int) -> str:
         return self.path if self._memory is None else f"{self.path}/rank-{rank}"
 
     def members(self) -> list[int]:
-        """Return the pids in it, without those that have ended and wait to be collected."""
+        """Return the pids in it, without zombies."""
         return [int(pid) for path in self._groups() for pid in _words(f"{path}/cgroup.procs")]
 
     def end(self, *, limit: float = 2.0) -> int:
-        """Kill all that is in it until nothing is left; return how many processes it was."""
-        told: set[int] = set()
+        """Kill its members until none is left; return how many processes it killed."""
+        killed: set[int] = set()
         deadline = time.monotonic() + limit
         while (left := self.members()) and time.monotonic() < deadline:
-            told.update(left)
+            killed.update(left)
             self._kill(left)
             time.sleep(0.01)
-        return len(told)
+        return len(killed)
 
     def remove(self) -> None:
-        """Remove it, unless there is something in it that not even SIGKILL ends."""
+        """Remove it, unless a member survives SIGKILL."""
         deadline = time.monotonic() + 0.5
-        # a process leaves its lists a moment before it is out of it
+        # the lists lose a process a moment before the group does
         while not self._is_removed() and not self.members() and time.monotonic() < deadline:
             time.sleep(0.005)
 
@@ -88,7 +82,7 @@ class ControlGroup:
 
     def _kill(self, members: list[int]) -> None:
         try:
-            # nothing can fork away from it, and what is frozen ends, too
+            # no process can escape by a fork, and frozen ones end, too
             _write(f"{self.path}/cgroup.kill", "1")
         except OSError:
             # Linux before 5.14
@@ -112,8 +106,7 @@ def make_group(
     proc: str = "/proc/self",
     mkdir: Callable[[str], None] = os.mkdir,
 ) -> ControlGroup | None:
-    """Make a group for what this supervisor starts, of which each rank may have ``memory`` bytes; None where
-    this process may not."""
+    """Make a group for a supervisor, with ``memory`` bytes per rank; None if the system refuses."""
     parent = own_group(proc) if memory is None else _limiting_group(proc)
     if parent is None:
         return None
@@ -152,8 +145,8 @@ def memory_problem(proc: str = "/proc/self") -> str:
 
 
 def _limiting_group(proc: str) -> str | None:
-    """Return the nearest group that this process is in, and whose members' memory this user may limit: as a
-    rule not the own one, since a group with processes in it hands no controller down (cgroups(7))."""
+    """Return the nearest group of this process below which this user may limit memory. It is seldom the
+    innermost one: a group with processes in it hands no controller down (cgroups(7))."""
     for place in own_groups(proc):
         if "memory" in _words(f"{place}/cgroup.subtree_control"):
             ours = os.access(place, os.W_OK) and os.access(f"{place}/cgroup.procs", os.W_OK)
@@ -162,7 +155,7 @@ def _limiting_group(proc: str) -> str | None:
 
 
 def own_groups(proc: str = "/proc/self") -> Iterator[str]:
-    """Yield the group that this process is in, and those above it."""
+    """Yield the group of this process, and its parents."""
     points = {point for point, _ in _mounts(proc)}
     place = own_group(proc)
     while place is not None:
@@ -171,7 +164,7 @@ def own_groups(proc: str = "/proc/self") -> Iterator[str]:
 
 
 def groups_of(pid: int) -> list[ControlGroup]:
-    """Return the groups that the supervisor ``pid`` has made, as a process in the same group sees them."""
+    """Return the groups made by supervisor ``pid``, which shared a group with this process."""
     groups = []
     for place in own_groups():
         try:
@@ -183,7 +176,7 @@ def groups_of(pid: int) -> list[ControlGroup]:
 
 
 def find_group(pid: int, start_time: int) -> ControlGroup | None:
-    """Find the group that a supervisor has made, wherever it was; None when there is none."""
+    """Find the group of a supervisor anywhere on the machine; None when there is none."""
     for point, _ in _mounts():
         for path, names, _ in os.walk(point):
             if _name(pid, start_time) in names:
@@ -192,7 +185,7 @@ def find_group(pid: int, start_time: int) -> ControlGroup | None:
 
 
 def own_group(proc: str = "/proc/self") -> str | None:
-    """Return the directory of the group that this process is in; None where version 2 is not mounted."""
+    """Return the directory of this process's group; None where version 2 is not mounted."""
     for line in _lines(f"{proc}/cgroup"):
         if line.startswith("0::/") and not line.startswith("0::/.."):
             for point, root in _mounts(proc):
@@ -202,7 +195,7 @@ def own_group(proc: str = "/proc/self") -> str | None:
 
 
 def _mounts(proc: str = "/proc/self") -> Iterator[tuple[str, str]]:
-    """Yield where version 2 is mounted, and which of its groups is there (proc(5))."""
+    """Yield each mount point of version 2, and the group mounted there (proc(5))."""
     for line in _lines(f"{proc}/mountinfo"):
         fields = line.split()
         if fields[fields.index("-") + 1] == "cgroup2":

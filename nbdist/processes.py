@@ -1,7 +1,4 @@
-"""Processes of this machine: their identities and descendants, and signals for exactly one.
-
-Reads /proc where there is one; elsewhere (macOS) it asks psutil, which is then imported.
-"""
+"""Processes of this machine by /proc, or else by psutil (macOS), and signals for exactly one."""
 
 from __future__ import annotations
 
@@ -14,25 +11,21 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from nbdist.model.spec import ProcessId
+
+if TYPE_CHECKING:
+    from _typeshed import HasFileno
 
 PROC = Path("/proc")
 HAS_PROC = sys.platform == "linux"
 
 
-class HasFileno(Protocol):
-    """A file, a socket, or what holds one."""
-
-    def fileno(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStat:
-    """One row of the process table. ``zombie`` is a process that has ended and waits to be reaped. ``cpu``
-    are seconds of the process itself, ``waited`` those of its children that have ended and been waited for,
-    and of theirs, known where there is a /proc; ``resident`` in bytes."""
+    """A row of the process table. A ``zombie`` has ended and waits to be reaped. ``cpu`` are the process's
+    own seconds, ``waited`` those of its reaped descendants (0 without a /proc); ``resident`` is in bytes."""
 
     process: ProcessId
     parent: int
@@ -45,9 +38,8 @@ class ProcessStat:
 
 
 def wait_for(line: HasFileno | int, seconds: float, *, to_write: bool = False) -> bool:
-    """Wait until there is something to read, an end too, or room ``to_write``; return whether there is. The
-    descriptor may be above 1023, where select() ends."""
-    ready = select.poll()
+    """Wait until ``line`` is readable, writable if ``to_write``, or closed; return whether it is."""
+    ready = select.poll()  # select() fails with descriptors above 1023
     ready.register(line, select.POLLIN | (select.POLLOUT if to_write else 0))
     return bool(ready.poll(max(0.0, seconds) * 1000))
 
@@ -58,7 +50,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @functools.cache
 def boot_id() -> str:
-    """Return what tells this boot of this machine from the next one."""
+    """Return an id that changes when the machine boots."""
     try:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -96,8 +88,7 @@ def read_stat(pid: int, proc: str = str(PROC)) -> ProcessStat | None:
 
 
 def stat_fields(path: str) -> list[bytes]:
-    """Return the fields of proc(5)'s stat behind the name, which may hold spaces and parentheses: their
-    numbers are those of proc(5) less three. There are none when the process has gone."""
+    """Return the fields of a stat file behind the name, numbered as in proc(5) less three, or none."""
     return read_at_once(path).rpartition(b")")[2].split()
 
 
@@ -105,15 +96,15 @@ _PF_EXITING = 0x4  # include/linux/sched.h
 
 
 def is_exiting(pid: int) -> bool:
-    """Return whether the system takes the process down, as far as known: with a GPU that takes seconds."""
+    """Return whether the kernel is removing the process, which takes seconds with a GPU."""
     fields = stat_fields(f"{PROC}/{pid}/stat")
     return HAS_PROC and (not fields or bool(int(fields[6]) & _PF_EXITING))
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The ``state`` of a process or a thread as proc(5) has it (R, S, D, T, …), how often it has had a
-    processor, and the signals that wait for it, that it holds back, and has a handler for, as bits."""
+    """The ``state`` of a process or thread by proc(5) (R, S, D, T, …), how often it had a processor, and its
+    pending, blocked and caught signals as bits."""
 
     state: str
     turns: int
@@ -122,16 +113,16 @@ class Activity:
     caught: int
 
     def awaits(self, number: int) -> bool:
-        """Return whether this signal waits to be taken."""
+        """Return whether this signal is pending."""
         return bool(self.pending >> (number - 1) & 1)
 
     def takes(self, number: int) -> bool:
-        """Return whether it has a handler for this signal, and does not hold it back."""
+        """Return whether it has a handler for this signal and does not block it."""
         return bool((self.caught & ~self.blocked) >> (number - 1) & 1)
 
 
 def activity(pid: int, thread: int | None = None) -> Activity | None:
-    """Return the activity of a process, or one of its threads; None when it has gone, or is not known."""
+    """Return the activity of a process or of one of its threads; None when it has gone or is unknown."""
     folder = f"{PROC}/{pid}" if thread is None else f"{PROC}/{pid}/task/{thread}"
     lines = read_at_once(f"{folder}/status").decode(errors="replace").splitlines()
     fields = dict(line.partition(":")[::2] for line in lines)
@@ -144,19 +135,14 @@ def activity(pid: int, thread: int | None = None) -> Activity | None:
 
 
 def read_at_once(path: str) -> bytes:
-    """Read the first 4 KiB of a file in one read, as /proc's are meant to be read; empty when it cannot
-    be."""
-    try:
+    """Return the first 4 KiB of a file by one read, which /proc needs; empty on an error."""
+    with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(handle, 4096)
-    except OSError:
-        # the process has ended since
-        return b""
-    finally:
-        os.close(handle)
+        try:
+            return os.read(handle, 4096)
+        finally:
+            os.close(handle)
+    return b""
 
 
 def process_table() -> Iterator[ProcessStat]:
@@ -165,14 +151,13 @@ def process_table() -> Iterator[ProcessStat]:
 
 
 def descendants(pid: int) -> list[ProcessId]:
-    """Return every live process that descends from ``pid``, parents before children; orphans only when
-    ``pid`` is a child subreaper."""
+    """Return the live descendants of ``pid``, parents first; orphans only if ``pid`` is a subreaper."""
     return [stat.process for stat in tree_below(pid) if not stat.zombie]
 
 
 def tree_below(pid: int) -> list[ProcessStat]:
-    """Return the rows of every descendant of ``pid``, zombies among them, parents before children. A process
-    that was made while the table is read, by one that has ended since, is missing."""
+    """Return the rows of all descendants of ``pid``, zombies too, parents first. A process is missing if its
+    parent started it during the look and has ended since."""
     children: dict[int, list[ProcessStat]] = {}
     for stat in process_table():
         children.setdefault(stat.parent, []).append(stat)
@@ -183,7 +168,7 @@ def tree_below(pid: int) -> list[ProcessStat]:
 
 
 def marked(name: str, value: str) -> list[ProcessId]:
-    """Return every live process of this user that was started with ``name=value`` in its environment."""
+    """Return this user's live processes that started with ``name=value`` in their environment."""
     carries = _carries if HAS_PROC else _psutil_carries
     pids = [pid for pid in _pids() if carries(pid, name, value)]
     return [process for process in map(identify, pids) if process is not None]
@@ -196,8 +181,7 @@ def _carries(pid: int, name: str, value: str) -> bool:
 
 
 def oom_kills(proc: Path = PROC, groups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Count the strikes of the out-of-memory killer in this process's control group (cgroups(7), version 2 or
-    1), or on this machine where the group does not count (proc(5)); 0 where nothing does."""
+    """Count the out-of-memory kills in this process's control group (cgroups(7)), or else on the machine."""
     counters = [group / name for group in memory_groups(proc, groups) for name in _OOM_COUNTERS]
     for path in (*counters, proc / "vmstat"):
         with contextlib.suppress(OSError, ValueError):
@@ -210,8 +194,8 @@ _OOM_COUNTERS = ("memory.events", "memory.oom_control")  # version 2 and 1
 
 
 def memory_groups(proc: Path = PROC, groups: Path = Path("/sys/fs/cgroup")) -> Iterator[Path]:
-    """Yield the control group of this process that counts its memory, and those above it up to the mount,
-    which in a container is the group itself. Version 1 has a tree for memory alone."""
+    """Yield the control group that counts this process's memory, and its parents up to the mount, which in a
+    container is the group itself. Version 1 has a separate tree for memory."""
     with contextlib.suppress(OSError, ValueError):
         for line in (proc / "self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -224,23 +208,28 @@ def memory_groups(proc: Path = PROC, groups: Path = Path("/sys/fs/cgroup")) -> I
 
 
 def send(process: ProcessId, number: int) -> bool:
-    """Send a signal to exactly this process; return False when it has gone, or is not ours to signal."""
+    """Send a signal to exactly this process; return False when it has gone or is another user's."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if HAS_PROC and hasattr(os, "pidfd_open"):
             return _send_by_pidfd(process, number)
-        if alive(process):
-            os.kill(process.pid, number)
-            return True
+        return _send_by_pid(process, number)
     return False
 
 
+def _send_by_pid(process: ProcessId, number: int) -> bool:
+    if not alive(process):
+        return False
+    os.kill(process.pid, number)
+    return True
+
+
 def send_all(processes: Iterable[ProcessId], number: int) -> int:
-    """Send a signal to each of these processes; return how many got it."""
+    """Send a signal to these processes; return how many received it."""
     return sum(send(process, number) for process in processes)
 
 
 def kill_groups(groups: Iterable[int]) -> None:
-    """Kill every process of these groups at one moment: none can fork away from it."""
+    """Kill all processes of these groups at once, so that none can escape by a fork."""
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
@@ -252,13 +241,10 @@ def _send_by_pidfd(process: ProcessId, number: int) -> bool:
     except OSError as error:
         if isinstance(error, (ProcessLookupError, PermissionError)):
             raise
-        # a kernel or sandbox without pidfds: the check and the signal are then two steps
-        if not alive(process):
-            return False
-        os.kill(process.pid, number)
-        return True
+        # a kernel or sandbox without pidfds: the check and the signal are two steps
+        return _send_by_pid(process, number)
     try:
-        # the handle pins the process, so that the pid cannot change owners after this check
+        # the handle pins the process: the pid cannot change owners after this check
         if not alive(process):
             return False
         signal.pidfd_send_signal(handle, number)
@@ -282,16 +268,12 @@ def _psutil_stat(pid: int) -> ProcessStat | None:
         process = psutil.Process(pid)
         with process.oneshot():
             return ProcessStat(
-                process=ProcessId(
-                    pid=pid,
-                    start_time=int(process.create_time() * 1000),
-                    boot_id=boot_id(),
-                ),
+                process=ProcessId(pid=pid, start_time=int(process.create_time() * 1000), boot_id=boot_id()),
                 parent=process.ppid(),
                 group=os.getpgid(pid),
                 session=os.getsid(pid),
                 zombie=process.status() == psutil.STATUS_ZOMBIE,
-                # that of another user is refused
+                # psutil refuses that of another user's process
                 resident=getattr(process.as_dict(["memory_info"])["memory_info"], "rss", 0),
             )
     except (psutil.Error, OSError):

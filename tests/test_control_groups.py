@@ -69,12 +69,12 @@ def test_what_has_left_its_parents_its_session_and_its_environment_is_still_in_i
         print(file=child.stdin, flush=True)
         daemon = processes.identify(int(child.stdout.readline()))
 
-    found = find_group(os.getpid(), 17)
-    assert [group.path for group in groups_of(os.getpid())] == [found.path] == [made.path]
-    assert found.members() == [daemon.pid]
+    group = find_group(os.getpid(), 17)
+    assert [group.path for group in groups_of(os.getpid())] == [group.path] == [made.path]
+    assert group.members() == [daemon.pid]
     os.kill(daemon.pid, signal.SIGSTOP)
-    assert found.end() == 1
-    found.remove()
+    assert group.end() == 1
+    group.remove()
 
     until(lambda: not processes.alive(daemon))
     assert find_group(os.getpid(), 17) is None

@@ -1,4 +1,4 @@
-"""How often the out-of-memory killer has struck is asked of the control group before the machine."""
+"""Kills by the out-of-memory killer, counted by the control group before the machine."""
 
 from __future__ import annotations
 

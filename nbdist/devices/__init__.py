@@ -1,1 +1,1 @@
-"""What ranks compute on and what they use of it: GPUs by NVML, memory and CPU per process tree."""
+"""Devices of the ranks and their use: GPUs by NVML, memory and CPU per process tree, disks."""

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, asked by NVML and so without making a CUDA context, and who holds them."""
+"""GPUs of this machine and the processes that hold them, read by NVML, which makes no CUDA context."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nbdist.privacy import masked_words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """``cuda`` is the newest CUDA that the driver knows, as in ``12.4``."""
+    """The NVIDIA driver. ``cuda`` is the newest CUDA that it supports, as in ``12.4``."""
 
     version: str
     cuda: str
@@ -48,7 +48,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuUse:
-    """What one process holds of one GPU, in bytes."""
+    """The memory of one GPU that one process holds, in bytes."""
 
     index: int
     pid: int
@@ -56,15 +56,24 @@ class GpuUse:
 
 
 def list_gpus(visible: str | None = None, *, bindings: Any = None) -> list[Gpu]:
-    """Return the GPUs that this process may use, by index; none where there is no driver.
+    """Return the GPUs that this process may use, by index; none without a driver.
 
-    ``visible`` is CUDA_VISIBLE_DEVICES (None: not set), which names GPUs by index or by (the start of) a
-    UUID. As in CUDA, the list ends at the first entry that names no GPU. ``bindings`` stand in for pynvml.
+    ``visible`` is CUDA_VISIBLE_DEVICES (None: not set): indices or starts of UUIDs. As in CUDA, the list ends
+    at the first entry that names no GPU. ``bindings`` replace pynvml.
     """
     with _nvml(bindings) as nvml:
         if nvml is None:
             return []
-        gpus = [_describe(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+        handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+        gpus = [
+            Gpu(
+                index=index,
+                name=_text(nvml.nvmlDeviceGetName(handle)),
+                uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+                memory=nvml.nvmlDeviceGetMemoryInfo(handle).total,
+            )
+            for index, handle in enumerate(handles)
+        ]
     if visible is None:
         return gpus
     chosen = []
@@ -77,7 +86,7 @@ def list_gpus(visible: str | None = None, *, bindings: Any = None) -> list[Gpu]:
 
 
 def memory_by_pid(*, bindings: Any = None) -> list[GpuUse]:
-    """Return which compute process holds memory of which GPU."""
+    """Return the memory that each compute process holds of each GPU."""
     with _nvml(bindings) as nvml:
         if nvml is None:
             return []
@@ -89,8 +98,8 @@ def memory_by_pid(*, bindings: Any = None) -> list[GpuUse]:
 
 
 _WHY_SLOWED = "nvmlDeviceGetCurrentClocksThrottleReasons"
-# software and hardware: thermal, power (nvml.h, nvmlClocksEventReason…); the software's power cap is how
-# a GPU at full load runs
+# thermal and power, in software and hardware (nvml.h, nvmlClocksEventReason…), but for the software's power
+# cap, which holds at full load
 _THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
 
 
@@ -98,8 +107,7 @@ _THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
 def open_loads(
     indices: Iterable[int], *, bindings: Any = None, alive: Callable[[int], bool] | None = None
 ) -> Iterator[Callable[[], list[GpuLoad]]]:
-    """Give a function that reads the loads of these GPUs, for the length of a block: opening NVML takes
-    long."""
+    """Yield a function that reads the loads of these GPUs: opening NVML for each look takes too long."""
     wanted = list(indices)
     alive = alive or (lambda pid: os.path.exists(f"/proc/{pid}"))
     with _nvml(bindings) as nvml:
@@ -107,8 +115,7 @@ def open_loads(
 
 
 def _load(nvml: Any, index: int, alive: Callable[[int], bool]) -> GpuLoad:
-    """Return what is known: a GPU that has fallen off its bus, or is sliced, answers in part or not at
-    all."""
+    """Return the known values: a GPU that is sliced, or has fallen off its bus, reports few or none."""
 
     def ask(question: str, *more: int) -> Any:
         try:
@@ -119,7 +126,7 @@ def _load(nvml: Any, index: int, alive: Callable[[int], bool]) -> GpuLoad:
     utilisation, memory = ask("nvmlDeviceGetUtilizationRates"), ask("nvmlDeviceGetMemoryInfo")
     milliwatts = ask("nvmlDeviceGetPowerUsage")
     holders = ask("nvmlDeviceGetComputeRunningProcesses") or ()
-    # older bindings do not ask this
+    # older bindings lack it
     slowed = ask(_WHY_SLOWED) if hasattr(nvml, _WHY_SLOWED) else None
     return GpuLoad(
         index=index,
@@ -136,7 +143,7 @@ def _load(nvml: Any, index: int, alive: Callable[[int], bool]) -> GpuLoad:
 
 @contextlib.contextmanager
 def _nvml(bindings: Any) -> Iterator[Any]:
-    """Open the NVML bindings for the length of a block; None where there is no driver."""
+    """Open the NVML bindings for a block; yield None without a driver."""
     if bindings is None:
         import pynvml
 
@@ -152,18 +159,8 @@ def _nvml(bindings: Any) -> Iterator[Any]:
         bindings.nvmlShutdown()
 
 
-def _describe(nvml: Any, index: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    return Gpu(
-        index=index,
-        name=_text(nvml.nvmlDeviceGetName(handle)),
-        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-        memory=nvml.nvmlDeviceGetMemoryInfo(handle).total,
-    )
-
-
 def _text(value: str | bytes) -> str:
-    # older bindings answer in bytes
+    # older bindings return bytes
     return value.decode() if isinstance(value, bytes) else value
 
 
@@ -190,14 +187,13 @@ def describe_holder(pid: int, root: Path = Path("/proc")) -> str:
     with contextlib.suppress(OSError, KeyError):
         user = pwd.getpwuid(os.stat(place).st_uid).pw_name
     who = f"pid {pid}, user {user}" if user else f"pid {pid}"
-    # a process may have a name on which a terminal acts
-    shown = "".join(each if each.isprintable() else "?" for each in command[:_LONG])
+    # a name may hold control characters for the terminal
+    shown = "".join(char if char.isprintable() else "?" for char in command[:_LONG])
     return f"{shown} ({who})" if shown else who
 
 
 def main(words: Sequence[str]) -> int:
-    """Be the process of ``meters.GpuProbe``: ``FD INDEX…``. Answer each line at the socket FD with the loads
-    of these GPUs."""
+    """Run as ``meters.GpuProbe`` (``FD INDEX…``): answer each line at socket FD with the loads."""
     channel, *gpus = map(int, words)
     with open_loads(gpus) as look, socket.socket(fileno=channel).makefile("rw") as line:
         for _ in line:

@@ -1,5 +1,4 @@
-"""CPU and memory of this machine and of process trees, the load of a GPU, and the room of disks. Without
-NVML."""
+"""CPU and memory of this machine and of process trees, loads of GPUs, room of disks; without NVML."""
 
 from __future__ import annotations
 
@@ -19,43 +18,38 @@ from nbdist.processes import PROC, ProcessStat, memory_groups, read_at_once, rea
 
 def cpu_count() -> int:
     """Count the CPUs that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory_total(root: Path = Path("/")) -> int | None:
     """Return the bytes of memory of this machine, or a lower limit of this process's control groups (proc(5),
-    cgroups(7)); None where that is unknown. ``root`` holds ``proc`` and ``sys``."""
+    cgroups(7)); None if unknown. ``root`` holds ``proc`` and ``sys``."""
     known = [_meminfo(root, "MemTotal:")]
     if known == [None] and root == Path("/"):
-        with contextlib.suppress(OSError, ValueError):
-            # macOS has no /proc
+        with contextlib.suppress(OSError, ValueError):  # macOS has no /proc
             known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for group in memory_groups(root / "proc", root / "sys/fs/cgroup"):
-        # version 1 has a tree for memory alone, and another name
-        for name in ("memory.max", "memory.limit_in_bytes"):
+        for name in ("memory.max", "memory.limit_in_bytes"):  # version 2 and 1
             with contextlib.suppress(OSError, ValueError):  # no such group in here, or the limit is "max"
                 known.append(int((group / name).read_text()))
     return min((total for total in known if total is not None), default=None)
 
 
 def memory_available(root: Path = Path("/")) -> int | None:
-    """Return the bytes that are available without swapping, on this machine and in this process's control
-    groups; None where that is unknown."""
+    """Return the bytes free without swapping, here and in this process's control groups; None if unknown."""
     known = [_meminfo(root, "MemAvailable:")]
     for group in memory_groups(root / "proc", root / "sys/fs/cgroup"):
         with contextlib.suppress(OSError, ValueError):
             limit = int((group / "memory.max").read_text())
             used = int((group / "memory.current").read_text())
             words = (group / "memory.stat").read_text().split()
-            # the page cache is available
+            # the kernel frees the page cache on demand
             known.append(limit - used + int(words[words.index("inactive_file") + 1]))
     return min((left for left in known if left is not None), default=None)
 
 
 def _number(path: str, name: str) -> int | None:
-    """Return the number behind a name in a file of the kernel's, if there is one."""
+    """Return the number behind ``name`` in a /proc file, if there is one."""
     for line in read_at_once(path).splitlines():
         if line.startswith(name.encode()):
             return int(line.split()[1])
@@ -69,15 +63,14 @@ def _meminfo(root: Path, name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeUsage:
-    """``memory`` in bytes of resident memory (pages that processes share count in each), ``pids`` the
-    processes."""
+    """The use of a process tree: bytes of resident ``memory`` (shared pages count in each), and ``pids``."""
 
     memory: int
     pids: frozenset[int]
 
 
 def tree_usage(process: ProcessId) -> TreeUsage | None:
-    """Return the use of the process and its descendants now; None when it has gone."""
+    """Return the use of the process and its descendants; None when it has gone."""
     root = read_stat(process.pid)
     if root is None or root.zombie or root.process != process:
         return None
@@ -89,17 +82,16 @@ def tree_usage(process: ProcessId) -> TreeUsage | None:
 
 
 _PSS_SHARE = 0.001
-"""The share of a core that reading smaps_rollup may take. It walks page tables: 10 ms for a gigabyte."""
+"""The share of a core for reading smaps_rollup, which walks page tables: 10 ms for a gigabyte."""
 
 _PSS_LIMIT = 4 << 30
-"""Bytes of resident memory of a tree above which that walk would take too long."""
+"""Bytes of resident memory above which that walk would take too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeUse:
-    """``cpu`` in seconds since the tree was added, of processes that have ended, too. ``memory`` in bytes of
-    resident memory, scaled in a tree of several processes, which share pages, by the last proportional shares
-    (PSS) that were read."""
+    """The use of a watched tree. ``cpu`` are seconds since it was added, including ended processes.
+    ``memory`` is resident bytes; for several processes scaled by the last proportional shares (PSS) read."""
 
     cpu: float
     memory: int
@@ -108,7 +100,7 @@ class TreeUse:
 
 @dataclass(slots=True)
 class _Member:
-    """A process of a tree; ``cpu``, ``waited`` and ``resident`` as in ``ProcessStat``."""
+    """A process of a tree, with values as in ``ProcessStat``."""
 
     key: int
     start_time: int
@@ -118,12 +110,10 @@ class _Member:
 
 
 class ProcessTrees:
-    """The trees below some processes, each known by a key, a rank: looked at again and again at little cost.
+    """The process trees of ranks, by rank, for cheap repeated looks.
 
-    Reads /proc alone; where there is none nothing is known. A process is looked at when its pid is new, and
-    from then on only if it belongs to a tree, so the cost does not grow with the machine. It belongs to the
-    tree of the process that made it for as long as it lives, also as an orphan; one that was orphaned before
-    the first look is found by its session.
+    It reads /proc: each new pid once, and the members of the trees again, so the cost does not grow with the
+    machine. An orphan stays in its tree; one orphaned before the first look is found by its session.
     """
 
     def __init__(
@@ -134,7 +124,6 @@ class ProcessTrees:
         effort: Callable[[], float] = time.process_time,
     ) -> None:
         self.proc = str(proc)
-        """Where the processes are read."""
         self._clock = clock
         self._effort = effort
         self._roots: dict[int, int] = {}
@@ -147,7 +136,7 @@ class ProcessTrees:
 
     def add(self, key: int, root: ProcessId) -> None:
         self._roots[root.pid] = key
-        # a warm rank has spent seconds on its imports
+        # the imports of a warm rank do not count
         row = read_stat(root.pid, self.proc)
         cpu, waited = (row.cpu, row.waited) if row is not None else (0.0, 0.0)
         self._members[root.pid] = _Member(key, root.start_time, cpu, waited, 0)
@@ -159,7 +148,7 @@ class ProcessTrees:
         self._cpu.pop(key, None)
 
     def look(self) -> dict[int, TreeUse]:
-        """Return the use of each tree whose first process lives."""
+        """Return the use of each tree whose root lives."""
         try:
             listed = {int(name) for name in os.listdir(self.proc) if name.isdigit()}
         except OSError:
@@ -170,7 +159,7 @@ class ProcessTrees:
         return self._uses()
 
     def _follow(self) -> None:
-        """Read the known members again; time that has gone by for one that has ended is not lost."""
+        """Read the known members again, and keep the CPU time of those that ended."""
         own_now: dict[int, float] = {}
         before, after = dict[int, float](), dict[int, float]()
         for pid, member in list(self._members.items()):
@@ -184,11 +173,11 @@ class ProcessTrees:
             after[key] = after.get(key, 0.0) + row.cpu + row.waited
             member.cpu, member.waited, member.resident = row.cpu, row.waited, row.resident
         for key, total in before.items():
-            # the time of one that has ended is now its parent's, or lost when no member waited for it
+            # an ended process's time is now its parent's, or lost if no member waited for it
             self._cpu[key] += max(after.get(key, 0.0) - total, own_now.get(key, 0.0))
 
     def _welcome(self, listed: set[int]) -> None:
-        """Add the new processes to the trees that they belong to."""
+        """Add the new processes to their trees."""
         rows = {pid: read_stat(pid, self.proc) for pid in listed - self._members.keys() - self._strangers}
         fresh = {pid: row for pid, row in rows.items() if row is not None and not row.zombie}
         for pid, row in fresh.items():
@@ -200,7 +189,7 @@ class ProcessTrees:
             self._members[pid] = _Member(key, row.process.start_time, row.cpu, row.waited, row.resident)
 
     def _key_of(self, pid: int, fresh: dict[int, ProcessStat]) -> int | None:
-        """Go up the line of parents, as far as it is new. Every rank has a session of its own."""
+        """Return the tree of a new process by its session, which each rank has of its own, or its parents."""
         for _ in fresh:
             row = fresh.get(pid)
             if row is None:
@@ -221,7 +210,7 @@ class ProcessTrees:
         return {
             key: TreeUse(
                 cpu=self._cpu[key],
-                # until it is a tree's turn, the share of another one is the best guess
+                # before a tree's first turn, the share of another one is the best guess
                 memory=round(
                     resident[key] * (self._sharing.get(key, self._any_sharing) if len(tree) > 1 else 1.0)
                 ),
@@ -236,7 +225,7 @@ class ProcessTrees:
         due = [key for key, tree in trees.items() if len(tree) > 1 and 0 < resident[key] <= _PSS_LIMIT]
         if now < self._pss_after or not due:
             return
-        # the one that was read longest ago: each goes to the end of the dictionary when it is read
+        # the one read longest ago: each moves to the end of the dictionary when it is read
         order = {known: place for place, known in enumerate(self._sharing)}
         key = min(due, key=lambda key: order.get(key, -1))
         begun = self._effort()
@@ -250,10 +239,9 @@ class ProcessTrees:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuLoad:
-    """``utilisation`` in percent, memory in bytes, ``power`` in watts, ``temperature`` in degrees Celsius,
-    ``throttled`` 1 while heat or power slow it down; None for what the driver does not tell. ``processes``:
-    pid and bytes of those that compute on it. ``ours``: these are pids of this machine, and not of a host.
-    """
+    """The load of a GPU: ``utilisation`` in percent, memory in bytes, ``power`` in watts, ``temperature`` in
+    degrees Celsius, ``throttled`` 1 while heat or power slow it down; None if unknown. ``processes`` are pids
+    and bytes; ``ours``: the pids are this machine's, not a container host's."""
 
     index: int
     utilisation: float | None = None
@@ -266,7 +254,7 @@ class GpuLoad:
     ours: bool = False
 
     def memory_of(self, pids: Iterable[int]) -> int | None:
-        """Return what these processes hold of the GPU, or what all hold where they cannot be told apart."""
+        """Return the bytes that these processes hold, or all processes where the pids are a host's."""
         if not self.ours:
             return self.memory
         wanted = frozenset(pids)
@@ -278,7 +266,7 @@ def encode_loads(loads: Iterable[GpuLoad]) -> str:
 
 
 def decode_loads(line: bytes) -> list[GpuLoad]:
-    """Raises ValueError for what is no answer."""
+    """Parse ``encode_loads``. Raises ValueError."""
     try:
         return [build(GpuLoad, load) for load in loads(line)]
     except MALFORMED as error:
@@ -288,13 +276,12 @@ def decode_loads(line: bytes) -> list[GpuLoad]:
 SHARED_MEMORY = "/dev/shm"
 
 _FULL = 1 << 20
-"""Bytes that are left on a disk that counts as full."""
+"""Free bytes below which a disk counts as full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """``mount`` is the directory where it begins; ``free`` (for this user) and ``size`` in bytes. ``files``
-    can still be made; None where the file system has no limit."""
+    """A disk at ``mount``; bytes ``free`` for this user, ``files`` left to make (None: without a limit)."""
 
     mount: str
     free: int
@@ -317,8 +304,7 @@ class Disk:
 
 
 def disks(paths: Iterable[str]) -> list[Disk]:
-    """Return the disks that hold these paths, each once, in their order. A path that does not exist counts by
-    its nearest parent; a disk that gives no answer is left out."""
+    """Return the disks of these paths or their nearest parents, each once, in order; skip failing ones."""
     by_device: dict[int, Disk] = {}
     for path in map(_existing, paths):
         with contextlib.suppress(OSError):
@@ -329,7 +315,7 @@ def disks(paths: Iterable[str]) -> list[Disk]:
 
 
 def full_disks(paths: Iterable[str]) -> list[Disk]:
-    """Return the disks of these paths that are full."""
+    """Return the full disks among those of these paths."""
     return [disk for disk in disks(paths) if disk.full]
 
 
@@ -337,7 +323,7 @@ _REFUSALS = {errno.ENOSPC: "disk-full", errno.EDQUOT: "disk-quota", errno.EROFS:
 
 
 def refusal(error: OSError, path: str | os.PathLike[str]) -> Reason:
-    """Return how the disk of ``path`` refused a write; no reason where something else did."""
+    """Return the reason for which the disk of ``path`` refused a write, if ``error`` is due to it."""
     code = _REFUSALS.get(error.errno or 0)
     refusing = disks([os.fspath(path)]) if code else []
     if not code or not refusing:
@@ -359,7 +345,7 @@ def _disk(path: str) -> Disk:
     mount = os.path.realpath(path)
     while not os.path.ismount(mount):
         mount = os.path.dirname(mount)
-    # root has what a file system keeps back for it
+    # the file system reserves some room for root
     free, files = (space.f_bfree, space.f_ffree) if os.geteuid() == 0 else (space.f_bavail, space.f_favail)
     return Disk(
         mount=mount,

@@ -1,7 +1,4 @@
-"""One attempt of a run: the processes of its ranks, their words, and the records beside them.
-
-The supervisor tells it when to look and what has exited; the run policy decides what follows.
-"""
+"""One attempt of a run: the processes of its ranks, their messages, and the records beside them."""
 
 from __future__ import annotations
 
@@ -36,17 +33,17 @@ if TYPE_CHECKING:
 _ERROR_TAIL = 65_536
 
 QUIET_BEFORE_STACKS = 5.0
-"""Seconds without a sign of life after which an end records where the ranks were."""
+"""Seconds of silence after which a stop records the stacks of the ranks."""
 
 _EXITS = 1.0
-"""Seconds in which a rank exits whose exit has closed its socket."""
+"""Seconds between the close of an exiting rank's socket and its exit, at most."""
 
 _HEARS = 0.4
-"""Seconds that a rank's thread has to answer; native code may keep the interpreter from it."""
+"""Seconds for a rank's thread to answer; native code may hold the interpreter longer."""
 
 
 class Attempt:
-    """The ranks of one attempt. ``spawn`` starts a rank; the selector listens to it."""
+    """The ranks of one attempt, each started by ``spawn``."""
 
     def __init__(
         self,
@@ -80,18 +77,18 @@ class Attempt:
         self._others.next_attempt()
         self._taker = StackTaker(directory, number, self._others)
         self._last_look = self._knows_waits = False
-        # until when ranks may answer that they interrupt their program, or come back from a wait
+        # deadlines by rank: for the answer to an interrupt, for the return from a wait
         self._unheard: dict[int, float] = {}
         self._unfreed: dict[int, float] = {}
-        # when ranks are freed that were interrupted by themselves, and how long they must have waited
+        # for ranks interrupted one by one: the time to free each, and the seconds it must have waited
         self._interrupted: dict[int, float] = {}
         self._patience: dict[int, float] = {}
-        # until when ranks that have closed their sockets may exit
+        # for the exit of a rank that has closed its socket
         self._unreachable: dict[int, float] = {}
         self.session: Session | None = None
 
     def start(self, rendezvous: Rendezvous) -> None:
-        """Start every rank. Raises OSError when one cannot be started; others may then run."""
+        """Start every rank. Raises OSError when one cannot start; others may then run."""
         self._policy.attempt_started(self._number, rendezvous.host, rendezvous.port, time.monotonic())
         for rank in self._spec.here:
             files = self._directory.rank(rank.rank, self._number)
@@ -104,17 +101,26 @@ class Attempt:
             self._logs.add(rank.rank, files)
             self._stalls.add(rank.rank, started.process.pid)
         self._look_for_imports()
-        self._meter()
+        from nbdist.launch.meters import Meters  # the ranks need not wait 6 ms for it
+
+        self._meters = Meters(self._stalls)
+        for rank in self._spec.here:
+            files = self._directory.rank(rank.rank, self._number)
+            process = self._ranks[rank.rank].process
+            self._meters.add(rank.rank, process, rank.device, files, time.monotonic())
         if self._spec.log_dir:
-            self._copy_logs()
+            from nbdist.launch.log_watch import WorkerLogs  # most runs have none
+
+            logs = [(r.local_rank, self._directory.rank(r.rank, self._number).log) for r in self._spec.here]
+            self._copies = WorkerLogs(Path(self._spec.log_dir), logs, report=complain)
 
     @property
     def quiet(self) -> bool:
-        """Whether the ranks write nothing at present."""
+        """True while no log grows."""
         return self._logs.quiet
 
     def tick(self, now: float) -> None:
-        """Look after the ranks, and record their state, if it is time."""
+        """Watch the ranks and record their state, when it is time."""
         self._end_waits(now)
         self._logs.tick(now)
         if self._copies is not None:
@@ -126,22 +132,22 @@ class Attempt:
             self._judge(now)
         if self._others.was_asked() and not self._last_look:
             self._stalls.pardon()
-            self._taker.take(self._asked(), now, told=False)
+            self._taker.take(self._contacts(), now, everywhere=False)
         if self._taker.tick(now):
             if self._taker.last is not None:
                 self._stalls.took(self._taker.last, now)
             self._policy.peers_answered(now)
-            # a reader who finds the stall is to find its stacks, too
+            # after the stacks: a reader of the stall expects them
             if self._stalls.stalled and self._policy.run.stalled is None:
                 self._tell_stall(now)
 
     def take_stacks(self, name: str, now: float) -> None:
-        """Find out where the ranks are, or were before they were told to end, for the request ``name``."""
+        """Take the stacks of the ranks for request ``name``, or repeat those from before their end."""
         if self._last_look:
             self._taker.repeat(name)
             return
         self._stalls.pardon()
-        self._taker.take(self._asked(), now, name=name)
+        self._taker.take(self._contacts(), now, name=name)
 
     def interrupt(self, rank: int, patience: float = config.STUCK_AFTER) -> None:
         """Raise KeyboardInterrupt in a rank; free it after ``patience`` seconds if it waits for others."""
@@ -150,26 +156,26 @@ class Attempt:
             self._interrupted[rank], self._patience[rank] = time.monotonic() + patience, patience
 
     def came_back(self, rank: int) -> None:
-        """Expect no answer any more from a rank that was interrupted, or was to be freed."""
+        """Await no more answer from a rank that was interrupted or freed."""
         for waits in (self._unheard, self._unfreed, self._interrupted):
             waits.pop(rank, None)
 
     def tell(self, rank: int, words: bytes) -> None:
-        """Send a rank of a session some words. The exit of one that has gone is about to be seen."""
+        """Send bytes to a rank of a session, if it lives."""
         with contextlib.suppress(OSError):
             self._ranks[rank].ask(words)
 
     def log_size(self, rank: int) -> int:
-        """Return how many bytes the log of a rank has now."""
+        """Return the bytes of a rank's log."""
         return LogStream(self._directory.rank(rank, self._number).log).size
 
     def exited(self, pid: int, status: int, memory: int) -> None:
-        """Record the end of a child, if it was a rank. ``memory``: the most bytes that it held."""
+        """Record the exit of a child, if it was a rank. ``memory`` is its peak in bytes."""
         rank = self._rank_of.pop(pid, None)
         if rank is None:
             return
         self.came_back(rank)
-        # its last words may still wait in its socket
+        # its socket may still hold its last messages
         self._hear(rank)
         code = os.waitstatus_to_exitcode(status)
         oom = code == -signal.SIGKILL and processes.oom_kills() > self._oom_kills
@@ -180,6 +186,13 @@ class Attempt:
         files = self._directory.rank(rank, self._number)
         with contextlib.suppress(OSError):
             files.error_room.unlink()
+        full = ""
+        if code:
+            from nbdist.devices.usage import SHARED_MEMORY, full_disks  # most ranks end well
+
+            # a look at other disks may hang
+            disks = full_disks([str(self._directory.path), SHARED_MEMORY])
+            full = ", ".join(disk.mount for disk in disks)
         over = code == -signal.SIGKILL and self._group is not None and self._group.ran_out(rank)
         self._policy.rank_exited(
             rank,
@@ -189,17 +202,11 @@ class Attempt:
             memory=memory,
             log=self.log_size(rank),
             limit=(self._spec.memory or 0) if over else 0,
-            full=self._full() if code else "",
+            full=full,
         )
 
-    def _full(self) -> str:
-        """Name the disk that is full now: the run's own, or shared memory. A look at others may hang."""
-        from nbdist.devices.usage import SHARED_MEMORY, full_disks  # most ranks end well
-
-        return ", ".join(disk.mount for disk in full_disks([str(self._directory.path), SHARED_MEMORY]))
-
     def send(self, rank: int, number: signal.Signals) -> None:
-        """Send a rank a signal; SIGINT as its thread can raise it, after a look at where all are."""
+        """Send a rank a signal; before the first SIGINT, which its thread raises, take the stacks of all."""
         if number is signal.SIGINT:
             now = time.monotonic()
             wanted = self._policy.timed_out or self._stalls.quiet(now) > QUIET_BEFORE_STACKS
@@ -209,45 +216,42 @@ class Attempt:
             started.send(number)
 
     def free(self, ranks: Collection[int], patience: float) -> list[int]:
-        """Free ranks that have waited for ``patience`` seconds; return those that cannot be asked."""
+        """Free ranks that have waited for ``patience`` seconds; return the unreachable ones."""
         now = time.monotonic()
         if not self._knows_waits and self._policy.run.stalled is None:
             self._knows_waits = True
-            self._taker.take(self._asked(), now, told=False)
+            self._taker.take(self._contacts(), now, everywhere=False)
         pids = {rank: started.process.pid for rank, started in self._ranks.items()}
         run = self._policy.run
         sockets = rank_sockets(pids, run.port or 0, run.hosts)
         kept = []
         for rank in ranks:
             wait = order.Wait(patience=patience, sockets=sockets[rank][0], store=sockets[rank][1])
-            if self._asks(rank, order.FREE + wait.encode()):
+            if self._ask(rank, order.FREE + wait.encode()):
                 self._unfreed[rank] = now + patience + _HEARS
             else:
                 kept.append(rank)
         return kept
 
     def _interrupt(self, rank: int) -> None:
-        """Ask the rank to raise KeyboardInterrupt, or else send SIGINT."""
-        if self._asks(rank, order.INTERRUPT):
+        """Let the rank's thread raise KeyboardInterrupt, or else send SIGINT."""
+        if self._ask(rank, order.INTERRUPT):
             self._unheard[rank] = time.monotonic() + _HEARS
         elif (started := self._ranks.get(rank)) is not None:
             started.send(signal.SIGINT)
 
-    def _asks(self, rank: int, words: bytes) -> bool:
-        """Ask the rank's thread; return whether that was possible."""
-        started = self._ranks.get(rank)
-        if started is None:
-            return False
-        target = find(started.process, self._directory.rank(rank, self._number))
-        if target.problem or not target.thread:
-            return False
-        with contextlib.suppress(OSError):
-            started.ask(words)
-            return True
+    def _ask(self, rank: int, words: bytes) -> bool:
+        """Send a request to the rank's thread; return False if it cannot be reached."""
+        if (started := self._ranks.get(rank)) is not None:
+            target = find(started.process, self._directory.rank(rank, self._number))
+            if not target.problem and target.thread:
+                with contextlib.suppress(OSError):
+                    started.ask(words)
+                    return True
         return False
 
     def _end_waits(self, now: float) -> None:
-        """See to ranks that have not answered in time."""
+        """Act on ranks that have not answered in time."""
         for rank in _take_overdue(self._unheard, now):
             self._ranks[rank].send(signal.SIGINT)
         for rank in _take_overdue(self._unfreed, now):
@@ -255,20 +259,16 @@ class Attempt:
         for rank in _take_overdue(self._interrupted, now):
             self.free((rank,), self._patience[rank])
         for rank in _take_overdue(self._unreachable, now):
-            self._see_whether_it_exits(rank, now)
-
-    def _see_whether_it_exits(self, rank: int, now: float) -> None:
-        """Let the session go on without a rank that can be given no cells."""
-        over = self._policy.stop_reason is not None or self._policy.run.ranks[rank].state.terminal
-        if self.session is None or over:
-            return
-        if processes.is_exiting(self._ranks[rank].process.pid):
-            self._unreachable[rank] = now + _EXITS
-        else:
-            self.session.unreachable(rank, now)
+            over = self._policy.stop_reason is not None or self._policy.run.ranks[rank].state.terminal
+            if self.session is None or over:
+                continue
+            if processes.is_exiting(self._ranks[rank].process.pid):
+                self._unreachable[rank] = now + _EXITS
+            else:
+                self.session.unreachable(rank, now)
 
     def port_was_taken(self) -> bool:
-        """Return whether rank 0 wrote that another process had the port where the ranks were to meet."""
+        """Return whether rank 0 wrote that another process had the ranks' port."""
         log = LogStream(self._directory.rank(0, self._number).log)
         log.skip_to_tail(_ERROR_TAIL)
         text = log.read(_ERROR_TAIL).decode(errors="replace")
@@ -276,10 +276,7 @@ class Attempt:
         return port is not None and port_was_taken(text, port)
 
     def forget(self) -> frozenset[int]:
-        """Stop listening and measuring: all ranks have exited, or cannot be made to.
-
-        Returns the pids of what was started here and could not be ended, which is no rank.
-        """
+        """Stop listening and measuring; return the pids of helper processes that could not be ended."""
         self._taker.tick(float("inf"))
         for rank in self._ranks.values():
             if rank.channel.fileno() >= 0:
@@ -290,42 +287,27 @@ class Attempt:
         return frozenset() if self._meters is None else self._meters.close()
 
     def close(self) -> None:
-        """Record the last of the logs, now that nothing is left that may write to them."""
+        """Record the last of the logs, once no process can write to them."""
         self._logs.close()
         if self._copies is not None:
             self._copies.close()
 
     def _look_for_imports(self) -> None:
-        """Record which ranks still import, when that has changed."""
+        """Record the ranks that still import, if they have changed."""
         importing = tuple(rank for rank, started in self._ranks.items() if not started.told)
         if importing != self._importing:
             self._importing = importing
             self._policy.imports_awaited(importing)
 
-    def _copy_logs(self) -> None:
-        from nbdist.launch.log_watch import WorkerLogs  # most runs have none
-
-        logs = [(r.local_rank, self._directory.rank(r.rank, self._number).log) for r in self._spec.here]
-        self._copies = WorkerLogs(Path(self._spec.log_dir), logs, report=complain)
-
-    def _meter(self) -> None:
-        from nbdist.launch.meters import Meters  # no rank has to wait for these 6 ms
-
-        self._meters = Meters(self._stalls)
-        for rank in self._spec.here:
-            files = self._directory.rank(rank.rank, self._number)
-            process = self._ranks[rank.rank].process
-            self._meters.add(rank.rank, process, rank.device, files, time.monotonic())
-
     def _judge(self, now: float) -> None:
-        """Record that the ranks have stalled, or go on, after they have been measured."""
+        """Record after a measurement that the ranks have stalled or resumed."""
         self._others.tell(self._stalls.stillness(now), self._limit, now)
         if not self._stalls.judge(now, self._others.elsewhere(now)):
             if self._stalls.wants_look:
-                self._taker.glance(self._asked(), now)
+                self._taker.glance(self._contacts(), now)
             return
         if self._stalls.stalled:
-            self._taker.take(self._asked(), now)
+            self._taker.take(self._contacts(), now)
             if not self._taker.busy:
                 self._tell_stall(now)
         elif self._policy.run.stalled is not None:
@@ -336,16 +318,16 @@ class Attempt:
             self._policy.stalled(now - self._stalls.active)
 
     def _look_once_more(self, now: float, *, wanted: bool) -> None:
-        """Take stacks before the first rank gets a signal, so that a report names where the run hung; once,
-        and only if no stall has recorded them."""
+        """Take stacks once, before the first signal, for a report of the hang, unless a stall recorded
+        them."""
         if self._last_look:
             return
         self._last_look = True
         if wanted and self._policy.run.stalled is None:
             self._knows_waits = True
-            self._taker.take(self._asked(), now, ending=True)
+            self._taker.take(self._contacts(), now, ending=True)
 
-    def _asked(self) -> list[RankContact]:
+    def _contacts(self) -> list[RankContact]:
         return [
             RankContact(rank, started.process, self._directory.rank(rank, self._number), started.ask)
             for rank, started in self._ranks.items()
@@ -354,7 +336,7 @@ class Attempt:
         ]
 
     def _hear(self, rank: int) -> None:
-        """Read the words of a rank, unless its socket has been closed."""
+        """Read the messages of a rank, unless its socket is closed."""
         channel = self._ranks[rank].channel
         if channel.fileno() < 0:
             return
@@ -394,7 +376,7 @@ class Attempt:
 
 
 def _take_overdue(waits: dict[int, float], now: float) -> list[int]:
-    """Remove the ranks whose time has come from ``waits``, and return them."""
+    """Remove the ranks whose deadline has passed from ``waits``, and return them."""
     ranks = [rank for rank, until in waits.items() if now >= until]
     for rank in ranks:
         del waits[rank]

@@ -1,7 +1,4 @@
-"""Bonds of a process to the one that starts it, and the start of a rank's.
-
-Imports next to nothing: ranks start before the modules of their supervisor are imported (``prestart``).
-"""
+"""Bonds of a process to its parent, and the start of a rank's; like ``prestart``, imports next to nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ else:
 REQUESTS_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _FILES, _FILES_OF_A_RANK = 48, 3
-"""The files that a supervisor has open at the most, and further ones for each rank."""
+"""Open files of a supervisor at most, and additional ones per rank."""
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PR_SET_CHILD_SUBREAPER = 36
@@ -31,12 +28,11 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 _given: int | None = None
-"""The files that this process might have open before it was allowed more."""
+"""The user's limit of open files, once ``allow_files`` has raised it."""
 
 
 def allow_files(ranks: int) -> None:
-    """Let this process have the files open that so many ranks take, if it may. The ranks themselves get the
-    limit that the user has set."""
+    """Raise this process's limit of open files for so many ranks, if it may. The ranks keep the user's."""
     global _given
     needed = _FILES + _FILES_OF_A_RANK * ranks
     if needed <= (soft := os.sysconf("SC_OPEN_MAX")):
@@ -51,50 +47,46 @@ def allow_files(ranks: int) -> None:
 
 
 def become_subreaper() -> None:
-    """Let orphans among our descendants become our children, so that none leaves the tree."""
+    """Make orphans among the descendants children of this process, so that none leaves its tree."""
     if _libc is not None:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with_parent(parent: int, number: int) -> None:
-    """Let this process get a signal when ``parent`` ends, or end now if it already has. The setting survives
-    exec, and not fork; only Linux has it."""
-    if _libc is None:
-        return
-    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
-    if os.getppid() != parent:
-        # it died between the fork and the call
-        os._exit(127)
+    """Arm a signal for the end of ``parent``, or exit if it has ended; Linux keeps it across exec, not
+    fork."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(127)  # it died between the fork and the call
 
 
 def wake_with_parent() -> None:
-    """Let this process go on, had a signal stopped it, when the thread that forked it ends."""
+    """Arm SIGCONT for the end of the thread that forked this process, which may be stopped then."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
 
 
 def drop_interrupt() -> None:
-    """Forget an interrupt from before this process had a session of its own: it was sent to the group of the
-    process that started this one, which decides."""
+    """Drop a pending interrupt, sent to the parent's group before this process had its own session."""
     if hasattr(signal, "sigtimedwait"):
         signal.sigtimedwait((signal.SIGINT,), 0)
 
 
 def become_child(parent: int) -> None:
-    """Give a forked child of ``parent``, before exec, a session of its own, no signal handlers of ours, and
-    an end with its parent."""
+    """Prepare a forked child for exec: a session of its own, default handlers, and an end with ``parent``."""
     signal.set_wakeup_fd(-1)
     os.setsid()
     die_with_parent(parent, signal.SIGKILL)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
-        # ignored signals would be inherited through exec; python ignores SIGPIPE by itself
+        # exec keeps ignored signals; Python ignores SIGPIPE by itself
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def fork(become: Callable[[], None]) -> int:
-    """Fork, and let the child run ``become``, which never returns; return its pid."""
-    # until it has its own handlers, a signal to the child would run ours
+    """Fork a child that runs ``become``, which never returns; return its pid."""
+    # until the child has its own handlers, a signal to it would run ours
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = os.fork()
@@ -108,10 +100,10 @@ def fork(become: Callable[[], None]) -> int:
 def start_process(
     arguments: Sequence[str], *, environment: Mapping[str, str], cwd: str, log: str
 ) -> tuple[int, socket]:
-    """Start the process of a rank, in a session of its own with its output straight into its log.
+    """Start the process of a rank in a session of its own; it writes straight into its log.
 
     Returns its pid and our end of the socket at which it waits for its order. Raises OSError. ``subprocess``
-    cannot do it: the parent-death signal has to be armed between fork and exec, by the thread that forked.
+    cannot do it: the forking thread has to arm the parent-death signal between fork and exec.
     """
     ours, theirs = socketpair()
     parent = os.getpid()
@@ -132,34 +124,23 @@ def start_process(
 def _become(
     arguments: Sequence[str], environment: Mapping[str, str], cwd: str, log: int, channel: int, parent: int
 ) -> None:
-    """In the child: never returns."""
     try:
         become_child(parent)
         null = os.open(os.devnull, os.O_RDONLY)
-        saved = _above(CHANNEL, channel)
+        while channel <= CHANNEL:  # up to the lowest free number: the limit may be small
+            channel = os.dup(channel)
         os.dup2(null, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        os.dup2(saved, CHANNEL)
-        _limit_files()
+        os.dup2(channel, CHANNEL)
+        if _given is not None:
+            import resource
+
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (_given, hard))
         os.chdir(cwd)
         os.execve(arguments[0], [*arguments], dict(environment))
-    except BaseException as error:  # noqa: BLE001 - the top of a process: said in its log
+    except BaseException as error:  # noqa: BLE001 - the top of a process: its log has the error
         os.write(log, f"nbdist: rank {arguments[-1]} could not be started: {error}\n".encode())
     finally:
         os._exit(127)
-
-
-def _limit_files() -> None:
-    if _given is not None:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_NOFILE, (_given, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-
-
-def _above(low: int, descriptor: int) -> int:
-    """Duplicate a descriptor until its number is above ``low``: the lowest free one, since few may be
-    allowed."""
-    while descriptor <= low:
-        descriptor = os.dup(descriptor)
-    return descriptor

@@ -1,4 +1,4 @@
-"""Bonds of lifetimes: the supervisor to its kernel, the ranks' descendants to it; and signals."""
+"""Bonds of lifetimes: of the supervisor to its kernel, of the ranks' descendants to it; and signals."""
 
 from __future__ import annotations
 
@@ -23,43 +23,38 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
 
 
 class Lifeline:
-    """Tells when the process that owns the run has gone.
-
-    It holds a pidfd of the owner where the system has them: a socket alone would stay open in whatever the
-    owner forked. Otherwise the owner closes its end of a socket pair. ``ended`` is the reason where the owner
-    is neither a kernel nor a command.
-    """
+    """A watch for the end of the run's owner, by pidfd where the system has them, since a socket stays open
+    in all that the owner forked. ``ended`` is the reason if the owner is neither a kernel nor a command."""
 
     def __init__(self, owner: ProcessId | None, descriptor: int | None, ended: Reason = NO_REASON) -> None:
         self.ended = ended
         self._socket: socket.socket | None = None
         if descriptor is not None:
             self._socket = socket.socket(fileno=descriptor)
-            # a rank that inherited it would hold the line after us
-            self._socket.set_inheritable(False)
+            self._socket.set_inheritable(False)  # or a rank would hold the line after us
         self._handle: int | None = None
         self.gone = owner is not None and not processes.alive(owner)
         if owner is not None and hasattr(os, "pidfd_open"):
             with contextlib.suppress(OSError):
                 self._handle = os.pidfd_open(owner.pid)
-                # only now is the pid pinned; it may have changed owners before
+                # the pid may have changed owners before the handle pinned it
                 self.gone = self.gone or not processes.alive(owner)
 
     def descriptors(self) -> list[int]:
-        """Return what turns readable when the owner has gone."""
+        """Return the descriptors that turn readable when the owner has gone."""
         if self._handle is not None:
             return [self._handle]
         return [self._socket.fileno()] if self._socket is not None else []
 
 
 def complain(message: str) -> None:
-    """Write into the supervisor's own log. A full disk ends no run."""
+    """Print into the supervisor's log; ignore a full disk."""
     with contextlib.suppress(OSError):
         print(f"nbdist: {message}", file=sys.stderr, flush=True)
 
 
 def write_into(log: Path) -> None:
-    """Let this process and those that it starts write into a file. Raises OSError."""
+    """Redirect the output of this process and its children into a file. Raises OSError."""
     handle = open_to_append(log)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
@@ -67,15 +62,14 @@ def write_into(log: Path) -> None:
 
 
 def supervisor_started() -> SupervisorStarted:
-    """Return the event that this process supervises the run from now on."""
+    """Return the event by which this process becomes the run's supervisor."""
     myself = processes.identify(os.getpid())
     assert myself is not None, "a running process is in the process table"
     return SupervisorStarted(time=time.time(), host=os.uname().nodename, **asdict(myself))
 
 
 def collect_exited(then: Callable[[int, int, int], object] = lambda pid, status, memory: None) -> bool:
-    """Collect the children that have exited, each with its wait status and the most bytes that it held.
-    Returns whether others are left."""
+    """Reap exited children, each with its wait status and peak bytes; return whether others are left."""
     while True:
         try:
             pid, status, used = os.wait4(-1, os.WNOHANG)
@@ -87,7 +81,7 @@ def collect_exited(then: Callable[[int, int, int], object] = lambda pid, status,
 
 
 def end_groups_of(supervisor: int) -> int:
-    """End what is in the control groups of a supervisor that has gone; return how many processes it was."""
+    """End the members of a gone supervisor's control groups; return how many processes they were."""
     ended = 0
     for group in groups_of(supervisor):
         ended += group.end()
@@ -96,7 +90,7 @@ def end_groups_of(supervisor: int) -> int:
 
 
 def owner_ended(directory: RunDirectory, spec: RunSpec) -> Reason:
-    """Return why a run ends that has lost its owner."""
+    """Return the reason of a run that ends because its owner has gone."""
     if spec.sweep is not None and not spec.resumed:
         return Reason("sweep-ended")
     return Reason("kernel-ended") if directory.is_cell(spec.program) else Reason("starter-ended")
@@ -107,13 +101,12 @@ def end_descendants(
 ) -> int:
     """End every descendant of this process; return how many had to be ended.
 
-    They get ``patience`` seconds to leave by themselves (what waits for a pipe to close is gone in
-    milliseconds), SIGTERM and half a second, then SIGKILL for up to four seconds. ``reap`` collects exited
-    children and returns whether any are left: a look at the process table can miss one that was made in that
-    moment, and this process, a subreaper, has no children only when all is over. ``spared`` are pids that
-    nothing can be done about.
+    They have ``patience`` seconds to exit by themselves (readers of closed pipes need milliseconds), half a
+    second after SIGTERM, and up to four seconds of SIGKILL. ``reap`` reaps children and returns whether any
+    are left: the process table may miss a new one, but a subreaper without children has no descendants.
+    ``spared`` are pids that no signal ends.
     """
-    told: set[ProcessId] = set()
+    ended: set[ProcessId] = set()
     begin = time.monotonic()
     while True:
         has_children = reap()
@@ -124,28 +117,28 @@ def end_descendants(
         left = [stat.process for stat in tree if not stat.zombie]
         elapsed = time.monotonic() - begin
         if not (left or has_children) or elapsed > _GIVEN_UP:
-            return len(told)
+            return len(ended)
         if elapsed >= patience + _GRACE:
-            told.update(left)
+            ended.update(left)
             processes.send_all(left, signal.SIGKILL)
-            # what forks and exits faster than it is found is still in its group, which a descendant made,
-            # since each rank has a session of its own
+            # a process that forks and exits faster than the look stays in its group, which is a descendant's:
+            # each rank has a session of its own
             processes.kill_groups({stat.group for stat in tree} - {os.getpgrp()})
         elif elapsed >= patience:
-            fresh = [process for process in left if process not in told]
-            told.update(fresh)
+            fresh = [process for process in left if process not in ended]
+            ended.update(fresh)
             processes.send_all(fresh, signal.SIGTERM)
-            # a stopped process takes SIGTERM only once it goes on
+            # a stopped process handles SIGTERM only after SIGCONT
             processes.send_all(fresh, signal.SIGCONT)
         time.sleep(0.01)
 
 
-# an engine signals a supervisor alone by SIGURG: other processes ignore it
+# engines send SIGURG, which all processes but a supervisor ignore
 _NUMBERS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGURG)
 
 
 class Wakeup:
-    """Takes the signals of this process from now on."""
+    """The signals of this process, received at a socket."""
 
     def __init__(self) -> None:
         self.socket, self._theirs = socket.socketpair()
@@ -155,11 +148,10 @@ class Wakeup:
         for number in _NUMBERS:
             # the handler does nothing: the wake-up descriptor carries the number
             signal.signal(number, lambda *_: None)
-        # what has come before
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS_TO_END)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS_TO_END)  # receive earlier ones, too
 
     def requests_to_end(self) -> Iterator[signal.Signals]:
-        """Return the signals that came, but for SIGCHLD, which only wakes up."""
+        """Yield the received signals, but for SIGCHLD, which only wakes up."""
         for number in self.socket.recv(4096):
             if number != signal.SIGCHLD:
                 yield signal.Signals(number)

@@ -1,6 +1,4 @@
-"""This machine: the supervisor is a process of its own, outside the kernel and its session.
-
-Where possible it inherits the launch plan, so that its ranks start before its own imports (``prestart``)."""
+"""Start of the supervisor, a process outside the kernel's session, with the launch plan for ``prestart``."""
 
 from __future__ import annotations
 
@@ -34,21 +32,21 @@ from nbdist.store.recovery import note_end
 from nbdist.store.run_store import take_run_lock
 
 ENTRY = Path(__file__).parent.parent / "entry.py"
-# nothing but the standard library is needed, and without site-packages it starts sooner
+# the process needs only the standard library, and starts sooner without site-packages
 _FLAGS = ("-I", "-S") if sys.platform == "linux" else ("-I",)
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorProcess:
-    """A started supervisor. ``lifeline`` closes when this process ends, however it ends: a foreground run
-    ends with its kernel by it, where the supervisor has no pidfd."""
+    """A started supervisor. ``lifeline`` closes with this process, and ends a foreground run without
+    pidfds."""
 
     process: subprocess.Popen[bytes]
     lifeline: socket.socket | None
 
 
 def start(directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> None:
-    """Start the supervisor of a run, its ranks first where that is possible. Raises LaunchError."""
+    """Start the supervisor of a run, its ranks first if possible. Raises LaunchError."""
     with contextlib.ExitStack() as opened:
         ahead = hand_over(opened, directory, spec, environment)
         submit(directory, environment, spec.python, detached=spec.detached, ahead=ahead)
@@ -63,10 +61,8 @@ def submit(
     ahead: Sequence[int] = (),
     module: str = "launch.supervisor",
 ) -> SupervisorProcess:
-    """Start the supervisor of a run with the environment of its ranks. Raises LaunchError.
-
-    ``ahead`` are the descriptors of ``hand_over``; without any the process executes ``module``.
-    """
+    """Start the supervisor of a run with the environment of its ranks: by the descriptors of ``hand_over``
+    (``ahead``) if there are any, or else by ``module``. Raises LaunchError."""
     words = ["launch.prestart", str(ahead[0])] if ahead else [module]
     with line_to_child() as (ours, theirs), open(open_to_append(directory.supervisor_log), "ab") as log:
         descriptors = [] if detached else [theirs.fileno()]
@@ -85,8 +81,7 @@ def submit(
 
 @contextlib.contextmanager
 def line_to_child() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Give both ends of a socket: ours, which stays open, and that of a process which is started
-    meanwhile."""
+    """Yield both ends of a socket: ours, which stays open, and the one for a child started in the block."""
     ours, theirs = socket.socketpair()
     with theirs:
         try:
@@ -97,7 +92,7 @@ def line_to_child() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def command(python: str, module: str, *words: str) -> list[str]:
-    """Return the command of a module of nbdist that needs the standard library alone (``nbdist.entry``)."""
+    """Return the command of a module of nbdist that needs only the standard library (``nbdist.entry``)."""
     return [python, *_FLAGS, str(ENTRY), module, *words]
 
 
@@ -109,25 +104,27 @@ def spawn(
     descriptors: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a process that outlives this one, in a session of its own. Raises LaunchError."""
+    # until the process has its session, an interrupt of this one's group would kill it; it unblocks it itself
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
     try:
-        with _interrupts_wait():
-            return subprocess.Popen(
-                command,
-                env=dict(environment),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                pass_fds=descriptors,
-            )
+        return subprocess.Popen(
+            command,
+            env=dict(environment),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=descriptors,
+        )
     except OSError as error:
         raise LaunchError(f"the supervisor could not be started with {command[0]}: {error}") from error
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def look_after(supervisor: SupervisorProcess, directory: RunDirectory) -> None:
-    """Wait in a thread for the end of a supervisor, and keep its line open until then. This process is the
-    first to know where it does not end well, and records that."""
+    """Wait in a thread for the end of a supervisor, keep its line open until then, and record a bad end."""
 
     def ended(code: int) -> None:
         if supervisor.lifeline is not None:
@@ -140,30 +137,16 @@ def look_after(supervisor: SupervisorProcess, directory: RunDirectory) -> None:
 
 
 def collect(process: subprocess.Popen[bytes], then: Callable[[int], None] = lambda _: None) -> None:
-    """Wait for the end of a process in a thread, so that no zombie stays; ``then`` gets its exit code."""
+    """Reap a process in a thread; call ``then`` with its exit code."""
     name = f"nbdist waits for {process.pid}"
     threading.Thread(target=lambda: then(process.wait()), name=name, daemon=True).start()
-
-
-@contextlib.contextmanager
-def _interrupts_wait() -> Iterator[None]:
-    """Block interrupts: until a new process has a session of its own it is in this one's group, and an
-    interrupt would kill it. It unblocks them itself."""
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def hand_over(
     opened: contextlib.ExitStack, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]
 ) -> tuple[int, ...]:
-    """Write down how the ranks of a run are made, reserve the port where they meet, and take the run's lock.
-
-    Returns the descriptors that the new process inherits, of the plan first, which ``opened`` closes; none
-    where the supervisor has to find out more before its ranks start.
-    """
+    """Write the launch plan of a run, reserve its port, and take its lock; return their descriptors, which
+    ``opened`` closes, or none if the supervisor has to learn more before its ranks start."""
     if sys.platform != "linux" or spec.nodes > 1 or spec.engine or spec.memory:
         return ()
     try:
@@ -210,7 +193,7 @@ def _launch_plan(
     supervisor = SupervisorStarted(time=0.0, pid=0, start_time=0, boot_id=boot, host=host)
     attempt = AttemptStarted(time=0.0, attempt=1, host=point.host, port=point.port)
     return {
-        # the file may go in the meantime
+        # the file may be deleted meanwhile
         "spec": directory.spec.read_text(encoding="utf-8"),
         "ranks": ranks,
         "held": inherited,
@@ -221,5 +204,5 @@ def _launch_plan(
 
 
 def line(event: Event) -> str:
-    """Return a line of the journal with zeros for what the new process alone knows: time, pid, start time."""
+    """Return a journal line whose zeros the new process fills in: time, pid, start time."""
     return encode_event(event) + "\n"

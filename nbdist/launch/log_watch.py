@@ -1,11 +1,8 @@
-"""Watches the logs of the ranks grow, records beside each when it had which length, and leaves out the middle
-of one that grows too long.
+"""Watch over the logs of the ranks: an index of lengths and times beside each, and a gap in one too long.
 
-The ranks write straight into their logs, and a later reader sees bytes without times. The looks are rationed:
-their cost does not grow with the number of ranks, and a log that grows is looked at more often.
-
-With ``--log-dir`` there are copies of the logs as of paddle's launcher: ``workerlog.N`` is of local rank N,
-grows while the rank writes, and a further run is appended to it.
+The ranks write straight into their logs, where a later reader sees bytes without times. The cost of the looks
+does not grow with the number of ranks; growing logs have more of them. With ``--log-dir`` the logs have
+growing copies as from paddle's launcher: later runs append to ``workerlog.N`` of local rank N.
 """
 
 from __future__ import annotations
@@ -23,28 +20,25 @@ from nbdist.store.logs import RECORD, LogGap, read_kept
 from nbdist.store.paths import RankDirectory, append_whole, open_to_append
 
 PERIOD = 0.045
-"""Seconds between two looks, a little less than the supervisor's wait: a wait is over a moment early."""
+"""Seconds between two looks, a little less than the supervisor's wait, which may end early."""
 
 _BUSY_LOOKS = 10
 _QUIET_LOOKS = 8
-"""The logs at each look: of those that grew at their last one, and of the others."""
+"""Logs per look: of those that grew at their last one, and of the others."""
 
 _BEFORE = 1.0
-"""Seconds that a log may have been written to before it is watched."""
+"""Seconds for which a rank may have written before the watch begins."""
 
-_RATE = 10.0
-"""Entries a second that a log may have in the long run; a burst of 100 has room besides."""
-
-_BURST = 100.0
+_RATE, _BURST = 10.0, 100.0
+"""Index entries per second in the long run, and in a burst."""
 
 _KEPT_OPEN = 128
-"""Indexes that stay open. With many ranks the supervisor needs its descriptors for other things."""
+"""Indexes that stay open: many ranks need the descriptors for other files."""
 
 
 @dataclass(slots=True)
 class _Log:
-    """One log, its index, which stays open where it is to ``keep``, and how many entries that may still
-    have."""
+    """One log and its index, which stays open if ``keep``. ``allowance`` is in entries."""
 
     files: RankDirectory
     keep: bool
@@ -57,7 +51,7 @@ class _Log:
     handle: int | None = None
 
     def look(self, now: float, *, last: bool = False) -> bool:
-        """Record a new length; return whether there was one."""
+        """Record a new length; return whether the log grew."""
         before, self.looked = self.looked, now
         try:
             status = os.stat(self.files.log)
@@ -66,11 +60,15 @@ class _Log:
         if status.st_size <= self.recorded:
             return False
         if self.gap is not None:
-            self._shorten(self.gap, status.st_size)
+            try:
+                self.gap.widen(status.st_size)
+            except OSError as error:
+                self.gap = None
+                self.report(f"{self.files.log} is too long, and is kept whole: {error.strerror}")
         self.allowance = min(_BURST, self.allowance + _RATE * max(0.0, now - self.written))
         self.written = now
         if self.allowance >= 1.0 or last:
-            # the last write may be long before this look; but a file server's clock may differ from ours
+            # the write may be long before this look, but a file server's clock may differ from ours
             moment = min(now, max(before, status.st_mtime))
             if self._append(RECORD.pack(moment, status.st_size)):
                 self.recorded = status.st_size
@@ -82,15 +80,8 @@ class _Log:
             os.close(self.handle)
             self.handle = None
 
-    def _shorten(self, gap: LogGap, size: int) -> None:
-        try:
-            gap.widen(size)
-        except OSError as error:
-            self.gap = None
-            self.report(f"{self.files.log} is too long, and is kept whole: {error.strerror}")
-
     def _append(self, record: bytes) -> bool:
-        """Append to the index. A full disk, or a deleted directory, costs the entry alone."""
+        """Append to the index; a full disk or a deleted directory costs only the entry."""
         try:
             if self.handle is None:
                 self.handle = open_to_append(self.files.log_times)
@@ -103,7 +94,7 @@ class _Log:
 
 
 class LogWatch:
-    """The logs of one attempt. One may have ``room`` bytes of disk; ``report`` takes where it has more."""
+    """The logs of one attempt, each with ``room`` bytes of disk; ``report`` is called where that fails."""
 
     def __init__(
         self,
@@ -120,7 +111,7 @@ class LogWatch:
         self._quiet: deque[_Log] = deque()
         self._due = 0.0
         self.grew = False
-        """Whether a log has grown at the last look at some of them."""
+        """True if a log grew at the last look."""
 
     def add(self, rank: int, files: RankDirectory) -> None:
         keep = len(self._logs) < min(_KEPT_OPEN, os.sysconf("SC_OPEN_MAX") // 4)
@@ -132,11 +123,11 @@ class LogWatch:
 
     @property
     def quiet(self) -> bool:
-        """Whether no log has grown at the last look at it."""
+        """True if no log grew at its last look."""
         return not self._busy
 
     def tick(self, now: float) -> None:
-        """Look at some of the logs, if it is time. ``now`` is monotonic seconds."""
+        """Look at some of the logs, when it is time. ``now`` is monotonic seconds."""
         if now < self._due:
             return
         self._due = now + PERIOD
@@ -153,7 +144,7 @@ class LogWatch:
         self._logs[rank].look(self._clock(), last=True)
 
     def close(self) -> None:
-        """Record the last lengths: nothing writes any more."""
+        """Record the last lengths."""
         now = self._clock()
         for log in self._logs.values():
             log.look(now, last=True)
@@ -168,29 +159,28 @@ def _some(logs: deque[_Log], most: int) -> Iterator[_Log]:
 _PERIOD = 0.2
 _CHUNK = 1 << 18
 _MOST = 16 * _CHUNK
-"""Bytes that one log may cost a tick: the supervisor has other things to do."""
+"""Bytes copied from one log per tick, at most."""
 
 
 class WorkerLogs:
-    """Copies what is appended to the logs of one attempt."""
+    """Growing copies of the logs of one attempt, which are given by local rank."""
 
     def __init__(
         self, folder: Path, logs: Sequence[tuple[int, Path]], *, report: Callable[[str], None]
     ) -> None:
-        """``logs`` are local ranks and where each writes."""
         self._folder = folder
         self._copied = dict.fromkeys(logs, 0)
         self._report = report
         self._due = 0.0
 
     def tick(self, now: float) -> None:
-        """Copy what is new, if it is time."""
+        """Copy new bytes, when it is time."""
         if now >= self._due:
             self._due = now + _PERIOD
             self._copy(_MOST)
 
     def close(self) -> None:
-        """Copy all that is left: nothing writes any more."""
+        """Copy the rest."""
         self._copy(None)
 
     def _copy(self, most: int | None) -> None:
@@ -199,14 +189,13 @@ class WorkerLogs:
             try:
                 self._copied[local_rank, log] = _append(log, copied, target, most)
             except OSError as error:
-                # a directory that cannot be written costs the copy, and not the run
+                # a directory without write access costs the copy, not the run
                 del self._copied[local_rank, log]
                 self._report(f"--log-dir: {target}: {error.strerror}")
 
 
 def check_log_dir(folder: Path, local_ranks: Sequence[int]) -> None:
-    """Check that the logs can be written, in a directory of several users too. Raises OSError, which names
-    what is in the way."""
+    """Check that the copies can be written, in a shared directory too. Raises OSError with the obstacle."""
     status = os.lstat(folder)
     if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
         raise PermissionError(errno.EPERM, "it is a link of another user", str(folder))
@@ -215,8 +204,7 @@ def check_log_dir(folder: Path, local_ranks: Sequence[int]) -> None:
 
 
 def open_log(path: Path) -> int:
-    """Open a log to append to, or make it. Raises OSError for a link, or anything else that is no plain file
-    of this user's alone."""
+    """Open or make a log to append to. Raises OSError unless it is a plain file of this user alone."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         handle = os.open(path, flags, 0o666)
@@ -225,7 +213,7 @@ def open_log(path: Path) -> int:
             raise PermissionError(errno.EPERM, "it is a link", str(path)) from None
         raise
     status = os.fstat(handle)
-    # a second name may be one that another user has given to any file of this one
+    # another user may have given a second name to any file of this user
     if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1:
         return handle
     os.close(handle)
@@ -233,7 +221,7 @@ def open_log(path: Path) -> int:
 
 
 def _append(log: Path, copied: int, target: Path, most: int | None) -> int:
-    """Append what ``log`` holds behind the first ``copied`` bytes; return how many are copied then."""
+    """Append the bytes of ``log`` behind the first ``copied`` ones; return the new number of copied bytes."""
     try:
         size = os.stat(log).st_size
     except FileNotFoundError:

@@ -1,9 +1,9 @@
-"""Measures the use of the ranks, and appends it to ``system.jsonl`` beside their logs.
+"""Measurement of the ranks' use, appended to ``system.jsonl`` beside their logs.
 
-``cpu`` is in percent of one core since the last point, ``memory`` and ``memory_total`` in bytes; with a
-GPU ``gpu`` is its utilisation in percent, ``gpu_memory`` and ``gpu_memory_total`` are in bytes, ``power``
-in watts and ``temperature`` in degrees Celsius, ``throttled`` 1 while heat or power slow it down. In percent
-of its time, the rank waited for others (``wait``), did so or had a collective under way beside its program
+``cpu`` is in percent of one core since the last point, ``memory`` and ``memory_total`` in bytes. With a GPU,
+``gpu`` is its utilisation in percent, ``gpu_memory`` and ``gpu_memory_total`` are in bytes, ``power`` in
+watts, ``temperature`` in degrees Celsius, ``throttled`` 1 while heat or power slow it down. In percent of its
+time, the rank waited for others (``wait``), did so or had a collective under way beside its program
 (``exchange``), and its main thread waited for a core (``starved``). Unknown values are left out.
 """
 
@@ -32,18 +32,17 @@ from nbdist.worker.stacks import WAITS
 _ENTRY = Path(__file__).parent.parent / "entry.py"
 
 _FRESH = 5.0
-"""Seconds for which an answer counts."""
+"""Seconds for which an answer is valid."""
 
 _PATIENCE = 0.5
-"""Seconds that a killed probe has to go. One that hangs in the kernel stays until its call returns."""
+"""Seconds to wait for a killed probe. One that hangs in the kernel stays until its call returns."""
 
 
 class GpuProbe:
-    """A small process that asks NVML for us: no call here waits for it, but for ``end``.
+    """A small process that calls NVML; only ``end`` waits for it.
 
-    A call of NVML may hang for as long as a driver is in trouble, and the supervisor, which must end ranks in
-    that very moment, may have no second thread (the ranks' parent-death signal belongs to the thread that
-    forks). The probe also has site-packages, which the supervisor has not.
+    NVML hangs while a driver is in trouble, just when the supervisor has to end ranks, and the supervisor has
+    one thread (``supervisor``) and no site-packages.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class GpuProbe:
         command: Sequence[str] = (sys.executable, str(_ENTRY), "devices.gpus"),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises OSError when no process can be made."""
+        """Start the process. Raises OSError."""
         self._clock = clock
         self._loads: dict[int, GpuLoad] = {}
         self._answered = -_FRESH
@@ -66,23 +65,26 @@ class GpuProbe:
         self._socket = ours
 
     def ask(self) -> None:
-        """Request the loads, unless the probe still waits for NVML."""
+        """Request the loads, unless a request is open."""
         if not self.waits:
             with contextlib.suppress(OSError):
                 self._socket.send(b"\n")
                 self.waits = True
 
     def loads(self) -> Mapping[int, GpuLoad]:
-        """Return the loads by the GPU's index, if there is a fresh answer."""
+        """Return the loads by index of the GPU; none without a fresh answer."""
         with contextlib.suppress(OSError):
             while data := self._socket.recv(1 << 16):
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
-                    self._take(line)
+                    self.waits = False
+                    with contextlib.suppress(ValueError):
+                        self._loads = {load.index: load for load in decode_loads(line)}
+                        self._answered = self._clock()
         return self._loads if self._clock() - self._answered < _FRESH else {}
 
     def end(self) -> bool:
-        """Kill the probe; return whether it has gone."""
+        """Kill the probe; return whether it has ended."""
         self._socket.close()
         send(self.process, signal.SIGKILL)
         deadline = self._clock() + _PATIENCE
@@ -92,33 +94,26 @@ class GpuProbe:
             time.sleep(0.002)
         return True
 
-    def _take(self, line: bytes) -> None:
-        self.waits = False
-        with contextlib.suppress(ValueError):
-            self._loads = {load.index: load for load in decode_loads(line)}
-            self._answered = self._clock()
-
 
 def _gone(pid: int) -> bool:
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
-        # collected already, with the ranks
-        return True
+        return True  # reaped already, with the ranks
 
 
 FIRST = 1.0
 PERIOD = 2.0
-"""Seconds to the first point, and between two points of a rank at the least."""
+"""Seconds to the first point, and between two points of a rank at least."""
 
 _SHARE = 0.001
-"""The share of a core that measuring may take: with many ranks the points come less often."""
+"""The share of a core for measuring: with many ranks the points are rarer."""
 
 _AT_ONCE = 32
-"""Points that are written in one go: making 256 files takes 70 ms, and a rank may fail meanwhile."""
+"""Points written at once: making 256 files takes 70 ms, and a rank may fail meanwhile."""
 
 _LEAD = 0.25
-"""Seconds by which the GPUs are asked ahead of a point."""
+"""Seconds between the request to the GPUs and the point."""
 
 
 @dataclass(slots=True)
@@ -179,11 +174,15 @@ class Meters:
             self._stalls.remove(rank)
 
     def tick(self, now: float) -> bool:
-        """Measure, if it is time; return whether it was. ``now`` is monotonic seconds."""
+        """Measure, when it is time; return whether it was. ``now`` is monotonic seconds."""
         if self._due is None or not self._ranks:
             return False
         if not self._probed:
-            self._start_probe()
+            self._probed = True
+            if gpus := {rank.device.index for rank in self._ranks.values() if rank.device.kind == "gpu"}:
+                with contextlib.suppress(OSError):
+                    self._probe = self._make_probe(sorted(gpus))
+                    self._probe.ask()  # the first answer takes a second
         if now < self._due - _LEAD:
             return False
         if now < self._due:
@@ -196,29 +195,17 @@ class Meters:
         self._write(_AT_ONCE)
         self._spent += self._effort() - begun
         if not self._unwritten:
-            self._pace()
+            # the period at most doubles: the first look at a large machine costs more than the second
+            self._period = max(self._least, min(self._spent / _SHARE, 2 * self._period))
+            self._due = self._measured + self._period
         return measures
 
-    def _pace(self) -> None:
-        """Set the time of the next points by the cost of these. It at most doubles: the first look at a large
-        machine says little about the second."""
-        self._period = max(self._least, min(self._spent / _SHARE, 2 * self._period))
-        self._due = self._measured + self._period
-
     def close(self) -> frozenset[int]:
-        """Write the last points; return the pid of the probe, if there is one that could not be ended."""
+        """Write the last points; return the pid of the probe if it could not be ended."""
         self._write(len(self._unwritten))
         if self._probe is None or self._probe.end():
             return frozenset()
         return frozenset({self._probe.process.pid})
-
-    def _start_probe(self) -> None:
-        """Start the probe where a rank has a GPU, and ask it: the first answer takes a second."""
-        self._probed = True
-        if gpus := {rank.device.index for rank in self._ranks.values() if rank.device.kind == "gpu"}:
-            with contextlib.suppress(OSError):
-                self._probe = self._make_probe(sorted(gpus))
-                self._probe.ask()
 
     def _measure(self, now: float) -> None:
         self._measured, self._spent = now, 0.0
@@ -226,27 +213,28 @@ class Meters:
         for rank, use in self._trees.look().items():
             metered = self._ranks[rank]
             load = loads.get(metered.device.index) if metered.device.kind == "gpu" else None
-            values = self._values(metered, use, now) | _gpu_values(load, use)
+            seconds = max(now - metered.since, 0.01)
+            values = {"cpu": round(100 * (use.cpu - metered.cpu) / seconds, 1), "memory": use.memory}
+            if self._memory_total is not None:
+                values["memory_total"] = self._memory_total
+            values |= _delays(metered, seconds) | _gpu_values(load, use)
             metered.since, metered.cpu = now, use.cpu
             point = {"t": round(self._wall_clock(), 3), "v": values}
             self._unwritten.append((metered.file, json.dumps(point).encode() + b"\n"))
             self._stalls.saw(rank, use.cpu, use.pids, metered.metrics, now)
 
     def _write(self, most: int) -> None:
-        """Append some of the points to their files, the oldest first."""
+        """Append ``most`` points to their files, the oldest first."""
         for _ in range(min(most, len(self._unwritten))):
-            _append(*self._unwritten.popleft())
-
-    def _values(self, metered: _Metered, use: TreeUse, now: float) -> dict[str, float]:
-        seconds = max(now - metered.since, 0.01)
-        values = {"cpu": round(100 * (use.cpu - metered.cpu) / seconds, 1), "memory": use.memory}
-        if self._memory_total is not None:
-            values["memory_total"] = self._memory_total
-        return values | _delays(metered, seconds)
+            path, line = self._unwritten.popleft()
+            with contextlib.suppress(OSError):  # a full disk or a deleted directory costs only the point
+                handle = open_to_append(path)
+                append_whole(handle, line)
+                os.close(handle)
 
 
 def _delays(metered: _Metered, seconds: float) -> dict[str, float]:
-    """Return how much of the time since the last point the rank waited, as far as known."""
+    """Return the shares of the time since the last point for which the rank waited, as far as known."""
     delays: dict[str, float] = {}
     if len(data := read_at_once(metered.waits)) == WAITS.size:
         looks, waited, under_way = WAITS.unpack(data)
@@ -254,21 +242,13 @@ def _delays(metered: _Metered, seconds: float) -> dict[str, float]:
             delays["wait"] = round(100 * (waited - metered.waited) / (looks - metered.looks), 1)
             delays["exchange"] = round(100 * (under_way - metered.under_way) / (looks - metered.looks), 1)
         metered.looks, metered.waited, metered.under_way = looks, waited, under_way
-    # nanoseconds on a core and in wait for one, of the main thread (proc(5))
+    # the main thread's nanoseconds on a core, and in wait for one (proc(5))
     if len(fields := read_at_once(metered.schedule).split()) == 3:
         delay = int(fields[1]) / 1e9
         if metered.delay is not None:
             delays["starved"] = round(100 * (delay - metered.delay) / seconds, 1)
         metered.delay = delay
     return delays
-
-
-def _append(path: str, line: bytes) -> None:
-    """Append a point. A full disk, or a deleted directory, costs it alone."""
-    with contextlib.suppress(OSError):
-        handle = open_to_append(path)
-        append_whole(handle, line)
-        os.close(handle)
 
 
 def _gpu_values(load: GpuLoad | None, use: TreeUse) -> dict[str, float]:

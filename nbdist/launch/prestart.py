@@ -1,9 +1,8 @@
-"""Ranks that start before their supervisor has imported its modules.
+"""Start of the ranks before their supervisor has imported its modules.
 
-Importing the supervisor takes longer than starting a rank. So the process that submits a run writes down how
-its ranks are made (``local.hand_over``); the new process starts them at once, and becomes their supervisor
-while they start. The journal has its first lines before a program begins. This module imports no more than
-that takes.
+That import takes longer than the start of a rank. So the new process starts the ranks at once by a launch
+plan (``local.hand_over``), and becomes their supervisor meanwhile. The journal has its first lines before a
+program begins. This module imports only what that takes.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ else:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Be the process of a supervisor: ``FD RUN_DIR [LIFELINE_FD]``. At FD is the plan."""
+    """Run as the process of a supervisor (``FD RUN_DIR [LIFELINE_FD]``), with the plan at FD."""
     drop_interrupt()
     given, path, *lifeline = arguments
     with open(int(given), "rb") as file:
         ahead = marshal.load(file)
     for descriptor in (*ahead["held"], *map(int, lifeline)):
         os.set_inheritable(descriptor, False)
-    # until there is a handler for them
+    # until they have a handler
     signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS_TO_END)
     return keep_over(lambda: _supervise(ahead, path, lifeline), lambda: _directory(path))
 
@@ -51,15 +50,20 @@ def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
     become_subreaper()
     allow_files(len(ahead["ranks"]))
     started = _start(ahead["ranks"])
-    # before a program begins: what it starts is to be in the group, too. The kernel takes up to 20 ms for
-    # it, as the interpreter of a rank does to come up
+    # before a program begins, whose children are to be in the group, too. The kernel needs up to 20 ms for
+    # it, as the interpreter of a rank does to start
     group = make_group(os.getpid(), _start_time(os.getpid()))
     if group is not None:
         for pid, _ in started.values():
             group.add(pid)
     lines = _record(ahead, started) if len(started) == len(ahead["ranks"]) else []
-    if lines:
-        _tell(ahead["ranks"], started)
+    for rank in ahead["ranks"] if lines else ():
+        channel = started[rank["place"]][1]
+        try:
+            channel.sendall(rank["order"])
+        except OSError:
+            pass  # the supervisor finds a dead rank by its exit
+        channel.setblocking(False)
     from nbdist.launch.supervisor import adopt
 
     descriptor = int(lifeline[0]) if lifeline else None
@@ -75,8 +79,8 @@ def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
 
 
 def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket]]:
-    """Start the ranks; return pid and channel of each by its directory. The supervisor tries again to start
-    one that is missing, and records the error."""
+    """Start the ranks; return pid and channel of each by its directory. The supervisor retries missing
+    ones."""
     started = {}
     try:
         for rank in ranks:
@@ -93,8 +97,7 @@ def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket]]:
 
 
 def _record(ahead: dict[str, Any], started: dict[str, tuple[int, socket]]) -> list[str]:
-    """Begin the journal, so that a reader finds which process runs a program; return its lines. Where they
-    cannot be written there are none, and no program begins before the supervisor says so."""
+    """Begin the journal; return its lines. On an error the ranks wait for their orders by the supervisor."""
     lines = [_filled(ahead["begin"][0], os.getpid()), _filled(ahead["begin"][1])]
     lines += [_filled(rank["begin"], started[rank["place"]][0]) for rank in ahead["ranks"]]
     data = "".join(lines).encode()
@@ -112,7 +115,7 @@ def _record(ahead: dict[str, Any], started: dict[str, tuple[int, socket]]) -> li
 
 
 def _filled(line: str, pid: int = 0) -> str:
-    """Fill in what ``local.line`` left open."""
+    """Fill in the zeros of ``local.line``."""
     now = f'"time": {time.time()!r}'
     return line.replace('"time": 0.0', now, 1).replace(
         '"pid": 0, "start_time": 0', f'"pid": {pid}, "start_time": {_start_time(pid) if pid else 0}', 1
@@ -120,19 +123,9 @@ def _filled(line: str, pid: int = 0) -> str:
 
 
 def _start_time(pid: int) -> int:
-    """Return what ``processes.read_stat`` has."""
+    """Return the start time as ``processes.read_stat`` does."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return int(file.read().rpartition(b")")[2].split()[19])
-
-
-def _tell(ranks: Sequence[dict[str, Any]], started: dict[str, tuple[int, socket]]) -> None:
-    for rank in ranks:
-        channel = started[rank["place"]][1]
-        try:
-            channel.sendall(rank["order"])
-        except OSError:
-            pass  # one that has died is found by its exit
-        channel.setblocking(False)
 
 
 def _directory(path: str) -> RunDirectory:

@@ -1,5 +1,4 @@
-"""The process of one rank, the port where the ranks of an attempt meet, and their connections to each
-other."""
+"""Process of one rank, the port where the ranks of an attempt meet, and their connections."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ WORKER = Path(__file__).parent.parent / "worker" / "__main__.py"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankCommand:
-    """All that the process of a rank is made from."""
+    """The command, environment and order of a rank's process."""
 
     run_id: str
     rank: int
@@ -57,26 +56,26 @@ class RankProcess:
 
     @property
     def told(self) -> bool:
-        """Whether it knows what to run."""
+        """True if it has its order."""
         return True
 
     def send(self, number: signal.Signals) -> None:
         send(self.process, number)
 
     def hear(self) -> bytes | None:
-        """Read its words (``worker.order``); None when it has gone."""
+        """Receive its messages (``worker.order``); None when it has gone."""
         try:
             return self.channel.recv(64) or None
         except OSError:
             return None
 
     def ask(self, words: bytes) -> None:
-        """Send it words. Raises OSError."""
+        """Send it bytes. Raises OSError."""
         self.channel.send(words)
 
 
 def start_rank(command: RankCommand, group: ControlGroup | None = None) -> RankProcess:
-    """Start the process of a rank, in ``group`` where there is one, and send its order. Raises OSError."""
+    """Start the process of a rank, in ``group`` if given, and send its order. Raises OSError."""
     pid, channel = start_process(
         command.arguments, environment=command.environment, cwd=command.cwd, log=str(command.log)
     )
@@ -86,10 +85,9 @@ def start_rank(command: RankCommand, group: ControlGroup | None = None) -> RankP
 
 
 def tell_rank(command: RankCommand, pid: int, channel: _socket.socket) -> RankProcess:
-    """Send the order of a rank that has started and waits for it."""
+    """Send the order to a started rank."""
     process = identify(pid) or ProcessId(pid=pid, start_time=0, boot_id="")
-    with contextlib.suppress(OSError):
-        # a rank that died before it was told is found by its exit
+    with contextlib.suppress(OSError):  # the supervisor finds a dead rank by its exit
         channel.sendall(command.order.encode())
     channel.setblocking(False)
     return RankProcess(process, channel)
@@ -103,10 +101,10 @@ def rank_command(
     rendezvous: Rendezvous,
     inherited: Mapping[str, str] = os.environ,
 ) -> RankCommand:
-    """Return how the process of a rank is made, with the environment ``inherited``."""
+    """Return the command of a rank's process, whose environment extends ``inherited``."""
     files = directory.rank(rank.rank, attempt)
     environment = dict(inherited)
-    # of a run on several machines by hand each has an id of its own
+    # each machine of a run started by hand has its own run id
     run = spec.run_id if spec.nodes == 1 or spec.engine else spec.master
     environment |= {
         key: rendezvous.fill(value, run=run, restarts=attempt - 1, retries=spec.retries)
@@ -144,19 +142,18 @@ LOOPBACK = "127.0.0.1"
 
 
 class Reservation:
-    """Holds a port for the ranks, which bind it themselves.
+    """A port held for the ranks, which bind it themselves.
 
-    The socket is bound without SO_REUSEADDR, so no other process has the port; then the flag is set, and as
-    long as the socket does not listen, a rank that sets it too (torch's and paddle's stores do) may bind and
-    listen. The kernel gives the port to no other socket.
+    The socket is bound without SO_REUSEADDR, so no other process has the port. Then the flag is set: while
+    this socket does not listen, a rank that sets it too (torch's and paddle's stores do) may bind and listen.
     """
 
     def __init__(self, host: str = LOOPBACK, port: int = 0) -> None:
-        """``port`` is 0 for any. Raises LaunchError when it is taken, or none is free."""
+        """Bind ``port``, or any for 0. Raises LaunchError when it is taken, or none is free."""
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             if port:
-                # the end of the last run that met here may still be remembered (TIME_WAIT)
+                # connections of the last run at this port may be in TIME_WAIT
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((host, port))
         except OSError as error:
@@ -170,8 +167,8 @@ class Reservation:
         self.rendezvous = Rendezvous(host=host, port=self._socket.getsockname()[1])
 
     @classmethod
-    def inherited(cls, descriptor: int, host: str, port: int) -> Reservation:
-        """Return a reservation that another process has made, and gave to this one."""
+    def inherited(cls, descriptor: int | None, host: str, port: int) -> Reservation:
+        """Return a reservation made by another process, or by another machine (None)."""
         reservation = cls.__new__(cls)
         reservation._socket = socket.socket(fileno=descriptor)
         reservation.rendezvous = Rendezvous(host=host, port=port)
@@ -187,15 +184,14 @@ class Reservation:
 def port_was_taken(log: str, port: int) -> bool:
     """Return whether a rank wrote that another process had the port."""
     text = log.lower()
-    taken = "eaddrinuse" in text or "address already in use" in text
-    return taken and str(port) in text
+    return str(port) in text and ("eaddrinuse" in text or "address already in use" in text)
 
 
 _End = tuple[str, int]
-"""An address as the kernel writes it, and a port."""
+"""An address in the kernel's format, and a port."""
 
 _MAPPED = "0000000000000000FFFF0000"
-"""Before an address of IPv4 that a socket of IPv6 has."""
+"""The prefix of an IPv4 address of an IPv6 socket."""
 
 
 class _Connection(NamedTuple):
@@ -207,27 +203,24 @@ class _Connection(NamedTuple):
 def rank_sockets(
     pids: Mapping[int, int], port: int, hosts: Iterable[str], *, proc: str = str(PROC)
 ) -> dict[int, tuple[list[int], list[int]]]:
-    """Find the sockets that end the ranks' waits for each other: return by rank the inodes of those that lead
-    to other ranks, and of those to the store at ``port``.
+    """Find the sockets by which ranks wait for each other: return by rank the inodes of those to other ranks,
+    and of those to the store at ``port``.
 
-    Both ends of a connection between ranks of this machine stand in /proc, each with its process. A
-    connection to another machine of the run counts, too. All else stays: uploads, servers, DataLoader
-    workers.
-
-    ``pids`` are the ranks of this machine, ``hosts`` the addresses of all machines where there are several.
+    These are connections between ``pids``, the ranks of this machine by rank, and to the machines ``hosts``;
+    not uploads, servers or DataLoader workers.
     """
     connections = list(_connections(proc))
     owners = {inode: rank for rank, pid in pids.items() for inode in _inodes(f"{proc}/{pid}/fd")}
     here = {connection.local: owners.get(connection.inode) for connection in connections}
     addresses = {address for host in hosts for address in _addresses(host)}
     if addresses:
-        # node 0 may have been given by name
+        # --master may name node 0 by a host name
         addresses |= {c.remote[0] for c in connections if c.inode in owners and c.remote[1] == port}
     addresses -= {connection.local[0] for connection in connections}
     inodes: dict[int, tuple[list[int], list[int]]] = {rank: ([], []) for rank in pids}
     for local, remote, inode in connections:
         rank, other = owners.get(inode), here.get(remote)
-        # the store's end of its connections stays: others may use it to leave in order
+        # the store's end stays: other ranks may use it to leave in order
         if rank is None or local[1] == port:
             continue
         of_store = remote[1] == port
@@ -261,10 +254,10 @@ def _inodes(folder: str) -> Iterator[int]:
 
 
 def _addresses(host: str) -> Iterator[str]:
-    """Yield an address as /proc/net/tcp has it, in words of 32 bits in the order of this machine; none for a
-    name, whose look-up may take long."""
+    """Yield an address as in /proc/net/tcp; none for a host name, whose look-up may take long."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError):
             packed = socket.inet_pton(family, host)
+            # the kernel prints words of 32 bits in the byte order of the machine
             words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
             yield "".join(f"{word:08X}" for word in words)

@@ -1,9 +1,8 @@
-"""The process above the supervisor, for the case that the supervisor is killed, or does not go on.
+"""Process above the supervisor, for a supervisor that is killed or stops.
 
-The ranks of a killed supervisor die by their parent-death signal, but not what they had started; those
-orphans fall to the nearest child subreaper, which is this process. It ends them and writes the last event.
-The ``watchdog`` ends a run whose supervisor does not go on. The modules for all that are imported when the
-ranks have begun.
+A killed supervisor's ranks die by their parent-death signal, but not their children. These orphans become
+children of this process, a subreaper, which ends them and writes the last event. The ``watchdog`` ends a run
+whose supervisor stopped. Modules for that are imported once the ranks have begun.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ else:
     import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 _BEGIN = 1000
-"""Milliseconds in which the ranks need the processors more."""
+"""Milliseconds for which the ranks need the processors more."""
 
 _LOOK = 1000
 """Milliseconds between two looks of the watchdog."""
 
 
 def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
-    """Run ``supervise`` in a child, and clean up after it when it does not end by itself. Returns 0, the exit
-    status of this process, when the run's end is recorded, by whomever."""
+    """Run ``supervise`` in a child, and clean up if it is killed. Returns 0, the exit status of this
+    process."""
     from nbdist.store.run_store import take_run_lock
 
     try:
-        # without it, a reader that looks while this process cleans up may record LOST without the reason
+        # or a reader may record LOST without the reason while this process cleans up
         take_run_lock(directory)
     except OSError:
         pass
@@ -44,12 +43,12 @@ def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
 
 
 def keep_over(supervise: Callable[[], None], find: Callable[[], RunDirectory | None]) -> int:
-    """Keep watch over a run whose lock another process took; ``find`` returns its directory."""
+    """Keep watch over a run whose lock is taken; ``find`` returns its directory."""
     become_subreaper()
     reaper = os.getpid()
     supervisor = os.fork()
     if supervisor == 0:
-        # a supervisor whose reaper is killed stops its run while it still can
+        # if the reaper is killed, the supervisor stops its run while it can
         die_with_parent(reaper, signal.SIGTERM)
         supervise()
         return 0
@@ -57,7 +56,7 @@ def keep_over(supervise: Callable[[], None], find: Callable[[], RunDirectory | N
 
 
 def watch_over(supervisor: int, find: Callable[[], RunDirectory | None]) -> int:
-    """Wait for the child ``supervisor``, and clean up after it. ``find`` returns the directory of its run."""
+    """Wait for the child ``supervisor``, and clean up after it; ``find`` returns its run's directory."""
     parent = os.getppid()
     wake_with_parent()
     for number in REQUESTS_TO_END:
@@ -69,11 +68,15 @@ def watch_over(supervisor: int, find: Callable[[], RunDirectory | None]) -> int:
 
 
 def _watch(supervisor: int, find: Callable[[], RunDirectory | None], parent: int) -> bool:
-    """Wait for the end of the supervisor; return whether the watchdog has ended the run in its place."""
-    handle = _open(supervisor)
+    """Wait for the end of the supervisor; return whether the watchdog ended the run instead."""
+    handle: int | None = None
+    try:
+        handle = os.pidfd_open(supervisor)  # turns readable at its end
+    except (AttributeError, OSError):
+        pass  # a system without
     if handle is not None and _ends_within(_BEGIN, handle):
         return False
-    # what the last event takes, before a user installs another version
+    # the modules of the last event, before a user installs another version
     import nbdist.launch.lifetime
     import nbdist.store.journal  # noqa: F401
     from nbdist.launch.watchdog import Watchdog
@@ -86,14 +89,6 @@ def _watch(supervisor: int, find: Callable[[], RunDirectory | None], parent: int
             watchdog.end_run(reason)
             return True
     return False
-
-
-def _open(supervisor: int) -> int | None:
-    """Return a descriptor that turns readable when the supervisor ends, where the system has such."""
-    try:
-        return os.pidfd_open(supervisor)
-    except (AttributeError, OSError):
-        return None
 
 
 def _ends_within(limit: int, handle: int) -> bool:
@@ -119,7 +114,7 @@ def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | No
     try:
         journal = Journal(directory.journal)
     except BlockingIOError:
-        return  # another process has found the run lost, and records it
+        return  # another process found the run lost, and records it
     journal.append(RunLost(time=time.time(), reason=reason, leftover=leftover))
     journal.close()
 
@@ -132,7 +127,7 @@ def pass_on(child: int, number: int, *_: object) -> None:
 
 
 def _wait_for(supervisor: int) -> int:
-    """Collect children until the supervisor; return its exit code, negative for a signal."""
+    """Reap children until the supervisor; return its exit code, negative for a signal."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == supervisor:

@@ -1,12 +1,12 @@
-"""The cells of a session: which the ranks execute now, which wait, and ranks whose peers failed in one.
+"""Cells of a session: the one that the ranks execute, those that wait, and ranks whose peers failed in one.
 
-Processes of the user send requests to the session's socket (``store.control``), a JSON object a line:
+Processes of the user send requests to the session's socket (``store.control``), one JSON object per line:
 
     {"do": "cell", "text": …, "ranks": [0, 1], "inputs": …, "pull": […]}   (null: all ranks that are left)
     {"do": "interrupt"}   {"do": "kill"}   {"do": "end"}
 
-A cell is answered by its number, a refusal by its reason; from then on the client gets every event of the
-journal. A cell begins when the one before has ended in all of its ranks.
+The answer is the number of the cell, or the reason of a refusal; then the client receives every event of the
+journal. A cell begins when the previous one has ended in all of its ranks.
 """
 
 from __future__ import annotations
@@ -32,23 +32,21 @@ from nbdist.store.paths import RunDirectory, make_private, write_private
 from nbdist.worker.order import BROKEN, CELL, END, FREED, GROUPED, KEPT, RAISED, READY, REJOINED, WELL, Cell
 
 MOST_WAITING = 16
-_LONGEST = 16 << 20
-"""Bytes of a request."""
-_LINE = 100
-"""Characters of a cell's first line."""
+_LONGEST = 16 << 20  # bytes of a request
+_LINE = 100  # characters of a cell's first line
 
 _INTERRUPT_GRACE = 0.2
-"""Seconds after an interrupt after which a rank is freed that still waits for others."""
+"""Seconds of a wait for others after which an interrupt frees a rank."""
 
 _PEER_GRACE = 1.0
-"""Seconds that a rank has waited for others in one call when it is freed after another one has failed."""
+"""Seconds of a wait for others after which the failure of another rank frees a rank."""
 
 _REPEAT = 0.5
-"""Seconds until it is tried again to free those that have not come back."""
+"""Seconds until the next attempt to free the ranks that still wait."""
 
 
 class Ranks(Protocol):
-    """The ranks as a session uses them (``attempt.Attempt``)."""
+    """The ranks for a session (``attempt.Attempt``)."""
 
     def tell(self, rank: int, words: bytes) -> None: ...
     def interrupt(self, rank: int, patience: float) -> None: ...
@@ -59,7 +57,7 @@ class Ranks(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class _Cell:
-    """``busy`` are the ranks that execute it, once it has begun."""
+    """A cell; the ``busy`` ranks execute it."""
 
     number: int
     client: socket.socket
@@ -87,7 +85,7 @@ class Session:
         ranks: Ranks,
         is_own: Callable[[socket.socket], bool] = is_own,
     ) -> None:
-        """``is_own``: whether a process of this user has connected. Raises OSError."""
+        """Open the socket. ``is_own`` recognises a connection of this user. Raises OSError."""
         self._directory = directory
         self._idle = spec.session or 0.0
         self._policy = policy
@@ -101,26 +99,26 @@ class Session:
         self._cell: _Cell | None = None
         self._waiting: deque[_Cell] = deque()
         self._count = 0
-        # when a cell last ran, or a client waited for one
+        # the last time at which a cell ran, or a client waited for one
         self._active = time.monotonic()
         self._ready: set[int] = set()
         self._leaving: set[int] = set()
         self._ending = False
-        # ranks that were in a process group when their last cell ended; whether it may be broken
+        # ranks in a process group at the end of their last cell, and if the group may be broken
         self._joined: set[int] = set()
         self._broken = False
         self._says_joined: set[int] = set()
-        # where the ranks may meet next, and where they do; no other process can be given these ports
+        # the ports of the ranks' next and present rendezvous, held against other processes
         self._next: Reservation | None = None
         self._port: Reservation | None = None
 
     @property
     def busy(self) -> Collection[int]:
-        """The ranks that execute a cell."""
+        """Ranks that execute a cell."""
         return self._cell.busy if self._cell is not None else ()
 
     def hear(self, rank: int, word: bytes, now: float) -> None:
-        """Take a rank's word about its cell."""
+        """Handle a rank's message about its cell."""
         if word == READY:
             self._ready.add(rank)
             self._begin(now)
@@ -128,15 +126,22 @@ class Session:
             self._says_joined.add(rank)
         elif word == BROKEN:
             self._broken = True
-        elif word == REJOINED and self._next is not None:
-            self._rejoin()
+        elif word == REJOINED and self._next is not None:  # at the port of their cell
+            if self._port is not None:
+                self._port.release()
+            self._port, self._next = self._next, None
+            self._policy.record(Rejoined(time=time.time(), port=self._port.rendezvous.port))
         elif word in (WELL, RAISED) and self._cell is not None and rank in self._cell.busy:
             (self._joined.add if rank in self._says_joined else self._joined.discard)(rank)
             self._says_joined.discard(rank)
-            self._end(rank, self._outcome(rank) if word == RAISED else "ok", now)
+            outcome = "ok"
+            if word == RAISED:
+                freed = "freed" if rank in self._cell.freed else "error"
+                outcome = "interrupted" if self._cell.interrupted else freed
+            self._end(rank, outcome, now)
 
     def answered(self, rank: int, word: bytes, now: float) -> None:
-        """Take the answer of a rank that was to be freed."""
+        """Handle the answer of a rank to the request to free it."""
         if self._policy.stop_reason is not None:
             if word == FREED:
                 self._policy.rank_freed(rank)
@@ -149,14 +154,14 @@ class Session:
             self._cell.free_at = min(self._cell.free_at, now + _REPEAT)
 
     def unreachable(self, rank: int, now: float) -> None:
-        """End a rank that lives and has closed the socket on which it is given cells."""
+        """Kill a live rank that has closed the socket for its cells."""
         self._ready.discard(rank)
         self._policy.kill(rank)
         if rank in self.busy:
             self._end(rank, "unreachable", now)
 
     def recorded(self, event: Event) -> None:
-        """Pass on an event of the journal, and do without a rank that has exited."""
+        """Send an event of the journal to the clients, and drop a rank that has exited."""
         line = encode_event(event).encode() + b"\n"
         for client in list(self._clients):
             self._answer(client, line)
@@ -166,18 +171,17 @@ class Session:
             if event.rank in self.busy:
                 self._end(event.rank, "died", time.monotonic())
             else:
-                # the next cell may have waited for it alone
+                # the next cell may have waited only for it
                 self._begin(time.monotonic())
 
     def tick(self, now: float) -> None:
-        """Let time pass."""
-        if self._policy.stop_reason is not None:
-            self._refuse_all("stopping")
+        """Apply the deadlines, and an end of the session."""
+        stopping = self._policy.stop_reason is not None
+        if stopping or self._ending:
+            self._refuse_all("stopping" if stopping else "ended")
             self._let_go()
+        if stopping:
             return
-        if self._ending:
-            self._refuse_all("ended")
-            self._let_go()
         if (cell := self._cell) is not None:
             if (cell.failed or cell.interrupted) and now >= cell.free_at:
                 self._free(cell, now)
@@ -187,7 +191,7 @@ class Session:
             self._let_go()
 
     def close(self) -> None:
-        """Refuse what waits, and leave all clients: the session has ended."""
+        """Refuse the waiting cells, and close all connections."""
         self._refuse_all("ended")
         for client in list(self._clients):
             self._drop(client)
@@ -211,7 +215,7 @@ class Session:
         self._selector.register(client, selectors.EVENT_READ, lambda: self._read(client))
 
     def _read(self, client: socket.socket) -> None:
-        if (said := self._clients.get(client)) is None:
+        if (received := self._clients.get(client)) is None:
             return
         try:
             piece = client.recv(1 << 18)
@@ -219,73 +223,76 @@ class Session:
             return
         except OSError:
             piece = b""
-        said += piece
-        if not piece or len(said) > _LONGEST:
+        received += piece
+        if not piece or len(received) > _LONGEST:
             self._drop(client)
             return
-        while (end := said.find(b"\n")) >= 0:
-            line = bytes(said[:end])
-            del said[: end + 1]
+        while (end := received.find(b"\n")) >= 0:
+            line = bytes(received[:end])
+            del received[: end + 1]
             try:
                 self._do(client, loads(line))
             except (OSError, *MALFORMED) as error:
                 self._say(client, {"refused": "malformed", "problem": f"{type(error).__name__}: {error}"})
 
-    def _do(self, client: socket.socket, asked: dict[str, Any]) -> None:
-        """Raises OSError, or one of MALFORMED for what is no request."""
+    def _do(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """Handle a request. Raises OSError, or one of MALFORMED."""
         now = time.monotonic()
-        match asked["do"]:
+        match request["do"]:
             case "cell":
-                self._take(client, asked, now)
+                self._take(client, request, now)
             case "interrupt" if self._cell is not None:
-                self._interrupt(self._cell, now)
+                self._cell.interrupted = True
+                self._cell.free_at = now + _INTERRUPT_GRACE + _REPEAT
+                for rank in tuple(self.busy):
+                    self._ranks.interrupt(rank, _INTERRUPT_GRACE)
             case "kill":
                 for rank in tuple(self.busy):
                     self._policy.kill(rank)
             case "end":
                 self._ending = True
 
-    def _take(self, client: socket.socket, asked: dict[str, Any], now: float) -> None:
+    def _take(self, client: socket.socket, request: dict[str, Any], now: float) -> None:
         known = self._policy.run.ranks
-        there = {rank.rank for rank in known if not rank.state.terminal}
-        ranks = tuple(sorted(there if asked["ranks"] is None else {as_int(rank) for rank in asked["ranks"]}))
-        inputs = str(asked.get("inputs", ""))
+        left = {rank.rank for rank in known if not rank.state.terminal}
+        wanted = request["ranks"]
+        ranks = tuple(sorted(left if wanted is None else {as_int(rank) for rank in wanted}))
+        inputs = str(request.get("inputs", ""))
         if inputs != os.path.basename(inputs) or "\0" in inputs:
             raise ValueError("a cell's inputs lie beside it")
         refusal: dict[str, Any] = {}
         if self._leaving or self._ending:
             refusal = {"refused": "ended"}
-        elif not ranks or not set(ranks) <= there:
-            refusal = {"refused": "gone", "ranks": sorted(set(ranks) - there)}
+        elif not ranks or not set(ranks) <= left:
+            refusal = {"refused": "gone", "ranks": sorted(set(ranks) - left)}
         elif len(self._waiting) >= MOST_WAITING:
             refusal = {"refused": "full", "waiting": MOST_WAITING}
         if refusal:
             self._say(client, refusal)
             return
-        text = str(asked["text"])
+        text = str(request["text"])
         cell = _Cell(
             number=self._count + 1,
             client=client,
             ranks=ranks,
             inputs=inputs,
-            pull=tuple(map(str, asked.get("pull", ()))),
+            pull=tuple(map(str, request.get("pull", ()))),
             line=next(filter(None, map(str.strip, text.splitlines())), "")[:_LINE],
         )
         write_private(self._directory.session_cell(cell.number), text)
         self._count = cell.number
         before = self._cell.number if self._cell is not None else 0
         self._waiting.append(cell)
-        gone = [rank.rank for rank in known if rank.rank not in there]
+        gone = [rank.rank for rank in known if rank.rank not in left]
         self._say(client, {"cell": cell.number, "behind": before, "ranks": ranks, "gone": gone})
         self._begin(now)
 
     def _begin(self, now: float) -> None:
-        """Begin the next cell, if none is under way and its ranks are there."""
+        """Begin the next cell, if no other runs and its ranks are ready."""
         if self._cell is not None or not self._waiting:
             return
-        there = [rank.rank for rank in self._policy.run.ranks if not rank.state.terminal]
         cell = self._waiting[0]
-        ranks = tuple(rank for rank in cell.ranks if rank in there)
+        ranks = tuple(rank for rank in cell.ranks if not self._policy.run.ranks[rank].state.terminal)
         if not set(ranks) <= self._ready:
             return
         self._waiting.popleft()
@@ -296,7 +303,7 @@ class Session:
         self._cell, self._active = cell, now
         cell.busy = set(ranks)
         if self._next is None:
-            # without a port the group cannot be joined anew, and all else can be done
+            # without a port only a new process group is impossible
             with contextlib.suppress(LaunchError):
                 self._next = Reservation()
         rejoin = ""
@@ -317,17 +324,11 @@ class Session:
             )
             self._ranks.tell(rank, CELL + order.encode())
 
-    def _outcome(self, rank: int) -> str:
-        assert self._cell is not None, "a rank has raised in one"
-        if self._cell.interrupted:
-            return "interrupted"
-        return "freed" if rank in self._cell.freed else "error"
-
     def _end(self, rank: int, outcome: str, now: float) -> None:
         cell = self._cell
         assert cell is not None, "a rank ends in one"
         cell.busy.discard(rank)
-        # a late interrupt must not meet its next cell
+        # a late interrupt must not hit its next cell
         self._ranks.came_back(rank)
         self._active = now
         if over := not cell.busy:
@@ -343,28 +344,14 @@ class Session:
             cell.failed = True
             self._free(cell, now)
 
-    def _interrupt(self, cell: _Cell, now: float) -> None:
-        cell.interrupted = True
-        cell.free_at = now + _INTERRUPT_GRACE + _REPEAT
-        for rank in tuple(cell.busy):
-            self._ranks.interrupt(rank, _INTERRUPT_GRACE)
-
     def _free(self, cell: _Cell, now: float) -> None:
-        """Free those that wait for ranks that have failed, or have been interrupted."""
+        """Free the ranks that wait for failed or interrupted ones."""
         patience = _INTERRUPT_GRACE if cell.interrupted else _PEER_GRACE
         cell.free_at = now + patience + _REPEAT
         self._ranks.free(tuple(cell.busy), patience)
 
-    def _rejoin(self) -> None:
-        """Note that the ranks meet at the port of their cell."""
-        if self._port is not None:
-            self._port.release()
-        self._port, self._next = self._next, None
-        assert self._port is not None, "it was there"
-        self._policy.record(Rejoined(time=time.time(), port=self._port.rendezvous.port))
-
     def _let_go(self) -> None:
-        """Tell the ranks that there will be no more cells, each when it is done with its own."""
+        """Send each rank that is ready the message that no more cells follow."""
         for rank in self._ready - self._leaving - set(self.busy):
             self._leaving.add(rank)
             self._ranks.tell(rank, END)
@@ -381,7 +368,7 @@ class Session:
                 (self._directory.cells / cell.inputs).unlink()
 
     def _drop(self, client: socket.socket) -> None:
-        """Leave a client that has disconnected: drop its cells that have not started."""
+        """Drop a disconnected client and its cells that have not started."""
         if self._clients.pop(client, None) is None:
             return
         self._selector.unregister(client)
@@ -391,11 +378,11 @@ class Session:
             self._waiting.remove(cell)
             self._delete_inputs(cell)
 
-    def _say(self, client: socket.socket, what: dict[str, Any]) -> None:
-        self._answer(client, json.dumps(what).encode() + b"\n")
+    def _say(self, client: socket.socket, answer: dict[str, Any]) -> None:
+        self._answer(client, json.dumps(answer).encode() + b"\n")
 
     def _answer(self, client: socket.socket, line: bytes) -> None:
-        """Send a line. A client that reads too slowly for it is left; it has the journal."""
+        """Send a line; drop a client that reads too slowly, which can read the journal."""
         with contextlib.suppress(OSError):
             if client not in self._clients or client.send(line) == len(line):
                 return

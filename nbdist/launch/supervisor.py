@@ -1,7 +1,7 @@
-"""The supervisor of one run: starts its ranks, watches them, ends them, and writes the journal.
+"""Supervisor of one run, which starts its ranks, watches them, ends them, and writes the journal.
 
-Standard library only, one thread (the ranks' parent-death signal belongs to the thread that forked
-them), its own session. What to do is decided in ``run_policy``; this module waits and acts.
+It needs only the standard library, and has one thread (the ranks' parent-death signal belongs to the thread
+that forked them) and its own session. ``run_policy`` decides; this module waits and acts.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
 
 
 _THEFTS = 3
-"""How often a run is started again, unasked, because another process took its port."""
+"""Restarts of a run, without ``--retries``, after another process took its port."""
 
 _TICK = 0.05
 _QUIET_TICK = 0.065
-"""Seconds between two looks into control/ and at the logs. A wake-up is what a run that waits costs."""
+"""Seconds between two looks into control/ and at the logs: wake-ups are the cost of an idle run."""
 
 
 class Supervisor:
-    """Supervises one run to its end. Tests inject their own ``spawn`` and ``reserve``."""
+    """The supervisor of one run. Tests inject their own ``spawn`` and ``reserve``."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Supervisor:
         begun: Sequence[Event] = (),
         group: ControlGroup | None = None,
     ) -> None:
-        """``attempts``: those of earlier supervisors. ``begun``: events that the journal has. ``group``: the
-        control group of the ranks."""
+        """Open the journal, which has the events ``begun``; ``attempts`` counts those of earlier
+        supervisors."""
         self._directory = directory
         self._spec = spec
         self._lifeline = lifeline
@@ -139,7 +139,7 @@ class Supervisor:
         )
         try:
             attempt.start(rendezvous)
-            # behind the ranks: the attempt can end them where the disk refuses the session its socket
+            # after the ranks, which the attempt can end if the disk refuses the session its socket
             if self._spec.session is not None:
                 from nbdist.launch.session import Session  # other runs have no cells
 
@@ -162,7 +162,7 @@ class Supervisor:
             self._spared |= attempt.forget()
 
     def _remedy(self, error: OSError) -> dict[str, Reason | int]:
-        """Return what the user can change: the limit of open files, or the disk."""
+        """Return the obstacle that the user can remove: the limit of open files, or the disk."""
         from nbdist.devices.usage import refusal  # most ranks can be started
 
         if error.errno == errno.EMFILE:
@@ -171,16 +171,14 @@ class Supervisor:
         return {"disk": disk} if disk else {}
 
     def _tries_again(self) -> bool:
-        """Return whether another attempt follows the one that is over."""
+        """Count and return whether another attempt follows."""
         if self._attempt is None or not self._policy.may_be_tried_again:
             return False
         if self._coordinator is None and self._thefts < _THEFTS and self._attempt.port_was_taken():
             self._thefts += 1
             return True
-        if self._retries > 0:
-            self._retries -= 1
-            return True
-        return False
+        self._retries -= 1
+        return self._retries >= 0
 
     def _wait(self, attempt: Attempt) -> None:
         """Wait until every rank has exited."""
@@ -188,10 +186,12 @@ class Supervisor:
             self._look(attempt)
 
     def _look(self, attempt: Attempt | None) -> None:
-        """Wait a moment; then handle exits, messages of ranks, signals and requests."""
+        """Wait a moment, then handle exits, messages of ranks, signals and requests."""
         quiet = attempt is None or attempt.quiet
-        ready = self._selector.select(self._patience(_QUIET_TICK if quiet else _TICK))
-        # exits first: a peer of an exited rank may already complain of its closed connection
+        tick, deadline = _QUIET_TICK if quiet else _TICK, self._policy.next_deadline()
+        patience = tick if deadline is None else max(0.0, min(tick, deadline - time.monotonic()))
+        ready = self._selector.select(patience)
+        # exits first: a peer may already report the closed connection of an exited rank
         self._reap()
         for key, _ in ready:
             key.data()
@@ -216,14 +216,14 @@ class Supervisor:
             self._session.recorded(event)
 
     def _join_others(self) -> None:
-        """Reach the other machines of the run. Raises LaunchError where that is impossible here."""
+        """Open the lines to the other machines of the run. Raises LaunchError."""
         if self._spec.nodes == 1:
             return
-        # hmac and its like: most runs are on one machine
+        # most runs are on one machine, and do without hmac and the like
         from nbdist.launch.machines.coordinator import Coordinator
         from nbdist.launch.machines.nodes import PeerNodes
 
-        # the ranks inherit this environment, and have no business with it
+        # the ranks inherit this environment, but not the key
         nodes = PeerNodes(self._spec, os.environ.pop(config.LINK_KEY).split(","), self._selector)
         nodes.open()
         self._coordinator = Coordinator(
@@ -236,19 +236,15 @@ class Supervisor:
             match request:
                 case StopRequest():
                     if isinstance(self._directory, NodeDirectory) and self._policy.stop_reason is not None:
-                        continue  # another node was faster: no reason to hasten the end
+                        continue  # another node was faster: do not hasten the end
                     self._policy.stop(request.reason, time.monotonic())
                 case StacksRequest() if attempt is not None:
                     attempt.take_stacks(request.name, time.monotonic())
                 case InterruptRequest() if attempt is not None:
                     attempt.interrupt(request.rank)
 
-    def _patience(self, tick: float) -> float:
-        deadline = self._policy.next_deadline()
-        return tick if deadline is None else max(0.0, min(tick, deadline - time.monotonic()))
-
     def _reap(self) -> bool:
-        """Collect exited children: ranks, and orphans that became ours; return whether others are left."""
+        """Reap exited ranks and orphans; return whether others are left."""
         return collect_exited() if self._attempt is None else collect_exited(self._attempt.exited)
 
     def _send(self, rank: int, number: signal.Signals) -> None:
@@ -267,12 +263,12 @@ class Supervisor:
     def _take_signals(self, wakeup: Wakeup) -> None:
         for number in wakeup.requests_to_end():
             if number is signal.SIGURG and self._policy.stop_reason is not None:
-                continue  # another node was faster: no reason to hasten the end
+                continue  # another node was faster: do not hasten the end
             reason = Reason("supervisor-got", signal=number.name)
             self._policy.stop(reason, time.monotonic(), requested=False)
 
     def _clean_up(self) -> int:
-        """End what an attempt has left; return how many processes that were."""
+        """End the processes that an attempt left; return their number."""
         leftover = end_descendants(self._reap, spared=self._spared)
         if self._group is not None:
             leftover += self._group.end()
@@ -286,7 +282,7 @@ class Supervisor:
             self._group.remove()
         if self._coordinator is not None:
             outcome = self._coordinator.close(outcome)
-        # of an engine's run another node may still be at work, and the job be put into the queue again
+        # another node of an engine's run may still work, and the queue may start the job again
         if self._spec.inputs and not self._spec.keep_inputs and not self._spec.engine:
             self._directory.delete_inputs()
         ended = RunEnded(time=time.time(), state=outcome.state, reason=outcome.reason, leftover=leftover)
@@ -299,8 +295,7 @@ class Supervisor:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Be the supervisor's process: ``RUN_DIR [LIFELINE_FD]``. Exits 0 when the run's end is recorded, however
-    it ended; 2 when there is no run of this user."""
+    """Supervise (``RUN_DIR [LIFELINE_FD]``); return 0 for a recorded end, 2 without a run of this user."""
     drop_interrupt()
     directory = RunDirectory(Path(arguments[0]).absolute())
     try:
@@ -325,14 +320,14 @@ def _refuse(command: RankCommand) -> RankProcess:
 
 
 def group_for_ranks(memory: int | None = None) -> ControlGroup | None:
-    """Make a control group for what this process starts, if it may; each rank may have ``memory``."""
+    """Make a control group for this process's children, if allowed, with ``memory`` bytes per rank."""
     myself = processes.identify(os.getpid())
     return None if myself is None else make_group(myself.pid, myself.start_time, memory)
 
 
 def adopt(
     directory: RunDirectory,
-    asked: str,
+    text: str,
     descriptor: int | None,
     *,
     started: dict[str, tuple[int, socket]],
@@ -340,10 +335,9 @@ def adopt(
     port: tuple[int, str, int],
     group: ControlGroup | None,
 ) -> None:
-    """Be the supervisor of ranks that ``prestart`` has started for the spec ``asked``: by their directories,
-    their pids and our ends of their sockets. The journal begins with ``lines``; there are none where the
-    ranks were not told what to run. ``port`` is the socket that holds it, the host and the port."""
-    spec = RunSpec.from_dict(loads(asked, exact=True))
+    """Supervise the ranks ``started`` by ``prestart`` (pids and sockets by directory) for the spec in
+    ``text``. The journal begins with ``lines``; without any, the ranks still wait for their orders."""
+    spec = RunSpec.from_dict(loads(text, exact=True))
     begun = [event for event in map(decode_event, lines) if event is not None]
     known = {event.pid: event.process for event in begun if isinstance(event, RankStarted)}
     reservations = [Reservation.inherited(*port)]

@@ -1,7 +1,7 @@
-"""The reaper's look at a supervisor that does not go on: stopped by a signal, held by a debugger, frozen.
+"""Watch of the reaper over a supervisor that a signal stopped, a debugger holds, or that is frozen.
 
-The ranks do without it, and it may go on later. But it obeys no request: so the watchdog looks for requests
-to end the run, wakes a stopped supervisor (SIGCONT), and otherwise ends the run in its place.
+The ranks run without it, but it obeys no request. So the watchdog reads requests to end the run, wakes a
+stopped supervisor (SIGCONT), and if that fails ends the run itself.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from nbdist.store.paths import RunDirectory
 from nbdist.store.run_store import snapshot
 
 _PATIENCE = 5.0
-"""Seconds that a supervisor has to obey. It looks for requests each 65 ms."""
+"""Seconds for a supervisor to obey; it reads requests every 65 ms."""
 
 _GOES_ON = "RD"
-"""The states of a process that computes, or waits for a disk, where not even SIGKILL reaches it."""
+"""States of a process that computes, or waits for a disk, where even SIGKILL does not reach it."""
 
 _HOW = {"T": "reaper-ended-stopped", "t": "reaper-ended-traced"}
-"""The code of the reason by the state of the supervisor's process."""
+"""Codes of the reason by the state of the supervisor's process."""
 
 
 class Watchdog:
-    """Watches one supervisor, a child of this process. ``find`` returns the directory of its run, ``parent``
-    is the pid of the process that started this one."""
+    """The watch over a child. ``find`` returns its run's directory; ``parent`` is this process's parent."""
 
     def __init__(self, supervisor: int, find: Callable[[], RunDirectory | None], parent: int) -> None:
         self._supervisor = supervisor
@@ -41,11 +40,11 @@ class Watchdog:
         self._parent = parent
         self._seen: processes.Activity | None = None
         self._since: float | None = None
-        self._told: set[ProcessId] = set()
+        self._signalled: set[ProcessId] = set()
         self._exits: dict[int, int] = {}
 
     def look(self) -> Reason:
-        """Return why this process has to end the run; none as long as it has not."""
+        """Return the reason for this process to end the run; none while there is no need."""
         before, self._seen = self._seen, processes.activity(self._supervisor)
         now = self._seen
         if now is None or before is None or now.turns != before.turns or now.state in _GOES_ON:
@@ -60,26 +59,33 @@ class Watchdog:
         return reason if time.monotonic() - self._since >= _PATIENCE else Reason()
 
     def end_run(self, reason: Reason) -> None:
-        """End the ranks as the supervisor would have done, what they have started, and the supervisor."""
+        """End the ranks as the supervisor would have done, their children, and the supervisor."""
         how = _HOW.get(self._seen.state if self._seen else "", "reaper-ended-stuck")
-        # it is not to go on in the midst of it
+        # it must not resume meanwhile
         os.kill(self._supervisor, signal.SIGSTOP)
         directory = self._find()
         run = snapshot(directory) if directory is not None else None
-        if run is not None:
-            self._end_ranks([rank.process for rank in run.ranks if rank.process is not None])
+        ranks = [rank.process for rank in run.ranks if rank.process is not None] if run is not None else []
+        for step in ON_STOP:
+            left = [rank for rank in ranks if processes.alive(rank)]
+            self._signalled.update(left)
+            if step.signal is not None:
+                processes.send_all(left, step.signal)
+                # a stopped process handles it only after SIGCONT
+                processes.send_all(left, signal.SIGCONT)
+            self._wait(left, step.grace)
         supervisor = processes.identify(self._supervisor)
         os.kill(self._supervisor, signal.SIGKILL)
         self._wait(filter(None, [supervisor]), KILL.grace)
         self._reap()
-        # a debugger that does not let go of it keeps it as a zombie
+        # a debugger may keep it as a zombie
         held = frozenset({self._supervisor} - self._exits.keys())
         leftover = end_descendants(self._reap, spared=held, patience=0.0) + end_groups_of(self._supervisor)
         if directory is not None and run is not None and not run.state.terminal:
             self._record(directory, run, Reason(how, why=reason, pid=self._supervisor), leftover)
 
     def _wanted(self, activity: processes.Activity) -> Reason:
-        """Return why the run is to end; none when it is not."""
+        """Return the reason for the run to end; none without one."""
         directory = self._find()
         run = snapshot(directory) if directory is not None else None
         if directory is None or run is None:
@@ -96,25 +102,14 @@ class Watchdog:
             return owner_ended(directory, run.spec)
         return Reason()
 
-    def _end_ranks(self, ranks: list[ProcessId]) -> None:
-        for step in ON_STOP:
-            left = [rank for rank in ranks if processes.alive(rank)]
-            self._told.update(left)
-            if step.signal is not None:
-                processes.send_all(left, step.signal)
-                # a stopped process takes it only once it goes on
-                processes.send_all(left, signal.SIGCONT)
-            self._wait(left, step.grace)
-
     def _wait(self, ending: Iterable[ProcessId], limit: float) -> None:
-        """Wait until these have ended, at most so many seconds."""
+        """Wait up to ``limit`` seconds for the ends of these processes."""
         left, deadline = list(ending), time.monotonic() + limit
         while any(map(processes.alive, left)) and time.monotonic() < deadline:
             time.sleep(0.02)
 
     def _reap(self) -> bool:
-        """Collect what has exited, with the ranks once the supervisor has gone; return whether more is
-        left."""
+        """Reap exited children, once the supervisor has gone also ranks; return whether others are left."""
         return collect_exited(
             lambda pid, status, _: self._exits.update({pid: os.waitstatus_to_exitcode(status)})
         )
@@ -123,14 +118,14 @@ class Watchdog:
         try:
             journal = Journal(directory.journal)
         except OSError:
-            return  # the directory has gone, or another process found the run lost and records it
+            return  # the directory is deleted, or another process found the run lost and records it
         now = time.time()
         if run.state is not RunState.STOPPING:
             journal.append(StopRequested(time=now, reason=reason, requested=False))
         for rank in run.ranks:
             if rank.state is RankState.RUNNING and rank.process is not None:
                 code = self._exits.get(rank.process.pid, -signal.SIGKILL)
-                ended = rank.process in self._told
+                ended = rank.process in self._signalled
                 journal.append(RankExited(time=now, rank=rank.spec.rank, code=code, ended=ended))
         failed = any(rank.state is RankState.FAILED for rank in run.ranks)
         state = RunState.FAILED if failed else RunState.CANCELLED

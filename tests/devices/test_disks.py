@@ -1,4 +1,4 @@
-"""How much room the disks under some paths have."""
+"""Room of the disks under some paths."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from nbdist.devices.usage import Disk, disks, full_disks
 
 
 def test_a_disk_is_asked_once_and_named_by_where_it_begins(tmp_path: Path) -> None:
-    found = disks([str(tmp_path), str(tmp_path / "not" / "made" / "yet")])
+    known = disks([str(tmp_path), str(tmp_path / "not" / "made" / "yet")])
 
-    assert len(found) == 1
-    assert os.path.ismount(found[0].mount)
-    assert found[0].holds(tmp_path)
-    assert 0 < found[0].free <= found[0].size
+    assert len(known) == 1
+    assert os.path.ismount(known[0].mount)
+    assert known[0].holds(tmp_path)
+    assert 0 < known[0].free <= known[0].size
     assert full_disks([str(tmp_path)]) == []
 
 

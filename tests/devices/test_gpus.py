@@ -1,4 +1,4 @@
-"""Which GPUs there are for this process, and who holds them."""
+"""GPUs for this process, and their holders."""
 
 from __future__ import annotations
 

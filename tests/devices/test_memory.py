@@ -1,4 +1,4 @@
-"""How much memory a process of this machine may use."""
+"""Memory that a process of this machine may use."""
 
 from __future__ import annotations
 

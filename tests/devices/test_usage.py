@@ -1,4 +1,4 @@
-"""What a process and all that descend from it use."""
+"""Use of a process and its descendants."""
 
 from __future__ import annotations
 

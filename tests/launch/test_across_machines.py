@@ -46,7 +46,7 @@ def test_a_machine_that_does_nothing_is_judged_with_the_others(
 
 
 class Machine:
-    """One of two machines with a rank each; what it says reaches the other as JSON."""
+    """One of two machines with a rank each; the other receives its messages as JSON."""
 
     def __init__(self, node: int, *, shared: bool = False) -> None:
         spec = a_spec()
@@ -55,24 +55,24 @@ class Machine:
         run = Run.of(self.spec)
         for event in STARTED:
             run = run.after(event)
-        self.said: list[Message] = []
+        self.sent: list[Message] = []
         self.now = 100.0
         self.stalls = StallExchange(
-            self.spec, self.said.append, lambda: run, shared=shared, clock=lambda: self.now
+            self.spec, self.sent.append, lambda: run, shared=shared, clock=lambda: self.now
         )
 
     def hears(self, other: Machine) -> None:
-        for message in other.said:
+        for message in other.sent:
             received = json.loads(json.dumps(message | {"attempt": 1}))
             check(received)
             self.stalls.hear(received)
 
 
 def test_how_long_nothing_happens_is_told_and_forgotten_when_it_is_not_repeated() -> None:
-    here, there = Machine(0), Machine(1)
-    there.stalls.tell(Stillness(idle=20.0), LIMIT, 100.0)
+    here, other = Machine(0), Machine(1)
+    other.stalls.tell(Stillness(idle=20.0), LIMIT, 100.0)
 
-    here.hears(there)
+    here.hears(other)
     known = here.stalls.elsewhere(101.0)
     later = here.stalls.elsewhere(110.0)
 
@@ -81,43 +81,43 @@ def test_how_long_nothing_happens_is_told_and_forgotten_when_it_is_not_repeated(
 
 
 def test_machines_on_which_something_happens_say_nothing() -> None:
-    there = Machine(1)
-    there.stalls.tell(Stillness(idle=3.0), LIMIT, 100.0)
+    other = Machine(1)
+    other.stalls.tell(Stillness(idle=3.0), LIMIT, 100.0)
 
-    assert there.said == []
+    assert other.sent == []
 
 
 def test_stacks_are_told_in_lines_of_the_program_of_who_hears_them() -> None:
-    here, there = Machine(0), Machine(1)
+    here, other = Machine(0), Machine(1)
     text = 'Thread 0x1 (most recent call first):\n  File "/machine1/train.py", line 3 in <module>\n'
     numbers = {"0": Collective(name="all_reduce", number=7, over=False, members=(0, 1), on_device=True)}
-    there.stalls.tell_stacks([RankAnswer(rank=1, text=text, collectives=numbers)])
+    other.stalls.tell_stacks([RankAnswer(rank=1, text=text, collectives=numbers)])
     here.stalls.ask()
 
-    here.hears(there)
-    there.hears(here)
+    here.hears(other)
+    other.hears(here)
 
     (answer,) = here.stalls.answers()
     assert (answer.rank, answer.collectives) == (1, numbers)
     assert answer.threads[0].calls[0].file == "/machine0/train.py"
     assert here.stalls.all_answered(99.0)
     assert not here.stalls.all_answered(101.0)
-    assert [there.stalls.was_asked(), there.stalls.was_asked()] == [True, False]
+    assert [other.stalls.was_asked(), other.stalls.was_asked()] == [True, False]
 
 
 def test_machines_that_share_a_directory_do_not_tell_stacks() -> None:
-    there = Machine(1, shared=True)
-    there.stalls.tell_stacks([RankAnswer(rank=1)])
-    there.stalls.ask()
+    other = Machine(1, shared=True)
+    other.stalls.tell_stacks([RankAnswer(rank=1)])
+    other.stalls.ask()
 
-    assert there.said == []
-    assert there.stalls.all_answered(1e9)
+    assert other.sent == []
+    assert other.stalls.all_answered(1e9)
 
 
 def test_what_fits_into_no_message_is_left_out_at_the_begin() -> None:
-    there = Machine(1)
-    there.stalls.tell_stacks([RankAnswer(rank=1, text="é" * 100_000 + "the main thread")])
+    other = Machine(1)
+    other.stalls.tell_stacks([RankAnswer(rank=1, text="é" * 100_000 + "the main thread")])
 
-    (message,) = there.said
+    (message,) = other.sent
     assert len(json.dumps(message)) < 65_000
     assert str(message["text"]).endswith("the main thread")

@@ -32,7 +32,7 @@ def linked(ends: tuple[socket.socket, socket.socket]) -> tuple[Link, Link]:
 
 
 def exchanged(link: Link, other: Link, *messages: Message) -> list[Message]:
-    """What arrives at ``other`` of messages that ``link`` was given before either had heard the other."""
+    """Send messages before either end has received any; return those that arrive at ``other``."""
     for message in messages:
         link.send(message)
     link.receive()

@@ -1,4 +1,4 @@
-"""What is written down of the ranks' processes and GPUs, point by point."""
+"""Points that the meters write about the ranks' processes and GPUs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class FakeProbe:
     def __init__(self, gpus: Iterable[int], loads: list[GpuLoad] | None) -> None:
         self.gpus = list(gpus)
         self.process = ProcessId(pid=9, start_time=1, boot_id="")
-        self.asked = 0
+        self.requests = 0
         self._loads = loads
 
     def ask(self) -> None:
-        self.asked += 1
+        self.requests += 1
 
     def loads(self) -> dict[int, GpuLoad]:
-        return {load.index: load for load in self._loads or ()} if self.asked else {}
+        return {load.index: load for load in self._loads or ()} if self.requests else {}
 
     def end(self) -> bool:
         return self._loads is not None

@@ -107,7 +107,7 @@ class Both:
         return connection
 
     def stranger(self) -> Holder:
-        """A holder of the key, which has met node 0."""
+        """Return a holder of the key that has met node 0."""
         stranger = Holder(self.dial())
         self.until(lambda: stranger.met(self.look))
         return stranger
@@ -117,11 +117,11 @@ class Both:
         self.until(lambda: closed(connection))
 
     def goes_on(self) -> bool:
-        """Whether the run does, which has begun."""
+        """Return whether the run, which has begun, is undisturbed."""
         self.look()
         node = self.machines[1]
-        there = self.hub.nodes.connections.named and node.nodes.connections.named
-        return bool(there) and self.hub.undisturbed and node.undisturbed
+        connected = self.hub.nodes.connections.named and node.nodes.connections.named
+        return bool(connected) and self.hub.undisturbed and node.undisturbed
 
 
 class Holder(Link):
@@ -139,7 +139,7 @@ class Holder(Link):
         return self._session is not None
 
     def say(self, body: bytes) -> None:
-        """A message of these bytes, with its proof."""
+        """Send a message of these bytes, with its proof."""
         assert self._session is not None
         mac = line._mac(self._session, True, self._sent_count, body)
         self._sent_count += 1
@@ -147,7 +147,7 @@ class Holder(Link):
         self.flush()
 
     def hears(self, look: Callable[[], None]) -> bool:
-        """Whether something has come; all of it is in ``heard``."""
+        """Return whether ``heard`` has a message, or the line has ended."""
         look()
         try:
             self.heard += self.receive()
@@ -177,8 +177,8 @@ def closed(connection: socket.socket) -> bool:
 
 
 def join(**changes: object) -> Message:
-    asked = {"kind": "join", "node": 1, "nodes": 2, "ranks": 1, "address": "127.0.0.1", "instance": "another"}
-    return asked | changes
+    sent = {"kind": "join", "node": 1, "nodes": 2, "ranks": 1, "address": "127.0.0.1", "instance": "another"}
+    return sent | changes
 
 
 @pytest.fixture
@@ -513,17 +513,17 @@ def test_node_0_proves_nothing_to_a_caller_that_has_proven_nothing(both: Both) -
     for _ in range(20):
         both.look()
 
-    said = connection.recv(65_536)
+    received = connection.recv(65_536)
 
-    assert said.count(b"\n") == 1
-    assert said.startswith(b"nbdist 2 ")
+    assert received.count(b"\n") == 1
+    assert received.startswith(b"nbdist 2 ")
 
 
 def test_a_node_with_another_key_is_told_at_once(both: Both) -> None:
     other = Link(both.dial(), "another key", caller=True)
     other.send(join())
 
-    def told() -> bool:
+    def refused() -> bool:
         both.look()
         try:
             other.receive()
@@ -531,4 +531,4 @@ def test_a_node_with_another_key_is_told_at_once(both: Both) -> None:
             return True
         return False
 
-    both.until(told)
+    both.until(refused)

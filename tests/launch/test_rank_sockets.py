@@ -1,4 +1,4 @@
-"""Which connections of ranks lead to other ranks."""
+"""Connections of ranks to other ranks."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def listening(family: socket.AddressFamily = socket.AF_INET) -> socket.socket:
     return socket.create_server(("127.0.0.1", 0))
 
 
-def inode(one: socket.socket) -> int:
-    return os.fstat(one.fileno()).st_ino
+def inode(connection: socket.socket) -> int:
+    return os.fstat(connection.fileno()).st_ino
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["IPv4", "IPv6 for IPv4"])
@@ -64,9 +64,9 @@ def test_both_ends_of_a_connection_between_two_ranks_are_found(
         pid, (theirs,) = start_rank(server.getsockname()[1])
         ours, _ = server.accept()
         with ours:
-            found = rank_sockets({0: os.getpid(), 1: pid}, 1, ())
+            sockets = rank_sockets({0: os.getpid(), 1: pid}, 1, ())
 
-            assert found == {0: ([inode(ours)], []), 1: ([theirs], [])}
+            assert sockets == {0: ([inode(ours)], []), 1: ([theirs], [])}
 
 
 def test_of_the_store_the_ends_of_those_that_ask_are_found(start_rank) -> None:
@@ -74,9 +74,9 @@ def test_of_the_store_the_ends_of_those_that_ask_are_found(start_rank) -> None:
         port = server.getsockname()[1]
         pid, (theirs,) = start_rank(port)
         with socket.create_connection(("127.0.0.1", port)) as own:
-            found = rank_sockets({0: os.getpid(), 1: pid}, port, ())
+            sockets = rank_sockets({0: os.getpid(), 1: pid}, port, ())
 
-            assert found == {0: ([], [inode(own)]), 1: ([], [theirs])}
+            assert sockets == {0: ([], [inode(own)]), 1: ([], [theirs])}
 
 
 def test_a_connection_to_a_process_that_is_no_rank_is_not_found(start_rank) -> None:

@@ -1,4 +1,4 @@
-"""What a real supervisor leaves beside the logs of real ranks, and that this harms no run."""
+"""Records that a real supervisor leaves beside the logs of real ranks, without harm to a run."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ print(spared, leftover, time.monotonic() - begun < 2.0)
 
 
 def test_what_cannot_be_ended_does_not_hold_up_the_end() -> None:
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", SPARES], stdout=subprocess.PIPE, text=True, check=True
     ).stdout
-    spared, leftover, quickly = said.split()
+    spared, leftover, quickly = output.split()
     try:
         assert (leftover, quickly) == ("1", "True")
         assert processes.identify(int(spared)) is not None

@@ -91,7 +91,7 @@ def comes_back(rank: int) -> Happening:
 
 
 def stays(rank: int) -> Happening:
-    """It says that it does not wait for others, or that its wait cannot be ended."""
+    """Answer that the rank does not wait for others, or that its wait cannot be ended."""
 
     def happens(replay: Replay) -> None:
         replay.policy.rank_kept(rank, replay.now)
@@ -109,7 +109,7 @@ def stop(reason: str = "stopped by ada") -> Happening:
 
 
 def another_attempt(replay: Replay) -> None:
-    """What the supervisor does when a failed run is to be tried again."""
+    """Start another attempt, as the supervisor does after a failed one."""
     replay.policy.next_attempt(replay.policy.outcome().reason, 0)
     replay.policy.attempt_started(2, "127.0.0.1", 20_002, replay.now)
     for rank in replay.policy.run.spec.ranks:
@@ -117,7 +117,7 @@ def another_attempt(replay: Replay) -> None:
 
 
 def nothing(_: Replay) -> None:
-    """Time passes."""
+    """Let time pass."""
 
 
 def replay(history: History, **changes: Any) -> Replay:

@@ -38,39 +38,39 @@ from tests.fakes.runs import CREATED, a_spec, process_of, supervisor_started
 
 
 class Ranks:
-    """What the ranks are told. The test answers for them."""
+    """The ranks and the messages sent to them. The test answers for them."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, str, Any]] = []
+        self.sent: list[tuple[int, str, Any]] = []
         self.back: list[int] = []
-        """Those of which nothing is due any more that they were to be told."""
+        """Ranks whose answers are not awaited any more."""
 
     def tell(self, rank: int, words: bytes) -> None:
-        self.told.append((rank, "end", None) if words == END else (rank, "cell", _decoded(words)))
+        self.sent.append((rank, "end", None) if words == END else (rank, "cell", _decoded(words)))
 
     def interrupt(self, rank: int, patience: float) -> None:
-        self.told.append((rank, "interrupt", patience))
+        self.sent.append((rank, "interrupt", patience))
 
     def came_back(self, rank: int) -> None:
         self.back.append(rank)
 
     def free(self, ranks: Collection[int], patience: float) -> Collection[int]:
-        self.told += [(rank, "free", patience) for rank in ranks]
+        self.sent += [(rank, "free", patience) for rank in ranks]
         return ()
 
     def log_size(self, rank: int) -> int:
         return 100 + rank
 
     def take(self) -> list[tuple[int, str, Any]]:
-        told, self.told = self.told, []
-        return told
+        sent, self.sent = self.sent, []
+        return sent
 
     def ends(self) -> list[int]:
-        """The ranks that were told since that there will be no more."""
+        """Return the ranks that received the end of the session since the last look."""
         return [rank for rank, what, _ in self.take() if what == "end"]
 
     def cells(self) -> list[tuple[int, int, str]]:
-        """The cells that they were given since: rank, number, and whether they meet anew before it."""
+        """Return the cells sent since the last look: rank, number, and the new meeting before it."""
         return [(rank, cell.number, cell.rejoin) for rank, what, cell in self.take() if what == "cell"]
 
 
@@ -80,37 +80,37 @@ def _decoded(words: bytes) -> Cell:
 
 
 class Asker:
-    """A process of the user that gives cells."""
+    """A process of the user that sends cells."""
 
     def __init__(self, directory: RunDirectory, look: Callable[[], None]) -> None:
         self.socket = connect(directory)
         self._look = look
-        self._said = b""
+        self._received = b""
 
     def ask(self, **what: Any) -> None:
         self.socket.sendall(json.dumps(what).encode() + b"\n")
         self._look()
 
     def cell(self, text: str = "x = 1", ranks: list[int] | None = None, **more: Any) -> dict[str, Any]:
-        """Ask for a cell; the answer."""
+        """Request a cell; return the answer."""
         self.ask(do="cell", text=text, ranks=ranks, **more)
-        return next(said for said in self.heard() if "kind" not in said)
+        return next(answer for answer in self.heard() if "kind" not in answer)
 
     def heard(self) -> list[dict[str, Any]]:
         self.socket.setblocking(False)
         try:
             while piece := self.socket.recv(1 << 16):
-                self._said += piece
+                self._received += piece
         except BlockingIOError:
             pass
-        *lines, self._said = self._said.split(b"\n")
+        *lines, self._received = self._received.split(b"\n")
         return [json.loads(line) for line in lines]
 
     def outcomes(self) -> list[tuple[int, int, str]]:
         return [
-            (said["cell"], said["rank"], said["outcome"])
-            for said in self.heard()
-            if said.get("kind") == "CellEnded"
+            (event["cell"], event["rank"], event["outcome"])
+            for event in self.heard()
+            if event.get("kind") == "CellEnded"
         ]
 
 
@@ -125,7 +125,7 @@ class Played:
         self.policy = RunPolicy(
             self.spec,
             record=self.record,
-            send=lambda rank, number: self.ranks.told.append((rank, "signal", number)),
+            send=lambda rank, number: self.ranks.sent.append((rank, "signal", number)),
             wall_clock=lambda: CREATED,
         )
         self.session: Session | None = None
@@ -366,14 +366,14 @@ def test_a_rank_that_cannot_be_reached_is_ended_and_the_others_are_freed(played:
     played.ranks.take()
 
     played.session.unreachable(1, played.now)
-    told = played.ranks.take()
+    sent = played.ranks.take()
     played.says(0, RAISED)
     outcomes = asker.outcomes()
     waits = asker.cell()
     begun = played.ranks.cells()
     played.policy.rank_exited(1, -9, played.now)
 
-    assert told == [(1, "signal", signal.SIGKILL), (0, "free", 1.0)]
+    assert sent == [(1, "signal", signal.SIGKILL), (0, "free", 1.0)]
     assert outcomes == [(1, 1, "unreachable"), (1, 0, "error")]
     # until it has exited, it may still be counted among those that a cell is for
     assert (waits["cell"], begun, played.ranks.cells()) == (2, [], [(0, 2, "")])
@@ -420,7 +420,7 @@ def test_what_is_no_request_is_refused(played: Played) -> None:
     asker.ask(do="cell")
     asker.ask(do="cell", text="", ranks=None, inputs="../a")
 
-    assert [said["refused"] for said in asker.heard()] == ["malformed"] * 3
+    assert [answer["refused"] for answer in asker.heard()] == ["malformed"] * 3
     assert played.ranks.take() == []
 
 

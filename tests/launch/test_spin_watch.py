@@ -62,9 +62,11 @@ class Ranks:
 
     def _at(self, rank: int) -> RankAnswer:
         over = rank not in self.pending
-        one = Collective(name="", number=self.number, over=over, last=self.number, on_device=self.on_device)
+        collective = Collective(
+            name="", number=self.number, over=over, last=self.number, on_device=self.on_device
+        )
         stack = dump((str(self.program), self.line[rank], "<module>"))
-        return RankAnswer(rank=rank, text=stack, collectives={"0": one}, beats=self.beats[rank])
+        return RankAnswer(rank=rank, text=stack, collectives={"0": collective}, beats=self.beats[rank])
 
     def _write(self, rank: int) -> None:
         pid = str(40 + rank)

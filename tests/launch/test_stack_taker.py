@@ -1,4 +1,4 @@
-"""Who of a rank is asked for its stacks, and when."""
+"""Requests for the stacks of a rank: to its thread first, then to its handler."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ print("ready", flush=True); time.sleep(600)
 
 
 class Rank:
-    """A process that can be asked. What is said to it reaches it where it ``hears``."""
+    """A process to ask. It receives messages only if it ``hears``."""
 
     def __init__(self, path: Path, program: str = RANK) -> None:
         self.files = RankDirectory(path)
@@ -42,17 +42,17 @@ class Rank:
         assert self._process.stdout.readline() == b"ready\n"
         # the second line is its thread's
         until(lambda: self.files.stacks.read_bytes().count(b"\n") == 2)
-        self.said: list[bytes] = []
+        self.received: list[bytes] = []
         self.hears = False
 
     @property
-    def asked(self) -> RankContact:
+    def contact(self) -> RankContact:
         process = processes.identify(self._process.pid)
         assert process is not None
         return RankContact(0, process, self.files, self._say)
 
     def _say(self, words: bytes) -> None:
-        self.said.append(words)
+        self.received.append(words)
         if self.hears:
             self._ours.sendall(words)
 
@@ -98,7 +98,7 @@ for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
 def test_a_rank_whose_handlers_a_library_has_restored_can_be_asked_again(tmp_path: Path) -> None:
     ready = 'print("ready"'
     rank = Rank(tmp_path / "rank-0", RANK.replace(ready, f"{RESTORES}{ready}"))
-    process = rank.asked.process
+    process = rank.contact.process
 
     try:
         until(lambda: not find(process, rank.files).problem)
@@ -109,7 +109,7 @@ def test_a_rank_whose_handlers_a_library_has_restored_can_be_asked_again(tmp_pat
 def test_a_rank_answers_by_its_thread(rank: Rank, taker: StackTaker) -> None:
     rank.hears = True
 
-    taker.take([rank.asked], 100.0)
+    taker.take([rank.contact], 100.0)
     until(lambda: rank.has_answered)
     # what it knows of collectives may still come
     early = [taker.tick(100.1) for _ in range(9)]
@@ -124,9 +124,9 @@ def test_a_rank_answers_by_its_thread(rank: Rank, taker: StackTaker) -> None:
 def test_a_rank_whose_thread_does_not_answer_is_sent_the_signal_when_its_time_is_over(
     rank: Rank, taker: StackTaker
 ) -> None:
-    taker.take([rank.asked], 100.0)
+    taker.take([rank.contact], 100.0)
     taker.tick(100.2)
-    before = rank.said, rank.has_answered
+    before = rank.received, rank.has_answered
 
     taker.tick(100.6)
 
@@ -135,11 +135,11 @@ def test_a_rank_whose_thread_does_not_answer_is_sent_the_signal_when_its_time_is
 
 
 def test_a_rank_that_is_about_to_be_ended_says_first_where_it_is(rank: Rank, taker: StackTaker) -> None:
-    taker.take([rank.asked], 100.0, ending=True)
-    before = list(rank.said)
+    taker.take([rank.contact], 100.0, ending=True)
+    before = list(rank.received)
 
     until(lambda: rank.has_answered)
-    until(lambda: taker.tick(100.1) or bool(rank.said))
+    until(lambda: taker.tick(100.1) or bool(rank.received))
 
     assert before == []
-    assert rank.said == [COLLECTIVES]
+    assert rank.received == [COLLECTIVES]

@@ -47,7 +47,7 @@ class Machine:
         self.folder.mkdir()
         self.home = self.folder / "home"
         self.config = folder / "config"
-        """What machines with one home directory have in common."""
+        """The directory that machines with one home directory share."""
         self._switch = switch
         self._name = f"{switch[:-1]}{number}"
         self._started: list[subprocess.Popen[str]] = []

@@ -15,7 +15,7 @@ from tests.nodes.conftest import MASTER, Cluster, until
 pytestmark = pytest.mark.cluster
 
 
-def said(handle: RunHandle) -> str:
+def reported(handle: RunHandle) -> str:
     report = last_stacks(handle.run, handle.directory)
     return "" if report is None else sentence(report)
 
@@ -29,11 +29,11 @@ def test_a_run_that_hangs_on_both_machines_says_where_all_ranks_are(cluster: Clu
 
     worked = float((cluster.machines[1].folder / "worked").read_text())
     for handle in handles:
-        until(lambda handle=handle: said(handle) == HANGS_AT)
+        until(lambda handle=handle: reported(handle) == HANGS_AT)
         assert (handle.run.stalled or 0.0) > worked - 2  # node 0 alone has waited for long
-    asked = time.time()
+    begun = time.time()
     report = take_stacks(handles[0].directory, timeout=30)
-    assert (sentence(report), report.problem, report.time >= asked) == (HANGS_AT, "", True)
+    assert (sentence(report), report.problem, report.time >= begun) == (HANGS_AT, "", True)
 
     handles[0].stop("seen")
     cluster.finish(running)

@@ -1,4 +1,4 @@
-"""What does not belong to a run on two machines can do nothing to it."""
+"""Strangers, which can do nothing to a run on two machines."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tell(cluster: Cluster) -> None:
 
 
 def refused(machine: Machine, *words: str, **variables: str) -> str:
-    """What a command that node 0 refuses prints on that machine. It ends by itself."""
+    """Run a command that node 0 refuses, and ends by itself; return its output."""
     home = str(machine.folder / "stranger")
     process = machine.start(*words, **{"NBDIST_HOME": home} | variables)
     out, err = process.communicate(timeout=40)
@@ -63,47 +63,47 @@ def refused(machine: Machine, *words: str, **variables: str) -> str:
 
 def test_a_healthy_run_goes_on_when_strangers_come(cluster: Cluster) -> None:
     running = cluster.begin(UNTIL_TOLD, *TWO)
-    one, two = cluster.machines
-    (two.folder / "other.py").write_text("print('another program')\n")
+    first_machine, second_machine = cluster.machines
+    (second_machine.folder / "other.py").write_text("print('another program')\n")
     of_three = ("--nodes", "3", *TWO[2:], "--node-rank")
 
-    said = {
-        "second": refused(two, *TWO, "--node-rank", "1", "train.py"),
-        "beside node 0": refused(one, *TWO, "--node-rank", "1", "train.py"),
-        "of three": refused(two, *of_three, "2", "train.py"),
-        "two ranks": refused(two, *TWO[:-1], "2", "train.py"),
-        "program": refused(two, *TWO, "other.py"),
-        "home": refused(two, *TWO, "train.py", XDG_CONFIG_HOME=str(two.folder)),
-        "token": refused(two, *TWO, "train.py", NBDIST_TOKEN="a guess"),
+    outputs = {
+        "second": refused(second_machine, *TWO, "--node-rank", "1", "train.py"),
+        "beside node 0": refused(first_machine, *TWO, "--node-rank", "1", "train.py"),
+        "of three": refused(second_machine, *of_three, "2", "train.py"),
+        "two ranks": refused(second_machine, *TWO[:-1], "2", "train.py"),
+        "program": refused(second_machine, *TWO, "other.py"),
+        "home": refused(second_machine, *TWO, "train.py", XDG_CONFIG_HOME=str(second_machine.folder)),
+        "token": refused(second_machine, *TWO, "train.py", NBDIST_TOKEN="a guess"),
     }
     tell(cluster)
     ends = cluster.finish(running)
 
     for name in ("second", "beside node 0"):
-        assert f"node 1 is already here ({two.address}): use another --node-rank" in said[name]
-    assert "node 2 was asked for 3 nodes of 1 ranks, node 0 for 2 of 1" in said["of three"]
-    assert "node 1 was asked for 2 nodes of 2 ranks, node 0 for 2 of 1" in said["two ranks"]
+        assert f"node 1 is already here ({second_machine.address}): use another --node-rank" in outputs[name]
+    assert "node 2 was asked for 3 nodes of 1 ranks, node 0 for 2 of 1" in outputs["of three"]
+    assert "node 1 was asked for 2 nodes of 2 ranks, node 0 for 2 of 1" in outputs["two ranks"]
     for name in ("program", "home", "token"):
-        assert "another program, or has another NBDIST_TOKEN" in said[name]
-        assert "NBDIST_TOKEN=…  that node 0 has, or has printed" in said[name]
+        assert "another program, or has another NBDIST_TOKEN" in outputs[name]
+        assert "NBDIST_TOKEN=…  that node 0 has, or has printed" in outputs[name]
     assert [code for code, _ in ends] == [0, 0], ends
     assert cluster.states() == ["succeeded", "succeeded"]
-    log = one.run.directory.supervisor_log.read_text()
-    assert f"the connection with {two.address} was closed: node 1 was refused (node-taken)" in log
+    log = first_machine.run.directory.supervisor_log.read_text()
+    assert f"the connection with {second_machine.address} was closed: node 1 was refused (node-taken)" in log
 
 
 def test_a_machine_with_another_home_comes_in_by_the_line_that_node_0_prints(cluster: Cluster) -> None:
     cluster.script(UNTIL_TOLD)
-    one, two = cluster.machines
-    elsewhere = {"XDG_CONFIG_HOME": str(two.folder / "config")}
-    first = one.start(*TWO, "--node-rank", "0", "train.py")
+    first_machine, second_machine = cluster.machines
+    elsewhere = {"XDG_CONFIG_HOME": str(second_machine.folder / "config")}
+    first = first_machine.start(*TWO, "--node-rank", "0", "train.py")
     assert first.stderr is not None
     (printed,) = re.findall("(NBDIST_TOKEN=.*)", first.stderr.readline() + first.stderr.readline())
 
     variable, *command = shlex.split(printed)
     assert command[:2] == ["nbdist", "run"]
     token = variable.partition("=")[2]
-    second = two.execute(*NBDIST, *command[1:], **elsewhere | {"NBDIST_TOKEN": token})
+    second = second_machine.execute(*NBDIST, *command[1:], **elsewhere | {"NBDIST_TOKEN": token})
     for machine in cluster.machines:
         machine.until_ready()
     commands = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline"))
@@ -121,13 +121,13 @@ def test_a_machine_with_another_home_comes_in_by_the_line_that_node_0_prints(clu
 
 def test_connections_that_say_nothing_keep_no_machine_out(cluster: Cluster) -> None:
     cluster.script("print('here')\n")
-    one, two = cluster.machines
-    first = one.start(*TWO, "train.py")
-    until(lambda: one.run.run.awaited)
-    flood = two.execute(sys.executable, "-c", FLOOD)
+    first_machine, second_machine = cluster.machines
+    first = first_machine.start(*TWO, "train.py")
+    until(lambda: first_machine.run.run.awaited)
+    flood = second_machine.execute(sys.executable, "-c", FLOOD)
     assert flood.stdout is not None
     assert flood.stdout.readline() == "full\n"
 
-    ends = cluster.finish([first, two.start(*TWO, "train.py")])
+    ends = cluster.finish([first, second_machine.start(*TWO, "train.py")])
 
     assert [code for code, _ in ends] == [0, 0], ends

@@ -47,11 +47,11 @@ def test_ranks_of_torch_on_two_machines_compute_together(cluster: Cluster) -> No
     ends = cluster.run(TORCH, *TWO, "-n", "2", limit=120)
 
     assert [code for code, _ in ends] == [0, 0], ends
-    for node, (_, said) in enumerate(ends):
+    for node, (_, output) in enumerate(ends):
         for local_rank in range(2):
             rank = 2 * node + local_rank
-            assert f"[{rank}] sum 10.0 {ADDRESS} 29400 {rank} {local_rank} {node} 4 None" in said
-        assert f"this is node {node} of 2" in said
+            assert f"[{rank}] sum 10.0 {ADDRESS} 29400 {rank} {local_rank} {node} 4 None" in output
+        assert f"this is node {node} of 2" in output
     assert cluster.states() == ["succeeded", "succeeded"]
     # what became of the others' ranks is known, and their logs are where they ran
     for node, machine in enumerate(cluster.machines):
@@ -71,8 +71,8 @@ def test_ranks_of_paddle_meet_by_a_list_of_addresses_pasted_from_fleetrun(cluste
 
     assert [code for code, _ in ends] == [0, 0], ends
     endpoints = [f"{machine.address}:29502" for machine in cluster.machines]
-    for node, (_, said) in enumerate(ends):
-        assert f"[{node}] sum 3.0 {','.join(endpoints)} {endpoints[node]}" in said
+    for node, (_, output) in enumerate(ends):
+        assert f"[{node}] sum 3.0 {','.join(endpoints)} {endpoints[node]}" in output
 
 
 @pytest.mark.parametrize("dead", [0, 1])
@@ -84,9 +84,9 @@ def test_a_machine_whose_supervisor_dies_ends_the_others_at_once(cluster: Cluste
     ends = cluster.finish(running)
 
     assert time.monotonic() - died < PEER_TIMEOUT
-    _, said = ends[1 - dead]
+    _, output = ends[1 - dead]
     address = cluster.machines[dead].address
-    assert f"node {dead} ({address}) has gone: its nbdist ended without a word" in said
+    assert f"node {dead} ({address}) has gone: its nbdist ended without a word" in output
     assert [cluster.states()[node] for node in (dead, 1 - dead)] == ["lost", "failed"]
 
 
@@ -98,10 +98,10 @@ def test_a_machine_without_a_cable_ends_the_run_on_both_sides_in_time(cluster: C
     ends = cluster.finish(running)
 
     assert time.monotonic() - unplugged < PEER_TIMEOUT + 15
-    for node, (code, said) in enumerate(ends):
+    for node, (code, output) in enumerate(ends):
         other = cluster.machines[1 - node]
         assert code == 1
-        assert f"node {other.number} ({other.address}) has gone: nothing came from it for 10 s" in said
+        assert f"node {other.number} ({other.address}) has gone: nothing came from it for 10 s" in output
 
 
 # a node whose files stall, in tests/engines/test_shared_files.py, is waited for in the same way
@@ -116,13 +116,13 @@ def test_a_machine_that_waits_for_its_disk_is_waited_for(cluster: Cluster) -> No
     # as one whose write does not return
     processes.send(waiting.supervisor, signal.SIGSTOP)
     until(lambda: cluster.machines[0].run.run.awaited == (1,))
-    said = log_place(cluster.machines[0].run.run, cluster.machines[0].run.run.ranks[1])
+    output = log_place(cluster.machines[0].run.run, cluster.machines[0].run.run.ranks[1])
     time.sleep(PEER_TIMEOUT)
     processes.send(waiting.supervisor, signal.SIGCONT)
     until(lambda: not cluster.machines[0].run.run.awaited)
     ends = cluster.finish(running)
 
-    assert said == f"node 1 ({cluster.machines[1].address}) waits for its disk"
+    assert output == f"node 1 ({cluster.machines[1].address}) waits for its disk"
     assert [code for code, _ in ends] == [0, 0], ends
 
 
@@ -158,7 +158,7 @@ def test_a_time_limit_is_that_of_the_run_though_a_clock_is_behind(cluster: Clust
     ends = cluster.finish([machine.start(*words[machine.number]) for machine in cluster.machines])
 
     assert [code for code, _ in ends] == [TIME_LIMIT, TIME_LIMIT]
-    assert all("failed: the time limit of" in said for _, said in ends), ends
+    assert all("failed: the time limit of" in output for _, output in ends), ends
 
 
 def test_a_time_limit_ends_those_who_have_done_their_part(cluster: Cluster) -> None:
@@ -188,12 +188,12 @@ def test_a_machine_that_does_not_come_is_named_when_the_wait_is_over(cluster: Cl
     cluster.script("print('never')\n")
     words = (*TWO[:-1], "1s", "-n", "1", "train.py")
 
-    ((code, said),) = cluster.finish([cluster.machines[1 - missing].start(*words)])
+    ((code, output),) = cluster.finish([cluster.machines[1 - missing].start(*words)])
 
     assert code == 1
-    assert f"node {missing} did not come to {ADDRESS}:29401 within 1 s" in said
-    assert "start the same there" in said
-    assert "[0] never" not in said
+    assert f"node {missing} did not come to {ADDRESS}:29401 within 1 s" in output
+    assert "start the same there" in output
+    assert "[0] never" not in output
 
 
 def test_a_wait_can_be_interrupted(cluster: Cluster) -> None:

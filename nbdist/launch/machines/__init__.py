@@ -1,1 +1,1 @@
-"""The other machines of a run: the lines to them, and what is agreed over those."""
+"""Other machines of a run: the lines to them, and the agreement over those."""

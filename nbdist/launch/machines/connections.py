@@ -1,8 +1,8 @@
-"""The lines of one machine to the others: how they are made, heard and kept, and when they are lost.
+"""Lines of one machine to the others, which open, carry, keep and lose them.
 
-Anyone may connect to node 0, and hold a connection that says nothing. So there is room for many of them, each
-has a few seconds, and when there are too many the address that has most of them loses its oldest: it cannot
-keep others out. Only ``close`` waits, for a moment. The meaning of the messages is unknown here.
+Anyone may connect to node 0 and hold a silent connection. So there is room for many, each has a few seconds,
+and the address with most of them loses its oldest when there are too many. Only ``close`` waits, for a
+moment.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from nbdist.errors import LaunchError
 from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
 
 HANDSHAKE_TIMEOUT = 5.0
-"""Seconds in which a connection has to be proven."""
+"""Seconds for a connection to prove itself."""
 
 _MAX_UNPROVEN = 128
 _BACKLOG = 1024
 _AT_ONCE = 16
-"""Connections taken before those that are there are heard again."""
+"""Connections accepted at once, before the others are read again."""
 
 PEER_TIMEOUT = 10.0
-"""Seconds without a word after which a machine counts as gone, unless its network still answers."""
+"""Seconds without a message after which a machine counts as gone, unless its network still answers."""
 
 HEARTBEAT = 1.0
-_HELD = 3.0  # seconds without a word after which the run shows that a machine waits for something
+_HELD = 3.0  # seconds without a message after which the run shows that a machine is held up
 _ANSWERS = 3.0  # seconds since the network of a machine has answered, at most
 _RETRY = 0.3
 _FAREWELL = 1.0
 _MOST_TROUBLES = 100
-"""Lines about connections that came to nothing: a stranger could fill the disk with them."""
+"""Lines about failed connections: a stranger could fill the disk with them."""
 
 
 @dataclass(slots=True)
 class Peer:
-    """The other end of one line, which came at ``since``, in monotonic seconds. ``node`` is None until it has
-    proven and named itself, and was let in. ``instance`` names its supervisor; ``ready`` and ``over`` are the
-    last attempts that it could start, and whose ranks succeeded there."""
+    """The other end of one line, opened at ``since`` in monotonic seconds. ``node`` is None until it has
+    proven and named itself, and is admitted. ``instance`` names its supervisor; ``ready`` and ``over`` are
+    the last attempts that it could start, and whose ranks succeeded there."""
 
     link: Link
     since: float
@@ -57,14 +57,14 @@ class Peer:
 
 
 def in_the_way(strangers: Sequence[Peer]) -> Peer:
-    """Return the one that has to make room: the oldest of the address that has most of them."""
+    """Return the connection to close: the oldest of the address with most of them."""
     crowd = Counter(stranger.link.address() for stranger in strangers)
     return min(strangers, key=lambda stranger: (-crowd[stranger.link.address()], stranger.since))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """Callbacks: connected to node 0, a message came, the other end has another key, it has ended."""
+    """Callbacks: for a connection to node 0, a message, an end with another key, the end of a line."""
 
     greet: Callable[[Peer], None]
     take: Callable[[Peer, Message], None]
@@ -73,8 +73,8 @@ class Callbacks:
 
 
 class Connections:
-    """The lines that one machine has. ``place`` is where node 0 listens, ``host`` this machine's own address
-    where it has several."""
+    """The lines of one machine. Node 0 listens at ``place``; ``host`` is this machine's own address, if it
+    has several. ``report`` receives a line about each failed connection."""
 
     def __init__(
         self,
@@ -87,7 +87,6 @@ class Connections:
         clock: Callable[[], float] = time.monotonic,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``report`` takes a line about each connection that failed."""
         self.peers: list[Peer] = []
         self.last_trouble = ""
         self._place = place
@@ -105,17 +104,17 @@ class Connections:
 
     @property
     def named(self) -> list[Peer]:
-        """Those that have proven and named themselves."""
+        """Admitted peers."""
         return [peer for peer in self.peers if peer.node is not None]
 
     def held(self) -> tuple[int, ...]:
-        """Return the machines whose network answers while their nbdist, which waits, is silent."""
+        """Return the machines whose network answers, but whose nbdist is silent."""
         now = self._clock()
         silent = [peer for peer in self.named if now - peer.heard > _HELD]
         return tuple(sorted(peer.node or 0 for peer in silent if peer.link.unheard() < _ANSWERS))
 
     def listen(self) -> None:
-        """Take calls from now on. Raises LaunchError where the address or the port cannot be had."""
+        """Accept connections from now on. Raises LaunchError without the address or the port."""
         try:
             self._listener = socket.create_server(self._place, backlog=_BACKLOG)
         except OSError as error:
@@ -129,10 +128,10 @@ class Connections:
         self._selector.register(listener, selectors.EVENT_READ, lambda: self._accept(listener))
 
     def tick(self, *, calling: bool) -> None:
-        """Let time pass. ``calling``: while there is no line, try to get one."""
+        """Apply the deadlines, and send heartbeats. ``calling``: without a line, try to open one."""
         now = self._clock()
         if now - self._ticked > _HELD:
-            # this machine has waited itself: the others' words of that time are still to be read
+            # this machine was held up itself, and has not read the others' messages of that time
             for peer in self.peers:
                 peer.heard = now
         self._ticked = now
@@ -154,20 +153,20 @@ class Connections:
             self.tell({"kind": "alive"})
 
     def say(self, peer: Peer, message: Message) -> None:
-        """Send to one peer; a peer that cannot be reached counts as lost."""
+        """Send to one peer, or lose it."""
         try:
             peer.link.send(message)
         except LinkClosed as error:
             self.lose(peer, str(error))
 
     def tell(self, message: Message, *, but: Peer | None = None) -> None:
-        """Send to every connected machine."""
+        """Send to every admitted machine."""
         for peer in self.named:
             if peer is not but:
                 self.say(peer, message)
 
     def part(self, peer: Peer, trouble: str) -> None:
-        """Close the connection; ``trouble`` explains it, should the run wait for this machine in vain."""
+        """Close the connection; ``trouble`` is the reason, in case the run waits for this machine in vain."""
         if peer not in self.peers:
             return
         self.peers.remove(peer)
@@ -182,12 +181,12 @@ class Connections:
             self._report(f"the connection with {peer.link.address()} was closed: {trouble}")
 
     def lose(self, peer: Peer, how: str) -> None:
-        """The line to a machine has ended."""
+        """Close a line that has ended, and report it."""
         self.part(peer, how)
         self._callbacks.lost(peer, how)
 
     def close(self) -> None:
-        """Send what was said, for a moment, and part from all."""
+        """Send pending messages, for a moment, and close all lines."""
         deadline = time.monotonic() + _FAREWELL
         while any(peer.link.pending for peer in self.named) and time.monotonic() < deadline:
             for peer in list(self.peers):
@@ -218,7 +217,7 @@ class Connections:
             self._make_room(least=_MAX_UNPROVEN + 1)
 
     def _make_room(self, least: int) -> None:
-        """Close a connection where at least so many have proven nothing yet."""
+        """Close a connection if at least so many have not proven themselves."""
         strangers = [peer for peer in self.peers if peer.node is None]
         if len(strangers) >= least:
             peer = in_the_way(strangers)

@@ -1,4 +1,4 @@
-"""A run on several machines: what this one does with the others' messages, and where it waits for them."""
+"""Coordination of a run on several machines: this one's reaction to the others' messages, and its waits."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from nbdist.store.paths import NodeDirectory, RunDirectory
 from nbdist.store.reports import read_error
 
 _PATIENCE = 1.0
-"""Seconds that machines which start together may be apart before the run shows which are awaited."""
+"""Seconds between the starts of machines before the run shows the awaited ones."""
 
 _ERROR_ROOM = 200
 
 _LAST_WORDS = 5.0
-"""Seconds in which the others may still say how their ranks ended, after a failure."""
+"""Seconds after a failure for the others to send the ends of their ranks."""
 
 _ORDER = ("rank", "stop", "time is up", "still", "stacks", "where", "failed")
-"""The order in which the messages of one moment are obeyed: a failure needs the ends that it explains."""
+"""The order of messages received at once: a failure needs the ends that it explains."""
 
 _SIOCGIFADDR = 0x8915  # netdevice(7)
 
 
 class Coordinator:
-    """Couples the run policy of this machine with those of the others. ``look`` is one turn of the
-    supervisor's loop while no rank runs; it calls ``tick``."""
+    """The coupling of the machines' run policies. ``look`` is one turn of the supervisor, and calls
+    ``tick``."""
 
     def __init__(
         self,
@@ -58,15 +58,15 @@ class Coordinator:
         shared = isinstance(directory, NodeDirectory)
         self.stalls = StallExchange(spec, nodes.say, lambda: policy.run, shared=shared)
 
-    def reservation(self) -> Reservation | RemoteReservation:
-        """Return where the ranks will meet. Raises LaunchError where node 0 cannot have the port."""
+    def reservation(self) -> Reservation:
+        """Return the ranks' rendezvous. Raises LaunchError if the port of node 0 is taken."""
         host, _, port = self._spec.master.rpartition(":")
         if self._spec.node_rank == 0:
             return Reservation(host, int(port))
-        return RemoteReservation(Rendezvous(host=host, port=int(port)))
+        return Reservation.inherited(None, host, int(port))
 
     def gather(self, attempt: int) -> Outcome | None:
-        """Wait until every machine is ready for the attempt; return the outcome where that will not be."""
+        """Wait until every machine is ready for the attempt; return the outcome if that fails."""
         self._nodes.ready(attempt)
         begin = time.monotonic()
         recorded: tuple[int, ...] = ()
@@ -84,10 +84,10 @@ class Coordinator:
                     NodesAwaited(time=now, nodes=recorded, until=now + self._spec.wait - waited)
                 )
             self._look()
-        if self._policy.stop_reason is not None:  # the others were ready at once
+        if self._policy.stop_reason is not None:  # without a wait: the others were ready at once
             return Outcome.cancelled(self._policy.stop_reason)
         self._policy.record(NodesAwaited(time=time.time(), nodes=(), until=0.0, hosts=self._nodes.hosts))
-        # by itself gloo takes the interface that the machine's name leads to, often a loopback
+        # by default gloo uses the interface of the machine's name, often a loopback
         name = interface_of(self._nodes.hosts[self._spec.node_rank])
         if name and "GLOO_SOCKET_IFNAME" not in os.environ:
             os.environ["GLOO_SOCKET_IFNAME"] = name
@@ -98,7 +98,7 @@ class Coordinator:
         return replace(rendezvous, hosts=self._nodes.hosts)
 
     def settle(self, outcome: Outcome, look: Callable[[], None]) -> Outcome:
-        """Return how the run ended, once the ranks of this machine and of the others are over."""
+        """Return the outcome, once the ranks of all machines are over."""
         if outcome.state is not RunState.SUCCEEDED:
             return outcome
         self._nodes.succeeded()
@@ -109,24 +109,24 @@ class Coordinator:
         return outcome
 
     def local_event(self, event: Event) -> None:
-        """Tell the others what has happened here."""
+        """Send an event of this machine to the others."""
         if self._obeying:
             return
         if self._policy.timed_out and not self._said_time_is_up:
-            # the others' clocks may be behind, and these ranks' ends are no failure
+            # the others' clocks may be late, and the ends of these ranks are no failure
             self._said_time_is_up = True
             self._nodes.say({"kind": "time is up"})
         self._nodes.local_event(event, self._policy.run, self._error_of(event))
 
     def _error_of(self, event: Event) -> str:
-        """Return the exception of a rank that has exited, in a line: the others cannot read its report."""
+        """Return the exception of an exited rank in one line: the others cannot read its report."""
         if not isinstance(event, RankExited):
             return ""
         report = read_error(self._directory.rank(event.rank, self._policy.run.attempt).error)
         return "" if report is None else f"{report.type}: {report.message}".splitlines()[0][:_ERROR_ROOM]
 
     def tick(self, now: float) -> None:
-        """Let time pass, and do what the others' messages ask."""
+        """Apply the deadlines, and obey the others' messages."""
         self._nodes.tick()
         inbox, self._nodes.inbox = self._nodes.inbox, []
         self._obeying = True
@@ -142,43 +142,37 @@ class Coordinator:
             case "rank":
                 self._record(message["rank"], RankState(message["state"]), message["code"])
             case "stop":
-                # a second stop would hasten the end, and this may be an echo
+                # this may be an echo, and a second stop would hasten the end
                 if self._policy.stop_reason is None:
                     self._policy.stop(Reason.decode(message["reason"]), now)
             case "time is up":
-                self._time_is_up(now)
+                self._said_time_is_up = True
+                self._policy.time_is_up(now)
+                if not self._policy.timed_out:  # the ranks of this machine are done
+                    self._policy.peer_failed(self._spec.timeout_reason, now, final=True)
             case "failed":
                 self._policy.peer_failed(Reason.decode(message["reason"]), now, final=message["final"])
             case _:
                 self.stalls.hear(message)
 
-    def _time_is_up(self, now: float) -> None:
-        """Obey another machine's clock, which need not be told."""
-        self._said_time_is_up = True
-        self._policy.time_is_up(now)
-        if not self._policy.timed_out:  # the ranks of this machine are done
-            self._policy.peer_failed(self._spec.timeout_reason, now, final=True)
-
     def close(self, outcome: Outcome) -> Outcome:
-        """Wait a moment for the ends of the others' ranks, and say good-bye; return the final outcome."""
+        """Wait a moment for the ends of the others' ranks, and part; return the final outcome."""
         deadline = time.monotonic() + _LAST_WORDS
-        awaits = outcome.state is not RunState.SUCCEEDED
-        while (
-            awaits and self._nodes.connections.named and not self._all_over() and time.monotonic() < deadline
-        ):
-            self._look()
+        if outcome.state is not RunState.SUCCEEDED:
+            while self._nodes.connections.named and not self._all_over() and time.monotonic() < deadline:
+                self._look()
         self._nodes.close(outcome.state.value)
         known = self._policy.peer_failure
-        return (
-            outcome if known is None or not known.extends(outcome.reason) else replace(outcome, reason=known)
-        )
+        if known is not None and known.extends(outcome.reason):
+            return replace(outcome, reason=known)
+        return outcome
 
     def _all_over(self) -> bool:
         ranks = self._policy.run.ranks
         return all(rank.state.terminal or rank.state is RankState.PENDING for rank in ranks)
 
     def _ended(self) -> Outcome | None:
-        """Return the outcome, where there is no reason to wait any longer."""
+        """Return the outcome, if there is no reason to wait longer."""
         if self._nodes.problem:
             return Outcome.failed(self._nodes.problem)
         if self._policy.stop_reason is not None:
@@ -190,7 +184,7 @@ class Coordinator:
         return None
 
     def _record(self, rank: int, state: RankState, code: int | None) -> None:
-        """Record the state of a rank elsewhere; of one here, this machine knows best."""
+        """Record the state of another machine's rank."""
         known = self._policy.run.ranks[rank]
         if known.spec.node_rank == self._spec.node_rank or known.state.terminal or state is known.state:
             return
@@ -200,18 +194,8 @@ class Coordinator:
             self._policy.record(RemoteRank(time=time.time(), rank=rank, state=state, code=code))
 
 
-class RemoteReservation:
-    """The port where the ranks meet, on another machine."""
-
-    def __init__(self, rendezvous: Rendezvous) -> None:
-        self.rendezvous = rendezvous
-
-    def release(self) -> None:
-        """Nothing was held."""
-
-
 def interface_of(address: str) -> str:
-    """Return the network interface that has this IPv4 address; empty where that cannot be found out."""
+    """Return the network interface with this IPv4 address; empty if unknown."""
     if sys.platform != "linux":
         return ""
     import fcntl
@@ -221,7 +205,7 @@ def interface_of(address: str) -> str:
             try:
                 reply = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
-                continue  # it has none
+                continue  # it has no address
             if socket.inet_ntoa(reply[20:24]) == address:
                 return name
     return ""

@@ -1,11 +1,9 @@
-"""The authenticated line between two machines: small JSON messages, each proven to come from a holder of the
-run's key; and the table of messages.
+"""Authenticated line for small JSON messages between holders of the run's key, and the table of messages.
 
-Both ends send a nonce first. From the key and the two nonces both make the key of this connection, and
-every message carries its MAC over that, the direction and the message's number: nothing can be forged,
-replayed or left out by a machine without the key. The end that was called proves nothing until the caller
-has. Nothing is secret on it. ``check`` refuses a message that differs from the table: no module behind it
-meets a value of another type, a number beyond bounds, or text that no file takes.
+Both ends send a nonce first, and derive the key of this connection from the run's key and both nonces. Every
+message carries a MAC over the direction, its number and itself: without the key, no machine can forge, replay
+or omit one. The called end proves nothing before the caller has. The line is not encrypted. ``check`` refuses
+messages that differ from the table in type, in bounds, or by text that no file can hold.
 """
 
 from __future__ import annotations
@@ -32,22 +30,22 @@ _HELLO = b"nbdist 2 "
 _NONCE = re.compile(rb"[0-9a-f]{32}")
 _DENIAL = b"another key\n"
 _MOST = 65_536
-"""Bytes of one message. The link closes when the other end sends more."""
+"""Bytes of one message; a longer one closes the link."""
 
 _LAST_ACK = struct.Struct("56xI")  # of struct tcp_info: tcpi_last_ack_recv
 
 
 class LinkClosed(NbdistError):
-    """The other end has closed, the network gave up on it, or it does not speak as nbdist does."""
+    """A line that the other end or the network closed, or on which no nbdist speaks."""
 
 
 class WrongKey(NbdistError):
-    """The other end does not have the key of this run: another program, or another token."""
+    """A message without the key of this run, from another program or with another token."""
 
 
 class Link:
-    """One connection, never waiting: ``flush`` sends what could not be sent at once. ``caller`` is the end
-    that connected, and has one key (see ``runner.placement``); the other takes any of its own."""
+    """One connection that never blocks: ``flush`` sends the rest of a message. The ``caller`` connected, and
+    has one key (see ``runner.placement``); the other end accepts any of its own."""
 
     def __init__(self, connection: socket.socket, *keys: str, caller: bool, address: str = "") -> None:
         connection.setblocking(False)
@@ -67,14 +65,14 @@ class Link:
 
     @property
     def pending(self) -> bool:
-        """Whether something has not been sent yet."""
+        """True while bytes or messages wait to be sent."""
         return bool(self._waiting or self._early)
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def connected(self) -> bool:
-        """Whether a connection that was begun is there. Raises LinkClosed when it will not be."""
+        """Return whether the connection is established. Raises LinkClosed when it has failed."""
         if error := self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             raise LinkClosed(os.strerror(error))
         try:
@@ -84,18 +82,17 @@ class Link:
         return True
 
     def address(self) -> str:
-        """The other end's address."""
+        """Return the other end's address."""
         with contextlib.suppress(OSError):
             self._address = self._address or str(self._socket.getpeername()[0])
         return self._address
 
     def own_address(self) -> str:
-        """This end's address, by which the other one can be reached from."""
+        """Return the address by which the other end reaches this one."""
         return str(self._socket.getsockname()[0])
 
     def unheard(self) -> float:
-        """Return the seconds since the other machine's kernel has confirmed something; infinite where that is
-        not known (tcp(7), Linux)."""
+        """Return the seconds since the other kernel's last acknowledgement (tcp(7), Linux), or infinity."""
         try:
             info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_ACK.size)
             return float(_LAST_ACK.unpack(info)[0]) / 1e3
@@ -103,7 +100,7 @@ class Link:
             return math.inf
 
     def send(self, message: Message) -> None:
-        """Send a message as soon as that is possible. Raises LinkClosed."""
+        """Send a message as soon as possible. Raises LinkClosed."""
         if self._session is None:
             self._early.append(message)
         else:
@@ -111,7 +108,7 @@ class Link:
         self.flush()
 
     def flush(self) -> None:
-        """Send what waits, as far as that does not block. Raises LinkClosed."""
+        """Send waiting bytes without blocking. Raises LinkClosed."""
         while self._waiting:
             try:
                 sent = self._socket.send(self._waiting)
@@ -122,7 +119,7 @@ class Link:
             self._waiting = self._waiting[sent:]
 
     def receive(self) -> list[Message]:
-        """Return what came. Raises LinkClosed, and WrongKey for what was not sent with the key."""
+        """Return the received messages. Raises LinkClosed, or WrongKey for one without the key."""
         try:
             data = self._socket.recv(_MOST)
         except (BlockingIOError, InterruptedError):
@@ -137,7 +134,7 @@ class Link:
         return [message for line in lines if (message := self._decode(line)) is not None]
 
     def deny(self) -> None:
-        """Send a line without proof, by which the other end learns that it has another key."""
+        """Send a line without proof, which shows the other end that it has another key."""
         self._waiting += _DENIAL
         with contextlib.suppress(LinkClosed):
             self.flush()
@@ -151,17 +148,13 @@ class Link:
             return None
         mac, _, body = line.partition(b" ")
         sender, count = not self._caller, self._received_count
-        proven = [
-            session
-            for session in self._sessions
-            if hmac.compare_digest(mac, _mac(session, sender, count, body))
-        ]
-        if not proven:
-            raise WrongKey("what came was not sent with the key of this run")
-        self._received_count += 1
-        if self._session is None:
-            self._begin(proven[0])
-        return parsed(body)
+        for session in self._sessions:
+            if hmac.compare_digest(mac, _mac(session, sender, count, body)):
+                self._received_count += 1
+                if self._session is None:
+                    self._begin(session)
+                return parsed(body)
+        raise WrongKey("what came was not sent with the key of this run")
 
     def _meet(self, line: bytes) -> None:
         theirs = line.removeprefix(_HELLO)
@@ -182,7 +175,7 @@ class Link:
         self.flush()
 
     def _enqueue(self, message: Message) -> None:
-        assert self._session is not None, "it is kept until there is one"
+        assert self._session is not None, "send keeps messages until there is one"
         body = json.dumps(message).encode()
         mac = _mac(self._session, self._caller, self._sent_count, body)
         self._sent_count += 1
@@ -195,14 +188,12 @@ def _mac(session: bytes, from_caller: bool, count: int, body: bytes) -> bytes:
 
 
 def parsed(text: str | bytes) -> Message:
-    """Return the message that is written in ``text``. Raises LinkClosed."""
-    try:
+    """Parse a message. Raises LinkClosed."""
+    with contextlib.suppress(ValueError):
         message = loads(text, exact=True)  # ``check`` refuses halves of characters
-    except ValueError:
-        message = None
-    if not isinstance(message, dict):
-        raise LinkClosed("what came is no message")
-    return message
+        if isinstance(message, dict):
+            return message
+    raise LinkClosed("what came is no message")
 
 
 _MOST_TEXT = 40_000
@@ -212,7 +203,7 @@ _Claim = Callable[[object], bool]
 
 
 class BadMessage(ValueError):
-    """A holder of the key sent what no nbdist of this version sends."""
+    """A message from a holder of the key that no nbdist of this version sends."""
 
 
 def check(message: Message) -> str:
@@ -226,7 +217,7 @@ def check(message: Message) -> str:
 
 
 def plain(text: str) -> str:
-    """Return foreign text as a message may contain it."""
+    """Return foreign text in a form that ``check`` accepts."""
     return text[:_MOST_FIELD].encode(errors="replace").decode()
 
 
@@ -242,8 +233,8 @@ def _count(value: object) -> bool:
     return type(value) is int and 0 <= value < _MOST_COUNT
 
 
-def _counts(value: object) -> bool:
-    return isinstance(value, list) and all(map(_count, value))
+def _list_of(claim: _Claim) -> _Claim:
+    return lambda value: isinstance(value, list) and all(map(claim, value))
 
 
 def _code(value: object) -> bool:
@@ -251,7 +242,7 @@ def _code(value: object) -> bool:
 
 
 def _seconds(value: object) -> bool:
-    # NaN is less than nothing
+    # NaN fails each comparison
     return type(value) in (int, float) and abs(value) < 1e12  # type: ignore[arg-type]
 
 
@@ -260,7 +251,7 @@ def _flag(value: object) -> bool:
 
 
 def _text(value: object) -> bool:
-    # half a surrogate pair can stand in JSON, and not be written to a screen
+    # JSON may contain half a surrogate pair, which no screen can print
     return (
         type(value) is str and len(value) <= _MOST_TEXT and not any("\ud800" <= c <= "\udfff" for c in value)
     )
@@ -279,10 +270,6 @@ def _address(value: object) -> bool:
     except (OSError, TypeError, ValueError):
         return False
     return True
-
-
-def _addresses(value: object) -> bool:
-    return isinstance(value, list) and all(map(_address, value))
 
 
 def _beginning_or_end(value: object) -> bool:
@@ -305,7 +292,7 @@ _COLLECTIVE: Mapping[str, _Claim] = {
     "over": _flag,
     "begun": _seconds,
     "last": _code,
-    "members": _counts,
+    "members": _list_of(_count),
     "on_device": _flag,
 }
 
@@ -315,7 +302,7 @@ _FIELDS: Mapping[str, Mapping[str, _Claim]] = {
     "refused": {"reason": _reason},
     "alive": {},
     "ready": {"attempt": _count},
-    "start": {"attempt": _count, "hosts": _addresses},
+    "start": {"attempt": _count, "hosts": _list_of(_address)},
     "rank": {"attempt": _count, "rank": _count, "state": _beginning_or_end, "code": _code},
     "failed": {"attempt": _count, "reason": _reason, "final": _flag},
     "stop": {"reason": _reason},

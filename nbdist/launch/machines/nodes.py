@@ -1,9 +1,9 @@
-"""The other machines of a run, as the supervisor of one sees them.
+"""Other machines of a run, as seen by the supervisor of one.
 
-Node 0 listens at the port behind the one where the ranks meet, on the given address alone; the others connect
-to it and stay connected. Over these lines they begin and end every attempt together, report the states of
-their ranks, and notice that a machine has gone: at once when its supervisor ends, after ``PEER_TIMEOUT``
-seconds when it falls silent (a cable, a power supply).
+Node 0 listens at the port behind the ranks' rendezvous, only on the given address; the others stay connected
+to it. So they begin and end every attempt together, exchange the states of their ranks, and notice that a
+machine has gone: at once when its supervisor ends, after ``PEER_TIMEOUT`` seconds of silence (a cable, a
+power supply).
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ from nbdist.model import (
 
 
 class PeerNodes:
-    """The agreement of the machines of a run. ``inbox`` collects the messages that the supervisor is to obey;
-    nothing here waits. Node 0 has a line to each of the others, which have one to node 0; it passes on what
-    they send."""
+    """The agreement of the machines of a run. ``inbox`` collects messages for the supervisor; nothing here
+    blocks. Node 0 has a line to each of the others, and forwards their messages."""
 
     def __init__(
         self,
@@ -43,7 +42,7 @@ class PeerNodes:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``keys`` prove a machine to be one of the run; all but node 0 have one."""
+        """Prepare the lines. ``keys`` prove that a machine belongs to the run; all but node 0 have one."""
         self.inbox: list[Message] = []
         self.problem = Reason()
         self.hosts: tuple[str, ...] = ()
@@ -53,7 +52,7 @@ class PeerNodes:
         self._hub = spec.node_rank == 0
         self._instance = os.urandom(8).hex()
         self._known = {0: host}
-        # the last attempt: ready here, begun by all, over here, over for all
+        # the last attempt that is ready here, begun by all, over here, over for all
         self._attempt = self._started = self._over = self._finished = 0
         self._gone = False
         callbacks = Callbacks(
@@ -64,31 +63,31 @@ class PeerNodes:
         )
 
     def open(self) -> None:
-        """Begin to listen, on node 0. Raises LaunchError where the address or the port cannot be had."""
+        """Listen on node 0. Raises LaunchError without the address or the port."""
         if self._hub:
             self.connections.listen()
 
     def ready(self, attempt: int) -> None:
-        """Tell all that this machine could start the ranks of the attempt."""
+        """Send all that this machine can start the ranks of the attempt."""
         self._attempt = attempt
         self.connections.tell({"kind": "ready", "attempt": attempt})
         self._consider()
 
     @property
     def gathered(self) -> bool:
-        """Whether all machines are ready for the attempt, and ``hosts`` are theirs."""
+        """True once all machines are ready for the attempt and ``hosts`` are known."""
         return self._started == self._attempt
 
     @property
     def awaited(self) -> tuple[int, ...]:
-        """The machines that are missing, as far as this one can know."""
+        """Missing machines, as far as known here."""
         if not self._hub:
             return () if self.connections.named else (0,)
-        there = {peer.node for peer in self.connections.named if peer.ready >= self._attempt}
-        return tuple(node for node in range(1, self._spec.nodes) if node not in there)
+        ready = {peer.node for peer in self.connections.named if peer.ready >= self._attempt}
+        return tuple(node for node in range(1, self._spec.nodes) if node not in ready)
 
     def missing(self, limit: float) -> Reason:
-        """Return why the run ends when the wait is over."""
+        """Return the reason for the end of the run when the wait is over."""
         host, port = self._place
         trouble = plain(self.connections.last_trouble)
         return Reason(
@@ -96,18 +95,18 @@ class PeerNodes:
         )
 
     def succeeded(self) -> None:
-        """Tell all that the ranks of this machine have succeeded in this attempt."""
+        """Send all that the ranks of this machine have succeeded in this attempt."""
         self._over = self._attempt
         self.connections.tell({"kind": "over", "attempt": self._attempt})
         self._consider()
 
     @property
     def all_succeeded(self) -> bool:
-        """Whether the ranks of all machines have succeeded."""
+        """True once the ranks of all machines have succeeded."""
         return self._finished == self._attempt
 
     def local_event(self, event: Event, run: Run, error: str = "") -> None:
-        """Send a local event to the others. ``error`` is the exception of a rank that exited."""
+        """Send a local event to the others. ``error`` is the exception of an exited rank."""
         match event:
             case RankStarted(rank=rank):
                 self._tell_rank(rank, RankState.RUNNING, None)
@@ -115,7 +114,7 @@ class PeerNodes:
                 self._tell_failure(rank)
             case RankExited(rank=rank, code=code):
                 state = run.ranks[rank].state
-                # the reason first: a node that knows of all exits waits for no more messages
+                # the reason first: a node with all exits waits for no more messages
                 if state is RankState.FAILED:
                     self._tell_failure(rank, error)
                 self._tell_rank(rank, state, code)
@@ -131,16 +130,16 @@ class PeerNodes:
         self.connections.tell(message | {"attempt": self._attempt})
 
     def fail(self, reason: Reason) -> None:
-        """End the run on all machines for a reason that no rank has."""
+        """End the run on all machines, for a reason outside the ranks."""
         self.say(_failed(reason, final=True))
 
     def tick(self) -> None:
-        """Let time pass."""
+        """Keep the lines alive."""
         calling = not (self._hub or self._gone or self._started or self.problem)
         self.connections.tick(calling=calling)
 
     def close(self, state: str) -> None:
-        """Say good-bye, so that the end of the line means nothing bad."""
+        """Send the run's state and close the lines, so that their end is no failure."""
         self._gone = True
         self.connections.tell({"kind": "bye", "state": state})
         self.connections.close()
@@ -185,7 +184,7 @@ class PeerNodes:
         return Reason(code, node=node, host=self.hosts[node] if self.hosts else "", **more)
 
     def _lost(self, peer: Peer, how: str) -> None:
-        """Take the machine for gone whose line has ended; before the start it may come again."""
+        """Count a machine as gone when its line ends; before the start it may reconnect."""
         if peer.node is not None and self._started and not self._gone:
             self._gone_node(peer.node, how)
 
@@ -197,7 +196,7 @@ class PeerNodes:
             self.connections.tell({"kind": "lost", "node": node, "how": how})
 
     def _take_from_stranger(self, peer: Peer, kind: str, message: Message) -> None:
-        """Handle a message of one that has the key, and was not let in."""
+        """Handle a message of a peer that has the key, but is not admitted."""
         if self._hub and kind == "join":
             self._admit(peer, message)
         elif not self._hub and kind == "welcome":
@@ -244,11 +243,11 @@ class PeerNodes:
                     self.inbox.append(_failed(reason, final=True))
 
     def _admit(self, peer: Peer, join: Message) -> None:
-        """Admit a machine that has proven the key to node 0, or send it the reason."""
+        """Admit a machine that has proven its key to node 0, or send it the reason."""
         node = join["node"]
         for other in self.connections.named:
             if (other.node, other.instance) == (node, join["instance"]) and not self._started:
-                self.connections.part(other, "")  # its last line broke unseen
+                self.connections.part(other, "")  # a former line, broken unseen
         if reason := self._objection(join):
             self.connections.say(peer, {"kind": "refused", "reason": reason.encode()})
             self.connections.part(peer, f"node {node} was refused ({reason.code})")
@@ -258,7 +257,7 @@ class PeerNodes:
         self.connections.say(peer, {"kind": "welcome"})
 
     def _objection(self, join: Message) -> Reason:
-        """Return why a machine cannot take part; none where it can."""
+        """Return the reason to refuse a machine; none without one."""
         node, ranks, nodes = join["node"], join["ranks"], join["nodes"]
         here = {"nodes_here": self._spec.nodes, "ranks_here": len(self._spec.here)}
         if (nodes, ranks) != tuple(here.values()):
@@ -270,11 +269,9 @@ class PeerNodes:
         return Reason("begun-without") if self._started else Reason()
 
     def _consider(self) -> None:
-        """Begin or end an attempt, on node 0, when all machines are as far."""
-        if not self._hub:
-            return
+        """Begin or end an attempt on node 0, when all machines are ready for it."""
         others = self.connections.named
-        if len(others) < self._spec.nodes - 1:
+        if not self._hub or len(others) < self._spec.nodes - 1:
             return
         if self._started < self._attempt and all(peer.ready == self._attempt for peer in others):
             known = tuple(self._known[node] for node in range(self._spec.nodes))

@@ -1,1 +1,1 @@
-"""Ranks that do nothing, or nothing but wait: how that is told from work, and where they are."""
+"""Stalls: the difference between ranks that only wait and ranks that work, and the stacks of both."""

@@ -1,14 +1,12 @@
-"""Finds out where the ranks of an attempt are, without stopping them and without waiting for them.
+"""Stacks of the ranks of an attempt, taken without stopping them or waiting for them.
 
-A rank's own thread writes its stacks when it is asked (``worker.stacks``). Where it does not answer, native
-code keeps the interpreter, and a signal handler writes them. Handlers end sleeps and polls of native code
-early, so the signal goes to the rank's own thread for it. Only while the main thread computes does it go
-there: nothing is interrupted then, and its frames cannot change under a reader in another thread. A rank
-without a handler is never sent the signal: it would die.
+A rank's own thread writes its stacks on request (``worker.stacks``). If it does not answer, native code holds
+the interpreter, and a signal handler writes them. Handlers end sleeps and polls of native code early, so the
+signal goes to that thread; only while the main thread computes it goes there, where it interrupts nothing,
+and no other thread reads changing frames. A rank without a handler never gets the signal: it would die.
 
-A rank that is about to be told to end gets the signal at once, in its main thread, which must not run on
-before it has answered; it is asked about its collectives afterwards, since a handler must not read the frames
-of a thread that runs.
+A rank that is about to be ended gets the signal at once, in its main thread, which answers before it
+continues. It reports its collectives afterwards: a handler must not read the frames of a running thread.
 """
 
 from __future__ import annotations
@@ -50,8 +48,8 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The thread of a rank to signal (0: any), the state of its main thread, and where in the file the answer
-    will begin; or why the rank cannot be asked."""
+    """The thread to signal (0: any), the main thread's state, and the answer's offset; or else the
+    problem."""
 
     thread: int = 0
     state: str = ""
@@ -60,7 +58,7 @@ class Target:
 
 
 def find(process: ProcessId, files: RankDirectory) -> Target:
-    """Return how to ask a rank, or why it cannot be asked."""
+    """Return the target in a rank, or the problem."""
     pid = process.pid
     if not alive(process):
         return Target(problem="ended")
@@ -82,8 +80,8 @@ def find(process: ProcessId, files: RankDirectory) -> Target:
 
 
 def _introduction(files: RankDirectory) -> tuple[int, int, int]:
-    """Read the begin of a rank's file: return its thread to ask, the number of its file, and where that begin
-    ends. Raises OSError, or one of MALFORMED."""
+    """Return thread, descriptor and size of the head of a rank's file. Raises OSError, or one of
+    MALFORMED."""
     with open(files.stacks, "rb") as file:
         begin = file.read(400)
     lines = itertools.takewhile(lambda line: line.startswith(b"{"), begin.splitlines(keepends=True))
@@ -93,8 +91,7 @@ def _introduction(files: RankDirectory) -> tuple[int, int, int]:
 
 
 def _same_file(files: RankDirectory, pid: int, descriptor: int) -> bool:
-    """Return whether the handler would write into its file: a program may close all files and open others,
-    which then get their numbers."""
+    """Return False if the program has closed the handler's file, and opened another with its number."""
     try:
         theirs, ours = os.stat(PROC / str(pid) / "fd" / str(descriptor)), os.stat(files.stacks)
     except OSError:
@@ -103,7 +100,7 @@ def _same_file(files: RankDirectory, pid: int, descriptor: int) -> bool:
 
 
 def send(process: ProcessId, thread: int) -> bool:
-    """Send the signal to one thread of a child that has not been collected, so the pid is still its own."""
+    """Send the signal to one thread of a child that is not reaped yet, so that the pid is still its own."""
     if _libc is not None and hasattr(_libc, "tgkill"):
         return bool(_libc.tgkill(process.pid, thread, SIGNAL) == 0)
     try:
@@ -114,17 +111,17 @@ def send(process: ProcessId, thread: int) -> bool:
 
 
 _LIMIT = 1.0
-"""Seconds that a rank has to answer."""
+"""Seconds for a rank to answer."""
 
 _PATIENCE = 0.5
-"""Seconds that a rank's thread has to begin to answer, before its handler is asked."""
+"""Seconds for a rank's thread to begin its answer; then its handler gets the signal."""
 
 _MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class RankContact:
-    """A rank that can be asked: its process, its files, and how to send it a word."""
+    """A rank to ask: its process, its files, and a function that sends it bytes."""
 
     rank: int
     process: ProcessId
@@ -134,39 +131,38 @@ class RankContact:
 
 @dataclass(slots=True)
 class _Pending:
-    """A rank that was asked, with ``words`` about its collectives. Its stacks begin at ``begin``."""
+    """A request to a rank, with ``words`` about its collectives. Its stacks start at ``begin``."""
 
-    asked: RankContact
+    contact: RankContact
     words: bytes
     ending: bool
     begin: int = 0
     size: int = 0
     signalled: bool = False
-    said: bool = False
+    sent: bool = False
     done: bool = False
     answer: RankAnswer | None = None
 
     @property
-    def told(self) -> Path:
-        """The file about its collectives that it writes last."""
-        files = self.asked.files
+    def last_file(self) -> Path:
+        """The last file that it writes about its collectives."""
+        files = self.contact.files
         return files.collectives if self.words == COLLECTIVES else _numbers(files)
 
     def say(self) -> None:
-        if not self.said:
-            self.said = True
+        if not self.sent:
+            self.sent = True
             with contextlib.suppress(OSError):
-                self.asked.say(self.words)
+                self.contact.say(self.words)
 
     def fail(self, problem: str) -> None:
-        self.done, self.answer = True, RankAnswer(rank=self.asked.rank, problem=problem)
+        self.done, self.answer = True, RankAnswer(rank=self.contact.rank, problem=problem)
 
 
 class StackTaker:
-    """Takes the stacks of one attempt. ``now`` is monotonic seconds."""
+    """The taker of one attempt's stacks. ``now`` is monotonic seconds."""
 
     def __init__(self, directory: RunDirectory, attempt: int, others: StallExchange) -> None:
-        """``others`` are the machines that have ranks of the run, too."""
         self._directory = directory
         self._others = others
         self._asked_at = 0.0
@@ -175,13 +171,12 @@ class StackTaker:
         self._pending: list[_Pending] = []
         self._taken_at = 0.0
         self.last: TakenStacks | None = None
-        """What was taken last."""
         self._written: TakenStacks | None = None
         self._glances = self._asks = False
 
     @property
     def busy(self) -> bool:
-        """Whether ranks have been asked and not all have answered."""
+        """True while answers are missing."""
         return bool(self._pending)
 
     def take(
@@ -192,36 +187,35 @@ class StackTaker:
         name: str = "",
         ending: bool = False,
         words: bytes = COLLECTIVES,
-        told: bool = True,
+        everywhere: bool = True,
     ) -> None:
-        """Ask these ranks. ``ending``: they are about to get a signal to end, so ask their main threads.
-        ``name`` is that of the request, ``words`` the question about collectives; ``told``: ask the other
-        machines, too."""
+        """Ask these ranks, and the other machines' if ``everywhere``; their main threads if ``ending``, since
+        a signal to end follows. ``name`` is the request's, ``words`` the question about collectives."""
         if name:
             self._names.append(name)
         if self._pending and not self._glances:
             return
         self._glances = words == NUMBERS
         self._asked_at = now
-        self._asks = told and not ending and not self._glances
+        self._asks = everywhere and not ending and not self._glances
         if self._asks:
             self._others.ask()
         self._taken_at = time.time()
-        self._pending = [_ask(_Pending(asked, words, ending)) for asked in ranks]
+        self._pending = [_ask(_Pending(contact, words, ending)) for contact in ranks]
 
     def glance(self, ranks: Iterable[RankContact], now: float) -> None:
-        """Ask these ranks, at little cost to them, for ``last`` alone; unless they are being asked."""
+        """Ask these ranks, at little cost to them, only for ``last``; unless a request is open."""
         if not self._pending:
             self.take(ranks, now, words=NUMBERS)
 
     def repeat(self, name: str) -> None:
-        """Answer the request with the last stacks, or those that are being taken."""
+        """Answer the request with the last stacks, or those under way."""
         self._names.append(name)
         if not self._pending and self._written is not None:
             self._put(self._written)
 
     def tick(self, now: float) -> bool:
-        """Collect the answers; return whether all stacks have now been written down."""
+        """Collect the answers; return whether all stacks are now written."""
         if not self._pending:
             if self._others.has_news() and self._written is not None:
                 self._put(self._written)  # another machine was late
@@ -247,23 +241,23 @@ class StackTaker:
         self._written = replace(taken, ranks=answers, asked=tuple(self._names) or taken.asked)
         self._names = []
         with contextlib.suppress(OSError):
-            # a disk that is full, or a directory that was deleted, costs this answer alone
+            # a full disk or a deleted directory costs only this answer
             write_stacks(self._directory, self._written)
 
 
 def _ask(pending: _Pending) -> _Pending:
-    """Signal a rank that is about to be told to end, send the words to the thread of another one."""
-    asked = pending.asked
-    target = find(asked.process, asked.files)
+    """Signal a rank that is about to be ended, send the words to the thread of another one."""
+    contact = pending.contact
+    target = find(contact.process, contact.files)
     if target.problem:
         pending.fail(target.problem)
         return pending
-    pending.answer = RankAnswer(rank=asked.rank, blocked=target.state == "D")
+    pending.answer = RankAnswer(rank=contact.rank, blocked=target.state == "D")
     with contextlib.suppress(OSError):
-        # what was answered before goes; the first line says whom to ask
-        os.truncate(asked.files.stacks, target.begin)
+        # remove the earlier answer, but not the head
+        os.truncate(contact.files.stacks, target.begin)
     pending.begin = pending.size = target.begin
-    for file in (asked.files.collectives, _numbers(asked.files)):
+    for file in (contact.files.collectives, _numbers(contact.files)):
         with contextlib.suppress(OSError):
             file.unlink()
     if pending.ending or not target.thread:
@@ -276,18 +270,17 @@ def _ask(pending: _Pending) -> _Pending:
 def _signal(pending: _Pending, target: Target) -> None:
     """Let its handler answer."""
     pending.signalled = True
-    process = pending.asked.process
+    process = pending.contact.process
     to_main = pending.ending or target.state == "R" or not target.thread
     if target.problem or not send(process, process.pid if to_main else target.thread):
         pending.fail(target.problem or "ended")
 
 
 def _collect(pending: _Pending, *, silent: bool) -> None:
-    """Note whether the rank has answered: its text is whole, or has not grown of late. ``silent``: its thread
-    has had its time."""
+    """Note if the text is whole or has stopped growing. ``silent``: the time of the rank's thread is over."""
     text = _read(pending)
     if not text and silent and not pending.signalled:
-        _signal(pending, find(pending.asked.process, pending.asked.files))
+        _signal(pending, find(pending.contact.process, pending.contact.files))
         return
     size = pending.begin + len(text)
     still = bool(text) and size == pending.size
@@ -295,39 +288,41 @@ def _collect(pending: _Pending, *, silent: bool) -> None:
     whole = is_whole(text.decode(errors="replace"))
     if whole or still:
         pending.say()
-    # a thread that has written the stacks tells of collectives next; of a handler nothing follows
+    # the thread writes the collectives after the stacks; a handler writes nothing more
     over = still and (pending.signalled or silent)
-    pending.done = (whole and (pending.told.exists() or over)) or (over and text.endswith(b"\n"))
+    pending.done = (whole and (pending.last_file.exists() or over)) or (over and text.endswith(b"\n"))
 
 
 def _answer(pending: _Pending) -> RankAnswer:
-    answer = pending.answer or RankAnswer(rank=pending.asked.rank)
+    answer = pending.answer or RankAnswer(rank=pending.contact.rank)
     if answer.problem:
         return answer
     text = _read(pending).decode(errors="replace")
     if not text:
-        problem = "silent" if alive(pending.asked.process) else "ended"
-        return replace(answer, problem=problem)
-    files = pending.asked.files
+        return replace(answer, problem="silent" if alive(pending.contact.process) else "ended")
+    files = pending.contact.files
     with contextlib.suppress(OSError, *MALFORMED):
-        said = load_object(_numbers(files))
-        answer = replace(answer, collectives=collectives_from(said["groups"]), beats=as_int(said["beats"]))
-        answer = replace(answer, handling=build(Handled, said["handling"]) if said["handling"] else None)
-        answer = replace(answer, values=tuple(build(Operand, value) for value in said["values"]))
-        answer = replace(answer, workers=tuple(map(str, said["workers"])))
+        fields = load_object(_numbers(files))
+        answer = replace(
+            answer, collectives=collectives_from(fields["groups"]), beats=as_int(fields["beats"])
+        )
+        handling = fields["handling"]
+        answer = replace(answer, handling=build(Handled, handling) if handling else None)
+        answer = replace(answer, values=tuple(build(Operand, value) for value in fields["values"]))
+        answer = replace(answer, workers=tuple(map(str, fields["workers"])))
     with contextlib.suppress(OSError, *MALFORMED):
         answer = replace(answer, collectives=collectives_from(load_object(files.collectives)))
     return replace(answer, text=text)
 
 
 def _numbers(files: RankDirectory) -> Path:
-    """Return the file of the collectives' numbers, which come before their names."""
+    """Return the file of the collectives' numbers, written before their names."""
     return files.collectives.with_name("collectives.numbers")
 
 
 def _read(pending: _Pending) -> bytes:
     with contextlib.suppress(OSError):
-        handle = os.open(pending.asked.files.stacks, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(pending.contact.files.stacks, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.pread(handle, _MOST_BYTES, pending.begin)
         finally:

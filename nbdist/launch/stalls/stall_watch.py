@@ -1,17 +1,16 @@
-"""Tells a run that has stalled from one that works silently.
+"""Difference between a run that has stalled and one that works silently.
 
-Whatever a rank writes, logs, computes or moves counts: CPU seconds of its whole process tree, so that a
-compiler or a DataLoader worker counts, and bytes read and written, so that a slow download does. The
-heartbeats of a rank that waits and its answers to us do not; nor does a wait at full speed (``SpinWatch``).
+Output, metrics, CPU seconds of the process tree (a compiler, a DataLoader worker) and bytes read or written
+(a slow download) count as work; a waiting rank's heartbeats, answers and spins (``SpinWatch``) do not.
 
 A rank that waits for its GPU, or in NCCL, keeps a core busy. So once a run has been silent for the limit, the
-stacks of its ranks are looked at now and then. It hangs when no rank has moved for the limit again, and one
-of them waits: it is in a call that waits and has not come back. A line alone does not prove that, a loop
-comes back to it. The number of a collective that is not over does, or that the rank does not compute at all,
-or that its main thread spins and has executed no Python since, or that it looks for the others' store.
+supervisor samples the stacks of its ranks. The run hangs when no rank has moved for the limit again, and one
+is in a waiting call that does not return. The line alone is no proof, since a loop returns to it. Proof is a
+collective that is not over, a rank that does not compute at all, a main thread that spins without Python, or
+a search for the others' store.
 
-A rank that computes elsewhere works: until it has been in one call, in all its threads, for several times
-the limit, without a new page of memory, a byte moved or a child that computes, while the others wait.
+A rank that computes elsewhere works, until it has been in one call, in all its threads, for several times the
+limit, without a new page of memory, a byte moved or a computing child, while the others wait.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _RENDEZVOUS = f"{_SEP}torch{_SEP}distributed{_SEP}rendezvous.py"
 _DEVICES = (f"{_SEP}torch{_SEP}cuda{_SEP}", f"{_SEP}paddle{_SEP}device{_SEP}")
 _SYNCHRONISES = re.compile(
     r"\.\s*(?:item|tolist|cpu|numpy|synchronize|wait|backward|barrier|all_?reduce|all_?gather|broadcast)\s*\("
-    # a tensor that is asked for its truth, its number or its text is waited for
+    # the truth, the number and the text of a tensor wait for it
     r"|\b(?:float|int|bool|print|str|repr)\s*\("
     r"|^\s*(?:if|elif|while|assert)\b"
 )
@@ -44,8 +43,8 @@ _LINE_ROOM = 1 << 16
 
 
 def waits(calls: Sequence[Call]) -> bool:
-    """Return whether a rank may wait for others, or for its device, in the innermost of these calls. A coarse
-    look; ``diagnosis`` finds the words for it."""
+    """Return whether a rank may wait for others or its device in the innermost call; ``diagnosis`` knows
+    more."""
     if not calls:
         return False
     inner = calls[0]
@@ -56,32 +55,30 @@ def waits(calls: Sequence[Call]) -> bool:
 
 
 _LOOKS = 6
-"""Looks within the limit while nothing moves; while something does, one."""
+"""Looks per limit while nothing moves; otherwise one."""
 
 _LONG_CALL = 9
-"""How many times the limit a rank may compute in one call of native code while the others wait."""
+"""Limits for which a rank may compute in one native call while the others wait."""
 
 _LEAST_GAP = 0.5
 _UNEVEN = 0.618
-"""Looks at one distance would meet a loop always at the same place."""
+"""The variation of gaps: looks at regular ones may always meet a loop at the same place."""
 
-# how much of each counts as nothing, and how much a second does
+# the amounts of each that count as nothing, at once and per second
 _CPU = 0.05, 0.02
 _BYTES = 64 << 10, 8 << 10
 _PAGES = 200, 20
 
 _MAIN_SHARE = 0.25
 _ALONE = 0.8
-"""The share of a process's CPU that its main thread uses when it spins beside the threads of NCCL, and when
-nothing else computes."""
+"""The main thread's shares of CPU when it spins beside NCCL's threads, and when only it computes."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """The use of a rank's processes so far: CPU seconds of the first one, of its main thread, and of all
-    ``others``; bytes moved, and new pages."""
+    """CPU seconds of a rank, its main thread and its ``others``; bytes ``moved`` and new ``pages`` of all."""
 
     time: float
     own: float
@@ -93,9 +90,9 @@ class _Use:
 
 @dataclass(slots=True)
 class _Track:
-    """A rank at its last look, and since when it has been so: ``since`` its main thread and its collectives,
-    ``in_call_since`` with a main thread that computes and executes no Python, ``wholly_since`` that and all
-    its threads, of which no other computes, without a new page."""
+    """A rank at its last look, and the begin of that state: ``since`` for its main thread and collectives,
+    ``in_call_since`` with a main thread that computes without Python, ``wholly_since`` with all threads as
+    they are, no other one computing, and no new page."""
 
     threads: tuple[ThreadStack, ...]
     numbers: tuple[object, ...]
@@ -111,7 +108,7 @@ class _Track:
 
 
 class SpinWatch:
-    """Watches the ranks of one attempt on this machine. All times are monotonic seconds."""
+    """The watch for spinning ranks of one attempt on this machine. All times are monotonic seconds."""
 
     def __init__(self, limit: float, *, proc: str = str(PROC)) -> None:
         self._limit = limit
@@ -123,7 +120,7 @@ class SpinWatch:
         self._turn = 0.0
         self._slowness = 1.0
         self.waits = False
-        """Whether one of the ranks, none of which has moved, is known to wait."""
+        """True if no rank has moved and one is known to wait."""
 
     def add(self, rank: int, pid: int) -> None:
         self._roots[rank] = pid
@@ -133,17 +130,17 @@ class SpinWatch:
             known.pop(rank, None)
 
     def forget(self) -> None:
-        """Begin anew: a rank has said something."""
+        """Begin anew after a sign of life."""
         self._tracks.clear()
         self._slowness = 1.0
         self.waits = False
 
     def is_due(self, now: float) -> bool:
-        """Return whether it is time for another look, of a run that has been silent for the limit."""
+        """Return whether it is time for the next look at a silent run."""
         return bool(self._roots) and now >= self._due
 
     def used(self, rank: int, cpu: float, pids: Iterable[int], now: float) -> None:
-        """Note, before a look, the CPU seconds of a rank's processes, and the processes."""
+        """Note the CPU seconds of a rank's processes before a look."""
         root = self._roots.get(rank)
         if root is None:
             return
@@ -153,7 +150,7 @@ class SpinWatch:
         self._uses[rank] = _Use(now, own, main, cpu - own, moved, pages)
 
     def took(self, taken: TakenStacks, now: float) -> None:
-        """Compare the stacks of a look with the ones before."""
+        """Compare the stacks of a look with those before."""
         moves = False
         for answer in taken.ranks:
             use = self._uses.pop(answer.rank, None)
@@ -168,33 +165,31 @@ class SpinWatch:
         self._due = now + max(_LEAST_GAP, gap)
 
     def still_since(self, idle: Callable[[int], bool]) -> float | None:
-        """Return since when no rank here moves; None while one does. ``idle`` tells whether a rank has done
-        nothing at all for the limit. Sets ``waits``."""
+        """Set ``waits``, and return the time since which no rank moves. ``idle``: a rank was so for the
+        limit."""
         self.waits = False
         if not self._roots or self._tracks.keys() != self._roots.keys():
             return None
         self.waits = any(self._proves(track, idle=idle(rank)) for rank, track in self._tracks.items())
-        if not all(self._is_still(rank, idle(rank)) for rank in self._tracks):
+        if not all(self._is_still(track, idle(rank)) for rank, track in self._tracks.items()):
             return None
         return max(track.since for track in self._tracks.values())
 
-    def _is_still(self, rank: int, idle: bool) -> bool:
-        track = self._tracks[rank]
+    def _is_still(self, track: _Track, idle: bool) -> bool:
         if idle or self._proves(track, idle=idle):
             return track.seen - track.since >= self._limit
         return track.seen - track.wholly_since >= _LONG_CALL * self._limit
 
     def _proves(self, track: _Track, *, idle: bool) -> bool:
-        """Return whether the rank is known to wait in a call that does not come back."""
+        """Return whether the rank is known to wait in a call that does not return."""
         in_call = track.seen - track.in_call_since >= self._limit
-        # any line may wait for a device that waits for others, and executes no Python meanwhile
+        # any line may wait, without Python, for a device that waits for others
         if track.pending_on_device and in_call:
             return True
         return track.awaits and (track.pending or idle or in_call)
 
     def _own(self, what: str) -> tuple[float, int]:
-        """Return the CPU seconds of a process without its children, or of a thread, and its new pages
-        (proc(5))."""
+        """Return the CPU seconds and new pages of a process alone, or of a thread (proc(5))."""
         fields = stat_fields(f"{self._proc}/{what}/stat")
         if len(fields) < 13:
             return 0.0, 0
@@ -202,7 +197,7 @@ class SpinWatch:
 
 
 def moved_by(proc: str, pid: int) -> int:
-    """Return the bytes that a process has read and written; 0 where that is not known."""
+    """Return the bytes that a process has read and written; 0 if unknown."""
     fields = read_at_once(f"{proc}/{pid}/io").split()
     return int(fields[1]) + int(fields[3]) if len(fields) > 3 else 0
 
@@ -243,12 +238,12 @@ def _is_where_it_was(before: _Track, after: _Track) -> bool:
     here = bool(main) and main == before.threads[0].calls
     if not here or after.numbers != before.numbers or _uses(before, after, "others", _CPU):
         return False
-    # a rank that looks for a store where none is reads the table of hosts at each try
+    # a rank that looks for a missing store reads the table of hosts at each try
     return _looks_for_others(main) or not _uses(before, after, "moved", _BYTES)
 
 
 def _looks_for_others(main: Sequence[Call]) -> bool:
-    """Return whether a rank is in ``init_process_group``, before it has met the others."""
+    """Return whether a rank is in ``init_process_group``, before it has found the others."""
     return bool(main) and main[0].file.endswith(_RENDEZVOUS)
 
 
@@ -262,21 +257,21 @@ def _exceeds(used: float, nothing: tuple[float, float], seconds: float) -> bool:
 
 
 _ANSWER_CPU = 0.1
-"""Seconds that it takes a rank at most to answer when it is asked where it is."""
+"""CPU seconds of a rank for its answer to a request for stacks, at most."""
 
 _QUIET_SHARE = 0.25
-"""The part of the limit after which bytes are looked at: it takes a file of /proc for each process."""
+"""The part of the limit after which bytes are compared, which costs a read of /proc per process."""
 
 _LEAST_PERIOD = 0.5
 
 _GAP = 5.0
-"""Seconds without a tick after which nothing is known: the machine slept, or we were stopped."""
+"""Seconds without a tick after which all is unknown: the machine slept, or we were stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stillness:
-    """The seconds in which nothing at all has happened on a machine (``idle``), and no rank of it has moved
-    (``still``), whatever it computes; ``waits``: one of these is known to wait."""
+    """The seconds for which a machine has been ``idle``, and for which its ranks have been ``still``,
+    computing or not; ``waits`` if one is known to wait."""
 
     idle: float = 0.0
     still: float = 0.0
@@ -285,7 +280,7 @@ class Stillness:
 
 @dataclass(slots=True)
 class _Mark:
-    """The use of a rank when it was last seen to do something. ``compared``: it was seen to move nothing."""
+    """The use of a rank at its last sign of life. ``compared``: a later look found no bytes moved."""
 
     time: float
     cpu: float = 0.0
@@ -296,7 +291,7 @@ class _Mark:
 
 
 class StallWatch:
-    """Watches one attempt. ``limit`` is in seconds, all times are monotonic seconds."""
+    """The watch for a stall of one attempt. ``limit`` is in seconds, all times are monotonic seconds."""
 
     def __init__(self, limit: float, *, proc: str = str(PROC)) -> None:
         self._limit = limit
@@ -309,21 +304,21 @@ class StallWatch:
         self._spins = SpinWatch(limit, proc=proc)
         self._since = 0.0
         self.wants_look = False
-        """After ``judge``: whether it is time to see where the ranks are, in ``took``."""
+        """True if ``judge`` needs the stacks of the ranks, by ``took``."""
         self.stalled = False
 
     @property
     def period(self) -> float:
-        """Seconds between two looks that are enough."""
+        """Seconds between two looks."""
         return max(_LEAST_PERIOD, self._limit * _QUIET_SHARE)
 
     @property
     def active(self) -> float:
-        """When something last happened."""
+        """The time of the last sign of life."""
         return self._since if self.stalled else self._active or 0.0
 
     def quiet(self, now: float) -> float:
-        """Return the seconds since something last happened; 0 while that is not known."""
+        """Return the seconds since the last sign of life; 0 if unknown."""
         return 0.0 if self._active is None else now - self.active
 
     def add(self, rank: int, pid: int) -> None:
@@ -336,22 +331,22 @@ class StallWatch:
         self._spins.forget()
 
     def tick(self, now: float) -> None:
-        """Let time pass, a little at each call."""
+        """Note that time passes; begin anew after a gap."""
         if self._ticked is None or now - self._ticked > _GAP:
             self.did(now)
         self._ticked = now
 
     def took(self, taken: TakenStacks, now: float) -> None:
-        """Note where the ranks are now."""
+        """Note the stacks of a look."""
         if self._is_silent(now):
             self._spins.took(taken, now)
 
     def pardon(self) -> None:
-        """Do not count what the ranks compute until the next look: they answer us."""
+        """Ignore what the ranks compute until the next look: they answer us."""
         self._pardoned = True
 
     def saw(self, rank: int, cpu: float, pids: Iterable[int], metrics: str, now: float) -> None:
-        """Note a look at a rank: the CPU seconds of its processes, the processes, its file of metrics."""
+        """Note a look at a rank: CPU seconds and pids of its processes, its file of metrics."""
         mark = self._marks.setdefault(rank, _Mark(now))
         logged = _size(metrics)
         quiet = now - mark.time
@@ -377,8 +372,7 @@ class StallWatch:
             mark.compared = True
 
     def judge(self, now: float, elsewhere: Iterable[Stillness] = ()) -> bool:
-        """Judge after a look at every rank, with the other machines of the run. Returns whether ``stalled``
-        has changed."""
+        """Judge after a look at every rank and machine; return whether ``stalled`` has changed."""
         self._pardoned = False
         if self._active is None:
             self._active = now
@@ -393,7 +387,7 @@ class StallWatch:
         return changed
 
     def stillness(self, now: float) -> Stillness:
-        """Return for how long nothing has happened here; 0 while that is not certain."""
+        """Return the stillness of this machine, with 0 for uncertain times."""
         quiet = 0.0 if self._active is None else now - self._active
         certain = quiet < self._limit or all(mark.compared for mark in self._marks.values())
         since = self._spins.still_since(lambda rank: self._is_idle(rank, now))
@@ -410,7 +404,7 @@ class StallWatch:
         return self._is_silent(now) and self._spins.is_due(now)
 
     def _is_idle(self, rank: int, now: float) -> bool:
-        """Return whether it has done nothing at all for the limit."""
+        """Return whether the rank has been idle for the limit."""
         mark = self._marks.get(rank)
         return mark is not None and mark.compared and now - mark.time >= self._limit
 
