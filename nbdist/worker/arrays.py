@@ -63,8 +63,8 @@ def to_wav(sound: object, sample_rate: int) -> tuple[bytes, int, int]:
 def to_histogram(
     values: object, bins: object, max_bins: int | None = None
 ) -> tuple[list[float], list[float]]:
-    """Return counts and edges of the finite values. ``bins``: a number or the edges; a rule by name ("auto",
-    "tensorflow") is DEFAULT_BINS, since a few values far out would make millions of bins."""
+    """Return counts and edges of the finite values. ``bins``: a number, the edges, or a rule's name, which
+    means DEFAULT_BINS, since a few values far out would make millions."""
     import numpy
 
     flat = to_array(values).reshape(-1).astype(numpy.float64)
@@ -142,9 +142,8 @@ _COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # of a PNG: grey, grey and alpha, RGB, 
 
 
 def to_png(image: object, dataformats: str | None) -> bytes:
-    """Return the bytes of a PNG for a PIL image, a matplotlib figure, a PNG or pixels: floats from 0 to 1, or
-    integers from 0 to 255. ``dataformats`` names their axes ("CHW", "HWC", "HW", "NCHW", …); None guesses
-    them by the axis that can be the channels. Raises TypeError for anything else."""
+    """Return a PIL image, a matplotlib figure, a PNG or pixels as the bytes of a PNG. ``dataformats`` names
+    the axes of pixels ("CHW", …); None guesses them by the possible channels. Raises TypeError."""
     if isinstance(image, (bytes, bytearray)):
         if not image.startswith(b"\x89PNG"):
             raise TypeError("these bytes are no PNG")

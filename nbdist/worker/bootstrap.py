@@ -106,8 +106,7 @@ def _late(module: str, name: str) -> Callable[..., Any]:
 def _change_libraries() -> None:
     """Change libraries once the program has imported them."""
     after_import("multiprocessing.spawn", _late("definitions", "install"))
-    # paddle replaces faulthandler's handlers, which print where a rank was; enabled after paddle's, they
-    # print it and then call paddle's
+    # paddle replaces faulthandler's handlers; enabled after paddle's, they print the stacks, and call those
     after_import("paddle.base.core", lambda _: faulthandler.disable())
     after_import("paddle", lambda _: faulthandler.enable())
     after_import("paddle.base.core", paddle_looks)
@@ -138,8 +137,7 @@ def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
 
 
 def split_last(text: bytes, path: str, flags: int = 0) -> tuple[CodeType, CodeType | None]:
-    """Return a cell's code, and apart from it the last expression that a notebook would show. Raises
-    SyntaxError."""
+    """Return a cell's code, and apart a last expression that a notebook would show. Raises SyntaxError."""
     import _ast
 
     tree: Any = compile(text, path, "exec", _ast.PyCF_ONLY_AST | flags, dont_inherit=True)
@@ -159,9 +157,8 @@ def _ends_silently(text: bytes, last: Any) -> bool:
 
 
 def print_whole_lines() -> None:
-    """Let ``print`` write its line in one piece, in this process and its forks. Output is unbuffered, so that
-    a killed rank loses nothing; the built-in ``print`` then writes each argument by itself, and the lines of
-    several processes mix."""
+    """Let ``print`` write whole lines, also in forks. Output is unbuffered, so that a killed rank loses
+    nothing; the built-in ``print`` then writes each argument by itself, and lines of processes mix."""
     builtins.print = _whole_line_print
 
 

@@ -140,8 +140,7 @@ def _bundle(value: object) -> dict[str, object]:
 
 
 def _form_of(value: object, method: str, **named: object) -> object:
-    """Return the result of a method of the object's class, without metadata; None where there is none, or it
-    raises."""
+    """Return the result of a method of the object's class, without metadata; None for none or an error."""
     if getattr(type(value), method, None) is None:
         return None
     try:

@@ -90,8 +90,7 @@ def prefer_backend(module: ModuleType) -> None:
 # torch's DDP drops the last reference to its process group as its Reducer is freed, and holds the GIL. The
 # group's destructor waits for its threads, one of which may need the GIL to drop a Python object of a
 # collective: a deadlock (torch 2.13, ProcessGroupGloo; pytorch#56297), by chance, and where torch._dynamo was
-# imported before DDP, as in ranks that have waited. Where Python drops the last reference torch releases the
-# GIL.
+# imported before DDP, as in ranks that have waited. Where Python drops the last one, torch releases the GIL.
 
 
 def free_groups_last(parallel: ModuleType) -> None:

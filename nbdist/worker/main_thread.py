@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
-# no other process sends this signal: the rank sets it by _thread.interrupt_main, and the main thread calls
-# the handler as soon as it executes Python
+# the rank sets this signal by _thread.interrupt_main: the main thread handles it once it executes Python
 BEAT = int(signal.SIGRTMIN) + 8 if hasattr(signal, "SIGRTMIN") else 0
 
 _PACKAGES = [os.sep + os.path.join(package, "distributed", "") for package in ("torch", "paddle")]

@@ -88,8 +88,7 @@ class _Message:
 
 class Order(_Message):
     """The program, its arguments, and the path of its error report. ``python_path`` becomes sys.path (empty:
-    as the interpreter makes it for a script), ``module`` is the program's name for ``python -m``, ``inputs``
-    the box of the names that the notebook pushes."""
+    as for a script), ``module`` is the name for ``python -m``, ``inputs`` the box of pushed names."""
 
     program: str
     args: list[str]
@@ -109,9 +108,9 @@ class Wait(_Message):
 
 
 class Cell(_Message):
-    """After CELL: a cell of a session, with the file of its text, the box of the names that the notebook
-    pushes (empty: none), and the names that this rank stores afterwards (``pull``). ``port`` is for a new
-    process group. Before the cell ``rejoin`` "join" leaves the group for a new one, "leave" only leaves."""
+    """After CELL: a cell, with the file of its text, the box of pushed names (empty: none), and the names to
+    store afterwards (``pull``). ``port`` is for a new process group. Before the cell ``rejoin`` "join" leaves
+    the group for a new one, "leave" only leaves it."""
 
     number: int
     path: str
@@ -122,9 +121,8 @@ class Cell(_Message):
 
 
 class Preload(_Message):
-    """The first message to a waiting rank. ``python_path`` becomes sys.path; where it is empty, ``first`` is
-    its first entry, as for a script in that directory. ``unseen`` are prefixes of the variables that native
-    code may read while the modules are imported."""
+    """The first message to a waiting rank. ``python_path`` becomes sys.path (empty: a script's, in the folder
+    ``first``). ``unseen`` are prefixes of the variables that the modules' native code may read."""
 
     modules: list[str]
     first: str

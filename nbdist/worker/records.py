@@ -86,8 +86,7 @@ def histogram(counts: Sequence[float], edges: Sequence[float]) -> bytes:
 
 
 def pr_curve(counts: Sequence[Sequence[int]], rates: Sequence[Sequence[float]]) -> bytes:
-    """Return a curve of ``counts`` (true and false positives, true and false negatives) and ``rates``
-    (precision and recall) at each threshold."""
+    """Return a curve of ``arrays.to_counts``, with precision and recall at each threshold."""
     return _bytes(9, _curve(counts, rates))
 
 

@@ -38,9 +38,8 @@ def recorded(recorder: str, **options: bool) -> dict[str, Any]:
 
 
 def collectives(*, names: bool = True) -> dict[str, Any]:
-    """Return each process group's unfinished collective with its number, else the number of the last one;
-    empty without torch or records. It takes 10 µs without ``names`` and 0.1 ms with them, but 80 ms and more
-    after 2000 collectives of gloo, whose entries never count as completed."""
+    """Return each process group's unfinished collective with its number, else the number of the last one. It
+    takes 10 µs without ``names`` and 0.1 ms with them, 80 ms after 2000 of gloo's, which never complete."""
     for recorder in ("nccl", "fr"):
         of_nccl = recorder == "nccl"
         try:
@@ -150,8 +149,7 @@ def json_module() -> Any:
     return json
 
 
-# not SIGUSR1 or SIGUSR2, which Slurm and programs use; without real-time signals (macOS) one that is ignored
-# by default
+# not SIGUSR1 or SIGUSR2, which Slurm and programs use; on macOS one that is ignored by default
 SIGNAL = int(signal.SIGRTMIN) + 7 if hasattr(signal, "SIGRTMIN") else 29
 
 # all but ours and those that a thread's own code raises

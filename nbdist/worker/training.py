@@ -387,8 +387,7 @@ def _quietly(training: Training, event: Event) -> Callable[[Any, Any], None]:
 
 def _listen(training: Training, kind: str, name: str, event: Event, module: ModuleType) -> None:
     """Report a method's calls to ``event``, with the result, or before the call with the arguments. The added
-    frame has the file, line and name of the method: for tracebacks, and for torch.compile, which skips
-    torch's own files."""
+    frame has the method's file, line and name: for tracebacks, and torch.compile, which skips torch's."""
     owner, see = getattr(module, kind), _quietly(training, event)
     real: Any = vars(owner).get(name)
     if real is None:

@@ -37,10 +37,9 @@ _STREAMS = ("_ZSt4cout", "_ZSt4clog")
 
 
 def leave_directly() -> None:
-    """End the process, with its exit code, after the exit handlers that are registered from now on, with the
-    buffers of C and C++ written. The earlier handlers (atexit(3)) are skipped: for a tenth of a second they
-    would free the memory of torch's C++ objects. Do nothing without on_exit(3), which is glibc's, and with
-    LD_PRELOAD, whose library may need its handlers."""
+    """End the process after the exit handlers that are registered from now on, with C's and C++'s buffers
+    written. The earlier handlers (atexit(3)) would free torch's C++ objects for a tenth of a second. Do
+    nothing without glibc's on_exit(3), and with LD_PRELOAD, whose library may need its handlers."""
     libc = ctypes.CDLL(None)
     if "LD_PRELOAD" in os.environ or not hasattr(libc, "on_exit"):
         return

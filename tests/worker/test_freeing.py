@@ -23,7 +23,7 @@ freeing = Freeing(_thread.get_ident(), lambda: True)
 def beat():
     main_thread.beat(main_thread.BEAT, None)
 def owe():
-    freeing._owe()
+    freeing.before, freeing.owes = main_thread.handled(_thread.get_ident()), True
 {program}
 """
 
