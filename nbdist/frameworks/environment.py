@@ -74,9 +74,8 @@ _INLINE_BACKENDS = ("module://matplotlib_inline", "module://ipykernel")
 
 
 def inherited(environ: Mapping[str, str], world_size: int, *, gpus: bool = False) -> dict[str, str]:
-    """Return the part of the starting process's environment that the ranks inherit, with defaults: one thread
-    for each of several ranks, as torchrun does, and the CPU for Hugging Face, which otherwise takes CPU ranks
-    for single processes."""
+    """Return the variables that ranks inherit, with defaults: one thread for each of several ranks, as by
+    torchrun, and the CPU for Hugging Face, which otherwise takes CPU ranks for single processes."""
     dropped = _DROPPED | (_FORCED_BY_KERNELS if "JPY_PARENT_PID" in environ else frozenset())
     kept = {
         key: value

@@ -69,8 +69,7 @@ def flags(*launchers: str) -> Mapping[str, Flag]:
 
 
 def flag_of(word: str) -> Flag | None:
-    """Return torchrun's or paddle's flag in ``word`` (``--flag``, ``--flag=value`` or ``-t3``); None for any
-    other word, and for nbdist's own flag of the same name."""
+    """Return torchrun's or paddle's flag in ``word`` (``--flag``, ``--flag=value``, ``-t3``), if any."""
     name = word.partition("=")[0].replace("_", "-") if word.startswith("--") else _SHORT.get(word[:2], "")
     return flags(TORCHRUN, PADDLE, FLEETRUN).get(name)
 
@@ -179,8 +178,7 @@ def _torchrun_or_paddle(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _other(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return any other launcher of the line ("" for none), and the line in words of nbdist. Raises
-    UsageMistake."""
+    """Return any other launcher ("" for none), and the line in words of nbdist. Raises UsageMistake."""
     if not words:
         return "", []
     program, table = PurePath(words[0]).name, _table()
@@ -195,8 +193,7 @@ def _other(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _until_program(launcher: str, unknown: str, words: Sequence[str]) -> list[str]:
-    """Return a line of this launcher, whose flags end at its program, in words of nbdist. ``unknown`` is the
-    advice about a flag that is not in the table."""
+    """Return a launcher's line in words of nbdist. ``unknown`` is the advice about flags not in the table."""
     own: list[str] = []
     rest = list(words)
     while rest and rest[0].startswith("-"):
