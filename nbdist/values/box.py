@@ -36,8 +36,8 @@ _AT_ONCE = 1 << 18
 
 
 def write_evenly(file: BinaryIO, data: memoryview) -> None:
-    """Write in small pieces, for which the kernel need not assemble large pieces of page cache: 500 MB took
-    0.4 to 5.6 s in writes of 64 MB, and 0.1 to 0.6 s in these."""
+    """Write in small pieces, since large ones of page cache take time: 500 MB took 0.4 to 5.6 s in writes of
+    64 MB, and 0.1 to 0.6 s in these."""
     for at in range(0, data.nbytes, _AT_ONCE):
         file.write(data[at : at + _AT_ONCE])
 
@@ -63,9 +63,8 @@ class Item(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The index: the place of the pickles, and place and length of each buffer. ``sources`` has the texts of
-    the cells whose code is among the values, by file name; ``packages`` the packages that reading imports,
-    without the standard library."""
+    """The index: the place of the pickles, place and length of each buffer, the ``sources`` of sent code by
+    file name, and the ``packages`` that reading imports, without the standard library."""
 
     items: tuple[Item, ...]
     pickles: int
@@ -133,8 +132,7 @@ def read(path: str | os.PathLike[str] | int, namespace: dict[str, Any] | None = 
 
 
 def bring(path: str, namespace: dict[str, Any]) -> None:
-    """Put the values of a box into a program's ``namespace``, and for tracebacks the texts of their cells
-    into linecache. Raises as ``read``."""
+    """Put a box's values into ``namespace``, and their sources into linecache. Raises as ``read``."""
     if sources := contents(path).sources:
         import linecache
 

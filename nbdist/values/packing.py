@@ -207,8 +207,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         )
 
     def _order(self, name: str, value: object, user: str, users: dict[str, str]) -> None:
-        """Put the names that a definition uses before it, so that each has its own size. ``users`` gets the
-        names in that order, each with the definition that uses it."""
+        """Add a definition to ``users`` after the names that it uses, so that each has its own size."""
         space = self._namespace or {}
         if name in users or name in self._visited:
             return
@@ -280,8 +279,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return self._defined(obj, reduced)
 
     def _defined(self, obj: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Reduce a class or function that goes by value. The reader's ``__main__`` gets it and the names that
-        it uses, so that processes of the reader find it by name."""
+        """Reduce a class or function by value; the reader's ``__main__`` gets it with the names it uses."""
         name: str = obj.__name__
         if self._namespace is not None and self._namespace.get(name) is obj:
             self._along[name] = obj

@@ -36,8 +36,8 @@ _SHARDED = ("DTensor", "ShardedTensor")
 
 
 def state_of(value: object) -> object:
-    """Return the state_dict of a module of torch or paddle, without DistributedDataParallel's prefix, and any
-    other value unchanged. All ranks of a sharded module (FSDP) have to call it."""
+    """Return a module's state_dict, without DistributedDataParallel's prefix, and any other value unchanged.
+    All ranks of a sharded module (FSDP) have to call it."""
     module: Any = value
     torch, paddle = _frameworks()
     if torch is not None and isinstance(module, torch.nn.Module):
