@@ -1,1 +1,1 @@
-"""What a framework needs in the environment of each rank. Starts nothing, imports no framework."""
+"""The environment that a framework needs in each rank. Starts nothing, imports no framework."""

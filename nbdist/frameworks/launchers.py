@@ -1,7 +1,7 @@
-"""The command lines of other launchers, in the words of nbdist. ``launchers.toml`` has their flags.
+"""Translation of other launchers' command lines into nbdist's. ``launchers.toml`` has their flags.
 
-torchrun's and paddle's flags may stand among nbdist's own. accelerate, deepspeed, fabric and composer are
-read up to their program. What nbdist does not do is refused, with what to write instead.
+Flags of torchrun and paddle may stand among nbdist's own; lines of accelerate, deepspeed, fabric and composer
+are translated up to their program. A message refuses the rest, with the line to write instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHORT = {"-r": "--redirects", "-t": "--tee"}  # torchrun's
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One flag, spelt with dashes: a row of the table, which explains the other fields."""
+    """A flag, spelt with dashes: a row of the table, which explains the other fields."""
 
     name: str
     switch: bool = False
@@ -41,7 +41,7 @@ class Flag:
     idle: str = ""
 
     def translated(self, written: str, value: str) -> Sequence[str]:
-        """nbdist's words for it, which was typed as ``written``. Raises UsageMistake where there are none."""
+        """Return nbdist's words for the flag, typed as ``written``. Raises UsageMistake for none."""
         if self.rule:
             return _RULES[self.rule](value)
         if self.only is not None and value.lower() not in self.only:
@@ -58,7 +58,7 @@ def _table() -> dict[str, Any]:
 
 @cache
 def flags(*launchers: str) -> Mapping[str, Flag]:
-    """Return what these launchers know, by name."""
+    """Return the flags of these launchers by name."""
     return {
         name: Flag(name=name, **{key: row[key] for key in row if key != "names"})
         for row in _table()["flags"]
@@ -69,16 +69,15 @@ def flags(*launchers: str) -> Mapping[str, Flag]:
 
 
 def flag_of(word: str) -> Flag | None:
-    """Return the flag that ``word`` (``--flag``, ``--flag=value`` or ``-t3``) is; None for what is no flag of
-    torchrun or paddle, or nbdist's own by the same name."""
+    """Return torchrun's or paddle's flag in ``word`` (``--flag``, ``--flag=value``, ``-t3``), if any."""
     name = word.partition("=")[0].replace("_", "-") if word.startswith("--") else _SHORT.get(word[:2], "")
     return flags(TORCHRUN, PADDLE, FLEETRUN).get(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translated:
-    """Words of another launcher as nbdist's. ``any_device``: ranks were asked for without saying whether
-    they are to have GPUs. ``notes`` name what has no effect here."""
+    """Another launcher's words as nbdist's. ``any_device``: the number of ranks does not say whether they get
+    GPUs. ``notes`` name the flags without effect."""
 
     words: tuple[str, ...]
     any_device: bool = False
@@ -86,8 +85,7 @@ class Translated:
 
 
 def translated(words: Sequence[str]) -> Translated:
-    """Return ``words`` with other launchers' flags as options of nbdist. Raises UsageMistake for what cannot
-    be."""
+    """Return ``words`` with other launchers' flags as options of nbdist. Raises UsageMistake."""
     own: list[str] = []
     idle: dict[str, str] = {}
     any_device = False
@@ -121,9 +119,8 @@ def translated(words: Sequence[str]) -> Translated:
 
 
 def behind_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return which launcher a pasted command line begins with ("" for none), and what stands behind it, with
-    the variables in front of it as ``--env`` and without what only surrounds it (``uv run``). Raises
-    UsageMistake for what is not done here."""
+    """Return the launcher of a pasted command line ("" for none) and its words, with leading variables as
+    ``--env`` and without a wrapper such as ``uv run``. Raises UsageMistake."""
     variables, rest = _without_prefix(words)
     name, own = _torchrun_or_paddle(rest)
     if not name:
@@ -133,14 +130,13 @@ def behind_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
     return name, [*(word for text in variables for word in _variable(*text.split("=", 1))), *own]
 
 
-# they run what stands behind them, in an environment that they have chosen
+# wrappers that run a command in an environment of their choice
 _RUNNERS = {(runner, "run") for runner in ("uv", "poetry", "pipenv", "pdm", "hatch", "rye")}
 
 
 def _without_prefix(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the variables that stand in front of a command (``A=b``, ``env A=b``), and the command without
-    what only surrounds it (``uv run``). Raises UsageMistake for options of those, which nbdist does not
-    know."""
+    """Return the variables before a command (``A=b``, ``env A=b``), and the command without a wrapper such as
+    ``uv run``. Raises UsageMistake for options of a wrapper."""
     variables: list[str] = []
     rest = list(words)
     while rest:
@@ -169,7 +165,7 @@ def _variable(name: str, value: str) -> list[str]:
 
 
 def _torchrun_or_paddle(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return which of these ``words`` begin with ("" for none), and what stands behind it."""
+    """Return the launcher of these two that ``words`` begin with ("" for none), and the words after it."""
     program, *rest = [PurePath(words[0]).name, *words[1:]] if words else [""]
     if program in (TORCHRUN, FLEETRUN):
         return program, rest
@@ -182,8 +178,7 @@ def _torchrun_or_paddle(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _other(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return which of the others begins the line ("" for none), and the line in words of nbdist. Raises
-    UsageMistake for what nbdist does not do."""
+    """Return any other launcher ("" for none), and the line in words of nbdist. Raises UsageMistake."""
     if not words:
         return "", []
     program, table = PurePath(words[0]).name, _table()
@@ -198,8 +193,7 @@ def _other(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _until_program(launcher: str, unknown: str, words: Sequence[str]) -> list[str]:
-    """Return a line of this launcher in words of nbdist, whose flags end where its program begins.
-    ``unknown`` says what to do about a flag that is not in the table."""
+    """Return a launcher's line in words of nbdist. ``unknown`` is the advice about flags not in the table."""
     own: list[str] = []
     rest = list(words)
     while rest and rest[0].startswith("-"):
@@ -222,7 +216,7 @@ def _until_program(launcher: str, unknown: str, words: Sequence[str]) -> list[st
 
 
 def _instead(program: str, words: Sequence[str]) -> str:
-    """Return the line to type in place of one of MPI's or Slurm's."""
+    """Return nbdist's line for one of MPI or Slurm."""
     count, script, rest = "2", ["train.py"], list(words)
     while rest:
         word = rest.pop(0)
@@ -286,7 +280,7 @@ _RULES: Mapping[str, Callable[[str], Sequence[str]]] = {
 
 
 def _accelerate(words: list[str]) -> list[str]:
-    """accelerate counts the processes of all machines, and nbdist those of one."""
+    """Convert accelerate's number of processes on all machines to nbdist's, on one machine."""
     at = words.index("--nproc-per-node") + 1 if "--nproc-per-node" in words else 0
     nodes = int(words[words.index("--nodes") + 1]) if "--nodes" in words else 1
     if at:
@@ -299,16 +293,16 @@ def _accelerate(words: list[str]) -> list[str]:
 
 
 def _fabric(words: list[str]) -> list[str]:
-    """``--accelerator`` and ``--devices`` of fabric as ranks on GPUs or on the CPU; the rest as given."""
+    """Convert ``--accelerator`` and ``--devices`` of fabric to ranks on GPUs or on the CPU."""
     kept: list[str] = []
-    said = {"--accelerator": "auto", "--devices": "1"}
+    given = {"--accelerator": "auto", "--devices": "1"}
     rest = iter(words)
     for word in rest:
-        if word in said:
-            said[word] = next(rest)
+        if word in given:
+            given[word] = next(rest)
         else:
             kept.append(word)
-    accelerator, devices = said["--accelerator"], said["--devices"]
+    accelerator, devices = given["--accelerator"], given["--devices"]
     kept += ["--env", "LT_CLI_USED=1", "--env", f"LT_ACCELERATOR={accelerator}"]
     kept += ["--env", f"LT_DEVICES={devices}"]
     if "," in devices or devices == "-1":
@@ -322,4 +316,4 @@ _COMBINED: Mapping[str, Callable[[list[str]], list[str]]] = {
     "accelerate launch": _accelerate,
     "fabric run": _fabric,
 }
-"""What puts together what several flags of a launcher say."""
+"""Functions that combine several flags of a launcher."""

@@ -1,13 +1,13 @@
 """A box: the values of some names in one file. Its format, and its reader.
 
 ```
- 0  MAGIC · where the index begins, its length (64 bits each)
-    the pickles: one for each name, by one pickler after the other, so that two names of one object stay so
+ 0  MAGIC · the begin of the index, its length (64 bits each)
+    the pickles: one for each name, all by one pickler, so that two names of one object stay so
     the buffers of arrays and tensors, each aligned to ALIGNMENT
-    the index, JSON: what lies where, names, types and sizes
+    the index, JSON: places, names, types and sizes
 ```
 
-``contents`` reads the index without unpickling. ``read`` unpickles, so it runs whatever the writer chose:
+``contents`` reads the index without unpickling. ``read`` unpickles, and so runs whatever the writer chose:
 only a rank reads the inputs of its own run, and only a user's own process the results that the user wants. A
 reader needs the standard library and the imports of the values; ``packing`` writes.
 """
@@ -36,21 +36,21 @@ _AT_ONCE = 1 << 18
 
 
 def write_evenly(file: BinaryIO, data: memoryview) -> None:
-    """Write bytes in small pieces: for large ones the kernel has to put together large pieces of its page
-    cache first. On one machine 500 MB took 0.4 to 5.6 s in writes of 64 MB, and 0.1 to 0.6 s in these."""
+    """Write in small pieces, since large ones of page cache take time: 500 MB took 0.4 to 5.6 s in writes of
+    64 MB, and 0.1 to 0.6 s in these."""
     for at in range(0, data.nbytes, _AT_ONCE):
         file.write(data[at : at + _AT_ONCE])
 
 
 class BadBox(ValueError):
-    """A file is no box, or not a whole one."""
+    """A file that is no box, or not a whole one."""
 
 
 class Item(NamedTuple):
-    """A name. ``kind`` is class, function, module or data; ``size`` counts the bytes of its pickle and
-    buffers, without those that a name before it has brought. ``device`` names where tensors lay that come as
-    copies in memory. ``asked``: the user named it, and it does not come along with another one. ``value`` is
-    that of a number; ``digest`` is of the bytes of other data, empty where they are many."""
+    """A name in a box. ``kind`` is class, function, module or data; ``size`` counts the bytes of its pickle
+    and buffers, without those of the names before it. ``device`` is that of tensors, which are read as copies
+    in memory. ``asked``: the user named it; other names come along. ``value`` is that of a number; ``digest``
+    is of the bytes of other data, empty where they are many."""
 
     name: str
     kind: str
@@ -63,11 +63,8 @@ class Item(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The index: where the pickles begin, and where each buffer begins and its length.
-
-    ``sources`` has the text of each cell whose code is among the values, by the file name of that code;
-    ``packages`` the packages that reading the values imports, without the standard library.
-    """
+    """The index: the place of the pickles, place and length of each buffer, the ``sources`` of sent code by
+    file name, and the ``packages`` that reading imports, without the standard library."""
 
     items: tuple[Item, ...]
     pickles: int
@@ -80,7 +77,7 @@ class Contents(NamedTuple):
 
     @classmethod
     def decode(cls, text: bytes) -> Contents:
-        """Raises BadBox."""
+        """Parse an index. Raises BadBox."""
         try:
             index = json.loads(text)
             return cls(
@@ -90,7 +87,7 @@ class Contents(NamedTuple):
                 sources=index["sources"],
                 packages=tuple(index["packages"]),
             )
-        # decoding.MALFORMED: a rank does without nbdist.model
+        # as decoding.MALFORMED, without nbdist.model
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise BadBox(f"its index cannot be read: {error}") from None
 
@@ -104,11 +101,11 @@ def contents(path: str | os.PathLike[str]) -> Contents:
 
 
 def read(path: str | os.PathLike[str] | int, namespace: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the values of a box by their names, with those that came along.
+    """Return the values of a box by their names, with those that they use.
 
-    Functions that were sent with their namespace get ``namespace``, or one of their own, as their globals,
-    and whatever they use of it is put there. Arrays and tensors are the file's own pages, which all readers
-    of a machine share until one writes to a page and gets a copy.
+    Functions that were sent with their namespace get ``namespace``, or a new one, as their globals, with the
+    names that they use. Arrays and tensors are the file's own pages, which all readers of a machine share
+    until one writes to a page and gets a copy.
 
     ``path`` may be the descriptor of an open file, which is closed. Raises OSError and BadBox, and CannotRead
     where making a value raises.
@@ -129,25 +126,24 @@ def read(path: str | os.PathLike[str] | int, namespace: dict[str, Any] | None = 
             problem = f"{type(error).__name__}: {error}"
             raise CannotRead(f"{item.name} ({item.type}) cannot be made here: {problem}") from error
     if namespace is not None and builtins is not None:
-        # making a function puts another form of it there
+        # making a function replaces it
         namespace["__builtins__"] = builtins
     return values
 
 
 def bring(path: str, namespace: dict[str, Any]) -> None:
-    """Put the values of a box into ``namespace``, a program's, before its first line. A traceback through
-    them shows the text of their cells. Raises as ``read``."""
+    """Put a box's values into ``namespace``, and their sources into linecache. Raises as ``read``."""
     if sources := contents(path).sources:
         import linecache
 
         for title, text in sources.items():
-            # without a time: linecache does not look for a file of this name
+            # without a time linecache does not look for a file of this name
             linecache.cache[title] = (len(text), None, text.splitlines(keepends=True), title)
     namespace.update(read(path, namespace))
 
 
 class CannotRead(Exception):
-    """The value of a name cannot be made in this process."""
+    """A value that cannot be made in this process."""
 
 
 def _header(head: bytes) -> tuple[int, int]:
@@ -174,16 +170,16 @@ class _Reader(pickle.Unpickler):
 
 
 def same_namespace() -> dict[str, Any]:
-    """Stand in a pickle for the reader's namespace, whose ``find_class`` replaces this function."""
+    """Stand for the reader's namespace: its ``find_class`` replaces this function."""
     raise AssertionError
 
 
 complete_classes: weakref.WeakSet[type] = weakref.WeakSet()
-"""Classes that this process has whole: a copy that comes back must not overwrite their methods."""
+"""Classes that this process has whole: a copy that returns must not overwrite their methods."""
 
 
 def complete_class(cls: type, state: tuple[Callable[[type, Any], object], Any]) -> None:
-    """Fill a class that came by value with its members, unless this process has it."""
+    """Fill a class that was sent by value with its members, unless this process has it."""
     if cls not in complete_classes:
         complete_classes.add(cls)
         fill, members = state
@@ -202,7 +198,7 @@ def cached_property(function: Callable[[Any], Any], name: str) -> Any:
     from functools import cached_property
 
     made = cached_property(function)
-    # a class that is filled later does not give its members their names
+    # a class that is filled later does not call __set_name__
     made.attrname = name
     return made
 
@@ -228,7 +224,7 @@ def typed_dict(name: str, fields: dict[str, Any], about: Mapping[str, Any]) -> A
 
 
 def torch_storage(buffer: Any) -> Any:
-    """Return the storage of one or several tensors, which shares its bytes with ``buffer``."""
+    """Return a storage of tensors that shares its bytes with ``buffer``."""
     torch: Any = import_module("torch")
     if not len(buffer):
         return torch.UntypedStorage(0)
@@ -257,8 +253,7 @@ def paddle_tensor(array: Any, dtype: str, gradient: bool, parameter: Mapping[str
     if parameter is None:
         return tensor
     made = paddle.base.framework.EagerParamBase.from_tensor(tensor, trainable=gradient, **parameter)
-    # no later layer of this process may give its parameters this name (``linear_0.w_0``): optimizers tell
-    # parameters by it
+    # no later layer may reuse this name (``linear_0.w_0``): optimizers identify parameters by it
     layer, _, number = made.name.partition(".")[0].rpartition("_")
     ids = getattr(getattr(import_module("paddle.base.unique_name"), "generator", None), "ids", None)
     if ids is not None and number.isdigit():

@@ -1,8 +1,7 @@
 """Values of a namespace pickled into a box, and the values that are refused.
 
-Definitions of ``__main__`` go by value (cloudpickle). ``pack`` makes the pickles and refers to arrays and
-tensors where they are; ``Packed.write`` copies them into the file. Imported only to pack: cloudpickle takes a
-while.
+Definitions of ``__main__`` go by value (cloudpickle). ``pack`` makes the pickles, which refer to arrays and
+tensors in memory; ``Packed.write`` copies these into the file. Import it only to pack: cloudpickle is slow.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _HASHED = 1 << 28  # bytes of data whose digest takes a quarter of a second
 
 
 class Unsendable(Exception):
-    """The value of ``name`` cannot go into a box; the message is one line, with what to do instead."""
+    """A value that cannot go into a box; the message is one line, with advice."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -44,7 +43,7 @@ class Unsendable(Exception):
 
 
 class TooLarge(Exception):
-    """The pickles are too large; ``items`` are the names up to the one that made them so."""
+    """Pickles that are too large; ``items`` are the names up to the one that made them so."""
 
     def __init__(self, items: list[Item]) -> None:
         super().__init__(", ".join(f"{item.name}: {item.size} bytes" for item in items))
@@ -66,7 +65,7 @@ class Packed:
         return sum(item.size for item in self.items)
 
     def write(self, path: Path) -> Contents:
-        """Write it: all of it, or nothing. Only this user may read it. Raises OSError."""
+        """Write the box whole or not at all, for this user alone. Raises OSError."""
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -109,13 +108,11 @@ def pack(
     title: Callable[[str], str] = lambda filename: filename,
     most: int | None = None,
 ) -> Packed:
-    """Pickle the values of these names.
+    """Pickle the values of these names. Raises Unsendable and TooLarge.
 
-    ``namespace`` is that of the notebook they come from: its functions see the reader's namespace as theirs,
-    and whatever they use of it comes along. ``title`` returns the new file name of a function's code; where
-    it differs, the source goes along. ``most`` limits the bytes of the pickles, without arrays and tensors.
-
-    Raises Unsendable, and TooLarge.
+    ``namespace`` is the notebook's: its functions get the reader's namespace instead, with the names that
+    they use. ``title`` returns the new file name of a function's code; where it differs, the box has the
+    source, too. ``most`` limits the bytes of the pickles, without arrays and tensors.
     """
     return _Packer(namespace, title, most).pack(values)
 
@@ -140,8 +137,7 @@ class _Full(Exception):
 
 
 class _Sink(io.BytesIO):
-    """The pickles. Raises _Full when they become more than ``most`` bytes. ``wanted`` counts the last write
-    in, also where it raised: a large value comes in one write."""
+    """The pickles. ``write`` raises _Full above ``most`` bytes; ``wanted`` includes the write that raised."""
 
     def __init__(self, most: int | None) -> None:
         super().__init__()
@@ -156,7 +152,7 @@ class _Sink(io.BytesIO):
 
 
 class _Namespace(dict[str, Any]):
-    """Stands for the globals of the functions of a notebook."""
+    """A stand-in for the globals of a notebook's functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +207,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         )
 
     def _order(self, name: str, value: object, user: str, users: dict[str, str]) -> None:
-        """Put the names that a definition uses before it, so that their sizes count as their own. ``users``
-        gets the names in that order, each with the definition that uses it."""
+        """Add a definition to ``users`` after the names that it uses, so that each has its own size."""
         space = self._namespace or {}
         if name in users or name in self._visited:
             return
@@ -243,7 +238,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         size = self._sink.tell() - begin + self._buffered(buffers)
         device, kind = ", ".join(sorted(self._devices)), kind_of(value)
         number = str(value) if isinstance(value, (bool, int, float)) and size <= _NUMBER else ""
-        # the bytes of a function are others in each kernel
+        # the bytes of a function differ between kernels
         digest = self._digest(begin, buffers) if kind == "data" and not number and size <= _HASHED else ""
         return Item(name, kind, type(value).__name__, size, device, asked, number, digest)
 
@@ -265,7 +260,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return False
 
     def reducer_override(self, obj: Any) -> Any:
-        """Return how to make ``obj`` again. pickle calls it for all but the plain values that it knows."""
+        """Return the reduction of ``obj``. pickle calls it for all but plain values."""
         kind = type(obj)
         if refusal := _refusal(kind):  # type: ignore[arg-type]  # every class is hashable
             raise _Refused(kind, *refusal)
@@ -284,8 +279,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return self._defined(obj, reduced)
 
     def _defined(self, obj: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Reduce a class or function that goes by value. In the reader's ``__main__`` pickle must find it by
-        its name, for processes that the reader starts, and with it the names that it uses."""
+        """Reduce a class or function by value; the reader's ``__main__`` gets it with the names it uses."""
         name: str = obj.__name__
         if self._namespace is not None and self._namespace.get(name) is obj:
             self._along[name] = obj
@@ -301,7 +295,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             box.complete_classes.add(obj)
             make, arguments = reduced[:2]
             if vars(obj).get("__slots__") and isinstance(arguments[0], type):
-                # set later, as cloudpickle does, they would have no effect
+                # cloudpickle sets them later, without effect
                 start = {**arguments[3], "__slots__": obj.__slots__}
                 arguments = (*arguments[:3], start, *arguments[4:])
             return (make, arguments, (reduced[-1], reduced[2]), *reduced[3:-1], box.complete_class)
@@ -327,16 +321,16 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return box.cached_function, (wrapped, about["maxsize"], about["typed"])
 
     def _cached_property(self, member: functools.cached_property[Any]) -> Any:
-        # before Python 3.12 it holds a lock of its own
+        # before Python 3.12 it has a lock
         return box.cached_property, (member.func, member.attrname)
 
     def _new_type(self, kind: Any) -> Any:
-        # of one of the notebook, pickle would send its name alone
+        # pickle would send the name alone
         own = kind.__module__ == "__main__"
         return (box.new_type, (kind.__name__, kind.__supertype__)) if own else NotImplemented
 
     def _torch(self, tensor: Any) -> Any:
-        """Reduce a plain tensor; torch can send the others, at the cost of copies."""
+        """Reduce a plain tensor; torch sends the others, with copies."""
         torch: Any = sys.modules["torch"]
         plain = tensor.layout == torch.strided and tensor.device.type not in ("meta", "xla")
         if not plain or tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or vars(tensor):
@@ -344,7 +338,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         if tensor.device.type != "cpu":
             self._devices.add(str(tensor.device))
         storage = tensor.untyped_storage()
-        # as long as the _Storage is kept, so is the storage: no other one gets its number
+        # the kept _Storage keeps the storage, so that no other one gets its number
         held = self._storages.setdefault(storage._cdata, _Storage(storage))
         about = str(tensor.dtype).removeprefix("torch."), tensor.storage_offset()
         shape = tuple(tensor.shape), tensor.stride()
@@ -366,8 +360,8 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
 _OF_TYPED_DICTS = ("__total__", "__required_keys__", "__optional_keys__")
 _OF_PARAMETERS = ("name", "optimize_attr", "regularizer", "do_model_average", "need_clip", "is_distributed")
 _WITH_SETTER = 6
-"""The length of the reduction of a class whose last part fills in the members (``object.__reduce__``)."""
-_FILE_NAME = 10  # the place of ``co_filename`` among the arguments of ``types.CodeType``
+"""The length of a class's reduction whose last part fills in the members (``object.__reduce__``)."""
+_FILE_NAME = 10  # the index of ``co_filename`` in the arguments of ``types.CodeType``
 
 _REDUCERS: dict[str, Callable[[_Packer, Any], Any]] = {
     "builtins.code": _Packer._code,
@@ -383,7 +377,7 @@ _REDUCERS: dict[str, Callable[[_Packer, Any], Any]] = {
 
 
 def _globals_of(value: Any, namespace: dict[str, Any]) -> Iterator[str]:
-    """Yield the globals that a function of this namespace reads, or a class in its methods; and its bases."""
+    """Yield the globals that a function of this namespace or a class's methods read, and the bases."""
     if isinstance(value, (staticmethod, classmethod)) or type(value) is lru_cache_wrapper:
         value = value.__wrapped__
     if isinstance(value, functools.cached_property):
@@ -420,7 +414,7 @@ def _loads(code: types.CodeType) -> Iterator[str]:
 
 @cache
 def _refusal(kind: type) -> tuple[str, str] | None:
-    """Return the words for a value of this type and the alternative to sending it; None if it may be sent."""
+    """Return the words for a type that is refused and the alternative; None for others."""
     names = (f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)
     rows = read_table(__file__, "refused").values()
     row = next((row for name in names for row in rows if name in row["types"]), None)

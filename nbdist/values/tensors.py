@@ -1,6 +1,6 @@
-"""Tensors of torch and paddle as a file of safetensors and back, and modules as the tensors that they hold.
+"""Reads and writes tensors of torch and paddle, and modules' state_dicts, as files of safetensors.
 
-The format is an index of JSON behind its length in eight bytes, then the bytes of each tensor in this order:
+The format is an index of JSON after its length in eight bytes, then the bytes of each tensor in its order:
 https://huggingface.co/docs/safetensors. Reading it executes nothing.
 """
 
@@ -28,7 +28,7 @@ DTYPES = {
     "float8_e4m3fn": "F8_E4M3",
     "float8_e5m2": "F8_E5M2",
 }
-"""The names of safetensors for those of torch and paddle."""
+"""The dtypes of torch and paddle with safetensors' names for them."""
 
 _NAMES = {short: name for name, short in DTYPES.items()}
 _MOST_INDEX = 1 << 27  # bytes
@@ -36,10 +36,10 @@ _SHARDED = ("DTensor", "ShardedTensor")
 
 
 def state_of(value: object) -> object:
-    """Return the state_dict of a module of torch or paddle, without the prefix of DistributedDataParallel,
-    and anything else as it is. Where ranks share out a module (FSDP), all of them have to call it."""
+    """Return a module's state_dict, without DistributedDataParallel's prefix, and any other value unchanged.
+    All ranks of a sharded module (FSDP) have to call it."""
     module: Any = value
-    torch, paddle = _torch(), _paddle()
+    torch, paddle = _frameworks()
     if torch is not None and isinstance(module, torch.nn.Module):
         while type(module).__name__ in ("DistributedDataParallel", "DataParallel"):
             module = module.module
@@ -49,10 +49,10 @@ def state_of(value: object) -> object:
 
 
 def framework_of(tensor: object) -> str:
-    """Return torch or paddle for a tensor that is a plain array of numbers; empty for one that is sparse,
-    quantised or complex. Raises TypeError for a tensor of which this rank has only a part."""
+    """Return torch or paddle for a plain tensor; empty for a sparse, quantised or complex one. Raises
+    TypeError for a tensor that is sharded over the ranks."""
     given: Any = tensor
-    torch, paddle = _torch(), _paddle()
+    torch, paddle = _frameworks()
     if torch is not None and isinstance(given, torch.Tensor):
         if type(given).__name__ in _SHARDED:
             raise TypeError(
@@ -68,12 +68,12 @@ def framework_of(tensor: object) -> str:
 
 
 def dtype_of(tensor: Any) -> str:
-    """Return its dtype without the framework's name."""
+    """Return a tensor's dtype without the framework's name."""
     return str(tensor.dtype).rpartition(".")[2]
 
 
 def write(file: BinaryIO, tensors: Mapping[str, Any], framework: str) -> None:
-    """Write tensors by their names; of those on a GPU no more than one is copied at a time."""
+    """Write tensors by their names; copy one at a time from the GPU."""
     header: dict[str, object] = {"__metadata__": {"framework": framework}}
     at = 0
     for name, tensor in tensors.items():
@@ -89,7 +89,7 @@ def write(file: BinaryIO, tensors: Mapping[str, Any], framework: str) -> None:
 
 
 def read(file: BinaryIO, framework: str) -> dict[str, Any]:
-    """Return the tensors of a file, in memory of their own. Raises ValueError for any other file."""
+    """Return copies of a file's tensors. Raises ValueError for any other file."""
     length = int.from_bytes(file.read(8), "little")
     if length > min(_MOST_INDEX, os.fstat(file.fileno()).st_size):
         raise ValueError("it does not begin as a file of safetensors")
@@ -136,12 +136,7 @@ def _bytes_of(tensor: Any, framework: str) -> memoryview:
     return memoryview(plain.view(sys.modules["torch"].uint8).numpy())
 
 
-def _torch() -> Any:
-    """Return torch, once all of it was imported."""
-    torch = sys.modules.get("torch")
-    return torch if hasattr(torch, "nn") else None
-
-
-def _paddle() -> Any:
-    paddle = sys.modules.get("paddle")
-    return paddle if hasattr(paddle, "nn") and hasattr(paddle, "Tensor") else None
+def _frameworks() -> list[Any]:
+    """Return torch and paddle, or None for one that is not imported completely."""
+    modules = map(sys.modules.get, ("torch", "paddle"))
+    return [module if hasattr(module, "nn") and hasattr(module, "Tensor") else None for module in modules]

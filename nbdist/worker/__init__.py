@@ -1,1 +1,1 @@
-"""What runs inside a rank. Imports as little as it can: the program's own start must not wait."""
+"""The code inside a rank. It imports as little as it can, since the program waits for it."""

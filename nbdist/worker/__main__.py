@@ -1,7 +1,5 @@
-"""The process of a rank: ``python -u nbdist/worker/__main__.py RUN_ID RANK``, started by a supervisor.
-
-Run by path and not by ``-m``, so that what is found first on ``sys.path`` is decided in one place.
-"""
+"""The process of a rank: a supervisor starts ``python -u nbdist/worker/__main__.py RUN_ID RANK``, by path
+and not by ``-m``, so that one place decides the first entry of ``sys.path``."""
 
 import os
 import sys

@@ -1,9 +1,9 @@
-"""Changes other people's libraries in a rank, from the moment a program has imported them. A version that
-lacks a name stays as it is.
+"""Changes to other people's libraries in a rank, made once a program has imported them. A version that lacks
+a name stays as it is.
 
-What a program writes for TensorBoard, VisualDL, Weights & Biases or MLflow goes where it says, as ever.
-Besides, its numbers go the way of ``nbdist.log``, and VisualDL's other records under the run's board. A tag
-belongs to the writer that has it first, since programs often tell several of them the same.
+TensorBoard, VisualDL, Weights & Biases and MLflow still write where the program wants. In addition nbdist
+records their numbers as ``nbdist.log`` does, and VisualDL's other records under the run's board. A tag
+belongs to the writer that uses it first, since programs often log the same to several.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nbdist.worker.files import say_once
 
 
 def write_bars_as_text(notebook: ModuleType) -> None:
-    """Bars of ``tqdm.notebook`` are widgets, and a rank has no page to show them on."""
+    """Replace the bars of ``tqdm.notebook``, which are widgets: a rank has no page to show them on."""
     bar: Any = getattr(notebook, "tqdm_notebook", None)
     if bar is None:
         return
@@ -43,11 +43,10 @@ def copy_summaries(writer: ModuleType) -> None:
 
 
 def copy_visualdl(writer: ModuleType) -> None:
-    """Record what a ``LogWriter`` is told (``paddle.callbacks.VisualDL`` has one).
+    """Record what a ``LogWriter`` logs (``paddle.callbacks.VisualDL`` has one), and mend visualdl 2.5.3.
 
-    Besides, three things are mended in visualdl 2.5.3: records are written as they come, where its thread
-    would lose up to 120 of them when the program does not close the writer, and would block for ever in a
-    forked child; and two ranks may make the same directory at the same time.
+    Its thread loses up to 120 records when the program does not close the writer, and blocks for ever in a
+    forked child; two ranks that make the same directory at once fail.
     """
     log_writer: Any = getattr(writer, "LogWriter", None)
     file_writer: Any = getattr(writer, "RecordFileWriter", None)
@@ -64,7 +63,7 @@ def copy_visualdl(writer: ModuleType) -> None:
 
 
 class _DirectWriter:
-    """Stands for ``_AsyncWriter``: every record is in its file when ``write`` returns. It has no thread."""
+    """A stand-in for ``_AsyncWriter`` without a thread: ``write`` returns with the record in its file."""
 
     def __init__(self, record_writer: Any, *_: object, **__: object) -> None:
         self._record_writer = record_writer
@@ -101,7 +100,7 @@ def _direct_if_local(async_writer: Callable[..., Any], local: Any) -> Callable[.
 
 
 def copy_wandb(wandb_run: ModuleType) -> None:
-    """Record the values of ``wandb.log`` and ``run.log``, whether or not wandb takes them."""
+    """Record the values of ``wandb.log`` and ``run.log``, also those that wandb drops."""
     kind: Any = getattr(wandb_run, "Run", None)
     original: Callable[..., Any] | None = getattr(kind, "log", None)
     if original is None:
@@ -129,7 +128,7 @@ def copy_mlflow(client: ModuleType) -> None:
 def _copy_after(
     kind: Any, name: str, copy: Callable[..., None], within: Callable[[], Any] = contextlib.nullcontext
 ) -> None:
-    """Let a method, which is called ``within`` a context, be followed by what copies its arguments."""
+    """Call ``copy`` with a method's arguments after each call of it, which runs ``within`` a context."""
     original = getattr(kind, name, None)
     if original is None:
         return
@@ -185,7 +184,7 @@ def _visualdl_hparams(writer: Any, hparams_dict: Any, metrics_list: Any, *_: Any
 
 
 def _visualdl_record(writer: Any, record: Any) -> None:
-    """What is neither a scalar nor hyperparameters, which are copied with their full precision."""
+    """Copy a record. Scalars and hyperparameters are copied elsewhere, with their full precision."""
     kind = record.values[0].WhichOneof("one_value")
     directory = os.path.abspath(writer.get_logdir())
     if kind in ("value", "meta_data", "hparam") or not _is_elsewhere(directory):
@@ -199,7 +198,7 @@ def _visualdl_record(writer: Any, record: Any) -> None:
 
 
 def _is_elsewhere(directory: str) -> bool:
-    """Return whether VisualDL's own files are not already where the board looks."""
+    """Return whether VisualDL writes its own files outside the run's board."""
     run = os.environ.get("NBDIST_RUN_DIR")
     return run is not None and not os.path.abspath(directory).startswith(os.path.join(run, "board") + os.sep)
 
@@ -219,20 +218,20 @@ def _metric(
 
 def _batch(_: Any, run_id: str, metrics: Iterable[Any] = (), *__: Any, **___: Any) -> None:
     for metric in metrics:
-        # what it measures of the machine is no curve of the program
+        # measurements of the machine are no curve of the program
         if not metric.key.startswith("system/"):
             _copy("mlflow", {metric.key: metric.value}, metric.step, metric.timestamp / 1000)
 
 
 _STEPS = ("trainer/global_step", "train/global_step", "global_step", "_step")
-"""What Lightning and Hugging Face tell W&B beside the numbers."""
+"""Counters that Lightning and Hugging Face log to W&B beside the numbers."""
 _owners: dict[str, str] = {}
 _silent = 0
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Copy no scalars: ``add_hparams`` makes a writer of its own for what belongs to them."""
+    """Copy no scalars meanwhile: ``add_hparams`` writes its metrics with a writer of its own."""
     global _silent
     _silent += 1
     try:
@@ -242,15 +241,15 @@ def _silence() -> Iterator[None]:
 
 
 def _copy(writer: str, values: Mapping[str, object], step: Any, walltime: float | None = None) -> None:
-    """Record the numbers among ``values``. A value that is not recorded never stops the program."""
+    """Record the numbers among ``values``; leave out a value that is none."""
     if _silent or metrics.rank_file() is None:
         return
-    told = next((values[name] for name in _STEPS if isinstance(values.get(name), int)), step)
+    at = next((values[name] for name in _STEPS if isinstance(values.get(name), int)), step)
     numbers = {tag: _number(value) for tag, value in values.items() if tag not in _STEPS}
     scalars = {tag: number for tag, number in numbers.items() if number is not None}
     own = {tag: number for tag, number in scalars.items() if _owners.setdefault(tag, writer) == writer}
     if own:
-        _try(metrics.log_at, walltime, told, own)
+        _try(metrics.log_at, walltime, at, own)
 
 
 def _number(value: Any) -> float | None:
@@ -259,11 +258,11 @@ def _number(value: Any) -> float | None:
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        return None  # a tensor of many, or one without a value
+        return None  # a tensor of several elements, or one without a value
 
 
 def _flat(data: Mapping[Any, Any], before: str = "") -> Iterable[tuple[str, object]]:
-    """W&B's names for what is nested."""
+    """Yield the items of nested dicts under W&B's names for them."""
     for key, value in data.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{key}.")
@@ -279,8 +278,7 @@ def _try(call: Callable[..., None], *given: Any, **named: Any) -> None:
     try:
         call(*given, **named)
     except (TypeError, ValueError, AttributeError, OSError):
-        # the program has told its own library, which took it: that is what counts
-        return
+        return  # the program's own library has logged it, which counts
 
 
 ADAPTED: Mapping[str, Callable[[ModuleType], None]] = {
@@ -291,7 +289,7 @@ ADAPTED: Mapping[str, Callable[[ModuleType], None]] = {
     "wandb.sdk.wandb_run": copy_wandb,
     "mlflow.tracking._tracking_service.client": copy_mlflow,
 }
-"""What changes a library; a rank's bootstrap knows the names without this."""
+"""The function that changes each library; a rank's bootstrap has a copy of the names."""
 
 
 def adapt(library: ModuleType) -> None:

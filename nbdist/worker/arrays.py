@@ -1,6 +1,5 @@
-"""Turns what programs hold (tensors, arrays, pixels, PIL's images, matplotlib's figures) into what VisualDL's
-records hold. numpy is imported when it is needed; WAV and PNG are written by the standard library.
-"""
+"""Turns tensors, arrays, pixels, PIL's images and matplotlib's figures into VisualDL's content. It imports
+numpy when needed; the standard library writes WAV and PNG."""
 
 from __future__ import annotations
 
@@ -28,14 +27,14 @@ def to_array(value: object) -> Any:
         tensor = tensor.astype("float32") if hasattr(tensor, "astype") else tensor.float()
     if hasattr(tensor, "cpu"):
         tensor = tensor.cpu()
-    if isinstance(tensor, (list, tuple)) and any(hasattr(one, "detach") for one in tensor):
-        return numpy.stack([to_array(one) for one in tensor])
+    if isinstance(tensor, (list, tuple)) and any(hasattr(item, "detach") for item in tensor):
+        return numpy.stack([to_array(item) for item in tensor])
     return numpy.asarray(tensor.numpy() if hasattr(tensor, "numpy") else tensor)
 
 
 def to_wav(sound: object, sample_rate: int) -> tuple[bytes, int, int]:
-    """Return a sound as the bytes of a WAV, its number of channels and of frames. ``sound``: one axis, or two
-    with one or two channels; floats go from -1 to 1, int16 as it is. Raises TypeError when it is not that."""
+    """Return a sound as the bytes of a WAV, its number of channels and of frames. ``sound`` has one axis, or
+    two with one or two channels; floats from -1 to 1, or int16. Raises TypeError for anything else."""
     import wave
 
     import numpy
@@ -64,8 +63,8 @@ def to_wav(sound: object, sample_rate: int) -> tuple[bytes, int, int]:
 def to_histogram(
     values: object, bins: object, max_bins: int | None = None
 ) -> tuple[list[float], list[float]]:
-    """Return counts and edges, over what is finite. ``bins``: how many, or their edges; a rule by name
-    ("auto", "tensorflow") is DEFAULT_BINS, since with a few values far out it would want millions."""
+    """Return counts and edges of the finite values. ``bins``: a number, the edges, or a rule's name, which
+    means DEFAULT_BINS, since a few values far out would make millions."""
     import numpy
 
     flat = to_array(values).reshape(-1).astype(numpy.float64)
@@ -79,8 +78,7 @@ def to_histogram(
 def to_counts(
     labels: object, predictions: object, thresholds: int, weights: object = None
 ) -> list[list[int]]:
-    """Return true positives, false positives, true negatives, false negatives where what is predicted with at
-    least 0, 1/(n-1), 2/(n-1), … 1 counts as positive."""
+    """Return true and false positives, true and false negatives, at thresholds 0, 1/(n-1), 2/(n-1), … 1."""
     import numpy
 
     positive = to_array(labels).reshape(-1).astype(bool)
@@ -94,8 +92,8 @@ def to_counts(
     reached = numpy.clip(numpy.floor(numpy.nan_to_num(predicted) * (number - 1)), 0, number - 1).astype(int)
 
     def at_least(chosen: Any) -> Any:
-        found = numpy.bincount(reached[chosen], weights=weight[chosen], minlength=number)
-        return found[::-1].cumsum()[::-1]
+        counts = numpy.bincount(reached[chosen], weights=weight[chosen], minlength=number)
+        return counts[::-1].cumsum()[::-1]
 
     hits, alarms = at_least(positive), at_least(~positive)
     columns = (hits, alarms, alarms[0] - alarms, hits[0] - hits)
@@ -115,11 +113,11 @@ def roc_rates(counts: list[list[int]]) -> list[list[float]]:
 
 
 def _shares(part: list[int], rest: list[int]) -> list[float]:
-    return [one / (one + other) if one + other else 0.0 for one, other in zip(part, rest, strict=True)]
+    return [here / (here + other) if here + other else 0.0 for here, other in zip(part, rest, strict=True)]
 
 
 def to_vectors(matrix: object) -> list[bytes]:
-    """Return each row as little-endian float32. Raises TypeError for what has no rows."""
+    """Return each row as little-endian float32. Raises TypeError for anything but a matrix."""
     array = to_array(matrix)
     if array.ndim != 2:
         raise TypeError(f"an embedding is a matrix with one row for each point, this has shape {array.shape}")
@@ -127,13 +125,12 @@ def to_vectors(matrix: object) -> list[bytes]:
 
 
 def to_labels(metadata: Any, rows: int) -> list[list[str]]:
-    """Return the columns of each row's label; without any, its number. Raises TypeError where rows lack
-    one."""
+    """Return the columns of each row's label, or its number. Raises TypeError unless there are ``rows``."""
     if metadata is None:
         return [[str(row)] for row in range(rows)]
     if hasattr(metadata, "tolist"):
         metadata = to_array(metadata).tolist()
-    labels = [list(map(str, one)) if isinstance(one, (list, tuple)) else [str(one)] for one in metadata]
+    labels = [list(map(str, row)) if isinstance(row, (list, tuple)) else [str(row)] for row in metadata]
     if len(labels) != rows:
         raise TypeError(f"{len(labels)} labels for {rows} points")
     return labels
@@ -145,10 +142,8 @@ _COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # of a PNG: grey, grey and alpha, RGB, 
 
 
 def to_png(image: object, dataformats: str | None) -> bytes:
-    """Return the bytes of a PNG: of a PIL image, a matplotlib figure, a PNG already, or pixels,
-    whose floats go from 0 to 1 and integers from 0 to 255. ``dataformats`` names the axes ("CHW", "HWC",
-    "HW", "NCHW", …); None finds them out by the axis that can be the channels. Raises TypeError for all
-    else."""
+    """Return a PIL image, a matplotlib figure, a PNG or pixels as the bytes of a PNG. ``dataformats`` names
+    the axes of pixels ("CHW", …); None guesses them by the possible channels. Raises TypeError."""
     if isinstance(image, (bytes, bytearray)):
         if not image.startswith(b"\x89PNG"):
             raise TypeError("these bytes are no PNG")
@@ -164,7 +159,7 @@ def to_png(image: object, dataformats: str | None) -> bytes:
 
 
 def figure_pixels(figure: Any) -> Any:
-    """Return what a matplotlib figure looks like, as an array of height, width and 4 channels."""
+    """Return the pixels of a matplotlib figure: height, width, 4 channels."""
     import numpy
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # type: ignore[import-not-found,unused-ignore]
 
@@ -174,9 +169,8 @@ def figure_pixels(figure: Any) -> Any:
 
 
 def close_figure(figure: Any) -> None:
-    """Close a figure that ``pyplot`` made; ``pyplot`` keeps it otherwise."""
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is not None:
+    """Close a figure that ``pyplot`` would otherwise keep."""
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
         pyplot.close(figure)
 
 
@@ -205,7 +199,7 @@ def _png_of_pil(image: Any) -> bytes:
 
 
 def _png_of_pixels(pixels: Any) -> bytes:
-    """``pixels``: uint8 of height, width, channels. The format: PNG, third edition, 5 and 11.2."""
+    """Encode ``pixels``, uint8 of height, width, channels (PNG, third edition, 5 and 11.2)."""
     import struct
     import zlib
 
@@ -225,13 +219,13 @@ def _png_of_pixels(pixels: Any) -> bytes:
 
 
 def _levels(pixels: Any) -> Any:
-    """Return pixels as uint8, without touching what the program holds."""
+    """Return pixels as uint8; leave the program's array as it is."""
     import numpy
 
     if pixels.dtype == numpy.uint8:
         return pixels
     if pixels.dtype.kind in "fb":
-        # a NaN is as black as it gets
+        # NaN becomes black
         pixels = numpy.nan_to_num(pixels.astype(numpy.float32), nan=0.0) * 255
     return numpy.clip(pixels, 0, 255).astype(numpy.uint8)
 
@@ -248,7 +242,7 @@ def _guess_axes(array: Any, image: object) -> str:
 
 
 def _to_hwc(array: Any, dataformats: str) -> Any:
-    """Return the axes in the order of a picture; several pictures become a grid."""
+    """Return an array of height, width, channels; several pictures become a grid."""
     import numpy
 
     axes = dataformats.upper()

@@ -1,7 +1,7 @@
-"""Leads from a bare interpreter to the program as ``__main__``, and leaves behind how it ended.
+"""Runs the program of a rank as ``__main__``, and records how it ended.
 
-The program must not be able to tell this from ``python program.py``: ``__main__``, ``__file__``,
-``sys.argv``, ``inspect.getsource``, pickling, spawned children, tracebacks and exit codes are the same.
+The program sees no difference to ``python program.py``: ``__main__``, ``__file__``, ``sys.argv``,
+``inspect.getsource``, pickling, spawned children, tracebacks and exit codes are the same.
 """
 
 from __future__ import annotations
@@ -41,19 +41,17 @@ _ADAPTED = (
     "wandb.sdk.wandb_run",
     "mlflow.tracking._tracking_service.client",
 )
-_FIGURES = "NBDIST_FIGURES"
 _ROOT = os.path.dirname(os.path.dirname(_HERE))
 
 
 def main() -> None:
-    """Be told what to run, and run it."""
+    """Receive the order, and run its program."""
     channel = Channel()
     run(channel, Order.receive(channel))
 
 
 def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None) -> None:
-    """Run the program of this rank; ``begin`` is called right before its first statement. Whatever leaves the
-    program leaves this function, too."""
+    """Run the rank's program; call ``begin`` right before its first statement. Raises as the program."""
     faulthandler.enable()
     stacks.listen(os.path.dirname(order.error_file))
     reserve = error_report.Reserve(order.error_file)
@@ -97,7 +95,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
 
 
 def _late(module: str, name: str) -> Callable[..., Any]:
-    """Return a function of this package whose module is imported when it is first called."""
+    """Return a function of this package that imports its module when it is called."""
 
     def call(*given: Any, **named: Any) -> Any:
         return getattr(__import__(f"nbdist.worker.{module}", fromlist=[name]), name)(*given, **named)
@@ -106,10 +104,9 @@ def _late(module: str, name: str) -> Callable[..., Any]:
 
 
 def _change_libraries() -> None:
-    """Change what there is to change in a library once the program has imported it."""
+    """Change libraries once the program has imported them."""
     after_import("multiprocessing.spawn", _late("definitions", "install"))
-    # paddle puts handlers of its own for the same signals in the place of faulthandler's, which then
-    # could not say where a rank was; behind faulthandler's they still say what they have to
+    # paddle replaces faulthandler's handlers; enabled after paddle's, they print the stacks, and call those
     after_import("paddle.base.core", lambda _: faulthandler.disable())
     after_import("paddle", lambda _: faulthandler.enable())
     after_import("paddle.base.core", paddle_looks)
@@ -132,7 +129,7 @@ def _finish(channel: Channel, order: Order) -> None:
 
 
 def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
-    """Return the program; of a cell in rank 0 as ``split_last`` has it."""
+    """Return the code of the program; that of a cell in rank 0 as ``split_last`` does."""
     run = os.environ.get("NBDIST_RUN_DIR", "")
     if os.environ.get("NBDIST_RANK") != "0" or path != os.path.join(run, "cell.py"):
         return compile(text, path, "exec", dont_inherit=True), None
@@ -140,8 +137,7 @@ def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
 
 
 def split_last(text: bytes, path: str, flags: int = 0) -> tuple[CodeType, CodeType | None]:
-    """Return a cell, and its last statement by itself where that is an expression whose value a notebook
-    would show. Raises SyntaxError."""
+    """Return a cell's code, and apart a last expression that a notebook would show. Raises SyntaxError."""
     import _ast
 
     tree: Any = compile(text, path, "exec", _ast.PyCF_ONLY_AST | flags, dont_inherit=True)
@@ -161,26 +157,24 @@ def _ends_silently(text: bytes, last: Any) -> bool:
 
 
 def print_whole_lines() -> None:
-    """Let ``print`` write its line in one piece, in this process and its forks. The output of a rank is
-    unbuffered, so that a killed rank has lost nothing; the built-in ``print`` then writes each argument and
-    line end by itself, and the lines of several processes of a rank get mixed within each other."""
+    """Let ``print`` write whole lines, also in forks. Output is unbuffered, so that a killed rank loses
+    nothing; the built-in ``print`` then writes each argument by itself, and lines of processes mix."""
     builtins.print = _whole_line_print
 
 
 def show_outputs() -> None:
-    """Give the program ``display`` and ``update_display``, as a notebook does, and show its figures where the
-    notebook does."""
+    """Give the program ``display`` and ``update_display``; show its figures where the notebook shows them."""
     for name in ("display", "update_display"):
         setattr(builtins, name, _late("display", name))
     after_import("IPython.core.display_functions", _late("display", "replace_in_ipython"))
-    if _FIGURES in os.environ and os.environ.get("MPLBACKEND") == "agg":
-        # not by MPLBACKEND, which programs that a rank starts would inherit, and they may not find nbdist
+    if "NBDIST_FIGURES" in os.environ and os.environ.get("MPLBACKEND") == "agg":
+        # not by MPLBACKEND, which processes of the program inherit, and they may not find nbdist
         backend = {"backend": "module://nbdist.worker.figures"}
         after_import("matplotlib", lambda matplotlib: matplotlib.rcParams.update(backend))
 
 
 def show_open_figures() -> None:
-    """What the program has drawn and not shown, a notebook shows when it ends."""
+    """Show the figures that the program has drawn and not shown, as a notebook does when a cell ends."""
     if (figures := sys.modules.get("nbdist.worker.figures")) is not None:
         figures.show()
 
@@ -188,11 +182,10 @@ def show_open_figures() -> None:
 def _whole_line_print(
     *values: object, sep: Any = " ", end: Any = "\n", file: Any = None, flush: bool = False
 ) -> None:
-    """Print as the built-in one does."""
     out = sys.stdout
     space, newline = " " if sep is None else sep, "\n" if end is None else end
     if file is not None or out is None or not isinstance(space, str) or not isinstance(newline, str):
-        _print(*values, sep=sep, end=end, file=file, flush=flush)  # it has the right error for that
+        _print(*values, sep=sep, end=end, file=file, flush=flush)  # it raises the right error
         return
     out.write(space.join([str(value) for value in values]) + newline)
     if flush:
@@ -200,15 +193,14 @@ def _whole_line_print(
 
 
 def python_path(given: list[str], first: str) -> list[str]:
-    """Return what sys.path is to be: as it is given, else as the interpreter has made it, but for its
-    begin."""
+    """Return the program's sys.path: the given one, or the interpreter's with another first entry."""
     path = given or [first, *sys.path[1:]]
-    # a spawned child looks for nbdist here, too
+    # a spawned child also imports nbdist by it
     return path if _ROOT in path else [*path, _ROOT]
 
 
 def _make_main(program: str) -> ModuleType:
-    """Return a fresh ``__main__``, with what the interpreter gives a script's."""
+    """Return a fresh ``__main__`` as the interpreter makes it for a script."""
     module = type(sys)("__main__")
     module.__file__ = program
     module.__loader__ = SourceFileLoader("__main__", program)
@@ -220,7 +212,7 @@ def _make_main(program: str) -> ModuleType:
 
 
 def _join_package(main: ModuleType, order: Order) -> None:
-    """What ``python -m`` gives a program besides: its spec and its package, which is imported first."""
+    """Set the spec and the package, which is imported first, as ``python -m`` does."""
     from importlib import import_module, util
 
     spec = util.spec_from_file_location(order.module, order.program)
@@ -237,9 +229,8 @@ def _report(
     error: BaseException,
     then: Callable[[], None] = lambda: None,
 ) -> None:
-    """Say that the program raised, since the peers of this rank soon complain of it, then write down what. No
-    signal gets in between: torch's handler for a dead DataLoader worker raises wherever the main thread
-    is."""
+    """Tell the supervisor that the program raised, before the peers of this rank fail, then write the report.
+    Signals are blocked: torch's handler for a dead DataLoader worker raises wherever the main thread is."""
     mask = _hold_signals_back()
     try:
         channel.say(ERRORED)
@@ -253,7 +244,7 @@ def _report(
 
 
 def _hold_signals_back() -> set[int]:
-    """Block every signal; the mask before. A handler that raised meanwhile is too late to matter."""
+    """Block every signal; return the mask before. An error of a handler meanwhile is dropped."""
     mask: set[int] | None = None
     while True:
         try:
@@ -266,7 +257,7 @@ def _hold_signals_back() -> set[int]:
 
 
 def _hide_frames() -> None:
-    """Let the traceback start in the program, whichever hook prints it (torch and rich have theirs)."""
+    """Let the traceback start in the program, whatever hook prints it (torch and rich have their own)."""
     hook = sys.excepthook
 
     def from_the_program(kind: Any, error: BaseException, trace: TracebackType | None) -> None:
@@ -277,8 +268,7 @@ def _hide_frames() -> None:
 
 
 def take_out(error: BaseException | None) -> None:
-    """Take the frames of this package out of the tracebacks where they lead on to others: what a rank has put
-    in the place of a framework's function is not of the program, nor is the handler that interrupted it."""
+    """Drop this package's inner frames: stand-ins for a framework's functions, the interrupting handler."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -299,8 +289,7 @@ def _is_handler(trace: TracebackType) -> bool:
 
 
 def strip(trace: TracebackType | None) -> TracebackType | None:
-    """Return the traceback without the frames of this package that lead up to the program, and without those
-    of the handler that has interrupted it."""
+    """Return the traceback from the program on, without the handler that interrupted it."""
     at = next((step for step in main_thread.steps_of(trace) if not _is_ours(step)), None)
     for step in main_thread.steps_of(at):
         if step.tb_next is not None and _is_handler(step.tb_next):

@@ -1,13 +1,13 @@
-"""``nbdist.checkpoint``: what a run goes on from after a failure, each checkpoint whole or not there.
+"""``nbdist.checkpoint``: checkpoints that a run goes on from after a failure, each whole or absent.
 
     checkpoints/train-k2m1/
         step-00000100/                   finished
-        .step-00000200.RUN.1.rank-0/     a draft: what a rank that was killed leaves is removed later
-            step-00000200/               what ``checkpoint`` gives the program
+        .step-00000200.RUN.1.rank-0/     a draft; a later run removes that of a killed rank
+            step-00000200/               the path that ``checkpoint`` returns to the program
             done-0                       sharded: rank 0 has written its part
 
-A draft becomes a checkpoint by one rename, after its files have reached the disk: a rank that is killed, or a
-machine that loses its power, leaves the checkpoint before it as the latest one.
+A draft becomes a checkpoint by one rename, after its files have reached the disk: a killed rank or a power
+failure leaves the checkpoint before it as the latest one.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ PLACE = "NBDIST_CHECKPOINTS"
 
 _OWN = re.compile(r"step-\d{8,}")
 _DRAFT = ".step-"
-# how programs call what they still write: tmp-checkpoint-500, last.ckpt.tmp, .step-7
+# names that programs give to unfinished files: tmp-checkpoint-500, last.ckpt.tmp, .step-7
 _UNFINISHED = re.compile(r"^[._]|~$|(?:^|[._-])(?:tmp|temp|part|partial|incomplete)(?:[._-]|$)")
 _NUMBER = re.compile(r"\d+")
-# file systems that cannot be asked to write a file, or a directory, to the disk now
+# errors of file systems that cannot fsync a file or a directory
 _NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 
 _cleaned: set[str] = set()
 _sharded = 0
-"""How many sharded checkpoints this process has begun: all ranks begin the same ones, in the same order."""
+"""The number of sharded checkpoints that this process has begun: all ranks begin the same, in one order."""
 
 
 def attempt() -> int:
-    """Return the number of this attempt of the run: 1, and 2, 3, … when ``--retries`` has begun it again"""
+    """Return the number of this attempt of the run: 1, and 2, 3, … after ``--retries`` has restarted it."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) + 1
 
 
 def checkpoint_dir() -> Path:
-    """Return the directory of this run's checkpoints: the same in every rank, node and attempt, and in a run
-    that ``%dist_resume`` starts. Made when it is first asked for; nbdist never deletes it.
+    """Make and return the directory of this run's checkpoints: the same in every rank, node and attempt, and
+    in a run that ``%dist_resume`` starts. nbdist never deletes it.
 
-    It is ``checkpoints/<run>`` in the run's working directory, or what ``--checkpoints DIR`` says; outside a
-    run ``checkpoints/<program>``. Raises RuntimeError where several machines were started by hand without
-    that option, and OSError where it cannot be made.
+    It is the DIR of ``--checkpoints DIR``, else ``checkpoints/<run>`` in the run's working directory; outside
+    a run ``checkpoints/<program>``. Raises RuntimeError without that option where you started several
+    machines by hand, and OSError where it cannot be made.
     """
     from pathlib import Path
 
@@ -63,10 +63,9 @@ def checkpoint_dir() -> Path:
 def latest_checkpoint() -> Path | None:
     """Return the checkpoint that was finished last, a directory or a file; None where there is none yet.
 
-    What ``nbdist.checkpoint`` has not finished is never returned. What the program itself has put into
-    ``checkpoint_dir()`` counts as soon as it is there, unless its name says that it is unfinished: it begins
-    with ``.`` or ``_``, or has a part ``tmp``, ``temp``, ``part``, ``partial`` or ``incomplete``. So a
-    program writes under such a name, and renames it then.
+    It is never an unfinished one of ``nbdist.checkpoint``. A file that the program itself puts into
+    ``checkpoint_dir()`` counts at once, unless its name begins with ``.`` or ``_``, or has a part ``tmp``,
+    ``temp``, ``part``, ``partial`` or ``incomplete``: write under such a name, then rename.
     """
     from pathlib import Path
 
@@ -74,18 +73,17 @@ def latest_checkpoint() -> Path | None:
 
 
 def checkpoint(step: int, *, sharded: bool = False, keep: int | None = None) -> Checkpoint:
-    """Return a checkpoint, finished when the block is left, and not when an exception leaves it:
+    """Return a checkpoint that is finished at the end of its block, unless that raises:
 
         with nbdist.checkpoint(step) as path:
             torch.save(model.state_dict(), path / "model.pt")
 
-    ``path`` is a directory, later ``checkpoint_dir() / "step-00000100"``; one that is there is replaced. One
-    rank writes it; what ranks leave empty is no checkpoint. ``sharded``: every rank of the run comes here
-    and writes its part into the same directory, which is finished when the last one leaves. ``keep``: how
-    many finished ones stay, older ones are deleted; by default all stay.
+    ``path`` is a directory, later ``checkpoint_dir() / "step-00000100"``, and replaces an older one. One rank
+    writes it; an empty one is no checkpoint. ``sharded``: every rank of the run writes its part into the same
+    directory, which the last rank finishes. ``keep``: the number of finished ones that stay; by default all.
 
-    Raises TypeError and ValueError for a step or a number that is none, OSError when it cannot be written,
-    and RuntimeError where the ranks of a sharded one have no run in common.
+    Raises TypeError and ValueError for a bad step or number, OSError when it cannot be written, and
+    RuntimeError where the ranks of a sharded one have no run in common.
     """
     number = operator.index(step)
     if number < 0:
@@ -96,7 +94,7 @@ def checkpoint(step: int, *, sharded: bool = False, keep: int | None = None) -> 
 
 
 class Checkpoint:
-    """What ``nbdist.checkpoint`` returns."""
+    """A checkpoint that is being written: the context manager of ``nbdist.checkpoint``."""
 
     def __init__(self, step: int, *, sharded: bool, keep: int | None) -> None:
         self._name = f"step-{step:08}"
@@ -124,7 +122,7 @@ class Checkpoint:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None or not (self._sharded or os.listdir(self._path)):
-            if not self._sharded:  # into a sharded one others may still write
+            if not self._sharded:  # other ranks may still write into a sharded one
                 shutil.rmtree(self._draft, ignore_errors=True)
             return
         _sync_tree(self._path)
@@ -133,20 +131,20 @@ class Checkpoint:
             self._rotate()
 
     def _is_complete(self) -> bool:
-        """Return whether every part is there, and it falls to this rank to say so."""
+        """Return whether every part is there, and this rank is to publish them."""
         if not self._sharded:
             return True
         os.close(os.open(os.path.join(self._draft, f"done-{_rank()}"), os.O_WRONLY | os.O_CREAT, 0o600))
         try:
-            # the rank that came last sees the marks of all, and so may others
+            # the last rank sees the marks of all, and so may others
             marks = set(os.listdir(self._draft))
         except FileNotFoundError:
             return False
         return marks >= {f"done-{rank}" for rank in range(_world_size())} and self._claim()
 
     def _claim(self) -> bool:
-        """Return whether this rank, and no other, renames the draft. Nothing may be left by the draft's name:
-        a rank that has just seen all marks would take it for whole."""
+        """Return whether this rank, and no other, has renamed the draft, whose name has to vanish at once: a
+        rank that has just seen all marks would take it for whole."""
         whole = f"{self._draft}.whole"
         try:
             os.rename(self._draft, whole)
@@ -156,8 +154,8 @@ class Checkpoint:
         return True
 
     def _publish(self) -> None:
-        """Rename the draft into place. What stood there may be loaded: it is moved away whole."""
-        # the order of checkpoints is that in which they were finished
+        """Rename the draft into place; move away the one before whole, since a process may be loading it."""
+        # checkpoints are ordered by the time at which they were finished
         os.utime(self._path)
         final = os.path.join(self._directory, self._name)
         before = 0
@@ -177,7 +175,7 @@ class Checkpoint:
     def _rotate(self) -> None:
         own = [path for path in finished(self._directory) if _OWN.fullmatch(os.path.basename(path))]
         for path in own[self._keep :] if self._keep is not None else ():
-            # one that is half deleted is not to be found
+            # nobody may find a half deleted one
             name = f".{os.path.basename(path)}.{_identity()}.gone-{os.getpid()}"
             gone = os.path.join(self._directory, name)
             with suppress(OSError):
@@ -186,7 +184,7 @@ class Checkpoint:
 
 
 def finished(directory: str) -> list[str]:
-    """Return the paths of the finished checkpoints in a directory, the one that was finished last first."""
+    """Return the paths of the finished checkpoints in a directory, the latest first."""
     paths: list[tuple[int, list[int], str]] = []
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
         for entry in entries:
@@ -218,13 +216,13 @@ def _world_size() -> int:
 
 
 def _identity() -> str:
-    """Return what tells the drafts of this attempt from all others."""
+    """Return the part of a draft's name that is this attempt's alone."""
     run = os.environ.get("NBDIST_RUN_ID") or os.environ.get("TORCHELASTIC_RUN_ID") or str(os.getpid())
     return f"{run.replace(os.sep, '-')}.{attempt()}"
 
 
 def _check_in_common() -> None:
-    """Raises RuntimeError where ranks would not meet in one draft, or in that of an earlier run."""
+    """Raise RuntimeError where the ranks would not share one draft, or would share one of an earlier run."""
     directory = os.environ.get("NBDIST_RUN_DIR")
     if directory is None:
         common = os.environ.get("TORCHELASTIC_RUN_ID", "none") != "none"
@@ -240,8 +238,7 @@ def _check_in_common() -> None:
 
 
 def _remove_leftovers(directory: str) -> None:
-    """Delete the drafts of ranks that are no more, once in each process. A directory is one run's at a
-    time."""
+    """Delete the drafts of dead ranks, once in each process. A directory belongs to one run at a time."""
     if directory in _cleaned or "NBDIST_RUN_ID" not in os.environ:
         return
     _cleaned.add(directory)
@@ -251,10 +248,10 @@ def _remove_leftovers(directory: str) -> None:
 
 
 def _sync_tree(path: str) -> None:
-    """Let all below ``path`` reach the disk. Raises OSError when it cannot."""
+    """Flush all below ``path`` to the disk. Raises OSError."""
     for folder, _, names in os.walk(path):
         for name in names:
-            with suppress(FileNotFoundError):  # another rank's, which is still at it
+            with suppress(FileNotFoundError):  # another rank is still writing
                 _sync(os.path.join(folder, name))
         _sync(folder)
 

@@ -1,9 +1,9 @@
 """Hides modules that were imported ahead of a program until the program imports them.
 
-A program may set ``OMP_NUM_THREADS``, or put a directory in front of sys.path, and import torch only then.
-So it gets what was imported before if an import would now bring the same, and read the same. Otherwise the
-process is replaced (execve(2)) by a rank that has not waited: its number, its log, its socket and its parent
-stay the same. What the program did until then, it does a second time; that is little.
+A program may set ``OMP_NUM_THREADS``, or put a directory in front of sys.path, and import torch only then. It
+gets the modules imported before if an import would now find the same files and read the same variables.
+Otherwise execve(2) replaces the process by a rank that has not waited, with the same pid, log, socket and
+parent. The program then repeats the little that it has done until its import.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 
 class DeferredImports:
-    """A finder of the modules that it holds: ``early`` are the names of modules that any process has,
-    ``roots`` those that import nearly all others. ``reads`` tells of a variable whether an import may have
-    read it. ``differs`` is called with what would be different, in words; where it returns, the modules come
-    all the same."""
+    """A finder of the modules that it hides. ``early`` are the modules that any process has, ``roots`` those
+    that import nearly all others. ``reads`` returns whether an import may have read a variable. ``differs``
+    receives the difference in words; where it returns, the program gets the modules all the same."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class DeferredImports:
         return spec
 
     def let_pass(self, name: str) -> None:
-        """The program imports the module ``name``: what belongs to it is there from now on."""
+        """Unhide the module ``name``, which the program imports, with all that belongs to it."""
         if problem := self._problem(name):
             self._differs(problem)
         for top in self._coming(name):
@@ -74,12 +73,12 @@ class DeferredImports:
         return list(self._families) if name in self._roots else [name]
 
     def open(self) -> None:
-        """Nothing is kept back any longer: the interpreter ends."""
+        """Unhide all modules: the interpreter ends."""
         for name in list(self._families):
             sys.modules.update(self._families.pop(name))
 
     def _problem(self, name: str) -> str:
-        """Return why an import of ``name`` would now be another one; empty when it would not."""
+        """Return the reason why an import of ``name`` would now differ; empty where it would not."""
         for key in sorted(self._environment.keys() | os.environ.keys()):
             if self._environment.get(key) != os.environ.get(key) and self._reads(key):
                 return f"{key} was set before the program imports {name}"
@@ -89,21 +88,15 @@ class DeferredImports:
             if any(part in sys.modules for part in self._families.get(top, ()) if part != name):
                 return f"the program has a module {top} of its own"
         module = self._families[name][name]
-        found = self._found_by_others(name)
-        if found is None or module.__spec__ is None or found.origin != module.__spec__.origin:
+        finders = [getattr(finder, "find_spec", None) for finder in sys.meta_path if finder is not self]
+        spec = next((spec for find in filter(None, finders) if (spec := find(name, None)) is not None), None)
+        if spec is None or module.__spec__ is None or spec.origin != module.__spec__.origin:
             return f"{name} is found elsewhere than before"
         return ""
 
-    def _found_by_others(self, name: str) -> ModuleSpec | None:
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            if finder is not self and find is not None and (spec := find(name, None)) is not None:
-                return spec  # type: ignore[no-any-return]
-        return None
-
 
 class _ImportedAhead:
-    """The loader of a module that there is."""
+    """The loader of a module that is imported already."""
 
     def __init__(self, module: ModuleType, spec: ModuleSpec, let_pass: Callable[[str], None]) -> None:
         self._module = module
@@ -115,17 +108,16 @@ class _ImportedAhead:
 
     def exec_module(self, module: ModuleType) -> None:
         self._let_pass(self._spec.name)
-        # the import had written ours over it; until now other threads have waited for that
+        # the import has replaced it by ours, for which other threads have waited until now
         module.__spec__ = self._spec
 
     def __getattr__(self, name: str) -> object:
-        # a caller that asks for the spec alone may ask its loader for more
+        # a caller of find_spec may use other methods of the loader
         return getattr(self._spec.loader, name)
 
 
 def _families(early: frozenset[str]) -> dict[str, dict[str, ModuleType]]:
-    """Return the modules that were imported ahead, by the first part of their names. What the interpreter
-    brings does not count: what a process has of it cannot be known."""
+    """Return the modules imported ahead, but the standard library's, by the first part of their names."""
     families: dict[str, dict[str, ModuleType]] = {}
     for name, module in sys.modules.items():
         top = name.partition(".")[0]
@@ -134,7 +126,7 @@ def _families(early: frozenset[str]) -> dict[str, dict[str, ModuleType]]:
     return {top: family for top, family in families.items() if getattr(family.get(top), "__spec__", None)}
 
 
-# of the rank before its program begins, which may change them
+# those of the rank before its program, which may change them
 _process, _processors = os.getpid(), os.sched_getaffinity(0)
 
 AGAIN = "--again"
@@ -142,29 +134,28 @@ AGAIN = "--again"
 
 
 def main() -> None:
-    """Be the rank whose order is in the file that the process before this one has left open."""
+    """Run the order in the file that the process before this one has left open."""
     at = sys.orig_argv.index(AGAIN)
-    told = int(sys.orig_argv[at + 1])
-    order = Order.receive(Channel(told))
-    os.close(told)
+    file = int(sys.orig_argv[at + 1])
+    order = Order.receive(Channel(file))
+    os.close(file)
     del sys.orig_argv[at : at + 2]
     bootstrap.run(Channel(), order)
 
 
 def restart_cold(assignment: Assignment, reason: str, *, noted: bool = True) -> None:
-    """Begin again as a rank that has not waited. It returns only in a forked child, which is no rank.
-    ``noted``: the next run of the program would come to the same."""
+    """Restart as a rank that has not waited; return only in a forked child. ``noted``: it will recur."""
     if os.getpid() != _process:
         _say(f"{reason}, too late for what a forked child of this rank imports: run it with --cold")
         return
     _say(f"this rank begins again, cold: {reason}")
     if noted:
-        # for the process that keeps ranks waiting: not for this program
+        # the process that keeps ranks waiting gives this program none
         with contextlib.suppress(OSError):
             put(os.path.join(os.path.dirname(assignment.error_file), "again"), reason.encode())
-    told = os.memfd_create("nbdist-order", 0)
-    os.write(told, assignment.encode())
-    os.lseek(told, 0, os.SEEK_SET)
+    file = os.memfd_create("nbdist-order", 0)
+    os.write(file, assignment.encode())
+    os.lseek(file, 0, os.SEEK_SET)
     os.set_inheritable(CHANNEL, True)
     os.chdir(assignment.cwd)
     os.sched_setaffinity(0, _processors)
@@ -175,12 +166,12 @@ def restart_cold(assignment: Assignment, reason: str, *, noted: bool = True) -> 
                 signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     at = len(sys.orig_argv) - 2
-    arguments = [*sys.orig_argv[:at], AGAIN, str(told), *sys.orig_argv[at:]]
+    arguments = [*sys.orig_argv[:at], AGAIN, str(file), *sys.orig_argv[at:]]
     os.execve(arguments[0], arguments, assignment.environment)
 
 
 def _say(what: str) -> None:
-    """Into the log, behind what the program has written, wherever it writes now."""
+    """Write a line to the log, after the program's buffered output."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):
             stream.flush()

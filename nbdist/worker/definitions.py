@@ -1,9 +1,8 @@
-"""Runs in a spawned child of a rank what it needs of the program: its definitions, not its training loop.
+"""Runs a cell's definitions in a spawned child of a rank, and not its training loop.
 
-A child that ``multiprocessing`` spawns runs the parent's main file again, to find the classes and
-functions it is sent. A script guards its work with ``if __name__ == "__main__"``; a cell hardly ever
-does. So where the program has no such guard, the child runs its imports, functions and classes, and those
-assignments whose names they use.
+A child that ``multiprocessing`` spawns runs the parent's main file again, to find the classes and functions
+that it receives. A script guards its work with ``if __name__ == "__main__"``, a cell rarely does. Without
+that guard the child runs the imports, functions and classes, and the assignments whose names they use.
 """
 
 from __future__ import annotations
@@ -17,23 +16,22 @@ from typing import Any
 
 _DEFINITION = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _ASSIGNMENT = (ast.Assign, ast.AnnAssign, ast.AugAssign)
-# a name that a function takes as a parameter or binds itself is none of the module's
+# not LOAD_FAST: a parameter or a local of a function is no global of the module
 _LOADS = frozenset({"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
 
 
 def program() -> str:
-    """Return the cell of this run, as a path."""
+    """Return the path of this run's cell."""
     return os.path.join(os.environ["NBDIST_RUN_DIR"], "cell.py")
 
 
 def inputs() -> str:
-    """Return where the names lie that the notebook gives this run, if it does."""
+    """Return the path of the names that the notebook pushes into this run; the file need not exist."""
     return os.path.join(os.environ["NBDIST_RUN_DIR"], "inputs.box")
 
 
 def install(spawn: ModuleType) -> None:
-    """Let children start from ``spawned_main.py`` in place of a cell that has no guard, or that has names
-    from the notebook: by the name of the file that a child runs first (``init_main_from_path``)."""
+    """Let children run ``spawned_main.py`` instead of a cell without a guard or with pushed names."""
     prepare = spawn.get_preparation_data
 
     def get_preparation_data(name: str) -> dict[str, Any]:
@@ -47,9 +45,8 @@ def install(spawn: ModuleType) -> None:
 
 
 def load(path: str, namespace: dict[str, Any]) -> None:
-    """Run the definitions of the cell at ``path`` in ``namespace``, all of a cell that has a guard, with the
-    names that the notebook gives it. An assignment that fails is passed over, since it may need what only a
-    rank has (its process group, its device); a use of its name raises the NameError."""
+    """Run the definitions of the cell at ``path`` in ``namespace``, or all of a cell with a guard. Skip an
+    assignment that fails, since it may need a rank's process group or device; using its name raises."""
     with open(path, "rb") as file:
         tree = ast.parse(file.read(), path)
     namespace["__file__"] = path
@@ -70,7 +67,7 @@ def load(path: str, namespace: dict[str, Any]) -> None:
 
 
 def select(tree: ast.Module) -> list[ast.stmt]:
-    """Return the statements of a program that define something, and those its definitions lean on."""
+    """Return the definitions of a program, and the assignments that they need."""
     chosen = {index for index, statement in enumerate(tree.body) if _defines(statement)}
     grown = len(chosen)
     while grown:
@@ -98,7 +95,7 @@ def _defines(statement: ast.stmt) -> bool:
 
 
 def _names_read(statement: ast.stmt) -> Iterator[str]:
-    """Yield the globals that a statement may read, now or when what it defines is called."""
+    """Yield the globals that a statement, or a function in it, may read."""
     for code in _codes(compile(ast.Module([statement], []), "<statement>", "exec")):
         for instruction in dis.get_instructions(code):
             if instruction.opname in _LOADS:
@@ -106,7 +103,7 @@ def _names_read(statement: ast.stmt) -> Iterator[str]:
 
 
 def _names_bound(statement: ast.stmt) -> set[str]:
-    """Return the names an assignment changes, ``TABLE`` in ``TABLE["a"] = 1`` among them."""
+    """Return the names that an assignment changes, such as ``TABLE`` in ``TABLE["a"] = 1``."""
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
     nodes = [node for target in targets if target for node in ast.walk(target)]
     return {node.id for node in nodes if isinstance(node, ast.Name)}

@@ -1,13 +1,13 @@
-"""Shows what a rank has to show: ``display``, figures, the value of a cell's last expression.
+"""The rich output of a rank: ``display``, figures, the value of a cell's last expression.
 
-A picture or a page of HTML becomes a file in ``media/``, named by its content, a line in ``display.jsonl``,
-and one line of the log, in its place among what the rank prints:
+A picture or HTML becomes a file in ``media/``, named by its content, a line in ``display.jsonl``, and a line
+of the log, in order with the printed lines:
 
     ESC ]nbdist;<file>;<width>;<height> BEL <the text that stands for it>
 
-Terminals pass over such a sequence (it is an OSC), and all that reads logs leaves it out. Objects are asked
-by the methods that IPython asks (``_repr_png_``, …), without IPython, whose import takes a quarter of a
-second. What has neither picture nor HTML is printed.
+Terminals skip such a sequence (an OSC), as do all readers of logs. This module calls IPython's methods of
+objects (``_repr_png_``, …) without IPython, whose import takes a quarter of a second. It prints an object
+that has neither picture nor HTML.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-# bytes of one output; larger ones are printed. HTML is laid out as one, and a page would wait for it
+# bytes of one output; larger ones are printed. A page lays out HTML in one piece, and waits for it
 _LARGEST = 8 << 20
 _LARGEST_HTML = 1 << 20
 _ROOM = 1 << 30  # bytes that a process of a rank writes at most
@@ -36,14 +36,14 @@ _ROW, _HIGHEST = 24, 10_000  # pixels of a table
 _TEXT = 20_000  # characters
 _LINE = 200
 
-# a picture is drawn everywhere; HTML without its scripts, which is what a page allows of it, may be less
+# pictures first: a page drops the scripts of HTML
 _KINDS = {
     "image/png": ("png", "_repr_png_"),
     "image/jpeg": ("jpg", "_repr_jpeg_"),
     "image/svg+xml": ("svg", "_repr_svg_"),
     "text/html": ("html", "_repr_html_"),
 }
-# IPython.display.Markdown and Latex, whose text says nothing of what they hold
+# IPython.display.Markdown and Latex, whose repr does not show their text
 _SOURCES = {"text/markdown": "_repr_markdown_", "text/latex": "_repr_latex_"}
 
 _written = 0
@@ -60,8 +60,8 @@ def display(
     """Show values as a notebook does: pictures and HTML in the panel, the others as text in the log.
 
     The arguments are those of ``IPython.display.display``. ``raw``: the values are dicts from MIME types to
-    data. With ``display_id`` (True makes one) a handle comes back, whose ``update`` shows another value in
-    its stead: the log has both, a saved notebook the last.
+    data. With ``display_id`` (True makes one) it returns a handle, whose ``update`` replaces the value: the
+    log has both, a saved notebook the last.
     """
     handle = DisplayHandle(None if display_id is True else str(display_id)) if display_id else None
     for value in values:
@@ -71,19 +71,18 @@ def display(
 
 
 def update_display(value: object, *, display_id: str, **named: Any) -> None:
-    """Show a value in the stead of what was shown with this id."""
+    """Replace the value that was shown with this id."""
     display(value, display_id=display_id, **named)
 
 
 def publish_display_data(data: Mapping[str, object], metadata: object = None, **named: Any) -> None:
-    """Show what is there as data by MIME type, as ``IPython.display.publish_display_data`` does."""
+    """Show data by MIME type, as ``IPython.display.publish_display_data`` does."""
     transient = named.get("transient") or {}
     display(dict(data), raw=True, display_id=transient.get("display_id"))
 
 
 def show_last(value: object) -> None:
-    """Show the value of a cell's last expression, as a notebook does: nothing of None. What is text alone is
-    kept for the notebook, which shows it below the run."""
+    """Show the value of a cell's last expression, unless it is None; leave text to the notebook itself."""
     if value is None:
         return
     data = _bundle(value)
@@ -94,20 +93,19 @@ def show_last(value: object) -> None:
 
 
 def show_picture(png: bytes, text: str) -> None:
-    """Show a PNG for which ``text`` stands where it cannot be drawn."""
+    """Show a PNG, or ``text`` where it cannot be drawn."""
     _show({"image/png": png, "text/plain": text}, None, "")
 
 
 def replace_in_ipython(module: ModuleType) -> None:
-    """Let ``from IPython.display import display`` bring what is here; IPython's own prints text in a process
-    that has no shell of it."""
+    """Let ``IPython.display`` export this module's functions; IPython's own print text without a shell."""
     for name in ("display", "update_display", "publish_display_data", "DisplayHandle"):
         if hasattr(module, name):
             setattr(module, name, globals()[name])
 
 
 class DisplayHandle:
-    """What ``display(…, display_id=…)`` returns."""
+    """A shown value, which ``update`` replaces: the result of ``display(…, display_id=…)``."""
 
     def __init__(self, display_id: str | None = None) -> None:
         self.display_id = display_id or f"{os.getpid()}-{next(_ids)}"
@@ -122,28 +120,27 @@ class DisplayHandle:
 
 
 def _bundle(value: object) -> dict[str, object]:
-    """Return what an object can be shown as, by MIME type."""
+    """Return an object's forms by MIME type."""
     if isinstance(value, type):
         return {}
     data: dict[str, object] = {}
-    said = _asked(value, "_repr_mimebundle_", include=None, exclude=None)
-    if isinstance(said, dict):
-        data |= said
+    bundle = _form_of(value, "_repr_mimebundle_", include=None, exclude=None)
+    if isinstance(bundle, dict):
+        data |= bundle
     if any(kind.__module__ == "matplotlib.figure" for kind in type(value).__mro__):
         data["image/png"] = _figure_png(value)
     for mime, (_, method) in _KINDS.items():
-        # the first is taken; what comes after it would be made in vain
+        # only the first is shown
         if not any(data.get(known) for known in _KINDS):
-            data[mime] = _asked(value, method)
+            data[mime] = _form_of(value, method)
     if type(value).__module__.startswith("IPython."):
         for mime, method in _SOURCES.items():
-            data.setdefault(mime, _asked(value, method))
+            data.setdefault(mime, _form_of(value, method))
     return data
 
 
-def _asked(value: object, method: str, **named: object) -> object:
-    """Return what a method of the object's class returns, without the metadata that may come with it; None
-    where it has none, or that fails: an object that cannot be drawn does not end the program."""
+def _form_of(value: object, method: str, **named: object) -> object:
+    """Return the result of a method of the object's class, without metadata; None for none or an error."""
     if getattr(type(value), method, None) is None:
         return None
     try:
@@ -183,8 +180,8 @@ def _show(data: Mapping[str, object], value: object, display_id: str) -> None:
 
 def _text(data: Mapping[str, object], value: object) -> str:
     for mime in (*_SOURCES, "text/plain"):
-        if isinstance(said := data.get(mime), str):
-            return said
+        if isinstance(text := data.get(mime), str):
+            return text
     if type(value) in (dict, list, tuple, set, frozenset):
         from pprint import pformat
 
@@ -193,8 +190,7 @@ def _text(data: Mapping[str, object], value: object) -> str:
 
 
 def _bytes(content: object, mime: str) -> bytes:
-    """Return the content of a file; empty for none. Pictures may come as base64, as Jupyter's messages have
-    them."""
+    """Return the content of a file, empty for none. Pictures may be base64, as in Jupyter's messages."""
     if isinstance(content, (bytes, bytearray)):
         return bytes(content)
     if not isinstance(content, str):
@@ -222,7 +218,7 @@ def _fits(content: bytes, mime: str) -> bool:
 
 
 def _write(directory: str, content: bytes, mime: str, text: str, value: object, display_id: str) -> None:
-    """Write the file, its record, and last the line of the log, which readers go by. Raises OSError."""
+    """Write the file, its record, and last the line of the log, which readers see first. Raises OSError."""
     import hashlib
 
     global _written
@@ -241,13 +237,13 @@ def _write(directory: str, content: bytes, mime: str, text: str, value: object, 
     line = f"\x1b]nbdist;{name};{width};{height}\x07{_short(text, value)}\n"
     out = sys.__stdout__
     if out is not None:
-        # a bar that still grows must not share its line with it
+        # a progress bar must not share its line
         out.write("\n" + line if begun else line)
         out.flush()
 
 
 def _log_end(path: str) -> tuple[int, bool]:
-    """Return how many bytes the log has, and whether the last of its lines is still growing."""
+    """Return the size of the log in bytes, and whether its last line has no end yet."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -260,7 +256,7 @@ def _log_end(path: str) -> tuple[int, bool]:
 
 
 def _short(text: str, value: object) -> str:
-    """One line that stands for the output."""
+    """Return one line that stands for the output."""
     line = text.strip()
     if "\n" in line:
         shape = getattr(value, "shape", None)
@@ -270,7 +266,7 @@ def _short(text: str, value: object) -> str:
 
 
 def _size(content: bytes, mime: str) -> tuple[int, int]:
-    """Width and height in pixels, 0 where they are not known; of a table about as high as a page draws it."""
+    """Return width and height in pixels, 0 where unknown; for a table about its height on a page."""
     if mime == "image/png" and content.startswith(b"\x89PNG") and len(content) >= 24:
         return int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
     if mime == "image/jpeg":
@@ -281,7 +277,7 @@ def _size(content: bytes, mime: str) -> tuple[int, int]:
 
 
 def _jpeg_size(content: bytes) -> tuple[int, int]:
-    """Read the frame header (ISO 10918-1, B.2.2), which stands behind segments of any kind."""
+    """Read the frame header (ISO 10918-1, B.2.2), after segments of any kind."""
     at = 2
     while at + 9 <= len(content) and content[at] == 0xFF:
         numbers = [int.from_bytes(content[at + n : at + n + 2], "big") for n in (2, 5, 7)]

@@ -1,9 +1,6 @@
-"""Writes the exception that left the program to error.json, before the interpreter tears down, which takes a
-framework a second or two.
-
-A program fails also because the disk is full or no file can be opened any more: what its report needs is
-taken beforehand.
-"""
+"""Writes the exception that ended the program to error.json, before the interpreter tears down, which takes a
+framework a second or two. Disk space and a file descriptor for it are reserved at the start, since a program
+also fails for lack of them."""
 
 from __future__ import annotations
 
@@ -20,28 +17,27 @@ if TYPE_CHECKING:
     from typing import Any
 
 ROOM = ".room"
-"""What stands behind the name of the report in that of the file that keeps room for it."""
+"""The suffix of the file that reserves disk space for the report."""
 
-_LONGEST_TEXT = 200_000  # characters of a message or a traceback: one may have a whole tensor in it
+_LONGEST_TEXT = 200_000  # characters of a message or a traceback, which may contain a whole tensor
 
-_sent: dict[str, Any] = {}  # what came with the last error of a worker that was raised again here
-_SIZE = 32 * 1024  # bytes of disk that are taken, and what fits in them:
+_sent: dict[str, Any] = {}  # names that came with the last worker's error that was raised again here
+_SIZE = 32 * 1024  # reserved bytes of disk, and the limits of a report that fits in them:
 _LONGEST_MESSAGE, _LONGEST_LINE, _MOST_FRAMES = 2000, 100, 40
 _LOADERS = ("torch/utils/data/dataloader.py", "paddle/io/dataloader/dataloader_iter.py")
 _OF_WORKERS = ("ExceptionWrapper", "_WorkerException")
-"""What a DataLoader worker's error comes in: torch's, paddle's. Both have a method ``reraise``."""
+"""Containers of a DataLoader worker's error, torch's and paddle's, both with a method ``reraise``."""
 
 _TRIES = 3
-"""How often a report is begun: a handler of the program may raise in it, as torch's does for a dead worker.
-Another thread takes the signals that the main thread blocks, and their handlers run in the main thread."""
+"""The number of attempts: a signal handler of the program may raise meanwhile, as torch's does for a dead
+worker. A thread that does not block the signal receives it; the handler runs in the main thread."""
 
-_DYING = 0.5  # seconds in which a process that has closed its connections is dead
-_LEAST = 1 << 20  # bytes that a disk has left which is full (``devices.usage``)
+_DYING = 0.5  # seconds in which a process dies after it has closed its connections
+_LEAST = 1 << 20  # free bytes below which a disk is full (``devices.usage``)
 
 
 class Reserve:
-    """Room on the disk and a file descriptor, taken before the program begins. Its supervisor removes the
-    file when the rank has exited. Where there is no room even now, none is taken."""
+    """Disk space and a file descriptor, reserved before the program. The supervisor removes the file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -49,7 +45,7 @@ class Reserve:
         self._descriptor = self._inode = -1
         try:
             file = os.open(path + ROOM, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            # kept open for its number: a report is written, and its modules are imported, with it
+            # kept open for its number: writing a report and importing its modules need one
             self._descriptor, self._inode = file, os.fstat(file).st_ino
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file, 0, _SIZE)
@@ -57,16 +53,16 @@ class Reserve:
             return
 
     def open_up(self) -> None:
-        """Let one more file be opened in this process."""
+        """Free the descriptor, so that this process can open one more file."""
         try:
-            # the program may have closed it, and have given its number to a file of its own
+            # the program may have closed it, and opened a file of its own under its number
             if os.fstat(self._descriptor).st_ino == self._inode:
                 os.close(self._descriptor)
         except OSError:
             return
 
     def write(self, data: bytes) -> None:
-        """Make the report of the room that was kept: whole, or not at all. Raises OSError."""
+        """Write the report into the reserved space, whole or not at all. Raises OSError."""
         if os.getpid() != self._owner:
             return  # a fork of the rank
         file = os.open(self._path + ROOM, os.O_WRONLY | os.O_CLOEXEC)
@@ -86,16 +82,14 @@ def write(
     reserve: Reserve | None = None,
     **about: object,
 ) -> None:
-    """Write the report whole or not at all. A report that cannot be written costs only itself, and the
-    traceback still goes to the log: whatever the program has done to what is needed here. ``about`` is more
-    to be kept in it."""
+    """Write the report, with ``about`` in it, whole or not at all. Never raise: the log has the traceback."""
     for _ in range(_TRIES):
         try:
             if reserve is not None:
                 reserve.open_up()
             _keep(path, _report(path, error, trace) | about, reserve)
             return
-        except BaseException:  # noqa: BLE001 - its own exception is what it is to end with
+        except BaseException:  # noqa: BLE001 - the program is to end with its own exception
             continue
 
 
@@ -119,7 +113,7 @@ def _report(path: str, error: BaseException, trace: TracebackType | None) -> dic
     import time
     import traceback
 
-    raised = time.time()  # before the traceback reads files: who raised first is told by it
+    raised = time.time()  # before the traceback reads files: it tells which rank raised first
     summary = traceback.TracebackException(type(error), error, trace)
     names = _names(error, trace)
     return {
@@ -136,15 +130,14 @@ def _report(path: str, error: BaseException, trace: TracebackType | None) -> dic
 
 
 def type_name(value: object) -> str:
-    """Return the name of a value's type as a traceback has it."""
+    """Return the name of a value's type as a traceback prints it."""
     kind = type(value)
     plain = kind.__module__ in ("builtins", "__main__")
     return kind.__qualname__ if plain else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
-    """Return what stood in the failing line, and in the conditions around it with the arrays that are not
-    finite. A look that fails costs its own part of the report alone."""
+    """Return the names in the failing line, those in conditions around it, and arrays that are not finite."""
     try:
         from nbdist.worker import operands  # most ranks do not fail
     except Exception:  # noqa: BLE001 - the program may have changed what is imported
@@ -157,14 +150,14 @@ def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
     for name, look in looks.items():
         try:
             names[name] = look()
-        except Exception:  # noqa: BLE001 - objects of the program are looked at
+        except Exception:  # noqa: BLE001 - it reads objects of the program
             continue
     return names
 
 
 def send_names(module: ModuleType) -> None:
-    """Let the error of a DataLoader worker, of which the rank has the text alone, bring what stood in its
-    lines. ``module`` is torch._utils or paddle.io.dataloader.worker."""
+    """Let the error of a DataLoader worker, whose text alone reaches the rank, carry the names in its lines.
+    ``module`` is torch._utils or paddle.io.dataloader.worker."""
     kind: Any = next((vars(module)[name] for name in _OF_WORKERS if name in vars(module)), None)
     if kind is None:
         return
@@ -178,7 +171,7 @@ def send_names(module: ModuleType) -> None:
         _, error, trace = sys.exc_info()
         sent.nbdist_names = _names(error, trace) if error is not None else {}
 
-    # paddle's loader does so in a thread, and the program sees another error
+    # paddle's loader raises it in a thread, and the program sees another error
     @functools.wraps(reraise)
     def remember_and_reraise(sent: Any) -> None:
         global _sent
@@ -189,7 +182,7 @@ def send_names(module: ModuleType) -> None:
 
 
 def _cut(text: str) -> str:
-    """Return both ends of a text that is too long."""
+    """Return a text, without its middle where it is too long."""
     if len(text) <= _LONGEST_TEXT:
         return text
     half = _LONGEST_TEXT // 2
@@ -197,9 +190,8 @@ def _cut(text: str) -> str:
 
 
 def _failed_workers(error: BaseException) -> list[tuple[int, int]]:
-    """Return pid and exit code of DataLoader workers that had failed, where their loader raised. It may have
-    seen no more of it than a closed connection: a process that is killed loses these first, and then is
-    dead."""
+    """Return pid and exit code of the failed DataLoader workers whose loader raised. Wait for one that only
+    closed its connection: a killed process closes these before it is dead."""
     workers = [worker for loader in _loaders(error) for worker in loader._workers]
     if workers and isinstance(error, (ConnectionError, EOFError)):
         from multiprocessing.connection import wait
@@ -212,7 +204,7 @@ def _failed_workers(error: BaseException) -> list[tuple[int, int]]:
 
 
 def _loaders(error: BaseException) -> list[Any]:
-    """Return the iterators of a DataLoader, torch's or paddle's, that the exception came through."""
+    """Return the iterators of DataLoaders, torch's or paddle's, that the exception passed through."""
     frames = [step.tb_frame for step in steps_of(error.__traceback__)]
     inside = [frame for frame in frames if frame.f_code.co_filename.endswith(_LOADERS)]
     selves = [frame.f_locals.get("self") for frame in inside]
@@ -220,7 +212,7 @@ def _loaders(error: BaseException) -> list[Any]:
 
 
 def _full_disks(*places: str) -> list[str]:
-    """Return the disks of these places that are full, each by where it begins."""
+    """Return the mount points of these places' full disks."""
     full = {}
     for place in places:
         try:
@@ -236,8 +228,7 @@ def _full_disks(*places: str) -> list[str]:
 
 
 def _shortened(report: dict[str, Any]) -> dict[str, Any]:
-    """Return what the room is enough for: the innermost frames, without what the exception was raised
-    from."""
+    """Return a report that fits in the reserved space: the innermost frames of the exception alone."""
     frames = [[*place, source[:_LONGEST_LINE]] for *place, source in report["frames"][-_MOST_FRAMES:]]
     message = report["message"][:_LONGEST_MESSAGE]
     return report | {"message": message, "frames": frames, "text": "", "values": []}
@@ -247,5 +238,5 @@ def _message(error: BaseException) -> str:
     try:
         return str(error)
     except BaseException as broken:  # noqa: BLE001
-        # an exception whose own __str__ fails is still the one to report
+        # an exception whose __str__ raises is still the one to report
         return f"<unprintable: {type(broken).__name__}>"

@@ -1,8 +1,5 @@
-"""A rank that is no Python program: ``nbdist run --no-python ./train.sh`` runs this, with the command.
-
-The command takes the place of the process, so that its output, its exit code and its signals are the
-rank's.
-"""
+"""A rank that is no Python program: ``nbdist run --no-python ./train.sh`` runs this, with the command. The
+command replaces the process, so that its output, its exit code and its signals are the rank's."""
 
 import os
 import sys

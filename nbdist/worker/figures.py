@@ -1,5 +1,5 @@
-"""matplotlib's backend in a rank whose notebook has the inline one: ``show`` hands the open figures to
-``display`` and closes them, as that does. Nothing but matplotlib imports this module."""
+"""matplotlib's backend in a rank whose notebook has the inline one: ``show`` passes the open figures to
+``display`` and closes them, as the inline one does. Only matplotlib imports this module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nbdist.worker.display import display
 
 class FigureManager(FigureManagerBase):  # type: ignore[misc,unused-ignore]
     def show(self) -> None:
-        """What ``Figure.show`` calls."""
+        """Show this figure (``Figure.show``)."""
         display(self.canvas.figure)
 
 
@@ -23,7 +23,7 @@ class FigureCanvas(FigureCanvasAgg):  # type: ignore[misc,unused-ignore]
 
 
 def show(*_: Any, **__: Any) -> None:
-    """What ``pyplot.show`` calls: show every open figure that has anything on it, and close all."""
+    """Show every open figure that is not empty, and close all (``pyplot.show``)."""
     for manager in Gcf.get_all_fig_managers():
         if manager.canvas.figure.get_children()[1:]:
             display(manager.canvas.figure)

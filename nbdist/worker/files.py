@@ -1,4 +1,4 @@
-"""Files of a rank, which only its user may read, and the lines that say why one is not written."""
+"""Writing of a rank's files, which only its user may read, and of its warnings."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _lines: set[str] = set()
 
 
 def append(path: str, data: bytes) -> None:
-    """Append in one write: the lines of threads, forks and signal handlers do not mix. Raises OSError."""
+    """Append in one write, so that lines of threads, forks and signal handlers do not mix. Raises OSError."""
     _write(path, os.O_APPEND, data)
 
 
 def put(path: str, data: bytes) -> None:
-    """Write a file anew, in whose place a reader finds the one before until it is whole. Raises OSError."""
+    """Replace a file; a reader finds the old one until the new one is whole. Raises OSError."""
     draft = f"{path}.{os.getpid()}-{next(_drafts)}"
     try:
         _write(draft, os.O_TRUNC, data)
@@ -28,7 +28,7 @@ def put(path: str, data: bytes) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file that may be there."""
+    """Remove a file that may exist."""
     try:
         os.unlink(path)
     except OSError:
@@ -45,7 +45,7 @@ def _write(path: str, flags: int, data: bytes) -> None:
 
 
 def say_once(line: str) -> None:
-    """Tell the reader of the rank's log, each thing once."""
+    """Print a line to the rank's log, each line once."""
     if line not in _lines:
         _lines.add(line)
         print(f"nbdist: {line}", file=sys.stderr)

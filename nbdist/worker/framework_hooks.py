@@ -1,4 +1,4 @@
-"""What a rank changes in a framework from the moment a program has imported it."""
+"""Changes that a rank makes to a framework once the program has imported it."""
 
 from __future__ import annotations
 
@@ -17,27 +17,26 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# The finders and loaders here are such by their methods alone: ``importlib.abc`` takes 19 ms to import.
+# The finders and loaders here do not inherit from ``importlib.abc``, which takes 19 ms to import.
 
 
 def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
-    """Call ``action`` with the module ``name`` right after its code has run, or now if it has."""
+    """Call ``action`` with the module ``name`` once its code has run."""
     if (module := sys.modules.get(name)) is not None:
         action(module)
-        return
-
-    around_import(name, lambda: lambda module: None if module is None else action(module))
+    else:
+        around_import(name, lambda: lambda module: None if module is None else action(module))
 
 
 def around_import(name: str, before: Callable[[], Callable[[ModuleType | None], None]]) -> None:
-    """Call ``before`` when the code of the module ``name`` is about to run, and what that returns when it
-    has: with the module, or None where its code has failed. Nothing is done of a module that is there."""
+    """Call ``before`` when the code of the module ``name`` is about to run, and its result afterwards, with
+    the module or, where its code has raised, None. Do nothing for a module that is imported already."""
     if name not in sys.modules:
         sys.meta_path.insert(0, _Watch(name, before))
 
 
 class _Watch:
-    """Finds one module as the others would, with a loader that calls before and after, then leaves."""
+    """A finder that finds one module by the other finders, wraps its loader, and removes itself."""
 
     def __init__(self, name: str, before: Callable[[], Callable[[ModuleType | None], None]]) -> None:
         self._name = name
@@ -64,7 +63,7 @@ class _WatchedLoader:
         self._before = before
 
     def exec_module(self, module: ModuleType) -> None:
-        # from here on the module looks as if it had been loaded without us
+        # the module is not to show this loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
@@ -80,9 +79,7 @@ class _WatchedLoader:
 
 
 def prefer_backend(module: ModuleType) -> None:
-    """Make NBDIST_BACKEND the default for every device it can serve: of
-    ``Backend.default_device_backend_map``, which ``init_process_group`` reads. A program that names a backend
-    gets the one it named."""
+    """Make NBDIST_BACKEND the default of ``init_process_group`` for every device that it can serve."""
     wanted = os.environ.get("NBDIST_BACKEND", "auto")
     table = module.Backend.default_device_backend_map if wanted != "auto" else {}
     for device in ("cpu", "cuda"):
@@ -90,16 +87,14 @@ def prefer_backend(module: ModuleType) -> None:
             table[device] = wanted
 
 
-# torch's DDP gives up the last reference to its process group where its Reducer is freed, and keeps the
-# interpreter meanwhile. The group's destructor waits for its threads, and one of them may need the
-# interpreter to drop a Python object of a collective: the rank stands still for ever (torch 2.13,
-# ProcessGroupGloo; pytorch#56297), by chance, and where torch._dynamo was imported before DDP, as in ranks
-# that have waited. Where Python has the last reference torch lets the interpreter go.
+# torch's DDP drops the last reference to its process group as its Reducer is freed, and holds the GIL. The
+# group's destructor waits for its threads, one of which may need the GIL to drop a Python object of a
+# collective: a deadlock (torch 2.13, ProcessGroupGloo; pytorch#56297), by chance, and where torch._dynamo was
+# imported before DDP, as in ranks that have waited. Where Python drops the last one, torch releases the GIL.
 
 
 def free_groups_last(parallel: ModuleType) -> None:
-    """Let what DistributedDataParallel (of torch.nn.parallel.distributed) makes in C++ be freed before its
-    process group."""
+    """Free the C++ objects of DistributedDataParallel (in torch.nn.parallel.distributed) before its group."""
     import functools
     import weakref
 
@@ -120,34 +115,32 @@ def free_groups_last(parallel: ModuleType) -> None:
     kind._ddp_init_helper = make_and_hold
 
 
-# A rank waits for the store of rank 0 by looking whether it listens. Where rank 1 connects before that, torch
-# tries again after some half a second (TCPStore.cpp), paddle 3 after a fixed three seconds (tcp_utils.cc).
+# A rank connects to the store of rank 0 once that listens. After a refused connection torch waits for half a
+# second (TCPStore.cpp), paddle 3 for three seconds (tcp_utils.cc).
 
 _LIMIT = 300.0
 _PERIOD = 0.01
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LISTENS = "0A"
-# whether a port of another machine listens cannot be seen without connecting to it
+# the ports that listen on another machine are not visible without a connection
 _HERE = ("127.0.0.1", "localhost")
 
 _opened: list[str] = []
 
 
 def has_joined() -> bool:
-    """Return whether this process has been in a process group of torch, paddle or JAX, or may be one of
-    MPI's."""
+    """Return whether this process has been in a process group of torch, paddle or JAX, or may be MPI's."""
     if _opened or "mpi4py.MPI" in sys.modules:
         return True
     torch, jax = sys.modules.get("torch.distributed"), sys.modules.get("jax._src.distributed")
-    # a store in a file, or one that the program has made, is not seen when it is opened
+    # _opened misses a store in a file, and one that the program has made
     if torch is not None and torch.is_available() and torch.is_initialized():
         return True
     return getattr(getattr(jax, "global_state", None), "client", None) is not None
 
 
 def torch_looks(rendezvous: ModuleType) -> None:
-    """Let the store of ``env://`` and ``tcp://`` (of torch.distributed.rendezvous) of a rank other than 0
-    wait until rank 0 listens."""
+    """Let ranks other than 0 wait for rank 0's store (torch.distributed.rendezvous) before they connect."""
     create: Any = getattr(rendezvous, "TCPStore", None)
     if create is None:
         return
@@ -158,7 +151,7 @@ def torch_looks(rendezvous: ModuleType) -> None:
         _opened.append("torch")
         timeout: timedelta | None = options.get("timeout")
         if not (is_master or args or timeout is None) and host_name in _HERE:
-            # the other half is torch's, whose error it is when no rank comes
+            # the other half is torch's, which raises its own error at a timeout
             waited = _wait_until_it_listens(port, min(timeout.total_seconds() / 2, _LIMIT))
             options["timeout"] = timeout - type(timeout)(seconds=waited)
         return create(host_name, port, *args, is_master=is_master, **options)
@@ -167,8 +160,7 @@ def torch_looks(rendezvous: ModuleType) -> None:
 
 
 def paddle_looks(core: ModuleType) -> None:
-    """Let ``create_or_get_global_tcp_store`` (of paddle.base.core) of a rank other than 0 wait until rank 0
-    listens."""
+    """Let ranks other than 0 wait for rank 0's store (paddle.base.core) before they connect."""
     create = getattr(core, "create_or_get_global_tcp_store", None)
     master = os.environ.get("PADDLE_MASTER", "")
     host, _, port = master.rpartition(":")
@@ -178,7 +170,7 @@ def paddle_looks(core: ModuleType) -> None:
 
     def create_when_it_listens() -> object:
         _opened.append("paddle")
-        # a program may have set other addresses in the meantime
+        # a program may have set another address since
         if waits and os.environ.get("PADDLE_MASTER") == master:
             _wait_until_it_listens(int(port), _LIMIT)
         return create()
@@ -187,7 +179,7 @@ def paddle_looks(core: ModuleType) -> None:
 
 
 def _wait_until_it_listens(port: int, limit: float) -> float:
-    """Wait at most ``limit`` seconds. How many it were."""
+    """Wait up to ``limit`` seconds for the port; return the seconds waited."""
     began = time.monotonic()
     while not _listens(port) and time.monotonic() - began < limit:
         time.sleep(_PERIOD)
@@ -205,27 +197,26 @@ def _listens(port: int) -> bool:
         except OSError:
             continue
         known = True
-    # where the system has no such table, the framework's own way is the only one
+    # without such a table the framework connects and tries again
     return not known or any(row[3] == _LISTENS and row[1].endswith(f":{port:04X}") for row in rows)
 
 
-# What a framework's import makes lasts as long as the process: an interpreter that ends collects several
-# times, and takes a second of a processor for the half a million objects of torch (decision 0013).
-# ``gc.freeze`` takes them out, but everything else with them; a cycle of the program's own objects would then
-# never be finalized. So these are put back (the C API's PyObject_GC_Track), and what is imported gets a
-# stand-in for ``__main__`` (torch._dynamo keeps copies of sys.modules).
+# The objects that a framework's import makes last as long as the process. At its end the interpreter collects
+# several times, which takes a second of CPU for torch's half a million objects (decision 0013). ``gc.freeze``
+# excludes them, but also all others; a cycle of the program's own objects would then never be finalized. So
+# PyObject_GC_Track of the C API puts those back, and the imported modules see a stand-in for ``__main__``
+# (torch._dynamo keeps copies of sys.modules).
 
-# the first optimizer imports torch._dynamo, with some 800 more
+# the first optimizer imports torch._dynamo, and with it some 800 modules
 _LARGE = ("torch", "torch._dynamo", "paddle", "paddle.distributed")
 
-_MOST = 60_000  # objects of the program that are worth the time it takes to put them back, some 20 ms
+_MOST = 60_000  # objects of the program: to put them back takes some 20 ms
 
 _within = False
 
 
 def watch() -> None:
-    """From now on what those imports make is not looked at. To be called before there is a program: what
-    there is now lasts, too."""
+    """Exclude all objects that exist now, before the program, and those of later imports from collections."""
     if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return
     gc.freeze()
@@ -234,7 +225,7 @@ def watch() -> None:
 
 
 def _set_apart() -> Callable[[ModuleType | None], None]:
-    """Remember the objects that are there before an import; what is returned freezes all others."""
+    """Remember the objects before an import; return a function that freezes all others."""
     global _within
     before: list[object] = [] if _within else gc.get_objects()
     if _within or len(before) > _MOST:
@@ -256,7 +247,7 @@ def _set_apart() -> Callable[[ModuleType | None], None]:
 
 
 class _StandIn(type(sys)):  # type: ignore[misc]
-    """Has what ``__main__`` has, and does not keep it alive."""
+    """A module with the attributes of ``__main__`` that does not keep it alive."""
 
     def __init__(self, main: ModuleType) -> None:
         super().__init__("__main__")
@@ -269,13 +260,13 @@ class _StandIn(type(sys)):  # type: ignore[misc]
 
 
 def _thaw(objects: list[object]) -> None:
-    """Let the collector look at these again."""
+    """Let the collector track these again."""
     import ctypes
 
     untrack, track = ctypes.pythonapi.PyObject_GC_UnTrack, ctypes.pythonapi.PyObject_GC_Track
     for function in (untrack, track):
         function.argtypes, function.restype = (ctypes.py_object,), None
-    # a dict or tuple of plain values may have left by itself
+    # the collector itself untracks dicts and tuples of plain values
     for tracked in filter(gc.is_tracked, objects):
         untrack(tracked)
         track(tracked)
@@ -284,9 +275,8 @@ def _thaw(objects: list[object]) -> None:
 def join_cluster(clusters: ModuleType) -> None:
     """Let ``jax.distributed.initialize()`` without arguments find the ranks of a run.
 
-    JAX reads only the coordinator's address from the environment, and asks the clusters it knows for the rest
-    (jax._src.clusters.cluster, which is private). The run comes before all others, since it may itself be in
-    a Slurm job."""
+    JAX reads only the coordinator's address from the environment, and the rest from its clusters
+    (jax._src.clusters.cluster, private). The run comes first, since it may itself be in a Slurm job."""
     known = getattr(getattr(clusters, "ClusterEnv", None), "_cluster_types", None)
     if not isinstance(known, list):
         return
@@ -299,5 +289,5 @@ def join_cluster(clusters: ModuleType) -> None:
         get_process_id = staticmethod(lambda: int(os.environ["RANK"]))
         get_local_process_id = staticmethod(lambda: int(os.environ["LOCAL_RANK"]))
 
-    # ClusterEnv has put it at the end
+    # ClusterEnv has appended it
     known.insert(0, known.pop())

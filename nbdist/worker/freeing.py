@@ -1,10 +1,9 @@
-"""Interrupts this rank's program, and gets it back from native code that waits for other ranks.
+"""Interrupts this rank's program, also in native code that waits for other ranks.
 
-Such code does not come back to Python, and a signal that Python has noted does nothing there. It raises when
-its connections to the other ranks end. The KeyboardInterrupt of a SIGINT that Python had noted before would
-then end the program's ``except`` or ``finally``, which was to save its work. So the rank's listener
-(``stacks``) sends the main thread a signal whose handler raises KeyboardInterrupt: once, and not in a program
-that is already leaving by what it has raised since.
+Such code does not return to Python, where signals are handled; it raises when its connections to the other
+ranks end. The KeyboardInterrupt of an earlier SIGINT would then end the program's ``except`` or ``finally``,
+which saves its work. So the rank's listener (``stacks``) sends the main thread a signal whose handler raises
+KeyboardInterrupt: once, and not in a program that another exception is already ending.
 """
 
 from __future__ import annotations
@@ -26,65 +25,56 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-_GLANCE = 0.005  # seconds between two looks whether the main thread is back
-_STORE_GRACE = 0.1
-"""Seconds that it has to come back before the store is ended, too, which it may need to leave in order."""
-
-_SAVING = 1.0
-"""Seconds that a program that was interrupted may be in one call: it may save its work with the others."""
-
-_COMPUTES = 0.01  # seconds of a processor in which a main thread that waits would have gone to sleep
-_TURN = 0.25  # seconds in which a thread that was woken has had its turn, on a busy machine, too
-_WAKES = 2  # how often the main thread is sent the signal: it may begin to sleep just when it is to be woken
+_GLANCE = 0.005  # seconds between two looks at the main thread
+_STORE_GRACE = 0.1  # seconds for the main thread to return before the store's sockets, which it may need, end
+_SAVING = 1.0  # seconds of an interrupted program in one call: it may save its work with the others
+_COMPUTES = 0.01  # seconds of CPU time after which a waiting main thread would sleep
+_TURN = 0.25  # seconds after which a woken thread has run, also on a busy machine
+_WAKES = 2  # signals to the main thread, which may fall asleep just as the first one arrives
 
 
 class Freeing:
-    """``main`` is the main thread, ``asleep`` says whether it sleeps."""
+    """The interrupts of one rank. ``main`` is the main thread, ``asleep`` returns whether it sleeps."""
 
     def __init__(self, main: int, asleep: Callable[[], bool]) -> None:
         self._main = main
         self._asleep = asleep
         self._channel = Channel()
-        self.owes = False
-        """Whether KeyboardInterrupt is still to be raised."""
-
+        self.owes = False  # KeyboardInterrupt is still to be raised
         self._interrupted = self._freed = False
-        self.before: BaseException | None = None
-        """What the main thread handled when it was interrupted."""
-
-        # what it handled when it last executed the handler
-        self._seen: BaseException | None = None
-        # how many beats there had been when the main thread was sent one, and when that was
+        self.before: BaseException | None = None  # the one that the main thread handled when interrupted
+        self._seen: BaseException | None = None  # the one that it handled in the last handler
+        # the number of beats when the main thread was sent one, and the time
         self._beats, self._sent, self._woken = -1, 0.0, 0
         main_thread.on_beat = self._in_main_thread
 
     def interrupt(self) -> None:
-        """Raise KeyboardInterrupt in the main thread, or let it do what it does at SIGINT."""
+        """Raise KeyboardInterrupt in the main thread, or call the program's handler of SIGINT."""
         if not self._can():
             self._channel.say(KEPT)
             return
         self._channel.say(HEARD)
-        self._owe()
+        self.before, self.owes = main_thread.handled(self._main), True
         self.remind()
 
     def free(self) -> None:
-        """Read what ends a wait, and end the main thread's if it has taken long enough."""
+        """Receive a ``Wait``, and end the main thread's if it has taken as long."""
         wait = Wait.receive()
         if not self._can():
             self._channel.say(KEPT)
             return
         error = main_thread.handled(self._main)
-        told = self._freed or self._interrupted
-        leaving = told and error is not None and error is not self.before
+        ended = self._freed or self._interrupted
+        leaving = ended and error is not None and error is not self.before
         if leaving:
             self._channel.say(LEAVING)
-        # asked anew where the interrupt has been raised: one that is still owed will be
+        # a new interrupt, unless one is still to be raised
         owe = not leaving and not self.owes
         self._seen = None
         self.remind()
         patience = max(wait.patience, _SAVING) if leaving or self._interrupted else wait.patience
         if self._comes_back(self._sent + patience) or not self._waits():
-            # a rank that was freed before may have brought it back by its end of their connection
+            # a rank that was freed earlier may have closed their connection
             seen: BaseException | None = self._seen
             brought = seen is not None and seen is not error
             self._freed |= brought
@@ -96,7 +86,7 @@ class Freeing:
         self._end(wait, leaving=leaving, owe=owe)
 
     def remind(self) -> None:
-        """Have the handler called, in the main thread, as soon as that executes Python."""
+        """Have the main thread call the handler as soon as it executes Python."""
         if main_thread.beats != self._beats:
             self._beats, self._sent, self._woken = main_thread.beats, time.monotonic(), 0
         if self._freed or self._interrupted:
@@ -112,7 +102,7 @@ class Freeing:
         groups = [_open_sockets(inodes) for inodes in (wait.sockets, wait.store)]
         ends = any(groups) or nccl is not None
         if not leaving:
-            # said before the program can say what it raises then
+            # before the program can report what it raises then
             self._channel.say(FREED if ends else KEPT)
         if not ends:
             return
@@ -133,11 +123,8 @@ class Freeing:
     def _can(self) -> bool:
         return main_thread.takes_beats() and not main_thread.over
 
-    def _owe(self) -> None:
-        self.before, self.owes = main_thread.handled(self._main), True
-
     def _comes_back(self, deadline: float) -> bool:
-        """Return whether the main thread executes Python before the deadline, or is done with its cell."""
+        """Return whether the main thread executes Python before the deadline, or has ended its cell."""
         while main_thread.beats == self._beats and not main_thread.over:
             if time.monotonic() >= deadline:
                 return False
@@ -145,8 +132,7 @@ class Freeing:
         return True
 
     def _waits(self) -> bool:
-        """Return whether the main thread sleeps, or may spin for its device. The signal that it was sent has
-        woken it, and it may stand behind others for a processor before it sleeps again."""
+        """Return whether the main thread sleeps again after the signal, or may spin for its device."""
         clock, deadline = time.pthread_getcpuclockid(self._main), time.monotonic() + _TURN
         begun = time.clock_gettime(clock)
         while time.clock_gettime(clock) - begun < _COMPUTES and time.monotonic() < deadline:
@@ -156,7 +142,7 @@ class Freeing:
         return _nccl() is not None
 
     def _in_main_thread(self) -> None:
-        """Raise KeyboardInterrupt if that is owed, and the program is not leaving already."""
+        """Raise KeyboardInterrupt if it is owed, unless another exception is already ending the program."""
         error = self._seen = sys.exc_info()[1]
         if not self.owes or main_thread.over:
             return
@@ -172,19 +158,19 @@ class Freeing:
 
 
 def _is_in_library(error: BaseException) -> bool:
-    """Return whether torch's or paddle's own code handles an error, which the program has not seen yet."""
+    """Return whether torch's or paddle's own code handles an error, which has not reached the program."""
     trace = error.__traceback__
     return trace is not None and main_thread.is_distributed(trace.tb_frame.f_code)
 
 
 def _open_sockets(inodes: Iterable[int]) -> list[Any]:
-    """Return this process's sockets of these inodes, under numbers of their own."""
+    """Return duplicates of this process's sockets with these inodes."""
     import _socket
 
     wanted, sockets = frozenset(inodes), []
     for name in os.listdir("/proc/self/fd") if wanted else ():
         try:
-            # the program may close a number, and give it to another file, at any moment
+            # the program may close a number, and open another file under it, at any moment
             number = os.dup(int(name))
         except OSError:
             continue
@@ -197,7 +183,7 @@ def _open_sockets(inodes: Iterable[int]) -> list[Any]:
 
 
 def _nccl() -> Any:
-    """torch's module of process groups, where one of these may be NCCL's."""
+    """Return torch's module of process groups where one of these may be NCCL's."""
     torch, c10d = map(sys.modules.get, ("torch", "torch.distributed.distributed_c10d"))
     try:
         if c10d is not None and c10d.is_nccl_available() and torch is not None:
@@ -209,16 +195,15 @@ def _nccl() -> Any:
 
 
 aborted = ""
-"""The backend of the process groups that were ended, as torch names it (``cpu:gloo,cuda:nccl``): torch has
-forgotten them then."""
+"""The backend of the aborted process groups, which torch forgets: ``cpu:gloo,cuda:nccl``."""
 
 
 def _abort(c10d: Any) -> None:
-    """End what NCCL does on the device, and all process groups with it."""
+    """Abort NCCL's kernels on the device, and with them all process groups."""
     global aborted
     try:
         backend = str(c10d.get_backend_config())
         c10d._abort_process_group()
         aborted = backend
-    except Exception:  # noqa: BLE001 - it is another project's, and has a name of its own
+    except Exception:  # noqa: BLE001 - it calls a private function of torch
         return

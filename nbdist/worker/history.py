@@ -1,8 +1,8 @@
-"""Writes down what a rank has called in each process group, as far as torch's Flight Recorder remembers: of
-each collective the number and the name, the sizes and dtypes that it was given, and the lines that called it.
+"""The collectives that a rank has called in each process group, as far as torch's Flight Recorder keeps them:
+number and name, sizes and dtypes of the inputs, and the lines of the call.
 
-By it the diagnosis says at which collective the ranks parted. Recording is torch's, always on; a program that
-runs pays nothing for this.
+The diagnosis finds the first collective that differs between ranks by it. torch always records, so that a
+running program pays nothing for this.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAME = "history"
 """The file in the rank's directory."""
 
 _MOST = 300  # calls of a group: some steps of a large model
-_DEPTH = 40  # of the frames that lead to a call, so many of the innermost
+_DEPTH = 40  # innermost frames of a call
 _WORKER = os.path.dirname(__file__)
 
 _DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Bool": "bool"}
@@ -29,10 +29,9 @@ _DTYPES |= {"Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "
 
 
 def write(directory: str) -> None:
-    """Write the file; a rank without torch's recorder has none. Raises OSError."""
-    if not (entries := _entries()):
-        return
-    put(os.path.join(directory, NAME), json.dumps(_told(entries)).encode())
+    """Write the file, unless torch's recorder has no entries. Raises OSError."""
+    if entries := _entries():
+        put(os.path.join(directory, NAME), json.dumps(_by_group(entries)).encode())
 
 
 def _entries() -> list[dict[str, Any]]:
@@ -42,23 +41,23 @@ def _entries() -> list[dict[str, Any]]:
 
 
 def _dumped(dump: Any) -> list[dict[str, Any]]:
-    """torch asks ``hasattr(torch, "_inductor")`` for the frames, which imports 800 modules if none has."""
-    told = vars(sys.modules["torch"])
-    absent = "_inductor" not in told
+    """Return a recorder's entries; its ``hasattr(torch, "_inductor")`` must not import 800 modules."""
+    names = vars(sys.modules["torch"])
+    absent = "_inductor" not in names
     if absent:
-        told["_inductor"] = None
+        names["_inductor"] = None
     try:
-        # by this process, of this process
+        # a pickle made here by this process
         trace = pickle.loads(dump(includeCollectives=True, includeStackTraces=True, onlyActive=False))
     finally:
-        if absent and told.get("_inductor", ...) is None:
-            del told["_inductor"]
+        if absent and names.get("_inductor", ...) is None:
+            del names["_inductor"]
     entries: list[dict[str, Any]] = trace.get("entries", [])
     return entries
 
 
-def _told(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """``groups``: by process group the calls, each with the place in ``ways`` of the lines that led to it."""
+def _by_group(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the calls of each process group (``groups``), each with the index of its stack in ``ways``."""
     ways: dict[tuple[tuple[str, int, str], ...], int] = {}
     groups: dict[str, list[list[Any]]] = {}
     made: dict[str, Any] = {}
@@ -68,11 +67,11 @@ def _told(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
         way = ways.setdefault(tuple(_way(entry.get("frames") or ())), len(ways))
         backend, _, name = str(entry["profiling_name"]).rpartition(":")
         call = [int(entry["collective_seq_id"]), f"{backend}:{NAMES.get(name, name)}", _given(entry), way]
-        # by its name, which is the same on all of its ranks
+        # a group's name is the same on all of its ranks
         name, group = str(entry["process_group"][0]), entry.get("pg_id")
         calls = groups.setdefault(name, [])
         if calls and (call[0] < calls[-1][0] or group != made[name]):
-            calls.clear()  # of a group that was destroyed: another one has its name
+            calls.clear()  # those of a destroyed group, whose name a new one has
         made[name] = group
         calls.append(call)
     return {"ways": [*ways], "groups": {group: calls[-_MOST:] for group, calls in groups.items()}}
@@ -80,13 +79,13 @@ def _told(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 def _way(frames: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int, str]]:
     """Yield a stack without the worker's part, outermost first."""
-    own = [one for one in frames if not one["filename"].startswith(_WORKER)]
-    for one in reversed(own[:_DEPTH]):
-        yield one["filename"], int(one["line"]), str(one["name"])
+    own = [frame for frame in frames if not frame["filename"].startswith(_WORKER)]
+    for frame in reversed(own[:_DEPTH]):
+        yield frame["filename"], int(frame["line"]), str(frame["name"])
 
 
 def _given(entry: dict[str, Any]) -> str:
-    """``float32 (4, 2)``; empty of a collective that is given nothing."""
+    """Return the inputs as ``float32 (4, 2)``; empty for a collective without any."""
     return ", ".join(
         f"{_DTYPES.get(dtype, dtype)} {tuple(size)}"
         for dtype, size in zip(entry["input_dtypes"], entry["input_sizes"], strict=False)

@@ -1,6 +1,6 @@
-"""Tells where the DataLoader workers of this rank are: forked processes, in which no thread listens. One that
-sleeps answers by the handler of ``faulthandler``, one that executes Python by a handler in Python, which runs
-between two of its instructions; both write to a file that all workers of the rank share.
+"""The stacks of this rank's DataLoader workers: forked processes, in which no thread listens. The handler of
+``faulthandler`` answers for a sleeping one, a handler in Python, between two instructions, for one that
+executes Python. Both write to a file that all workers of the rank share.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _BUSY = int(signal.SIGRTMIN) + 9 if hasattr(signal, "SIGRTMIN") else 0
-"""The signal that one takes which executes Python."""
+"""The signal for a worker that executes Python."""
 
 _MOST, _LIMIT, _POLL = 2, 0.5, 0.005
-"""So many workers are asked, each for so many seconds, with so many between two looks at the file."""
+"""Workers that are asked, seconds to wait for each, and seconds between two looks at the file."""
 
 _path = ""
 _signal = 0
 
 
 def prepare(directory: str, signal: int) -> None:
-    """From now on a process that this one forks answers to the signal."""
+    """Let processes that this one forks from now on answer to the signal."""
     global _path, _signal
     _path, _signal = os.path.join(directory, "workers"), signal
     os.register_at_fork(after_in_child=_listen)
@@ -61,13 +61,12 @@ def _open(flags: int) -> int:
 
 
 def stacks() -> list[str]:
-    """Return what the handlers of a few forked processes wrote; nothing of one that did not answer in
-    time."""
+    """Return the stacks of a few forked processes, without those that do not answer in time."""
     listening = [(pid, number) for pid in _children() if (number := _listens(pid))]
-    return list(filter(None, (_asked(pid, number) for pid, number in listening[:_MOST])))
+    return list(filter(None, (_stack_of(pid, number) for pid, number in listening[:_MOST])))
 
 
-def _asked(pid: int, number: int) -> str:
+def _stack_of(pid: int, number: int) -> str:
     text, until = b"", time.monotonic() + _LIMIT
     try:
         file = _open(os.O_RDWR)
@@ -98,12 +97,12 @@ def _children() -> list[int]:
 
 
 def _listens(pid: int) -> int:
-    """Return the signal that a process takes: 0 for none. One that executes Python could crash while a
-    handler in C reads its frames; one that has executed another program would be ended by the signal."""
+    """Return the signal that a process handles, 0 for none. One that executes Python could crash while a
+    handler in C reads its frames; one that has executed another program would die."""
     try:
         with open(f"/proc/{pid}/status") as file:
-            told = dict(line.split(":", 1) for line in file if ":" in line)
-        number = {"S": _signal, "R": _BUSY}.get(told["State"].split()[0], 0)
-        return number if number and int(told["SigCgt"], 16) & 1 << (number - 1) else 0
+            status = dict(line.split(":", 1) for line in file if ":" in line)
+        number = {"S": _signal, "R": _BUSY}.get(status["State"].split()[0], 0)
+        return number if number and int(status["SigCgt"], 16) & 1 << (number - 1) else 0
     except (OSError, KeyError, ValueError):
         return 0

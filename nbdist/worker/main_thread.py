@@ -1,5 +1,5 @@
-"""The main thread of a rank, as the thread beside it sees it (``stacks``, ``freeing``): whether it executes
-Python, which exception it handles, whether its program is over."""
+"""The main thread's state for the thread beside it (``stacks``, ``freeing``): whether it executes Python, the
+exception that it handles, whether its program is over."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
-# no other process sends this one: the rank notes it for itself (_thread.interrupt_main), and its handler is
-# called as soon as the main thread executes Python again
+# the rank sets this signal by _thread.interrupt_main: the main thread handles it once it executes Python
 BEAT = int(signal.SIGRTMIN) + 8 if hasattr(signal, "SIGRTMIN") else 0
 
 _PACKAGES = [os.sep + os.path.join(package, "distributed", "") for package in ("torch", "paddle")]
 
 NAMES = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
-"""Collectives that torch's recorder has by a name of its own, as programs call them."""
+"""Names of collectives in torch's recorder, with those in programs."""
 
-beats = 0  # how often the handler was called
-on_beat: Callable[[], object] | None = None  # what the handler calls, which may raise (``freeing``)
-obeyed = False  # whether the program was interrupted or freed
-over = False
-"""Whether the program has ended: what is left is the interpreter's end. In a session: no cell is executed."""
+beats = 0  # calls of the handler
+on_beat: Callable[[], object] | None = None  # the handler calls it, and it may raise (``freeing``)
+obeyed = False  # the program was interrupted or freed
+over = False  # the program has ended; in a session: no cell is executed
 
 
 def beat(_number: int, _frame: FrameType | None) -> None:
@@ -39,25 +37,24 @@ def beat(_number: int, _frame: FrameType | None) -> None:
 
 
 def takes_beats() -> bool:
-    """Return whether the signal reaches the handler: a program may have set another one."""
+    """Return whether the handler is still in place: a program may have set another one."""
     return bool(BEAT) and signal.getsignal(BEAT) is beat
 
 
 def handled(thread: int) -> BaseException | None:
     """Return the exception in whose ``except`` or ``finally`` a thread is."""
-    found: Any = sys._current_exceptions().get(thread)
-    # until Python 3.11 it gives a triple
-    error: BaseException | None = found[1] if isinstance(found, tuple) else found
-    return error
+    error: Any = sys._current_exceptions().get(thread)
+    # a triple until Python 3.11
+    return error[1] if isinstance(error, tuple) else error  # type: ignore[no-any-return]
 
 
 def steps_of(trace: TracebackType | None) -> Iterator[TracebackType]:
-    """Yield the frames of a traceback as it has them, outermost first."""
+    """Yield the entries of a traceback, outermost first."""
     while trace is not None:
         yield trace
         trace = trace.tb_next
 
 
 def is_distributed(code: CodeType) -> bool:
-    """Return whether it is of torch's or paddle's package for several processes."""
+    """Return whether code belongs to torch.distributed or paddle.distributed."""
     return any(package in code.co_filename for package in _PACKAGES)

@@ -1,8 +1,7 @@
-"""Shows what a rank has besides numbers: pictures, sounds, text, distributions, curves, embeddings.
+"""Pictures, sounds, text, distributions, curves and embeddings of a rank, as records of VisualDL.
 
-Each becomes a record of VisualDL. What is wrong with an argument raises a TypeError that names the tag. What
-is wrong with the machine (no numpy, no space) is said once, and the program goes on. Outside a run all of
-this does nothing.
+A bad argument raises a TypeError that names the tag. A problem of the machine (no numpy, no space) prints one
+line, and the program goes on. Outside a run all of this does nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Time = float | None
 """Unix seconds; None for now."""
 
 LARGEST = 1 << 27
-"""Bytes of a record; the board takes a length much beyond it for a damaged file."""
+"""Bytes of a record; the board treats a much longer one as a damaged file."""
 
 
 def log_image(
@@ -30,8 +29,8 @@ def log_image(
     """Show an image: pixels, a PIL image, a matplotlib figure, or the bytes of a PNG.
 
     Pixels are a tensor, an array or nested lists; floats go from 0 to 1, integers from 0 to 255.
-    ``dataformats`` names their axes ("CHW", "HWC", "HW", "NCHW"); without it the axis of the channels
-    is guessed. Several become a grid. VisualDL has it, and the panel among the lines of the log.
+    ``dataformats`` names their axes ("CHW", "HWC", "HW", "NCHW"); without it nbdist guesses the axis of the
+    channels. Several become a grid. VisualDL shows it, and the panel among the lines of the log.
     """
     if png := write_image(tag, image, step, dataformats, walltime):
         from nbdist.worker import display
@@ -40,7 +39,7 @@ def log_image(
 
 
 def write_image(tag: str, image: object, step: object, dataformats: str | None, walltime: Time) -> bytes:
-    """``log_image`` for VisualDL alone; return the PNG that was written, empty for none."""
+    """Show an image in VisualDL alone; return the written PNG, empty for none."""
     png = b""
 
     def encode() -> bytes:
@@ -55,13 +54,13 @@ def write_image(tag: str, image: object, step: object, dataformats: str | None, 
 def log_audio(
     tag: str, audio: object, step: object = None, *, sample_rate: int = 44100, walltime: Time = None
 ) -> None:
-    """Let a sound be heard: samples from -1 to 1 (or int16), of one or two channels."""
+    """Record a sound: samples from -1 to 1 (or int16), in one or two channels."""
     rate = int(sample_rate)
     _write("audio", tag, step, walltime, lambda: records.audio(*arrays.to_wav(audio, rate), rate))
 
 
 def log_text(tag: str, text: object, step: object = None, *, walltime: Time = None) -> None:
-    """Show a text; what is none, as ``str`` has it."""
+    """Show a text, or ``str`` of any other value."""
     _write("text", tag, step, walltime, lambda: records.text(str(text)))
 
 
@@ -74,10 +73,7 @@ def log_histogram(
     max_bins: int | None = None,
     walltime: Time = None,
 ) -> None:
-    """Show how the values of a tensor or an array are distributed; NaN and infinities are left out.
-
-    ``bins``: how many (at most 512), or their edges.
-    """
+    """Show the distribution of finite values in a tensor or an array. ``bins``: at most 512, or the edges."""
     given = (values, bins, max_bins)
     _write("histogram", tag, step, walltime, lambda: records.histogram(*arrays.to_histogram(*given)))
 
@@ -102,7 +98,6 @@ def log_pr_curve(
     walltime: Time = None,
 ) -> None:
     """Show precision over recall. ``labels`` are 0 or 1, ``predictions`` the probability of 1."""
-
     given = (labels, predictions, num_thresholds, weights)
     _write("pr_curve", tag, step, walltime, lambda: _curve(records.pr_curve, arrays.pr_rates, *given))
 
@@ -128,8 +123,7 @@ def log_roc_curve(
     weights: object = None,
     walltime: Time = None,
 ) -> None:
-    """Show the true positive rate over the false positive rate; the arguments of ``log_pr_curve``."""
-
+    """Show the true positive rate over the false positive rate, with the arguments of ``log_pr_curve``."""
     given = (labels, predictions, num_thresholds, weights)
     _write("roc_curve", tag, step, walltime, lambda: _curve(records.roc_curve, arrays.roc_rates, *given))
 
@@ -150,8 +144,8 @@ def log_embedding(
 ) -> None:
     """Show points of many dimensions, a row of ``vectors`` each.
 
-    ``labels``: one for each row, or a row of them, whose columns ``header`` names. VisualDL shows the
-    first embedding of a tag, so with a ``step`` the tag is ``tag:step``.
+    ``labels``: a label for each row, or a row of labels, whose columns ``header`` names. VisualDL shows only
+    the first embedding of a tag, so with a ``step`` the tag is ``tag:step``.
     """
     name = tag if step is None else f"{tag}:{whole_number('step', step)}"
 

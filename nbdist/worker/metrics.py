@@ -1,12 +1,11 @@
-"""``nbdist.log``: the numbers of a rank, appended to its metrics file as they come.
+"""``nbdist.log``: the numbers of a rank, appended to its metrics file at once.
 
-One line, one ``write``: a killed rank has lost nothing, and the lines of forked children, of threads and of
-signal handlers do not mix (no lock is held). A line is JSON as Python has it, with ``NaN`` and ``Infinity``:
+Each line is one ``write`` without a lock: a killed rank loses nothing, and lines of forked children, threads
+and signal handlers do not mix. A line is Python's JSON, with ``NaN`` and ``Infinity``:
 
     {"t": 1763712345.1234, "step": 3, "total": 100, "v": {"loss": 0.5}}
 
-``step`` and ``total`` are there when they were given, ``hparams`` and ``metrics`` in a line of
-``log_hparams``.
+``step`` and ``total`` are optional; a line of ``log_hparams`` also has ``hparams`` and ``metrics``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _MOST_HEADS = 10_000
 
 
 class MetricsFile:
-    """Appends lines to one file, which is opened with the first of them."""
+    """A file of lines, opened for the first of them."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -47,11 +46,11 @@ class MetricsFile:
             if os.write(self._handle, data) == len(data):
                 self._torn = b""
             else:
-                # the half line that is there now must not take the next one with it
+                # ends the half line, so that the next one is whole
                 self._torn = b"\n"
                 self._say("no space left")
         except OSError as error:
-            # training must not stop because a point cannot be kept
+            # training must not stop for a lost point
             self._say(error.strerror or str(error))
 
     def _say(self, reason: str) -> None:
@@ -74,10 +73,10 @@ def log(
 ) -> None:
     """Record scalars of this rank: ``nbdist.log(step=3, loss=0.5)``.
 
-    Tags that are no names come in a mapping: ``nbdist.log({"train/loss": 0.5}, step=3)``. A value is a
-    number, or a tensor or array of one element; whatever else it is raises a TypeError that names it.
-    ``step`` is a whole number, of ``total`` where that is known; without it the points of a tag are
-    counted. Outside a run this does nothing, so that the same program also works by itself.
+    Pass tags that are no names in a mapping: ``nbdist.log({"train/loss": 0.5}, step=3)``. A value is a
+    number, or a tensor or array of one element; any other raises a TypeError that names it. ``step`` is a
+    whole number, of ``total`` where that is known; without it nbdist counts the points of a tag. Outside a
+    run this does nothing, so that the same program also works by itself.
     """
     if steps:
         if isinstance(values, Mapping) and len(steps) == 1 and step is None:
@@ -97,7 +96,7 @@ def log(
 
 
 def _to_write(tag: object, value: object = None, *_: object, step: object) -> str:
-    """Return what to write instead of ``nbdist.log("acc", 0.5, step=1)``, which other libraries take."""
+    """Return the message about ``nbdist.log("acc", 0.5, step=1)``, the call of other libraries."""
     name, number = tag if isinstance(tag, str) else "loss", value if isinstance(value, int | float) else 0.5
     values = f"{name}={number}" if name.isidentifier() else f"{{{name!r}: {number}}}"
     at = step if isinstance(step, int) else 3
@@ -113,10 +112,10 @@ def log_at(seconds: float | None, step: object, scalars: Mapping[str, object]) -
 def log_hparams(
     hparams: object, metrics: Mapping[str, object] | Iterable[str] = (), *, step: object = None
 ) -> None:
-    """Record what this run was made with: ``nbdist.log_hparams({"lr": 0.1}, metrics=["loss"])``.
+    """Record the hyperparameters of this run: ``nbdist.log_hparams({"lr": 0.1}, metrics=["loss"])``.
 
-    ``hparams`` is a mapping or a namespace (of argparse). ``metrics`` are the tags of ``nbdist.log``
-    to compare runs by, or a mapping of them to values that are recorded, too.
+    ``hparams`` is a mapping or a namespace (of argparse). ``metrics`` are tags of ``nbdist.log`` to compare
+    runs by, or a mapping from them to values, which it records, too.
     """
     file = rank_file()
     if file is None:
@@ -136,10 +135,8 @@ def log_hparams(
 
 
 def board_dir() -> str:
-    """Return a directory of this rank's own that VisualDL shows: for programs that write its records.
-
-    ``paddle.callbacks.VisualDL(nbdist.board_dir())``. Outside a run it is ``./vdl_log``.
-    """
+    """Return this rank's directory for a program's own VisualDL writers, outside a run ``./vdl_log``:
+    ``paddle.callbacks.VisualDL(nbdist.board_dir())``."""
     run, rank = os.environ.get("NBDIST_RUN_DIR"), os.environ.get("NBDIST_RANK")
     if run is None or rank is None:
         return os.path.abspath("vdl_log")
@@ -152,8 +149,8 @@ _places: dict[str, str] = {}
 
 
 def prefix_of(place: str) -> str:
-    """Return what a writer to ``place`` puts before its tags, nothing for the first place of a process:
-    programs tell two writers' curves of one tag apart by their directories ("runs/train", "runs/val")."""
+    """Return the prefix of a writer's tags, empty for the first ``place`` of a process: programs give two
+    writers with the same tags different directories ("runs/train", "runs/val")."""
     if place not in _places:
         names = [name for name in (part.strip("._ ") for part in place.split("/")) if name]
         # as much of the end of its path as no other place has
@@ -173,7 +170,7 @@ def rank_file() -> MetricsFile | None:
 
 
 def whole_number(name: str, value: object) -> int:
-    """``value`` as an int. Raises TypeError, by the name of the argument, when it is none."""
+    """Return ``value`` as an int. Raises TypeError, with the argument's name, when it is none."""
     number = _item(name, value)
     if isinstance(number, (int, float)) and isfinite(number) and int(number) == number:
         return int(number)
@@ -232,7 +229,7 @@ def _item(name: str, value: object) -> object:
     except (ValueError, RuntimeError, TypeError, IndexError):
         shape = tuple(getattr(value, "shape", ()))
         if math.prod(shape) == 1:
-            raise  # something else went wrong, on a device say
+            raise  # another problem, such as one of the device
         kind = type(value).__name__
         raise TypeError(
             f"nbdist.log({name}=…): a {kind} of shape {shape} is not one number; "
@@ -246,7 +243,7 @@ def _shown(value: object) -> str:
 
 
 def _setting(value: object) -> bool | int | float | str:
-    """Return a hyperparameter as VisualDL can show it: a number, or text."""
+    """Return a hyperparameter as a number or text, which VisualDL can show."""
     if isinstance(value, (bool, int, float, str)):
         return value
     try:

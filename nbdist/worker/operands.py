@@ -1,6 +1,6 @@
-"""Reads what the names in a line stand for, and in the ifs and loops around it: kinds, shapes and lengths,
-small numbers as they are, and how much of an array is nan. Nothing of the program runs for it, no property
-and no ``__repr__``, and no text of the program is kept.
+"""Describes the values of the names in a line, and in the ifs and loops around it: types, shapes, lengths,
+small numbers, and the share of nan in an array. It calls no code of the program, neither a property nor a
+``__repr__``, and keeps none of its texts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from nbdist.worker.main_thread import steps_of
 
 Described = tuple[str, int, str, str]
-"""File, line, a name there, and what it stood for."""
+"""File, line, a name there, and the description of its value."""
 
 _MOST, _MOST_CONDITIONS, _LONGEST = 6, 60, 80
 _LIBRARIES = re.compile(r"/(?:site|dist)-packages/|^<|\.p(?:yx|xd|xi)$")
@@ -32,23 +32,23 @@ _FUNCTIONS_OF_NUMPY = frozenset({"_ArrayFunctionDispatcher", "ufunc"})
 _INTEGERS, _FLOATS, _MOST_VALUES = frozenset({"int64", "int32"}), frozenset({"float32", "float64"}), 10_000
 _MOST_ELEMENTS, _MOST_ITEMS = 1_000_000, 1_000
 _LOCAL_ARRAYS = ("Tensor", "Parameter", "ndarray", "EagerParamBase")
-"""Arrays of this process alone: to read another one may wait for other ranks."""
+"""Arrays of this process alone: reading another one may wait for other ranks."""
 
 _PLAIN = (bool, int, float, str, type(None))
 _COLLECTIONS = (list, tuple, set, frozenset, bytes, bytearray)
 _ARRAY_PACKAGES = frozenset({"torch", "paddle", "numpy", "jaxlib"})
 _MEMBERS = ("_parameters", "_buffers", "_modules", "_sub_layers")
-"""Where a module of torch or a layer of paddle keeps what its attributes seem to be."""
+"""The dicts in which a module of torch or a layer of paddle keeps some of its attributes."""
 
 _WRAPPED = re.compile(r"\.(module|_layers)(?=[.\[])")
-"""What is within DistributedDataParallel and DataParallel, whose own names say nothing."""
+"""The attribute of DistributedDataParallel and DataParallel that is the program's model."""
 
 _OF_REDUCER = re.compile(
     r"Parameter (?:indices which did not receive grad for rank \d+:|at index) (?P<places>\d+(?: \d+)*)"
 )
-"""How DistributedDataParallel names parameters, unless TORCH_DISTRIBUTED_DEBUG is set."""
+"""DistributedDataParallel's words about parameters, unless TORCH_DISTRIBUTED_DEBUG is set."""
 
-_MOST_LAYERS = 10_000  # of a model, so many are looked through for the one that failed
+_MOST_LAYERS = 10_000  # layers of a model to search for the one that failed
 _MOST_LISTED = 3
 _FEW = 5
 _OF_FUNCTION = 1  # inspect.CO_OPTIMIZED
@@ -59,8 +59,7 @@ _MISSING = object()
 
 
 def operands(trace: TracebackType | None) -> list[Described]:
-    """Return each name in the innermost line that is no library's, those of the call that failed first; last
-    the layer that failed, where it is one within a model of that line."""
+    """Return the names in the innermost own line, the failed call's first; last a model's failed layer."""
     frames = _from_own_line(trace)
     if not frames:
         return []
@@ -72,7 +71,7 @@ def operands(trace: TracebackType | None) -> list[Described]:
 
 
 def _from_own_line(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
-    """Return the frames from the innermost one on that is no library's."""
+    """Return the innermost frame outside of libraries, and those within it."""
     frames = frames_of(trace)
     own = [at for at, (frame, _) in enumerate(frames) if not is_library(frame.f_code.co_filename)]
     return frames[own[-1] :] if own else []
@@ -81,7 +80,7 @@ def _from_own_line(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
 def _failed_node(trace: TracebackType | None, frame: FrameType) -> ast.AST | None:
     """Return the very expression that raised; None where ``executing`` is not installed or cannot tell."""
     try:
-        from executing import Source  # it comes with IPython, which a rank's Python may lack
+        from executing import Source  # IPython installs it, which a rank's Python may lack
     except ImportError:
         return None
     step = next((step for step in steps_of(trace) if step.tb_frame is frame), None)
@@ -89,9 +88,8 @@ def _failed_node(trace: TracebackType | None, frame: FrameType) -> ast.AST | Non
 
 
 def _layer(frames: list[tuple[FrameType, int]]) -> Iterator[Described]:
-    """Yield ``self.net[3]: Linear with weight (10, 784) float32, got Tensor (32, 2352) float32``.
-
-    A model that a library calls (``trainer.train()``) has no name in the line, and is named by its class."""
+    """Yield ``self.net[3]: Linear with weight (10, 784) float32, got Tensor (32, 2352) float32``. A model has
+    no name in the line where a library calls it (``trainer.train()``): use its class's."""
     (at, line), *below = frames
     inner = [(frame, frame.f_locals.get("self")) for frame, _ in below]
     layers = [(frame, layer) for frame, layer in inner if _children(layer) is not None]
@@ -111,7 +109,7 @@ def _layer(frames: list[tuple[FrameType, int]]) -> Iterator[Described]:
 
 
 def _layers_of(model: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the layers within a model, each by the path that leads to it: ``.encoder.layers[3]``."""
+    """Yield the layers within a model with their paths: ``.encoder.layers[3]``."""
     waiting = [("", model)]
     for _ in range(_MOST_LAYERS):
         if not waiting:
@@ -131,14 +129,13 @@ def _children(of: Any) -> dict[str, Any] | None:
 
 
 def layers_of_reducer(error: BaseException, trace: TracebackType | None) -> list[Described]:
-    """Return the layers of which DistributedDataParallel tells only the numbers of their parameters, named
-    for what it complains of."""
+    """Return the layers in an error of DistributedDataParallel, which has only numbers of parameters."""
     complaint, frames = _OF_REDUCER.search(str(error)), _from_own_line(trace)
     if complaint is None or not frames:
         return []
     frame, line = frames[0]
     known: list[Any] = [outer.f_locals.get("self") for outer, _ in frames_of(trace)]
-    # in backward() it is no longer called
+    # backward() runs after the model's call
     known += [*frame.f_locals.values(), *frame.f_globals.values()]
     models = {id(value): value for value in known if hasattr(type(value), "_build_params_for_reducer")}
     if len(models) != 1:
@@ -159,7 +156,7 @@ def layers_of_reducer(error: BaseException, trace: TracebackType | None) -> list
 
 
 def conditions_of(trace: TracebackType | None) -> list[Described]:
-    """Return the names that the ifs and loops ask for in the functions of a traceback."""
+    """Return the names in the ifs and loops of the functions of a traceback."""
     names = [name for frame, line in reversed(frames_of(trace)) for name in _conditions(frame, line)]
     return names[:_MOST_CONDITIONS]
 
@@ -176,7 +173,7 @@ def not_finite(trace: TracebackType | None) -> list[Described]:
 
 
 def conditions(frame: FrameType | None) -> list[Described]:
-    """Return the same of the functions that a thread is in, and of its innermost line of the user's."""
+    """Return the same for a thread's functions, and the names in its innermost line of the user's."""
     names: list[Described] = []
     while frame is not None and len(names) < _MOST_CONDITIONS:
         if not is_library(frame.f_code.co_filename):
@@ -188,10 +185,10 @@ def conditions(frame: FrameType | None) -> list[Described]:
 
 
 def _let_go(frame: FrameType) -> None:
-    """Clear what ``f_locals`` gave out: until Python 3.12 a frame keeps it, and so what the program drops."""
+    """Clear the dict of ``f_locals``, which until Python 3.12 keeps objects that the program drops."""
     if sys.version_info < (3, 13) and frame.f_code.co_flags & _OF_FUNCTION:
         names = frame.f_locals
-        # or the program has it of locals()
+        # unless the program has it from locals()
         if sys.getrefcount(names) <= _OURS_ALONE:
             names.clear()
 
@@ -219,13 +216,13 @@ def _tree(frame: FrameType) -> ast.Module:
 
 
 def _around(line: int, kinds: Any, within: ast.AST) -> list[Any]:
-    """Return the nodes of these kinds that the line is in, from the outside in."""
+    """Return the nodes of these kinds around a line, from the outside in."""
     nodes = [node for node in ast.walk(within) if isinstance(node, kinds)]
     return [node for node in nodes if node.lineno <= line <= (node.end_lineno or node.lineno)]
 
 
 def _in_line(frame: FrameType, line: int) -> list[Described]:
-    """Return what the innermost statement that a line is of reads, in its order."""
+    """Return the names that the innermost statement at a line reads, in its order."""
     statements = _around(line, ast.stmt, _tree(frame))
     return _named(statements[-1], line, frame) if statements else []
 
@@ -258,7 +255,7 @@ def _named(node: ast.AST, line: int, frame: FrameType) -> list[Described]:
 
 
 def _read_in(within: ast.AST, frame: FrameType) -> Iterator[ast.expr]:
-    """Yield the names, attributes and items that are read, each as far as it has a value."""
+    """Yield the names, attributes and items that are read, each as long as it has a value."""
     waiting: list[ast.AST] = [within]
     while waiting:
         node = waiting.pop(0)
@@ -266,7 +263,7 @@ def _read_in(within: ast.AST, frame: FrameType) -> Iterator[ast.expr]:
         if isinstance(node, ast.expr) and is_read and _value_of(node, frame) is not _MISSING:
             yield node
         else:
-            # what a loop or a function goes on to is not in its line
+            # not the body of a loop or a function
             waiting[:0] = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
 
 
@@ -291,7 +288,7 @@ def _attribute(of: Any, name: str) -> Any:
 
 
 def _members(of: Any) -> dict[str, Any]:
-    """Return the attributes of an object itself; empty where it has none. ``vars()`` may import a module."""
+    """Return an object's own attributes, empty for none, without ``vars()``, which may import a module."""
     if issubclass(type(of), type):
         return dict(vars(type)["__dict__"].__get__(of))
     try:
@@ -306,13 +303,13 @@ def _item(of: Any, key: Any) -> Any:
         return of[key]
     if type(of) in (list, tuple) and type(key) is int and -len(of) <= key < len(of):
         return of[key]
-    # a list, a dict or a sequence of layers
+    # ModuleList, ModuleDict, Sequential
     layers = _children(of) if type(of).__module__.partition(".")[0] in _ARRAY_PACKAGES else None
     return layers.get(str(key), _MISSING) if layers and type(key) in (str, int) else _MISSING
 
 
 def described(value: Any) -> str:
-    """Return what is to be known of a value; empty for functions, classes and modules, whose names say it."""
+    """Return the description of a value; empty for functions, classes and modules, whose names suffice."""
     kind = type(value)
     if value is _MISSING:
         return ""
@@ -323,7 +320,7 @@ def described(value: Any) -> str:
     items = _attribute(value, "data") if issubclass(kind, UserDict) else value
     if type(items) is dict or kind in _COLLECTIONS:
         return _collection(kind, items)
-    # isinstance() would ask the value for its class
+    # isinstance() would call the value's __class__
     if issubclass(kind, _NOT_VALUES) or kind.__name__ in _FUNCTIONS_OF_NUMPY:
         return ""
     if is_array(value):
@@ -357,7 +354,7 @@ def _sized(value: Any) -> str:
 
 
 def _unlike(values: Sequence[Any]) -> str:
-    """Return the array in a list by which what stacks them fails: its shape is not the first one's."""
+    """Return the first array of a list that cannot be stacked: its shape is not the first one's."""
     sizes = enumerate(map(_sized, values[:_MOST_ITEMS]))
     first = _sized(values[0])
     return next((f", at {at}:{size}" for at, size in sizes if first and size not in (first, "")), "")
@@ -368,7 +365,7 @@ def _dtype(value: Any) -> str:
 
 
 def _where(value: Any) -> str:
-    """Return `` on cuda:0``; empty for what is in the memory of the CPU."""
+    """Return `` on cuda:0``; empty for an array in the memory of the CPU."""
     # torch's device, paddle's place
     device = str(getattr(value, "device", "") or getattr(value, "place", ""))
     where = re.search(r"(?:cuda|gpu|xpu|npu|mps|meta)(?::\d+)?", device)
@@ -376,13 +373,13 @@ def _where(value: Any) -> str:
 
 
 def _devices(model: Any) -> str:
-    """Return the same of the parameters of a model: `` on cuda:0 and cpu`` where they are apart."""
+    """Return the same for the parameters of a model, such as `` on cuda:0 and cpu``."""
     if _children(model) is None:
         return ""
     groups = (_attribute(layer, "_parameters") for _, layer in _layers_of(model))
     parameters = [value for group in groups if isinstance(group, dict) for value in group.values()]
     places = dict.fromkeys(_where(value) or " on cpu" for value in parameters if value is not None)
-    # nor is it told of a tensor that it is on the CPU
+    # as for a tensor
     return "" if list(places) == [" on cpu"] else " and".join(places).replace(" and on ", " and ")
 
 
@@ -391,12 +388,12 @@ def _array(value: Any) -> str:
     text = f"{type(value).__name__} {_shape(value)} {kind}{where}"
     if where:
         return text
-    # of numbers in the memory of the CPU
+    # no look at values in a device's memory
     return text + (_range(value) if kind in _INTEGERS else _nans(value) if kind in _FLOATS else "")
 
 
 def _range(value: Any) -> str:
-    """Return the least and the largest of numbers that may be indices."""
+    """Return the least and the largest of integers, which may be indices."""
     size = _size(value)
     if type(value).__module__.partition(".")[0] not in ("torch", "numpy") or not 1 < size <= _MOST_VALUES:
         return ""

@@ -1,8 +1,8 @@
-"""The order of a rank: values sent over the socket that its supervisor made for it.
+"""Messages between a rank and its supervisor, over a socket that the supervisor has made.
 
-The same socket carries back what the supervisor cannot see from outside: that the program's last
-statement is done, or that an exception left it. It is read and written as a plain file descriptor,
-since ``import socket`` alone would cost a rank 8 ms, and an order is no JSON, whose module costs 4.
+The rank sends what the supervisor cannot see from outside, such as the end of the program's last statement.
+This module reads and writes the file descriptor, since ``import socket`` costs a rank 8 ms, and uses
+``marshal``, since ``import json`` costs 4.
 """
 
 from __future__ import annotations
@@ -22,65 +22,64 @@ else:
 
 
 CHANNEL = 3
-"""The file descriptor of a rank's end of the socket. It is closed to whatever the rank executes."""
+"""The file descriptor of a rank's end of the socket, which programs that the rank executes do not inherit."""
 
 PARAMS = "NBDIST_PARAMS"
-"""The variable that has the values of a sweep's point (``worker.results``), as JSON."""
+"""The variable with the values of a sweep's point (``worker.results``), as JSON."""
 
 PLACE = "NBDIST_RUN_DIR"
-"""The variable that is written over where the system shows the environment of a process (``_mark``)."""
+"""The variable that a waiting rank overwrites in the environment that the system shows (``warm._mark``)."""
 
 ROOM = 1024
-"""Bytes that are kept free for it: longer paths start cold."""
+"""Bytes for its value: a run with a longer path starts cold."""
 
 WAIT = "--wait"
-"""Stands for the id of the run on the command line of a rank that waits."""
+"""The argument of a waiting rank in place of the run's id."""
 
 _LENGTH = 4
 
 HURRY = bytes(_LENGTH)
-"""Tells a rank that imports ahead that it has a run: it then imports no more than it must. An empty message,
-which is ignored otherwise."""
+"""An empty message: a rank that imports ahead has a run, and imports no more than it must."""
 
-# What the supervisor says:
-COLLECTIVES = b"C"  # which collectives has the rank begun (``worker.stacks``)?
-NUMBERS = b"N"  # the same without their names: a look that costs the rank nothing
+# From the supervisor:
+COLLECTIVES = b"C"  # write the collectives that the rank has begun (``worker.stacks``)
+NUMBERS = b"N"  # the same without their names, which costs the rank nothing
 INTERRUPT = b"I"  # raise KeyboardInterrupt in the main thread (``worker.freeing``)
-FREE = b"R"  # come back from a wait for other ranks; a ``Wait`` follows
+FREE = b"R"  # end a wait for other ranks; a ``Wait`` follows
 CELL = b"X"  # to a rank of a session: execute the ``Cell`` that follows
 END = b"Q"  # there will be no more cells
 
-# What the rank says:
+# From the rank:
 FINISHED = b"F"
-FINISHED_ALONE = b"A"  # the same of a rank that was in no process group
+FINISHED_ALONE = b"A"  # the same from a rank that was in no process group
 ERRORED = b"E"
-HEARD = b"H"  # to INTERRUPT: SIGINT need not be sent
-FREED = b"D"  # to FREE: it comes back
-LEAVING = b"L"  # to FREE: it is on its way out, by what it raised when it was freed or interrupted
-KEPT = b"K"  # to both: it does not wait, or its wait cannot be ended
-READY = b"r"  # of a session: it can be given a cell
+HEARD = b"H"  # after INTERRUPT: SIGINT is not needed
+FREED = b"D"  # after FREE: its wait ends
+LEAVING = b"L"  # after FREE: the exception of an earlier FREE or INTERRUPT is ending the program
+KEPT = b"K"  # after both: it does not wait, or its wait cannot be ended
+READY = b"r"  # a rank of a session: it waits for a cell
 WELL = b"o"  # it has executed the cell
 RAISED = b"x"  # the cell has raised
 GROUPED = b"g"  # before one of these two: it is in a process group
-BROKEN = b"b"  # what the cell raised is the process group's, which may be of no more use
+BROKEN = b"b"  # the process group has raised, and may be broken
 REJOINED = b"j"  # it has left its process group, and meets the others at the port of the cell
 
 
 @dataclass_transform(kw_only_default=True)
 class _Message:
-    """What the supervisor says in one piece: its fields, behind their length in four bytes."""
+    """A message of the supervisor: its fields, after their length in four bytes."""
 
     def __init__(self, **fields: Any) -> None:
         vars(self).update(fields)
 
     def encode(self) -> bytes:
-        # the interpreter that reads it may be another one: what version 2 makes of texts, all can read
+        # another version of Python may read it: all read version 2's texts
         packed = marshal.dumps(vars(self), 2)
         return len(packed).to_bytes(_LENGTH, "little") + packed
 
     @classmethod
     def receive(cls, channel: Channel | None = None) -> Self:
-        """Wait for it. Raises EOFError when the supervisor has gone."""
+        """Wait for the message. Raises EOFError when the supervisor has died."""
         channel, length = channel or Channel(), 0
         while not length:
             length = int.from_bytes(channel.take(_LENGTH), "little")
@@ -88,10 +87,8 @@ class _Message:
 
 
 class Order(_Message):
-    """The program, its arguments, and where the rank leaves its error report. ``python_path`` is what
-    sys.path is to be (empty: as the interpreter makes it for a script), ``module`` the program's name where
-    it is run as ``python -m`` would, ``inputs`` the file of the names that the notebook gives
-    (``values.box``)."""
+    """The program, its arguments, and the path of its error report. ``python_path`` becomes sys.path (empty:
+    as for a script), ``module`` is the name for ``python -m``, ``inputs`` the box of pushed names."""
 
     program: str
     args: list[str]
@@ -102,8 +99,8 @@ class Order(_Message):
 
 
 class Wait(_Message):
-    """After FREE: a wait for other ranks that has taken ``patience`` seconds, and the sockets that end it, by
-    their inodes: ``store`` are those of the store, which end where the program does not come back without."""
+    """After FREE: a wait for other ranks that has taken ``patience`` seconds, and the inodes of the sockets
+    that end it. Those of the ``store`` end last, and only where the program still waits."""
 
     patience: float
     sockets: list[int]
@@ -111,10 +108,9 @@ class Wait(_Message):
 
 
 class Cell(_Message):
-    """After CELL: a cell of a session, with the file of its text, the file of what the notebook gives it
-    (empty: nothing), and the names that this rank gives out when it is done (``pull``). ``port`` is where the
-    ranks may meet anew. They do before the cell where ``rejoin`` says so: "join" where all of them were in a
-    process group, "leave" where they are only to leave what there is."""
+    """After CELL: a cell, with the file of its text, the box of pushed names (empty: none), and the names to
+    store afterwards (``pull``). ``port`` is for a new process group. Before the cell ``rejoin`` "join" leaves
+    the group for a new one, "leave" only leaves it."""
 
     number: int
     path: str
@@ -125,9 +121,8 @@ class Cell(_Message):
 
 
 class Preload(_Message):
-    """The first thing that a waiting rank is told. ``python_path`` is what sys.path is to be; where it is
-    empty, ``first`` is its first entry, as for a script in that directory. ``unseen`` are the beginnings of
-    the variables that native code may read when the modules are imported."""
+    """The first message to a waiting rank. ``python_path`` becomes sys.path (empty: a script's, in the folder
+    ``first``). ``unseen`` are prefixes of the variables that the modules' native code may read."""
 
     modules: list[str]
     first: str
@@ -136,8 +131,7 @@ class Preload(_Message):
 
 
 class Assignment(Order):
-    """The second: its order, and everything that a new process would have been made from. ``cold`` says why
-    the rank cannot be used as it is, and has to begin again; empty when it can."""
+    """The second message: the order, and all else that a new process has. ``cold``: why it has to restart."""
 
     environment: dict[str, str]
     cwd: str
@@ -154,7 +148,7 @@ class Channel:
         self._owner = os.getpid()
 
     def take(self, length: int) -> bytes:
-        """Return the next so many bytes. Raises EOFError when the supervisor has gone."""
+        """Read ``length`` bytes. Raises EOFError when the supervisor has died."""
         data = b""
         while len(data) < length:
             piece = os.read(self._descriptor, length - len(data))
@@ -164,21 +158,20 @@ class Channel:
         return data
 
     def is_called(self) -> bool:
-        """Return whether the supervisor has said something that has not been received."""
-        import select  # a rank that has not waited does without
+        """Return whether a message is waiting to be received."""
+        import select  # only for ranks that wait
 
         return bool(select.select([self._descriptor], [], [], 0)[0])
 
     def tell(self, line: bytes) -> None:
-        """Say more than a word, all of it, before the order has come."""
+        """Send a line, all of it, before the order arrives."""
         while line:
             line = line[os.write(self._descriptor, line) :]
 
     def say(self, word: bytes) -> None:
-        """Tell the supervisor a word. A forked child of the rank says nothing."""
+        """Send one of the words above, but not from a forked child of the rank."""
         if os.getpid() == self._owner:
             try:
                 os.write(self._descriptor, word)
             except OSError:
-                # the supervisor has gone, and in a moment this rank will, too
-                return
+                return  # the supervisor has died, and this rank dies with it

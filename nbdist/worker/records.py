@@ -1,15 +1,14 @@
-"""VisualDL's records: how they are encoded, and the files that a process writes under the run's ``board/``.
+"""VisualDL's records: their encoding, and the files that a process writes under the run's ``board/``.
 
-The format is what visualdl 2.5.3 writes and reads (``writer/record_writer.py``,
-``component/base_component.py``, ``proto/record_pb2.py``, which numbers the fields): a file is a row of
-frames, and a frame is a little-endian uint64 length and that many bytes of a protobuf message, with no
-checksum: Record { repeated Value values = 1 }, Value { id = 1; tag = 2; timestamp = 3; oneof { … } }. Fields
-are in the order of their numbers, without those that are zero or empty, except inside a oneof. The first
-message of a file carries the name of the curve.
+The format is that of visualdl 2.5.3 (``writer/record_writer.py``, ``component/base_component.py``, and
+``proto/record_pb2.py``, which numbers the fields): a file is a row of frames, and a frame is a little-endian
+uint64 length and a protobuf message, without a checksum: Record { repeated Value values = 1 }, Value { id =
+1; tag = 2; timestamp = 3; oneof { … } }. Fields are in the order of their numbers, without zero or empty
+ones, except inside a oneof. The first message of a file carries the name of the curve.
 
-VisualDL's own writer takes a second and 42 MB to import, and fails on a numpy of today (``np.float``). There
-is a directory for each kind: VisualDL shows one file of a directory, and one kind of a tag. A record is one
-append of a whole frame: none is lost with a killed rank, and a forked child can go on.
+VisualDL's own writer takes a second and 42 MB to import, and fails with today's numpy (``np.float``). Each
+kind has a directory, since VisualDL shows one file of a directory, and one kind of a tag. A record is one
+append of a whole frame: a killed rank loses none, and a forked child can go on.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
 
 
 FILE_NAME = "vdlrecords.0000000000.nbdist.log"
-"""VisualDL takes a file whose name holds ``vdlrecords``, and of several the last by name."""
+"""A name with ``vdlrecords``; of several such files VisualDL reads the last by name."""
 
-_MAX_FLOAT32 = 3.4028235677973366e38  # from here on a double rounds to float32's infinity
+_MAX_FLOAT32 = 3.4028235677973366e38  # larger doubles round to float32's infinity
 _INT64 = 1 << 63
 _LENGTH = struct.Struct("<Q")
 _SHORT = struct.Struct("<QBB")
@@ -37,8 +36,7 @@ _FLOAT = struct.Struct("<Bf")
 
 
 def encode(tag: str, step: int, milliseconds: int, one_value: bytes) -> bytes:
-    """Return a record as a frame: an image, a text or another of the values below, at a step and a Unix
-    time."""
+    """Return a record as a frame: one of the values below at a step and a Unix time."""
     at = b"\x08" + _varint(step) if step else b""
     when = b"\x18" + _varint(milliseconds) if milliseconds else b""
     value = b"".join((at, _tag(tag), when, one_value))
@@ -49,13 +47,12 @@ def encode(tag: str, step: int, milliseconds: int, one_value: bytes) -> bytes:
 
 
 def encode_scalar(*, tag: str, step: int, value: float, milliseconds: int) -> bytes:
-    """Return one point as a frame. Outside float32's range the value becomes an infinity, as protobuf has
-    it."""
-    return encode(tag, step, milliseconds, _FLOAT.pack(4 << 3 | 5, _within_float32(value)))
+    """Return one point as a frame. A value outside float32's range becomes an infinity, as in protobuf."""
+    return encode(tag, step, milliseconds, _float32(4, value))
 
 
 def encode_name(name: str, *, milliseconds: int) -> bytes:
-    """Return the first frame of a file: the name under which VisualDL shows what follows."""
+    """Return the first frame of a file: the name under which VisualDL shows the others."""
     metadata = _text(1, name) if name else b""
     return encode("meta_data_tag", 0, milliseconds, _bytes(10, metadata))
 
@@ -75,7 +72,7 @@ def text(words: str) -> bytes:
 
 
 def embeddings(vectors: Iterable[bytes], labels: Iterable[Sequence[str]], header: Sequence[str]) -> bytes:
-    """One row for each point: its vector, as little-endian float32, and the columns of its label."""
+    """Return a row for each point: its vector, as little-endian float32, and the columns of its label."""
     texts = [[_text(1, column) for column in label] for label in labels]
     rows = [
         _bytes(1, b"".join(text) + _bytes(2, vector)) for vector, text in zip(vectors, texts, strict=True)
@@ -84,18 +81,17 @@ def embeddings(vectors: Iterable[bytes], labels: Iterable[Sequence[str]], header
 
 
 def histogram(counts: Sequence[float], edges: Sequence[float]) -> bytes:
-    """``edges`` are one more than ``counts``."""
+    """Return a histogram with one more of ``edges`` than of ``counts``."""
     return _bytes(8, _doubles(1, counts) + _doubles(2, edges))
 
 
 def pr_curve(counts: Sequence[Sequence[int]], rates: Sequence[Sequence[float]]) -> bytes:
-    """``counts``: true positives, false positives, true negatives, false negatives, for each threshold;
-    ``rates``: precision and recall."""
+    """Return a curve of ``arrays.to_counts``, with precision and recall at each threshold."""
     return _bytes(9, _curve(counts, rates))
 
 
 def roc_curve(counts: Sequence[Sequence[int]], rates: Sequence[Sequence[float]]) -> bytes:
-    """As a PR curve; ``rates``: true positive rate and false positive rate."""
+    """Return the same with the true positive rate and the false positive rate."""
     return _bytes(11, _curve(counts, rates))
 
 
@@ -106,7 +102,7 @@ def encode_hparams(
     metrics: Iterable[str],
     milliseconds: int,
 ) -> bytes:
-    """Return what a run was made with. ``metrics`` are tags of scalars in the same directory."""
+    """Return the hyperparameters of a run. ``metrics`` are tags of scalars in the same directory."""
     parts = [_bytes(1, _setting(value) + _text(4, key)) for key, value in hparams.items()]
     parts += [_bytes(2, _double(2, 0.0) + _text(4, metric)) for metric in metrics]
     return encode("hparam", 1, milliseconds, _bytes(13, b"".join(parts) + _text(3, name)))
@@ -134,12 +130,9 @@ def _setting(value: int | float | str) -> bytes:
 
 
 def _float32(field: int, value: float) -> bytes:
-    return _FLOAT.pack(field << 3 | 5, _within_float32(value))
-
-
-def _within_float32(value: float) -> float:
-    # struct would raise
-    return math.copysign(math.inf, value) if abs(value) >= _MAX_FLOAT32 else value
+    # struct raises for a finite value outside of float32's range
+    within = math.copysign(math.inf, value) if abs(value) >= _MAX_FLOAT32 else value
+    return _FLOAT.pack(field << 3 | 5, within)
 
 
 def _double(field: int, value: float) -> bytes:
@@ -155,7 +148,7 @@ def _int64(field: int, number: int) -> bytes:
 
 
 def _text(field: int, text: str) -> bytes:
-    # half of a surrogate pair, which JSON can carry, is no UTF-8
+    # JSON may contain half of a surrogate pair, which is no UTF-8
     return _bytes(field, text.encode("utf-8", "replace"))
 
 
@@ -163,7 +156,7 @@ def _bytes(field: int, content: bytes) -> bytes:
     return _varint(field << 3 | 2) + _varint(len(content)) + content
 
 
-@lru_cache(maxsize=4096)  # the records of one moment have its step and its time in common
+@lru_cache(maxsize=4096)  # records of one moment share its step and its time
 def _varint(number: int) -> bytes:
     number &= 0xFFFF_FFFF_FFFF_FFFF  # a negative int64 as two's complement: ten bytes
     encoded = bytearray()
@@ -179,7 +172,7 @@ _directories: dict[tuple[int, str], str] = {}
 
 
 def board() -> str:
-    """Return where VisualDL looks for the records of this run; empty outside a run."""
+    """Return the directory of this run's records; empty outside a run."""
     run = os.environ.get("NBDIST_RUN_DIR")
     return os.path.join(run, "board") if run and "NBDIST_RANK" in os.environ else ""
 
@@ -195,7 +188,7 @@ def append_record(kind: str, frame: bytes) -> None:
             name = os.path.basename(directory)
             frame = encode_name(name, milliseconds=round(time.time() * 1000)) + frame
         if os.write(handle, frame) < len(frame):
-            # half a frame would make what follows unreadable
+            # nobody can read frames after half a frame
             os.ftruncate(handle, size)
             raise OSError(errno.ENOSPC, "no space left")
     finally:
@@ -203,18 +196,17 @@ def append_record(kind: str, frame: bytes) -> None:
 
 
 def _own_directory(kind: str) -> str:
-    """Return the directory under the run's board where this process alone writes its records of a kind.
-    Raises OSError when the run is gone, or the disk is full."""
+    """Return this process's own directory under the run's board for records of a kind. Raises OSError."""
     process = os.getpid()
     if (process, kind) not in _directories:
-        # as the board calls this rank's scalars
+        # the board's name for this rank's scalars
         attempt = os.path.basename(os.environ.get("NBDIST_RANK_DIR", ""))
         suffix = f".{attempt}" if attempt.startswith("attempt-") else ""
         path = os.path.join(board(), f"rank{os.environ['NBDIST_RANK']}{suffix}.{kind}")
         for number in range(1, _OWN_NAMES):
             directory = path if number == 1 else f"{path}-{number}"
             try:
-                # the process that creates it owns it: a forked child, a spawned one, another rank alike
+                # it belongs to the process that creates it, a forked or spawned child, too
                 os.mkdir(directory, mode=0o700)
             except FileExistsError:
                 continue

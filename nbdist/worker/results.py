@@ -1,15 +1,15 @@
-"""``nbdist.result``: what a rank gives out, each value in a file that is whole or not there; and
-``nbdist.params``, which a rank of a sweep is given.
+"""``nbdist.result``: values that a rank stores for the notebook, each in a file that is whole or absent; and
+``nbdist.params``: the values of a sweep's point.
 
     ranks/0/results/acc.4711-1.json    the value
     ranks/0/results/acc.index.json     its kind, type, shape, … and the name of that file
 
-The index is replaced when the value is written, and only then the file of the value before is removed. A rank
-that is killed at any moment leaves either value whole.
+A new value replaces the index, and then the old value's file is removed: a rank that is killed at any moment
+leaves either value whole.
 
-The first format that keeps a value as it is stores it: JSON, npy (arrays of numpy), safetensors (tensors of
-torch and paddle, a dict of them, a module by its state_dict), which are read without executing anything;
-else a box (``values.box``), which is a pickle.
+The first format that keeps a value unchanged stores it: JSON, npy (arrays of numpy), safetensors (tensors of
+torch and paddle, a dict of them, a module by its state_dict), whose readers execute nothing; else a box
+(``values.box``), which is a pickle.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 
 RETURNED = "_"
-"""The name of what a function of ``nbdist.run`` returned."""
+"""The name of the result of ``nbdist.run``'s function."""
 
 CALL = "_call"
-"""The name by which a function of ``nbdist.run`` is pushed, with its arguments."""
+"""The name under which ``nbdist.run`` pushes its function and the arguments."""
 
 LAST = "__last__"
-"""The name of how the value of a cell's last expression is printed."""
+"""The name of the printed value of a cell's last expression."""
 
 INDEX = ".index.json"
-"""What stands behind the name of a result in that of the file that says what it is."""
+"""The suffix of a result's index."""
 
 _LONGEST_NAME = 150  # bytes: a file's name may have 255
 _LONGEST_REPR = 200
@@ -66,21 +66,20 @@ class Params(dict):  # type: ignore[type-arg]  # its values are of any type
         self[name] = value
 
     def __missing__(self, name: str) -> Any:
-        there = f"the sweep has {', '.join(self)}" if self else "this run is not of a sweep"
-        raise KeyError(f"nbdist.params has no {name}: {there}; nbdist.params.get({name!r}, …) has a default")
+        known = f"the sweep has {', '.join(self)}" if self else "this run is not of a sweep"
+        raise KeyError(f"nbdist.params has no {name}: {known}; nbdist.params.get({name!r}, …) has a default")
 
 
 params = Params(json.loads(os.environ.get(PARAMS, "{}")))
-"""The values of this run's point of a sweep; empty in a run that is of none, and in a notebook."""
+"""The values of this run's point of a sweep; empty in any other run, and in a notebook."""
 
 
 def result(**values: object) -> None:
-    """Give values of this rank out of the run: ``nbdist.result(acc=acc, model=model)``.
+    """Store values of this rank: ``nbdist.result(acc=acc, model=model)``.
 
-    ``--pull acc,model`` puts those of rank 0 into the notebook, ``run.results`` reads them from anywhere. Of
-    a name that is given several times the last value counts. A model (of torch or paddle) is stored as its
-    state_dict. A value that cannot be stored costs a line in the rank's log, and the program goes on.
-    Outside a run this does nothing.
+    ``--pull acc,model`` puts those of rank 0 into the notebook, ``run.results`` reads them anywhere. The last
+    value of a name counts. A model (of torch or paddle) is stored as its state_dict. For a value that cannot
+    be stored the rank prints a line, and the program goes on. Outside a run this does nothing.
     """
     for name in values:
         if not name.isidentifier() or len(name.encode()) > _LONGEST_NAME:
@@ -93,12 +92,12 @@ def result(**values: object) -> None:
 
 
 def keep_last(value: object) -> None:
-    """Keep how the value of the cell's last expression is printed, for the notebook to show."""
+    """Store the printed value of the cell's last expression for the notebook."""
     result(**{LAST: printed(repr, value)})
 
 
 def printed(form: Callable[[object], str], value: object) -> str:
-    """Return how a form of ``repr`` prints a value, whatever the value's class does."""
+    """Return a value as ``form``, a kind of ``repr``, prints it, also where that raises."""
     try:
         return form(value)
     except Exception as error:  # noqa: BLE001 - a value need not be printed to be stored
@@ -122,7 +121,7 @@ def _store(directory: str, name: str, value: object) -> None:
 
 
 def _write_index(directory: str, name: str, about: Mapping[str, object]) -> None:
-    """Let the index name the value that has been written, and remove the one before. Raises OSError."""
+    """Write the index of a value, and remove the value before. Raises OSError."""
     path = os.path.join(directory, name + INDEX)
     try:
         with open(path, "rb") as file:
@@ -136,7 +135,7 @@ def _write_index(directory: str, name: str, about: Mapping[str, object]) -> None
 
 
 def _write_value(directory: str, name: str, value: object) -> dict[str, Any]:
-    """Write the value into a new file; what the index says of it. Raises what keeps it from being stored."""
+    """Write the value into a new file; return its entry in the index. Raises whatever prevents it."""
     kind = type_name(value)
     if _FRAMEWORKS & sys.modules.keys():
         from nbdist.values.tensors import state_of  # of a module
@@ -157,19 +156,20 @@ def _write_value(directory: str, name: str, value: object) -> dict[str, Any]:
 
 if TYPE_CHECKING:
     Form = tuple[dict[str, Any], Callable[[str], object]]
-    """What the index says of a value, and what writes it to a path."""
+    """The entry of a value in the index, and the function that writes it to a path."""
 
 
 def _in_file(write: Callable[[BinaryIO], object]) -> Callable[[str], None]:
     def write_to(path: str) -> None:
-        with _new_file(path) as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(path, flags, 0o600), "wb") as file:
             write(file)
 
     return write_to
 
 
 def _as_json(value: object) -> Form | None:
-    """Return a value that JSON gives back as it is."""
+    """Return the form of a value that JSON keeps unchanged."""
     try:
         if not _is_exact(value):
             return None
@@ -188,12 +188,12 @@ def _is_exact(value: object) -> bool:
 
 
 def _as_array(value: object) -> Form | None:
-    """Return an array of numpy, or one of its numbers, of a type that its file can name."""
+    """Return the form of an array or number of numpy whose dtype its file can name."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or not (type(value) is numpy.ndarray or isinstance(value, numpy.generic)):
         return None
     array = numpy.asanyarray(value)
-    # objects are pickles; what another library has added (bfloat16) would come back as raw bytes
+    # objects are pickles; dtypes of other libraries (bfloat16) would be read back as raw bytes
     if array.dtype.hasobject or (array.dtype.kind == "V" and array.dtype.names is None):
         return None
     kind = "array" if type(value) is numpy.ndarray else "number"
@@ -202,13 +202,13 @@ def _as_array(value: object) -> Form | None:
 
 
 def _as_tensors(value: object) -> Form | None:
-    """Return a tensor, or a dict of tensors of one framework."""
+    """Return the form of a tensor, or of a dict of tensors of one framework."""
     if not _FRAMEWORKS & sys.modules.keys():
         return None
     from nbdist.values import tensors
 
     given: dict[Any, Any] = value if isinstance(value, dict) else {RETURNED: value}
-    frameworks = {tensors.framework_of(one) for one in given.values()}
+    frameworks = {tensors.framework_of(tensor) for tensor in given.values()}
     framework = next(iter(frameworks), "")
     if not framework or len(frameworks) > 1 or any(type(key) is not str for key in given):
         return None
@@ -222,7 +222,7 @@ def _as_tensors(value: object) -> Form | None:
 
 
 def _as_pickle(name: str, value: object) -> Form:
-    """Anything else: a box, in which classes and functions of the program itself go along; without
+    """Return any other value's form: a box with the program's own classes and functions, or without
     cloudpickle a plain pickle. Raises TypeError, and whatever pickling raises."""
     try:
         from nbdist.values import packing
@@ -235,13 +235,9 @@ def _as_pickle(name: str, value: object) -> Form:
     try:
         packed = packing.pack({name: value})
     except packing.Unsendable as error:
-        # what it says to do instead is for what goes into a run
+        # its advice is for values that are pushed into a run
         raise TypeError(str(error).rpartition(": ")[0]) from None
     return {"kind": "object", "format": "box"}, lambda path: packed.write(Path(path))
-
-
-def _new_file(path: str) -> BinaryIO:
-    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
 
 def _short_repr(value: object) -> str:

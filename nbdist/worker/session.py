@@ -1,12 +1,12 @@
-"""A rank of a session: executes the cells that it is given, one after the other, in one namespace.
+"""A rank of a session: it executes the cells that it receives, one by one, in one namespace.
 
-A cell is shown as a notebook shows it: the value of its last expression, its figures, ``await`` outside of
-functions, and a traceback that begins in the cell. IPython is imported for a cell that is no Python, such as
-one with ``%time``. The thread that answers for this rank (``stacks``) takes the cells from its socket;
-``main_thread.over`` says that none is executed: then nothing raises here that is meant for one.
+A cell behaves as in a notebook: the value of its last expression, its figures, ``await`` outside of
+functions, and a traceback that begins in the cell. Only a cell that is no Python, such as one with ``%time``,
+imports IPython. The thread of ``stacks`` receives the cells. While ``main_thread.over`` is true no cell is
+executed, and no interrupt raises here.
 
-``nbdist.rejoin``: the ranks leave a process group that is broken, and join a new one. paddle has one store
-for each process, and a communicator for each number of a group: a new group gets others.
+``nbdist.rejoin``: the ranks leave a broken process group, and join a new one. paddle has one store for each
+process, and a communicator for each number of a group, so a new group gets new ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _loop: Any = None
 
 
 def serve() -> None:
-    """Execute what the supervisor gives, until it says that there will be no more."""
+    """Execute the supervisor's cells until it sends END."""
     cells: SimpleQueue[Cell | None] = SimpleQueue()
     channel = Channel()
     main_thread.over = True
@@ -51,7 +51,7 @@ def serve() -> None:
         if _is_joined():
             channel.say(GROUPED)
         channel.say(WELL if error is None else RAISED)
-        # with it would live what its frames hold
+        # it would keep the objects of its frames
         del error
     main_thread.over = False
 
@@ -62,8 +62,7 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 
 def _executed(cell: Cell) -> BaseException | None:
-    """Execute a cell; return what it has raised. An interrupt may come until ``main_thread.over`` is true
-    again."""
+    """Execute a cell; return the exception that it raised."""
     global port
     namespace = sys.modules["__main__"].__dict__
     port = cell.port
@@ -74,7 +73,7 @@ def _executed(cell: Cell) -> BaseException | None:
         finally:
             main_thread.over = True
     except BaseException as raised:  # noqa: BLE001 - SystemExit, too, ends the cell alone
-        # an interrupt may have come in between
+        # an interrupt may have raised in the ``finally`` above
         main_thread.over = True
         return raised
     return None
@@ -94,7 +93,7 @@ def _execute(cell: Cell, namespace: dict[str, Any]) -> None:
     if last is not None and (value := _evaluated(last, namespace)) is not None:
         display(value)
     show_open_figures()
-    if (shell := _shell_there()) is not None:
+    if (shell := _shell_in_use()) is not None:
         # %matplotlib inline shows its figures then
         shell.events.trigger("post_execute")
     if cell.pull:
@@ -106,7 +105,7 @@ def _execute(cell: Cell, namespace: dict[str, Any]) -> None:
 
 
 def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
-    """Return the cell, as ``split_last`` has it, where it need not be Python. Raises SyntaxError."""
+    """Return the code of a cell as ``split_last`` does, also with IPython's commands. Raises SyntaxError."""
     try:
         return split_last(text, path, _TOP_LEVEL_AWAIT)
     except SyntaxError:
@@ -128,49 +127,48 @@ def _evaluated(code: CodeType, namespace: dict[str, Any]) -> Any:
 
 
 def _without_commands(text: bytes) -> bytes:
-    """Return the cell with IPython's commands as calls; as it is where there is no IPython."""
+    """Return the cell with IPython's commands as calls; unchanged without IPython."""
     try:
         shell = _shell()
     except ImportError:
         return text
     changed: str = shell.transform_cell(text.decode("utf-8", "replace"))
-    # it leaves out the lines that stand for those above the cell
+    # it drops the empty lines that keep the cell's line numbers
     above = len(text) - len(text.lstrip(b"\n"))
     return b"\n" * above + changed.encode("utf-8", "replace")
 
 
-def _shell_there() -> Any:
-    """Return IPython's shell, where a cell has needed it."""
+def _shell_in_use() -> Any:
+    """Return IPython's shell where a cell has needed it."""
     module: Any = sys.modules.get("IPython.core.interactiveshell")
     return module.InteractiveShell.instance() if module and module.InteractiveShell.initialized() else None
 
 
 def _shell() -> Any:
-    """Return IPython's shell over the namespace of the cells. It executes no cell; its magics do what they
-    do. Raises ImportError."""
-    if (there := _shell_there()) is not None:
-        return there
+    """Return IPython's shell over the namespace of the cells, for its magics. Raises ImportError."""
+    if (shell := _shell_in_use()) is not None:
+        return shell
     base: Any = import_module("IPython.core.interactiveshell").InteractiveShell
 
     class Shell(base):  # type: ignore[misc]
         def enable_gui(self, gui: object = None) -> None:
-            """There is no event loop of a window here."""
+            """Do nothing: there is no event loop of a window."""
 
         def init_virtualenv(self) -> None:
-            """It is the one of the rank."""
+            """Do nothing: the rank's environment is right."""
 
         def showtraceback(self, *_: object, **__: object) -> None:
-            """What a magic would print ends the cell."""
-            raise  # it is called where an exception is handled
+            """Raise the exception, which a magic would only print."""
+            raise  # callers are handling it
 
     config = import_module("traitlets.config").Config()
     config.HistoryManager.enabled = False
-    # its displayhook and its hook for exceptions are put in place where it executes a cell itself
+    # it installs its displayhook and excepthook only where it executes a cell itself
     return Shell.instance(config=config, user_module=sys.modules["__main__"])
 
 
 def _report(cell: Cell, error: BaseException) -> None:
-    """Write down what the cell raised, then print it: a reader who sees the traceback finds the report."""
+    """Write the report of a cell's exception, then print it: a reader of the traceback finds the report."""
     import traceback
 
     take_out(error)
@@ -190,7 +188,7 @@ def _report(cell: Cell, error: BaseException) -> None:
 
 
 def _trace_of(error: BaseException, path: str) -> TracebackType | None:
-    """Return its frames from the cell on; none where it was raised here."""
+    """Return the frames from the cell on; None for an exception of this package."""
     shown, inner = strip(error.__traceback__), ""
     for step in main_thread.steps_of(shown):
         inner = step.tb_frame.f_code.co_filename
@@ -200,7 +198,7 @@ def _trace_of(error: BaseException, path: str) -> TracebackType | None:
 
 
 def _is_of_group(error: BaseException) -> bool:
-    """Return whether the communication between ranks has failed, as far as can be seen."""
+    """Return whether the exception looks like failed communication between ranks."""
     codes = (step.tb_frame.f_code for step in main_thread.steps_of(error.__traceback__))
     text = str(error).lower()
     return isinstance(error, RuntimeError) and (
@@ -209,23 +207,23 @@ def _is_of_group(error: BaseException) -> bool:
 
 
 port: int | None = None
-"""Where the ranks may meet anew during this cell; 0 where they have, None in no session."""
+"""The port for a new process group in this cell; 0 once it is used, None outside of a session."""
 
 _WRAPPERS = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "DataParallel"})
 
 _PADDLE_GROUP = 1_000_000  # the number of paddle's first new group: those of ``new_group`` are lower
-_PADDLE_LIMIT = 60  # seconds in which its ranks meet
+_PADDLE_LIMIT = 60  # seconds to wait for its ranks
 
 _moves = 0
 
 
 def rejoin() -> None:
     """Leave the process group, and join a new one with the same backend and the same ranks. All ranks of the
-    session call it, in the same cell; where nbdist has done it before the cell, a printed line says so, and
-    nothing is done.
+    session call it, in the same cell. It does nothing where nbdist has rejoined before the cell, and has
+    printed so.
 
-    What belongs to the old group has to be made again, and is named in a printed line: models that are
-    wrapped in DistributedDataParallel or FullyShardedDataParallel, groups of ``new_group``.
+    It prints the names of the objects of the old group, which you have to make again: models wrapped in
+    DistributedDataParallel or FullyShardedDataParallel, groups of ``new_group``.
 
     Raises RuntimeError outside of a session and without a process group, and as ``init_process_group``.
     """
@@ -239,30 +237,29 @@ def rejoin() -> None:
 
 
 def _is_joined() -> bool:
-    """Return whether this rank is in a process group of torch or paddle, or was until it was freed from
-    it."""
+    """Return whether this rank is in a process group of torch or paddle, or was freed from one."""
     dist: Any = sys.modules.get("torch.distributed")
     joined = dist is not None and dist.is_available() and dist.is_initialized()
     return joined or bool(_aborted()) or _paddle() is not None
 
 
 def _aborted() -> str:
-    """Return the backend of the groups that this rank was freed from, and is in no longer."""
-    # most sessions free no rank; the thread that hears the supervisor may be importing it at this moment
+    """Return the backend of the groups that this rank was freed from."""
+    # most sessions free no rank; the listener's thread may be importing the module now
     return str(getattr(sys.modules.get("nbdist.worker.freeing"), "aborted", ""))
 
 
 def _paddle() -> Any:
-    """paddle.distributed where this rank is in a group of it."""
+    """Return paddle.distributed where this rank is in a group of it."""
     dist: Any = sys.modules.get("paddle.distributed")
     return dist if dist is not None and dist.is_initialized() else None
 
 
 def _move(*, join: bool) -> None:
-    """Leave the process group, if there is one, and let the next one meet at ``port``; ``join`` it."""
+    """Leave the process group, if there is one, and ``join`` the next one at ``port``."""
     global port
     os.environ["MASTER_PORT"], port = str(port), 0
-    # from now on the supervisor knows where the store is
+    # the supervisor now knows the store's port
     Channel().say(REJOINED)
     if not _is_joined():
         return
@@ -284,7 +281,7 @@ def _move_torch(dist: Any, *, join: bool) -> None:
     try:
         if in_group:
             dist.destroy_process_group()
-    except Exception as error:  # noqa: BLE001 - what is broken may complain when it is left
+    except Exception as error:  # noqa: BLE001 - a broken group may raise as it is destroyed
         print(f"nbdist: leaving the process group: {type(error).__name__}: {error}")
     if not join:
         print("nbdist: the process group was broken, and is left: join it anew with  init_process_group")
@@ -301,7 +298,7 @@ def _say_joined(ranks: int, backend: str, lost: list[str]) -> None:
 
 
 def _move_paddle(dist: Any) -> None:
-    """As ``init_parallel_env`` does it (paddle 3), with a store that is not the process's first."""
+    """Do the same as ``init_parallel_env`` (paddle 3), with a second store of this process."""
     global _moves
     core: Any = sys.modules["paddle.base"].core
     collective: Any = sys.modules["paddle.distributed.collective"]
@@ -329,7 +326,7 @@ def _move_paddle(dist: Any) -> None:
 
 
 def _await_store(address: tuple[str, int]) -> None:
-    """paddle waits for three seconds where the store is not there at once."""
+    """Wait until the store listens: otherwise paddle waits for three seconds."""
     import socket
     import time
 
@@ -343,7 +340,7 @@ def _await_store(address: tuple[str, int]) -> None:
 
 
 def _of_the_group(group: type) -> list[str]:
-    """Return the names of the cells whose values belong to the group: ``model (DistributedDataParallel)``."""
+    """Return the cells' names for objects of the group: ``model (DistributedDataParallel)``."""
     names = []
     for name, value in list(sys.modules["__main__"].__dict__.items()):
         kinds = {kind.__name__ for kind in type(value).__mro__}

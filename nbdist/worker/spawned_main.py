@@ -1,7 +1,5 @@
-"""Stands in for a cell in a child that ``multiprocessing`` spawned: the cell's definitions alone.
-
-It is run by path as ``__mp_main__``, and what it leaves in its namespace is the child's ``__main__``.
-"""
+"""The ``__main__`` of a child that ``multiprocessing`` spawned from a cell: the cell's definitions alone.
+``multiprocessing`` runs it by path as ``__mp_main__``."""
 
 import multiprocessing.spawn as _nbdist_spawn
 

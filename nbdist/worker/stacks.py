@@ -1,11 +1,10 @@
-"""Lets the supervisor see where this rank is, whatever it does: its stacks, its collectives, its waits.
+"""The stacks, collectives and waits of a rank, for its supervisor, whatever the program does.
 
-A thread that is only there for it answers what is asked on the rank's socket: it appends the stacks of all
-threads to a file, and writes down what torch's Flight Recorder knows. Where native code keeps the interpreter
-for itself, the C handler of ``faulthandler`` does the first of the two, on ``SIGNAL``. A handler interrupts
-sleeps and polls of native code, so the signal goes to that thread, unless the program computes:
-``launch.stalls`` decides. Several times a second the thread notes whether the program waits for other ranks:
-``stragglers`` of the diagnosis reads that.
+A thread of its own answers the messages on the rank's socket: it appends the stacks of all threads to a file,
+and writes the collectives of torch's Flight Recorder. Where native code holds the GIL, the C handler of
+``faulthandler`` writes the stacks, on ``SIGNAL``. A handler interrupts sleeps and polls of native code, so
+``launch.stalls`` sends the signal to that thread, unless the program computes. Several times a second the
+thread notes whether the program waits for other ranks, for ``stragglers`` of the diagnosis.
 """
 
 from __future__ import annotations
@@ -33,26 +32,24 @@ if TYPE_CHECKING:
 
 
 def recorded(recorder: str, **options: bool) -> dict[str, Any]:
-    """Return what torch's Flight Recorder of NCCL ("nccl") or of all other collectives ("fr") knows; empty
-    without torch. Raises what that raises."""
+    """Return the content of torch's Flight Recorder for NCCL ("nccl") or all else ("fr"). Raises as that."""
     dump = getattr(sys.modules.get("torch._C._distributed_c10d"), f"_dump_{recorder}_trace_json", None)
     return {} if dump is None else json_module().loads(dump(**options))
 
 
 def collectives(*, names: bool = True) -> dict[str, Any]:
-    """Return by process group the collective that is not over, with its number, else the number of the last
-    one. Empty without torch, or where it records nothing. Without ``names`` in 10 µs; with them in 0.1 ms,
-    after 2000 collectives of gloo, whose entries never count as completed, in 80 ms and more."""
+    """Return each process group's unfinished collective with its number, else the number of the last one. It
+    takes 10 µs without ``names`` and 0.1 ms with them, 80 ms after 2000 of gloo's, which never complete."""
     for recorder in ("nccl", "fr"):
         of_nccl = recorder == "nccl"
         try:
             groups = _groups(recorded(recorder, includeCollectives=False))
-            # NCCL's list holds what is not over alone, and its numbers come a tenth of a second late
+            # NCCL's list has unfinished ones alone, and its numbers are a tenth of a second late
             if groups and (names or of_nccl):
                 active = recorded(recorder, onlyActive=True).get("entries", ())
                 _add_entries(groups, active)
                 groups = _by_name(groups, active) if names else groups
-        except Exception:  # noqa: BLE001 - it is another project's, and only asked
+        except Exception:  # noqa: BLE001 - torch's recorder, which may raise anything
             continue
         if groups:
             return {name: group | ({"on_device": True} if of_nccl else {}) for name, group in groups.items()}
@@ -60,12 +57,12 @@ def collectives(*, names: bool = True) -> dict[str, Any]:
 
 
 def under_way() -> bool:
-    """Return whether the rank waits in a collective that goes on beside its program: one of gloo that is not
-    over, one of NCCL that has begun on the device, which is known where TORCH_NCCL_ENABLE_TIMING is 1."""
+    """Return whether a collective runs beside the program: an unfinished one of gloo, or one of NCCL that has
+    begun on the device, which torch records where TORCH_NCCL_ENABLE_TIMING is 1."""
     try:
         entries = recorded("nccl", onlyActive=True).get("entries", ())
         groups = _groups(recorded("fr", includeCollectives=False)).values()
-    except Exception:  # noqa: BLE001 - it is another project's, and only asked
+    except Exception:  # noqa: BLE001 - torch's recorder, which may raise anything
         return False
     started = any(entry.get("state") == "started" for entry in entries)
     return started or any(not group["over"] for group in groups)
@@ -82,8 +79,7 @@ def _groups(trace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_name(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the groups by the names that all of their ranks have for them, with their members: the recorder
-    counts those that this process has made."""
+    """Return the groups, with their members, by the name on all ranks instead of this process's number."""
     world: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
     known = {"0": "0"} | {str(entry["pg_id"]): str(entry["process_group"][0]) for entry in entries}
     names = world.pg_names.items() if world is not None else ()
@@ -93,7 +89,7 @@ def _by_name(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> dict[
 
 
 def _add_entries(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> None:
-    # of several that are not over the first is what is waited for
+    # of several unfinished ones the rank waits for the first
     for entry in reversed(entries):
         if not entry.get("retired") and entry.get("state") != "completed":
             group, name = str(entry["pg_id"]), str(entry["profiling_name"]).rpartition(":")[2]
@@ -107,8 +103,8 @@ def _add_entries(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> N
 
 
 def tell_history(directory: str) -> None:
-    """Write down what this rank has called in torch's process groups, where it has called anything. What it
-    calls once it was interrupted or freed (in a ``finally``) says nothing of the program."""
+    """Write this rank's calls in torch's process groups, if any, unless it was interrupted or freed: calls in
+    a ``finally`` after that are not typical of the program."""
     if main_thread.obeyed or "torch._C._distributed_c10d" not in sys.modules:
         return
     try:
@@ -120,13 +116,13 @@ def tell_history(directory: str) -> None:
 
 
 def tell_history_at_the_end(directory: str) -> None:
-    """Do the same of a rank whose program is done, where others may go on waiting for it: with NCCL. With
-    gloo they fail then, and what this one has called takes a tenth of a second to read."""
+    """Do the same after the program's end with NCCL, whose other ranks may still wait for this one. With gloo
+    they fail, and reading the calls takes a tenth of a second."""
     torch, c10d = map(sys.modules.get, ("torch", "torch._C._distributed_c10d"))
     try:
         if hasattr(c10d, "_dump_nccl_trace") and torch is not None and torch.cuda.is_initialized():
             tell_history(directory)
-    except AttributeError:  # it was not imported to its end
+    except AttributeError:  # the program has not imported all of torch
         return
 
 
@@ -134,7 +130,7 @@ _SHOWN = 160
 
 
 def _described(error: BaseException | None) -> dict[str, Any]:
-    """Its text, and where it was raised: files and lines, outermost first. Empty where there is none."""
+    """Return an exception's text, and the files and lines of its traceback; empty for None."""
     if error is None:
         return {}
     try:
@@ -146,46 +142,45 @@ def _described(error: BaseException | None) -> dict[str, Any]:
 
 
 def json_module() -> Any:
-    """Return the module, which not every program needs."""
+    """Return the json module, imported when needed."""
     with import_lock:
         import json
 
     return json
 
 
-# not SIGUSR1 or SIGUSR2, which Slurm and programs use; where there is no such signal (macOS), the one
-# that is ignored by default
+# not SIGUSR1 or SIGUSR2, which Slurm and programs use; on macOS one that is ignored by default
 SIGNAL = int(signal.SIGRTMIN) + 7 if hasattr(signal, "SIGRTMIN") else 29
 
-# all but ours, and but those that a thread brings upon itself
+# all but ours and those that a thread's own code raises
 _OF_A_THREAD = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
 _OF_THE_PROGRAM = signal.valid_signals() - {SIGNAL, *_OF_A_THREAD}
 
 WAITS = struct.Struct("=QQQ")
-"""The file of waits, three counters: samples of the main thread; those in which it waited for ranks; and
-those in which it waited or a collective ran that no caller in it waited for, as far as is known."""
+"""The file of waits: the samples of the main thread; those in which it waited for ranks; and those in which
+it waited or a collective is known to have run beside it."""
 
 _PERIOD, _SPREAD = 90, 71
-"""Milliseconds between two looks at the main thread: so many, and up to so many more, by turns that never
-repeat soon. Looks at one distance would meet the steps of a program always at the same place."""
+"""Milliseconds between two looks at the main thread, and up to so many more, in a long cycle: a constant
+period would always meet a program's steps at the same place."""
 
-_IDLE = 1000  # the same, of a program that waits for no other rank
-_CHECKS = 8  # one of so many looks sees to the handler, too: about once a second
+_IDLE = 1000  # the same for a program that waits for no other rank
+_CHECKS = 8  # one look in so many also checks the handler, about once a second
 _LONGEST_STATUS = 16_384
 _DISTRIBUTED = ("torch.distributed", "paddle.distributed")
 _FORKED = "multiprocessing.popen_fork"
 _DEPTH = 60
 _BACKWARD = "_engine_run_backward"
-"""Where gradients are exchanged while they are computed: it waits when it does not compute."""
+"""The function that exchanges gradients as it computes them: it waits when it sleeps."""
 
 _file: int | None = None  # kept open for the handler, which has its number alone
 
 on_cell: Callable[[bytes], object] | None = None
-"""What takes CELL and END (``session``)."""
+"""The receiver of CELL and END (``session``)."""
 
 
 def listen(directory: str) -> None:
-    """From now on this rank can be asked. Without room for the file it cannot, and runs all the same."""
+    """Start to answer the supervisor's messages; without room for the file run without that."""
     global _file
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
@@ -196,7 +191,7 @@ def listen(directory: str) -> None:
         return
     _introduce(_file, 0)
     if sys.version_info >= (3, 12):
-        # a fork beside another thread is warned about; this one is no danger to it
+        # Python warns of a fork beside another thread; this thread is no danger to it
         import warnings
 
         words = r"This process .* is multi-threaded, use of (fork|forkpty)\(\)"
@@ -204,25 +199,24 @@ def listen(directory: str) -> None:
     if main_thread.BEAT:
         signal.signal(main_thread.BEAT, main_thread.beat)
     listener = _Listener(directory, _file)
-    # what the program holds back in its own threads is not to come in by this one, which inherits the mask
+    # this thread, which inherits the mask, is not to receive the signals that the program blocks in its own
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_PROGRAM)
     try:
         _thread.start_new_thread(listener.run, ())
     except RuntimeError:
-        # no room for another thread: the main thread takes the signal
-        return
+        return  # no room for another thread: the main thread receives the signal
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _keep_handler(file: int) -> None:
-    """Take the signal again where it was given back: lightning restores after each fit() what Python knows of
-    the handlers, and not of this one, which native code has set. One of the program's own is left alone."""
+    """Install the handler again where it was removed, unless the program has its own: lightning restores
+    after each fit() the handlers that Python knows, and not this one of native code."""
     try:
         lines = _read("/proc/self/status").splitlines()
         masks = [int(line.split()[1], 16) for line in lines if line.startswith((b"SigIgn:", b"SigCgt:"))]
         if len(masks) == 2 and not (masks[0] | masks[1]) & 1 << (SIGNAL - 1):
-            # it believes that it is registered
+            # faulthandler still counts it as registered
             faulthandler.unregister(SIGNAL)
             faulthandler.register(SIGNAL, file=file, all_threads=True, chain=False)
     except (OSError, ValueError, RuntimeError):
@@ -230,8 +224,7 @@ def _keep_handler(file: int) -> None:
 
 
 def _introduce(file: int, thread: int) -> None:
-    """A line at the begin of the file: the handler is in place, and this thread takes the signal (0: any).
-    The last such line counts."""
+    """Write that the handler is in place, and the thread for the signal (0: any). The last line counts."""
     try:
         os.write(file, b'{"thread": %d, "fd": %d}\n' % (thread, file))
     except OSError:
@@ -247,7 +240,7 @@ def _read(path: str) -> bytes:
 
 
 class _Listener:
-    """The thread."""
+    """The thread that answers the supervisor, and its samples of the main thread."""
 
     def __init__(self, directory: str, file: int) -> None:
         self._file = file
@@ -255,7 +248,7 @@ class _Listener:
         self._waits = os.path.join(directory, "waits")
         self._main = _thread.get_ident()
         self._main_stat = f"/proc/self/task/{_thread.get_native_id()}/stat"
-        # its number may be given to another file when the program closes it
+        # the program may close it, and open another file under its number
         self._socket = os.fstat(CHANNEL).st_ino
         self._looks = self._waited = self._under_way = self._rounds = 0
         self._on_device = False
@@ -267,7 +260,7 @@ class _Listener:
         poll, period, rests = select.poll(), 0, False
         poll.register(CHANNEL, select.POLLIN)
         while self._has_socket():
-            # a walk through all the numbers below 71
+            # visits all the numbers below 71
             period = (period * 7 + 11) % _SPREAD
             alone = not any(name in sys.modules for name in _DISTRIBUTED)
             owes = self._freeing is not None and self._freeing.owes and not main_thread.over
@@ -275,18 +268,18 @@ class _Listener:
             if poll.poll(_PERIOD if owes else _IDLE if idle else _PERIOD + period):
                 rests = True
                 try:
-                    asked = os.read(CHANNEL, 1) if self._has_socket() else b""
+                    word = os.read(CHANNEL, 1) if self._has_socket() else b""
                 except OSError:
                     return
-                if asked in (COLLECTIVES, NUMBERS):
+                if word in (COLLECTIVES, NUMBERS):
                     faulthandler.dump_traceback(self._file)
-                    self._tell_collectives(names=asked == COLLECTIVES)
-                elif asked in (CELL, END) and on_cell is not None:
-                    # what the one before was told is no matter of this one
+                    self._tell_collectives(names=word == COLLECTIVES)
+                elif word in (CELL, END) and on_cell is not None:
+                    # an interrupt of the cell before is over
                     self._freeing = main_thread.on_beat = None
                     main_thread.obeyed = False
-                    on_cell(asked)
-                elif asked not in (INTERRUPT, FREE) or not self._obey(asked):
+                    on_cell(word)
+                elif word not in (INTERRUPT, FREE) or not self._obey(word):
                     return
             elif self._freeing is not None and owes:
                 self._freeing.remind()
@@ -298,10 +291,10 @@ class _Listener:
                     rests = False
                     self._look()
 
-    def _obey(self, asked: bytes) -> bool:
-        """Interrupt the program, or get it back from its wait; whether that could be tried."""
+    def _obey(self, word: bytes) -> bool:
+        """Interrupt the program, or free it from its wait; return whether that was possible."""
         if on_cell is None:
-            # at the time limit, say: what it calls from now on says nothing of the program
+            # its calls from now on are not typical of the program
             tell_history(os.path.dirname(self._answer))
         main_thread.obeyed = True
         try:
@@ -310,8 +303,8 @@ class _Listener:
                     from nbdist.worker.freeing import Freeing  # most runs need none
 
                 self._freeing = Freeing(self._main, self._asleep)
-            (self._freeing.interrupt if asked == INTERRUPT else self._freeing.free)()
-        except Exception:  # noqa: BLE001 - the program has broken what this needs: it will get signals
+            (self._freeing.interrupt if word == INTERRUPT else self._freeing.free)()
+        except Exception:  # noqa: BLE001 - the program has broken it: the supervisor sends signals
             return False
         return True
 
@@ -322,9 +315,9 @@ class _Listener:
             return False
 
     def _tell_collectives(self, *, names: bool) -> None:
-        """Put the numbers first: the names may take a long time, and no reader may wait for them. ``beats``
-        says at the next look whether the main thread has been in one call since this one."""
-        # what a program that was interrupted handles since is our doing
+        """Write the numbers first, since the names may take long. By ``beats`` the next look sees whether the
+        main thread has been in one call since this one."""
+        # an exception since an interrupt is that interrupt's
         error = main_thread.handled(self._main) if self._freeing is None else self._freeing.before
         numbers = {
             "groups": collectives(names=False),
@@ -341,12 +334,12 @@ class _Listener:
             _thread.interrupt_main(main_thread.BEAT)  # type: ignore[arg-type]  # it has no name of its own
 
     def _values(self) -> list[tuple[str, int, str, str]]:
-        """Return what the ifs and the loops that the main thread is in work with."""
+        """Return the names in the ifs and loops around the main thread's lines."""
         try:
             with import_lock:
                 from nbdist.worker.operands import conditions  # most runs never stand still
             return conditions(sys._current_frames().get(self._main))
-        except Exception:  # noqa: BLE001 - objects of the program are looked at
+        except Exception:  # noqa: BLE001 - it reads objects of the program
             return []
 
     def _put(self, path: str, answer: dict[str, Any]) -> None:
@@ -356,7 +349,7 @@ class _Listener:
             return
 
     def _look(self) -> None:
-        """Note whether the main thread waits for others. The file is written when that makes a second."""
+        """Note whether the main thread waits for others, and write the file about once a second."""
         frame = sys._current_frames().get(self._main)
         if frame is None:
             return
@@ -367,7 +360,7 @@ class _Listener:
         self._under_way += waits or under_way()
         if self._looks % 8:
             return
-        # one that has called collectives of NCCL goes on while its device waits, and tells nothing of that
+        # a rank with NCCL goes on while its device waits, so that its samples mean nothing
         groups = () if self._on_device else collectives(names=False).values()
         self._on_device |= any(group.get("on_device") for group in groups)
         if not self._on_device:
@@ -384,7 +377,8 @@ class _Listener:
                 return False
             code = frame.f_code
             if code not in self._codes:
-                self._codes[code] = _waits(code)
+                # a rank that sleeps in such code waits for others
+                self._codes[code] = code.co_name == _BACKWARD or main_thread.is_distributed(code)
             if self._codes[code]:
                 return self._asleep()
             frame = frame.f_back
@@ -395,8 +389,3 @@ class _Listener:
             return _read(self._main_stat).rpartition(b")")[2].split()[0] != b"R"
         except (OSError, IndexError):
             return False
-
-
-def _waits(code: CodeType) -> bool:
-    """Return whether it is code in which a rank waits when it sleeps."""
-    return code.co_name == _BACKWARD or main_thread.is_distributed(code)

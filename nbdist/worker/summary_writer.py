@@ -1,8 +1,8 @@
 """``nbdist.SummaryWriter``: the methods and arguments of ``torch.utils.tensorboard.SummaryWriter``.
 
-A program that writes for TensorBoard shows its curves with one changed line, and needs no tensorboard
-package. Scalars go the way of ``nbdist.log``, the rest becomes records of VisualDL. Nothing is held
-back, so ``flush`` and ``close`` have nothing to do, and a writer may be used after them.
+A program that writes for TensorBoard shows its curves with one changed line, without the tensorboard package.
+Scalars are recorded as by ``nbdist.log``, all else as records of VisualDL, both at once: ``flush`` and
+``close`` do nothing, and a writer works after them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
 
 class SummaryWriter:
-    """Writes what one rank has to show; outside a run nothing.
+    """A writer of one rank's curves, which outside a run writes nothing.
 
-    The records lie in the run's directory. ``log_dir`` is made, since programs put files of their own
-    into it, and tells writers apart: the tags of a second writer of a process, to another directory,
-    begin with that directory's name ("val/loss"). ``purge_step``, ``max_queue``, ``flush_secs`` and
-    ``filename_suffix`` mean nothing here.
+    Its records are in the run's directory. It makes ``log_dir``, since programs put files of their own there;
+    the tags of a process's second writer, to another directory, begin with that directory's name
+    ("val/loss"). ``purge_step``, ``max_queue``, ``flush_secs`` and ``filename_suffix`` have no effect.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class SummaryWriter:
         global_step: object = None,
         walltime: Time = None,
     ) -> None:
-        """One curve for each entry, as ``main_tag/entry``."""
+        """Record a curve for each entry, as ``main_tag/entry``."""
         scalars = {f"{self._prefix}{main_tag}/{tag}": value for tag, value in tag_scalar_dict.items()}
         metrics.log_at(walltime, global_step, scalars)
 
@@ -107,7 +106,7 @@ class SummaryWriter:
         global_step: object = None,
         walltime: Time = None,
     ) -> None:
-        """``bucket_limits`` are the upper ends; the first bucket begins at ``min``."""
+        """Record counted buckets. ``bucket_limits`` are their upper ends; the first one begins at ``min``."""
         edges = [min, *bucket_limits]
         media.log_bins(self._prefix + tag, bucket_counts, edges, global_step, walltime)
 
@@ -142,7 +141,7 @@ class SummaryWriter:
         dataformats: str = "CHW",
         labels: Sequence[str] | None = None,
     ) -> None:
-        """The image with the outlines of its boxes; neither rescaled nor labelled."""
+        """Show the image with the outlines of its boxes, neither rescaled nor labelled."""
         if metrics.rank_file() is not None:
             pixels = arrays.outline(img_tensor, box_tensor, dataformats)
             self.add_image(tag, pixels, global_step, walltime, "HWC")
@@ -261,10 +260,10 @@ class SummaryWriter:
         _not_shown("custom layouts (add_custom_scalars…)")
 
     def flush(self) -> None:
-        """Everything is on disk already."""
+        """Do nothing: everything is on disk already."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
     def __enter__(self) -> SummaryWriter:
         return self

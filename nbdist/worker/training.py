@@ -1,6 +1,6 @@
-"""Notes what a rank trains, so that mistakes are found that raise nothing: a digest of its first batches, an
-order of the data that repeats itself, and samples of the parameters that a wrapper was made for and never
-called. It decides alone when it looks, and at what; ``diagnosis.silent`` compares the ranks (decision 0034).
+"""Notes about a rank's training, for mistakes that raise nothing: a digest of its first batches, an order of
+the data that repeats itself, and samples of the parameters of a model whose wrapper is never called. This
+module decides what to note and when; ``diagnosis.silent`` compares the ranks (decision 0034).
 
 Each note is a JSON object on a line of ``training.jsonl`` in the rank's directory:
 
@@ -9,9 +9,8 @@ Each note is a JSON object on a line of ``training.jsonl`` in the rank's directo
     {"model": 0, "name": "Net", "place": […], "library": "torch", "of": 123, "group": [0, 1], "step": 8,
      "sums": [0.5], "within": 1e-4}
 
-A batch counts when the wrapped model was called after it and an optimizer stepped thereupon: what a program
-evaluates or throws away does not. The model's inputs are part of the digest, since a program may cut its
-share out of a batch that all ranks read.
+A batch counts when the program then calls the wrapped model and an optimizer steps, not in an evaluation. The
+model's inputs are part of the digest, since a program may cut its share out of a batch that all ranks read.
 """
 
 from __future__ import annotations
@@ -37,16 +36,15 @@ Event = Callable[["Training", Any, Any], object]
 Weak = weakref.WeakKeyDictionary[Any, Any]
 
 _BATCHES = 3
-_PATIENCE = 200
-"""Optimizer steps after which no more batches are waited for: the program has a loader of its own."""
-_CHECKED_STEP = 8  # parameters are sampled before this step, on all ranks alike
+_PATIENCE = 200  # optimizer steps without a batch after which the program has a loader of its own
+_CHECKED_STEP = 8  # all ranks sample parameters before this step
 _MOST_TENSORS = 256
-_OF_BATCH, _OF_PARAMETER = 64, 16  # about so many elements are read of a tensor, spread over it
+_OF_BATCH, _OF_PARAMETER = 64, 16  # about so many elements of a tensor, spread over it
 _DEEPEST, _MOST_PARTS = 6, 64
-_LEAST_STEPS = 2  # the order of an epoch that is one batch makes no difference
+_LEAST_STEPS = 2  # the order of an epoch with one batch does not matter
 _SUMS = ("all_reduce", "allreduce", "broadcast", "barrier")  # collectives of data parallel training
 _TENSORS = frozenset({"Tensor", "Parameter", "EagerParamBase", "ndarray"})
-"""Types of tensors whose elements are here: to read those of a DTensor is a collective."""
+"""Types of tensors whose elements this process has: reading those of a DTensor is a collective."""
 _AVERAGERS = "torch.distributed.algorithms.model_averaging.averagers"
 _INSTALLED = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -54,7 +52,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 @dataclass(slots=True)
 class _Model:
-    """One model that is wrapped for data parallel training, and whether the wrapper was ``called``."""
+    """A model wrapped for data parallel training; ``called``: the program has called the wrapper."""
 
     number: int
     place: tuple[str, int] | None
@@ -64,8 +62,7 @@ class _Model:
 
 @dataclass(slots=True)
 class _Pass:
-    """One pass through the indices of a sampler. ``before`` is the epoch of the whole pass before it that was
-    trained on."""
+    """A pass through a sampler's indices. ``before`` is the epoch of the last whole pass with steps."""
 
     epoch: object
     indices: object
@@ -75,16 +72,16 @@ class _Pass:
 
 @dataclass(slots=True)
 class _Optimizer:
-    """``watched``: the models whose parameters it changes, with a number for the choice of these, when there
-    were so many ``models``."""
+    """An optimizer. ``watched`` are the models whose parameters it changes, each with the sampled tensors and
+    a checksum of their names; ``models`` the number of models at the time."""
 
     models: int
     watched: list[tuple[weakref.ref[Any], list[Any], int]]
 
 
 class Training:
-    """What this process has seen of its training. ``path`` is the file of the notes, ``ranks`` how many there
-    are. Its events get the object whose method was called, and what that was given or has returned."""
+    """The observed training of this process. ``path`` is the file of the notes, ``ranks`` their number. Its
+    events receive the object whose method was called, and the arguments or the result."""
 
     def __init__(self, path: str, ranks: int) -> None:
         self._path = path
@@ -94,12 +91,11 @@ class Training:
         self._passes, self._optimizers = Weak(), Weak()
         self._repeated: weakref.WeakSet[Any] = weakref.WeakSet()
         self._last: Callable[[], Any] = lambda: None  # the iterator that was read last
-        self._read = 0  # the digest of what was read since the wrapped model was last called
+        self._read = 0  # the digest of the batches since the last call of the wrapped model
         self._given: dict[str, Any] | None = None
         self._batches = self._begun = self._made = 0
         self._patience = _PATIENCE
-        self.split = False
-        """Whether the program has laid out its ranks as a mesh: batches may then be the same on purpose."""
+        self.split = False  # the ranks are laid out as a mesh: batches may be the same on purpose
         self.failed = False
 
     def makes_loader(self, loader: Any, _: object) -> None:
@@ -114,7 +110,7 @@ class Training:
             self._read = _digest(batch, self._read)
 
     def orders(self, sampler: Any, indices: object) -> None:
-        """A sampler begins a pass."""
+        """Note that a sampler begins a pass."""
         before, last = None, self._passes.get(sampler)
         if last is not None and last.steps >= _LEAST_STEPS and _is_read(last.indices, sampler):
             before = last.epoch
@@ -125,7 +121,7 @@ class Training:
         self._made += 1
 
     def calls(self, model: Any, given: object) -> None:
-        """The wrapped model is called."""
+        """Note a call of the wrapped model."""
         known, library = self._models.get(model), _library(model)
         read, self._read = self._read, 0
         if known is None or not library.is_grad_enabled():
@@ -146,11 +142,10 @@ class Training:
         self._given = note if not self.split and _is_over_the_world(model, self._ranks) else None
 
     def splits(self, mesh: object, _: object) -> None:
-        """The program lays out its ranks."""
         self.split = True
 
     def steps(self, optimizer: Any, _: object) -> None:
-        """An optimizer is about to step: the parameters are as all steps before have left them."""
+        """Note the batch, its order, and the parameters before an optimizer's step."""
         if not self._models or os.getpid() != self._pid:
             return
         if self._batches < _BATCHES:
@@ -190,10 +185,10 @@ class Training:
             self._note({"epoch": str(current.epoch), "place": place, "library": library})
 
     def _watched(self, optimizer: Any) -> Iterator[tuple[weakref.ref[Any], list[Any], int]]:
-        changed = {id(one) for one in _parameters(optimizer)}
+        changed = {id(parameter) for parameter in _parameters(optimizer)}
         for model in list(self._models):
             named = dict(_trained(model))
-            both = {name: one for name, one in named.items() if id(one) in changed}
+            both = {name: parameter for name, parameter in named.items() if id(parameter) in changed}
             if both and 2 * len(both) >= len(named):
                 names = list(both)[:: -(-len(both) // _MOST_TENSORS)]
                 shapes = [(name, tuple(both[name].shape)) for name in names]
@@ -201,7 +196,7 @@ class Training:
 
     def _note_parameters(self, model: Any, tensors: Sequence[Any], chosen: int) -> None:
         known, library = self._models[model], _library(model)
-        # the program may have its own way to bring the ranks together, so that they differ in between
+        # the program may synchronise the ranks by itself, and they differ in between
         if getattr(model, "_comm_hooks", ()) or _AVERAGERS in sys.modules or _captures(library):
             return
         sums = [sum(map(abs, _elements(tensor, _OF_PARAMETER))) for tensor in tensors]
@@ -215,7 +210,7 @@ class Training:
                 "group": _group(model),
                 "step": known.steps,
                 "sums": [float(f"{total:.8g}") for total in sums],
-                # of what has been rounded more coarsely, ranks on unlike processors may differ by more
+                # coarser numbers differ more between unlike processors
                 "within": 2e-2 if any("float16" in str(tensor.dtype) for tensor in tensors) else 1e-4,
             }
         )
@@ -225,8 +220,7 @@ class Training:
 
 
 def _sampler_of(iterator: Any) -> Any:
-    """Return what chooses the data of a loader's iterator: in torch the sampler that the one of batches
-    has."""
+    """Return the sampler of a loader's iterator; in torch the batch sampler has it."""
     batches = getattr(iterator, "_batch_sampler", None)
     if batches is None:
         batches = getattr(iterator, "_index_sampler", None)
@@ -234,13 +228,13 @@ def _sampler_of(iterator: Any) -> Any:
 
 
 def _share_of(sampler: Any) -> int | None:
-    """Return which share of the data a sampler takes; None of one that takes all, or its own way."""
+    """Return the index of a sampler's share of the data; None where it has none."""
     shares = (getattr(sampler, name, None) for name in ("rank", "local_rank"))
     return next((share for share in shares if type(share) is int), None)
 
 
 def _is_read(indices: Any, sampler: Any) -> bool:
-    """Return whether a pass has come to its end; batches that are not full may have been left out."""
+    """Return whether a pass has ended, perhaps without the last batch."""
     if hasattr(indices, "gi_frame"):
         return indices.gi_frame is None
     return 0 <= operator.length_hint(indices, -1) <= len(sampler) // 10
@@ -257,10 +251,11 @@ def _inner(model: Any) -> Any:
 def _trained(model: Any) -> Iterator[tuple[str, Any]]:
     """Yield the parameters that the wrapper keeps the same on all ranks."""
     ignored = getattr(model, "parameters_to_ignore", ())
-    for name, one in _inner(model).named_parameters():
-        trains = one.requires_grad if hasattr(one, "requires_grad") else not one.stop_gradient
-        if trains and name not in ignored and _is_here(one):
-            yield name, one
+    for name, parameter in _inner(model).named_parameters():
+        is_torch = hasattr(parameter, "requires_grad")
+        trains = parameter.requires_grad if is_torch else not parameter.stop_gradient
+        if trains and name not in ignored and _is_local(parameter):
+            yield name, parameter
 
 
 def _parameters(optimizer: Any) -> Iterator[Any]:
@@ -269,8 +264,8 @@ def _parameters(optimizer: Any) -> Iterator[Any]:
         yield from group["params"] if isinstance(group, dict) else (group,)
 
 
-def _is_here(value: Any) -> bool:
-    """Return whether it is a tensor whose elements this process can read by itself."""
+def _is_local(value: Any) -> bool:
+    """Return whether a value is a tensor whose elements this process has."""
     return type(value).__name__ in _TENSORS and not (hasattr(value, "is_dist") and value.is_dist())
 
 
@@ -282,24 +277,22 @@ def _group(model: Any) -> list[int]:
 
 
 def _is_over_the_world(model: Any, ranks: int) -> bool:
-    """Return whether all ranks of the run, and no smaller groups of them, share the work: ranks of a group
-    may read the same batches because they divide the model, its layers or a sequence."""
+    """Return whether all ranks of the run divide the data, and no groups divide a model or a sequence."""
     if len(_group(model)) != ranks or "torch.distributed.pipelining" in sys.modules:
         return False
     if hasattr(model, "module"):
         groups = sys.modules["torch.distributed.distributed_c10d"]._world.pg_group_ranks.values()
     else:
-        groups = [one.ranks for one in sys.modules["paddle.distributed.collective"]._group_map.values()]
+        groups = [group.ranks for group in sys.modules["paddle.distributed.collective"]._group_map.values()]
         topology = sys.modules.get("paddle.distributed.fleet.base.topology")
         laid_out = getattr(topology, "_HYBRID_PARALLEL_GROUP", None)
         if laid_out is not None and laid_out.get_data_parallel_world_size() != ranks:
             return False
-    return all(len(one) in (0, 1, ranks) for one in groups)
+    return all(len(group) in (0, 1, ranks) for group in groups)
 
 
 def _exchange(since: int) -> bool:
-    """Return whether ranks have exchanged more than sums since a moment (Unix nanoseconds), as far as is
-    recorded: they may divide a sequence or a model among them by hand."""
+    """Return whether torch has recorded more than sums since a time (Unix ns): a model divided by hand."""
     return any(
         entry["time_created_ns"] >= since and not entry["profiling_name"].rpartition(":")[2].startswith(_SUMS)
         for recorder in ("nccl", "fr")
@@ -308,7 +301,7 @@ def _exchange(since: int) -> bool:
 
 
 def _captures(library: Any) -> bool:
-    """Return whether a CUDA graph is made of what is called now: nothing may be copied to the host then."""
+    """Return whether a CUDA graph is being captured, which forbids copies to the host."""
     cuda: Any = getattr(library, "cuda", None)
     if not hasattr(cuda, "is_current_stream_capturing"):
         return False
@@ -326,13 +319,13 @@ def _elements(tensor: Any, most: int) -> list[Any]:
 
 
 def _digest(value: object, before: int = 0) -> int:
-    """Return a number for what a batch holds; ``before`` where that is nothing that can be told apart."""
+    """Return a checksum of a batch; ``before`` for one without numbers and texts."""
     parts = list(_parts(value))
     return zlib.crc32(repr(parts).encode("utf-8", "replace"), before) or 1 if parts else before
 
 
 def _parts(value: Any, depth: int = 0) -> Iterator[object]:
-    if _is_here(value):
+    if _is_local(value):
         yield str(value.dtype), tuple(value.shape), _elements(value, _OF_BATCH)
     elif isinstance(value, str):
         yield value[:_MOST_PARTS]
@@ -341,16 +334,16 @@ def _parts(value: Any, depth: int = 0) -> Iterator[object]:
     elif depth < _DEEPEST:
         items = value.items() if callable(getattr(value, "items", None)) else ()
         listed = value[:_MOST_PARTS] if isinstance(value, (list, tuple)) else ()
-        for one in (*items, *listed):
-            yield from _parts(one, depth + 1)
+        for item in (*items, *listed):
+            yield from _parts(item, depth + 1)
 
 
 def _place() -> tuple[str, int] | None:
-    """Return the innermost line that is being executed of the program and its modules."""
+    """Return the innermost line of the program and its modules that is being executed."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not (file.startswith(("<", _HERE)) or any(one in file for one in _INSTALLED)):
+        if not (file.startswith(("<", _HERE)) or any(folder in file for folder in _INSTALLED)):
             return file, frame.f_lineno
         frame = frame.f_back
     return None
@@ -360,7 +353,7 @@ _training: Training | None = None
 
 
 def watch(library: ModuleType) -> None:
-    """From now on note what this rank trains; to be called with torch or paddle once it is imported."""
+    """Start the notes about this rank's training by torch or paddle, once it is imported."""
     global _training
     ranks, directory = int(os.environ.get("WORLD_SIZE", "1")), os.environ.get("NBDIST_RANK_DIR")
     if ranks < 2 or directory is None:
@@ -380,22 +373,21 @@ def _listen_to_steps(training: Training, optimizing: ModuleType) -> None:
 
 
 def _quietly(training: Training, event: Event) -> Callable[[Any, Any], None]:
-    """Return ``event``, which never fails the program: after one error nothing is looked at any more."""
+    """Return ``event`` such that it never raises: after its first error the notes end."""
 
-    def see(one: Any, given: Any) -> None:
+    def see(owner: Any, given: Any) -> None:
         if not training.failed:
             try:
-                event(training, one, given)
-            except Exception:  # noqa: BLE001 - a program that is only watched must not fail of it
+                event(training, owner, given)
+            except Exception:  # noqa: BLE001 - watching must not fail the program
                 training.failed = True
 
     return see
 
 
 def _listen(training: Training, kind: str, name: str, event: Event, module: ModuleType) -> None:
-    """Let a method tell of its calls, with what it has returned, or before with what it is given. It is
-    called through one frame more, which has the file, the line and the name of the method: in a traceback,
-    and for torch.compile, which passes over torch's own files."""
+    """Report a method's calls to ``event``, with the result, or before the call with the arguments. The added
+    frame has the method's file, line and name: for tracebacks, and torch.compile, which skips torch's."""
     owner, see = getattr(module, kind), _quietly(training, event)
     real: Any = vars(owner).get(name)
     if real is None:
@@ -437,4 +429,4 @@ _METHODS: Mapping[str, Sequence[tuple[str, str, str, Event]]] = {
         ("paddle.optimizer.optimizer", "Optimizer", "_apply_optimize", Training.steps),
     ),
 }
-"""Of each module the methods that tell of their calls."""
+"""The watched methods of each framework: module, class, method, event."""

@@ -1,7 +1,6 @@
-"""A rank that waits: an interpreter that has imported its framework, and nothing else, before it is told
-what to run. What the import may have read is known (``_prepare``), and the supervisor that hands it a run has
-compared that with what the run asks for. When its run has ended it leaves quickly: what was loaded before its
-program is not taken apart.
+"""A rank that waits for its order, with its framework, and nothing else, already imported. ``_prepare``
+records what the imports have read, and the supervisor compares that with the run before it sends the order.
+The rank exits quickly: it does not tear down what it had loaded before its program.
 """
 
 from __future__ import annotations
@@ -31,17 +30,16 @@ if TYPE_CHECKING:
 
 
 _OPERATORS = "torch.library"
-"""Takes each operator out of each of the dispatcher's tables, when the process ends."""
+"""The module whose finalizers remove each operator from the dispatcher's tables as the process ends."""
 _FLUSH = "_ZNSo5flushEv"
 _STREAMS = ("_ZSt4cout", "_ZSt4clog")
-"""std::ostream::flush, std::cout and std::clog: libstdc++ flushes them later than this."""
+"""std::ostream::flush, std::cout and std::clog, which libstdc++ would flush too late."""
 
 
 def leave_directly() -> None:
-    """End the process, with its exit code, when all that is registered from now on has been called and the
-    buffers of C and C++ are written. Otherwise libc would call what was registered before (atexit(3)): for a
-    tenth of a second destructors of torch's C++ objects free memory that goes with the process anyway. A
-    library of LD_PRELOAD may want to have the last word; on_exit(3) is glibc's."""
+    """End the process after the exit handlers that are registered from now on, with C's and C++'s buffers
+    written. The earlier handlers (atexit(3)) would free torch's C++ objects for a tenth of a second. Do
+    nothing without glibc's on_exit(3), and with LD_PRELOAD, whose library may need its handlers."""
     libc = ctypes.CDLL(None)
     if "LD_PRELOAD" in os.environ or not hasattr(libc, "on_exit"):
         return
@@ -51,19 +49,18 @@ def leave_directly() -> None:
     with suppress(OSError, AttributeError, ValueError):
         streams = ctypes.CDLL("libstdc++.so.6", mode=os.RTLD_NOLOAD)
         for name in _STREAMS:
-            # as long as nothing that is loaded includes <iostream>, the libstdc++ of GCC 12 and before leaves
-            # them zeros; what makes them of these later is registered later, and flushes them itself
+            # until a loaded library includes <iostream>, they are zeros in libstdc++ of GCC 12 and before; a
+            # library that is loaded later registers its own flush
             if ctypes.c_void_p.in_dll(streams, name).value is not None:
                 register(streams[_FLUSH], ctypes.byref(ctypes.c_char.in_dll(streams, name)), None)
     register(libc["fflush"], None, None)
 
 
 def keep_code() -> None:
-    """Let the code of every function there is outlive the interpreter, and the operators that torch.library
-    knows: freeing them one by one takes long. Code refers to constants alone: nothing of a later program is
-    kept by it."""
+    """Never free the code of existing functions and the operators of torch.library, which takes long. Code
+    refers to constants alone, and so keeps no object of a later program."""
     code = [made.__code__ for made in gc.get_objects() if type(made) is FunctionType]
-    # one reference more than will ever be dropped
+    # a reference that nobody drops
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
         if (alive := finalizer.peek()) is not None and alive[1].__module__ == _OPERATORS:
@@ -71,15 +68,15 @@ def keep_code() -> None:
 
 
 _ARRAYS = "numpy"
-"""What the frameworks import first, and what starts OpenBLAS's threads where OMP_NUM_THREADS is not 1."""
+"""The frameworks' first import, which starts OpenBLAS's threads where OMP_NUM_THREADS is not 1."""
 
 
 def main() -> None:
-    """Import, say what that was made from, wait, and be the rank. Ends with the supervisor."""
+    """Import, send what the imports have read, wait, and run the order. Return when the supervisor dies."""
     channel = Channel()
     early = frozenset(sys.modules)
     preload = Preload.receive(channel)
-    # as bootstrap finds it when the program is known
+    # as bootstrap sets it later
     sys.path[:] = bootstrap.python_path(preload.python_path, preload.first)
     facts = _prepare(preload.modules, channel.is_called)
     channel.tell(json.dumps(facts).encode() + b"\n")
@@ -91,25 +88,24 @@ def main() -> None:
     if assignment.cold:
         restart_cold(assignment, assignment.cold, noted=False)
     leave_directly()
-    bootstrap.run(channel, assignment, lambda: _withhold(early, preload, facts, assignment))
-
-
-def _withhold(early: frozenset[str], preload: Preload, facts: dict[str, Any], assignment: Assignment) -> None:
-    """Let the program find what was imported when it imports it, and not before."""
     reads, unseen = frozenset(facts["reads"]), tuple(preload.unseen)
-    gate = DeferredImports(
-        early,
-        preload.modules,
-        reads=lambda name: name in reads or name.startswith(unseen),
-        differs=partial(restart_cold, assignment),
-    )
-    # what the modules have registered for the end finds them as ever
-    atexit.register(gate.open)
+
+    def hide_modules() -> None:
+        gate = DeferredImports(
+            early,
+            preload.modules,
+            reads=lambda name: name in reads or name.startswith(unseen),
+            differs=partial(restart_cold, assignment),
+        )
+        # the modules' exit handlers find them
+        atexit.register(gate.open)
+
+    bootstrap.run(channel, assignment, hide_modules)
 
 
 def _prepare(modules: list[str], called: Callable[[], bool]) -> dict[str, Any]:
-    """Import the modules, until a supervisor has ``called`` that cannot wait for the last of them. What was
-    read, by name: variables, and files with time and size."""
+    """Import the modules until a supervisor has ``called``, which cannot wait for the last of them; return
+    what they read: variables by name, files with time and size."""
     begun = time.time_ns()
     reads, problem = import_recorded([_ARRAYS] if util.find_spec(_ARRAYS) and modules else [])
     pool = _threads()
@@ -121,7 +117,7 @@ def _prepare(modules: list[str], called: Callable[[], bool]) -> dict[str, Any]:
     if changed and not problem:
         problem = f"{changed[0]} changed while it was imported"
     keep_code()
-    # the collector of the program, and the end of the interpreter, need not go through what stays
+    # the collector of the program, and the end of the interpreter, skip these objects
     gc.freeze()
     return {
         "begun": begun,
@@ -134,16 +130,15 @@ def _prepare(modules: list[str], called: Callable[[], bool]) -> dict[str, Any]:
 
 
 def _threads() -> int:
-    """Return the threads of this process, if Python knows of one alone: the others are those of a native
-    library that computes. They wait for work, a fork leaves them behind, and a cold start has them, too."""
+    """Return the number of threads, or 1 where Python itself has several. The others are a native library's
+    for computing: they wait for work, a fork does not copy them, and a cold start has them, too."""
     threading = sys.modules.get("threading")
     alone = threading is None or threading.active_count() == 1
     return len(os.listdir("/proc/self/task")) if alone else 1
 
 
 def import_recorded(modules: list[str], called: Callable[[], bool] = lambda: False) -> tuple[set[str], str]:
-    """Import the modules, until a supervisor has ``called``; the variables that Python code asked for
-    meanwhile, and what went wrong."""
+    """Import the modules until a supervisor has ``called``; return the variables read, and the problem."""
     environ = os.environ
     kind = type(environ)
     reads: set[str] = set()
@@ -157,14 +152,14 @@ def import_recorded(modules: list[str], called: Callable[[], bool] = lambda: Fal
             reads.add(os.fsdecode(key))  # type: ignore[arg-type]
             return bool(super().__contains__(key))
 
-    # the object that every module knows as os.environ stays the same
+    # every module keeps the same object os.environ
     environ.__class__ = Recorded
     try:
         for module in modules:
             if called():
                 break
             importlib.import_module(module)
-    except Exception as error:  # noqa: BLE001 - whatever an import raises is why this rank cannot be used
+    except Exception as error:  # noqa: BLE001 - whatever an import raises: nobody uses this rank
         return reads, f"import {module}: {type(error).__name__}: {error}"
     finally:
         environ.__class__ = kind
@@ -172,7 +167,7 @@ def import_recorded(modules: list[str], called: Callable[[], bool] = lambda: Fal
 
 
 def _files() -> dict[str, tuple[int, int]]:
-    """Return every file that a module came from, and the interpreter, with its time (ns) and size."""
+    """Return the files of all modules, and the interpreter, each with its time (ns) and size."""
     files = {}
     modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     for path in {sys.executable, *(os.path.abspath(path) for path in modules if isinstance(path, str))}:
@@ -183,7 +178,7 @@ def _files() -> dict[str, tuple[int, int]]:
 
 
 def _become(assignment: Assignment) -> None:
-    """Be as a process that was started with all this."""
+    """Take over the assignment's environment, directory and log, as a new process would have them."""
     _mark(assignment.environment[PLACE])
     os.environ.clear()
     os.environ.update(assignment.environment)
@@ -195,8 +190,8 @@ def _become(assignment: Assignment) -> None:
 
 
 def _mark(place: str) -> None:
-    """Show the run's directory where the system shows the environment that this process was started with:
-    by that its descendants are found when no process is left that knows them (``store.recovery``)."""
+    """Write the run's directory into the environment that the system shows: ``store.recovery`` finds this
+    process's descendants by it when no process is left that knows them."""
     library = ctypes.CDLL(None)
     library.getenv.restype = ctypes.c_void_p
     value = os.fsencode(place)
@@ -208,9 +203,9 @@ def _mark(place: str) -> None:
 
 
 def _write_to(log: str) -> None:
-    """From now on stdout and stderr are the log, which begins with what the imports have written."""
+    """Redirect stdout and stderr to the log, which begins with the output of the imports."""
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with suppress(OSError):  # what imports wrote is worth less than the run
+    with suppress(OSError):  # the run matters more than that output
         before = os.open("/proc/self/fd/1", os.O_RDONLY)
         while data := os.read(before, 1 << 16):
             os.write(handle, data)
@@ -221,7 +216,7 @@ def _write_to(log: str) -> None:
 
 
 def _reseed() -> None:
-    """Random numbers as of a process that has just begun: no other process has, or can know, the state."""
+    """Seed the random numbers as in a new process: no other process can know the state."""
     seed = int.from_bytes(os.urandom(8), "little")
     if random := sys.modules.get("random"):
         random.seed()

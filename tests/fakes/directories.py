@@ -35,7 +35,7 @@ class WrittenRun:
         return self
 
     def shortened(self, rank: int, room: int) -> WrittenRun:
-        """As the supervisor does it with a log of more than ``room`` bytes."""
+        """Shorten a log of more than ``room`` bytes as the supervisor does."""
         log = self.directory.rank(rank).log
         LogGap(str(log), room).widen(log.stat().st_size)
         return self
@@ -48,7 +48,7 @@ class WrittenRun:
     def raised(
         self, rank: int, kind: str, message: str, *, time: float = CREATED + 10, **more: object
     ) -> WrittenRun:
-        """``more`` is what else a report may have (``store.reports.ErrorReport``)."""
+        """Write a report; ``more`` are other fields of ``store.reports.ErrorReport``."""
         report = {"type": kind, "message": message, "time": time, "text": "", "near": ""}
         report |= dict.fromkeys(("frames", "full", "operands", "values"), ()) | more
         self.directory.rank(rank).error.write_text(json.dumps(report))

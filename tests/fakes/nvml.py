@@ -52,7 +52,7 @@ class FakeNvml:
         cuda: int = 12040,
         apart: frozenset[tuple[int, int]] = frozenset(),
     ) -> None:
-        """``cuda`` as cudaDriverGetVersion tells it; ``apart`` are pairs without access to each other."""
+        """Take ``cuda`` as of cudaDriverGetVersion; ``apart`` are pairs without access to each other."""
         self._cuda = cuda
         self._apart = apart
         self._gpus = gpus
@@ -105,8 +105,8 @@ class FakeNvml:
     def nvmlSystemGetCudaDriverVersion(self) -> int:
         return self._cuda
 
-    def nvmlDeviceGetP2PStatus(self, one: FakeGpu, other: FakeGpu, capability: int) -> int:
-        pair = (self._gpus.index(one), self._gpus.index(other))
+    def nvmlDeviceGetP2PStatus(self, first: FakeGpu, second: FakeGpu, capability: int) -> int:
+        pair = (self._gpus.index(first), self._gpus.index(second))
         return 1 if pair in self._apart else self.NVML_P2P_STATUS_OK
 
     def _known(self, value: int | None) -> int:

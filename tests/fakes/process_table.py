@@ -32,7 +32,7 @@ class FakeProc:
         state: str = "S",
         name: str = "python",
     ) -> None:
-        """Let a process be there; one that is there already is changed."""
+        """Add a process, or change it."""
         fields = ["0"] * 49
         fields[0], fields[1], fields[2], fields[3] = state, str(parent), str(session), str(session)
         fields[11], fields[13] = str(round(cpu * TICKS)), str(round(waited * TICKS))

@@ -28,7 +28,7 @@ class RayHead:
 
 @contextlib.contextmanager
 def ray_head(**known: object) -> Iterator[RayHead]:
-    """One that listens, and says its version."""
+    """Start a head that listens, and answers with its version."""
     head = RayHead(**known)  # type: ignore[arg-type]
     head.answers.setdefault("/api/version", (200, json.dumps({"version": "4", "ray_version": "2.60.0"})))
     over = threading.Event()

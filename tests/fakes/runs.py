@@ -43,7 +43,7 @@ SUPERVISOR = ProcessId(pid=4000, start_time=90_000, boot_id=BOOT)
 
 
 def a_spec(*, ranks: int = 2, devices: tuple[Device, ...] = (), **changes: Any) -> RunSpec:
-    """What ``%%distributed -n RANKS`` asks for, with what the test changes of it."""
+    """Return the spec of ``%%distributed -n RANKS``, with the changes of the test."""
     places = devices or (Device(),) * ranks
     given: dict[str, Any] = {
         "run_id": RUN_ID,
@@ -62,7 +62,7 @@ def a_spec(*, ranks: int = 2, devices: tuple[Device, ...] = (), **changes: Any) 
 
 
 def on_two_nodes(engine: str, **changes: Any) -> RunSpec:
-    """A run that an engine has placed, with one rank on each node."""
+    """Return a run that an engine has placed, with one rank on each node."""
     ranks = tuple(RankSpec(rank=node, local_rank=0, node_rank=node) for node in range(2))
     return replace(a_spec(engine=engine, nodes=2, **changes), ranks=ranks)
 
@@ -74,7 +74,7 @@ def process_of(rank: int) -> ProcessId:
 def supervisor_started(
     process: ProcessId = SUPERVISOR, *, host: str = "another-machine", time: float = CREATED
 ) -> SupervisorStarted:
-    """By default on a machine whose processes nobody here can look at."""
+    """Return the event, by default of a machine whose processes are not visible here."""
     return SupervisorStarted(
         time=time, pid=process.pid, start_time=process.start_time, boot_id=process.boot_id, host=host
     )
@@ -136,7 +136,7 @@ def remote_rank(rank: int, state: RankState, code: int | None = None) -> RemoteR
 
 
 def said(reason: str | Reason) -> Reason:
-    """A reason; a sentence is one of a journal of before reasons had codes."""
+    """Return a reason; a sentence is one of an old journal, without a code."""
     return Reason.recorded(reason) if isinstance(reason, str) else reason
 
 

@@ -34,10 +34,10 @@ class Screen:
     def write(self, text: str) -> None:
         self.writes.append(text)
         end = 0
-        for found in re.finditer(r"\x1b\[[0-9;]*[A-Za-z]|[\r\n]", text):
-            self._put(text[end : found.start()])
-            self._act(found[0])
-            end = found.end()
+        for control in re.finditer(r"\x1b\[[0-9;]*[A-Za-z]|[\r\n]", text):
+            self._put(text[end : control.start()])
+            self._act(control[0])
+            end = control.end()
         self._put(text[end:])
 
     def _put(self, text: str) -> None:

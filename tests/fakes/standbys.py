@@ -26,7 +26,7 @@ class FakeSubmitted:
 
 
 class FakeStandby:
-    """What the pool needs of a standby. ``problem`` is why it takes no run."""
+    """A standby as the pool uses it. ``problem`` is why it takes no run."""
 
     def __init__(
         self, plan: Plan, *, idle: float, beside: bool = False, hurry: bool = False, **state: Any
@@ -41,7 +41,7 @@ class FakeStandby:
         assert not state, f"a standby has no {state}"
 
     def look(self) -> None:
-        """Nothing is said."""
+        """Do nothing."""
 
     def wait_until_ready(self, limit: float) -> bool:
         return self.ready and not self.gone

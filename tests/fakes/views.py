@@ -10,7 +10,7 @@ from nbdist.feed.view import RankView, RunView
 
 
 def a_rank(number: int, **changes: Any) -> RankView:
-    """A rank on a GPU in the middle of its work."""
+    """Return a rank on a GPU in the middle of its work."""
     values: dict[str, Any] = {
         "rank": number,
         "state": "running",

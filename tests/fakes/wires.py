@@ -19,7 +19,7 @@ from nbdist.model.decoding import build
 
 
 def decode(content: Mapping[str, Any], buffers: Sequence[bytes]) -> Message:
-    """What ``encode`` was given. Raises KeyError, TypeError or ValueError for anything else."""
+    """Return the argument of ``encode``. Raises KeyError, TypeError or ValueError for any other text."""
     if content["kind"] == "board":
         return BoardAnswer(url=content["url"], problem=content["problem"])
     if content["kind"] == "report":
@@ -70,7 +70,7 @@ def _chart(title: Mapping[str, Any], data: bytes) -> Chart:
 
 
 def split_frame(data: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    """The header and the buffers of a frame. Raises ValueError or KeyError for anything else."""
+    """Return the header and the buffers of a frame. Raises ValueError or KeyError for other bytes."""
     (size,) = struct.unpack_from("<I", data)
     header = json.loads(data[4 : 4 + size])
     at, buffers = 4 + size, []
@@ -83,7 +83,7 @@ def split_frame(data: bytes) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def lines_of(updates: Iterable[Update], rank: int) -> dict[int, str]:
-    """What a page has of a rank, by address."""
+    """Return a page's lines of a rank, by address."""
     return {
         address: line
         for update in updates
@@ -94,7 +94,7 @@ def lines_of(updates: Iterable[Update], rank: int) -> dict[int, str]:
 
 
 class Wire:
-    """Keeps the messages, decoded; ``asks`` is the page."""
+    """The decoded messages to a page; ``asks`` is that page."""
 
     panel_id = "p1"
     placed = closed = False

@@ -1,4 +1,4 @@
-"""Which framework a cell imports, found without running it."""
+"""The framework that a cell imports, found without running it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank finds in its environment: complete tables, since one wrong variable stops a framework."""
+"""The environment of a rank: complete tables, since one wrong variable stops a framework."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nbdist.frameworks.environment import Placement, check_framework, inherited,
 
 
 def place(rank: int, *, gpus: tuple[int, ...] = ()) -> Placement:
-    """One of two ranks on one machine."""
+    """Return the place of one of two ranks on one machine."""
     return Placement(
         rank=rank, world_size=2, local_rank=rank, local_world_size=2, node_rank=0, nodes=1, gpus=gpus
     )

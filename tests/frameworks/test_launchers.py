@@ -1,4 +1,4 @@
-"""What people paste from other launchers: each flag of the installed ones is an option here, or is refused
+"""Pasted lines of other launchers: each flag of the installed ones is an option here, or is refused
 with what to use instead."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SWITCHES = {"check_env", "store_true", "store_false"}
 
 
 def real_flags(launcher: str) -> dict[str, bool]:
-    """Every spelling that the installed launcher knows, and whether it takes a value: read from the calls
+    """Return every spelling of the installed launcher's flags, and whether it takes a value: from the calls
     of ``add_argument`` in its source, since importing it takes seconds."""
     package, path = SOURCES[launcher]
     spec = importlib.util.find_spec(package)
@@ -50,7 +50,7 @@ def real_flags(launcher: str) -> dict[str, bool]:
 
 
 def known_here(flag: str) -> bool | None:
-    """Whether the flag takes a value here; None when it is not known at all."""
+    """Return whether the flag takes a value here; None for an unknown flag."""
     if flag in (*MODULE_FLAGS, *COMMAND_FLAGS):
         return False
     if (foreign := flag_of(flag)) is not None:
@@ -241,10 +241,10 @@ def test_what_is_refused_says_what_to_use_instead(flag: Flag) -> None:
     try:
         parse(" ".join(words))
     except UsageMistake as mistake:
-        said = str(mistake)
-        assert "\n" not in said
+        message = str(mistake)
+        assert "\n" not in message
         words = ("write  ", "use  ", "leave it out", "filter ", "call  ", "%dist_", "number ", "are in ")
-        assert any(word in said for word in words)
+        assert any(word in message for word in words)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def notebook(source: str) -> dict[str, object]:
-    """The namespace of a notebook that has run ``source``."""
+    """Return the namespace of a notebook that has run ``source``."""
     namespace: dict[str, object] = {"__name__": "__main__"}
     exec(compile(source, "/tmp/ipykernel_1/2.py", "exec"), namespace)
     return namespace
@@ -142,7 +142,7 @@ def test_views_of_a_tensor_stay_views_and_parameters_parameters(tmp_path: Path) 
 
 
 def test_paddle_s_layers_keep_the_names_of_their_parameters(tmp_path: Path) -> None:
-    said = python(
+    output = python(
         "import paddle; from pathlib import Path; from nbdist.values import packing\n"
         "net = paddle.nn.Linear(40, 40); at = Path(sys.argv[1])\n"
         "half = paddle.ones([2000]).astype('bfloat16')\n"
@@ -163,7 +163,7 @@ def test_paddle_s_layers_keep_the_names_of_their_parameters(tmp_path: Path) -> N
         tmp_path / "x.box",
     )
 
-    assert again.splitlines()[-1] == said.splitlines()[-1]
+    assert again.splitlines()[-1] == output.splitlines()[-1]
 
 
 FUNCTIONS = """
@@ -184,13 +184,13 @@ def test_functions_see_the_reader_s_namespace_as_theirs(tmp_path: Path) -> None:
     names = {"helper": space["helper"], "cached": space["cached"]}
     packing.pack(names, namespace=space).write(tmp_path / "x.box")
 
-    said = python(
+    output = python(
         "globals().update(box.read(sys.argv[1], globals())); print(helper(2), cached(2))\n"
         "SCALE = 5; print(helper(2), __builtins__.__name__)",
         tmp_path / "x.box",
     )
 
-    assert said.split() == ["6", "7", "10", "builtins"]
+    assert output.split() == ["6", "7", "10", "builtins"]
 
 
 def test_what_a_definition_uses_comes_along_under_its_name(tmp_path: Path) -> None:
@@ -200,12 +200,12 @@ def test_what_a_definition_uses_comes_along_under_its_name(tmp_path: Path) -> No
 
     items = box.contents(tmp_path / "x.box").items
     assert {item.name for item in items if not item.asked} == {"Net", "Base", "helper", "SCALE"}
-    said = python(
+    output = python(
         "import pickle; globals().update(box.read(sys.argv[1], globals()))\n"
         "print(net.twice(), type(net) is Net, type(pickle.loads(pickle.dumps(Base()))) is Base)",
         tmp_path / "x.box",
     )
-    assert said == "12 True True"
+    assert output == "12 True True"
 
 
 def test_the_data_that_a_call_uses_come_before_it_with_their_size(tmp_path: Path) -> None:
@@ -263,12 +263,12 @@ def test_the_source_of_functions_goes_along_under_their_title(tmp_path: Path) ->
 def test_values_of_the_standard_library_need_nothing_but_it(tmp_path: Path) -> None:
     write(tmp_path / "x.box", {"cfg": {"lr": 0.1}, "path": Path("/a")})
 
-    said = python(
+    output = python(
         "box.read(sys.argv[1]); print({'cloudpickle', 'numpy', 'tomllib'} & sys.modules.keys())",
         tmp_path / "x.box",
     )
 
-    assert said == "set()"
+    assert output == "set()"
 
 
 def test_pickles_that_become_too_large_are_refused_with_the_sizes() -> None:

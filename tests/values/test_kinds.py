@@ -205,12 +205,12 @@ print([name for name, claim in claims.items() if not eval(claim, {**namespace, "
 
 
 def wrong_there(path: Path, claims: Mapping[str, str]) -> list[str]:
-    """The names of a box of which what is claimed is not true in a process of its own."""
+    """Return the names of a box whose claims are false in a process of its own."""
     command = [sys.executable, "-c", SHOW, str(ROOT), str(path), json.dumps(claims)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr
-    found: list[str] = eval(done.stdout)
-    return found
+    wrong: list[str] = eval(done.stdout)
+    return wrong
 
 
 @pytest.mark.parametrize("package", VALUES)
@@ -271,8 +271,8 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("source", "said"), REFUSED)
-def test_what_cannot_be_sent_is_refused_in_one_line(source: str, said: str) -> None:
+@pytest.mark.parametrize(("source", "words"), REFUSED)
+def test_what_cannot_be_sent_is_refused_in_one_line(source: str, words: str) -> None:
     space: dict[str, Any] = {"__name__": "__main__"}
     exec(NO_VALUES, space)
     value = eval(source, space)
@@ -282,7 +282,7 @@ def test_what_cannot_be_sent_is_refused_in_one_line(source: str, said: str) -> N
 
     if isinstance(value, (socket.socket, sqlite3.Connection)):
         value.close()
-    assert f"x ({type(value).__name__}) {said}" in str(caught.value)
+    assert f"x ({type(value).__name__}) {words}" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

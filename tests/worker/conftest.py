@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Rank:
-    """One rank of a run of a test, in whose process programs are run one after the other."""
+    """A rank of a run, which executes programs one after the other."""
 
     def __init__(self, path: Path, *, rank: int = 0, attempt: int = 1) -> None:
         self.run = RunDirectory(path)
@@ -48,14 +48,14 @@ class Rank:
         )
 
     def does(self, program: str, *options: str) -> subprocess.CompletedProcess[str]:
-        """Run a program to its end, which must be a good one."""
+        """Run a program to its end, which must succeed."""
         process = self.start(program, *options)
         output, errors = process.communicate(timeout=100)
         assert process.returncode == 0, errors
         return subprocess.CompletedProcess(program, 0, output, errors)
 
     def lines(self) -> list[dict[str, Any]]:
-        """What is in its metrics file; every line must be JSON."""
+        """Return the lines of its metrics file; every line must be JSON."""
         return [json.loads(line) for line in self.files.metrics.read_text().splitlines()]
 
     def points(self) -> list[tuple[int | None, dict[str, float]]]:
@@ -65,7 +65,7 @@ class Rank:
         return sorted(path.name for path in self.run.board.iterdir())
 
     def records(self, directory: str) -> list[Record.Value]:
-        """The records of a directory behind the first, which must be its name."""
+        """Return the records of a directory after the first, which must be its name."""
         values = [
             Record.FromString(message).values[0]
             for message, _ in split((self.run.board / directory / FILE_NAME).read_bytes())

@@ -57,7 +57,7 @@ tqdm, trange = tqdm_notebook, tnrange
 
 @pytest.fixture
 def stand_ins(rank: Rank) -> Path:
-    """Where a program of the rank finds the packages."""
+    """Return the directory where a program of the rank finds the packages."""
     for name, code in {
         "wandb/sdk/wandb_run.py": WANDB,
         "mlflow/tracking/_tracking_service/client.py": MLFLOW,

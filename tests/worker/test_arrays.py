@@ -1,4 +1,4 @@
-"""What programs hold, turned into what VisualDL shows."""
+"""Objects of programs as VisualDL's content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nbdist.worker import arrays
 
 
 def shown(image: object, dataformats: str | None = None) -> Any:
-    """The pixels that somebody sees who opens the PNG."""
+    """Return the pixels of the opened PNG."""
     return np.asarray(Image.open(io.BytesIO(arrays.to_png(image, dataformats))))
 
 

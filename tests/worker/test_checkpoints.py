@@ -14,7 +14,7 @@ from nbdist.worker.checkpoints import Checkpoint, finished
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of a run's checkpoints, as a rank's environment has it."""
+    """Return the directory of a run's checkpoints, set in the environment."""
     run = tmp_path / "run"
     run.mkdir()
     environment = {
@@ -117,7 +117,7 @@ def test_checkpoints_of_the_same_moment_are_in_the_order_of_their_numbers(tmp_pa
 
 
 def enter_as(rank: int, monkeypatch: pytest.MonkeyPatch, step: int) -> Checkpoint:
-    """What a rank of three begins, which all write their parts; each is a process of its own."""
+    """Return the checkpoint that one of three ranks, each a process of its own, writes its part of."""
     monkeypatch.setenv("RANK", str(rank))
     monkeypatch.setenv("WORLD_SIZE", "3")
     monkeypatch.setattr("nbdist.worker.checkpoints._sharded", step // 100 - 1)
@@ -145,7 +145,7 @@ def test_of_ranks_that_see_all_parts_at_once_one_finishes_the_checkpoint(
         ranks.append(enter_as(rank, monkeypatch, 100))
         ranks[rank].__enter__()
 
-    assert [one._claim() for one in ranks] == [True, False, False]
+    assert [checkpoint._claim() for checkpoint in ranks] == [True, False, False]
 
     # by its name there is nothing left that a rank could take for a draft with all parts
     (draft,) = place.iterdir()

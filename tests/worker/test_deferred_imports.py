@@ -31,8 +31,8 @@ AHEAD = {
 
 
 @pytest.fixture
-def said(tmp_path: Path):
-    """What a program prints behind the gate."""
+def printed_by(tmp_path: Path):
+    """Return a function that returns the printed lines of a program behind the gate."""
     _write(tmp_path / "ahead", AHEAD)
     _write(tmp_path / "other", {"heavy/__init__.py": "N = 'other'"})
 
@@ -83,8 +83,8 @@ BRINGS = {
 
 
 @pytest.mark.parametrize(("program", "printed"), BRINGS.values(), ids=BRINGS)
-def test_a_program_gets_what_an_import_would_bring(said, program: str, printed: str) -> None:
-    assert said(program) == printed.splitlines()
+def test_a_program_gets_what_an_import_would_bring(printed_by, program: str, printed: str) -> None:
+    assert printed_by(program) == printed.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_a_program_gets_what_an_import_would_bring(said, program: str, printed: 
         ),
     ],
 )
-def test_what_would_be_another_import_is_said(said, program: str, reason: str) -> None:
+def test_what_would_be_another_import_is_said(printed_by, program: str, reason: str) -> None:
     if "affinity" in program and len(os.sched_getaffinity(0)) == 1:
         pytest.skip("one CPU leaves no choice")
 
-    (line,) = said(f"{program}\nimport heavy")
+    (line,) = printed_by(f"{program}\nimport heavy")
 
     assert line.startswith("! ")
     assert reason in line

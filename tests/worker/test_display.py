@@ -1,4 +1,4 @@
-"""What a rank shows is a file, a record and a line of its log, as soon as it was shown."""
+"""An output of a rank is a file, a record and a line of its log at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n0000IHDR" + (3).to_bytes(4, "big") +
 
 
 def shown(rank: Rank, program: str, **environment: str) -> list[str]:
-    """The lines of the rank's log after a program."""
+    """Return the lines of the rank's log after a program."""
     rank.environment |= environment
     with rank.files.log.open("ab") as log:
         subprocess.run(

@@ -1,4 +1,4 @@
-"""What a rank writes down of the exception that left its program."""
+"""The report of the exception that ended a rank's program."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def written(folder: Path, error: BaseException):
 def raised(error: BaseException) -> BaseException:
     try:
         raise error
-    except BaseException as found:  # noqa: BLE001 - whatever a program may raise
-        return found
+    except BaseException as error:  # noqa: BLE001 - whatever a program may raise
+        return error
 
 
 def test_a_report_needs_no_more_than_was_kept_for_it(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_worker_that_was_killed_is_known_where_its_loader_saw_a_closed_connect
 
 
 class _WorkerException:
-    """As paddle's, and torch's: the text of an error alone."""
+    """A worker's error as paddle's and torch's: its text alone."""
 
     def __init__(self) -> None:
         self.text = traceback.format_exc()
@@ -112,8 +112,8 @@ def test_of_an_error_in_a_worker_the_report_has_what_stood_in_its_line(
     report = written(tmp_path, caught.value)
 
     assert report is not None
-    told = [(one.line, one.name, one.what) for one in report.operands if one.file == str(dataset)]
-    assert told == [(2, "row", "dict of 1 ('picture')")]
+    names = [(name.line, name.name, name.what) for name in report.operands if name.file == str(dataset)]
+    assert names == [(2, "row", "dict of 1 ('picture')")]
 
 
 def test_a_fork_of_a_rank_leaves_its_room_alone(tmp_path: Path) -> None:

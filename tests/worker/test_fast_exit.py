@@ -1,4 +1,4 @@
-"""What there was before a program is not taken apart when it ends, and all else is."""
+"""The exit of a rank that has waited: objects from before its program are not torn down, all others are."""
 
 from __future__ import annotations
 

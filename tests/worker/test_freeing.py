@@ -1,4 +1,4 @@
-"""When a rank's program is interrupted, and what it is interrupted with."""
+"""Interrupts of a rank's program: the moment, and the exception."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ freeing = Freeing(_thread.get_ident(), lambda: True)
 def beat():
     main_thread.beat(main_thread.BEAT, None)
 def owe():
-    freeing._owe()
+    freeing.before, freeing.owes = main_thread.handled(_thread.get_ident()), True
 {program}
 """
 
@@ -89,11 +89,11 @@ import _thread, hashlib, os, time
 os.dup2(os.open(os.devnull, os.O_RDWR), 3)
 from nbdist.worker.freeing import Freeing
 looks = iter([False] * {awake} + [True] * 100)
-freeing, said = Freeing(_thread.get_ident(), lambda: next(looks)), []
-_thread.start_new_thread(lambda: said.append(freeing._waits()), ())
+freeing, waits = Freeing(_thread.get_ident(), lambda: next(looks)), []
+_thread.start_new_thread(lambda: waits.append(freeing._waits()), ())
 {program}
-while not said: time.sleep(0.01)
-exit(f"waits: {{said[0]}}")
+while not waits: time.sleep(0.01)
+exit(f"waits: {{waits[0]}}")
 """
 
 

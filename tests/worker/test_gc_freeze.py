@@ -1,4 +1,4 @@
-"""What an import has made is left out of every collection, and the program's own objects are not."""
+"""Collections skip the objects of an import, and not the program's own."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_what_the_program_has_made_is_finalized_before_and_after_an_import(
     handle = run_cell("-n 1 --cold", PROGRAM.format(imports=imports, least=least))
 
     assert handle.status == "succeeded", handle.logs(0)
-    said = handle.logs(0).splitlines()
-    assert [line for line in said if line.startswith(("frozen", "collected"))] == [
+    lines = handle.logs(0).splitlines()
+    assert [line for line in lines if line.startswith(("frozen", "collected"))] == [
         "frozen True",
         "collected True",
     ]
-    assert said.count("early is finalized") == 2
-    assert said.index("late is finalized") > said.index("at exit")
+    assert lines.count("early is finalized") == 2
+    assert lines.index("late is finalized") > lines.index("at exit")
 
 
 def test_an_import_that_fails_may_be_tried_again(run_cell, tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""What a rank tells of the collectives that it has called."""
+"""The collectives that a rank has called."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nbdist.worker import history
 
 
 def entry(number: int, name: str = "all_reduce", line: int = 3, **other: Any) -> dict[str, Any]:
-    """As torch's Flight Recorder has it: the innermost frame first."""
+    """Return an entry of torch's Flight Recorder, with the innermost frame first."""
     frames = [
         {"filename": "/site-packages/torch/distributed/distributed_c10d.py", "line": 99, "name": name},
         {"filename": "/home/ada/train.py", "line": line, "name": "average"},
@@ -28,16 +28,18 @@ def entry(number: int, name: str = "all_reduce", line: int = 3, **other: Any) ->
 
 
 def test_a_call_has_its_number_its_sizes_and_the_lines_that_led_to_it() -> None:
-    told = history._told([entry(1), entry(2, line=5), entry(3, input_sizes=[[]], input_dtypes=["Long"])])
+    written = history._by_group(
+        [entry(1), entry(2, line=5), entry(3, input_sizes=[[]], input_dtypes=["Long"])]
+    )
 
-    assert told["groups"] == {
+    assert written["groups"] == {
         "0": [
             [1, "gloo:all_reduce", "float32 (4, 2)", 0],
             [2, "gloo:all_reduce", "float32 (4, 2)", 1],
             [3, "gloo:all_reduce", "int64 ()", 0],
         ]
     }
-    assert [[call[:2] for call in way] for way in told["ways"]] == [
+    assert [[call[:2] for call in way] for way in written["ways"]] == [
         [("/home/ada/train.py", line), ("/site-packages/torch/distributed/distributed_c10d.py", 99)]
         for line in (3, 5)
     ]
@@ -46,9 +48,9 @@ def test_a_call_has_its_number_its_sizes_and_the_lines_that_led_to_it() -> None:
 def test_a_barrier_is_given_nothing_and_messages_have_no_number_that_all_ranks_share() -> None:
     barrier = entry(1, "barrier", input_sizes=[], input_dtypes=[])
 
-    told = history._told([barrier, entry(1, "send", is_p2p=True)])
+    written = history._by_group([barrier, entry(1, "send", is_p2p=True)])
 
-    assert told["groups"] == {"0": [[1, "gloo:barrier", "", 0]]}
+    assert written["groups"] == {"0": [[1, "gloo:barrier", "", 0]]}
 
 
 @pytest.mark.parametrize(
@@ -60,11 +62,11 @@ def test_a_barrier_is_given_nothing_and_messages_have_no_number_that_all_ranks_s
     ],
 )
 def test_a_group_that_was_made_anew_begins_anew(entries: list[dict[str, Any]]) -> None:
-    assert [number for number, *_ in history._told(entries)["groups"]["0"]] == [1, 2]
+    assert [number for number, *_ in history._by_group(entries)["groups"]["0"]] == [1, 2]
 
 
 def test_of_many_calls_the_last_are_told() -> None:
-    told = history._told(entry(number) for number in range(1, 1000))
+    written = history._by_group(entry(number) for number in range(1, 1000))
 
-    numbers = [number for number, *_ in told["groups"]["0"]]
+    numbers = [number for number, *_ in written["groups"]["0"]]
     assert (numbers[0], numbers[-1], len(numbers)) == (700, 999, 300)

@@ -20,7 +20,7 @@ def needs(framework: str) -> pytest.MarkDecorator:
 
 
 def read(directory: Path, kind: str, tag: str) -> list[tuple[int, float]]:
-    """Steps and values (or zeros, of what has no value) in the one file of a directory."""
+    """Return steps and values (zero for none) in the only file of a directory."""
     (file,) = directory.glob("vdlrecords.*")
     return [(value.id, value.value) for value in LogReader(file_path=str(file)).get_data(kind, tag)]
 

@@ -1,4 +1,4 @@
-"""Where the forked processes of a rank are."""
+"""The stacks of a rank's forked processes."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def test_a_forked_process_tells_where_it_is_and_one_that_executed_is_left_alone(
         assert process.stdin is not None
         assert process.stdout is not None
         assert {process.stdout.readline(), process.stdout.readline()} == {"ready\n"}
-        said, _ = process.communicate("now\n", timeout=60)
+        output, _ = process.communicate("now\n", timeout=60)
 
-    both = [calls_of_worker(f"Current thread{text}") for text in said.split("Current thread")[1:]]
+    both = [calls_of_worker(f"Current thread{text}") for text in output.split("Current thread")[1:]]
     assert [[call.function for call in calls] for calls in both] == [[function], [function]]
-    assert "ours: True\nends: None 0" in said
+    assert "ours: True\nends: None 0" in output
 
 
 def test_the_calls_of_a_worker_end_where_it_was_forked() -> None:

@@ -21,7 +21,7 @@ from visualdl import LogWriter
 
 
 def scalars(directory: Path, tag: str) -> list[tuple[int, float]]:
-    """What VisualDL's reader finds in a directory that its writer wrote."""
+    """Return the content of a directory of VisualDL's writer, by VisualDL's reader."""
     (file,) = directory.iterdir()
     return [(value.id, value.value) for value in LogReader(file_path=str(file)).get_data("scalar", tag)]
 

@@ -1,4 +1,4 @@
-"""What a rank shows besides numbers is on disk as soon as it was shown, whoever shows it."""
+"""Pictures, sounds and texts of a rank are on disk at once, whatever process of it shows them."""
 
 from __future__ import annotations
 
@@ -111,10 +111,10 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 
 def test_a_later_attempt_and_another_rank_have_their_own(tmp_path: Path) -> None:
     for other in ({}, {"attempt": 2}, {"rank": 1}):
-        one = Rank(tmp_path / "run", **other)
-        one.does("nbdist.log_text('note', 'hello')")
+        rank = Rank(tmp_path / "run", **other)
+        rank.does("nbdist.log_text('note', 'hello')")
 
-    assert one.directories() == ["rank0.attempt-2.text", "rank0.text", "rank1.text"]
+    assert rank.directories() == ["rank0.attempt-2.text", "rank0.text", "rank1.text"]
 
 
 def test_without_a_step_the_records_of_a_tag_are_counted(rank: Rank) -> None:

@@ -1,4 +1,4 @@
-"""What ``nbdist.log`` takes, what it writes, and what does not disturb it."""
+"""Arguments and lines of ``nbdist.log``, and the failures that it survives."""
 
 from __future__ import annotations
 
@@ -157,10 +157,10 @@ def test_a_killed_rank_has_lost_nothing(rank: Rank) -> None:
     process.send_signal(signal.SIGKILL)
     rest = process.communicate()[0].splitlines()
 
-    said = int(([last, *rest][-1] or last).strip())
+    logged = int(([last, *rest][-1] or last).strip())
     text = rank.files.metrics.read_bytes()
     assert text.endswith(b"\n")
-    assert len(text.splitlines()) >= said + 1
+    assert len(text.splitlines()) >= logged + 1
 
 
 def test_threads_forks_and_signal_handlers_do_not_mix_lines(rank: Rank) -> None:

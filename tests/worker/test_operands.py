@@ -1,4 +1,4 @@
-"""What a report says of the names in the failing line."""
+"""The names in the failing line, as a report describes them."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ LINES = [
 ]
 
 
-def told(program: str, folder: Path) -> dict[str, str]:
+def described(program: str, folder: Path) -> dict[str, str]:
     path = folder / "program.py"
     path.write_text(program)
     linecache.checkcache(str(path))
     with pytest.raises(Exception) as raised:  # noqa: PT011 - whichever it is
         exec(compile(program, str(path), "exec"), namespace := {"__name__": "program"})
-    found = operands(raised.value.__traceback__)
+    names = operands(raised.value.__traceback__)
     assert not namespace.get("ran")
-    assert {file for file, *_ in found} <= {str(path)}
-    return {name: what for *_, name, what in found}
+    assert {file for file, *_ in names} <= {str(path)}
+    return {name: what for *_, name, what in names}
 
 
 @pytest.mark.parametrize(("line", "expected"), LINES)
 def test_the_names_of_the_failing_line_are_told(line: str, expected: dict[str, str], tmp_path: Path) -> None:
-    assert told(PROGRAM.replace("LINE", line), tmp_path) == expected
+    assert described(PROGRAM.replace("LINE", line), tmp_path) == expected
 
 
 def test_of_a_file_that_has_gone_nothing_is_told(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_no_more_than_a_few_names_are_told(tmp_path: Path) -> None:
     names = [f"name_{number}" for number in range(20)]
     program = "\n".join(f"{name} = {number}" for number, name in enumerate(names))
 
-    assert [*told(f"{program}\n0 / ({' + '.join(names)}) / name_0", tmp_path)] == names[:6]
+    assert [*described(f"{program}\n0 / ({' + '.join(names)}) / name_0", tmp_path)] == names[:6]
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ def test_what_the_ifs_and_the_loops_around_ask_for_is_told(tmp_path: Path) -> No
     thread.start()
     program["begun"].wait()
     assert thread.ident is not None
-    told = conditions(sys._current_frames()[thread.ident])
+    names = conditions(sys._current_frames()[thread.ident])
     program["done"].set()
     thread.join()
 
-    asked = [(11, "steps", "5"), (12, "stopper.bad", "2"), (12, "stopper.patience", "3")]
-    assert [(line, name, what) for _, line, name, what in told if line != 15] == asked
-    assert [(line, name, what) for _, line, name, what in conditions_of(errors[0].__traceback__)] == asked
+    expected = [(11, "steps", "5"), (12, "stopper.bad", "2"), (12, "stopper.patience", "3")]
+    assert [(line, name, what) for _, line, name, what in names if line != 15] == expected
+    assert [(line, name, what) for _, line, name, what in conditions_of(errors[0].__traceback__)] == expected
 
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -174,10 +174,10 @@ except RuntimeError as error:
 
 @needs_torch
 def test_tensors_and_layers_have_shapes(tmp_path: Path) -> None:
-    described = dict(pair for line in printed(SHAPES, tmp_path) for pair in json.loads(line))
+    names = dict(pair for line in printed(SHAPES, tmp_path) for pair in json.loads(line))
 
     assert (
-        described.items()
+        names.items()
         >= {
             "linear": "Linear with weight (2, 4) float32",
             "moved": "Linear with weight (2, 4) float32 on meta",
@@ -202,10 +202,10 @@ score([numpy.ones((8, 2)), numpy.ones((8, 2)), numpy.ones((3, 2))], [numpy.ones(
 
 @pytest.mark.skipif(find_spec("numpy") is None, reason="numpy is not installed")
 def test_a_list_of_arrays_is_told_with_the_first_that_has_another_shape(tmp_path: Path) -> None:
-    found = told(BATCHES, tmp_path)
+    names = described(BATCHES, tmp_path)
 
     parts = {"parts": "list of 3 (ndarray (8, 2), at 2: (3, 2))", "alike": "list of 2 (ndarray (3,))"}
-    assert found == parts
+    assert names == parts
 
 
 LAYERS = """
@@ -315,15 +315,15 @@ dist.destroy_process_group()
 
 @needs_torch
 def test_layers_without_a_gradient_are_named(tmp_path: Path) -> None:
-    told = [18, "without gradient", "shift, heads.one, heads.three and 2 more"]
-    assert json.loads(printed(UNUSED, tmp_path)[-1]) == told
+    layers = [18, "without gradient", "shift, heads.one, heads.three and 2 more"]
+    assert json.loads(printed(UNUSED, tmp_path)[-1]) == layers
 
 
 @pytest.mark.skipif(find_spec("executing") is None, reason="executing is not installed")
 def test_the_names_of_what_failed_in_a_long_line_come_first(tmp_path: Path) -> None:
     program = "a = b = c = d = e = f = g = 1\nzero = 0\n(a + b) + (c + d) + (e + f) + g / zero"
 
-    assert [*told(program, tmp_path)] == ["g", "zero", "a", "b", "c", "d"]
+    assert [*described(program, tmp_path)] == ["g", "zero", "a", "b", "c", "d"]
 
 
 FRAMES = """
@@ -347,7 +347,7 @@ def trace_of(program: str, folder: Path) -> types.TracebackType:
 
 
 def with_empty(trace: types.TracebackType, line: int) -> types.TracebackType:
-    """A traceback with one more frame before its second, of the same function, at this line of it."""
+    """Return a traceback with another frame of the same function, at this line, before its second."""
     below = trace.tb_next
     assert below is not None
     empty = types.TracebackType(below, below.tb_frame, below.tb_lasti, line)

@@ -1,4 +1,4 @@
-"""What is encoded is what VisualDL's own functions make, byte for byte."""
+"""Records are encoded as by VisualDL's own functions, byte for byte."""
 
 from __future__ import annotations
 

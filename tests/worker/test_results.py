@@ -16,7 +16,7 @@ from tests.worker.conftest import Rank
 
 
 def given(rank: Rank, program: str) -> tuple[Result, Any]:
-    """The result ``x`` of a program, as it is read back."""
+    """Return the result ``x`` of a program, read back."""
     rank.does(program)
     result = read_index(rank.files)["x"]
     return result, read_value(rank.files, result)
@@ -109,9 +109,9 @@ def test_the_library_reads_the_tensors_too(rank: Rank) -> None:
 
     result, value = given(rank, "import torch\nnbdist.result(x={'a': torch.ones(3), 'b': torch.tensor(2)})")
 
-    found = load_file(rank.files.results / result.file)
-    assert found.keys() == value.keys() == {"a", "b"}
-    assert all(torch.equal(found[name], value[name]) for name in found)
+    loaded = load_file(rank.files.results / result.file)
+    assert loaded.keys() == value.keys() == {"a", "b"}
+    assert all(torch.equal(loaded[name], value[name]) for name in loaded)
 
 
 @pytest.mark.filterwarnings("ignore")  # paddle has several when it is imported

@@ -17,7 +17,7 @@ TIMEOUT = timedelta(seconds=20)
 
 @pytest.fixture
 def place() -> Iterator[socket.socket]:
-    """A port that somebody has, and nobody listens on."""
+    """Return a bound port on which nobody listens."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held
@@ -29,7 +29,7 @@ def listens(port: int) -> bool:
 
 
 class Rendezvous(ModuleType):
-    """torch.distributed.rendezvous, as far as it matters; what was asked for, and whether it was there."""
+    """A stand-in for torch.distributed.rendezvous that notes each call, and whether the port listened."""
 
     def __init__(self) -> None:
         super().__init__("rendezvous")
@@ -49,8 +49,8 @@ def test_a_rank_asks_for_the_store_when_rank_0_listens(place: socket.socket) -> 
     store = rendezvous.TCPStore(host_name="localhost", port=port, is_master=False, timeout=TIMEOUT)
 
     listening.join()
-    [(is_master, there, timeout)] = rendezvous.asked
-    assert (store, is_master, there) == ("the store of localhost", False, True)
+    [(is_master, open_before, timeout)] = rendezvous.asked
+    assert (store, is_master, open_before) == ("the store of localhost", False, True)
     assert TIMEOUT / 2 < timeout < TIMEOUT
 
 
@@ -59,8 +59,8 @@ def test_nobody_waits_longer_than_it_was_told(place: socket.socket) -> None:
 
     rendezvous.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=0.4))
 
-    [(_, there, timeout)] = rendezvous.asked
-    assert not there
+    [(_, open_before, timeout)] = rendezvous.asked
+    assert not open_before
     assert timeout <= timedelta(seconds=0.2)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def methods_of_torch() -> dict[str, list[tuple[str, object]]]:
-    """Their arguments and defaults, read and not imported: the import needs a package that may be missing."""
+    """Return torch's arguments and defaults, read and not imported: the import may lack a package."""
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         pytest.skip("torch is not installed")
@@ -140,7 +140,7 @@ writer.add_scalar("loss", 1)
 def test_writers_to_different_directories_keep_their_curves_apart(
     rank: Rank, writers: list[str], tags: list[str]
 ) -> None:
-    rank.does("\n".join(f"nbdist.SummaryWriter({one}).add_scalar('loss', 1.0, 1)" for one in writers))
+    rank.does("\n".join(f"nbdist.SummaryWriter({given}).add_scalar('loss', 1.0, 1)" for given in writers))
 
     assert [tuple(values) for _, values in rank.points()] == [(tag,) for tag in tags]
 

@@ -21,12 +21,12 @@ print("all_reduce:", total.item())
 gathered = [torch.zeros(1, dtype=torch.int64) for _ in range(size)]
 dist.all_gather(gathered, torch.tensor([rank * rank]))
 if rank == 0:
-    print("gathered:", [int(one) for one in gathered])
+    print("gathered:", [int(value) for value in gathered])
 even = dist.new_group([0, 2])
 if rank % 2 == 0:
     dist.broadcast(total, src=0, group=even)
 objects = [None] * size
 dist.all_gather_object(objects, {"rank": rank})
-assert [one["rank"] for one in objects] == list(range(size))
+assert [sent["rank"] for sent in objects] == list(range(size))
 dist.barrier()
 dist.destroy_process_group()

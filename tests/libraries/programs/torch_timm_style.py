@@ -2,7 +2,7 @@
 # first: Train: 0 \[\s+0/4 \(\s*0%\)\]\s+Loss: \d
 # first: Test: \[\s+1/1\]\s+Time: .*Acc@1:
 # more: torch_mnist_style runs the same way
-"""What long training scripts do about logs: a logger set up in rank 0, averages over ranks, a summary file."""
+"""The logs of long training scripts: a logger set up in rank 0, averages over ranks, a summary file."""
 
 import csv
 import logging
