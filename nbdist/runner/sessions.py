@@ -209,7 +209,7 @@ class LiveCell:
             return
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
-            self._receive(line)
+            self._hear(line)
 
     def interrupt(self) -> None:
         """Raise KeyboardInterrupt in its ranks, even if they wait for each other."""
@@ -229,7 +229,7 @@ class LiveCell:
             wake(self._handle.run)
             self._line.sendall(json.dumps(message).encode() + b"\n")
 
-    def _receive(self, line: bytes) -> None:
+    def _hear(self, line: bytes) -> None:
         try:
             event = decode_event(line)
         except ValueError:
