@@ -96,8 +96,7 @@ def allowed_tools(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
 
 
 def filesystem_of(path: Path, mounts: str | None = None) -> str:
-    """Return the type of the filesystem that ``path`` is or would be on ("": unknown), from ``mounts``, the
-    text of /proc/self/mounts."""
+    """Return the type of the filesystem of a ``path`` ("": unknown); ``mounts`` is /proc/self/mounts."""
     if mounts is None:
         try:
             mounts = Path("/proc/self/mounts").read_text(errors="replace")

@@ -283,8 +283,7 @@ _DIGESTED = re.compile(r"(\d{1,6}):([0-9a-f]{16}):([0-9a-f]{6})", re.ASCII)
 
 
 def digests_of(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return ``length:salt:digest`` of each secret variable, to find its value in a text. It may be recorded,
-    since it holds 24 bits of a value."""
+    """Return a recordable ``length:salt:digest``, with 24 bits of the value, for each secret variable."""
     values = {value for name, value in variables.items() if is_secret_name(name)}
     known = sorted(value for value in values if len(value) >= _LEAST and not re.search(r"\s", value))
     salted = ((value, os.urandom(8).hex()) for value in known[:_DIGESTS])
@@ -337,8 +336,7 @@ class Privacy:
         homes: Iterable[tuple[str, str]] = (),
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """Mask the secrets of ``specs`` and those of the environment; ``homes`` are paths and their short
-        forms."""
+        """Mask the secrets of ``specs`` and of the environment; ``homes`` are paths and their short forms."""
         known = os.environ if environ is None else environ
         user = [(str(Path.home()), "~"), (os.path.realpath(Path.home()), "~")]
         self._paths = {path.rstrip("/"): short for path, short in (*user, *homes) if path.strip("/")}

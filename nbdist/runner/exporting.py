@@ -1,5 +1,4 @@
-"""A run as files that start it without nbdist: its script, and scripts for torchrun, paddle's launcher and
-Slurm."""
+"""Files that start a run without nbdist: its script, and scripts for torchrun, fleetrun and Slurm."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """Files that start a run. ``lines`` pair a launcher with its command line; ``remarks`` name what the user
-    has to do besides."""
+    """Files that start a run. ``lines`` pair launchers with command lines; ``remarks`` are for the user."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -183,8 +181,7 @@ class _Program:
         return [line for name, line in lines.items() if name != but]
 
     def _command(self, launcher: str, head: str = "", node: str = "") -> str:
-        """Return the command line of a launcher. ``head`` and ``node``, of a job, are words of a shell for
-        the address of node 0 and the node's number."""
+        """Return a launcher's command line; a job has words of its own for node 0 and the node's number."""
         host, _, port = self._spec.master.rpartition(":")
         place = (head or shlex.quote(host), port or str(DEFAULT_PORT), node or str(self._spec.node_rank))
         words = self._torchrun(*place) if launcher == _TORCHRUN else self._fleetrun(*place)

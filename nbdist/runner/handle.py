@@ -132,8 +132,7 @@ class RunHandle:
         yield from lines.close()
 
     def metrics(self) -> dict[str, float]:
-        """Return the last value of each metric that ranks recorded (``nbdist.log``) or printed, as the mean
-        over the ranks that have it."""
+        """Return the last value of each recorded or printed metric: its mean over the ranks that have it."""
         return {curve.tag: curve.last for curve in read_curves(self.run, self.directory)}
 
     def history(self, *tags: str) -> pandas.DataFrame:
@@ -168,14 +167,12 @@ class RunHandle:
         return self.results.of(rank).returned()
 
     def stop(self, reason: str = "", timeout: float = 15.0) -> str:
-        """End the run (SIGINT, then SIGTERM, then SIGKILL) for the ``reason`` that is shown; wait for it, and
-        return the status then."""
+        """End the run (SIGINT, SIGTERM, SIGKILL) for the ``reason`` that is shown; return its status then."""
         self.request_stop(Reason.said(reason) or Reason("stopped-from-python"))
         return self.wait(timeout)
 
     def request_stop(self, reason: Reason) -> None:
-        """Request its end without waiting for it; a second request hastens it. Where the disk refuses the
-        request, send its supervisor a signal."""
+        """Request its end without waiting; a second request hastens it. On a full disk, send a signal."""
         run = self.run
         # a caller that waits for the end sees that the run goes on
         if not run.state.terminal:
@@ -274,8 +271,7 @@ def _looked_after(directory: RunDirectory) -> RunHandle:
 
 
 def reach_board(handles: Sequence[RunHandle]) -> Reach:
-    """Return where a browser sees the curves of these runs; start the server where none runs. Raises
-    LaunchError."""
+    """Return the place of the curves of these runs, after starting a server if needed. Raises LaunchError."""
     from nbdist.board import ensure_board, reach  # its HTTP client is slow to import
 
     return reach(ensure_board(config.home()), [handle.run_id for handle in handles])

@@ -75,8 +75,7 @@ def start(plan: Plan, *, warm: bool | None = None, pool: WarmPool = ranks) -> Ru
 
 
 def _begin(directory: RunDirectory, plan: Plan, *, warm: bool | None, pool: WarmPool) -> tuple[str, ...]:
-    """Start the run on ranks that wait or still import, else by its engine, else by a new supervisor here;
-    return the notes on that."""
+    """Start the run on warm ranks, else by its engine, else by a new supervisor; return notes on that."""
     pool.collect()
     standby, not_warm = pool.engage(plan, warm=warm)
     if standby is not None:
@@ -93,8 +92,7 @@ def _begin(directory: RunDirectory, plan: Plan, *, warm: bool | None, pool: Warm
 
 
 def _submit(directory: RunDirectory, plan: Plan) -> str:
-    """Submit the run to Slurm or Ray, or make it a step of a job, and start its watcher; return a note.
-    Raises LaunchError, with nothing running."""
+    """Submit the run to Slurm or Ray, or as a step of a job; start its watcher. Raises LaunchError."""
     spec = plan.spec
     make_private(directory.nodes)
     allocation = allocation_of(spec, plan.environment)
@@ -118,9 +116,8 @@ def _submit(directory: RunDirectory, plan: Plan) -> str:
 
 @contextlib.contextmanager
 def beginning(path: Path) -> Iterator[None]:
-    """Remove the directory of a run or a sweep that could not begin, for whatever reason (such as an
-    interrupt while gigabytes are written). Raises LaunchError where a disk refused it, else what prevented
-    it."""
+    """Remove the directory of a run or a sweep that an error or an interrupt kept from its begin. Raises
+    LaunchError where a disk refused it, else that error."""
     try:
         yield
     except BaseException as error:
@@ -139,8 +136,7 @@ _AS_LINES = ("--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-sub
 
 
 def ask_git(directory: RunDirectory, spec: RunSpec) -> None:
-    """Let git write the commit of the program's folder, and the changes since, into the run's directory,
-    without waiting for it."""
+    """Let git write the commit and the changes of the program's folder; do not wait for it."""
     folder = Path(spec.cwd if directory.is_cell(spec.program) else os.path.dirname(spec.program))
     if not any((above / ".git").exists() for above in (folder, *folder.parents)):
         return
@@ -159,8 +155,7 @@ def ask_git(directory: RunDirectory, spec: RunSpec) -> None:
 
 
 def keep_ready(count: int, framework: str) -> None:
-    """Keep ``count`` ranks of a framework ("": the first that is installed) ready for the next runs. Raises
-    UsageMistake or LaunchError."""
+    """Keep ``count`` ranks of a ``framework`` ("": any) ready for the next runs. Raises NbdistError."""
     name = framework or next((name for name in PRELOADED if is_installed(name)), "")
     if not name or not is_installed(name):
         raise UsageMistake(

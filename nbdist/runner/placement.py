@@ -85,8 +85,7 @@ TOKEN = "NBDIST_TOKEN"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSet:
-    """The machines of a run. Their ranks meet at ``host`` and ``port`` of node 0; ``addresses`` are those of
-    all machines where they were typed."""
+    """The machines of a run, whose ranks meet at ``host`` and ``port``; ``addresses`` are the typed ones."""
 
     count: int = 1
     rank: int = 0

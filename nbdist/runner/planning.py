@@ -103,8 +103,7 @@ def plan_script(
     notebook: str = "",
     cell_id: str = "",
 ) -> Plan:
-    """Plan a run of a script and its arguments, or of ``-m``, a module and its arguments, typed in ``cwd``;
-    write nothing. Raises UsageMistake or LaunchError."""
+    """Plan a run of ``script.py`` or ``-m module``, typed in ``cwd``; write nothing. Raises as ``plan``."""
     environ = dict(os.environ if environ is None else environ)
     folder = _directory(options.cwd, cwd)
     if options.push:
@@ -149,7 +148,11 @@ def _plan(
             f"--on: the runs lie in {home}, which the nodes do not see: name a directory that all machines "
             "share, for example  %env NBDIST_HOME=~/nbdist"
         )
-    _check_modules(used)
+    if missing := next((name for name in used if not is_installed(name)), ""):
+        raise UsageMistake(
+            f"{missing} is not installed for {sys.executable}: run  "
+            f'%pip install "nbdist[{missing}]"  and restart the kernel'
+        )
     token = ""
     if by_hand:
         token, keys = _link(options, nodes, environ, program)
@@ -216,8 +219,7 @@ def _with_options(spec: RunSpec, options: Options) -> RunSpec:
 
 
 def thread_advice(plan: Plan, *, cores: int | None = None, environ: Mapping[str, str] = os.environ) -> str:
-    """Return advice where ranks compute in one thread each though nobody chose that, and there are cores for
-    more; empty else."""
+    """Return advice where ranks compute in one thread each by default, and there are cores for more."""
     spec = plan.spec
     here = len(spec.here)
     threads = (cpu_count() if cores is None else cores) // max(1, here)
@@ -239,8 +241,7 @@ def _link(
 
 def _checkpoints(chosen: str, folder: Path, name: str, run_id: str, *, by_hand: bool) -> str:
     """Return the directory of a run's checkpoints: the ``chosen`` one, else one in the program's folder,
-    since nbdist deletes old runs, and their disk may be small. Machines started by hand share only a chosen
-    one."""
+    which outlives the run's files. Machines started by hand share only a chosen one."""
     if chosen:
         return str(folder / Path(chosen).expanduser())
     return "" if by_hand else str(folder / "checkpoints" / f"{name}-{run_id[-4:]}")
@@ -291,8 +292,7 @@ def _directory(chosen: str, notebook: str) -> Path:
 
 
 def _framework(options: Options, program: Program, pushed: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the framework of a run ("" for none), and the modules that it needs; its inputs import the
-    packages ``pushed``."""
+    """Return the framework of a run ("": none), and the modules it needs; inputs import those ``pushed``."""
     if options.framework == "none":
         return "", ()
     if options.framework != "auto":
@@ -303,8 +303,7 @@ def _framework(options: Options, program: Program, pushed: Sequence[str]) -> tup
 
 
 def versions_of(framework: str, *, gpus: bool, driver: Path = _DRIVER) -> dict[str, str]:
-    """Return the known versions of Python, nbdist, the framework ("" for none; it is not imported) and, with
-    ``gpus``, NVIDIA's driver, to compare runs."""
+    """Return the known versions of what a run depends on; the framework ("": none) is not imported."""
     versions = {"Python": platform.python_version(), "nbdist": __version__}
     if framework:
         versions[framework] = _version_of(framework)
@@ -350,23 +349,13 @@ def _check_memory(options: Options) -> None:
         )
 
 
-def _check_modules(modules: Sequence[str]) -> None:
-    for name in modules:
-        if not is_installed(name):
-            raise UsageMistake(
-                f"{name} is not installed for {sys.executable}: run  "
-                f'%pip install "nbdist[{name}]"  and restart the kernel'
-            )
-
-
 def check_disk(
     home: Path,
     free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
     *,
     more: int = 0,
 ) -> None:
-    """Raise LaunchError when the runs cannot be written or lack room, with ``more`` bytes of values, and
-    NotPrivate when others could write them."""
+    """Raise LaunchError when the runs cannot be written or lack room, NotPrivate when others could write."""
     check_home(home)
     existing = home
     while not os.path.exists(existing) and existing != existing.parent:
@@ -388,8 +377,7 @@ def check_disk(
 
 
 def not_written(error: OSError, place: Path) -> LaunchError:
-    """Return the error for an unwritable ``place`` (a run, or all of them), with the disk that refused and
-    what to type instead."""
+    """Return the error for an unwritable ``place``, with the disk that refused and what to type instead."""
     disk = refusal(error, place)
     can_be_freed = bool(disk) and error.errno != errno.EROFS
     return LaunchError(
@@ -406,8 +394,7 @@ def not_written(error: OSError, place: Path) -> LaunchError:
 
 
 def check_files(ranks: int) -> None:
-    """Raise LaunchError when this process may not open the files of a start, or the supervisor, which
-    inherits its limit, those of so many ranks."""
+    """Raise LaunchError when a start, or a supervisor with so many ranks, may not open all its files."""
     opened: list[int] = []
     try:
         for _ in range(_FILES):

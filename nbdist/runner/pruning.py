@@ -39,8 +39,7 @@ _BEGINS = 600.0  # seconds in which a sweep starts its first run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """The removed runs; ``size`` in bytes, ``limits`` from ``keeping``. Where it ``goes_on``, a process
-    removes others."""
+    """The removed runs, with their bytes and the ``limits``; where it ``goes_on``, a process removes more."""
 
     runs: tuple[str, ...]
     size: int
@@ -59,8 +58,7 @@ class Pruned:
 
 
 def keeping(environ: Mapping[str, str] = os.environ) -> tuple[int, float]:
-    """Return the number of runs to keep, and their GB. Raises UsageMistake when NBDIST_KEEP_RUNS or
-    NBDIST_KEEP_GB is no number."""
+    """Return the number of runs to keep, and their GB. Raises UsageMistake for a wrong variable."""
     runs = _number(environ, "NBDIST_KEEP_RUNS", KEEP_RUNS)
     return int(runs), _number(environ, "NBDIST_KEEP_GB", KEEP_GB)
 
@@ -101,8 +99,7 @@ class Pruner:
         self._thread.start()
 
     def removed(self, *, wait: float = 0.0) -> Pruned | None:
-        """Return the runs removed since the last call, None for none, after waiting at most ``wait`` seconds
-        for removals under way."""
+        """Return the runs removed since the last call, or None; wait at most ``wait`` seconds for more."""
         if wait and self._thread is not None:
             self._thread.join(wait)
         removed, self._removed = self._removed, []
@@ -137,8 +134,7 @@ pruner = Pruner()
 def prune(
     store: RunStore, limits: tuple[int, float], *, over: Callable[[], bool] = lambda: False
 ) -> Iterator[tuple[str, int]]:
-    """Remove the oldest ended runs beyond ``limits`` (``keeping``) until time is ``over``; yield the id and
-    the bytes of each as soon as no list has it."""
+    """Remove the oldest ended runs beyond ``limits`` until time is ``over``; yield their ids and bytes."""
     keep_runs, keep_gb = limits
     kept_size = 0
     # a process may have ended in the middle of a removal

@@ -1,5 +1,4 @@
-"""The names of a notebook that its ranks receive (``--push``), and those that a result may take there
-(``--pull``)."""
+"""Names that pass from a notebook to its ranks (``--push``), or back as results (``--pull``)."""
 
 from __future__ import annotations
 
@@ -111,8 +110,7 @@ def inputs_of(packed: Packed) -> tuple[Input, ...]:
 
 
 def describe_inputs(packed: Packed, also: Container[str] = ()) -> str:
-    """Return ``pushed: Net (class), df (DataFrame, 48 MB)``; leave out ``also``, names that the user did not
-    choose, but not what they brought along."""
+    """Return ``pushed: Net (class), df (DataFrame, 48 MB)``; of ``also``, only what these brought along."""
     chosen = [_named(item) for item in packed.items if item.asked and item.name not in also]
     along = [_named(item) for item in packed.items if not item.asked]
     if not chosen:

@@ -1,5 +1,4 @@
-"""The results of a run's ranks, read on demand (``run.results``), and the points of their metrics in one
-table (``run.history()``)."""
+"""The results of a run's ranks (``run.results``), and its metrics in one table (``run.history()``)."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ def check_rank(run: Run, rank: int) -> None:
 
 
 def check_here(run: Run, rank: int, what: str) -> None:
-    """Raise UsageMistake when the run has no such rank, or the rank's files (``what``: ``its log is``) are on
-    another machine."""
+    """Raise UsageMistake when the run has no such rank here. ``what``: ``its log is``."""
     check_rank(run, rank)
     node = run.spec.ranks[rank].node_rank
     if not run.spec.is_here(run.spec.ranks[rank]):

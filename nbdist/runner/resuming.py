@@ -94,8 +94,7 @@ def check_checkpoints(spec: RunSpec) -> None:
 
 
 def _check_variables(spec: RunSpec, chosen: Options) -> None:
-    """Raise UsageMistake for a variable that was not recorded, as a possible secret, and is not in
-    ``chosen``."""
+    """Raise UsageMistake for a variable that nbdist masked in the record, and that is not in ``chosen``."""
     given = dict(chosen.env)
     for name, value in spec.environment.items():
         if value == MASK and name not in given:

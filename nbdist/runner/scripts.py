@@ -21,8 +21,7 @@ from nbdist.options import COMMAND_FLAGS, MODULE_FLAGS, slug
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A file that ranks can run, with an absolute ``path`` and a ``name`` for its runs. ``module`` is the
-    name behind ``-m``, else empty."""
+    """A file that ranks can run, by its absolute ``path``; ``module`` is the name behind ``-m``, or empty."""
 
     path: str
     program: Program

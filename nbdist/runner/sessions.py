@@ -49,8 +49,7 @@ class Sessions:
         return self.mine if self.mine is not None and not _goes_on(self.mine) else None
 
     def current(self, notebook: str, cwd: str) -> RunHandle | None:
-        """Return this process's session, else the latest of the same notebook (of the same folder, where the
-        notebook is unknown) whose process has gone."""
+        """Return this process's session, else the latest of its notebook or folder whose process has gone."""
         if self.mine is not None:
             return self.mine if _goes_on(self.mine) else None
         for handle in _live_sessions():
@@ -62,8 +61,7 @@ class Sessions:
         return None
 
     def named(self, run: str | None) -> RunHandle:
-        """Return the session of this name, else this process's, else the latest live one. Raises UnknownRun
-        and UsageMistake."""
+        """Return the session of this name, else this process's, else the latest. Raises UsageMistake."""
         if run is not None:
             handle = RunHandle(store().find(run))
             if handle.run.spec.session is None:
@@ -94,8 +92,7 @@ def _goes_on(handle: RunHandle) -> bool:
 
 
 def settled(handle: RunHandle) -> Run:
-    """Return the run of a session; wait for its end to be recorded where its supervisor was killed a moment
-    ago. Raises UnknownRun."""
+    """Return the run of a session, with its end if its supervisor was just killed. Raises UnknownRun."""
     deadline = time.monotonic() + _CLEANS_UP
     while not (run := handle.run).state.terminal and time.monotonic() < deadline:
         if run.supervisor is None or run.supervisor_host != os.uname().nodename:

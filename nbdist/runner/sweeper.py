@@ -83,8 +83,7 @@ class Place:
 
 
 class Sweeper:
-    """The runs of one sweep. ``plan`` plans a point in a slot; ``listen`` waits a moment, and returns the
-    requests to stop that came meanwhile."""
+    """The runs of one sweep. ``plan`` plans a point in a slot; ``listen`` waits for requests to stop."""
 
     def __init__(
         self,

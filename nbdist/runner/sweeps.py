@@ -43,8 +43,7 @@ class SweepPlan:
 
 
 def plan_sweep(options: Options, plan_point: Callable[[Options], Plan]) -> SweepPlan:
-    """Plan a sweep, whose runs ``plan_point`` plans; write nothing. Raises UsageMistake and LaunchError, and
-    what ``plan_point`` raises."""
+    """Plan a sweep, and write nothing. Raises UsageMistake, LaunchError, and the errors of ``plan_point``."""
     devices, notes = choose_devices(options, os.environ)
     each = options.each or len(devices)
     if each > len(devices):
@@ -145,8 +144,7 @@ def start_sweep(planned: SweepPlan) -> SweepHandle:
 
 
 class SweepHandle:
-    """A sweep, live or ended, in this or any other process, read from its directory and those of its runs.
-    Raises UnknownRun when it cannot be read."""
+    """A sweep, live or ended, of any process, read from its directory. Raises UnknownRun."""
 
     def __init__(self, directory: SweepDirectory) -> None:
         self.directory = directory
@@ -176,9 +174,8 @@ class SweepHandle:
         return [RunHandle(directory) for _, directory in self.look().runs if not directory.deleted]
 
     def best(self, metric: str = "") -> RunHandle:
-        """Return the run with the best value of ``metric`` (that of ``--metric``, else the first) among
-        those that have not failed: the highest of acc, f1 and the like, the lowest of any other. Raises
-        UsageMistake where no run has it."""
+        """Return the run with the best value of ``metric`` (else of ``--metric``, else of the first) among
+        those not failed: the highest acc, f1 and the like, the lowest of others. Raises UsageMistake."""
         wanted, view = metric or self.sweep.metric, self.look()
         comparison = view.compare()
         for number in ranking(comparison, wanted):

@@ -66,8 +66,7 @@ def request_stop(run: RunDirectory, reason: Reason) -> None:
 
 
 def ask_to_end(directory: RunDirectory, run: Run, reason: Reason) -> None:
-    """Request the end of a run, by a signal where the disk refuses the request. Raises OSError when neither
-    is possible."""
+    """Request the end of a run, by a signal where the disk refuses. Raises OSError where neither works."""
     try:
         request_stop(directory, reason)
     except OSError:
@@ -113,8 +112,7 @@ def wake(run: Run) -> None:
 
 
 def take_requests(run: RunDirectory, *, leave: bool = False) -> list[Request]:
-    """Return the waiting requests, oldest first. Unless ``leave``, remove them, and files that are no request
-    or another user's."""
+    """Return the waiting requests, oldest first; unless ``leave``, remove them and any other file."""
     try:
         names = os.listdir(run.control)
     except OSError:

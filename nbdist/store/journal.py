@@ -20,8 +20,7 @@ LIMIT = 16 << 20  # bytes; a spec of 1,024 ranks has a hundredth of that
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Open a file of this user to read it. Raises OSError, also for a link, a pipe and another user's
-    file."""
+    """Open a file of this user to read it. Raises OSError, also for links, pipes and files of others."""
     # opening a pipe would block
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     status = os.fstat(handle)

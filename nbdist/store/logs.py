@@ -25,8 +25,7 @@ _STALE = 1.0  # seconds
 
 
 def is_listed(path: Path) -> bool:
-    """Return whether a file is in the list of its directory, which exists or is one of a rank's later
-    attempts."""
+    """Return whether its directory, which exists or belongs to a later attempt, lists a file."""
     if path.parent.name.startswith("attempt-") and not is_listed(path.parent):
         return False
     try:
@@ -74,8 +73,7 @@ class LogGap:
         self._end = self._begin
 
     def widen(self, size: int) -> None:
-        """Widen the gap for a log of ``size`` bytes. Raises OSError where the system or the file system
-        cannot, or the log has gone."""
+        """Widen the gap for a log of ``size`` bytes. Raises OSError where the file system has no gaps."""
         if size - self._end <= self._room * 3 // 4:
             return
         end = self._rounded(size - self._room // 2)
@@ -425,8 +423,7 @@ _LATEST = 1e15
 
 
 class LogTimes:
-    """The times at which a log reached its lengths, read on demand; none for a run of an older version, or
-    whose index a full disk refused."""
+    """The times at which a log reached its lengths; none where an old version left no index."""
 
     def __init__(self, path: Path) -> None:
         self._file = LogStream(path)
@@ -442,8 +439,7 @@ class LogTimes:
         return self._times[bisect_left(self._sizes, offset)]
 
     def between(self, begin: int, end: int) -> Iterator[tuple[int, float]]:
-        """Yield the known lengths beyond ``begin``, up to the first that reaches ``end``, with their Unix
-        times."""
+        """Yield the known lengths beyond ``begin``, to the first that reaches ``end``, with their times."""
         if not self._reaches(end):
             self._read_on()
         for at in range(bisect_right(self._sizes, begin), bisect_left(self._sizes, end) + 1):

@@ -1,6 +1,5 @@
-"""The metrics of ranks, recorded with ``nbdist.log`` or measured by the supervisor, read back from lines of
-JSON: ``{"t": Unix seconds, "step": 3, "total": 100, "v": {"loss": 0.5}}``, ``step`` and ``total``
-optional."""
+"""The metrics of ranks, recorded with ``nbdist.log`` or measured by the supervisor, in lines of JSON:
+``{"t": Unix seconds, "step": 3, "total": 100, "v": {"loss": 0.5}}``, ``step`` and ``total`` optional."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ class LineReader:
         self._file = LogStream(path)
 
     def lines(self, limit: int = 1 << 20) -> list[bytes]:
-        """Return the new complete lines, from about ``limit`` bytes of the file; drop a line that is
-        longer."""
+        """Return the new complete lines, from about ``limit`` bytes; drop a line that is longer."""
         while data := self._file.read(limit):
             whole = data.rfind(b"\n") + 1
             if whole == 0 and len(data) < limit:
@@ -93,8 +91,7 @@ def last_points(path: Path, room: int) -> list[MetricPoint]:
 
 
 def sampled_points(path: Path, share: int = 1) -> Iterator[MetricPoint]:
-    """Yield all points of a file; of a long one those at its begin, its end, and in pieces between: fewer
-    where the file is one of ``share``."""
+    """Yield the points of a file; of a long one (of ``share``) those at both ends, and some between."""
     stream = LogStream(path)
     size, end = stream.size, max(_BEGIN, _END // share)
     whole = max(2 * end, _WHOLE // share)
@@ -132,8 +129,7 @@ Setting = bool | int | float | str
 
 
 def read_hparams(run: Run, directory: RunDirectory) -> dict[str, Setting]:
-    """Return the last hyperparameters (``nbdist.log_hparams``) of the lowest rank with any, secrets
-    masked."""
+    """Return the last hyperparameters of the lowest rank with any (``nbdist.log_hparams``), masked."""
     for rank in run.ranks:
         stream = LogStream(directory.rank(rank.rank, run.attempt).metrics)
         settings: dict[str, Setting] = {}

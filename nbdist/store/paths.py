@@ -141,16 +141,14 @@ class NodeDirectory(RunDirectory):
 
 @dataclass(frozen=True, slots=True)
 class SweepDirectory(RunDirectory):
-    """The files of a sweep: ``<home>/sweeps/<sweep_id>/``, named as those of a run. Its points are runs of
-    their own."""
+    """The files of a sweep: ``<home>/sweeps/<sweep_id>/``, named as those of a run."""
 
     process = PathBelow("process.json")  # the process that starts its runs
     ended = PathBelow("ended.json")  # why it ended, once every run that it started has
 
 
 def check_home(path: Path) -> None:
-    """Raise NotPrivate for a directory of runs that another user filled or could have filled. A link of this
-    user's own is fine, and so is a missing directory."""
+    """Raise NotPrivate for a home that another user could have filled. A missing one is fine."""
     try:
         link = os.lstat(path)
     except OSError:
@@ -169,8 +167,7 @@ def check_home(path: Path) -> None:
 
 
 def check_private(path: Path) -> None:
-    """Raise NotPrivate for a directory that another user filled or could have filled, OSError for one that
-    cannot be examined."""
+    """Raise NotPrivate for a directory that another user could have filled. Raises OSError."""
     status = os.lstat(path)
     _check_owner(path, status)
     if not stat.S_ISDIR(status.st_mode):
@@ -195,9 +192,8 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
 
 
 def _check_parent(path: Path, parent: Path) -> None:
-    """Raise NotPrivate for a ``parent`` in which another user may replace the directory: others may write it,
-    and it is not sticky. A directory that the user's own group may write counts as private: where each user
-    has an own group, that is the default."""
+    """Raise NotPrivate for a ``parent`` that others may write and that is not sticky: they may replace the
+    directory. Its own group may write it: by default each user has a group alone."""
     try:
         status = os.stat(parent)
     except OSError:

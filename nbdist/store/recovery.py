@@ -39,9 +39,8 @@ def look(
 
 
 def note_end(directory: RunDirectory, pid: int, code: int) -> None:
-    """Record that a run is LOST, even before its journal names a supervisor: the process that was to keep it
-    ended with ``code`` (negative for a signal). Wait first for a supervisor of it that ends the run
-    itself."""
+    """Record that a run is LOST, even without a supervisor in its journal: the process that was to keep it
+    ended with ``code`` (negative for a signal). Wait first for a supervisor that still ends the run."""
     if directory.job.exists():
         return  # it goes on elsewhere, watched or not
     with contextlib.suppress(OSError):
@@ -130,19 +129,15 @@ class RunReader:
 
     def look(self) -> Run | None:
         """Return the run's state; None when its directory is gone or its spec unreadable."""
-        stamp = self._stamp()
+        stamp: tuple[int, ...] | None = None
+        with contextlib.suppress(OSError):
+            stat = self._journal.look()
+            stamp = stat.st_ino, stat.st_size, stat.st_mtime_ns
         if self._run is None or stamp is None or stamp != self._seen or self._left_alone(self._run):
             self._run = look(self._directory, alive=self._alive, clock=self._clock)
             # from before the read: the next look sees what was written meanwhile
             self._seen = stamp
         return self._run
-
-    def _stamp(self) -> tuple[int, ...] | None:
-        try:
-            stat = self._journal.look()
-        except OSError:
-            return None
-        return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
     def _left_alone(self, run: Run) -> bool:
         """Return whether a live run has no supervisor (yet, or any more): then no file changes."""

@@ -1,5 +1,4 @@
-"""The reports of ranks besides their logs: errors, and the stacks of the last request, which the supervisor
-writes as the ranks' ``faulthandler`` printed them."""
+"""Errors and stacks of ranks; the supervisor writes the stacks as ``faulthandler`` printed them."""
 
 from __future__ import annotations
 
@@ -89,8 +88,7 @@ class Call:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issued:
     """A collective that a rank called: its number in the process group, its name with the backend
-    (``gloo:all_reduce``), its arguments (``float32 (4, 2)``), and the calls that led to it, outermost
-    first."""
+    (``gloo:all_reduce``), its arguments (``float32 (4, 2)``), and the calls to it, outermost first."""
 
     number: int
     name: str
@@ -125,8 +123,7 @@ class Collective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handled:
-    """An exception that the main thread handles: its text, and the files and lines of its frames, outermost
-    first."""
+    """An exception that the main thread handles, with the files and lines of its frames, outermost first."""
 
     text: str
     places: tuple[tuple[str, int], ...] = ()
@@ -194,8 +191,7 @@ def parse_dump(text: str) -> tuple[ThreadStack, ...]:
 
 
 def calls_of_worker(text: str) -> tuple[Call, ...]:
-    """Return the calls of a DataLoader worker in its text of faulthandler, innermost first, without those of
-    the rank that forked it."""
+    """Return the calls of a DataLoader worker, innermost first, without those of the rank that forked it."""
     calls = next((thread.calls for thread in parse_dump(text)), ())
     begin = next((at for at, call in enumerate(calls) if call.function == "_bootstrap"), 0)
     return calls[:begin]

@@ -1,5 +1,4 @@
-"""The runs and the sweeps of this user: makes, lists and finds them, and returns the state of a run and
-whether a process still looks after it."""
+"""The runs and the sweeps of this user: makes, lists and finds them, and returns their states."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ Spec = TypeVar("Spec")
 
 
 class RunStore:
-    """The runs under one home directory. It reads nothing of a home, or a run, that another user filled or
-    could have filled."""
+    """The runs under one home directory. It reads nothing that another user could have filled."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -104,8 +102,7 @@ class RunStore:
         return run if run is not None and os.path.lexists(run.path) and _refusal(run) is None else None
 
     def find(self, wanted: str) -> RunDirectory:
-        """Return the newest run whose id, name, label or end of the id is ``wanted``. Raises UnknownRun, and
-        NotPrivate when it is not this user's."""
+        """Return the newest run whose id, name, label or end of the id is ``wanted``. Raises UnknownRun."""
         mine = self.directories()
         for run in (*mine, *self.refused()):
             label = run.run_id.split("-", 2)[2]
@@ -153,8 +150,7 @@ class SweepStore(RunStore):
 
 
 def read_spec(directory: RunDirectory) -> RunSpec:
-    """Return the spec of a run, which is read here alone. Raises NotPrivate when it is not this user's,
-    UnknownRun when it cannot be read."""
+    """Return the spec of a run, which is read here alone. Raises UnknownRun or NotPrivate."""
     spec = _read(directory, "run", RunSpec.from_dict)
     # the directory's name holds, whatever the file has
     return spec if spec.run_id == directory.run_id else replace(spec, run_id=directory.run_id)
@@ -179,8 +175,7 @@ def _read(directory: RunDirectory, kind: str, decode: Callable[[dict[str, Any]],
 
 
 def unreadable(directory: RunDirectory) -> Run | None:
-    """Return an unreadable run as LOST, with the reason; None for a readable one, and for one that has
-    gone."""
+    """Return an unreadable run as LOST, with the reason; None for any other run."""
     try:
         read_spec(directory)
         return None
@@ -241,8 +236,7 @@ def snapshot(
 
 
 def replayed(spec: RunSpec, events: Iterable[Event]) -> Run:
-    """Return the run after the events of its journal; skip an event that cannot follow, from another version
-    or a damaged disk."""
+    """Return the run after its events; skip those that cannot follow (of another version, or damaged)."""
     run = Run.of(spec)
     for event in events:
         with contextlib.suppress(IllegalTransition):
