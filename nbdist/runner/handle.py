@@ -112,8 +112,8 @@ class RunHandle:
 
     @property
     def failure(self) -> FirstFailure | None:
-        """Return the failure that caused the others (``.rank``, ``.line``, ``.kind``, ``.message``,
-        ``.cause``, ``.fix`` and more); None while no rank has failed."""
+        """Return the failure that caused the others (``.rank``, ``.line``, ``.cause``, ``.fix`` …), or
+        None."""
         return self.explain().failure
 
     def logs(self, rank: int = 0) -> str:

@@ -155,8 +155,10 @@ def _plan(
         )
     token = ""
     if by_hand:
-        token, keys = _link(options, nodes, environ, program)
-        environment |= keys
+        given = environ | {key: value for key, value in options.env if key == TOKEN}
+        # node 0 makes one for the other machines
+        token = "" if nodes.rank or given.get(TOKEN) else new_token()
+        environment[config.LINK_KEY] = ",".join(link_keys(given, program.text.lstrip("\n"), token))
         node = {"node": nodes.rank, "nodes": nodes.count, "others": nodes.count - 1, "master": nodes.master}
         meeting = "runs.meeting" if nodes.count == 2 else "runs.meeting-others"
         notes.append(say(meeting, config.language(), wait=options.wait, **node))
@@ -228,15 +230,6 @@ def thread_advice(plan: Plan, *, cores: int | None = None, environ: Mapping[str,
     if here < 2 or threads < 2 or chosen or not computes or spec.engine:
         return ""
     return say("runs.one-thread", config.language(), threads=threads)
-
-
-def _link(
-    options: Options, nodes: NodeSet, environ: Mapping[str, str], program: Program
-) -> tuple[str, dict[str, str]]:
-    """Return the token that node 0 makes for the other machines, and the variable with the keys of all."""
-    given = {**environ, **{key: value for key, value in options.env if key == TOKEN}}
-    token = "" if nodes.rank or given.get(TOKEN) else new_token()
-    return token, {config.LINK_KEY: ",".join(link_keys(given, program.text.lstrip("\n"), token))}
 
 
 def _checkpoints(chosen: str, folder: Path, name: str, run_id: str, *, by_hand: bool) -> str:

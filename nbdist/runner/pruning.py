@@ -58,7 +58,7 @@ class Pruned:
 
 
 def keeping(environ: Mapping[str, str] = os.environ) -> tuple[int, float]:
-    """Return the number of runs to keep, and their GB. Raises UsageMistake for a wrong variable."""
+    """Return the number of runs to keep, and their GB. Raises UsageMistake for an invalid variable."""
     runs = _number(environ, "NBDIST_KEEP_RUNS", KEEP_RUNS)
     return int(runs), _number(environ, "NBDIST_KEEP_GB", KEEP_GB)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import NbdistError, UnknownResult, UsageMistake
 from nbdist.model import Run
-from nbdist.store import LogStream, MetricPoint, MetricsReader, RankDirectory, RunDirectory
+from nbdist.store import LogStream, MetricPoint, MetricsReader, RunDirectory
 from nbdist.store.paths import check_private
 from nbdist.store.results import Result, read_index, read_value
 from nbdist.store.scraped.log import merge_points, printed_points
@@ -192,23 +192,19 @@ def read_history(runs: Sequence[tuple[Run, RunDirectory]], tags: tuple[str, ...]
 
 def _points(run: Run, directory: RunDirectory, tags: tuple[str, ...]) -> Iterator[tuple[object, ...]]:
     for rank in run.ranks:
+        files = directory.rank(rank.rank, run.attempt)
+        reader = MetricsReader(files.metrics)
+        points: list[MetricPoint] = []
+        while recorded := reader.read():
+            points += recorded
+        if run.spec.scrape:
+            tags_of_points = {tag for point in points for tag in point.values}
+            points += merge_points([], printed_points(files, LogStream(files.log).size), tags=tags_of_points)
         counted: dict[str, int] = {}
-        for point in _points_of(directory.rank(rank.rank, run.attempt), scrape=run.spec.scrape):
+        for point in points:
             for tag, value in point.values.items():
                 # as in the charts, a tag without a step counts on from its last
                 step = counted.get(tag, -1) + 1 if point.step is None else point.step
                 counted[tag] = step
                 if not tags or tag in tags:
                     yield rank.rank, step, tag, value, point.time
-
-
-def _points_of(files: RankDirectory, *, scrape: bool) -> list[MetricPoint]:
-    """Return the points that a rank recorded, then those that it only printed."""
-    reader = MetricsReader(files.metrics)
-    recorded: list[MetricPoint] = []
-    while points := reader.read():
-        recorded += points
-    if not scrape:
-        return recorded
-    tags = {tag for point in recorded for tag in point.values}
-    return recorded + merge_points([], printed_points(files, LogStream(files.log).size), tags=tags)

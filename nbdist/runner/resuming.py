@@ -33,9 +33,9 @@ def resume_plan(
     cell_id: str = "",
     namespace: Namespace | None = None,
 ) -> tuple[Options, Plan]:
-    """Plan a run that resumes an ended one, with ``changes`` of its options, as words. The request was typed
-    in ``notebook`` and ``cell_id``; empty, those of the run hold. ``namespace`` has the inputs that the run
-    did not keep. Raises UsageMistake where it cannot be started again, and as ``plan``."""
+    """Plan a run that resumes an ended one, with ``changes`` of its options, as words, typed in ``notebook``
+    and ``cell_id`` (else in the run's). ``namespace`` has the inputs that the run did not keep. Raises as
+    ``plan``."""
     run, directory = handle.run, handle.directory
     spec = run.spec
     if not run.state.terminal:

@@ -105,8 +105,8 @@ def settled(handle: RunHandle) -> Run:
 
 
 def request(handle: RunHandle, what: str) -> None:
-    """Send ``interrupt``, ``kill`` or ``end`` to the supervisor of a session. Raises UsageMistake when the
-    session has ended, LaunchError when it does not answer."""
+    """Send ``interrupt``, ``kill`` or ``end`` to a session. Raises UsageMistake if it has ended, or
+    LaunchError."""
     with _connected(handle) as line:
         line.sendall(json.dumps({"do": what}).encode() + b"\n")
         wake(handle.run)

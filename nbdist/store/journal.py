@@ -60,10 +60,8 @@ KEEP_SIZE, PUNCH_HOLE = 1, 2  # the modes of fallocate(2)
 
 
 class Journal:
-    """A writer of events, which holds a lock on the file.
-
-    It reserves room on the disk, and keeps an event that a full disk refuses to write it with the next one.
-    """
+    """A writer of events, which locks the file and reserves room on the disk. It writes an event that a full
+    disk refuses with the next one."""
 
     def __init__(self, path: Path, report: Callable[[str], None] = lambda _: None) -> None:
         """Raise BlockingIOError when another process writes this journal."""

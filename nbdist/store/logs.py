@@ -1,5 +1,4 @@
-"""A rank's log: its bytes, its lines as a terminal shows them, their times, and the gap in a log that became
-too long.
+"""A rank's log: its bytes, its lines as a terminal shows them, their times, and the gap in a long log.
 
 Another machine may write these files, on a file system that caches, as NFS does: for up to a minute it denies
 a name that was looked up too early, and ``os.stat`` is out of date. A directory's list and the bytes of an
@@ -25,7 +24,7 @@ _STALE = 1.0  # seconds
 
 
 def is_listed(path: Path) -> bool:
-    """Return whether its directory, which exists or belongs to a later attempt, lists a file."""
+    """Return whether a file is in the list of its directory, which exists or is a later attempt's."""
     if path.parent.name.startswith("attempt-") and not is_listed(path.parent):
         return False
     try:
@@ -58,8 +57,7 @@ _SMALL, _PAGE, _LARGE = 1 << 26, 1 << 12, 1 << 20
 
 
 class LogGap:
-    """A gap in a growing log, which keeps the log within ``room`` bytes of disk: its first quarter, and its
-    end.
+    """A gap in a growing log, which limits the log to ``room`` bytes of disk: a quarter for its begin.
 
     The middle becomes a hole in the file (lseek(2)), so that every offset stays true. A line about the
     missing bytes ends where the hole begins, for any program that reads the file.
@@ -140,9 +138,8 @@ _BITE = 16 * 1024
 
 
 class LogStream:
-    """The bytes of one log, read forward from ``offset``. The file may not exist yet, or any more.
-
-    The bytes of one ``read`` are adjacent, and end at ``offset``; between two reads there may be a gap."""
+    """The bytes of one log, which may not exist, read forward from ``offset``. The bytes of one ``read`` are
+    adjacent, and end at ``offset``; between two reads there may be a gap."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self.path = path
@@ -423,7 +420,7 @@ _LATEST = 1e15
 
 
 class LogTimes:
-    """The times at which a log reached its lengths; none where an old version left no index."""
+    """The times at which a log reached its lengths; none where an old version or a full disk has no index."""
 
     def __init__(self, path: Path) -> None:
         self._file = LogStream(path)

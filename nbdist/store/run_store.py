@@ -51,9 +51,8 @@ class RunStore:
         self.pruning = home / "pruning.lock"
 
     def create(self, spec: RunSpec, cell: str | None, inputs: Inputs | None = None) -> RunDirectory:
-        """Make the directory of a run, with all that its supervisor needs to record an end; ``cell`` is the
-        program if that is a cell, ``inputs`` writes the notebook's values. Raises OSError when it cannot be
-        written, NotPrivate when others could write it, too."""
+        """Make the directory of a run; ``cell`` is the program if that is a cell, ``inputs`` writes the
+        notebook's values. Raises OSError, and NotPrivate when others could write it."""
         run = RunDirectory(self.runs / spec.run_id)
         folders = (run.control, run.board, *(run.rank(rank.rank).path for rank in spec.ranks))
         self._make(run, spec.to_dict(), cell, inputs, folders=folders, reserved=run.journal)
@@ -219,10 +218,8 @@ def snapshot(
     alive: Callable[[ProcessId], bool] = processes.alive,
     clock: Callable[[], float] = time.time,
 ) -> Run | None:
-    """Return a run's state, and write nothing; None when its directory holds no readable spec.
-
-    A run whose supervisor has vanished is LOST, but not while its reaper is about to record the reason.
-    """
+    """Return a run's state, and write nothing; None without a readable spec. A run whose supervisor has
+    vanished is LOST, but not while its reaper is about to record the reason."""
     try:
         spec = read_spec(directory)
     except UnknownRun:
