@@ -114,12 +114,9 @@ def filesystem_of(path: Path, mounts: str | None = None) -> str:
     return kind
 
 
-# a page sets its language in this variable of a kernel (``plugins/kernel.ts``)
-PAGE_LANGUAGE = "NBDIST_PAGE_LANG"
-
-
 def language(environ: Mapping[str, str] = os.environ) -> str:
     """Return "zh" or "en": NBDIST_LANG's language, else the page's or the system's."""
-    variables = ("NBDIST_LANG", PAGE_LANGUAGE, "LC_ALL", "LANG")
+    # a page sets the second in its kernel (``plugins/kernel.ts``)
+    variables = ("NBDIST_LANG", "NBDIST_PAGE_LANG", "LC_ALL", "LANG")
     wanted = next(filter(None, map(environ.get, variables)), "")
     return "zh" if wanted.lower().startswith(("zh", "chinese")) else "en"

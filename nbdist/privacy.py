@@ -167,12 +167,8 @@ def _spans(word: str, before: str) -> list[tuple[int, int, str]]:
 
 def _within(text: str) -> list[tuple[int, int, str]]:
     """Return the spans of secrets in arguments or an address, none within another."""
-    shapes = (span for pattern in (SHAPES, _USER) for span in _matches(pattern, text))
+    shapes = ((*match.span(), "") for pattern in (SHAPES, _USER) for match in pattern.finditer(text))
     return _apart([*_named(text, lambda _: True), *shapes])
-
-
-def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int, str]]:
-    return ((*match.span(), "") for match in pattern.finditer(text))
 
 
 def _apart(spans: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
@@ -359,11 +355,11 @@ class Privacy:
     def clean(self, text: str) -> str:
         text = self._path.sub(lambda match: self._paths[match[0]], text)
         text = self._secret.sub(lambda match: self._mask(match[0]), text)
-        spans = [*_named(text, _is_secret)]
+        spans = [*_named(text, _is_secret), *((*match.span(), "") for match in SHAPES.finditer(text))]
         for find in self._finders:
             spans += find(text)
         parts, end = [], 0
-        for start, behind, _ in _apart([*spans, *_matches(SHAPES, text)]):
+        for start, behind, _ in _apart(spans):
             parts += [text[end:start], self._mask(text[start:behind])]
             end = behind
         return "".join([*parts, text[end:]])

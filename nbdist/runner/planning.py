@@ -299,23 +299,17 @@ def versions_of(framework: str, *, gpus: bool, driver: Path = _DRIVER) -> dict[s
     """Return the known versions of what a run depends on; the framework ("": none) is not imported."""
     versions = {"Python": platform.python_version(), "nbdist": __version__}
     if framework:
-        versions[framework] = _version_of(framework)
+        from nbdist.preflight.machine import build_of  # it reads programs
+
+        build = build_of(framework, sys.path) if framework in ("torch", "paddle") else None
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[framework] = metadata.version(framework) if build is None else build.version
     if gpus:
         # NVML takes a hundred times as long
         with contextlib.suppress(OSError):
             match = _VERSION.search(driver.read_text(errors="replace"))
             versions["NVIDIA driver"] = match[1] if match is not None else ""
     return {name: version for name, version in versions.items() if version}
-
-
-def _version_of(framework: str) -> str:
-    from nbdist.preflight.machine import build_of  # it reads programs
-
-    if framework in ("torch", "paddle") and (build := build_of(framework, sys.path)) is not None:
-        return build.version
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        return metadata.version(framework)
-    return ""
 
 
 def _check_env(options: Options) -> None:

@@ -48,7 +48,12 @@ def resume_plan(
     chosen = parse_words(changes, recorded_options(spec))
     if chosen.sweep:
         raise UsageMistake(f"--sweep: {run.label} goes on as one run: leave it out")
-    _check_variables(spec, chosen)
+    given = dict(chosen.env)
+    for name, value in spec.environment.items():
+        if value == MASK and name not in given:
+            raise UsageMistake(
+                f"--env {name} was not kept, for it may be a secret: add  --env {name}=VALUE  behind the run"
+            )
     chosen = replace(chosen, checkpoints=chosen.checkpoints or spec.checkpoints)
     place = {"notebook": notebook or spec.notebook, "cell_id": cell_id if notebook else spec.cell_id}
     if words := program_words(replace(spec, args=chosen.args)):
@@ -91,16 +96,6 @@ def check_checkpoints(spec: RunSpec) -> None:
                     f"--checkpoints {spec.checkpoints}: {run.label} goes on, and writes there: end it first, "
                     f"with  %dist_stop {run.label} , or name another directory"
                 )
-
-
-def _check_variables(spec: RunSpec, chosen: Options) -> None:
-    """Raise UsageMistake for a variable that nbdist masked in the record, and that is not in ``chosen``."""
-    given = dict(chosen.env)
-    for name, value in spec.environment.items():
-        if value == MASK and name not in given:
-            raise UsageMistake(
-                f"--env {name} was not kept, for it may be a secret: add  --env {name}=VALUE  behind the run"
-            )
 
 
 def _names(spec: RunSpec, label: str, namespace: Namespace | None) -> tuple[str, ...]:

@@ -53,11 +53,8 @@ class InterruptRequest:
 
 
 Request = Union[StopRequest, StacksRequest, InterruptRequest]
-_KINDS: dict[str, type[Request]] = {
-    "stop": StopRequest,
-    "stacks": StacksRequest,
-    "interrupt": InterruptRequest,
-}
+_KINDS: dict[str, type[Request]]
+_KINDS = {"stop": StopRequest, "stacks": StacksRequest, "interrupt": InterruptRequest}
 
 
 def request_stop(run: RunDirectory, reason: Reason) -> None:

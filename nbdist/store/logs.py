@@ -78,18 +78,16 @@ class LogGap:
         handle = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             fallocate(handle, PUNCH_HOLE | KEEP_SIZE, self._end, end - self._end)
-            os.pwrite(handle, self._notice(end - self._begin), self._begin - _WIDTH)
+            missing = end - self._begin
+            size_text = f"{missing / 1e9:,.1f} GB" if missing >= 1e9 else f"{missing / 1e6:,.1f} MB"
+            text = f"[nbdist: {size_text} of output left out here: NBDIST_LOG_GB={self._room / 1e9:g}]"
+            os.pwrite(handle, f"\n{text:{_WIDTH - 2}}\n".encode(), self._begin - _WIDTH)
         finally:
             os.close(handle)
         self._end = end
 
     def _rounded(self, offset: int) -> int:
         return offset // self._block * self._block
-
-    def _notice(self, missing: int) -> bytes:
-        gigabytes = f"{missing / 1e9:,.1f} GB" if missing >= 1e9 else f"{missing / 1e6:,.1f} MB"
-        text = f"[nbdist: {gigabytes} of output left out here: NBDIST_LOG_GB={self._room / 1e9:g}]"
-        return f"\n{text:{_WIDTH - 2}}\n".encode()
 
 
 def read_kept(handle: int, offset: int, limit: int) -> tuple[bytes, int]:
