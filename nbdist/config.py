@@ -1,14 +1,13 @@
-"""Settings that come from the environment, and the figures that hold everywhere.
+"""Settings from the environment, and the figures that hold everywhere.
 
-``NBDIST_HOME`` names the directory of the runs, ``NBDIST_PANEL`` (auto, widget, text) how a run is
-shown, ``NBDIST_LANG`` (en, zh) the language of what is shown where it is not to be the page's,
-``NBDIST_WARM`` (auto, off; always: for tests, every run on ranks that have waited) whether ranks are kept
-ready (``warm.pool``),
-``NBDIST_PUSH`` (auto) whether a cell gets the names of the notebook that it lacks, ``NBDIST_PUSH_GB`` how
-much these may be,
-``NBDIST_TOOLS_ALLOW`` (start,stop,stacks) what the tools for agents may do besides reading,
-``NBDIST_ENGINE_SILENCE`` (seconds) how long an engine may say nothing, ``NBDIST_LOG_GB`` how long a log
-may become (0: as long as it wants).
+- ``NBDIST_HOME``: the directory of the runs
+- ``NBDIST_PANEL`` (auto, widget, text): how a run is shown
+- ``NBDIST_LANG`` (en, zh): the language on the screen, instead of the page's
+- ``NBDIST_WARM`` (auto, off; always: for tests, every run on ranks that have waited): ranks kept ready
+- ``NBDIST_PUSH`` (auto): push the names of the notebook that a cell lacks; ``NBDIST_PUSH_GB``: their limit
+- ``NBDIST_TOOLS_ALLOW`` (start,stop,stacks): what the tools for agents may do besides reading
+- ``NBDIST_ENGINE_SILENCE``: the seconds after which a silent engine counts as lost
+- ``NBDIST_LOG_GB``: the limit of a log (0: none)
 """
 
 from __future__ import annotations
@@ -17,26 +16,21 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-# Seconds that a rank has between SIGINT and SIGTERM, and between SIGTERM and SIGKILL, when a run is stopped.
-INTERRUPT_GRACE = 3.0
-TERMINATE_GRACE = 3.0
-# Seconds after SIGINT after which a rank is freed that still waits for others in native code.
-STUCK_AFTER = 0.5
-# Seconds that the other ranks have between SIGTERM and SIGKILL after one has failed, and before SIGTERM when
-# they were freed; and seconds more before SIGTERM for a freed rank on its way out: it may save its work.
+# Times are in seconds.
+INTERRUPT_GRACE = 3.0  # between SIGINT and SIGTERM for a rank of a stopped run
+TERMINATE_GRACE = 3.0  # between SIGTERM and SIGKILL
+STUCK_AFTER = 0.5  # after SIGINT, before a rank is freed that still waits for others in native code
+# for the other ranks after a failure: between SIGTERM and SIGKILL, and before SIGTERM when they were freed
 PEER_GRACE = 0.7
-FREED_GRACE = 2.3
-# Seconds that the other ranks have to say where they are after the program of one has raised.
-PEER_LOOK = 0.03
-# Seconds that a rank whose program raised has to flush, run its atexit handlers and exit.
-EXIT_GRACE = 8.0
-# Bytes that must be free where the runs lie before a run is started.
-MIN_FREE_DISK = 64 * 1024 * 1024
-# Seconds after which a run counts as lost whose engine does not answer and whose nodes leave no trace: six
-# times as many for a run that waits in a queue, and a tenth for one that was asked to end.
+FREED_GRACE = 2.3  # more before SIGTERM for a freed rank on its way out: it may save its work
+PEER_LOOK = 0.03  # for the other ranks to report their calls after the program of one has raised
+EXIT_GRACE = 8.0  # for a rank whose program raised to flush, run its atexit handlers and exit
+MIN_FREE_DISK = 64 * 1024 * 1024  # bytes on the disk of the runs before a run starts
+# until a run is lost whose engine does not answer and whose nodes leave no trace: six times as many for a run
+# in a queue, and a tenth for one that has to end
 ENGINE_SILENCE = 600.0
 LOG_GB = 5.0  # of disk for the log of one rank: some 50 million lines
-PUSH_GB = 2.0  # of values that a run gets from the notebook at most
+PUSH_GB = 2.0  # of values from the notebook for a run
 
 _NETWORK_FILESYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs"}
@@ -44,8 +38,8 @@ _NETWORK_FILESYSTEMS = frozenset(
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory of the runs: NBDIST_HOME, else the user's state directory, or a local one where
-    that is on a network filesystem: locks and sizes lag behind there."""
+    """Return the directory of the runs: NBDIST_HOME, else the user's state directory, or a local one instead
+    of a network filesystem, where locks and sizes lag behind."""
     if chosen := environ.get("NBDIST_HOME"):
         return Path(chosen).expanduser().absolute()
     state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local/state")
@@ -61,7 +55,7 @@ def machines_key(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def local_home() -> Path:
-    """Return a place for runs on a local disk that is this user's alone."""
+    """Return this user's directory for runs on a local disk."""
     return Path("/tmp") / f"nbdist-{os.getuid()}"
 
 
@@ -88,22 +82,21 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
         return default
 
 
-# the variable with the key of a run on several machines, for its supervisors; ranks do not have it
+# has the key of a run on several machines, for its supervisors alone
 LINK_KEY = "NBDIST_LINK_KEY"
 
 TOOLS_ALLOW = "NBDIST_TOOLS_ALLOW"
-# what agents may do only where it is allowed: each leaves something on the disk, or in the process table
+# an agent needs leave for these: each leaves something on the disk, or in the process table
 CHANGING_TOOLS = ("start", "stop", "stacks")
 
 
 def allowed_tools(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """Return what is in NBDIST_TOOLS_ALLOW."""
+    """Return the entries of NBDIST_TOOLS_ALLOW."""
     return frozenset(filter(None, map(str.strip, environ.get(TOOLS_ALLOW, "").split(","))))
 
 
 def filesystem_of(path: Path, mounts: str | None = None) -> str:
-    """Return the type of the filesystem that ``path`` is or would be on ("" where it cannot be known).
-    ``mounts`` is the text of /proc/self/mounts, which is read when it is not given."""
+    """Return the type of the filesystem of a ``path`` ("": unknown); ``mounts`` is /proc/self/mounts."""
     if mounts is None:
         try:
             mounts = Path("/proc/self/mounts").read_text(errors="replace")
@@ -121,12 +114,9 @@ def filesystem_of(path: Path, mounts: str | None = None) -> str:
     return kind
 
 
-# the variable of a kernel in which a page tells its language (``plugins/kernel.ts``)
-PAGE_LANGUAGE = "NBDIST_PAGE_LANG"
-
-
 def language(environ: Mapping[str, str] = os.environ) -> str:
-    """Return "zh" or "en", the language of what is shown: NBDIST_LANG's, else the page's or the system's."""
-    variables = ("NBDIST_LANG", PAGE_LANGUAGE, "LC_ALL", "LANG")
+    """Return "zh" or "en": NBDIST_LANG's language, else the page's or the system's."""
+    # a page sets the second in its kernel (``plugins/kernel.ts``)
+    variables = ("NBDIST_LANG", "NBDIST_PAGE_LANG", "LC_ALL", "LANG")
     wanted = next(filter(None, map(environ.get, variables)), "")
     return "zh" if wanted.lower().startswith(("zh", "chinese")) else "en"

@@ -1,4 +1,4 @@
-"""Everything nbdist raises on purpose, by who can correct it: user, machine, program, or nbdist.
+"""The errors that nbdist raises on purpose, by who can correct them: user, machine, program, or nbdist.
 
     NbdistError
     ├── UsageMistake       a mistake in the line: nothing was started, nothing was lost
@@ -7,11 +7,11 @@
     │       └── NotPrivate   another user has filled the directory, or could have
     ├── LaunchError        the machine: no disk, no port, no interpreter
     ├── RunFailed          the program in the cell
-    ├── RunCancelled       the run was stopped because that was asked for
-    └── IllegalTransition  us
+    ├── RunCancelled       the run was stopped on request
+    └── IllegalTransition  a defect in nbdist
 
-A message says what was asked, what is there, and what to type instead. Only ``magics`` turns these
-into what IPython prints, only ``cli`` into exit codes, and only ``server`` into HTTP.
+A message has the request, the facts, and what to type instead. Only ``magics`` turns these into what IPython
+prints, only ``cli`` into exit codes, and only ``server`` into HTTP.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class NbdistError(Exception):
 
 
 class UsageMistake(NbdistError):
-    """What was typed cannot be done; the message is one line and says what to type instead."""
+    """A request that cannot be met; the message is one line and says what to type instead."""
 
 
 class UnknownResult(UsageMistake, KeyError):
-    """A rank has given no result of this name, or none that can be had."""
+    """A rank has no readable result of this name."""
 
     __str__ = Exception.__str__  # a KeyError's has quotes around
 
@@ -36,8 +36,8 @@ class UnknownRun(UsageMistake):
 
 
 class NotPrivate(UnknownRun):
-    """A directory is not read, for another user has filled it, or could have. ``problem`` is what is wrong
-    with it, without its name and without what to type."""
+    """A directory is not read, because another user filled it or could have filled it. ``problem`` is the
+    message without its name and without what to type."""
 
     def __init__(self, place: object, problem: str, remedy: str) -> None:
         super().__init__(f"{place} {problem}: {remedy}")
@@ -53,8 +53,8 @@ class RunFailed(NbdistError):
 
 
 class RunCancelled(NbdistError):
-    """A run was stopped because a person or a program asked for it."""
+    """A person or a program stopped the run."""
 
 
 class IllegalTransition(NbdistError):
-    """A state was to follow another that it must not follow: a defect in nbdist."""
+    """A state must not follow another one: a defect in nbdist."""

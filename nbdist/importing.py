@@ -1,7 +1,5 @@
-"""A lock that a thread of a rank holds while it imports, and every fork of the process as well.
-
-A module that another thread's fork meets half imported would stay locked in the child for ever.
-"""
+"""A lock for a thread of a rank that imports, and for every fork: a module that is half imported at another
+thread's fork would stay locked in the child for ever."""
 
 from __future__ import annotations
 

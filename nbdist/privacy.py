@@ -1,9 +1,9 @@
-"""Secrets: decides alone which values are written down, and what is masked in arguments and texts.
+"""Secrets: decides alone which values nbdist records, and which parts of arguments and texts it masks.
 
-The value of a variable is written down only where its name is known to be harmless: no value is harmless by
-its looks. The supervisor needs the arguments, so they are written into the run's own directory and masked
-wherever they leave that. In a program's text a value is masked that is known, that has the shape of a secret,
-or that a secret's name introduces (``is_secret_name``, as for variables and arguments).
+nbdist records the value of a variable only if its name is known to be harmless: no value is harmless by its
+looks. The supervisor needs the arguments, so the run's own directory has them; wherever they leave it, they
+are masked. In a program's text nbdist masks a known secret, the shape of one, and a value behind a secret's
+name (``is_secret_name``, as for variables and arguments).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _HARMLESS = frozenset(
     | {"PYTHONUNBUFFERED", "PYTHONUTF8", "PYTHONVERBOSE", "PYTHONWARNINGS"}
     | {"PYTHON_COLORS", "PYTHON_CPU_COUNT", "PYTHON_GIL"}
 )
-# what a library that computes reads, and its makers name
+# the prefixes of libraries that compute
 _FAMILIES = (
     *("BLIS_", "CUBLAS_", "CUDA_", "CUDNN_", "DNNL_", "FLAGS_", "GLOG_", "GLOO_", "GOMP_", "KMP_", "LC_"),
     *("MALLOC_", "MKL_", "NCCL_", "NUMEXPR_", "OMP_", "ONEDNN_", "OPENBLAS_", "PADDLE_", "PYTORCH_"),
     *("TF_CPP_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "UCX_", "VECLIB_", "XLA_"),
 )
-# a member of such a family that leads elsewhere, and may bring a name and a password along
+# a member of such a family that holds an address, perhaps with a name and a password
 _DOORS = frozenset(
     {"account", "addr", "address", "cert", "dsn", "endpoint", "endpoints", "header", "headers", "host"}
     | {"license", "login", "proxy", "sas", "server", "sign", "signing", "uri", "url", "user", "webhook"}
 )
 
-# anywhere in a name, whatever stands between their letters
+# anywhere in a name, whatever separates their letters
 _ALWAYS = ("password", "passwd", "passphrase", "secret", "apikey", "accesskey", "privatekey", "credential")
 _LAST = frozenset(
     {"ak", "auth", "authorization", "bearer", "cookie", "dsn", "key", "keys", "pass", "passcode", "pat"}
@@ -63,30 +63,30 @@ _OF_SHELLS = frozenset({"PWD", "OLDPWD"})
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _FLAG = re.compile(r"-{1,2}([A-Za-z][\w.\-]*)")
 _SETTING = re.compile(r"[-+~]*([\w.\-/@]+)=(.+)", re.DOTALL)
-# quotes as they stand in a text, in JSON within JSON, and in HTML
+# quotes in a text, in JSON within JSON, and in HTML
 _QUOTE = r"(?:\\?['\"]|&quot;|&\#x27;|&\#39;)"
-# what begins a value within a word: 'password=', '"api_key": "', 'X-Api-Key: ', '--token '; behind a space a
-# value stands for a flag alone: "token y" are two words of a sentence
+# the begin of a value within a word: 'password=', '"api_key": "', 'X-Api-Key: ', '--token '; only the value
+# of a flag follows a space: "token y" are two words of a sentence
 _NAMED = re.compile(
     r"(?<![\w.\-])(?:(?P<flag>--?[A-Za-z][\w.\-]{0,100})[ \t]{1,9}(?=[^\s=:\-])"
     rf"|(?P<name>[\w.\-]{{1,100}})(?P<form>{_QUOTE}?[ \t]{{0,9}}[=:：][ \t]{{0,9}})\[?"
     rf"(?:(?i:bearer|basic|token)[ \t]{{1,9}})?)(?P<quote>{_QUOTE})?"
 )
-# "pass", "secret", "key" and the like, which a secret's name has in it: most of a text is passed over so; a
-# first letter of a class is found soonest
+# "pass", "secret", "key" and the like within a secret's name, to skip most of a text; a search for a class of
+# first letters is fastest
 _STEM = re.compile(r"[aAbBcCdDkKpPsStT](?i:ass|ecret|ey|redential|oken|uth|earer|ookie|sn|at|in|w|ig|k)")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 _WORD_END = re.compile(r"[\w.\-]*")
 _BARE = re.compile(r"[^\s'\",;&}\])<>，；。、）]+")
 _QUOTED = re.compile(rf"(?:(?!&quot;|&#x27;|&#39;|\\['\"])[^'\"\n])+(?={_QUOTE})")
-_ROOM = 1000  # characters by which a value is judged
-# secrets by their shape, wherever they stand
+_ROOM = 1000  # characters of a value that decide
+# secrets by their shape
 SHAPES = re.compile(
     r"\b(?:hf_|ghp_|gho_|ghs_|ghu_|ghr_|github_pat_|glpat-|sk-|[rs]k_live_|[rs]k_test_|whsec_|xox[abpr]-|AKIA|ASIA"
     r"|AIza|ya29\.|dckr_pat_|npm_|pypi-)[A-Za-z0-9_\-.]{12,}"
     r"|\beyJ[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]+"
     r"|(?<=://)[^\s/:@'\"<>]{1,64}:[^\s/@'\"<>]{1,256}(?=@)"
-    # neither another key nor a tag of a page stands in one
+    # one contains neither another key nor a tag of a page
     r"|-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[^<>-]*(?:-{1,4}[^<>-]+)*-----END [A-Z ]{0,20}PRIVATE KEY-----"
 )
 
@@ -95,7 +95,7 @@ _USER = re.compile(r"(?<=://)[^\s/?#'\"<>]{1,1000}(?=@)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """The place of a secret in one of several words, and the name that it has there; empty for none."""
+    """The place of a secret in one of several words, and its name there or none."""
 
     word: int
     start: int
@@ -104,20 +104,20 @@ class Secret:
 
 
 def may_be_written(name: str, value: str) -> bool:
-    """Return whether a variable is known to be harmless, and what it holds is no address with a password."""
+    """Return whether a variable is known to be harmless, and its value is no address with a password."""
     known = name in _HARMLESS or name.startswith(_FAMILIES)
     leads = is_secret_name(name) or not _DOORS.isdisjoint(_words_of(name))
     return known and not leads and MASK not in value and masked_text(value) == value
 
 
 def without_values(variables: Mapping[str, str] | Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the variables as they may be written: masked where they are not known to be harmless."""
+    """Return the variables, masked unless they are known to be harmless."""
     return {name: value if may_be_written(name, value) else MASK for name, value in dict(variables).items()}
 
 
 @functools.lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return whether a flag, a setting or a variable of this name is a secret."""
+    """Return whether a flag, a setting or a variable of this name holds a secret."""
     words = _words_of(name)
     together = "".join(words)
     if name in _OF_SHELLS or not words:
@@ -131,7 +131,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def masked_words(words: Sequence[str]) -> tuple[str, ...]:
-    """Return a program's arguments as they may be shown."""
+    """Return a program's arguments with masked secrets."""
     masked = list(words)
     for secret in reversed(find_secrets(words)):
         word = masked[secret.word]
@@ -140,14 +140,14 @@ def masked_words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def masked_text(text: str) -> str:
-    """Return a text with arguments or an address as it may be shown."""
+    """Return a text of arguments or an address with masked secrets."""
     for start, end, _ in reversed(_within(text)):
         text = text[:start] + MASK + text[end:]
     return text
 
 
 def find_secrets(words: Sequence[str]) -> list[Secret]:
-    """Return what looks like a secret in a program's arguments, in their order."""
+    """Return the likely secrets in a program's arguments, in order."""
     return [
         Secret(word=number, start=start, end=end, name=name)
         for number, word in enumerate(words)
@@ -166,13 +166,9 @@ def _spans(word: str, before: str) -> list[tuple[int, int, str]]:
 
 
 def _within(text: str) -> list[tuple[int, int, str]]:
-    """Return where secrets stand in arguments or an address, none within another."""
-    shapes = (span for pattern in (SHAPES, _USER) for span in _matches(pattern, text))
+    """Return the spans of secrets in arguments or an address, none within another."""
+    shapes = ((*match.span(), "") for pattern in (SHAPES, _USER) for match in pattern.finditer(text))
     return _apart([*_named(text, lambda _: True), *shapes])
-
-
-def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int, str]]:
-    return ((*match.span(), "") for match in pattern.finditer(text))
 
 
 def _apart(spans: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
@@ -199,7 +195,7 @@ class _Value:
 
 
 def _named(text: str, tells: Callable[[_Value], bool]) -> Iterator[tuple[int, int, str]]:
-    """Return where values stand behind the names of secrets, those that ``tells`` takes for one."""
+    """Yield the spans of values behind the names of secrets, if ``tells`` accepts them."""
     behind = 0
     for stem in _STEM.finditer(text):
         if stem.start() < behind:
@@ -223,7 +219,7 @@ def _named(text: str, tells: Callable[[_Value], bool]) -> Iterator[tuple[int, in
 
 
 def _start(text: str, at: int) -> int:
-    """Return where the name begins that has ``at`` in it, or one that is too long."""
+    """Return the begin of the name around ``at``, or of its last _NAME characters."""
     start = at
     while start and text[start - 1] in _LETTERS and at - start < _NAME:
         start -= 1
@@ -231,7 +227,7 @@ def _start(text: str, at: int) -> int:
 
 
 def _end(pattern: re.Pattern[str], text: str, start: int, most: int = sys.maxsize) -> int:
-    """Return where what a pattern matches at ``start`` ends; there, where nothing does."""
+    """Return the end of a pattern's match at ``start``, else ``start``."""
     match = pattern.match(text, start, most)
     return start if match is None else match.end()
 
@@ -240,30 +236,30 @@ def _words_of(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(name)]
 
 
-# what a program writes in the place of a value: a constant, a type, a place to fill
+# a constant, a type or a placeholder instead of a value
 _NO_VALUE = re.compile(
     r"(?i:none|null|nil|true|false|yes|no|nan|any|bool|bytes|float|int|object|optional|required|str|string)"
     rf"|[*x.…{MASK[0]}]+|\$\w+|[$#]?\{{.*|%\w|%\(.*"
 )
 _CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")
 _NUMBER = re.compile(r"[-+\d.,:eE]+")
-# of layers, files and the like: words and small numbers
+# parts of names of layers and files: words and small numbers
 _READABLE = re.compile(r"[A-Za-z]*\d{0,4}|\d+")
 _BREAKS = re.compile(r"[._\-/+=:~|]+")
-# what looks as if it were drawn at random
+# looks random
 _DRAWN = re.compile(r"(?=[^\s]*\d)(?=[^\s]*[A-Za-z])[\w\-./+=:~|]{16,}", re.ASCII)
 
 
-def _is_told(value: _Value) -> bool:
+def _is_secret(value: _Value) -> bool:
     """Return whether a value in a program's text or output is a secret, and no expression or number of a
-    training: ``password=`` stands before nothing else, ``token=`` also before the numbers of tokens."""
+    training: ``password=`` introduces nothing else, ``token=`` also a number of tokens."""
     code = not value.quoted and (_CALL.match(value.text) or _is_named_alike(value.name, value.text))
     if code or _NO_VALUE.fullmatch(value.text):
         return False
     if any(each in "".join(_words_of(value.name)) for each in _ALWAYS):
         return True
     if value.name.isupper() and "_" in value.name and not value.form.startswith(" "):
-        # as programs print their environment
+        # as in a printed environment
         return len(value.text) >= _LEAST and not _NUMBER.fullmatch(value.text)
     drawn = _DRAWN.fullmatch(value.text) is not None
     return drawn and not all(_READABLE.fullmatch(part) for part in _BREAKS.split(value.text))
@@ -276,15 +272,14 @@ def _is_named_alike(name: str, value: str) -> bool:
     return fewer > 0 and re.sub("[._]", "", value).isalpha() and words[-fewer:] == others[-fewer:]
 
 
-_LEAST = 6  # characters; what is shorter stands in text for other reasons
-_DIGEST = 3  # bytes: by chance one of 17 million other words of the same length has the same
+_LEAST = 6  # characters; text has shorter values for other reasons
+_DIGEST = 3  # bytes: one of 17 million other words of the same length has the same
 _DIGESTS = 64
 _DIGESTED = re.compile(r"(\d{1,6}):([0-9a-f]{16}):([0-9a-f]{6})", re.ASCII)
 
 
 def digests_of(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what finds the values of secret variables in a text, each as ``length:salt:digest``. It may be
-    written down, since it holds 24 bits of a value."""
+    """Return a recordable ``length:salt:digest``, with 24 bits of the value, for each secret variable."""
     values = {value for name, value in variables.items() if is_secret_name(name)}
     known = sorted(value for value in values if len(value) >= _LEAST and not re.search(r"\s", value))
     salted = ((value, os.urandom(8).hex()) for value in known[:_DIGESTS])
@@ -300,7 +295,7 @@ Find = Callable[[str], Iterator[tuple[int, int, str]]]
 
 
 def _finders(digests: Iterable[str]) -> list[Find]:
-    """Return for each length of words what finds those in a text of which a digest is known."""
+    """Return for each length a function that finds the words with a known digest in a text."""
     by_length: dict[int, list[tuple[str, str]]] = {}
     for text in digests:
         if (match := _DIGESTED.fullmatch(text)) is not None:
@@ -329,7 +324,7 @@ class Recorded(Protocol):
 
 
 class Privacy:
-    """Takes private parts out of a text. ``masked`` counts the secrets."""
+    """A mask for the private parts of texts. ``masked`` counts the secrets."""
 
     def __init__(
         self,
@@ -337,8 +332,7 @@ class Privacy:
         homes: Iterable[tuple[str, str]] = (),
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """Mask the secrets of ``specs`` and those of the environment; ``homes`` are paths and their short
-        forms."""
+        """Mask the secrets of ``specs`` and of the environment; ``homes`` are paths and their short forms."""
         known = os.environ if environ is None else environ
         user = [(str(Path.home()), "~"), (os.path.realpath(Path.home()), "~")]
         self._paths = {path.rstrip("/"): short for path, short in (*user, *homes) if path.strip("/")}
@@ -352,7 +346,7 @@ class Privacy:
             for secret in find_secrets(spec.args)
         ]
         long = {value for value in (*named, *given) if len(value) >= _LEAST}
-        # a page has some characters otherwise
+        # a page escapes some characters
         long |= set(map(html.escape, long))
         self._secret = re.compile("|".join(map(re.escape, sorted(long, key=len, reverse=True))) or r"(?!)")
         self._finders = _finders(digest for spec in specs for digest in spec.digests)
@@ -361,11 +355,11 @@ class Privacy:
     def clean(self, text: str) -> str:
         text = self._path.sub(lambda match: self._paths[match[0]], text)
         text = self._secret.sub(lambda match: self._mask(match[0]), text)
-        spans = [*_named(text, _is_told)]
+        spans = [*_named(text, _is_secret), *((*match.span(), "") for match in SHAPES.finditer(text))]
         for find in self._finders:
             spans += find(text)
         parts, end = [], 0
-        for start, behind, _ in _apart([*spans, *_matches(SHAPES, text)]):
+        for start, behind, _ in _apart(spans):
             parts += [text[end:start], self._mask(text[start:behind])]
             end = behind
         return "".join([*parts, text[end:]])

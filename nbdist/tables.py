@@ -14,6 +14,6 @@ else:
 
 
 def read_table(beside: str, name: str) -> dict[str, Any]:
-    """The table ``NAME.toml`` in the folder of the module whose ``__file__`` is given."""
+    """Return the table ``NAME.toml`` from the folder of the file ``beside``."""
     table: dict[str, Any] = tomllib.loads(Path(beside).with_name(f"{name}.toml").read_text(encoding="utf-8"))
     return table

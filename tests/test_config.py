@@ -1,4 +1,4 @@
-"""Where the runs lie, and in which language they are shown."""
+"""The directory of the runs, and the language on the screen."""
 
 from __future__ import annotations
 

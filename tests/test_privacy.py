@@ -1,4 +1,4 @@
-"""What is masked, and which variables are written down."""
+"""The masking of secrets, and the variables that nbdist records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nbdist promises by name, and what importing it costs."""
+"""The names that nbdist promises, and the cost of importing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts runs and hands them out: the only place that joins store, frameworks, devices and engines."""
+"""Runs, planned, started and read: the only place that joins store, frameworks, devices and engines."""
 
 from nbdist.model.plan import Plan
 from nbdist.runner.exporting import Export, export, export_text

@@ -33,11 +33,9 @@ def check_program(
     origin: Callable[[str], Origin | None] = lambda _: None,
     typed: str = "",
 ) -> tuple[str, ...]:
-    """Return a line for each thing to say of the program; raises UsageMistake for what cannot work.
-
-    ``origin`` returns where the notebook has a name from, ``typed`` is what stands behind ``%%distributed``.
-    """
-    # the checks take a while to import, and this module is imported with nbdist
+    """Return the warnings about the program; ``origin`` returns where the notebook defined a name, ``typed``
+    is the line behind ``%%distributed``. Raises UsageMistake for a program that cannot work."""
+    # slow to import, and this module is imported with nbdist
     from nbdist.preflight import check
 
     path = _path(plan)
@@ -57,14 +55,13 @@ def check_program(
 
 
 def _push_instead(plan: Plan, findings: Sequence[Finding], typed: str, language: str) -> list[str]:
-    """Return the line that gives the ranks the names that they miss, where the notebook has some."""
+    """Suggest the line that pushes the names of the notebook that the ranks lack."""
     unpushed = [finding.values for finding in findings if finding.rule.name in _OF_NOTEBOOK]
     missing = [values["name"] for values in unpushed]
     if not missing or not plan.is_cell or (plan.spec.nodes > 1 and not plan.spec.engine):
         return []
     names = [*(pushed.name for pushed in plan.spec.inputs if pushed.asked), *missing]
-    rest = _PUSH.sub("", masked_text(typed)).strip()
-    line = f"{rest} --push {','.join(names)}".strip()
+    line = f"{_PUSH.sub('', masked_text(typed)).strip()} --push {','.join(names)}".strip()
     plain = [values["name"] for values in unpushed if values["type"] in _PLAIN]
     words = " ".join(f"--{name} {{{name}}}" for name in plain)
     more = say("runs.push-value", language, words=words) if plain else ""
@@ -73,11 +70,11 @@ def _push_instead(plan: Plan, findings: Sequence[Finding], typed: str, language:
 
 def _shortened(lines: Sequence[str]) -> list[str]:
     left = len(lines) - _MOST
-    return [*lines[:_MOST], *([f"and {left} more"] if left > 0 else [])]
+    return [*lines[:_MOST], f"and {left} more"] if left > 0 else [*lines]
 
 
 def _path(plan: Plan) -> list[str]:
-    """Return where the ranks will find modules."""
+    """Return the folders where the ranks look for modules."""
     spec = plan.spec
     if spec.python_path:
         return [entry or spec.cwd for entry in spec.python_path]
@@ -93,9 +90,13 @@ def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin |
     spec = plan.spec
     devices = [rank.device for rank in spec.ranks if rank.node_rank == spec.node_rank]
     gpus = tuple(device.index for device in devices if device.kind == "gpu")
-    # of the machine that an engine will choose nothing is known
+    # an engine chooses the machine later
     own_gpus = gpus if not spec.engine else ()
     installed_driver = driver() if own_gpus else None
+    shared_memory = None
+    with contextlib.suppress(OSError):
+        stat = os.statvfs("/dev/shm")
+        shared_memory = stat.f_blocks * stat.f_frsize
     return Situation(
         world_size=spec.world_size,
         gpus=gpus,
@@ -105,7 +106,7 @@ def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin |
         args=spec.args,
         given=frozenset(pushed.name for pushed in spec.inputs),
         environment=plan.environment,
-        shared_memory=_shared_memory(),
+        shared_memory=shared_memory,
         driver_cuda=installed_driver.cuda if installed_driver is not None else "",
         held=_held(own_gpus) if own_gpus else (),
         installed=lambda name: machine.is_importable(name, path),
@@ -115,15 +116,8 @@ def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin |
     )
 
 
-def _shared_memory() -> int | None:
-    with contextlib.suppress(OSError):
-        stat = os.statvfs("/dev/shm")
-        return stat.f_blocks * stat.f_frsize
-    return None
-
-
 def _held(gpus: Sequence[int]) -> tuple[Holding, ...]:
-    """Return what others hold of these GPUs, and who they are."""
+    """Return the memory of these GPUs that other processes hold, and whose they are."""
     from nbdist.devices.gpus import describe_holder, open_loads
     from nbdist.preflight import Holding
 

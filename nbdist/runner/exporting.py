@@ -1,5 +1,4 @@
-"""A run as files that need no nbdist to be started: its script, and what starts it with torchrun, with
-paddle's launcher or under Slurm."""
+"""Files that start a run without nbdist: its script, and scripts for torchrun, fleetrun and Slurm."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ from nbdist.errors import UsageMistake
 from nbdist.model import CellEnded, CellStarted, RunSpec
 from nbdist.model.plan import Program
 from nbdist.privacy import find_secrets, may_be_written
-from nbdist.runner.handle import RunHandle
+from nbdist.runner.handle import RunHandle, read_cell
 from nbdist.runner.placement import DEFAULT_PORT
 from nbdist.runner.scripts import EXECUTE
 from nbdist.store import read_events
 from nbdist.store.paths import write_private
 
-_TORCHRUN, _PADDLE, _SBATCH = "torchrun", "fleetrun", "sbatch"
-# each with the framework whose programs it says nothing of their ranks
+_TORCHRUN, _PADDLE = "torchrun", "fleetrun"
+# each with the framework that does not read its variables
 _LAUNCHERS = {_TORCHRUN: "paddle", _PADDLE: "torch"}
 
 _MODULE = '''"""Runs the module {module} as python -m does: this launcher takes a file."""
@@ -35,8 +34,7 @@ runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """An export. ``lines`` are a launcher's name and the command line that starts the run by it; ``remarks``
-    say what the lines cannot."""
+    """Files that start a run. ``lines`` pair launchers with command lines; ``remarks`` are for the user."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -45,7 +43,7 @@ class Export:
 
 
 def export(handle: RunHandle, folder: Path) -> Export:
-    """Write the run into ``folder``. Raises UsageMistake, with nothing written, when it cannot be."""
+    """Write the run into ``folder``. Raises UsageMistake, with nothing written."""
     folder = folder.expanduser().absolute()
     program = _Program(handle.run.spec, folder)
     texts = dict(program.files(handle))
@@ -54,7 +52,7 @@ def export(handle: RunHandle, folder: Path) -> Export:
     job = folder / "job.sbatch"
     texts[job] = program.batch_script()
     lines = [(launcher, program.line(launcher)) for launcher in program.launchers]
-    lines.append((_SBATCH, f"sbatch {shlex.quote(str(job))}"))
+    lines.append(("sbatch", f"sbatch {shlex.quote(str(job))}"))
     _write(folder, texts)
     return Export(folder=folder, files=tuple(texts), lines=tuple(lines), remarks=tuple(program.remarks()))
 
@@ -83,19 +81,16 @@ class _Program:
         self.launchers = [name for name, other in _LAUNCHERS.items() if spec.framework != other]
 
     def files(self, handle: RunHandle) -> Iterator[tuple[Path, str]]:
-        """Yield the program itself, where it is in no file of the user's."""
+        """Yield the program itself, unless it lies in a file of the user's."""
         if self._spec.session is not None:
             yield self._script, self._cells(handle)
         elif self._is_cell:
-            try:
-                yield self._script, handle.directory.cell.read_text(encoding="utf-8").lstrip("\n")
-            except (OSError, UnicodeDecodeError) as error:
-                raise UsageMistake(f"the cell of {handle.run_id} cannot be read: {error}") from None
+            yield self._script, read_cell(handle).lstrip("\n")
         elif self._spec.module and self._spec.framework != "torch":
             yield self._script, _MODULE.format(module=self._spec.module)
 
     def _cells(self, handle: RunHandle) -> str:
-        """Return the cells of a session in their order, without those that have raised in a rank."""
+        """Return the cells of a session in their order, without those that raised in a rank."""
         begun: dict[int, tuple[int, ...]] = {}
         well: dict[int, set[int]] = {}
         for event in read_events(handle.directory.journal):
@@ -137,7 +132,6 @@ class _Program:
             yield f"{name} stands for an argument that may be a secret: export it before you start the run"
 
     def line(self, launcher: str) -> str:
-        """Return all of it in one line of a shell."""
         variables = self._environment(launcher).items()
         words = [f"-u {name}" for name, value in variables if value is None]
         words += [f"{name}={value}" for name, value in variables if value is not None]
@@ -148,9 +142,8 @@ class _Program:
         return "\n".join([*lines, f"exec {self._command(launcher)}", ""])
 
     def batch_script(self) -> str:
-        """Return a job of Slurm. The launcher runs once on each node."""
-        spec = self._spec
-        launcher = self.launchers[0]
+        """Return a job of Slurm that runs the launcher once on each node."""
+        spec, launcher = self._spec, self.launchers[0]
         gpus = [f"#SBATCH --gpus-per-node={self._ranks}"] if self._gpus() else []
         limit = [f"#SBATCH --time={max(1, round(spec.timeout / 60))}"] if spec.timeout else []
         lines = [
@@ -163,7 +156,7 @@ class _Program:
             *limit,
             "#SBATCH --output=%x-%j.out",
             "set -e",
-            # Slurm says which GPUs they are
+            # Slurm sets the GPUs
             *self._exports(launcher, but="CUDA_VISIBLE_DEVICES" if gpus else ""),
             self._cd(),
         ]
@@ -173,7 +166,7 @@ class _Program:
         command = shlex.quote(f"exec {self._command(launcher, '$1', '$SLURM_NODEID')}")
         lines += [
             'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-            # by its address: the name may lead elsewhere on another node
+            # the name may mean another address on another node
             "master=$(srun --nodes=1 --ntasks=1 -w \"$head\" hostname -i | awk '{print $1}')",
             f'{srun} bash -c {command} node "$master"',
         ]
@@ -188,8 +181,7 @@ class _Program:
         return [line for name, line in lines.items() if name != but]
 
     def _command(self, launcher: str, head: str = "", node: str = "") -> str:
-        """Return the command line of a launcher. ``head`` and ``node`` are words of a shell for the address
-        of node 0 and the node's number, where a job knows them."""
+        """Return a launcher's command line; a job has words of its own for node 0 and the node's number."""
         host, _, port = self._spec.master.rpartition(":")
         place = (head or shlex.quote(host), port or str(DEFAULT_PORT), node or str(self._spec.node_rank))
         words = self._torchrun(*place) if launcher == _TORCHRUN else self._fleetrun(*place)
@@ -221,10 +213,10 @@ class _Program:
             yield self._file()
 
     def _launcher(self, name: str, module: str) -> str:
-        """Return the launcher beside the interpreter; where it is not there, the module that it is."""
+        """Return the launcher beside the interpreter, else its module."""
         python = Path(self._spec.python)
-        there = os.access(python.parent / name, os.X_OK)
-        return name if there else f"{shlex.quote(python.name)} -m {module}"
+        installed = os.access(python.parent / name, os.X_OK)
+        return name if installed else f"{shlex.quote(python.name)} -m {module}"
 
     def _file(self) -> str:
         own = self._is_cell or self._spec.module
@@ -234,12 +226,15 @@ class _Program:
         return [str(rank.device.index) for rank in self._spec.here if rank.device.kind == "gpu"]
 
     def _environment(self, launcher: str) -> Mapping[str, str | None]:
-        """Return what is set for the launcher, each value as a word of a shell; None for what must not be."""
+        """Return the launcher's variables, each value as a word of a shell; None for one to unset."""
         spec, gpus = self._spec, self._gpus()
         variables: dict[str, str | None] = {"PATH": f'{shlex.quote(str(Path(spec.python).parent))}:"$PATH"'}
         if self._is_cell or spec.module:
-            path = shlex.quote(":".join(self._python_path()))
-            variables["PYTHONPATH"] = path + '"${PYTHONPATH:+:$PYTHONPATH}"'
+            # the cell's sys.path without the interpreter's own folders
+            entries = [entry or spec.cwd for entry in spec.python_path] or [spec.cwd]
+            path = [entry for entry in entries if not entry.startswith((sys.prefix, sys.base_prefix))]
+            words = shlex.quote(":".join(dict.fromkeys(path)))
+            variables["PYTHONPATH"] = words + '"${PYTHONPATH:+:$PYTHONPATH}"'
         # paddle's launcher takes an empty list for one of GPUs
         on_cpu = None if launcher == _PADDLE else "''"
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(gpus) or on_cpu
@@ -253,16 +248,9 @@ class _Program:
             variables[name] = shlex.quote(value) if may_be_written(name, value) else _expanded(name)
         return variables
 
-    def _python_path(self) -> list[str]:
-        """Return where the cell found its modules: the notebook's folder, and what is no part of the
-        interpreter."""
-        own = (sys.prefix, sys.base_prefix)
-        entries = [entry or self._spec.cwd for entry in self._spec.python_path] or [self._spec.cwd]
-        return list(dict.fromkeys(entry for entry in entries if not entry.startswith(own)))
-
 
 def _shell_words(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the arguments as words of a shell, with a variable in the place of each secret, and these."""
+    """Return the arguments as words of a shell, each secret replaced by a variable, and these variables."""
     words: list[str] = []
     names: list[str] = []
     secrets = find_secrets(args)
@@ -279,7 +267,7 @@ def _shell_words(args: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _expanded(name: str) -> str:
-    """Return the value of a variable, as a word of a shell that ends where it is not set."""
+    """Return a shell's word for the value of a variable; the shell ends where it is not set."""
     return f'"${{{name}?}}"'
 
 

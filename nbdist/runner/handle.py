@@ -1,4 +1,4 @@
-"""Handles of runs: of one by its name, of all, and what one can do with each."""
+"""Handles of runs, and the functions that find them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nbdist import config, processes
 from nbdist.engines.engine import WATCHER
-from nbdist.errors import LaunchError, RunCancelled, RunFailed, UnknownRun
+from nbdist.errors import LaunchError, RunCancelled, RunFailed, UnknownRun, UsageMistake
 from nbdist.feed.curves import read_curves
 from nbdist.feed.waiting import Awaited, parse_moments
 from nbdist.launch import local
@@ -38,8 +37,8 @@ _STARTING = 20.0
 
 
 class RunHandle:
-    """A run, live or ended, in this or any other process. Everything is read from its directory. ``notes``
-    say how it was started where the user may have expected something else."""
+    """A run, live or ended, in this or any other process, read from its directory. ``notes`` say how it was
+    started where the user may have expected something else."""
 
     def __init__(self, directory: RunDirectory, *, notes: Iterable[str] = ()) -> None:
         self.directory = directory
@@ -53,7 +52,7 @@ class RunHandle:
 
     @property
     def run(self) -> Run:
-        """Return how the run stands now. Raises UnknownRun when its directory is gone, or cannot be read."""
+        """Return the run's state now. Raises UnknownRun when its directory is gone or unreadable."""
         run = self._reader.look()
         if run is None:
             read_spec(self.directory)  # says why
@@ -62,11 +61,20 @@ class RunHandle:
         return run
 
     def keep_watched(self, run: Run) -> None:
-        """Start the watcher of a run on an engine again where it has gone. A caller that waits for the run
-        calls this at each look: it looks for the watcher every few seconds."""
-        if run.spec.engine and not run.state.terminal and time.monotonic() - self._watched > _WATCHED:
-            self._watched = time.monotonic()
-            watch_again(self.directory, run)
+        """Start the watcher of a run on an engine again where it has gone; look for it every few seconds at
+        most, however often a caller that waits calls this."""
+        directory, now = self.directory, time.monotonic()
+        if not run.spec.engine or run.state.terminal or now - self._watched <= _WATCHED:
+            return
+        self._watched = now
+        if run.supervisor is None and time.time() - run.spec.created < _STARTING:
+            return  # the first one is on its way
+        here = run.supervisor_host in ("", os.uname().nodename)
+        if here and run.supervisor is not None and processes.alive(run.supervisor):
+            return  # on a file system without locks the check below does not see it
+        if (here or run.spec.detached) and directory.job.exists() and not is_run_locked(directory):
+            with contextlib.suppress(LaunchError):
+                local.submit(directory, os.environ, run.spec.python, detached=True, module=WATCHER)
 
     @property
     def status(self) -> str:
@@ -74,13 +82,13 @@ class RunHandle:
         return self.run.state.value
 
     def wait(self, timeout: float | None = None, *, until: str | Iterable[str] = ()) -> str:
-        """Wait until the run ends, or one of the moments ``until`` has come, at most ``timeout`` seconds;
+        """Wait until the run ends or reaches one of the moments ``until``, at most ``timeout`` seconds;
         return the moment as ``until`` has it, else the status then.
 
             run.wait(600, until="failed,stalled,step=500")
 
-        Moments are running, stalled, failed (a rank, in any attempt), succeeded, ended, and step=N: every
-        rank that records steps, or prints them, has come so far. Raises UsageMistake for others.
+        Moments are running, stalled, failed (a rank, in any attempt), succeeded, ended, and step=N (reached
+        by every rank that records or prints steps). Raises UsageMistake for others.
         """
         moments = until if isinstance(until, str) else ",".join(until)
         awaited = Awaited(self.directory, parse_moments(moments, "until=") if moments else ())
@@ -90,29 +98,26 @@ class RunHandle:
         return came or run.state.value
 
     def explain(self) -> Explanation:
-        """Return why the run stands as it does: what failed first, what holds it up, where its time goes.
-        Printed, it is a few lines; ``to_dict()`` is for JSON. What ranks wrote is in ``failure.untrusted``.
-        """
-        # most runs are never asked
-        from nbdist.feed.explanation import explain_run
+        """Return what failed first, what holds the run up, and where its time goes. Printed, it is a few
+        lines; ``to_dict()`` is for JSON. What ranks wrote is in ``failure.untrusted``."""
+        from nbdist.feed.explanation import explain_run  # few runs are explained
 
         return explain_run(self.run, self.directory, config.language())
 
     @property
     def params(self) -> dict[str, Value]:
-        """Return the values of a run of a sweep, as its program has them in ``nbdist.params``; empty for
-        others."""
+        """Return the ``nbdist.params`` of a sweep's run; empty for others."""
         point = self.run.spec.sweep
         return {} if point is None else point.params
 
     @property
     def failure(self) -> FirstFailure | None:
-        """Return the failure that the others followed from: ``.rank``, ``.line``, ``.kind``, ``.message``,
-        ``.cause``, ``.fix`` and more; None while no rank has failed."""
+        """Return the failure that caused the others (``.rank``, ``.line``, ``.cause``, ``.fix`` …), or
+        None."""
         return self.explain().failure
 
     def logs(self, rank: int = 0) -> str:
-        """Return everything the rank has written so far; bytes that are no UTF-8 are replaced."""
+        """Return the rank's output so far; bytes that are no UTF-8 are replaced."""
         check_rank(self.run, rank)
         data = b"".join(iter(LogStream(self.directory.rank(rank, self.run.attempt).log).read, b""))
         return data.decode("utf-8", errors="replace")
@@ -127,33 +132,27 @@ class RunHandle:
         yield from lines.close()
 
     def metrics(self) -> dict[str, float]:
-        """Return the last value of each metric that ranks recorded (``nbdist.log``) or printed: the mean over
-        the ranks that have it."""
+        """Return the last value of each recorded or printed metric: its mean over the ranks that have it."""
         return {curve.tag: curve.last for curve in read_curves(self.run, self.directory)}
 
     def history(self, *tags: str) -> pandas.DataFrame:
-        """Return every point of the metrics that ranks recorded or printed in the last attempt (of ``tags``
-        alone): a row for each, with the columns rank, step, tag, value and time (Unix seconds).
+        """Return the points of the metrics (of ``tags``) that ranks recorded or printed in the last attempt,
+        one in a row: rank, step, tag, value and time (Unix seconds). Raises UsageMistake without pandas.
 
             run.history("loss").pivot(index="step", columns="rank", values="value").plot()
-
-        Raises UsageMistake where pandas is not installed.
         """
         return read_history([(self.run, self.directory)], tags).drop(columns="run")
 
     @property
     def results(self) -> Results:
-        """Return the values of ``nbdist.result``: ``run.results["acc"]`` is rank 0's, ``.of(1)["acc"]`` that
-        of another rank, ``.gather("acc")`` a list by rank; after a retry those of the last attempt."""
+        """Return the values of ``nbdist.result`` in the last attempt: ``run.results["acc"]`` of rank 0,
+        ``.of(1)["acc"]`` of another rank, ``.gather("acc")`` of all ranks."""
         return Results(self.directory, self.run)
 
     def result(self, rank: int = 0, timeout: float | None = None) -> Any:
-        """Wait for the end of the run, at most ``timeout`` seconds; return what the function of
-        ``nbdist.run`` returned in this rank.
-
-        Raises RunFailed with the first failure, RunCancelled for a run that was stopped, TimeoutError, and
-        UnknownResult where the program is no function.
-        """
+        """Wait for the run's end, at most ``timeout`` seconds; return what the function of ``nbdist.run``
+        returned in this rank. Raises RunFailed with the first failure, RunCancelled for a run that was
+        stopped, TimeoutError, and UnknownResult where the program is no function."""
         self.wait(timeout)
         run = self.run
         if not run.state.terminal:
@@ -168,14 +167,12 @@ class RunHandle:
         return self.results.of(rank).returned()
 
     def stop(self, reason: str = "", timeout: float = 15.0) -> str:
-        """Ask the run to end (SIGINT, then SIGTERM, then SIGKILL) and wait for it; return the status then.
-        ``reason`` is shown as why the run ended."""
+        """End the run (SIGINT, SIGTERM, SIGKILL) for the ``reason`` that is shown; return its status then."""
         self.request_stop(Reason.said(reason) or Reason("stopped-from-python"))
         return self.wait(timeout)
 
     def request_stop(self, reason: Reason) -> None:
-        """Ask for its end without waiting for it; once more to hasten it. Where the disk refuses the request,
-        its supervisor gets a signal."""
+        """Request its end without waiting; a second request hastens it. On a full disk, send a signal."""
         run = self.run
         # a caller that waits for the end sees that the run goes on
         if not run.state.terminal:
@@ -183,7 +180,7 @@ class RunHandle:
                 ask_to_end(self.directory, run, reason)
 
     def check_log(self, rank: int) -> None:
-        """Raises UsageMistake when the rank ran on another machine, where its log is."""
+        """Raise UsageMistake when the rank's log is on another machine."""
         check_here(self.run, rank, "its log is")
 
     def __repr__(self) -> str:
@@ -195,7 +192,7 @@ class RunHandle:
 
 
 def looks(timeout: float | None, pause: float = _POLL) -> Iterator[None]:
-    """Yield at once, and after each ``pause`` until ``timeout`` seconds are over."""
+    """Yield at once, then after each ``pause`` for ``timeout`` seconds."""
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     yield
     while (left := deadline - time.monotonic()) > 0:
@@ -203,16 +200,12 @@ def looks(timeout: float | None, pause: float = _POLL) -> Iterator[None]:
         yield
 
 
-def watch_again(directory: RunDirectory, run: Run) -> None:
-    """Start a new watcher of a run on an engine whose watcher has gone: it may have ended long ago."""
-    if run.supervisor is None and time.time() - run.spec.created < _STARTING:
-        return  # the first one is on its way
-    here = run.supervisor_host in ("", os.uname().nodename)
-    if here and run.supervisor is not None and processes.alive(run.supervisor):
-        return  # a file system without locks would not say so
-    if (here or run.spec.detached) and directory.job.exists() and not is_run_locked(directory):
-        with contextlib.suppress(LaunchError):
-            local.submit(directory, os.environ, run.spec.python, detached=True, module=WATCHER)
+def read_cell(handle: RunHandle) -> str:
+    """Return the text of a run's cell. Raises UsageMistake."""
+    try:
+        return handle.directory.cell.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageMistake(f"the cell of {handle.run.label} cannot be read: {error}") from None
 
 
 def store() -> RunStore:
@@ -226,8 +219,7 @@ def runs() -> list[RunHandle]:
 
 
 def attach(run: str | None = None) -> RunHandle:
-    """Return the run with this id, name or ending of an id; the latest where none is named. Raises
-    UnknownRun."""
+    """Return the run with this id, name or ending of an id, else the latest. Raises UnknownRun."""
     if run is not None:
         try:
             return _looked_after(store().find(run))
@@ -241,7 +233,7 @@ def attach(run: str | None = None) -> RunHandle:
 
 
 def _refuse_sweep(name: str) -> None:
-    """Raises UnknownRun, with what to type, where it is a sweep that has this name."""
+    """Raise UnknownRun, with what to type, where a sweep has this name."""
     try:
         sweep = read_sweep(SweepStore(config.home()).named(name))
     except UnknownRun:
@@ -253,11 +245,10 @@ def _refuse_sweep(name: str) -> None:
 
 
 def history(runs: str | RunHandle | Iterable[str | RunHandle], *tags: str) -> pandas.DataFrame:
-    """Return ``run.history(*tags)`` of several runs in one table; the column run has the label of each.
+    """Return ``run.history(*tags)`` of several runs in one table, with the labels of the runs in the column
+    run. Raises UnknownRun, and UsageMistake without pandas.
 
         nbdist.history(["a3f9", "k2m1"], "loss").groupby(["step", "run"]).value.mean().unstack().plot()
-
-    Raises UnknownRun, and UsageMistake where pandas is not installed.
     """
     chosen = [runs] if isinstance(runs, (str, RunHandle)) else runs
     handles = [run if isinstance(run, RunHandle) else attach(run) for run in chosen]
@@ -265,13 +256,13 @@ def history(runs: str | RunHandle | Iterable[str | RunHandle], *tags: str) -> pa
 
 
 def describe_refused() -> list[str]:
-    """Return a line for each run of which nothing is read."""
+    """Return a line for each run that nbdist refuses to read."""
     lost = filter(None, map(unreadable, store().refused()))
     return [f"run {run.label} is {reason_text(run.reason)}" for run in lost]
 
 
 def _looked_after(directory: RunDirectory) -> RunHandle:
-    """Return the handle of a run, with a watcher where it is on an engine."""
+    """Return the handle of a run; make sure that a run on an engine has a watcher."""
     handle = RunHandle(directory)
     if directory.job.exists():
         with contextlib.suppress(UnknownRun):
@@ -280,28 +271,25 @@ def _looked_after(directory: RunDirectory) -> RunHandle:
 
 
 def reach_board(handles: Sequence[RunHandle]) -> Reach:
-    """Return where a browser sees the curves of these runs; start the server where there is none. Raises
-    LaunchError when it does not start."""
-    # its HTTP client takes a while to import, and most runs never ask for curves
-    from nbdist.board import ensure_board, reach
+    """Return the place of the curves of these runs, after starting a server if needed. Raises LaunchError."""
+    from nbdist.board import ensure_board, reach  # its HTTP client is slow to import
 
     return reach(ensure_board(config.home()), [handle.run_id for handle in handles])
 
 
 class Stoppable(Protocol):
-    """A run, or many, that an interrupt stops."""
+    """A run or a sweep."""
 
     def request_stop(self, reason: Reason) -> None: ...
 
 
 class Interrupts:
-    """Takes the signals ``numbers`` for as long as it is entered; each stops the run, and a second one
-    hastens its end. ``reason`` says why a run is stopped.
+    """A context that catches the signals ``numbers``: each stops the run for its ``reason``, and a second one
+    hastens the end.
 
-    With ``raises`` one that comes before ``begin`` is a KeyboardInterrupt at once, and any is one at the end
-    where nothing else is raised; otherwise it is for the caller to ask for ``latest``. Off the main thread (a
-    subshell) Python has no signals to catch: there the interrupt reaches the main thread, and the panel's
-    Stop reaches the run.
+    With ``raises`` a signal before ``begin`` raises KeyboardInterrupt at once, and any signal raises it at
+    the end, unless something else is raised; otherwise the caller reads ``latest``. Off the main thread (a
+    subshell) Python catches no signal: the interrupt reaches the main thread, and the panel's Stop the run.
     """
 
     def __init__(
@@ -328,42 +316,39 @@ class Interrupts:
                     self._previous[number] = signal.signal(number, self._take)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         for number, previous in self._previous.items():
             signal.signal(number, previous)
         if self._raises and self.came() and error is None:
             raise KeyboardInterrupt("the run is stopped, if it had not ended before")
 
     def came(self) -> bool:
-        """Return whether there was one."""
+        """Return whether a signal came."""
         return self.latest is not None
 
     def begin(self) -> None:
-        """From here on they are kept for the run that is about to start. Raises KeyboardInterrupt when one
-        has come before: Python drops an exception in one of its own callbacks, as imports have them."""
+        """Keep signals from here on for the run that is about to start. Raises KeyboardInterrupt when one
+        came before: Python drops an exception in one of its own callbacks, as imports have them."""
         self._begun = True
         if self.came():
             raise KeyboardInterrupt("nothing was started")
 
     def stop(self, handle: Stoppable) -> None:
-        """From here on they stop this run, or sweep; what came before is made up for."""
+        """Let signals stop this run or sweep from here on, those that were kept as well."""
         self._handle = handle
         while self._kept:
-            self._ask(self._kept.pop())
+            self._stop(handle, self._kept.pop())
 
     def _take(self, number: int, _: object) -> None:
         self.latest = signal.Signals(number)
         if self._handle is not None:
-            self._ask(self.latest)
+            self._stop(self._handle, self.latest)
         elif self._raises and not self._begun:
             raise KeyboardInterrupt("nothing was started")
         else:
             self._kept.append(self.latest)
 
-    def _ask(self, number: signal.Signals) -> None:
-        assert self._handle is not None, "there is a run to stop"
-        # a run whose directory was deleted is stopped by its supervisor
+    def _stop(self, handle: Stoppable, number: signal.Signals) -> None:
+        # the supervisor stops a run whose directory was deleted
         with contextlib.suppress(UnknownRun, OSError):
-            self._handle.request_stop(self._reason(number))
+            handle.request_stop(self._reason(number))

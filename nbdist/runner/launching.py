@@ -1,4 +1,4 @@
-"""From a plan to a run that goes on: the checks, and the start, in a way that is chosen once."""
+"""The start of a planned run: checks the program, and chooses how to start it."""
 
 from __future__ import annotations
 
@@ -50,11 +50,8 @@ def launch(
     pruning: float = PRUNING,
 ) -> tuple[RunHandle, list[str]]:
     """Check the program, start the run, and remove old runs for at most ``pruning`` seconds meanwhile. Return
-    the run, which interrupts stop from here on, and what there is to say to the user.
-
-    Raises UsageMistake for a program that cannot work, LaunchError and KeyboardInterrupt, with nothing
-    running.
-    """
+    the run, which interrupts stop from here on, and the lines for the user. Raises UsageMistake for a program
+    that cannot work, LaunchError and KeyboardInterrupt, with nothing running."""
     warnings = check_program(plan, language=config.language(), origin=origin, typed=typed) if check else ()
     limits = keeping()
     interrupts.begin()
@@ -65,24 +62,20 @@ def launch(
 
 
 def start(plan: Plan, *, warm: bool | None = None, pool: WarmPool = ranks) -> RunHandle:
-    """Start the run: with ranks that wait in the ``pool`` where there are such and ``warm`` is not False.
-
-    Waits for nothing that takes longer than a moment. Raises LaunchError, and UsageMistake where another run
-    writes into its directory of checkpoints, with nothing running.
-    """
+    """Start the run without waiting for it, on ranks of the ``pool`` unless ``warm`` is False. Raises
+    LaunchError, and UsageMistake where another run writes its checkpoints, with nothing running."""
     check_checkpoints(plan.spec)
     _make_log_dir(plan.spec)
     with beginning(store().runs / plan.spec.run_id):
         directory = store().create(plan.spec, plan.cell, plan.write_inputs)
         notes = _begin(directory, plan, warm=warm, pool=pool)
-    # to start a process takes some milliseconds where the machine is busy
+    # on a busy machine a process takes some milliseconds to start
     threading.Thread(target=ask_git, args=(directory, plan.spec), name="nbdist asks git").start()
     return RunHandle(directory, notes=notes)
 
 
 def _begin(directory: RunDirectory, plan: Plan, *, warm: bool | None, pool: WarmPool) -> tuple[str, ...]:
-    """Start the run by ranks that wait, or still import; else by its engine, else by a new supervisor here;
-    return what there is to say of that. The one place that decides this."""
+    """Start the run on warm ranks, else by its engine, else by a new supervisor; return notes on that."""
     pool.collect()
     standby, not_warm = pool.engage(plan, warm=warm)
     if standby is not None:
@@ -99,8 +92,7 @@ def _begin(directory: RunDirectory, plan: Plan, *, warm: bool | None, pool: Warm
 
 
 def _submit(directory: RunDirectory, plan: Plan) -> str:
-    """Give the run to the queue of Slurm or Ray, or make it a step of a job, and start its watcher; return
-    what there is to say. Raises LaunchError, with nothing running."""
+    """Submit the run to Slurm or Ray, or as a step of a job; start its watcher. Raises LaunchError."""
     spec = plan.spec
     make_private(directory.nodes)
     allocation = allocation_of(spec, plan.environment)
@@ -115,7 +107,7 @@ def _submit(directory: RunDirectory, plan: Plan) -> str:
         write_private(directory.job, json.dumps(about))
         local.submit(directory, plan.environment, spec.python, detached=spec.detached, module=WATCHER)
     except BaseException:
-        # without a watcher nothing would end it
+        # nothing would end a job without a watcher
         with contextlib.suppress(LaunchError, OSError):
             engine.stop(job, gently=False)
         raise
@@ -124,12 +116,12 @@ def _submit(directory: RunDirectory, plan: Plan) -> str:
 
 @contextlib.contextmanager
 def beginning(path: Path) -> Iterator[None]:
-    """Remove the directory of a run or a sweep that could not begin. Raises LaunchError where a disk refused
-    it, else what prevented it, such as an interrupt while gigabytes are written."""
+    """Remove the directory of a run or a sweep that an error or an interrupt kept from its begin. Raises
+    LaunchError where a disk refused it, else that error."""
     try:
         yield
     except BaseException as error:
-        # asked before there is room again
+        # before the removal makes room again
         problem = not_written(error, path) if isinstance(error, OSError) else None
         if not isinstance(error, FileExistsError):
             shutil.rmtree(path, ignore_errors=True)
@@ -138,14 +130,13 @@ def beginning(path: Path) -> Iterator[None]:
         raise
 
 
-# the tree alone, as it is: no lock that the user's own git would meet, no hook of the repository
+# takes no lock that the user's own git would meet, and runs no hook of the repository
 _STATUS = ("--no-optional-locks", "-c", "core.fsmonitor=false", "status")
 _AS_LINES = ("--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-submodules=dirty")
 
 
 def ask_git(directory: RunDirectory, spec: RunSpec) -> None:
-    """Let git write which commit the program's folder is at, and whether files that it tracks were changed
-    since, into the run's directory. It is not waited for."""
+    """Let git write the commit and the changes of the program's folder; do not wait for it."""
     folder = Path(spec.cwd if directory.is_cell(spec.program) else os.path.dirname(spec.program))
     if not any((above / ".git").exists() for above in (folder, *folder.parents)):
         return
@@ -164,8 +155,7 @@ def ask_git(directory: RunDirectory, spec: RunSpec) -> None:
 
 
 def keep_ready(count: int, framework: str) -> None:
-    """Keep so many ranks of a framework ("": the first that is installed) ready for the next runs. Raises
-    UsageMistake or LaunchError."""
+    """Keep ``count`` ranks of a ``framework`` ("": any) ready for the next runs. Raises NbdistError."""
     name = framework or next((name for name in PRELOADED if is_installed(name)), "")
     if not name or not is_installed(name):
         raise UsageMistake(

@@ -26,7 +26,7 @@ from nbdist.text import say
 
 
 def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
-    """Return a device for each rank, and what to say about the choice. Raises UsageMistake."""
+    """Return a device for each rank, and notes on the choice. Raises UsageMistake."""
     if options.any_device:
         return _any_devices(options.nproc, environ)
     if options.gpus is None and options.nproc is not None:
@@ -61,13 +61,13 @@ def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[D
 
 
 def _gpus(environ: Mapping[str, str]) -> dict[int, Device]:
-    """Return those of this machine that may be used, by their ids in nvidia-smi."""
+    """Return this machine's usable GPUs by their ids in nvidia-smi."""
     gpus = list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))
     return {gpu.index: Device(kind="gpu", index=gpu.index, name=gpu.name) for gpu in gpus}
 
 
 def _any_devices(count: int | None, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
-    """Return devices as torchrun's --nproc_per_node and paddle's take them: GPUs where there are enough."""
+    """Choose devices as torchrun's and paddle's --nproc_per_node do: GPUs where there are enough."""
     gpus = list(_gpus(environ).values())
     if count is None:
         count = len(gpus) or cpu_count()
@@ -79,14 +79,13 @@ def _any_devices(count: int | None, environ: Mapping[str, str]) -> tuple[list[De
 
 DEFAULT_PORT = 29500
 _RANK_FLAGS = ("--node-rank", "--node_rank", "--rank")
-_LEAST_SECRET = 32  # characters of a key file: one that a full disk has cut off proves nothing
+_LEAST_SECRET = 32  # characters of a key file: a full disk may have cut it off
 TOKEN = "NBDIST_TOKEN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSet:
-    """The machines of a run. Their ranks meet at ``host`` and ``port``, an address of node 0; ``addresses``
-    are all of theirs where they were given."""
+    """The machines of a run, whose ranks meet at ``host`` and ``port``; ``addresses`` are the typed ones."""
 
     count: int = 1
     rank: int = 0
@@ -105,9 +104,9 @@ def find_nodes(
     own: Callable[[], Collection[str]] | None = None,
     resolve: Callable[[str], str] | None = None,
 ) -> NodeSet:
-    """Return the machines that ``options`` ask for. ``own`` returns this machine's addresses; ``resolve``
-    makes an address of a name. Raises UsageMistake where this machine cannot be one of them."""
-    own, resolve = own or own_addresses, resolve or _resolved
+    """Return the machines that ``options`` name. ``own`` returns this machine's addresses, ``resolve`` the
+    address of a name. Raises UsageMistake where this machine cannot be one of them."""
+    own, resolve = own or _own_addresses, resolve or _resolved
     count = options.nodes or len(options.ips) or 1
     if count == 1:
         return NodeSet()
@@ -129,9 +128,8 @@ def find_nodes(
 
 
 def link_keys(environ: Mapping[str, str], source: str, token: str = "") -> tuple[str, ...]:
-    """Return the keys by which the machines of a run know each other: that of the token in ``environ``, else
-    that of the home directory with the same program, and on node 0 that of ``token``, which it has made.
-    Raises UsageMistake where there is none."""
+    """Return the keys by which the machines of a run know each other: from the token in ``environ``, else
+    from the home directory and the program, and on node 0 from the ``token`` it made. Raises UsageMistake."""
     if chosen := environ.get(TOKEN):
         return (_digest("token", chosen),)
     file = config.machines_key(environ)
@@ -146,13 +144,13 @@ def link_keys(environ: Mapping[str, str], source: str, token: str = "") -> tuple
 
 
 def new_token() -> str:
-    """Return a token for one run, as a person can type it."""
+    """Return a token for one run that a person can type."""
     letters = base64.b32encode(secrets.token_bytes(10)).decode()
     return "-".join(letters[at : at + 4] for at in range(0, len(letters), 4))
 
 
 def words_of_node_1(words: Sequence[str]) -> list[str]:
-    """Return the words of node 0's command line with the number of node 1, if they have one."""
+    """Return node 0's command line with the number of node 1, if it has one."""
     changed: list[str] = []
     for before, word in zip(("", *words), words, strict=False):
         flag, _, value = word.partition("=")
@@ -169,14 +167,14 @@ def _digest(*parts: str) -> str:
 
 
 def _secret_of_home(path: Path) -> str:
-    """Return what is in the key file, which is made where it is missing; empty where neither can be."""
+    """Return the content of the key file, and make it where it is missing; empty where neither works."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        # listed, not asked for by name: that would be denied here for a while (0018)
+        # a file system would cache a missing name for a while (0018): list the directory
         if path.name not in os.listdir(make_private(path.parent)):
             draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
             write_private(draft, secrets.token_hex(32))
             try:
-                # another machine may make it at the same moment: the first that is linked is everyone's
+                # another machine may make it at the same moment: the first link wins
                 with contextlib.suppress(FileExistsError):
                     os.link(draft, path)
             finally:
@@ -186,7 +184,7 @@ def _secret_of_home(path: Path) -> str:
     return ""
 
 
-def own_addresses() -> frozenset[str]:
+def _own_addresses() -> frozenset[str]:
     """Return the IPv4 addresses of this machine."""
     import psutil
 
@@ -230,19 +228,17 @@ def _listed(addresses: Collection[str]) -> str:
     return ", ".join(beyond) or "no address but its own loopback"
 
 
-def engine_devices(options: Options) -> tuple[list[Device], list[str]]:
-    """Return a device for each rank of a node, and what to say about the choice."""
+def engine_devices(options: Options) -> list[Device]:
+    """Return a device for each rank of a node."""
     if options.gpus is None:
-        return [Device()] * (options.nproc or 1), []
-    return [Device(kind="gpu", index=index) for index in range(int(options.gpus[0]))], []
+        return [Device()] * (options.nproc or 1)
+    return [Device(kind="gpu", index=index) for index in range(int(options.gpus[0]))]
 
 
 def unplaced_environment(place: Placement, backend: str) -> dict[str, str]:
-    """Return what ``rank_environment`` does without the GPUs: the engine sets those on the node."""
-    environment = rank_environment(place, backend)
-    for key in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
-        environment.pop(key, None)
-    return environment
+    """Return ``rank_environment`` without the GPUs, which the engine sets on the node."""
+    gpus = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+    return {key: value for key, value in rank_environment(place, backend).items() if key not in gpus}
 
 
 def engine_options(options: Options, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -250,12 +246,3 @@ def engine_options(options: Options, environ: Mapping[str, str]) -> tuple[str, .
     if options.engine == "ray":
         return (f"{ADDRESS}{find_address(options.ray, environ)}",)
     return options.slurm
-
-
-def check_shared(home: Path, environ: Mapping[str, str]) -> None:
-    """Refuse a place for the runs that was chosen because no other machine sees it. Raises UsageMistake."""
-    if not environ.get("NBDIST_HOME") and home.parts[:2] == ("/", "tmp"):
-        raise UsageMistake(
-            f"--on: the runs lie in {home}, which the nodes do not see: name a directory that all machines "
-            "share, for example  %env NBDIST_HOME=~/nbdist"
-        )

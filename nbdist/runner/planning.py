@@ -1,4 +1,4 @@
-"""The plan of a run: checks all that can be checked before anything is started."""
+"""The plan of a run, with every check that is possible before a process starts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ from nbdist.privacy import digests_of, without_values
 from nbdist.runner.placement import (
     TOKEN,
     NodeSet,
-    check_shared,
     choose_devices,
     engine_devices,
     engine_options,
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from nbdist.values.packing import Packed
 
 _STANDARD = 2
-_FILES = 24  # that a start of a run opens at once, or its supervisor before it starts a rank
+_FILES = 24  # that a start opens at once, or a supervisor before its first rank
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 _VERSION = re.compile(r"\s(\d+\.\d[\d.]*)\s")
@@ -75,12 +74,12 @@ def plan(
     cell_id: str = "",
     namespace: Namespace | None = None,
 ) -> Plan:
-    """Plan a run of a cell. Raises UsageMistake or LaunchError, and SyntaxError for a cell that does not
-    compile; nothing is written.
+    """Plan a run of a cell; write nothing. Raises UsageMistake or LaunchError, and SyntaxError for a cell
+    that does not compile.
 
     ``cwd`` is the notebook's directory, ``python_path`` the ranks' sys.path, ``environ`` what they inherit
-    (this process's environment). ``notebook`` is the notebook's path and ``cell_id`` the cell's id in it,
-    where they are known. The names that are pushed come from ``namespace``.
+    (None: this process's). ``notebook`` is the notebook's path and ``cell_id`` the cell's id in it, where
+    they are known. ``namespace`` has the names to push.
     """
     environ = dict(os.environ if environ is None else environ)
     folder = _directory(options.cwd, cwd)
@@ -104,8 +103,7 @@ def plan_script(
     notebook: str = "",
     cell_id: str = "",
 ) -> Plan:
-    """Plan a run of a script and its arguments, or of ``-m``, a module and its arguments. ``cwd`` is where
-    it was typed. Raises UsageMistake or LaunchError; nothing is written."""
+    """Plan a run of ``script.py`` or ``-m module``, typed in ``cwd``; write nothing. Raises as ``plan``."""
     environ = dict(os.environ if environ is None else environ)
     folder = _directory(options.cwd, cwd)
     if options.push:
@@ -130,23 +128,40 @@ def _plan(
     packed: Packed | None = None,
 ) -> Plan:
     """Plan a run of ``program``: a cell, or that of ``script``. The ranks run in ``folder``; ``place`` is the
-    notebook and the cell, ``packed`` what they get from it."""
+    notebook and the cell, ``packed`` the values from it."""
     framework, used = _framework(options, program, () if packed is None else packed.packages)
     engine = "" if options.engine == "local" else options.engine
-    devices, notes = engine_devices(options) if engine else choose_devices(options, environ)
+    devices, notes = (engine_devices(options), []) if engine else choose_devices(options, environ)
     nodes = NodeSet(count=options.nodes or 1) if engine else find_nodes(options)
     by_hand = nodes.count > 1 and not engine
     gpus = any(device.kind == "gpu" for device in devices)
     environment = inherited(environ, len(devices), gpus=gpus) | dict(options.env)
     environment.pop(TOKEN, None)
     home = config.home(environ)
-    _check(options, environ, home, ranks=len(devices), more=0 if packed is None else packed.size)
-    _check_modules(used)
+    _check_env(options)
+    _check_memory(options)
+    check_files(0 if engine else len(devices))
+    check_disk(home, more=0 if packed is None else packed.size)
+    # the home chosen where the user's own is on a network
+    if engine and not environ.get("NBDIST_HOME") and home.parts[:2] == ("/", "tmp"):
+        raise UsageMistake(
+            f"--on: the runs lie in {home}, which the nodes do not see: name a directory that all machines "
+            "share, for example  %env NBDIST_HOME=~/nbdist"
+        )
+    if missing := next((name for name in used if not is_installed(name)), ""):
+        raise UsageMistake(
+            f"{missing} is not installed for {sys.executable}: run  "
+            f'%pip install "nbdist[{missing}]"  and restart the kernel'
+        )
     token = ""
     if by_hand:
-        token, keys = _link(options, nodes, environ, program)
-        environment |= keys
-        notes.append(_meeting(nodes, options.wait))
+        given = environ | {key: value for key, value in options.env if key == TOKEN}
+        # node 0 makes one for the other machines
+        token = "" if nodes.rank or given.get(TOKEN) else new_token()
+        environment[config.LINK_KEY] = ",".join(link_keys(given, program.text.lstrip("\n"), token))
+        node = {"node": nodes.rank, "nodes": nodes.count, "others": nodes.count - 1, "master": nodes.master}
+        meeting = "runs.meeting" if nodes.count == 2 else "runs.meeting-others"
+        notes.append(say(meeting, config.language(), wait=options.wait, **node))
     name, created = options.name or (script.name if script else framework) or "run", time.time()
     run_id = new_run_id(name, created)
     spec = RunSpec(
@@ -206,8 +221,7 @@ def _with_options(spec: RunSpec, options: Options) -> RunSpec:
 
 
 def thread_advice(plan: Plan, *, cores: int | None = None, environ: Mapping[str, str] = os.environ) -> str:
-    """Return what to say where ranks compute in one thread each, unasked, and there are cores for more; empty
-    else. It is as good for the next run as for this one."""
+    """Return advice where ranks compute in one thread each by default, and there are cores for more."""
     spec = plan.spec
     here = len(spec.here)
     threads = (cpu_count() if cores is None else cores) // max(1, here)
@@ -218,42 +232,19 @@ def thread_advice(plan: Plan, *, cores: int | None = None, environ: Mapping[str,
     return say("runs.one-thread", config.language(), threads=threads)
 
 
-def _link(
-    options: Options, nodes: NodeSet, environ: Mapping[str, str], program: Program
-) -> tuple[str, dict[str, str]]:
-    """Return the token that node 0 makes for the other machines, and the variable with the keys by which they
-    know each other."""
-    given = {**environ, **{key: value for key, value in options.env if key == TOKEN}}
-    token = "" if nodes.rank or given.get(TOKEN) else new_token()
-    return token, {config.LINK_KEY: ",".join(link_keys(given, program.text.lstrip("\n"), token))}
-
-
 def _checkpoints(chosen: str, folder: Path, name: str, run_id: str, *, by_hand: bool) -> str:
-    """Return the directory of a run's checkpoints. It lies in the program's folder: nbdist deletes the files
-    of old runs, and these may be on a small disk. Machines that were started by hand have none in common but
-    the ``chosen`` one."""
+    """Return the directory of a run's checkpoints: the ``chosen`` one, else one in the program's folder,
+    which outlives the run's files. Machines started by hand share only a chosen one."""
     if chosen:
         return str(folder / Path(chosen).expanduser())
     return "" if by_hand else str(folder / "checkpoints" / f"{name}-{run_id[-4:]}")
 
 
-def _meeting(nodes: NodeSet, wait: float) -> str:
-    return say(
-        "runs.meeting" if nodes.count == 2 else "runs.meeting-others",
-        config.language(),
-        node=nodes.rank,
-        nodes=nodes.count,
-        master=nodes.master,
-        wait=wait,
-        others=nodes.count - 1,
-    )
-
-
 def ranks_on(
     devices: Sequence[Device], backend: str, nodes: NodeSet | None = None, *, placed: bool = True
 ) -> tuple[RankSpec, ...]:
-    """Return a rank for each device, on each machine alike (``nodes``, or this one alone). Unless ``placed``,
-    the engine says by the environment which GPUs there are. Raises UsageMistake."""
+    """Return a rank for each device on each machine (``nodes``, or this one). Unless ``placed``, the engine
+    sets the GPUs in the environment. Raises UsageMistake."""
     nodes = nodes or NodeSet()
     gpus = tuple(device.index for device in devices if device.kind == "gpu")
     environment = rank_environment if placed or not gpus else unplaced_environment
@@ -265,7 +256,7 @@ def ranks_on(
             rank=node * count + local_rank,
             local_rank=local_rank,
             node_rank=node,
-            # what another machine has is not known here
+            # the names of another machine's devices are unknown here
             device=device if node == nodes.rank else replace(device, name=""),
             environment=environment(
                 Placement(
@@ -286,7 +277,7 @@ def ranks_on(
 
 
 def _directory(chosen: str, notebook: str) -> Path:
-    """Return the ranks' working directory, ``chosen`` from the notebook's. Raises UsageMistake."""
+    """Return the ranks' working directory: ``chosen``, relative to the notebook's. Raises UsageMistake."""
     directory = Path(notebook) / Path(chosen or notebook).expanduser()
     if not os.path.isdir(directory):
         raise UsageMistake(f"--cwd {chosen or notebook}: there is no such directory")
@@ -294,8 +285,7 @@ def _directory(chosen: str, notebook: str) -> Path:
 
 
 def _framework(options: Options, program: Program, pushed: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the framework of a run ("" for none), and the modules that must be there for it. ``pushed`` are
-    the packages that its inputs import."""
+    """Return the framework of a run ("": none), and the modules it needs; inputs import those ``pushed``."""
     if options.framework == "none":
         return "", ()
     if options.framework != "auto":
@@ -306,11 +296,14 @@ def _framework(options: Options, program: Program, pushed: Sequence[str]) -> tup
 
 
 def versions_of(framework: str, *, gpus: bool, driver: Path = _DRIVER) -> dict[str, str]:
-    """Return the versions of Python, nbdist, the framework ("" for none), which is not imported, and, with
-    ``gpus``, NVIDIA's driver, for those who compare runs. A missing one keeps no run from starting."""
+    """Return the known versions of what a run depends on; the framework ("": none) is not imported."""
     versions = {"Python": platform.python_version(), "nbdist": __version__}
     if framework:
-        versions[framework] = _version_of(framework)
+        from nbdist.preflight.machine import build_of  # it reads programs
+
+        build = build_of(framework, sys.path) if framework in ("torch", "paddle") else None
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[framework] = metadata.version(framework) if build is None else build.version
     if gpus:
         # NVML takes a hundred times as long
         with contextlib.suppress(OSError):
@@ -319,30 +312,8 @@ def versions_of(framework: str, *, gpus: bool, driver: Path = _DRIVER) -> dict[s
     return {name: version for name, version in versions.items() if version}
 
 
-def _version_of(framework: str) -> str:
-    from nbdist.preflight.machine import build_of  # it reads programs
-
-    if framework in ("torch", "paddle") and (build := build_of(framework, sys.path)) is not None:
-        return build.version
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        return metadata.version(framework)
-    return ""
-
-
-def _check(options: Options, environ: Mapping[str, str], home: Path, *, ranks: int, more: int) -> None:
-    """Raises UsageMistake or LaunchError where ``ranks`` ranks on this machine, or an engine's, cannot be
-    started with these options and ``more`` bytes of values."""
-    engine = options.engine != "local"
-    _check_env(options)
-    _check_memory(options)
-    check_files(0 if engine else ranks)
-    check_disk(home, more=more)
-    if engine:
-        check_shared(home, environ)
-
-
 def _check_env(options: Options) -> None:
-    """Refuse what would be overwritten in every rank. Raises UsageMistake."""
+    """Raise UsageMistake for a variable that nbdist sets in each rank."""
     place = Placement(rank=0, world_size=1, local_rank=0, local_world_size=1, node_rank=0, nodes=1, gpus=(0,))
     own = rank_environment(place, "gloo")
     for key, _ in options.env:
@@ -353,7 +324,7 @@ def _check_env(options: Options) -> None:
 
 
 def _check_memory(options: Options) -> None:
-    """Raises UsageMistake where the memory of a rank cannot be limited."""
+    """Raise UsageMistake where nbdist cannot limit the memory of a rank."""
     if options.memory is None:
         return
     if options.engine != "local":
@@ -365,23 +336,13 @@ def _check_memory(options: Options) -> None:
         )
 
 
-def _check_modules(modules: Sequence[str]) -> None:
-    for name in modules:
-        if not is_installed(name):
-            raise UsageMistake(
-                f"{name} is not installed for {sys.executable}: run  "
-                f'%pip install "nbdist[{name}]"  and restart the kernel'
-            )
-
-
 def check_disk(
     home: Path,
     free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
     *,
     more: int = 0,
 ) -> None:
-    """Raises LaunchError when the runs cannot be written, or there is no room for them and ``more`` bytes;
-    NotPrivate when others could write them."""
+    """Raise LaunchError when the runs cannot be written or lack room, NotPrivate when others could write."""
     check_home(home)
     existing = home
     while not os.path.exists(existing) and existing != existing.parent:
@@ -403,8 +364,7 @@ def check_disk(
 
 
 def not_written(error: OSError, place: Path) -> LaunchError:
-    """Return the error for a ``place`` that cannot be written, a directory of runs or one of them: which disk
-    refused, and what to type instead."""
+    """Return the error for an unwritable ``place``, with the disk that refused and what to type instead."""
     disk = refusal(error, place)
     can_be_freed = bool(disk) and error.errno != errno.EROFS
     return LaunchError(
@@ -421,8 +381,7 @@ def not_written(error: OSError, place: Path) -> LaunchError:
 
 
 def check_files(ranks: int) -> None:
-    """Raises LaunchError when this process may not open the files that a start takes, or a supervisor,
-    which inherits its limit, not those for so many ranks."""
+    """Raise LaunchError when a start, or a supervisor with so many ranks, may not open all its files."""
     opened: list[int] = []
     try:
         for _ in range(_FILES):
@@ -434,7 +393,7 @@ def check_files(ranks: int) -> None:
         ) from None
     finally:
         for descriptor in opened:
-            # where stdin was closed its number stays taken: what got it later would be taken for stdin
+            # a closed stdin's number stays taken: what got it later would pass for stdin
             if descriptor > _STANDARD:
                 os.close(descriptor)
     most = getrlimit(RLIMIT_NOFILE)[1]
@@ -446,6 +405,6 @@ def check_files(ranks: int) -> None:
 
 
 def new_run_id(name: str, created: float) -> str:
-    """Return an id for a run that was made at this time (Unix seconds)."""
+    """Return an id for a run created at this time (Unix seconds)."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(created))
     return f"{stamp}-{name}-{''.join(secrets.choice(_ALPHABET) for _ in range(4))}"

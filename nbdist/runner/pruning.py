@@ -1,8 +1,7 @@
-"""Old runs make room for new ones: by number and by size, never one that goes on, never in silence.
+"""The removal of old ended runs, by number and by size, which is always reported.
 
-No cell waits for it: a thread looks through them while the new run goes on, for a few seconds at most, and
-leaves what it had no time for to a process, one at a time, that stands back for everything else. A run leaves
-the list by one rename before its files are deleted.
+No cell waits for it: a thread removes runs for a few seconds beside the new one, and leaves the rest to a
+process of low priority. One rename takes a run out of the list before its files are deleted.
 """
 
 from __future__ import annotations
@@ -33,16 +32,14 @@ from nbdist.text import say
 KEEP_RUNS = 300
 KEEP_GB = 20.0
 
-PRUNING = 5.0  # seconds for old runs beside a new one, of a process that goes on
-
+PRUNING = 5.0  # seconds for old runs beside a new one
 _LAST_LINE = 4096
-_BEGINS = 600.0  # seconds in which a sweep, of which there is no run yet, may get one
+_BEGINS = 600.0  # seconds in which a sweep starts its first run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """The runs that were removed. ``size`` in bytes, ``limits`` as ``keeping`` has them; ``goes_on`` where a
-    process removes others."""
+    """The removed runs, with their bytes and the ``limits``; where it ``goes_on``, a process removes more."""
 
     runs: tuple[str, ...]
     size: int
@@ -61,23 +58,21 @@ class Pruned:
 
 
 def keeping(environ: Mapping[str, str] = os.environ) -> tuple[int, float]:
-    """Return how many runs are kept, and how many GB of them. Raises UsageMistake when NBDIST_KEEP_RUNS or
-    NBDIST_KEEP_GB is no number."""
+    """Return the number of runs to keep, and their GB. Raises UsageMistake for an invalid variable."""
     runs = _number(environ, "NBDIST_KEEP_RUNS", KEEP_RUNS)
     return int(runs), _number(environ, "NBDIST_KEEP_GB", KEEP_GB)
 
 
 def start_process(store: RunStore, limits: tuple[int, float]) -> None:
-    """Let a process of its own, which outlives this one, remove old runs beyond ``limits``."""
+    """Start a process, which outlives this one, to remove old runs beyond ``limits``."""
     words = [str(store.home), *map(str, limits)]
     with contextlib.suppress(LaunchError):
         local.collect(local.spawn([sys.executable, str(local.ENTRY), "runner.pruning", *words]))
 
 
 class Pruner:
-    """Removes old runs beside whatever this process does. ``pause`` gets the seconds that a removal took: for
-    as long the processor and the disk are left to the new run. ``hand_over`` starts a process that removes
-    what there was no time for."""
+    """A thread that removes old runs. ``pause`` receives the seconds of each removal, to leave the processor
+    and the disk to the new run for as long. ``hand_over`` starts a process that removes the rest."""
 
     def __init__(
         self,
@@ -99,13 +94,12 @@ class Pruner:
         if self._thread is not None and self._thread.is_alive():
             return
         self._limits = limits
-        work = threading.Thread(target=self._work, args=(store, most), name="nbdist pruner", daemon=True)
-        self._thread = work
-        work.start()
+        arguments = (store, most)
+        self._thread = threading.Thread(target=self._work, args=arguments, name="nbdist pruner", daemon=True)
+        self._thread.start()
 
     def removed(self, *, wait: float = 0.0) -> Pruned | None:
-        """Return what has been removed since the last call, where anything has. ``wait`` so many seconds at
-        most for what is under way."""
+        """Return the runs removed since the last call, or None; wait at most ``wait`` seconds for more."""
         if wait and self._thread is not None:
             self._thread.join(wait)
         removed, self._removed = self._removed, []
@@ -128,7 +122,7 @@ class Pruner:
             self._removed.append(removed)
             self._pause(self._clock() - began)
             began = self._clock()
-        # a slow disk takes the time also where nothing is to be removed
+        # a slow disk takes that long even with nothing to remove
         if self._clock() >= deadline and (some or len(store.directories()) > self._limits[0]):
             self._hand_over(store, self._limits)
             self._goes_on = True
@@ -140,11 +134,15 @@ pruner = Pruner()
 def prune(
     store: RunStore, limits: tuple[int, float], *, over: Callable[[], bool] = lambda: False
 ) -> Iterator[tuple[str, int]]:
-    """Remove the oldest ended runs beyond ``limits`` (``keeping``) until all have gone or time is ``over``;
-    yield the id and the bytes of each as soon as it is in no list any more."""
+    """Remove the oldest ended runs beyond ``limits`` until time is ``over``; yield their ids and bytes."""
     keep_runs, keep_gb = limits
     kept_size = 0
-    _delete_the_rest(store, over)
+    # a process may have ended in the middle of a removal
+    with contextlib.suppress(OSError):
+        for name in os.listdir(store.removed):
+            if over():
+                break
+            shutil.rmtree(store.removed / name, ignore_errors=True)
     with _Sizes(store) as sizes:
         for position, directory in enumerate(store.directories()):
             if over():
@@ -152,47 +150,40 @@ def prune(
             size, ended = sizes.of(directory)
             if position < keep_runs and kept_size + size <= keep_gb * 1e9:
                 kept_size += size
-            elif ended and (moved := _take_out(store, directory)) is not None:
-                yield directory.run_id, size
-                shutil.rmtree(moved, ignore_errors=True)
+            elif ended:
+                # another process may be faster, or the disk refuse
+                with contextlib.suppress(OSError):
+                    moved = directory.path.rename(make_private(store.removed) / directory.run_id)
+                    yield directory.run_id, size
+                    shutil.rmtree(moved, ignore_errors=True)
     _forget_sweeps(store)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the process: ``HOME RUNS GB``. Does nothing where another one is at work."""
+    """Run the process, unless another one is at work: ``HOME RUNS GB``."""
     home, runs, gb = arguments
     store = RunStore(Path(home))
     store.check()
-    _stand_back()
-    if _take_lock(store):
-        for _ in prune(store, (int(runs), float(gb))):
-            pass
-    return 0
-
-
-def _stand_back() -> None:
-    """Leave processors and disk to all others."""
     os.nice(19)
-    import psutil  # only here, and only some systems have it
+    import psutil  # only here, and only some systems have its ionice
 
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
-
-
-def _take_lock(store: RunStore) -> bool:
-    """Keep other such processes out until this one ends; return whether none is at work."""
     try:
+        # until this process ends
         fcntl.flock(open_to_append(store.pruning), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
+        return 0
     except OSError:
         pass  # a file system without locks: two do no harm
-    return True
+    for _ in prune(store, (int(runs), float(gb))):
+        pass
+    return 0
 
 
 class _Sizes:
-    """Measures each run in bytes. A run that has ended does not change: its size is kept in a file."""
+    """Sizes of runs in bytes. A run that has ended does not change: a file keeps its size."""
 
     def __init__(self, store: RunStore) -> None:
         self._file = store.sizes
@@ -218,43 +209,22 @@ class _Sizes:
         run = directory.run_id
         if run in self._known:
             return self._known[run], True
-        # asked first: a run that ends meanwhile may still grow
+        # before the measuring: a run that ends meanwhile may still grow
         ended = _has_ended(directory)
         size = _size(directory.path)
         if ended:
-            self._learned[run] = size - _without_inputs(directory)
+            self._learned[run] = size
+            # a killed supervisor did not delete them
+            with contextlib.suppress(OSError, UnknownRun):
+                inputs = os.lstat(directory.inputs).st_size
+                if not read_spec(directory).keep_inputs:
+                    directory.delete_inputs()
+                    self._learned[run] = size - inputs
         return size, ended
 
 
-def _without_inputs(directory: RunDirectory) -> int:
-    """Delete what a notebook gave a run whose supervisor was killed before it could; return its bytes."""
-    with contextlib.suppress(OSError, UnknownRun):
-        size = os.lstat(directory.inputs).st_size
-        if not read_spec(directory).keep_inputs:
-            directory.delete_inputs()
-            return size
-    return 0
-
-
-def _take_out(store: RunStore, directory: RunDirectory) -> Path | None:
-    """Move a run out of the list; return where it is now. None where another process was faster, or the disk
-    refuses."""
-    with contextlib.suppress(OSError):
-        return directory.path.rename(make_private(store.removed) / directory.run_id)
-    return None
-
-
-def _delete_the_rest(store: RunStore, over: Callable[[], bool]) -> None:
-    """Delete what a process has left that ended in the middle of it."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(store.removed):
-            if over():
-                return
-            shutil.rmtree(store.removed / name, ignore_errors=True)
-
-
 def _forget_sweeps(store: RunStore) -> None:
-    """Remove the sweeps that no process goes on with, and of whose runs none is left."""
+    """Remove the ended sweeps whose runs are all removed."""
     for directory in SweepStore(store.home).sweeps():
         with contextlib.suppress(UnknownRun):
             sweep = read_sweep(directory)
@@ -266,7 +236,7 @@ def _forget_sweeps(store: RunStore) -> None:
 
 
 def _has_ended(directory: RunDirectory) -> bool:
-    """Return whether a run is over: nearly always by the last line of its journal."""
+    """Return whether a run has ended, nearly always by the last line of its journal."""
     try:
         with directory.journal.open("rb") as journal:
             journal.seek(max(0, os.fstat(journal.fileno()).st_size - _LAST_LINE))
@@ -280,13 +250,13 @@ def _has_ended(directory: RunDirectory) -> bool:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes of the files below ``path``; what disappears meanwhile counts nothing."""
+    """Return the bytes of the files below ``path``; a file that disappears meanwhile counts nothing."""
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
             with contextlib.suppress(OSError):
                 status = os.lstat(os.path.join(folder, name))
-                # what is left out of a long log takes no room
+                # the gap of a long log takes no room
                 total += min(status.st_size, status.st_blocks * 512)
     return total
 

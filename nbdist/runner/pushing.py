@@ -1,5 +1,4 @@
-"""Names of a notebook that its ranks get (``--push``): which, how much, and how the user sees them; and those
-that a result may take there (``--pull``)."""
+"""Names that pass from a notebook to its ranks (``--push``), or back as results (``--pull``)."""
 
 from __future__ import annotations
 
@@ -26,10 +25,9 @@ _SHOWN = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """The names of a notebook, or of a program. ``values`` is the very dict that its functions have as their
-    globals; ``hidden`` are names in it that are not the user's; ``title`` names the cell of a code's file
-    name, and returns the name of any other file as it is. ``also`` are values to push besides, by names that
-    the notebook does not have."""
+    """The names of a notebook, or of a program. ``values`` is the dict of its functions' globals itself;
+    ``hidden`` are names in it that are not the user's; ``title`` replaces the file name of a cell's code by
+    the cell's name. ``also`` are further values to push, by names that the notebook does not have."""
 
     values: dict[str, Any]
     hidden: Container[str] = ()
@@ -40,7 +38,7 @@ class Namespace:
         return name in self.values and not self.owns(name)
 
     def owns(self, name: str) -> bool:
-        """Return whether a name is a part of the notebook itself: ``In``, ``get_ipython``, ``__name__``."""
+        """Return whether a name is the notebook's own: ``In``, ``get_ipython``, ``__name__``."""
         return name in self.hidden or name.startswith("__")
 
 
@@ -52,8 +50,8 @@ def pack_inputs(
     path: Sequence[str],
     environ: Mapping[str, str],
 ) -> Packed | None:
-    """Pack what the ranks get from ``namespace``; None for nothing. They find modules in ``path``. Raises
-    UsageMistake for a name that does not exist, a value that cannot be sent, or too much."""
+    """Pack the values of ``namespace`` for the ranks, which find modules in ``path``; return None for no
+    value. Raises UsageMistake for an unknown name, a value that cannot be sent, or too much."""
     if namespace is None:
         return None
     by_hand = (options.nodes or len(options.ips) or 1) > 1 and options.engine == "local"
@@ -72,8 +70,7 @@ def pack_inputs(
             "nbdist.run: the other machines do not see this one's files, in which the function would lie: "
             "write it into a script, and run that on each"
         )
-    # cloudpickle takes a while to import, and most runs push nothing
-    from nbdist.values.packing import TooLarge, Unsendable, pack
+    from nbdist.values.packing import TooLarge, Unsendable, pack  # cloudpickle is slow to import
 
     room = config.push_room(environ)
     values = {name: namespace.values[name] for name in chosen} | dict(namespace.also)
@@ -89,7 +86,7 @@ def pack_inputs(
 
 
 def check_pulled(names: Sequence[str], namespace: Namespace) -> None:
-    """Raises UsageMistake for a name that a result must not take."""
+    """Raise UsageMistake for a name that a result must not take."""
     if own := next(filter(namespace.owns, names), ""):
         raise UsageMistake(
             f"--pull {own}: it is a part of the notebook itself, which no result may replace: give the "
@@ -98,7 +95,7 @@ def check_pulled(names: Sequence[str], namespace: Namespace) -> None:
 
 
 def inputs_of(packed: Packed) -> tuple[Input, ...]:
-    """Return what the spec of a run keeps of its inputs."""
+    """Return the inputs as a run's spec keeps them."""
     return tuple(
         Input(
             name=item.name,
@@ -113,8 +110,7 @@ def inputs_of(packed: Packed) -> tuple[Input, ...]:
 
 
 def describe_inputs(packed: Packed, also: Container[str] = ()) -> str:
-    """Return ``pushed: Net (class), df (DataFrame, 48 MB)``. Of ``also``, names that the user did not choose,
-    it has only what they brought along."""
+    """Return ``pushed: Net (class), df (DataFrame, 48 MB)``; of ``also``, only what these brought along."""
     chosen = [_named(item) for item in packed.items if item.asked and item.name not in also]
     along = [_named(item) for item in packed.items if not item.asked]
     if not chosen:
@@ -126,8 +122,8 @@ def describe_inputs(packed: Packed, also: Container[str] = ()) -> str:
 
 
 def check_early(plan: Plan, packed: Packed) -> None:
-    """Refuse a program that sets a variable which must be set before an import, where a value brings that
-    import before the program's first line. Raises UsageMistake."""
+    """Raise UsageMistake for a program that sets a variable too late: it counts at an import, and a pushed
+    value imports that before the program's first line."""
     from nbdist.warm.match import changed_early, read_when_loaded
 
     names = [name for name in changed_early(plan, packed.packages) if read_when_loaded(name)]

@@ -1,5 +1,4 @@
-"""The results of a run's ranks, read from its directory on demand (``run.results``), and the points of their
-metrics in one table (``run.history()``)."""
+"""The results of a run's ranks (``run.results``), and its metrics in one table (``run.history()``)."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import NbdistError, UnknownResult, UsageMistake
 from nbdist.model import Run
-from nbdist.store import LogStream, MetricPoint, MetricsReader, RankDirectory, RunDirectory
+from nbdist.store import LogStream, MetricPoint, MetricsReader, RunDirectory
 from nbdist.store.paths import check_private
 from nbdist.store.results import Result, read_index, read_value
 from nbdist.store.scraped.log import merge_points, printed_points
@@ -25,14 +24,13 @@ _OWN = frozenset({LAST, RETURNED})
 
 
 def check_rank(run: Run, rank: int) -> None:
-    """Raises UsageMistake when the run has no such rank."""
+    """Raise UsageMistake when the run has no such rank."""
     if not 0 <= rank < run.spec.world_size:
         raise UsageMistake(f"run {run.label} has no rank {rank}: it has 0 to {run.spec.world_size - 1}")
 
 
 def check_here(run: Run, rank: int, what: str) -> None:
-    """Raises UsageMistake when the run has no such rank, or the rank ran on another machine, where its files
-    are: ``what`` names some (``its log is``)."""
+    """Raise UsageMistake when the run has no such rank here. ``what``: ``its log is``."""
     check_rank(run, rank)
     node = run.spec.ranks[rank].node_rank
     if not run.spec.is_here(run.spec.ranks[rank]):
@@ -41,14 +39,14 @@ def check_here(run: Run, rank: int, what: str) -> None:
 
 
 class Results(Mapping[str, Any]):
-    """The results of one rank by their names. Only what returns a value reads one (``[…]``, ``get``,
-    ``items``); to print, list, count, complete or compare them, or to look for a name, reads the index alone.
+    """The results of one rank by their names. Only ``[…]``, ``get`` and ``items`` read values; everything
+    else reads the index alone.
 
-    A value that is no JSON, array or tensor is a pickle, and reading it executes what the rank's program has
-    put into it; ``safe`` refuses those.
+    A value that is no JSON, array or tensor is a pickle, and reading it executes what the rank's program put
+    into it; ``safe`` refuses those.
 
-    Two of them are equal when they are of the same rank and attempt of the same run, whatever it gave; a dict
-    is equal to none. To compare values, write ``dict(run.results) == {…}``.
+    Two are equal when they are of the same rank and attempt of the same run. To compare values, write
+    ``dict(run.results) == {…}``.
     """
 
     def __init__(self, directory: RunDirectory, run: Run, rank: int = 0, *, pickles: bool = True) -> None:
@@ -59,7 +57,7 @@ class Results(Mapping[str, Any]):
         self._pickles = pickles
 
     def of(self, rank: int) -> Results:
-        """Return those of another rank. Raises UsageMistake when the run has no such rank here."""
+        """Return the results of another rank. Raises UsageMistake when the run has no such rank here."""
         check_here(self._run, rank, "its results are")
         return Results(self._directory, self._run, rank, pickles=self._pickles)
 
@@ -69,24 +67,24 @@ class Results(Mapping[str, Any]):
 
     @property
     def safe(self) -> Results:
-        """Return the same results, without the pickles: it refuses those."""
+        """Return the same results, which refuse pickles."""
         return Results(self._directory, self._run, self._rank, pickles=False)
 
     @property
     def index(self) -> dict[str, Result]:
-        """Return what is known of each result without reading it."""
+        """Return the entry of each result, without its value."""
         return {name: result for name, result in read_index(self._files).items() if name not in _OWN}
 
     @property
     def last_text(self) -> str:
-        """Return the value of the cell's last expression as it is printed; empty where there is none."""
+        """Return the printed value of the cell's last expression; empty where there is none."""
         result = read_index(self._files).get(LAST)
-        # the rank may put another in its place meanwhile
+        # the rank may replace it meanwhile
         text = self.safe[LAST] if result is not None and result.format == "json" else ""
         return text if isinstance(text, str) else ""
 
     def returned(self) -> Any:
-        """Return what a function of ``nbdist.run`` returned. Raises as ``[…]`` does."""
+        """Return the value of a function of ``nbdist.run``. Raises as ``[…]`` does."""
         if RETURNED not in read_index(self._files):
             raise UnknownResult(
                 f"run {self._run.label} is of no function, which returns a value: write  "
@@ -95,13 +93,13 @@ class Results(Mapping[str, Any]):
         return self[RETURNED]
 
     def __getitem__(self, name: str) -> Any:
-        """Raises UnknownResult, NotPrivate, or UsageMistake for a value that cannot be read."""
+        """Raise UnknownResult, NotPrivate, or UsageMistake for a value that cannot be read."""
         result = self._result(name)
         while True:
             try:
                 return self._read(result)
             except FileNotFoundError:
-                # the rank has given another one since
+                # the rank has replaced it since
                 again = self._result(name)
                 if again.file == result.file:
                     raise UnknownResult(f"the file of result {name} of rank {self._rank} is gone") from None
@@ -179,8 +177,8 @@ _TYPES = {"run": "str", "rank": "int64", "step": "int64", "tag": "str", "value":
 
 
 def read_history(runs: Sequence[tuple[Run, RunDirectory]], tags: tuple[str, ...]) -> pandas.DataFrame:
-    """Return a row for each point of these tags (none: of all), rank by rank in the order in which they came,
-    with the label of its run in the column ``run``. Raises UsageMistake without pandas."""
+    """Return a row for each point of these tags (none: all), in order for each rank, with the label of its
+    run in the column ``run``. Raises UsageMistake without pandas."""
     try:
         import pandas
     except ImportError:
@@ -194,23 +192,19 @@ def read_history(runs: Sequence[tuple[Run, RunDirectory]], tags: tuple[str, ...]
 
 def _points(run: Run, directory: RunDirectory, tags: tuple[str, ...]) -> Iterator[tuple[object, ...]]:
     for rank in run.ranks:
+        files = directory.rank(rank.rank, run.attempt)
+        reader = MetricsReader(files.metrics)
+        points: list[MetricPoint] = []
+        while recorded := reader.read():
+            points += recorded
+        if run.spec.scrape:
+            tags_of_points = {tag for point in points for tag in point.values}
+            points += merge_points([], printed_points(files, LogStream(files.log).size), tags=tags_of_points)
         counted: dict[str, int] = {}
-        for point in _points_of(directory.rank(rank.rank, run.attempt), scrape=run.spec.scrape):
+        for point in points:
             for tag, value in point.values.items():
-                # as in the charts: without a step each tag counts on from its last
+                # as in the charts, a tag without a step counts on from its last
                 step = counted.get(tag, -1) + 1 if point.step is None else point.step
                 counted[tag] = step
                 if not tags or tag in tags:
                     yield rank.rank, step, tag, value, point.time
-
-
-def _points_of(files: RankDirectory, *, scrape: bool) -> list[MetricPoint]:
-    """Return what a rank recorded, then what it printed and did not record."""
-    reader = MetricsReader(files.metrics)
-    recorded: list[MetricPoint] = []
-    while points := reader.read():
-        recorded += points
-    if not scrape:
-        return recorded
-    tags = {tag for point in recorded for tag in point.values}
-    return recorded + merge_points([], printed_points(files, LogStream(files.log).size), tags=tags)

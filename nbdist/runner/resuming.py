@@ -1,4 +1,4 @@
-"""A run that goes on from another one: its program, options, inputs and checkpoints, planned once more."""
+"""A run that resumes another: its program, options, inputs and checkpoints, planned once more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nbdist.model import Run, RunSpec
 from nbdist.model.plan import Plan
 from nbdist.options import Options, parse_words, program_words, recorded_options
 from nbdist.privacy import MASK
-from nbdist.runner.handle import RunHandle, store
+from nbdist.runner.handle import RunHandle, read_cell, store
 from nbdist.runner.planning import plan, plan_script
 from nbdist.runner.pushing import Namespace
 from nbdist.store.run_store import read_spec
@@ -33,17 +33,27 @@ def resume_plan(
     cell_id: str = "",
     namespace: Namespace | None = None,
 ) -> tuple[Options, Plan]:
-    """Plan a run that goes on from one that has ended, with ``changes``, options as words, in the place of
-    its own. It was typed in ``notebook`` and ``cell_id``; empty, those of the run hold. Inputs that the run
-    has not kept come from ``namespace``. Raises UsageMistake where it cannot be started again, and as
+    """Plan a run that resumes an ended one, with ``changes`` of its options, as words, typed in ``notebook``
+    and ``cell_id`` (else in the run's). ``namespace`` has the inputs that the run did not keep. Raises as
     ``plan``."""
     run, directory = handle.run, handle.directory
     spec = run.spec
-    _check(run)
+    if not run.state.terminal:
+        raise UsageMistake(
+            f"{run.label} goes on: %dist_attach {run.label}  shows it; to start it again, end it first, with "
+            f" %dist_stop {run.label}"
+        )
+    if spec.session is not None:
+        raise UsageMistake(f"{run.label} was a session of live ranks: begin another one with  %%ranks")
     chosen = parse_words(changes, recorded_options(spec))
     if chosen.sweep:
         raise UsageMistake(f"--sweep: {run.label} goes on as one run: leave it out")
-    _check_variables(spec, chosen)
+    given = dict(chosen.env)
+    for name, value in spec.environment.items():
+        if value == MASK and name not in given:
+            raise UsageMistake(
+                f"--env {name} was not kept, for it may be a secret: add  --env {name}=VALUE  behind the run"
+            )
     chosen = replace(chosen, checkpoints=chosen.checkpoints or spec.checkpoints)
     place = {"notebook": notebook or spec.notebook, "cell_id": cell_id if notebook else spec.cell_id}
     if words := program_words(replace(spec, args=chosen.args)):
@@ -54,7 +64,7 @@ def resume_plan(
             chosen = replace(chosen, push=_names(spec, run.label, namespace))
         planned = plan(
             chosen,
-            cell=_cell(handle),
+            cell=read_cell(handle),
             cwd=spec.cwd,
             python_path=spec.python_path,
             environ=environ,
@@ -72,8 +82,8 @@ def resume_plan(
 
 
 def check_checkpoints(spec: RunSpec) -> None:
-    """Refuse a directory of checkpoints that a run which goes on writes into. Raises UsageMistake."""
-    # a run's own directory is new; machines that were started by hand share the one they were told
+    """Raise UsageMistake for a directory of checkpoints into which a running run writes."""
+    # a run's own directory is new; machines started by hand share a chosen one
     if not os.path.isdir(spec.checkpoints) or (spec.nodes > 1 and not spec.engine):
         return
     for directory in store().directories():
@@ -88,35 +98,8 @@ def check_checkpoints(spec: RunSpec) -> None:
                 )
 
 
-def _check(run: Run) -> None:
-    if not run.state.terminal:
-        raise UsageMistake(
-            f"{run.label} goes on: %dist_attach {run.label}  shows it; to start it again, end it first, with "
-            f" %dist_stop {run.label}"
-        )
-    if run.spec.session is not None:
-        raise UsageMistake(f"{run.label} was a session of live ranks: begin another one with  %%ranks")
-
-
-def _check_variables(spec: RunSpec, chosen: Options) -> None:
-    """Variables that may be secret were not written down. Raises UsageMistake for one that is not given."""
-    given = dict(chosen.env)
-    for name, value in spec.environment.items():
-        if value == MASK and name not in given:
-            raise UsageMistake(
-                f"--env {name} was not kept, for it may be a secret: add  --env {name}=VALUE  behind the run"
-            )
-
-
-def _cell(handle: RunHandle) -> str:
-    try:
-        return handle.directory.cell.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageMistake(f"the cell of {handle.run.label} cannot be read: {error}") from None
-
-
 def _names(spec: RunSpec, label: str, namespace: Namespace | None) -> tuple[str, ...]:
-    """Return the names that were pushed, to push them again. Raises UsageMistake where that cannot be."""
+    """Return the names that were pushed, to push them again. Raises UsageMistake where that is impossible."""
     names = tuple(pushed.name for pushed in spec.inputs if pushed.asked)
     if CALL in names:
         raise UsageMistake(
@@ -141,7 +124,7 @@ def _copy(kept: Path, path: Path) -> None:
 
 
 def _notes(run: Run, own: RunSpec) -> list[str]:
-    """Return from where the run goes on, and what is not as it was."""
+    """Return notes on the checkpoint that the run resumes from, and on what changed since."""
     language = config.language()
     latest = next(iter(finished(own.checkpoints)), "")
     place = {"run": run.label, "checkpoint": os.path.basename(latest), "directory": own.checkpoints}

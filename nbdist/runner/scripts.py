@@ -1,4 +1,4 @@
-"""A script or a module as the program of a run: found and read as ``python`` would, nothing imported."""
+"""A script or a module as the program of a run, found and read as ``python`` does, without an import."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from nbdist.options import COMMAND_FLAGS, MODULE_FLAGS, slug
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A file that ranks can run, with an absolute ``path`` and a ``name`` for its runs. ``module`` is its
-    name where it was typed behind ``-m``, else empty."""
+    """A file that ranks can run, by its absolute ``path``; ``module`` is the name behind ``-m``, or empty."""
 
     path: str
     program: Program
@@ -34,8 +33,7 @@ class Script:
 def find_script(words: Sequence[str], *, cwd: Path, folder: Path, python_path: str = "") -> Script:
     """Find the program of ``train.py --lr 0.1``, ``-m package.train --lr 0.1`` or ``--no-python ./train.sh``:
     a script from ``cwd``, where it was typed; a module from ``folder``, where the ranks will run, then on
-    ``python_path`` (the variable's value). Raises UsageMistake, with the line for a file that does not
-    compile."""
+    ``python_path`` (the variable's value). Raises UsageMistake."""
     if not words:
         raise UsageMistake("no script to run: write  nbdist run -n 2 train.py  or  -m package.train")
     words = _without_interpreter(words, cwd)
@@ -51,7 +49,7 @@ def find_script(words: Sequence[str], *, cwd: Path, folder: Path, python_path: s
 
 
 def _without_interpreter(words: Sequence[str], cwd: Path) -> Sequence[str]:
-    """Drop the interpreter from ``python train.py``, as many a tutorial has it: ranks run this Python."""
+    """Drop the interpreter from ``python train.py``: ranks run this Python."""
     if not re.fullmatch(r"python[\d.]*", words[0]) or os.path.exists(cwd / words[0]):
         return words
     behind = list(itertools.dropwhile(lambda word: word in ("-u", "-B"), words[1:]))
@@ -68,7 +66,7 @@ EXECUTE = Path(__file__).parent.parent / "worker" / "execute.py"
 
 
 def _command(words: Sequence[str], folder: Path) -> Script:
-    """Return a program that is not Python's: ``EXECUTE`` puts it in the place of a rank."""
+    """Return a program of another language: ``EXECUTE`` replaces a rank by it."""
     if not words:
         raise UsageMistake("--no-python needs a program: write  nbdist run -n 2 --no-python ./train.sh")
     program = shutil.which(words[0] if os.sep not in words[0] else str(folder / words[0]))
@@ -105,7 +103,7 @@ def _parsed(path: Path) -> Program:
 
 
 def _module(name: str, path: list[str]) -> tuple[str, Path]:
-    """Return the name and the file that ``python -m`` would run for ``name``."""
+    """Return the name and the file that ``python -m NAME`` runs."""
     spec = _spec(name, path)
     if spec is None:
         raise UsageMistake(f"no module {name} in {path[0]} or on the Python path: write  -m package.module")
@@ -120,7 +118,7 @@ def _module(name: str, path: list[str]) -> tuple[str, Path]:
 
 
 def _spec(name: str, path: Sequence[str]) -> ModuleSpec | None:
-    """Find what ``importlib.util.find_spec`` does, without importing the packages above it."""
+    """Find a module as ``importlib.util.find_spec`` does, without importing the packages above it."""
     above, _, _ = name.rpartition(".")
     if above:
         package = _spec(above, path)

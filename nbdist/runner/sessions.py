@@ -1,4 +1,4 @@
-"""Sessions: runs whose ranks live on, and execute the cells that this process gives them."""
+"""Sessions: runs whose ranks live on, and execute the cells that this process sends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from nbdist import processes
@@ -23,14 +22,13 @@ from nbdist.store.control import connect, wake
 
 IDLE = 1800.0  # seconds without a cell after which a session ends itself
 
-# the namespace of the cells is that of this program: it leaves no name in it
+# the cells share the namespace of this program, which leaves no name in it
 _PROGRAM = """\
 # a session: its ranks execute the cells of the folder cells/, in their order
 __import__("nbdist.worker.session", fromlist=["serve"]).serve()
 """
-_ANSWERS = 20.0  # seconds that a supervisor has to take a cell: it may just start many ranks
-# seconds that the reaper of a supervisor which was killed has to end what is left, and to record why
-_CLEANS_UP = 10.0
+_ANSWERS = 20.0  # seconds that a supervisor, which may be starting many ranks, has to take a cell
+_CLEANS_UP = 10.0  # seconds that the reaper of a killed supervisor has to end what is left, and record why
 
 
 def session_plan(planned: Plan, idle: float) -> Plan:
@@ -40,22 +38,21 @@ def session_plan(planned: Plan, idle: float) -> Plan:
 
 
 class Sessions:
-    """The session of this process (``mine``), which it has started, or which its notebook had before."""
+    """The session of this process (``mine``): it started it, or its notebook did before."""
 
     def __init__(self) -> None:
         self.mine: RunHandle | None = None
 
     @property
     def ended(self) -> RunHandle | None:
-        """The one that this process had, where it has ended since."""
+        """Return this process's session if it has ended."""
         return self.mine if self.mine is not None and not _goes_on(self.mine) else None
 
     def current(self, notebook: str, cwd: str) -> RunHandle | None:
-        """Return the one of this process; else the latest of the same notebook (where that is not known, of
-        the same folder) whose process has gone."""
+        """Return this process's session, else the latest of its notebook or folder whose process has gone."""
         if self.mine is not None:
             return self.mine if _goes_on(self.mine) else None
-        for handle in live_sessions():
+        for handle in _live_sessions():
             spec = handle.run.spec
             same = spec.notebook == notebook and (notebook or spec.cwd == cwd)
             if same and (spec.owner is None or not processes.alive(spec.owner)):
@@ -64,8 +61,7 @@ class Sessions:
         return None
 
     def named(self, run: str | None) -> RunHandle:
-        """Return the session of this name; else the one of this process, else the latest that goes on. Raises
-        UnknownRun and UsageMistake."""
+        """Return the session of this name, else this process's, else the latest. Raises UsageMistake."""
         if run is not None:
             handle = RunHandle(store().find(run))
             if handle.run.spec.session is None:
@@ -73,19 +69,19 @@ class Sessions:
             return handle
         if self.mine is not None and _goes_on(self.mine):
             return self.mine
-        if live := live_sessions():
+        if live := _live_sessions():
             return live[0]
         raise UsageMistake("there is no session: the first cell with  %%ranks -n 2  starts one")
 
 
-def live_sessions() -> list[RunHandle]:
-    """Return those that go on, the latest first."""
+def _live_sessions() -> list[RunHandle]:
+    """Return the live sessions, the latest first."""
     handles = [RunHandle(run) for run in store().directories() if os.path.lexists(run.socket)]
     return [handle for handle in handles if not handle.run.state.terminal]
 
 
 def _goes_on(handle: RunHandle) -> bool:
-    """Return whether it takes cells, or is about to."""
+    """Return whether a session takes cells, or is about to."""
     with contextlib.suppress(OSError):
         connect(handle.directory).close()
         return True  # its journal may be long
@@ -96,13 +92,12 @@ def _goes_on(handle: RunHandle) -> bool:
 
 
 def settled(handle: RunHandle) -> Run:
-    """Return the run of a session, with its end where its supervisor was killed a moment ago. Raises
-    UnknownRun."""
+    """Return the run of a session, with its end if its supervisor was just killed. Raises UnknownRun."""
     deadline = time.monotonic() + _CLEANS_UP
     while not (run := handle.run).state.terminal and time.monotonic() < deadline:
         if run.supervisor is None or run.supervisor_host != os.uname().nodename:
             break
-        # its socket is closed before it has left the process table
+        # its socket closes before it leaves the process table
         if processes.alive(run.supervisor) and not processes.is_exiting(run.supervisor.pid):
             break
         time.sleep(0.02)
@@ -110,15 +105,15 @@ def settled(handle: RunHandle) -> Run:
 
 
 def request(handle: RunHandle, what: str) -> None:
-    """Ask the supervisor of a session: ``interrupt``, ``kill`` or ``end``. Raises UsageMistake when the
-    session has ended, LaunchError when it does not answer."""
+    """Send ``interrupt``, ``kill`` or ``end`` to a session. Raises UsageMistake if it has ended, or
+    LaunchError."""
     with _connected(handle) as line:
         line.sendall(json.dumps({"do": what}).encode() + b"\n")
         wake(handle.run)
 
 
 def _connected(handle: RunHandle) -> socket.socket:
-    """Raises UsageMistake and LaunchError."""
+    """Connect to the supervisor. Raises UsageMistake and LaunchError."""
     deadline = time.monotonic() + _ANSWERS
     while True:
         try:
@@ -126,10 +121,10 @@ def _connected(handle: RunHandle) -> socket.socket:
         except OSError as error:
             run = handle.run
             if run.state.terminal:
-                # of a supervisor that was killed it is still there
+                # a killed supervisor leaves it behind
                 handle.directory.socket.unlink(missing_ok=True)
                 raise UsageMistake(_Answer(refused="ended").refusal) from None
-            # it is about to listen
+            # the supervisor may be about to listen
             starting = isinstance(error, (FileNotFoundError, ConnectionRefusedError))
             if not starting or time.monotonic() >= deadline:
                 raise LaunchError(f"the session {run.label} does not answer: {error}") from None
@@ -137,13 +132,12 @@ def _connected(handle: RunHandle) -> socket.socket:
 
 
 class LiveCell:
-    """A cell in a session, from its request on. A context: at its end nothing more is heard of it.
+    """A cell in a session, from its request on; a context that closes the connection.
 
-    ``number`` counts the cells of the session. ``ranks`` are to execute it, ``gone`` are those of the session
-    that have exited before. ``logs`` are the ranks that execute it, and the bytes that their logs had when
-    they began; empty while it waits for the cell ``behind`` (0: for none). ``ended`` is how each rank ended,
-    ``exits`` are ranks that have exited. ``stalled``: nothing happens in its ranks. ``lost``: the session has
-    ended.
+    ``number`` counts the cells of the session. ``ranks`` are to execute it, ``gone`` had exited before.
+    ``logs`` are the ranks that began it, and the bytes of their logs then; empty while it waits for the cell
+    ``behind`` (0: for none). ``ended`` are the ends of the cell by rank, ``exits`` the ranks that exited.
+    ``stalled``: nothing happens in its ranks. ``lost``: the session has ended.
     """
 
     def __init__(
@@ -155,7 +149,7 @@ class LiveCell:
         inputs: Path | None = None,
         pull: Sequence[str] = (),
     ) -> None:
-        """Raises UsageMistake when it is refused, LaunchError when the session does not answer."""
+        """Send the cell. Raises UsageMistake when it is refused, LaunchError without an answer."""
         self.logs: dict[int, int] = {}
         self.ended: dict[int, CellEnded] = {}
         self.exits: dict[int, RankExited] = {}
@@ -167,7 +161,7 @@ class LiveCell:
         self._answer = _Answer()
         given = {"inputs": inputs.name if inputs is not None else "", "pull": list(pull)}
         try:
-            self._ask({"do": "cell", "text": text, "ranks": ranks} | given)
+            self._send({"do": "cell", "text": text, "ranks": ranks} | given)
             deadline = time.monotonic() + _ANSWERS
             while not self._answer:
                 self.listen(max(0.0, deadline - time.monotonic()))
@@ -186,14 +180,12 @@ class LiveCell:
     def __enter__(self) -> LiveCell:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def over(self) -> bool:
-        """Return whether every rank is done with it."""
+        """Return whether every rank has ended it."""
         return self.lost or (bool(self.logs) and self.ended.keys() >= self.logs.keys())
 
     @property
@@ -202,7 +194,7 @@ class LiveCell:
         return sorted(self.logs.keys() - self.ended.keys())
 
     def listen(self, patience: float) -> None:
-        """Take what the supervisor has sent; wait at most so many seconds for something."""
+        """Receive events from the supervisor; wait at most ``patience`` seconds for the first."""
         if not processes.wait_for(self._line, patience):
             return
         try:
@@ -217,22 +209,22 @@ class LiveCell:
             self._hear(line)
 
     def interrupt(self) -> None:
-        """Let its ranks raise KeyboardInterrupt, also from a wait for each other."""
-        self._ask({"do": "interrupt"})
+        """Raise KeyboardInterrupt in its ranks, even if they wait for each other."""
+        self._send({"do": "interrupt"})
 
     def kill(self) -> None:
         """End the ranks that still execute it."""
-        self._ask({"do": "kill"})
+        self._send({"do": "kill"})
 
     def close(self) -> None:
         self._line.close()
 
-    def _ask(self, what: dict[str, Any]) -> None:
-        # one that has gone is noticed when it is listened to
+    def _send(self, message: dict[str, Any]) -> None:
+        # ``listen`` notices a supervisor that has gone
         with contextlib.suppress(OSError, UnknownRun):
-            # one that is stopped takes no more than its socket has room for
+            # a stopped one reads nothing, and its socket fills
             wake(self._handle.run)
-            self._line.sendall(json.dumps(what).encode() + b"\n")
+            self._line.sendall(json.dumps(message).encode() + b"\n")
 
     def _hear(self, line: bytes) -> None:
         try:
@@ -258,7 +250,7 @@ class LiveCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """The answer of a supervisor to a cell (``launch.session``): false before it comes."""
+    """The supervisor's answer to a cell (``launch.session``); false before it comes."""
 
     cell: int = 0
     behind: int = 0
@@ -273,7 +265,7 @@ class _Answer:
 
     @property
     def refusal(self) -> str:
-        """Say why it did not take the cell, and what to type."""
+        """Return why the session refused the cell, and what to type."""
         if self.refused == "full":
             return (
                 f"{self.waiting} cells wait in this session already: %dist_session interrupt  ends the one "

@@ -1,7 +1,7 @@
-"""The process of a sweep: starts a run for each point, as many at a time as there is room for.
+"""The process of a sweep, which starts a run for each point, as many at a time as there is room for.
 
-The runs are its own: when it ends, however it ends, their supervisors end them. It ends, after stopping them,
-with the process that started it, unless the sweep is detached.
+It owns the runs: when it ends, however it ends, their supervisors end them. Unless the sweep is detached, it
+stops them and ends when the process that started it does.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _TICK = 0.02  # seconds between two looks at the runs
 
 
 class Place:
-    """A place for one run at a time, with ranks of its own that are made ready for the next one meanwhile."""
+    """A place for one run at a time, which meanwhile makes ranks ready for the next one."""
 
     def __init__(self, warm: bool | None) -> None:
         self._warm = warm
         self._pool = WarmPool()
         self._handle: RunHandle | None = None
-        # of the run that goes on, while ranks are to be made ready beside it
+        # of the running run, until ranks are made ready beside it
         self._plan: Plan | None = None
 
     def start(self, plan: Plan, *, more: bool) -> None:
-        """Start it here; ``more``: others will follow. Raises NbdistError, with nothing running."""
+        """Start a run; ``more``: others will follow. Raises NbdistError, with nothing running."""
         self._handle = handle = start(plan, warm=self._warm, pool=self._pool)
         for note in handle.notes:
             complain(f"{plan.spec.name}: {note}")
         self._plan = plan if more else None
 
     def busy(self) -> bool:
-        """Return whether the run that was started here goes on."""
+        """Return whether its run goes on."""
         if self._handle is not None:
             try:
                 run = self._handle.run
@@ -60,7 +60,7 @@ class Place:
                     self._make_ready(self._handle, run)
                     return True
             except UnknownRun:
-                pass  # it was deleted, and is ended by its supervisor
+                pass  # it was deleted, and its supervisor ends it
             self._handle = None
         return False
 
@@ -72,19 +72,18 @@ class Place:
             self._plan = None
 
     def stop(self, reason: Reason) -> None:
-        """Ask the run for its end, if one goes on."""
+        """Request the end of its run, if one goes on."""
         if self._handle is not None:
             with contextlib.suppress(UnknownRun):
                 self._handle.request_stop(reason)
 
     def leave(self) -> None:
-        """Let the ranks go that wait: no other run comes."""
+        """Release the ranks that wait: no other run comes."""
         self._pool.release()
 
 
 class Sweeper:
-    """Runs one sweep to its end. ``plan`` makes the plan of a point in a slot; ``listen`` waits a moment, and
-    returns the requests to stop that came meanwhile."""
+    """The runs of one sweep. ``plan`` plans a point in a slot; ``listen`` waits for requests to stop."""
 
     def __init__(
         self,
@@ -101,7 +100,7 @@ class Sweeper:
         self._reason = Reason()
 
     def run(self) -> Reason:
-        """Go on until every run has ended; return why it ended early, if it did."""
+        """Start runs until every one has ended; return why the sweep ended early, if it did."""
         while True:
             free = [slot for slot, place in enumerate(self._places) if not place.busy()]
             for slot in free:
@@ -121,7 +120,7 @@ class Sweeper:
             # the points that wait are for all places
             place.start(self._plan(number, slot), more=len(self._waiting) > slot)
         except (NbdistError, OSError) as error:
-            # so would be the next
+            # the next point would fail, too
             complain(f"point {number + 1}: {error}")
             self._reason = self._reason or Reason("sweep-stuck", point=number + 1, problem=str(error))
             self._waiting.clear()
@@ -134,7 +133,7 @@ class Sweeper:
 
 
 class Listener:
-    """Returns why a sweep is to end: a request, a signal, the end of its owner, or a deleted directory."""
+    """A wait for a reason to end a sweep: a request, a signal, the end of its owner, a deleted directory."""
 
     def __init__(self, directory: SweepDirectory, owner_ended: Reason, lifeline: Lifeline) -> None:
         self._directory = directory
@@ -164,7 +163,7 @@ def main(arguments: Sequence[str]) -> int:
     directory = SweepDirectory(Path(arguments[0]).absolute())
     for descriptor in map(int, arguments[1:]):
         os.set_inheritable(descriptor, False)
-    # the end of the kernel is to be seen, had a signal stopped this process
+    # so that this process, if a signal stopped it, notices the end of the kernel
     wake_with_parent()
     environment, myself = dict(os.environ), processes.identify(os.getpid())
     assert myself is not None, "a running process is in the process table"

@@ -1,5 +1,4 @@
-"""Sweeps: planned as one run is, started as a process that starts a run for each point (``sweeper``), and in
-hand from then on."""
+"""Sweeps: planned as a run is, started as a process that starts a run for each point (``sweeper``)."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from nbdist import config
 from nbdist.errors import UnknownRun, UsageMistake
 from nbdist.feed.sweeps import SweepReader, SweepView, ranking
 from nbdist.launch import local
-from nbdist.model import Device, Reason, RunState
+from nbdist.model import Reason, RunState
 from nbdist.model.plan import Plan
 from nbdist.model.sweep import Points, Sweep, grid, names_in, names_of
 from nbdist.options import Options
@@ -44,8 +43,7 @@ class SweepPlan:
 
 
 def plan_sweep(options: Options, plan_point: Callable[[Options], Plan]) -> SweepPlan:
-    """Plan a sweep; ``plan_point`` plans a run. Raises UsageMistake and LaunchError, and what ``plan_point``
-    raises; nothing is written."""
+    """Plan a sweep, and write nothing. Raises UsageMistake, LaunchError, and the errors of ``plan_point``."""
     devices, notes = choose_devices(options, os.environ)
     each = options.each or len(devices)
     if each > len(devices):
@@ -54,7 +52,9 @@ def plan_sweep(options: Options, plan_point: Callable[[Options], Plan]) -> Sweep
             f"--each {len(devices)}  or less"
         )
     places = [devices[at : at + each] for at in range(0, len(devices) - each + 1, each)]
-    planned = plan_point(_of_one(options, places[0]))
+    gpus = tuple(device.index for device in places[0] if device.kind == "gpu")
+    own = replace(options, sweep=(), each=None, metric="", any_device=False)
+    planned = plan_point(replace(own, gpus=gpus or None, nproc=None if gpus else each))
     points = grid(options.sweep)
     _check_use(points, planned)
     name, created = options.name or planned.spec.name, planned.spec.created
@@ -75,15 +75,8 @@ def plan_sweep(options: Options, plan_point: Callable[[Options], Plan]) -> Sweep
     return SweepPlan(sweep=sweep, first=first, notes=(*notes, *planned.notes))
 
 
-def _of_one(options: Options, devices: list[Device]) -> Options:
-    """Return the options of a run by itself that is on these devices."""
-    gpus = tuple(device.index for device in devices if device.kind == "gpu")
-    own = replace(options, sweep=(), each=None, metric="", any_device=False)
-    return replace(own, gpus=gpus or None, nproc=None if gpus else len(devices))
-
-
 def _check_use(points: Points, planned: Plan) -> None:
-    """Raises UsageMistake where the arguments name what a point does not have, or nothing reads it."""
+    """Raise UsageMistake where the arguments name a parameter that a point lacks, or the cell reads none."""
     names = names_of(points)
     used = [name for word in planned.spec.args for name in names_in(word)]
     if unknown := next((name for name in used if name not in names), ""):
@@ -113,7 +106,7 @@ def launch_sweep(
     typed: str = "",
     pruning: float = PRUNING,
 ) -> tuple[SweepHandle, list[str]]:
-    """Start a sweep as ``launch`` does a run: interrupts stop all of it."""
+    """Check and start a sweep as ``launch`` does a run; interrupts stop all of it."""
     first = planned.first
     warnings = check_program(first, language=config.language(), origin=origin, typed=typed) if check else ()
     limits = keeping()
@@ -125,11 +118,11 @@ def launch_sweep(
 
 
 def start_sweep(planned: SweepPlan) -> SweepHandle:
-    """Start the process that starts the runs. Raises LaunchError, with nothing running."""
+    """Start the process of a sweep. Raises LaunchError, with nothing running."""
     sweep, first = planned.sweep, planned.first
     with beginning(sweeps_store().runs / sweep.sweep_id):
         directory = sweeps_store().begin(sweep, first.program.text, first.write_inputs)
-        # who has the lock looks after the sweep: from before the process is there until it has gone
+        # the lock marks the sweep as looked after, from before the process starts until it has ended
         lock = take_run_lock(directory)
         try:
             with (
@@ -151,8 +144,7 @@ def start_sweep(planned: SweepPlan) -> SweepHandle:
 
 
 class SweepHandle:
-    """A sweep, live or ended, in this or any other process. Everything is read from its directory and those
-    of its runs. Raises UnknownRun when it cannot be read."""
+    """A sweep, live or ended, of any process, read from its directory. Raises UnknownRun."""
 
     def __init__(self, directory: SweepDirectory) -> None:
         self.directory = directory
@@ -168,7 +160,7 @@ class SweepHandle:
         return self.sweep.label
 
     def look(self) -> SweepView:
-        """Return how it stands now."""
+        """Return its state now."""
         return self._reader.look()
 
     @property
@@ -178,16 +170,12 @@ class SweepHandle:
 
     @property
     def runs(self) -> list[RunHandle]:
-        """Return the runs of the points, in their order, as far as they were started."""
+        """Return the started runs, in the order of their points."""
         return [RunHandle(directory) for _, directory in self.look().runs if not directory.deleted]
 
     def best(self, metric: str = "") -> RunHandle:
-        """Return of the runs that have not failed the one with the best value of a metric: the highest of one
-        whose name says that more of it is better (acc, f1, …), the lowest of any other. Without ``metric``,
-        that of ``--metric``, else the first.
-
-        Raises UsageMistake where no run has it.
-        """
+        """Return the run with the best value of ``metric`` (else of ``--metric``, else of the first) among
+        those not failed: the highest acc, f1 and the like, the lowest of others. Raises UsageMistake."""
         wanted, view = metric or self.sweep.metric, self.look()
         comparison = view.compare()
         for number in ranking(comparison, wanted):
@@ -200,19 +188,19 @@ class SweepHandle:
         raise UsageMistake(f"no run of {self.label} has a metric {wanted}".rstrip() + " yet")
 
     def wait(self, timeout: float | None = None) -> str:
-        """Wait until every run has ended, at most ``timeout`` seconds; return the status then."""
+        """Wait for the end of all runs, at most ``timeout`` seconds; return the status then."""
         for _ in looks(timeout, pause=0.1):
             if not (view := self.look()).live:
                 break
         return view.state.value
 
     def stop(self, reason: str = "", timeout: float = 30.0) -> str:
-        """Stop the runs that go on, and start no others; wait for their end. Return the status then."""
+        """Stop all runs and start no others; wait for the end, and return the status then."""
         self.request_stop(Reason.said(reason) or Reason("stopped-from-python"))
         return self.wait(timeout)
 
     def request_stop(self, reason: Reason) -> None:
-        """Ask for the end of all runs, once more to hasten it."""
+        """Request the end of all runs; a second request hastens it."""
         ask_sweep_to_end(self.directory, reason)
 
     def __repr__(self) -> str:
@@ -226,12 +214,12 @@ def sweeps_store() -> SweepStore:
 
 
 def live_sweeps() -> list[SweepHandle]:
-    """Return the sweeps that a process goes on with, the newest first."""
+    """Return the sweeps whose process lives, the newest first."""
     return list(_readable(directory for directory in sweeps_store().sweeps() if is_run_locked(directory)))
 
 
 def describe_sweep(handle: SweepHandle) -> str:
-    """Return how a sweep stands, in a line."""
+    """Return the state of a sweep in a line."""
     return say("runs.sweep-stands", config.language(), label=handle.label, **handle.look().counts)
 
 
@@ -242,8 +230,7 @@ def _readable(directories: Iterable[SweepDirectory]) -> Iterator[SweepHandle]:
 
 
 def sweep(name: str | None = None) -> SweepHandle:
-    """Return the sweep with this id, name or ending of an id; the latest where none is named. Raises
-    UnknownRun."""
+    """Return the sweep with this id, name or ending of an id, else the latest. Raises UnknownRun."""
     if name is not None:
         return SweepHandle(sweeps_store().named(name))
     latest = next(_readable(sweeps_store().sweeps()), None)

@@ -1,7 +1,5 @@
-"""The directory of a run on disk, and everything that is read from there or written there.
-
-``store.scraped`` is imported from where it is needed: a supervisor, which is not, starts sooner.
-"""
+"""The directory of a run on disk, and its readers and writers. A supervisor starts sooner without
+``store.scraped``: its users import that module themselves."""
 
 from nbdist.store.journal import read_events
 from nbdist.store.logs import LogLines, LogStream, LogTimes, moves_up

@@ -1,8 +1,8 @@
-"""Requests to a run's supervisor: small files in ``control/``, taken once, only from their owner; and the
-Unix socket where a session takes cells.
+"""Requests to a run's supervisor: small files in ``control/``, read once, only from their owner; and the Unix
+socket where a session receives cells.
 
-Who reaches that socket runs code as its user: it has the mode 0600 in a directory of 0700, and both ends ask
-the system who the other one is."""
+A process that reaches that socket runs code as its user: it has the mode 0600 in a directory of 0700, and
+each end checks the user of the other."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ from nbdist.store.journal import load_object, read_whole
 from nbdist.store.paths import RunDirectory, SweepDirectory, write_private
 
 _LIMIT = 4096
-_LONGEST_ADDRESS = 100
-"""Bytes of the path of a socket that fits into its address (unix(7): 108, on macOS 104)."""
-
+_LONGEST_ADDRESS = 100  # bytes of a socket's path that fit into its address (unix(7): 108, on macOS 104)
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid (unix(7), SO_PEERCRED)
 
 
@@ -42,7 +40,7 @@ class StopRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StacksRequest:
-    """A request for the stacks of the ranks. ``name`` is repeated in the answer (``store.reports``)."""
+    """A request for the stacks of the ranks. The answer repeats its ``name`` (``store.reports``)."""
 
     name: str
 
@@ -55,23 +53,17 @@ class InterruptRequest:
 
 
 Request = Union[StopRequest, StacksRequest, InterruptRequest]
-_KINDS: dict[str, type[Request]] = {
-    "stop": StopRequest,
-    "stacks": StacksRequest,
-    "interrupt": InterruptRequest,
-}
+_KINDS: dict[str, type[Request]]
+_KINDS = {"stop": StopRequest, "stacks": StacksRequest, "interrupt": InterruptRequest}
 
 
 def request_stop(run: RunDirectory, reason: Reason) -> None:
-    """Ask the supervisor of ``run`` to stop it. Raises OSError when the directory cannot be written."""
+    """Write a request to stop ``run``. Raises OSError."""
     _write(run, "stop", reason=reason.encode())
 
 
 def ask_to_end(directory: RunDirectory, run: Run, reason: Reason) -> None:
-    """Ask the supervisor of a run to end it; where the disk refuses the request, by a signal.
-
-    Raises OSError when it cannot be asked either way.
-    """
+    """Request the end of a run, by a signal where the disk refuses. Raises OSError where neither works."""
     try:
         request_stop(directory, reason)
     except OSError:
@@ -82,22 +74,22 @@ def ask_to_end(directory: RunDirectory, run: Run, reason: Reason) -> None:
 
 
 def ask_sweep_to_end(directory: SweepDirectory, reason: Reason) -> None:
-    """Ask the process of a sweep to end its runs and to start no others. Raises OSError."""
+    """Request that the process of a sweep ends its runs and starts no others. Raises OSError."""
     request_stop(directory, reason)
     with contextlib.suppress(OSError, *MALFORMED):
-        # had a signal stopped it
+        # a signal may have stopped it
         processes.send(build(ProcessId, load_object(directory.process)), signal.SIGCONT)
 
 
 def request_stacks(run: RunDirectory) -> str:
-    """Ask the supervisor of ``run`` where its ranks are; return the name of the request. Raises OSError."""
+    """Request the stacks of the ranks; return the name of the request. Raises OSError."""
     name = os.urandom(8).hex()
     _write(run, "stacks", name=name)
     return name
 
 
 def request_interrupt(run: RunDirectory, rank: int) -> None:
-    """Ask the supervisor of ``run`` to interrupt one rank. Raises OSError."""
+    """Request the interrupt of one rank. Raises OSError."""
     _write(run, "interrupt", rank=rank)
 
 
@@ -107,7 +99,7 @@ def _write(run: RunDirectory, kind: str, **values: object) -> None:
 
 
 def wake(run: Run) -> None:
-    """Let the supervisor and its reaper go on, had a signal stopped them: they are to take a request."""
+    """Continue the supervisor and its reaper, if a signal stopped them, so that they read a request."""
     if run.supervisor is None or run.supervisor_host != os.uname().nodename:
         return
     stat = processes.read_stat(run.supervisor.pid)
@@ -117,14 +109,13 @@ def wake(run: Run) -> None:
 
 
 def take_requests(run: RunDirectory, *, leave: bool = False) -> list[Request]:
-    """Return the waiting requests, oldest first. Removes them unless ``leave``, with the files of other users
-    and those that are no request."""
+    """Return the waiting requests, oldest first; unless ``leave``, remove them and any other file."""
     try:
         names = os.listdir(run.control)
     except OSError:
         return []
     taken = []
-    # behind the kind, the name says when
+    # behind the kind, a name has the time
     for name in sorted(names, key=lambda name: (name.partition("-")[2], name)):
         if name.startswith("."):  # still being written
             continue
@@ -149,12 +140,12 @@ def _decode(text: bytes) -> Request | None:
         kind = _KINDS[data["kind"]]
         return build(kind, data)
     except MALFORMED:
-        # whatever the reason is, the run is to end
+        # end the run whatever the reason is
         return StopRequest(reason=Reason()) if kind is StopRequest else None
 
 
 def open_socket(run: RunDirectory) -> socket.socket:
-    """Listen where the session ``run`` takes cells. Raises OSError."""
+    """Listen for the cells of the session ``run``. Raises OSError."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with _short(run.socket) as name:
@@ -169,7 +160,7 @@ def open_socket(run: RunDirectory) -> socket.socket:
 
 
 def connect(run: RunDirectory) -> socket.socket:
-    """Connect to the supervisor of the session ``run``. Raises OSError where there is none."""
+    """Connect to the supervisor of the session ``run``. Raises OSError."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with _short(run.socket) as name:
@@ -183,7 +174,7 @@ def connect(run: RunDirectory) -> socket.socket:
 
 
 def is_own(connection: socket.socket) -> bool:
-    """Return whether the process at the other end is this user's. macOS lets no other one in."""
+    """Return whether the process at the other end is this user's. macOS admits no other one."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -192,7 +183,7 @@ def is_own(connection: socket.socket) -> bool:
 
 @contextlib.contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """Yield the path of a socket in as few bytes as its address has room for."""
+    """Yield a path of the socket that fits into an address."""
     if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
         yield str(path)
         return

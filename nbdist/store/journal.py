@@ -1,4 +1,4 @@
-"""The journal of a run, and JSON files that are put in place whole."""
+"""The journal of a run, and safe ways to read and reserve its files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LIMIT = 16 << 20  # bytes; a spec of 1,024 ranks has a hundredth of that
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Open a file of this user to read it. Raises OSError, also for a link, a pipe and another user's."""
-    # a pipe would hold us
+    """Open a file of this user to read it. Raises OSError, also for links, pipes and files of others."""
+    # opening a pipe would block
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
@@ -31,7 +31,7 @@ def open_plain(path: Path) -> BinaryIO:
 
 
 def read_whole(path: Path, limit: int) -> bytes:
-    """Return the bytes of such a file. Raises OSError, also where there are more than ``limit``."""
+    """Return the bytes of a file, by ``open_plain``. Raises OSError, also for more than ``limit``."""
     with open_plain(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > limit:
             raise OSError(errno.EFBIG, f"it has more than {limit} bytes", str(path))
@@ -53,28 +53,27 @@ def read_object(path: Path) -> dict[str, Any]:
     return {}
 
 
-# bytes of disk that a journal takes ahead of its events: how a run ended can be written to a full disk
+# bytes of disk that a journal reserves, so that a run's end can be written to a full disk
 _RESERVE = 256 * 1024
 _LONGEST = 1 << 30  # bytes of a journal that can be read: no run has so many events
 KEEP_SIZE, PUNCH_HOLE = 1, 2  # the modes of fallocate(2)
 
 
 class Journal:
-    """Appends events. The writer holds a lock on the file for as long as it lives.
-
-    An event that the disk refuses is kept and written with the next one, so that a full disk costs
-    no event as long as the writer lives; and the disk seldom refuses one, since room is taken ahead.
-    """
+    """A writer of events, which locks the file and reserves room on the disk. It writes an event that a full
+    disk refuses with the next one."""
 
     def __init__(self, path: Path, report: Callable[[str], None] = lambda _: None) -> None:
-        """Raises BlockingIOError when another process writes this journal."""
+        """Raise BlockingIOError when another process writes this journal."""
         self._handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._handle)
             raise
-        self._pending = b"" if self._ends_whole() else b"\n"
+        size = os.fstat(self._handle).st_size
+        # after a torn line
+        self._pending = b"\n" if size and os.pread(self._handle, 1, size - 1) != b"\n" else b""
         self._report = report
         with contextlib.suppress(OSError):
             _take_room(self._handle)
@@ -84,7 +83,7 @@ class Journal:
         self.flush()
 
     def flush(self) -> bool:
-        """Try again to write what the disk refused; return whether all is written."""
+        """Write the events that the disk refused; return whether all are written."""
         while self._pending:
             try:
                 written = os.write(self._handle, self._pending)
@@ -96,18 +95,13 @@ class Journal:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            # gives back the room that no event has needed
+            # release the unused room
             os.truncate(self._handle, os.fstat(self._handle).st_size)
         os.close(self._handle)
 
-    def _ends_whole(self) -> bool:
-        size = os.fstat(self._handle).st_size
-        return size == 0 or os.pread(self._handle, 1, size - 1) == b"\n"
-
 
 def reserve(path: Path) -> None:
-    """Make an empty file with room on the disk, which can be written when the disk is full. Raises OSError
-    where the disk has no room now."""
+    """Make an empty file that can be written when the disk is full. Raises OSError where it is full now."""
     handle = open_to_append(path)
     try:
         _take_room(handle)
@@ -120,7 +114,7 @@ def reserve(path: Path) -> None:
 
 
 def write_reserved(path: Path, text: str) -> None:
-    """Write a file in the room reserved for it, and give back the rest. Raises OSError."""
+    """Write a file in the room reserved for it, and release the rest. Raises OSError."""
     handle = open_to_append(path)
     try:
         size = os.write(handle, text.encode())
@@ -130,7 +124,7 @@ def write_reserved(path: Path, text: str) -> None:
 
 
 def _take_room(handle: int) -> None:
-    """Take room on the disk beyond the end of a file. Raises OSError."""
+    """Reserve room on the disk beyond the end of a file. Raises OSError."""
     fallocate(handle, KEEP_SIZE, os.fstat(handle).st_size, _RESERVE)
 
 
@@ -138,7 +132,7 @@ def fallocate(handle: int, mode: int, offset: int, length: int) -> None:
     """Call fallocate(2). Raises OSError, also where the system has none."""
     if sys.platform != "linux":
         raise OSError(errno.ENOSYS, "this system has no fallocate")
-    import ctypes  # only writers need it, and readers import this module, too
+    import ctypes  # readers import this module without it
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.fallocate(handle, mode, ctypes.c_int64(offset), ctypes.c_int64(length)) != 0:
@@ -146,13 +140,14 @@ def fallocate(handle: int, mode: int, offset: int, length: int) -> None:
 
 
 def read_events(path: Path) -> list[Event]:
-    """Return the events of a journal. Lines that are torn or unknown are passed over; no file: no events."""
+    """Return the events of a journal, without torn and unknown lines; none where there is no file."""
     try:
         raw = read_whole(path, _LONGEST)
     except OSError:
         return []
-    events = []
+    events: list[Event] = []
     for line in raw.decode("utf-8", errors="replace").splitlines():
         with contextlib.suppress(ValueError):
-            events.append(decode_event(line))
-    return [event for event in events if event is not None]
+            if (event := decode_event(line)) is not None:
+                events.append(event)
+    return events

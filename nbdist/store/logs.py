@@ -1,14 +1,14 @@
-"""A rank's log: its bytes, its lines as a terminal shows them, when they were written, and the middle that a
-log lacks which has become too long.
+"""A rank's log: its bytes, its lines as a terminal shows them, their times, and the gap in a long log.
 
-Another machine may write these files, on a file system that caches, as NFS does: for up to a minute it goes
-on denying a name that it was asked for too early, and ``os.stat`` tells how a file was. A list of a directory
-is as it is now, and so is what is opened and read.
+Another machine may write these files, on a file system that caches, as NFS does: for up to a minute it denies
+a name that was looked up too early, and ``os.stat`` is out of date. A directory's list and the bytes of an
+opened file are current.
 """
 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import re
 import struct
@@ -24,8 +24,7 @@ _STALE = 1.0  # seconds
 
 
 def is_listed(path: Path) -> bool:
-    """Return whether a file is in the list of its directory. That is there before a reader asks, or is one
-    of a rank's later attempts."""
+    """Return whether a file is in the list of its directory, which exists or is a later attempt's."""
     if path.parent.name.startswith("attempt-") and not is_listed(path.parent):
         return False
     try:
@@ -43,7 +42,7 @@ class FileStat:
         self._opened = -_STALE
 
     def look(self) -> os.stat_result:
-        """Return what ``os.stat`` does, at most a second old. Raises OSError."""
+        """Return ``os.stat`` of the file, at most a second old. Raises OSError."""
         if (now := self._clock()) - self._opened >= _STALE:
             self._opened = now
             with open_plain(self._path) as file:
@@ -51,17 +50,17 @@ class FileStat:
         return os.stat(self._path)
 
 
-# bytes of that line with the line ends around it, so that it can be written again as the gap grows
+# bytes of the line in the gap, with its line ends, so that it can be rewritten as the gap grows
 _WIDTH = 128
-# of a log that may have more than _SMALL bytes the gap begins and ends with a block of any file system
+# the gap of a log of more than _SMALL bytes begins and ends at a multiple of any file system's block
 _SMALL, _PAGE, _LARGE = 1 << 26, 1 << 12, 1 << 20
 
 
 class LogGap:
-    """Keeps one log, which grows, within ``room`` bytes of disk: its first quarter, and its end.
+    """A gap in a growing log, which limits the log to ``room`` bytes of disk: a quarter for its begin.
 
-    The middle becomes a hole in the file (lseek(2)), so that every offset stays true. A line that says what
-    is missing ends where the hole begins: whatever reads the file finds it there, nbdist or not.
+    The middle becomes a hole in the file (lseek(2)), so that every offset stays true. A line about the
+    missing bytes ends where the hole begins, for any program that reads the file.
     """
 
     def __init__(self, path: str, room: int) -> None:
@@ -72,15 +71,17 @@ class LogGap:
         self._end = self._begin
 
     def widen(self, size: int) -> None:
-        """Leave out what is too much, now that the log has ``size`` bytes. Raises OSError where the system or
-        the file system cannot do that, or the log has gone."""
+        """Widen the gap for a log of ``size`` bytes. Raises OSError where the file system has no gaps."""
         if size - self._end <= self._room * 3 // 4:
             return
         end = self._rounded(size - self._room // 2)
         handle = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             fallocate(handle, PUNCH_HOLE | KEEP_SIZE, self._end, end - self._end)
-            os.pwrite(handle, self._notice(end - self._begin), self._begin - _WIDTH)
+            missing = end - self._begin
+            size_text = f"{missing / 1e9:,.1f} GB" if missing >= 1e9 else f"{missing / 1e6:,.1f} MB"
+            text = f"[nbdist: {size_text} of output left out here: NBDIST_LOG_GB={self._room / 1e9:g}]"
+            os.pwrite(handle, f"\n{text:{_WIDTH - 2}}\n".encode(), self._begin - _WIDTH)
         finally:
             os.close(handle)
         self._end = end
@@ -88,17 +89,12 @@ class LogGap:
     def _rounded(self, offset: int) -> int:
         return offset // self._block * self._block
 
-    def _notice(self, missing: int) -> bytes:
-        gigabytes = f"{missing / 1e9:,.1f} GB" if missing >= 1e9 else f"{missing / 1e6:,.1f} MB"
-        text = f"[nbdist: {gigabytes} of output left out here: NBDIST_LOG_GB={self._room / 1e9:g}]"
-        return f"\n{text:{_WIDTH - 2}}\n".encode()
-
 
 def read_kept(handle: int, offset: int, limit: int) -> tuple[bytes, int]:
-    """Return what a file has from ``offset`` on, at most ``limit`` bytes side by side, and where they end.
-    A gap is passed over: a reader that stands within it gets the line that says what is missing."""
+    """Return at most ``limit`` adjacent bytes of a file from ``offset`` on, and their end. Pass over a gap; a
+    reader within it receives the line about the missing bytes."""
     data = os.pread(handle, limit, offset)
-    # no log has one elsewhere, as a rule
+    # a log rarely has a NUL elsewhere
     if b"\0" not in data or not hasattr(os, "SEEK_HOLE"):
         return data, offset + len(data)
     begin = _seek(handle, offset, os.SEEK_HOLE)
@@ -115,7 +111,7 @@ def read_kept(handle: int, offset: int, limit: int) -> tuple[bytes, int]:
 
 
 def kept_parts(handle: int) -> list[tuple[int, int]]:
-    """Return begin and end of each part of a file that has bytes, in their order."""
+    """Return the begin and the end of each part of a file between its gaps, in order."""
     status = os.fstat(handle)
     if status.st_blocks * 512 >= status.st_size or not hasattr(os, "SEEK_HOLE"):
         return [(0, status.st_size)]
@@ -129,7 +125,7 @@ def kept_parts(handle: int) -> list[tuple[int, int]]:
 
 
 def _seek(handle: int, offset: int, whence: int) -> int:
-    """Return the next hole, or the next byte that is in none; the end of the file where there is none."""
+    """Return the offset of the next hole, or of the next byte in none; else the end of the file."""
     try:
         return os.lseek(handle, offset, whence)
     except OSError:
@@ -140,10 +136,8 @@ _BITE = 16 * 1024
 
 
 class LogStream:
-    """The bytes of one log, read forward from ``offset``. The file may not exist yet, or any more.
-
-    What one ``read`` returns lies side by side, and ends at ``offset``; between two of them there may be a
-    gap (``log_gap``)."""
+    """The bytes of one log, which may not exist, read forward from ``offset``. The bytes of one ``read`` are
+    adjacent, and end at ``offset``; between two reads there may be a gap."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self.path = path
@@ -153,31 +147,26 @@ class LogStream:
 
     @property
     def size(self) -> int:
-        """Return the bytes in the log now."""
-        if not self._is_there():
-            return 0
-        try:
-            return self._stat.look().st_size
-        except OSError:
-            return 0
+        """Return the current size in bytes."""
+        if self._exists():
+            with contextlib.suppress(OSError):
+                return self._stat.look().st_size
+        return 0
 
     def read(self, limit: int = 1 << 20) -> bytes:
         """Return the next bytes, at most ``limit``; empty when there are none yet."""
-        if not self._is_there():
-            return b""
-        try:
-            with open_plain(self.path) as file:
+        if self._exists():
+            with contextlib.suppress(OSError), open_plain(self.path) as file:
                 data, self.offset = read_kept(file.fileno(), self.offset, limit)
-        except OSError:
-            return b""
-        return data
+                return data
+        return b""
 
-    def _is_there(self) -> bool:
+    def _exists(self) -> bool:
         self._seen = self._seen or is_listed(self.path)
         return self._seen
 
     def skip_to_tail(self, length: int) -> int:
-        """Go on ``length`` bytes before the end, at a line's start; return how many were passed over."""
+        """Skip to ``length`` bytes before the end, at a line's start; return the number of skipped bytes."""
         before, size = self.offset, self.size
         if size - self.offset <= length:
             return 0
@@ -185,7 +174,7 @@ class LogStream:
         while data := self.read(min(_BITE, size - self.offset)):
             if end := data.find(b"\n") + 1:
                 line = self.offset - len(data) + end
-                # not the newline that ends the log: a last line longer than the tail is shown by its end
+                # not the newline that ends the log: of a last line longer than the tail the end counts
                 start = line if line < size else start
                 break
         self.offset = start
@@ -193,12 +182,11 @@ class LogStream:
 
 
 class LogLines:
-    """Makes lines of bytes: split at newlines, UTF-8 that may arrive in halves, ``\\r`` as a terminal.
+    """Lines decoded from bytes, with UTF-8 that may arrive in halves, and ``\\r`` as a terminal shows it.
 
-    A carriage return starts the line again, so a progress bar is one line that changes. What stands after the
-    last newline is ``partial``: a line that may still grow. A line longer than ``width`` characters is cut,
-    so that no program makes one line eat the memory. Rows that a program draws again by moving the cursor up
-    are lines once it leaves them.
+    A carriage return starts the line again, so a progress bar is one line that changes. The text after the
+    last newline is ``partial``: a line that may still grow. To bound the memory, a line longer than ``width``
+    characters is cut. Rows that a program redraws by moving the cursor up become lines once it leaves them.
     """
 
     def __init__(self, width: int = 16_384) -> None:
@@ -213,11 +201,11 @@ class LogLines:
         if self._moving is not None or ("\x1b[" in text and _MOVES_UP.search(text)):
             return self._move(text)
         if "\r" in text:
-            # before a newline it changes nothing, and whole logs are written so
+            # before a newline it changes nothing, and some logs have one in each line
             text = text.replace("\r\n", "\n")
         lines = text.split("\n")
         rest = lines.pop()
-        # what most logs need none of is asked once for all lines, not for each
+        # most logs need neither: check all lines at once
         if "\r" in text:
             lines = [_overwritten(line) for line in lines]
         if max(map(len, lines), default=0) > self._width:
@@ -238,7 +226,7 @@ class LogLines:
 
     @property
     def moves(self) -> bool:
-        """Return whether the program draws rows above the last one anew: ``partial`` is all of them."""
+        """Return whether the program redraws rows above the last one: ``partial`` is all of them."""
         return self._moving is not None
 
     def _move(self, text: str) -> list[str]:
@@ -264,9 +252,9 @@ class LogLines:
         return [line[at : at + width] for at in range(0, len(line), width)] or [""]
 
 
-# Rows that a program draws again by moving the cursor up, as nested bars and rich's displays do. What is
-# drawn over was never a line; what the program leaves behind is. Such a block begins where the cursor goes
-# up, or is hidden, as before an animation.
+# Rows that a program redraws by moving the cursor up, as nested bars and rich's displays do. Overdrawn text
+# was never a line; text that the program leaves is. Such a block begins where the cursor moves up, or is
+# hidden, as before an animation.
 
 _MOVES_UP = re.compile(r"\x1b\[(?:\d*[AF]|\?25l)")
 _MOVE = re.compile(r"\n|\x1b\[(?:(?P<count>\d*)(?P<kind>[ABEFJK])|\?25(?P<cursor>[hl]))")
@@ -277,7 +265,7 @@ _MOVES_UP_BYTES = re.compile(_MOVES_UP.pattern.encode())
 
 
 def moves_up(data: bytes) -> bool:
-    """Return whether rows move in ``data``."""
+    """Return whether ``data`` moves the cursor up."""
     return b"\x1b[" in data and _MOVES_UP_BYTES.search(data) is not None
 
 
@@ -321,12 +309,12 @@ class _MovingRows:
         return "\n".join(_shown(self._rows))
 
     def close(self) -> list[str]:
-        """Return the rows that are left; nothing draws on them any more."""
+        """Return the rows that are left, and reset the block."""
         rows, self._rows, self._at, self._height, self._hidden = self._rows, [None], 0, 0, False
         return list(_shown(rows))
 
     def last(self) -> str:
-        """Return what stands behind the last newline, when it is over."""
+        """Return the text behind the last newline, when it is over."""
         return (self._rows[0] or "") + self._unread
 
     def _put(self, text: str) -> None:
@@ -335,7 +323,7 @@ class _MovingRows:
             *over, row = [part for part in (before + text).split("\r") if part] or [""]
             # a carriage return takes effect only with what comes after it
             waiting = "\r" if text.endswith("\r") else ""
-            # bars are taken away with spaces
+            # programs erase bars with spaces
             self._rows[self._at] = None if over and row.isspace() else row + waiting
 
     def _move(self, move: re.Match[str]) -> None:
@@ -351,7 +339,10 @@ class _MovingRows:
                 for _ in range(count):
                     self._down()
             case "A" | "F":
-                self._up(count)
+                missing = max(0, count - self._at)
+                self._rows[:0] = [None] * missing
+                self._height, self._grown = max(self._height, count), 0
+                self._go(self._at + missing - count)
             case "B":
                 self._go(min(self._at + count, len(self._rows) - 1))
             case _:
@@ -365,16 +356,10 @@ class _MovingRows:
         else:
             self._go(self._at + 1)
 
-    def _up(self, count: int) -> None:
-        missing = max(0, count - self._at)
-        self._rows[:0] = [None] * missing
-        self._height, self._grown = max(self._height, count), 0
-        self._go(self._at + missing - count)
-
     def _go(self, at: int) -> None:
         self._at = at
         row = self._rows[at]
-        # programs draw a row anew from its start
+        # programs redraw a row from its start
         if row and not row.endswith("\r"):
             self._rows[at] = row + "\r"
 
@@ -386,7 +371,7 @@ class _MovingRows:
             self._rows[self._at] = None
 
     def _settled(self) -> list[str]:
-        """Return the rows above that the cursor will not come back to."""
+        """Return the rows above to which the cursor will not return."""
         if not self._hidden and self._grown >= self._height:
             self._height = 0
         kept = self._height + 1 if self._height else 0
@@ -399,13 +384,13 @@ class _MovingRows:
 
 
 def _overwritten(line: str) -> str:
-    """Return what a terminal shows of ``line``: the text after the last carriage return that has text. A bar
-    that is taken away with spaces stays: often it is all that tells what was done."""
+    """Return ``line`` as a terminal shows it: the text after the last carriage return that has text. A bar
+    that was erased with spaces stays: often it is the only trace of the work."""
     return _growing(line).partition("\r")[0]
 
 
 def _growing(line: str) -> str:
-    """Return what to keep of a ``line`` that may go on: what it shows, and the spaces put over it."""
+    """Return the part of a ``line`` to keep while it may grow: its shown text, and the spaces over it."""
     if "\r" not in line:
         return line
     parts = [part for part in line.split("\r") if part] or [""]
@@ -420,24 +405,20 @@ def _shown(rows: list[str | None]) -> Iterator[str]:
 
 
 def last_lines(path: Path, room: int) -> list[str]:
-    """Return the last lines of a log, of so many bytes; none where it cannot be read."""
+    """Return the lines in the last ``room`` bytes of a log; none where it cannot be read."""
     stream, lines = LogStream(path), LogLines()
     stream.skip_to_tail(room)
     return [*lines.feed(stream.read(room)), *lines.close()]
 
 
-# The index of a log, which the supervisor keeps beside it: the Unix time of a write, and the bytes that the
-# log held then. Sizes only grow. Behind the last whole record is one that is being written.
+# The index of a log, which the supervisor writes beside it: the Unix time of a write, and the size of the log
+# then. Sizes only grow. Behind the last whole record is one that is being written.
 RECORD = struct.Struct("<dQ")
 _LATEST = 1e15
 
 
 class LogTimes:
-    """Finds when the log reached which length; reads on where what it has read does not reach.
-
-    The index of a run that an older version made, or a full disk refused, is a file that is not there:
-    nothing is known then.
-    """
+    """The times at which a log reached its lengths; none where an old version or a full disk has no index."""
 
     def __init__(self, path: Path) -> None:
         self._file = LogStream(path)
@@ -453,8 +434,7 @@ class LogTimes:
         return self._times[bisect_left(self._sizes, offset)]
 
     def between(self, begin: int, end: int) -> Iterator[tuple[int, float]]:
-        """The lengths beyond ``begin`` that are known, and the Unix times by which the log had them; the last
-        is the first that reaches ``end``."""
+        """Yield the known lengths beyond ``begin``, to the first that reaches ``end``, with their times."""
         if not self._reaches(end):
             self._read_on()
         for at in range(bisect_right(self._sizes, begin), bisect_left(self._sizes, end) + 1):
@@ -469,7 +449,7 @@ class LogTimes:
             torn = len(data) % RECORD.size
             self._file.offset -= torn
             for moment, size in RECORD.iter_unpack(data[: len(data) - torn]):
-                # the search below relies on it, whichever program wrote the file; and no time is NaN
+                # the search relies on the order, whichever program wrote the file; and no time is NaN
                 if (not self._sizes or size > self._sizes[-1]) and 0.0 <= moment < _LATEST:
                     self._times.append(moment)
                     self._sizes.append(size)

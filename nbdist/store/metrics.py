@@ -1,8 +1,5 @@
-"""The metrics of ranks, recorded with ``nbdist.log`` or measured by the supervisor, read back.
-
-Both files hold one JSON object a line: ``{"t": Unix seconds, "step": 3, "total": 100, "v": {"loss": 0.5}}``,
-where ``step`` and ``total`` may be missing.
-"""
+"""The metrics of ranks, recorded with ``nbdist.log`` or measured by the supervisor, in lines of JSON:
+``{"t": Unix seconds, "step": 3, "total": 100, "v": {"loss": 0.5}}``, ``step`` and ``total`` optional."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ _SAMPLE = 2_048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricPoint:
-    """One line. ``step`` of ``total`` where the program gave them; ``time`` in Unix seconds."""
+    """One line, with the program's ``step`` of ``total``; ``time`` in Unix seconds."""
 
     time: float
     step: int | None
@@ -37,14 +34,13 @@ class MetricPoint:
 
 
 class LineReader:
-    """Reads the lines of one file, each of them once. The file may not exist yet, or any more."""
+    """A reader of the lines of one file, each of them once. The file may not exist yet, or any more."""
 
     def __init__(self, path: Path) -> None:
         self._file = LogStream(path)
 
     def lines(self, limit: int = 1 << 20) -> list[bytes]:
-        """Return the lines that are new since the last call, from at most about ``limit`` bytes of the file.
-        A line that is not complete waits for the next call; one longer than ``limit`` is passed over."""
+        """Return the new complete lines, from about ``limit`` bytes; drop a line that is longer."""
         while data := self._file.read(limit):
             whole = data.rfind(b"\n") + 1
             if whole == 0 and len(data) < limit:
@@ -57,10 +53,10 @@ class LineReader:
 
 
 class MetricsReader(LineReader):
-    """Reads the points of one file, each of them once."""
+    """A reader of the points of one file, each of them once."""
 
     def read(self, limit: int = 1 << 20) -> list[MetricPoint]:
-        """Return the points that are new, as ``lines``; what is no point is passed over."""
+        """Return the new points, as ``lines``; drop lines that are no points."""
         while lines := self.lines(limit):
             if points := points_of(lines):
                 return points
@@ -71,8 +67,8 @@ Number = tuple[int | None, float]  # the step of a value, where the program gave
 
 
 def spread(last: Iterable[Number]) -> tuple[float, ...]:
-    """Return mean, least and greatest of what ranks logged last, of those ranks that have come furthest; NaN
-    where a value is, nothing of nothing. A metric that is shown as one number is this mean."""
+    """Return mean, least and greatest of the ranks' last values at the furthest step; NaN for any NaN,
+    nothing of nothing. A metric shown as one number is this mean."""
     numbers = list(last)
     furthest = max((step for step, _ in numbers if step is not None), default=None)
     values = [value for step, value in numbers if step is None or step == furthest]
@@ -84,7 +80,7 @@ def spread(last: Iterable[Number]) -> tuple[float, ...]:
 
 
 def last_points(path: Path, room: int) -> list[MetricPoint]:
-    """Return the points in about the last ``room`` bytes; the last one has the total of steps, if any has."""
+    """Return the points in about the last ``room`` bytes; the last one has the known total of steps."""
     stream = LogStream(path)
     begin = next((p.total for p in points_of(stream.read(_BEGIN).splitlines()) if p.total), None)
     stream.offset = 0
@@ -95,8 +91,7 @@ def last_points(path: Path, room: int) -> list[MetricPoint]:
 
 
 def sampled_points(path: Path, share: int = 1) -> Iterator[MetricPoint]:
-    """Yield all points of a file; of a long one those of its begin, its end, and pieces from between. Of each
-    of ``share`` files that is less."""
+    """Yield the points of a file; of a long one (of ``share``) those at both ends, and some between."""
     stream = LogStream(path)
     size, end = stream.size, max(_BEGIN, _END // share)
     whole = max(2 * end, _WHOLE // share)
@@ -108,7 +103,7 @@ def sampled_points(path: Path, share: int = 1) -> Iterator[MetricPoint]:
     places = ((end + between * number // samples, _SAMPLE) for number in range(samples))
     for offset, length in ((0, end), *places, (size - end, end)):
         stream.offset = offset
-        # a piece begins and ends within lines, which are none then
+        # a piece begins and ends within lines, which are dropped
         yield from points_of(stream.read(length).splitlines())
 
 
@@ -134,15 +129,14 @@ Setting = bool | int | float | str
 
 
 def read_hparams(run: Run, directory: RunDirectory) -> dict[str, Setting]:
-    """Return the hyperparameters that the lowest rank with any recorded (``nbdist.log_hparams``), the last of
-    each name; secrets are masked."""
+    """Return the last hyperparameters of the lowest rank with any (``nbdist.log_hparams``), masked."""
     for rank in run.ranks:
         stream = LogStream(directory.rank(rank.rank, run.attempt).metrics)
         settings: dict[str, Setting] = {}
         rest = b""
         while data := stream.read():
             whole, _, rest = (rest + data).rpartition(b"\n")
-            # a search takes a tenth of the time that lines take
+            # ten times as fast as to split all lines
             if b'"hparams"' in whole:
                 for line in whole.split(b"\n"):
                     settings |= _settings(line) if b'"hparams"' in line else {}
@@ -166,12 +160,10 @@ def _settings(line: bytes) -> dict[str, Setting]:
 
 def decoded(lines: list[bytes]) -> list[Any]:
     """Return the JSON value of each line. All at once is three times as fast, but fails for one bad line."""
-    try:
-        values = loads(b"[" + b",".join(lines) + b"]")
+    with contextlib.suppress(ValueError):
+        values: list[Any] = loads(b"[" + b",".join(lines) + b"]")
         if len(values) == len(lines):
-            return values  # type: ignore[no-any-return]
-    except ValueError:
-        pass
+            return values
     values = []
     for line in lines:
         with contextlib.suppress(ValueError):

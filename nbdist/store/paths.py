@@ -1,4 +1,4 @@
-"""The files of a run: the only place that joins their paths, and the rules that keep them private."""
+"""The files of a run, whose paths are joined here alone, and the rules that keep them private."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nbdist.errors import NotPrivate
 
 
 class PathBelow:
-    """A path of a directory: its name, and the attribute of the path that it lies below."""
+    """A descriptor for a path below the path in the attribute ``base``."""
 
     def __init__(self, name: str, base: str = "path") -> None:
         self._name = name
@@ -31,25 +31,23 @@ class RankDirectory:
     path: Path
 
     log = PathBelow("log")  # stdout and stderr: their bytes, complete and in order
-    log_times = PathBelow("log.times")  # when the log reached which length (``store.logs``); the supervisor's
-    system = PathBelow("system.jsonl")  # what the rank's processes used, measured by the supervisor
-    again = PathBelow("again")  # why the rank has begun again without what it had imported ahead, if it has
+    log_times = PathBelow("log.times")  # the supervisor's index of the log's times (``store.logs``)
+    system = PathBelow("system.jsonl")  # the use of the machine, measured by the supervisor
+    again = PathBelow("again")  # why the rank began again without its imports ahead, if it did
     error = PathBelow("error.json")  # the exception that left the program
     error_room = PathBelow("error.json.room")  # keeps room for it on the disk (``worker.error_report``)
-    metrics = PathBelow("metrics.jsonl")  # what ``nbdist.log`` wrote
+    metrics = PathBelow("metrics.jsonl")  # of ``nbdist.log``
     training = PathBelow("training.jsonl")  # the rank's batches and parameters (``worker.training``)
     results = PathBelow("results")  # of ``nbdist.result``: a file for each value, and its index
-    display = PathBelow("display.jsonl")  # what the rank showed besides text (``worker.display``)
+    display = PathBelow("display.jsonl")  # output besides text (``worker.display``)
     media = PathBelow("media")  # the pictures and the HTML of that, each named by its content
-    stacks = PathBelow(
-        "stacks"
-    )  # where the rank was when last asked: a line on the file, then faulthandler's
-    collectives = PathBelow("collectives")  # which collectives the rank had begun when last asked
-    history = PathBelow("history")  # its calls in each process group, when last asked or failed
-    waits = PathBelow("waits")  # how much of its time the rank waits for others (``worker.stacks``)
+    stacks = PathBelow("stacks")  # at the last request: a line on the file, then faulthandler's
+    collectives = PathBelow("collectives")  # begun at the last request
+    history = PathBelow("history")  # calls in each process group at the last request or failure
+    waits = PathBelow("waits")  # the rank's share of time in waits for others (``worker.stacks``)
 
     def cell_error(self, cell: int) -> Path:
-        """Return where the exception that left a cell of a session is."""
+        """Return the path of the exception that left a cell of a session."""
         return self.path / "cells" / f"{cell:04}.json"
 
 
@@ -65,58 +63,57 @@ class RunDirectory:
 
     spec = PathBelow("spec.json")
     journal = PathBelow("events.jsonl")
-    cell = PathBelow("cell.py")  # the cell as it was given; tracebacks point here
-    git = PathBelow("git.status")  # of the program's tree when the run began; empty where git could not tell
+    cell = PathBelow("cell.py")  # the text of the cell; tracebacks point here
+    git = PathBelow("git.status")  # of the program's tree at the begin; empty where git failed
     inputs = PathBelow("inputs.box")  # the notebook's values (``values.box``), until the run has ended
     control = PathBelow("control")  # requests of processes that may write here, one file each
-    cells = PathBelow("cells")  # the cells of a session, and what they are given, until their ranks have it
-    socket = PathBelow("socket")  # where a session takes cells (``store.control``), as long as it goes on
-    stacks = PathBelow("stacks.json")  # where every rank was when that was last asked (``store.reports``)
-    board = PathBelow("board")  # what VisualDL reads, one directory per rank that logs
+    cells = PathBelow("cells")  # the cells of a session, and their inputs until their ranks have them
+    socket = PathBelow("socket")  # of a live session, for its cells (``store.control``)
+    stacks = PathBelow("stacks.json")  # of every rank at the last request (``store.reports``)
+    board = PathBelow("board")  # for VisualDL, one directory per rank that logs
     supervisor_log = PathBelow("supervisor.log")  # of the supervisor itself; empty when all is well
 
-    # of a run that an engine has placed
-    nodes = PathBelow("nodes")  # what belongs to one node alone, a directory each
-    job = PathBelow("job.json")  # what the engine calls the run, once it was submitted
-    job_script = PathBelow("job.sh")  # what the engine starts
+    # of a run on an engine
+    nodes = PathBelow("nodes")  # the files of one node alone, a directory each
+    job = PathBelow("job.json")  # the engine's name for the run, once it was submitted
+    job_script = PathBelow("job.sh")  # started by the engine
     job_log = PathBelow("job.log")  # of the engine and the job itself; the ranks have their own logs
     # of the ranks, for this user alone, until the job on Ray has read it or the run ends
     job_environment = PathBelow("job.environment")
     pulse = PathBelow("pulse")  # touched again and again while a process looks after the run
 
     def delete_inputs(self) -> None:
-        """Delete what the notebook gave the run: it does not stay behind once the run has ended."""
+        """Delete the values that the notebook pushed."""
         with contextlib.suppress(OSError):
             self.inputs.unlink()
 
     def delete_environment(self) -> None:
-        """Remove the environment of a job that never began."""
+        """Delete the environment of a job that never began."""
         with contextlib.suppress(OSError):
             self.job_environment.unlink()
 
     @property
     def deleted(self) -> bool:
-        """Return whether the run was deleted: its spec, which is written once, is gone. What its processes
-        write meanwhile may keep the directory itself. A file that cannot be asked for, as on a server that is
-        away, counts as there."""
+        """Return whether the run was deleted: its spec, which is written once, is gone. Its processes may
+        keep the directory itself. A file on a server that does not answer counts as present."""
         try:
             os.stat(self.spec)
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError:
-            return False
+            pass
         return False
 
     def session_cell(self, cell: int) -> Path:
-        """Return where the text of a cell of a session is; tracebacks point there."""
+        """Return the path of a session's cell; tracebacks point there."""
         return self.cells / f"{cell:04}.py"
 
     def is_cell(self, program: str) -> bool:
-        """Return whether a run's program is its cell, and no script. The runs may have been moved since."""
+        """Return whether a run's program is its cell, even if the runs were moved since."""
         return Path(program).parts[-2:] == self.cell.parts[-2:]
 
     def program(self, program: str) -> Path:
-        """Return where to read a run's program: its cell, which moves with the run, or the script."""
+        """Return the path of a run's program: its cell, which moves with the run, or the script."""
         return self.cell if self.is_cell(program) else Path(program)
 
     def rank(self, rank: int, attempt: int = 1) -> RankDirectory:
@@ -126,11 +123,8 @@ class RunDirectory:
 
 @dataclass(frozen=True, slots=True)
 class NodeDirectory(RunDirectory):
-    """A run's directory as one of the nodes sees it that an engine has placed it on.
-
-    They share all but what has one writer. ``name`` is ``<life>-<node>``: a job that was put into the
-    queue again begins another life.
-    """
+    """A run's directory on one node of an engine: all nodes share it, except files with one writer. ``name``
+    is ``<life>-<node>``: a requeued job begins another life."""
 
     name: str
 
@@ -147,16 +141,14 @@ class NodeDirectory(RunDirectory):
 
 @dataclass(frozen=True, slots=True)
 class SweepDirectory(RunDirectory):
-    """The files of a sweep: ``<home>/sweeps/<sweep_id>/``. What a run has too is where a run has it, but its
-    points are runs by themselves."""
+    """The files of a sweep: ``<home>/sweeps/<sweep_id>/``, named as those of a run."""
 
-    process = PathBelow("process.json")  # which process starts its runs
+    process = PathBelow("process.json")  # the process that starts its runs
     ended = PathBelow("ended.json")  # why it ended, once every run that it started has
 
 
 def check_home(path: Path) -> None:
-    """Refuse a directory of runs that another user has filled, or could have. It may be a link of this
-    user's own; one that is not there yet is fine. Raises NotPrivate."""
+    """Raise NotPrivate for a home that another user could have filled. A missing one is fine."""
     try:
         link = os.lstat(path)
     except OSError:
@@ -171,12 +163,11 @@ def check_home(path: Path) -> None:
     try:
         check_private(path)
     except FileNotFoundError:
-        return  # the link leads nowhere yet
+        return  # nothing at the end of the link yet
 
 
 def check_private(path: Path) -> None:
-    """Refuse a directory that another user has filled, or could have. Raises NotPrivate, or OSError where
-    it cannot be looked at."""
+    """Raise NotPrivate for a directory that another user could have filled. Raises OSError."""
     status = os.lstat(path)
     _check_owner(path, status)
     if not stat.S_ISDIR(status.st_mode):
@@ -188,7 +179,11 @@ def check_private(path: Path) -> None:
 def _check_owner(path: Path, status: os.stat_result) -> None:
     if status.st_uid == os.geteuid():
         return
-    name = _user(status.st_uid)
+    import pwd  # only a refusal needs it
+
+    name = ""
+    with contextlib.suppress(KeyError):
+        name = pwd.getpwuid(status.st_uid).pw_name
     if os.geteuid() == 0:
         remedy = f"look as that user:  sudo -u {shlex.quote(name or f'#{status.st_uid}')} nbdist ..."
     else:
@@ -197,9 +192,8 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
 
 
 def _check_parent(path: Path, parent: Path) -> None:
-    """Refuse a ``parent`` in which another user may replace the directory: one that others may write and that
-    is not sticky. What only the user's own group may write counts as private: where each user has a group of
-    his own, all directories are made so. Raises NotPrivate."""
+    """Raise NotPrivate for a ``parent`` that others may write and that is not sticky: they may replace the
+    directory. Its own group may write it: by default each user has a group alone."""
     try:
         status = os.stat(parent)
     except OSError:
@@ -217,18 +211,8 @@ def _check_parent(path: Path, parent: Path) -> None:
         )
 
 
-def _user(uid: int) -> str:
-    """Return the name of a user; empty where he has none."""
-    import pwd  # only who is refused needs it
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return ""
-
-
 def make_private(path: Path) -> Path:
-    """Make the directory, and those above it that are missing, so that only this user may look in."""
+    """Make the directory, and the missing ones above it, for this user alone."""
     if not path.is_dir():
         make_private(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -236,7 +220,7 @@ def make_private(path: Path) -> Path:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only this user may read: whole, or not at all."""
+    """Write a file for this user alone: whole, or not at all."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -249,16 +233,16 @@ def write_private(path: Path, text: str) -> None:
 
 
 def open_to_append(path: str | Path) -> int:
-    """Open a file that only this user may read, to append to it. Raises OSError."""
+    """Open a file for this user alone, to append to it. Raises OSError."""
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def append_whole(handle: int, data: bytes) -> bool:
-    """Append all of ``data`` or nothing; return whether that was possible. For files with one writer."""
+    """Append all of ``data`` or nothing to a file with one writer; return whether it was possible."""
     try:
         written = os.write(handle, data)
         if written < len(data):
-            # the disk is full; a part would make what is appended later unreadable
+            # the disk is full; a torn part would spoil later data
             os.ftruncate(handle, os.fstat(handle).st_size - written)
     except OSError:
         return False

@@ -1,7 +1,7 @@
-"""Look at a run again and again. The next reader ends one that has lost its supervisor, and records that.
+"""Readers of a run's state, which end a run that has lost its supervisor, and record that.
 
-The rule is the reaper's (``launch.reaper``), for the case that the reaper was killed, too, or the machine
-went down. The process that started the reaper need not look: it calls ``note_end``.
+The reaper (``launch.reaper``) does the same; a reader does it where the reaper was killed, too, or the
+machine went down. The process that started the reaper calls ``note_end`` instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def look(
     alive: Callable[[ProcessId], bool] = processes.alive,
     clock: Callable[[], float] = time.time,
 ) -> Run | None:
-    """Return how a run stands, as ``snapshot``; end one that is LOST first."""
+    """Return a run's state, as ``snapshot``; end a LOST run first."""
     run = snapshot(directory, alive=alive, clock=clock)
     if run is None or run.state is not RunState.LOST or run.supervisor is None:
         return run
@@ -39,11 +39,8 @@ def look(
 
 
 def note_end(directory: RunDirectory, pid: int, code: int) -> None:
-    """Record that a run is LOST, also where its journal names no supervisor yet: the process that was started
-    to keep it has ended, with ``code`` (negative for a signal), before the run's end was recorded.
-
-    A supervisor that it has left ends its run by itself, and is waited for.
-    """
+    """Record that a run is LOST, even without a supervisor in its journal: the process that was to keep it
+    ended with ``code`` (negative for a signal). Wait first for a supervisor that still ends the run."""
     if directory.job.exists():
         return  # it goes on elsewhere, watched or not
     with contextlib.suppress(OSError):
@@ -61,12 +58,11 @@ def note_end(directory: RunDirectory, pid: int, code: int) -> None:
 def _write_down(
     directory: RunDirectory, reason: Reason, clock: Callable[[], float], supervisor: ProcessId | None = None
 ) -> bool:
-    """End what is left of a run that is lost, and record it once; return whether that was possible."""
+    """End the processes of a lost run, and record it once; return whether that was possible."""
     try:
         journal = Journal(directory.journal)
     except OSError:
-        # its reaper is at work, or the disk refuses: the next look will do
-        return False
+        return False  # its reaper is at work, or the disk refuses: the next reader tries again
     try:
         if not _recorded(directory):
             leftover = end_marked(directory) + _end_group(supervisor)
@@ -77,11 +73,10 @@ def _write_down(
 
 
 def _end_group(supervisor: ProcessId | None) -> int:
-    """End the processes left in the ranks' control group, whatever their environment; return how many."""
+    """End the processes left in the ranks' control group, whatever their environment; return their number."""
     if supervisor is None or supervisor.boot_id != processes.boot_id():
         return 0
-    group = find_group(supervisor.pid, supervisor.start_time)
-    if group is None:
+    if (group := find_group(supervisor.pid, supervisor.start_time)) is None:
         return 0
     ended = group.end()
     group.remove()
@@ -89,14 +84,12 @@ def _end_group(supervisor: ProcessId | None) -> int:
 
 
 def end_marked(directory: RunDirectory) -> int:
-    """End every process that a rank of this run has started, known by its environment; return how many.
-
-    A process is signalled by pid and start time together: never another one that has its pid by now.
-    """
+    """End every process of this run's ranks, found by its environment; return their number. A signal goes to
+    a pid and start time: never to a new process with an old pid."""
     signalled: set[ProcessId] = set()
     begin = time.monotonic()
     empty = 0
-    while empty < 2:  # one look at the process table can miss what is being forked in that moment
+    while empty < 2:  # one look at the process table can miss a process that is being forked
         left = processes.marked("NBDIST_RUN_DIR", str(directory.path))
         empty = 0 if left else empty + 1
         elapsed = time.monotonic() - begin
@@ -118,7 +111,7 @@ def _recorded(directory: RunDirectory) -> bool:
 
 
 class RunReader:
-    """Reads how a run stands as often as one asks. A panel asks ten times a second."""
+    """A reader of a run's state, cheap enough for ten looks a second."""
 
     def __init__(
         self,
@@ -135,23 +128,19 @@ class RunReader:
         self._seen: tuple[int, ...] | None = None
 
     def look(self) -> Run | None:
-        """Return how the run stands; None when its directory is gone or holds no spec that can be read."""
-        stamp = self._stamp()
+        """Return the run's state; None when its directory is gone or its spec unreadable."""
+        stamp: tuple[int, ...] | None = None
+        with contextlib.suppress(OSError):
+            stat = self._journal.look()
+            stamp = stat.st_ino, stat.st_size, stat.st_mtime_ns
         if self._run is None or stamp is None or stamp != self._seen or self._left_alone(self._run):
             self._run = look(self._directory, alive=self._alive, clock=self._clock)
-            # taken before the files were read: what was written meanwhile is seen at the next look
+            # from before the read: the next look sees what was written meanwhile
             self._seen = stamp
         return self._run
 
-    def _stamp(self) -> tuple[int, ...] | None:
-        try:
-            stat = self._journal.look()
-        except OSError:
-            return None
-        return stat.st_ino, stat.st_size, stat.st_mtime_ns
-
     def _left_alone(self, run: Run) -> bool:
-        """Return whether a run that goes on has lost its supervisor, or has none yet: no file changes."""
+        """Return whether a live run has no supervisor (yet, or any more): then no file changes."""
         if run.state.terminal or run.spec.engine:
             return False
         return run.supervisor is None or why_lost(run, self._alive, self._clock()) is not None

@@ -1,8 +1,4 @@
-"""The reports of ranks besides their logs: errors, and their stacks when they were last asked.
-
-``stacks.json`` is the supervisor's. The stacks in it are the words of ``faulthandler``, as the ranks wrote
-them; they are read here.
-"""
+"""Errors and stacks of ranks; the supervisor writes the stacks as ``faulthandler`` printed them."""
 
 from __future__ import annotations
 
@@ -33,7 +29,7 @@ class ErrorFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """A name in a line of the program, and what it stood for: ``Tensor (1, 3) float32``."""
+    """A name in a line of the program, and its value: ``Tensor (1, 3) float32``."""
 
     file: str
     line: int
@@ -43,7 +39,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorReport:
-    """An exception that left a program, or a cell of a session, and what its rank could tell of it."""
+    """An exception that left a program, or a cell of a session, with the rank's facts about it."""
 
     type: str  # the class, with its module unless that is built in
     message: str
@@ -54,25 +50,21 @@ class ErrorReport:
     workers: tuple[tuple[int, int], ...] = ()  # pid and exit code of DataLoader workers that had failed
     operands: tuple[Operand, ...] = ()  # of the user's innermost line
     values: tuple[Operand, ...] = ()  # of the ifs and loops around it, and the variables that were not finite
-    log: int = 0  # where in its log the rank printed what left a cell of a session
+    log: int = 0  # the offset in the rank's log at which it printed an exception of a session's cell
 
 
-# a pattern that begins with a word takes the square of its length
+# patterns that begin with a word take the square of its length
 _LONG_WORD = re.compile(r"(\S{200})\S{201,}(?<=(\S{200}))")
 
 
 def read_error(path: Path) -> ErrorReport | None:
-    """Return the report at ``path``, its longest words without their middle; None where there is none or it
-    cannot be read."""
+    """Return the report at ``path``, its longest words without their middle; None for no readable one."""
     try:
         report = build(ErrorReport, load_object(path))
-        return replace(
-            report,
-            message=_LONG_WORD.sub(r"\1…\2", report.message),
-            text=_LONG_WORD.sub(r"\1…\2", report.text),
-        )
     except (OSError, *MALFORMED):
         return None
+    message, text = (_LONG_WORD.sub(r"\1…\2", long) for long in (report.message, report.text))
+    return replace(report, message=message, text=text)
 
 
 _FORMAT = 1
@@ -95,9 +87,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issued:
-    """A collective that a rank has called: its number in the process group, its name with the backend
-    (``gloo:all_reduce``), what it was ``given`` (``float32 (4, 2)``), the calls that led to it, outermost
-    first."""
+    """A collective that a rank called: its number in the process group, its name with the backend
+    (``gloo:all_reduce``), its arguments (``float32 (4, 2)``), and the calls to it, outermost first."""
 
     number: int
     name: str
@@ -107,7 +98,7 @@ class Issued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadStack:
-    """A thread's stack, innermost call first. ``name`` is known from Python 3.14 on."""
+    """A thread's stack, innermost call first, with its name from Python 3.14 on."""
 
     calls: tuple[Call, ...]
     main: bool = False
@@ -116,10 +107,10 @@ class ThreadStack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
-    """The last collective of a rank in a process group: its name ("" when it is not known), its number in the
-    group, whether it is over, and when it was begun (Unix seconds). ``last`` is the number of the last one
-    that the rank has begun in the group, ``members`` its ranks (none: unknown). ``on_device``: it is NCCL's,
-    and the rank goes on while its device waits."""
+    """The last collective of a rank in a process group: its name ("": unknown), its number in the group,
+    whether it is over, and the Unix time of its begin. ``last`` is the number of the last collective that the
+    rank began there, ``members`` are the group's ranks (none: unknown). ``on_device``: it is NCCL's, and the
+    rank goes on while its device waits."""
 
     name: str
     number: int
@@ -132,8 +123,7 @@ class Collective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handled:
-    """An exception that the main thread handles: its text, and the files and lines that it came through,
-    outermost first."""
+    """An exception that the main thread handles, with the files and lines of its frames, outermost first."""
 
     text: str
     places: tuple[tuple[str, int], ...] = ()
@@ -143,13 +133,12 @@ class Handled:
 class RankAnswer:
     """The answer of one rank: the text of faulthandler, else the ``problem``, one of
 
-    ``not ready`` (it has not come to its program), ``replaced`` (its program has taken the signal, or
-    closed the file), ``stopped`` (by a signal, until SIGCONT), ``silent`` (no answer in time), ``ended``.
-    ``blocked``: its main thread sits in an uninterruptible call of the kernel. ``beats``, which is not kept,
-    grows between two glances when the main thread executes Python; None where that is not known.
-    ``handling`` is the exception in whose ``except`` or ``finally`` the main thread is, ``values`` are those
-    of the ifs and loops of its functions and of its innermost line, ``workers`` the texts of faulthandler in
-    its DataLoader workers.
+    ``not ready`` (before its program), ``replaced`` (its program handles the signal, or closed the file),
+    ``stopped`` (by a signal, until SIGCONT), ``silent`` (no answer in time), ``ended``. ``blocked``: its main
+    thread is in an uninterruptible call of the kernel. ``beats``, which no file keeps, grows between two
+    looks when the main thread executes Python (None: unknown). ``handling`` is the exception in whose
+    ``except`` or ``finally`` the main thread is; ``values`` belong to the ifs and loops of its functions and
+    to its innermost line; ``workers`` are the texts of faulthandler in its DataLoader workers.
     """
 
     rank: int
@@ -170,7 +159,7 @@ class RankAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenStacks:
-    """``time`` is in Unix seconds; ``asked`` are the names of the requests that this answers."""
+    """The stacks of all ranks at a Unix ``time``; ``asked`` are the names of the answered requests."""
 
     time: float
     attempt: int
@@ -179,9 +168,8 @@ class TakenStacks:
 
 
 def parse_dump(text: str) -> tuple[ThreadStack, ...]:
-    """Return the threads in what faulthandler wrote, the main thread first, without those and the calls of
-    nbdist. It names no main thread, but writes it last, and only that one begins in the file of the worker.
-    """
+    """Return the threads in a text of faulthandler, the main thread first, without threads and calls of
+    nbdist. faulthandler writes the main thread last, and only that one begins in the file of the worker."""
     threads: list[tuple[re.Match[str], list[Call]]] = []
     for line in text.splitlines():
         if (head := _THREAD.match(line)) is not None:
@@ -190,10 +178,9 @@ def parse_dump(text: str) -> tuple[ThreadStack, ...]:
             number = 0 if call["line"] == "???" else int(call["line"])
             threads[-1][1].append(Call(file=call["file"], line=number, function=call["function"]))
     main = next(
-        (at for at, (_, calls) in enumerate(threads) if calls and calls[-1].file.endswith(_START)), None
+        (at for at, (_, calls) in enumerate(threads) if calls and calls[-1].file.endswith(_START)),
+        len(threads) - 1,
     )
-    if main is None and threads:
-        main = len(threads) - 1
     stacks = []
     for at, (head, calls) in enumerate(threads):
         if calls and at != main and calls[-1].file.endswith(f"{_WORKER}stacks.py"):
@@ -204,27 +191,26 @@ def parse_dump(text: str) -> tuple[ThreadStack, ...]:
 
 
 def calls_of_worker(text: str) -> tuple[Call, ...]:
-    """Return the calls of a DataLoader worker in what faulthandler wrote there, innermost first, without
-    those of the rank that it was forked in."""
+    """Return the calls of a DataLoader worker, innermost first, without those of the rank that forked it."""
     calls = next((thread.calls for thread in parse_dump(text)), ())
     begin = next((at for at, call in enumerate(calls) if call.function == "_bootstrap"), 0)
     return calls[:begin]
 
 
 def is_whole(text: str) -> bool:
-    """Return whether faulthandler has written all: it ends with where the main thread began."""
+    """Return whether a text of faulthandler is complete: it ends with the begin of the main thread."""
     call = _CALL.match(text.rstrip("\n").rpartition("\n")[2])
     return text.endswith("\n") and call is not None and call["file"].endswith(_START)
 
 
 def write_stacks(run: RunDirectory, taken: TakenStacks) -> None:
-    """Raises OSError."""
+    """Write the stacks, without ``beats``. Raises OSError."""
     kept = replace(taken, ranks=tuple(replace(answer, beats=None) for answer in taken.ranks))
     write_private(run.stacks, json.dumps({"format": _FORMAT} | asdict(kept)))
 
 
 def read_stacks(run: RunDirectory) -> TakenStacks | None:
-    """Return the stacks that were taken last; None where there are none, or they cannot be read."""
+    """Return the stacks of the last request; None where none are readable."""
     if is_listed(run.stacks):
         with contextlib.suppress(OSError, *MALFORMED):
             return build(TakenStacks, load_object(run.stacks))
@@ -232,7 +218,7 @@ def read_stacks(run: RunDirectory) -> TakenStacks | None:
 
 
 def stacks_stamp(run: RunDirectory) -> tuple[int, int] | None:
-    """Return what changes when other stacks have been taken; None while there are none."""
+    """Return a stamp that changes with the file of the stacks; None while there is none."""
     if is_listed(run.stacks):
         with contextlib.suppress(OSError):
             status = os.stat(run.stacks)
@@ -240,18 +226,17 @@ def stacks_stamp(run: RunDirectory) -> tuple[int, int] | None:
     return None
 
 
-def read_history(path: Path) -> dict[str, tuple[Issued, ...]]:
-    """Return by process group what a rank has called there, as far as it remembered; empty where it left no
-    history."""
-    if not is_listed(path):
+def read_history(file: Path) -> dict[str, tuple[Issued, ...]]:
+    """Return the recorded calls of a rank by process group; empty where it left no history."""
+    if not is_listed(file):
         return {}
     try:
-        data = load_object(path)
-        ways = [tuple(build(Call, call) for call in way) for way in data["ways"]]
+        data = load_object(file)
+        paths = [tuple(build(Call, call) for call in path) for path in data["ways"]]
         return {
             str(group): tuple(
-                Issued(number=as_int(number), name=str(name), given=str(given), way=ways[way])
-                for number, name, given, way in calls
+                Issued(number=as_int(number), name=str(name), given=str(given), way=paths[index])
+                for number, name, given, index in calls
             )
             for group, calls in data["groups"].items()
         }
@@ -260,5 +245,5 @@ def read_history(path: Path) -> dict[str, tuple[Issued, ...]]:
 
 
 def collectives_from(data: Mapping[str, Any]) -> dict[str, Collective]:
-    """Return by process group what the rank wrote. Raises one of MALFORMED."""
+    """Return a rank's collectives by process group. Raises one of MALFORMED."""
     return {str(group): build(Collective, value) for group, value in data.items()}

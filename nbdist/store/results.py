@@ -1,9 +1,9 @@
-"""The results of ranks (``nbdist.result``), read back: their index, and a value when it is asked for. And
-what ranks showed besides text (``worker.display``): records, and the files that they name.
+"""The results of ranks (``nbdist.result``), read back: their index, and single values. And the outputs of
+ranks besides text (``worker.display``): records, and the files that they name.
 
-To list results reads no value. A value is read only where directory and file are this user's alone; nothing
-but ``read_value`` ever takes a pickle apart (a box is one), which executes what stands in it. The rank wrote
-the whole index: the reader that a format gets decides what may be read, and nothing else in the index.
+A value is read only where directory and file are this user's alone; ``read_value`` alone loads a pickle (a
+box is one), which executes its content. The rank wrote the whole index: a format selects a reader, and the
+reader alone decides what may be executed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _INDEX = ".index.json"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """The index of one result. ``kind`` is value, number, array, tensor, state_dict or object; ``format``
-    json, npy, safetensors, box or pickle. ``type`` is the class that the value had in the rank, ``bytes`` the
-    size of its file, ``time`` in Unix seconds. A result with a ``problem`` could not be stored."""
+    json, npy, safetensors, box or pickle. ``type`` is the value's class in the rank, ``bytes`` the size of
+    its file, ``time`` in Unix seconds. A result with a ``problem`` could not be stored."""
 
     name: str
     time: float = 0.0
@@ -49,7 +49,7 @@ class Result:
 
 
 def read_index(files: RankDirectory) -> dict[str, Result]:
-    """Return the results of a rank by their names, in the order in which they were given."""
+    """Return the results of a rank by their names, in the order of time."""
     names: list[str] = []
     if is_listed(files.results):
         with contextlib.suppress(OSError):
@@ -65,12 +65,9 @@ def read_index(files: RankDirectory) -> dict[str, Result]:
 
 
 def read_value(files: RankDirectory, result: Result, *, pickles: bool = True) -> Any:
-    """Return the value of a result; its class decides what that raises where it is a pickle.
-
-    Without ``pickles`` no reader that could execute what stands in the file opens it. Raises UsageMistake for
-    a pickle then, NotPrivate where another user could have written the file, FileNotFoundError where the rank
-    has given another value meanwhile, and OSError or ValueError for a file that cannot be read.
-    """
+    """Return the value of a result. Raises UsageMistake for a pickle unless ``pickles`` may be executed,
+    NotPrivate where another user could have written the file, FileNotFoundError where the rank has replaced
+    the value, OSError or ValueError for a file that cannot be read, and whatever a pickle raises."""
     if result.format in _EXECUTE and not pickles:
         raise UsageMistake(
             f"result {result.name} ({result.type}) is a pickle, which can execute anything when it is "
@@ -110,17 +107,16 @@ def _read_pickle(file: BinaryIO, _: Result) -> Any:
 
 
 Reader = Callable[[BinaryIO, Result], Any]
-# these execute nothing, whatever stands in the file
+# these execute nothing, whatever the file holds
 _READ: dict[str, Reader] = {"json": _read_json, "npy": _read_array, "safetensors": _read_tensors}
 # these execute what the file says
 _EXECUTE: dict[str, Reader] = {"box": _read_box, "pickle": _read_pickle}
 
-
-# What they showed.
+# outputs besides text
 
 _FILE = re.compile(r"[0-9a-f]{32}\.(?:png|jpg|svg|html)")
 _LINE = re.compile(rb"\x1b\]nbdist;([0-9a-f]{32}\.(?:png|jpg|svg|html));\d+;\d+\x07")
-# by how the names of the files end
+# by the endings of the files' names
 MIMES = {"png": "image/png", "jpg": "image/jpeg", "svg": "image/svg+xml", "html": "text/html"}
 
 _LARGEST = 8 << 20
@@ -130,7 +126,7 @@ _RECORDS = 16 << 20  # bytes of records that are read of a rank
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """One output. ``time`` in Unix seconds; ``at`` is the byte of the log at which its line begins, ``id``
-    what the program calls it, empty for nothing; ``text`` stands for it."""
+    the program's name for it or empty; ``text`` stands for it."""
 
     rank: int
     time: float
@@ -142,8 +138,7 @@ class Output:
 
 
 def read_outputs(directory: RunDirectory, run: Run) -> list[Output]:
-    """Return what the ranks showed in the last attempt, in the order of time; of what was shown anew under an
-    id the last."""
+    """Return the outputs of the last attempt in the order of time, of each id the last."""
     outputs: dict[tuple[int, str], Output] = {}
     for rank in run.ranks:
         path = directory.rank(rank.rank, run.attempt).display
@@ -155,7 +150,7 @@ def read_outputs(directory: RunDirectory, run: Run) -> list[Output]:
 
 
 def _output(rank: int, line: bytes) -> Output | None:
-    """Return the output in a line; None for what is no record."""
+    """Return the output in a line; None for a line that is no record."""
     try:
         record = loads(line)
         output = Output(
@@ -173,8 +168,7 @@ def _output(rank: int, line: bytes) -> Output | None:
 
 
 def read_media(directory: RunDirectory, rank: int, file: str, attempts: int) -> bytes:
-    """Return a file that a rank showed, in the latest attempt that has it; empty where none has, or it is no
-    name of such a file."""
+    """Return the file of an output, from the latest attempt that has it; empty where none has it."""
     for attempt in range(attempts if _FILE.fullmatch(file) else 0, 0, -1):
         with contextlib.suppress(OSError):
             return read_whole(directory.rank(rank, attempt).media / file, _LARGEST)
@@ -183,5 +177,5 @@ def read_media(directory: RunDirectory, rank: int, file: str, attempts: int) -> 
 
 def named_in(text: bytes) -> list[str]:
     """Return the files that the lines of a log name."""
-    # most lines name none, and are not read for it
+    # fast for the many lines that name none
     return [name.decode() for name in _LINE.findall(text)] if b"\x1b]nbdist;" in text else []

@@ -1,5 +1,4 @@
-"""The runs and the sweeps of this user: make one, list them, find one, and tell how it stands and whether a
-process still looks after it."""
+"""The runs and the sweeps of this user: makes, lists and finds them, and returns their states."""
 
 from __future__ import annotations
 
@@ -34,31 +33,26 @@ from nbdist.store.paths import (
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9._-]{0,63}-[a-z0-9]{4}")
 _START_LIMIT = 30.0
-_SHOWN = 80  # characters of a name that is none
+_SHOWN = 80  # characters of an unknown name
 
 Inputs = Callable[[Path], object]
 Spec = TypeVar("Spec")
 
 
 class RunStore:
-    """The runs under one home directory. Every name and path in it is private to the user: nothing is read
-    of a home, or a run, that another user has filled, or could have."""
+    """The runs under one home directory. It reads nothing that another user could have filled."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.runs = home / "runs"
-        # of what is pruned (``runner.pruning``): what is being deleted, how large what has ended is, and the
-        # file that its process holds a lock on
+        # for ``runner.pruning``: runs being deleted, sizes of ended ones, and the lock of its process
         self.removed = home / "removed"
         self.sizes = home / "sizes.json"
         self.pruning = home / "pruning.lock"
 
     def create(self, spec: RunSpec, cell: str | None, inputs: Inputs | None = None) -> RunDirectory:
-        """Make the directory of a run, with ``cell`` in it where the program is a cell; ``inputs`` writes the
-        file of what the notebook gives it. It holds all that its supervisor needs to record an end.
-
-        Raises OSError when it cannot be written, NotPrivate when others could write it, too.
-        """
+        """Make the directory of a run; ``cell`` is the program if that is a cell, ``inputs`` writes the
+        notebook's values. Raises OSError, and NotPrivate when others could write it."""
         run = RunDirectory(self.runs / spec.run_id)
         folders = (run.control, run.board, *(run.rank(rank.rank).path for rank in spec.ranks))
         self._make(run, spec.to_dict(), cell, inputs, folders=folders, reserved=run.journal)
@@ -88,7 +82,7 @@ class RunStore:
         write_private(made.spec, json.dumps(spec))
 
     def check(self) -> None:
-        """Raises NotPrivate when another user has filled this home, or could have."""
+        """Raise NotPrivate when another user filled this home or could have filled it."""
         check_home(self.home)
         check_home(self.runs)
 
@@ -97,7 +91,7 @@ class RunStore:
         return [run for run in self._listed() if _refusal(run) is None]
 
     def refused(self) -> list[RunDirectory]:
-        """Return the runs of which nothing is read, the newest first. Raises NotPrivate."""
+        """Return the runs that nbdist refuses to read, the newest first. Raises NotPrivate."""
         return [run for run in self._listed() if _refusal(run) is not None]
 
     def directory(self, run_id: str) -> RunDirectory | None:
@@ -107,8 +101,7 @@ class RunStore:
         return run if run is not None and os.path.lexists(run.path) and _refusal(run) is None else None
 
     def find(self, wanted: str) -> RunDirectory:
-        """Return the newest run whose id, name, label or end of the id is ``wanted``. Raises UnknownRun, and
-        NotPrivate when it is not this user's."""
+        """Return the newest run whose id, name, label or end of the id is ``wanted``. Raises UnknownRun."""
         mine = self.directories()
         for run in (*mine, *self.refused()):
             label = run.run_id.split("-", 2)[2]
@@ -129,19 +122,19 @@ class RunStore:
         except OSError:
             return []
         runs = [RunDirectory(self.runs / name) for name in names if RUN_ID.fullmatch(name)]
-        # the id says the second; within one, the spec is the older the earlier it was written
+        # the id has the second of the start, the spec's time orders the runs of one second
         return sorted(runs, key=lambda run: (run.run_id[:15], _written(run.spec)), reverse=True)
 
 
 class SweepStore(RunStore):
-    """The sweeps under one home directory, which are found as runs are."""
+    """The sweeps under one home directory, found as runs are."""
 
     def __init__(self, home: Path) -> None:
         super().__init__(home)
         self.runs = home / "sweeps"
 
     def begin(self, sweep: Sweep, cell: str | None, inputs: Inputs | None) -> SweepDirectory:
-        """Make the directory of a sweep, with what its runs will have in common. Raises as ``create``."""
+        """Make the directory of a sweep, with the files that its runs share. Raises as ``create``."""
         made = SweepDirectory(self.runs / sweep.sweep_id)
         self._make(made, sweep.to_dict(), cell, inputs, folders=[made.control], reserved=made.ended)
         return made
@@ -156,13 +149,9 @@ class SweepStore(RunStore):
 
 
 def read_spec(directory: RunDirectory) -> RunSpec:
-    """Return the spec of a run. Raises NotPrivate when it is not this user's, UnknownRun when it cannot be
-    read.
-
-    Nothing else reads it: whatever is done with a run, or started for it, begins here.
-    """
+    """Return the spec of a run, which is read here alone. Raises UnknownRun or NotPrivate."""
     spec = _read(directory, "run", RunSpec.from_dict)
-    # by which it is found, whatever the file says
+    # the directory's name holds, whatever the file has
     return spec if spec.run_id == directory.run_id else replace(spec, run_id=directory.run_id)
 
 
@@ -185,7 +174,7 @@ def _read(directory: RunDirectory, kind: str, decode: Callable[[dict[str, Any]],
 
 
 def unreadable(directory: RunDirectory) -> Run | None:
-    """Return a run that cannot be read as one that is lost, with why; None when it can, or has gone."""
+    """Return an unreadable run as LOST, with the reason; None for any other run."""
     try:
         read_spec(directory)
         return None
@@ -213,13 +202,13 @@ def unreadable(directory: RunDirectory) -> Run | None:
 
 
 def _refusal(run: RunDirectory) -> NotPrivate | None:
-    """Return why nothing is read of a run."""
+    """Return the reason not to read a run."""
     try:
         check_private(run.path)
     except NotPrivate as refusal:
         return refusal
     except OSError:
-        return None  # it goes just now
+        pass  # it is being removed
     return None
 
 
@@ -229,11 +218,8 @@ def snapshot(
     alive: Callable[[ProcessId], bool] = processes.alive,
     clock: Callable[[], float] = time.time,
 ) -> Run | None:
-    """Return how a run stands; None when its directory holds no spec that can be read.
-
-    A run whose supervisor has vanished reads LOST, but not while its reaper is at work: that knows why,
-    and is about to write it down. Nothing is written here.
-    """
+    """Return a run's state, and write nothing; None without a readable spec. A run whose supervisor has
+    vanished is LOST, but not while its reaper is about to record the reason."""
     try:
         spec = read_spec(directory)
     except UnknownRun:
@@ -247,8 +233,7 @@ def snapshot(
 
 
 def replayed(spec: RunSpec, events: Iterable[Event]) -> Run:
-    """Return the run after the events of its journal, which another version may have written or a disk
-    damaged: an event that cannot follow is left out."""
+    """Return the run after its events; skip those that cannot follow (of another version, or damaged)."""
     run = Run.of(spec)
     for event in events:
         with contextlib.suppress(IllegalTransition):
@@ -264,7 +249,7 @@ def _written(spec: Path) -> float:
 
 
 def why_lost(run: Run, alive: Callable[[ProcessId], bool], now: float) -> Reason | None:
-    """Return why a run that has not ended will never record its end; None when it may still."""
+    """Return the reason why a run will never record its end; None while it may."""
     if run.spec.engine:
         return None  # it goes on elsewhere, watched or not
     if run.supervisor is None:
@@ -275,25 +260,20 @@ def why_lost(run: Run, alive: Callable[[ProcessId], bool], now: float) -> Reason
     return Reason("supervisor-gone", pid=run.supervisor.pid)
 
 
-# The reaper of a run holds a lock from its first moment to its last. The journal cannot say whether there is
-# one: before the first event no process is named in it, and when a supervisor has been killed its reaper,
-# which is not named there, ends what is left and writes down why.
+# The reaper of a run holds a lock as long as it lives, since the journal does not name it: before its first
+# event it names no process, and after a supervisor was killed the reaper still has to record the reason.
 
 
 def take_run_lock(directory: RunDirectory) -> int:
-    """Hold the lock until this process and those it forks have ended, however they end.
-
-    Returns the descriptor: another process that is given it holds the lock, too.
-
-    Raises OSError where the file system has no locks, or the spec is not there.
-    """
+    """Hold the lock until this process and its forks have ended, however they end. Return the descriptor,
+    which shares the lock with a process that inherits it. Raises OSError without a spec, or without locks."""
     handle = os.open(directory.spec, os.O_RDONLY | os.O_CLOEXEC)
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return handle
 
 
 def wait_for_release(directory: RunDirectory, *, mode: int = fcntl.LOCK_SH) -> None:
-    """Wait until no process of this machine holds the lock. Raises OSError as ``take_run_lock`` does."""
+    """Wait until no process of this machine holds the lock. Raises as ``take_run_lock``."""
     handle = os.open(directory.spec, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, mode)
@@ -304,7 +284,7 @@ def wait_for_release(directory: RunDirectory, *, mode: int = fcntl.LOCK_SH) -> N
 def is_run_locked(directory: RunDirectory) -> bool:
     """Return whether a process of this machine holds the lock. Runs of older versions have no lock."""
     try:
-        # shared: two who ask at once do not take each other for the reaper
+        # shared: two such checks at once do not mistake each other for the reaper
         wait_for_release(directory, mode=fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -313,14 +293,12 @@ def is_run_locked(directory: RunDirectory) -> bool:
     return False
 
 
-HEARTBEAT_TIMEOUT = 180.0
-"""Seconds without a touch after which the process that touches the file counts as gone."""
-
+HEARTBEAT_TIMEOUT = 180.0  # seconds without a touch after which the owner of the file counts as gone
 _GAP = 30.0
 
 
 class Heartbeat:
-    """Watches whether a file is touched again and again, from another machine. ``clock`` in seconds."""
+    """A watch on a file that a process of another machine touches again and again."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._stat = FileStat(path, clock=clock)
@@ -329,8 +307,8 @@ class Heartbeat:
         self._since = self._looked = clock()
 
     def has_stopped(self) -> bool:
-        """Return whether it was not touched for so long. Where the last look is long ago the files did not
-        answer, and its owner has waited for them as well: that time does not count."""
+        """Return whether the touches have stopped. A long time between two looks does not count: then the
+        file system did not answer, and the owner of the file waited for it, too."""
         touched, now = self._look(), self._clock()
         if touched != self._touched or now - self._looked > _GAP:
             self._touched, self._since = touched, now

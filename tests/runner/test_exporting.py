@@ -51,13 +51,13 @@ print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {total.item()} {sys.a
 """
 
 
-def said(text: str) -> list[str]:
-    """What the ranks have said, whichever was first. torchrun lets their lines run into each other."""
+def output_of_ranks(text: str) -> list[str]:
+    """Return the sorted lines of the ranks: torchrun lets them run into each other."""
     return sorted(re.findall(r"rank \d of .*? over", text))
 
 
 def shell(command: str, folder: Path, **variables: str) -> str:
-    """What a command line prints, run in a shell that knows nothing of this environment."""
+    """Run a command line in a shell without this environment; return its output."""
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), **variables}
     done = subprocess.run(
         ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
@@ -80,9 +80,9 @@ def test_a_cell_of_torch_gives_the_same_by_torchrun(run_cell: RunCell, tmp_path:
 
     exported = export(handle, elsewhere / "lenet")
 
-    here = said("\n".join(handle.logs(rank) for rank in range(2)))
+    here = output_of_ranks("\n".join(handle.logs(rank) for rank in range(2)))
     assert len(here) == 2
-    assert said(shell(the_line(exported, "torchrun"), elsewhere, COLOUR="dark red")) == here
+    assert output_of_ranks(shell(the_line(exported, "torchrun"), elsewhere, COLOUR="dark red")) == here
     assert (elsewhere / "lenet/lenet.py").read_text() == TORCH.lstrip("\n")
 
 
@@ -94,14 +94,14 @@ def test_a_cell_of_paddle_gives_the_same_by_fleetrun(run_cell: RunCell, tmp_path
 
     shell(the_line(exported, "fleetrun"), tmp_path, COLOUR="red")
     outside = "\n".join(path.read_text() for path in (tmp_path / "lenet/log").glob("workerlog.*"))
-    here = said("\n".join(handle.logs(rank) for rank in range(2)))
+    here = output_of_ranks("\n".join(handle.logs(rank) for rank in range(2)))
     assert len(here) == 2
-    assert said(outside) == here
+    assert output_of_ranks(outside) == here
 
 
-def stored(tmp_path: Path, **asked: Any) -> RunHandle:
+def stored(tmp_path: Path, **spec: Any) -> RunHandle:
     """A run that is on disk and was never started."""
-    directory = RunStore(tmp_path / "home").create(replace(a_spec(), **asked), "print(1)\n")
+    directory = RunStore(tmp_path / "home").create(replace(a_spec(), **spec), "print(1)\n")
     return RunHandle(directory)
 
 
@@ -109,8 +109,8 @@ def all_of(exported: Export) -> str:
     return "\n".join([*export_text(exported), *(path.read_text() for path in exported.files)])
 
 
-def text_of(tmp_path: Path, **asked: Any) -> str:
-    return all_of(export(stored(tmp_path, **asked), tmp_path / "out"))
+def text_of(tmp_path: Path, **spec: Any) -> str:
+    return all_of(export(stored(tmp_path, **spec), tmp_path / "out"))
 
 
 def test_a_script_stays_where_it_is(tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ def test_several_machines_are_written_as_they_are_and_a_job_finds_its_own(
     tmp_path: Path, framework: str, line: str
 ) -> None:
     ranks = tuple(RankSpec(rank=rank, local_rank=0, node_rank=rank) for rank in range(2))
-    asked = {"ranks": ranks, "nodes": 2, "node_rank": 1, "master": "10.0.0.1:29400", "framework": framework}
+    spec = {"ranks": ranks, "nodes": 2, "node_rank": 1, "master": "10.0.0.1:29400", "framework": framework}
 
-    text = text_of(tmp_path, **asked, args=("--token", "hunter2"), environment={"DB_PASS": "hunter2"})
+    text = text_of(tmp_path, **spec, args=("--token", "hunter2"), environment={"DB_PASS": "hunter2"})
 
     assert f"--nnodes=2 {line}" in text
     assert '--token "${ARG_TOKEN?}"' in text
@@ -193,8 +193,8 @@ def test_an_argument_that_may_be_a_secret_is_a_variable_of_each_script(tmp_path:
         (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
         (tmp_path / name).chmod(0o755)
     args = ("--api-key", "hunter 2", "--to=pg://ann:hunter2@host/x y", "db.password=it's hunter2")
-    asked = {"python": str(tmp_path / "python3"), "cwd": str(tmp_path), "args": args}
-    exported = export(stored(tmp_path, **asked), tmp_path / "out")
+    spec = {"python": str(tmp_path / "python3"), "cwd": str(tmp_path), "args": args}
+    exported = export(stored(tmp_path, **spec), tmp_path / "out")
     given = {"ARG_API_KEY": "hunter 2", "ARG_SECRET": "ann:hunter2", "ARG_DB_PASSWORD": "it's hunter2"}
 
     by_hand = shell(the_line(exported, "torchrun"), tmp_path, **given)

@@ -1,4 +1,4 @@
-"""Every point of a run's metrics in one table, and what the other ways to ask say of the same."""
+"""Every point of a run's metrics in one table, which agrees with the other views of them."""
 
 from __future__ import annotations
 
@@ -75,14 +75,16 @@ def test_some_tags_alone_and_a_run_without_any(run_cell) -> None:
 
 
 def test_several_runs_are_one_table(run_cell) -> None:
-    one, other = (run_cell("-n 1", f"import nbdist\nnbdist.log(step=3, loss={loss})") for loss in (0.5, 0.25))
+    first, second = (
+        run_cell("-n 1", f"import nbdist\nnbdist.log(step=3, loss={loss})") for loss in (0.5, 0.25)
+    )
 
-    both = nbdist.history([one, other.run_id], "loss")
+    both = nbdist.history([first, second.run_id], "loss")
 
     assert list(both.columns) == ["run", "rank", "step", "tag", "value", "time"]
     rows = both[["run", "step", "value"]].itertuples(index=False, name=None)
-    assert list(rows) == [(one.run.label, 3, 0.5), (other.run.label, 3, 0.25)]
-    assert {one.run.spec.versions["nbdist"], nbdist.__version__} == {nbdist.__version__}
+    assert list(rows) == [(first.run.label, 3, 0.5), (second.run.label, 3, 0.25)]
+    assert {first.run.spec.versions["nbdist"], nbdist.__version__} == {nbdist.__version__}
 
 
 def test_without_pandas_it_says_what_to_install(run_cell) -> None:
@@ -97,6 +99,6 @@ sys.modules["pandas"] = None
 try: run.history()
 except Exception as error: print(type(error).__name__, error)
 """
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert said.startswith("UsageMistake run.history() makes a DataFrame, and pandas is not installed")
+    assert done.stdout.startswith("UsageMistake run.history() makes a DataFrame, and pandas is not installed")

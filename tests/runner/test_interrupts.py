@@ -1,4 +1,4 @@
-"""What becomes of an interrupt before a run has begun, while it starts, and while it goes on."""
+"""An interrupt before a run begins, while it starts, and while it goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank finds is what torchrun's ranks find; what differs on purpose stands in docs/reference.md."""
+"""The environment of a rank is that of torchrun's ranks, except for the differences in docs/reference.md."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def test_a_rank_has_the_variables_of_torchruns(run_cell: RunCell, tmp_path: Path
 
     assert handle.status == "succeeded", handle.logs(0)
     for rank in ("0", "1"):
-        there, here = (json.loads((folder / rank).read_text()) for folder in (theirs, ours))
-        differing = {name for name in there | here if there.get(name) != here.get(name)}
+        theirs_of, ours_of = (json.loads((folder / rank).read_text()) for folder in (theirs, ours))
+        differing = {name for name in theirs_of | ours_of if theirs_of.get(name) != ours_of.get(name)}
         assert {n for n in differing if not n.startswith(OURS)} - ON_PURPOSE - ANEW == set()
-        assert ANEW - {"_"} <= here.keys()
+        assert ANEW - {"_"} <= ours_of.keys()
 
 
 def test_what_differs_on_purpose_is_written_down() -> None:
@@ -69,7 +69,7 @@ print(os.environ["TORCHELASTIC_RUN_ID"])
 
 
 @pytest.mark.parametrize(
-    ("line", "cell", "asked"),
+    ("line", "cell", "noted"),
     [
         pytest.param("-n 2", "total = sum(range(9))", True, id="each does everything"),
         pytest.param("-n 1", "total = sum(range(9))", False, id="one rank"),
@@ -78,13 +78,13 @@ print(os.environ["TORCHELASTIC_RUN_ID"])
     ],
 )
 def test_ranks_that_never_joined_are_asked_about(
-    run_cell: RunCell, line: str, cell: str, asked: bool
+    run_cell: RunCell, line: str, cell: str, noted: bool
 ) -> None:
     handle = run_cell(f"--no-check {line}", cell)
 
     text = summary_text(handle.run, handle.directory, "en")
 
-    assert ("2 ranks ran, none joined a process group: did each do the whole work?" in text) is asked
+    assert ("2 ranks ran, none joined a process group: did each do the whole work?" in text) is noted
 
 
 # of torch and paddle test_torch and test_paddle tell it

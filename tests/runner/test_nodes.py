@@ -1,4 +1,4 @@
-"""Which of several machines this is: from what was typed, and the addresses that it has."""
+"""The place of this machine among several, from the command line and its own addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = {"127.0.0.1", "10.0.0.2", "192.168.7.5"}
 NAMES = {"node0": "10.0.0.1", "node1": "10.0.0.2"}
 
 
-def found(line: str) -> NodeSet:
+def nodes_of(line: str) -> NodeSet:
     return find_nodes(options.parse(line), own=lambda: HERE, resolve=lambda name: NAMES.get(name, name))
 
 
@@ -34,13 +34,13 @@ def found(line: str) -> NodeSet:
     ],
 )
 def test_a_machine_finds_its_place(line: str, rank: int, master: str) -> None:
-    nodes = found(line)
+    nodes = nodes_of(line)
 
     assert (nodes.rank, nodes.master) == (rank, master)
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         pytest.param(
             "--ips 10.0.0.1,10.0.0.3", "none is of this machine, which has 10.0.0.2", id="not listed"
@@ -56,11 +56,11 @@ def test_a_machine_finds_its_place(line: str, rank: int, master: str) -> None:
         ),
     ],
 )
-def test_a_machine_that_cannot_find_its_place_says_what_to_type(line: str, said: str) -> None:
+def test_a_machine_that_cannot_find_its_place_says_what_to_type(line: str, expected: str) -> None:
     with pytest.raises(UsageMistake) as raised:
-        found(line)
+        nodes_of(line)
 
-    assert said in str(raised.value)
+    assert expected in str(raised.value)
 
 
 def test_machines_with_one_home_directory_have_one_key_for_one_program(tmp_path: Path) -> None:

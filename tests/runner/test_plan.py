@@ -1,4 +1,4 @@
-"""What is checked before anything is started."""
+"""The checks before anything is started."""
 
 from __future__ import annotations
 
@@ -111,6 +111,6 @@ def test_nothing_of_a_run_gets_the_number_of_a_closed_stdin() -> None:
         "print(os.open(os.devnull, os.O_RDONLY) > 2)"
     )
 
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert said.stdout == "True\n"
+    assert process.stdout == "True\n"

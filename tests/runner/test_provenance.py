@@ -1,4 +1,4 @@
-"""What a run stands on: versions, and the commit of its program."""
+"""The versions that a run stands on, and the commit of its program."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def test_the_versions_are_read_without_an_import(tmp_path: Path) -> None:
         "GCC version:  gcc version 13.3.0 (Ubuntu 13.3.0-6ubuntu2~24.04)\n"
     )
 
-    found = versions_of("no_such_framework", gpus=True, driver=driver)
+    versions = versions_of("no_such_framework", gpus=True, driver=driver)
 
-    assert found == {
+    assert versions == {
         "Python": platform.python_version(),
         "nbdist": __version__,
         "NVIDIA driver": "580.65.06",
@@ -48,7 +48,7 @@ def test_git_says_the_commit_and_whether_files_were_changed_since(home: Path, tm
         )
         return done.stdout.strip()
 
-    def said(end: str, cwd: Path) -> tuple[object, object]:
+    def recorded(end: str, cwd: Path) -> tuple[object, object]:
         run_id = f"20261120-141503-lenet-{end}"
         program = str(home / "runs" / run_id / "cell.py")
         written = WrittenRun(home, a_spec(run_id=run_id, cwd=str(cwd), program=program))
@@ -66,7 +66,7 @@ def test_git_says_the_commit_and_whether_files_were_changed_since(home: Path, tm
     commit = git("rev-parse", "HEAD")[:12]
     (project / "untracked.txt").touch()
 
-    assert said("aaaa", project / "inside") == (commit, True)
+    assert recorded("aaaa", project / "inside") == (commit, True)
     (project / "train.py").write_text("print(2)\n")
-    assert said("bbbb", project) == (commit, False)
-    assert said("cccc", tmp_path) == (None, None)
+    assert recorded("bbbb", project) == (commit, False)
+    assert recorded("cccc", tmp_path) == (None, None)

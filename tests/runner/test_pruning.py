@@ -57,10 +57,10 @@ def test_the_oldest_go_first_and_it_is_said_once(store: RunStore) -> None:
     pruner = Pruner(pause=lambda _: None)
 
     pruner.begin(store, keeping({"NBDIST_KEEP_RUNS": "2"}))
-    said = pruner.removed(wait=20)
+    removed = pruner.removed(wait=20)
 
     assert kept(store) == ["04", "03"]
-    assert str(said).startswith("removed 2 old runs (0 MB): the latest 2 runs and 20 GB are kept")
+    assert str(removed).startswith("removed 2 old runs (0 MB): the latest 2 runs and 20 GB are kept")
     assert list(store.removed.iterdir()) == []
     assert pruner.removed() is None
     assert pruned(store) is None
@@ -70,11 +70,11 @@ def test_runs_go_by_size_too(store: RunStore) -> None:
     for day in (1, 2, 3):
         write_run(store, day, size=400_000)
 
-    said = pruned(store, NBDIST_KEEP_GB="0.001")
+    removed = pruned(store, NBDIST_KEEP_GB="0.001")
 
     assert kept(store) == ["03", "02"]
-    assert said is not None
-    assert said.size > 400_000
+    assert removed is not None
+    assert removed.size > 400_000
 
 
 def test_in_the_time_that_there_is_some_go_and_the_next_time_the_others(store: RunStore) -> None:
@@ -97,10 +97,10 @@ def test_what_there_was_no_time_for_is_left_to_a_process(store: RunStore) -> Non
     pruner = Pruner(hand_over=lambda *what: taken.append(what))
 
     pruner.begin(store, limits, most=0.0)
-    said = pruner.removed(wait=20)
+    gone = pruner.removed(wait=20)
 
     assert taken == [(store, limits)]
-    assert str(said).startswith("removed 0 old runs (0 MB), a process removes the others: the latest 2 runs")
+    assert str(gone).startswith("removed 0 old runs (0 MB), a process removes the others: the latest 2 runs")
     # where nothing is left none is started
     pruner.begin(store, keeping({}), most=0.0)
     assert pruner.removed(wait=20) is None

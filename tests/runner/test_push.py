@@ -1,4 +1,4 @@
-"""The names of a notebook in its ranks: what comes in, how it comes, and what is refused before the start."""
+"""The names of a notebook in its ranks: kinds of values, their arrival, and refusals before the start."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ NAMES = [
 
 
 def notebook(source: str) -> runner.Namespace:
-    """What a notebook has when it has run ``source``."""
+    """Return the names of a notebook that has run ``source``."""
     values: dict[str, object] = {"__name__": "__main__"}
     exec(compile(source, "/tmp/ipykernel_1/2.py", "exec"), values)
     return runner.Namespace(values=values)
@@ -247,15 +247,15 @@ def test_a_pool_that_is_spawned_finds_what_was_pushed(push: Push, guard: str) ->
 
 
 def test_every_attempt_has_the_names_and_the_end_deletes_them(push: Push) -> None:
-    there = "os.listdir(os.environ['NBDIST_RUN_DIR']).count('inputs.box')"
-    cell = f"import os, sys; print(cfg, {there}); sys.exit(3)"
+    count = "os.listdir(os.environ['NBDIST_RUN_DIR']).count('inputs.box')"
+    cell = f"import os, sys; print(cfg, {count}); sys.exit(3)"
 
     handle = push("-n 1 --retries 1 --push cfg", cell, "cfg = {'a': 1}")
 
     assert handle.run.attempt == 2
     assert handle.logs(0) == "{'a': 1} 1\n"
     assert not handle.directory.inputs.exists()
-    assert [one.name for one in handle.run.spec.inputs] == ["cfg"]
+    assert [item.name for item in handle.run.spec.inputs] == ["cfg"]
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -280,10 +280,13 @@ def test_too_much_is_refused_with_the_size_of_each(plan: Callable[..., runner.Pl
     arrays = "import numpy as np\nbig = np.ones(300_000)\nsmall = np.ones(1000)\n"
     source = f"{arrays}text = ['x' * 1000 + str(n) for n in range(5000)]"
 
-    for names, said in (("big,small", "big 2.4 MB, small 8.0 kB: 2.4 MB in all"), ("small,text", "text ")):
+    for names, sizes in (
+        ("big,small", "big 2.4 MB, small 8.0 kB: 2.4 MB in all"),
+        ("small,text", "text "),
+    ):
         with pytest.raises(UsageMistake, match="may be pushed") as caught:
             plan(f"-n 1 --push {names}", "pass", source, NBDIST_PUSH_GB="0.002")
-        assert said in str(caught.value)
+        assert sizes in str(caught.value)
         assert "NBDIST_PUSH_GB=1" in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""What ranks give out, read from a run in hand."""
+"""The results of ranks, read from a run in hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that goes on from another one: what it takes over, what may be changed, what is refused."""
+"""A run that resumes another: what it keeps, what may change, and what is refused."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ for step in range(first, 6):
 
 def ended(home: Path, tmp_path: Path, **spec: Any) -> runner.RunHandle:
     """A run that has failed, of a program that needs nothing."""
-    asked = a_spec(framework="none", cwd=str(tmp_path), **spec)
-    written = WrittenRun(home, asked, cell="\npass").happened(*STARTED)
+    program = a_spec(framework="none", cwd=str(tmp_path), **spec)
+    written = WrittenRun(home, program, cell="\npass").happened(*STARTED)
     return runner.RunHandle(written.happened(run_ended(RunState.FAILED, "rank 1 failed")).directory)
 
 
@@ -103,7 +103,7 @@ def test_inputs_that_are_gone_come_from_the_notebook_or_are_named(home: Path, tm
         runner.resume_plan(handle)
     _, planned = runner.resume_plan(handle, namespace=runner.Namespace(values={"rows": [1, 2]}))
 
-    assert [one.name for one in planned.spec.inputs] == ["rows"]
+    assert [item.name for item in planned.spec.inputs] == ["rows"]
     assert planned.write_inputs is not None
     assert planned.notes[-1] == "not as it was for lenet-k3f9: rows"
 

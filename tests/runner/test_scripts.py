@@ -1,4 +1,4 @@
-"""Which file a script or a module is, and that it can be read. Nothing of it is run."""
+"""The file of a script or a module, found and read without running it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def found(folder: Path, *words: str, python_path: str = "") -> Script:
+def script_of(folder: Path, *words: str, python_path: str = "") -> Script:
     return find_script(words, cwd=folder, folder=folder, python_path=python_path)
 
 
@@ -51,22 +51,22 @@ def found(folder: Path, *words: str, python_path: str = "") -> Script:
     ],
 )
 def test_a_program_is_found(folder: Path, words: list[str], program: str, module: str, name: str) -> None:
-    script = found(folder, *words, "--lr", "0.1")
+    script = script_of(folder, *words, "--lr", "0.1")
 
     assert script.path == str(folder / program)
     assert (script.module, script.name, script.args) == (module, name, ("--lr", "0.1"))
 
 
 def test_a_module_is_found_on_the_python_path_of_the_ranks(folder: Path) -> None:
-    assert found(folder, "-m", "other.run", python_path="src").path == str(folder / "src/other/run.py")
+    assert script_of(folder, "-m", "other.run", python_path="src").path == str(folder / "src/other/run.py")
 
 
 def test_a_source_is_read_in_its_own_encoding(folder: Path) -> None:
-    assert "name = 'é'" in found(folder, "latin.py").program.text
+    assert "name = 'é'" in script_of(folder, "latin.py").program.text
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         pytest.param(["gone.py"], r"no script gone\.py: there is no file /.*/gone\.py", id="no file"),
         pytest.param(["job"], "job is a directory", id="a directory"),
@@ -78,9 +78,9 @@ def test_a_source_is_read_in_its_own_encoding(folder: Path) -> None:
         pytest.param(["-m", "math"], "math is no Python file", id="a module in C"),
     ],
 )
-def test_what_cannot_be_run_is_a_usage_mistake(folder: Path, words: list[str], said: str) -> None:
-    with pytest.raises(UsageMistake, match=said):
-        found(folder, *words)
+def test_what_cannot_be_run_is_a_usage_mistake(folder: Path, words: list[str], expected: str) -> None:
+    with pytest.raises(UsageMistake, match=expected):
+        script_of(folder, *words)
 
 
 def test_the_plan_of_a_script_leaves_its_path_to_python_and_keeps_no_copy(folder: Path) -> None:

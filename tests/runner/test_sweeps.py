@@ -76,17 +76,17 @@ def test_what_a_point_lacks_is_no_argument() -> None:
 
 
 def test_the_ranks_are_shared_among_as_many_points_as_there_is_room_for() -> None:
-    two, one = planned("--sweep lr=1,2,3 -n 5 --each 2", READS), planned("--sweep lr=1,2,3 -n 2", READS)
+    pairs, whole = planned("--sweep lr=1,2,3 -n 5 --each 2", READS), planned("--sweep lr=1,2,3 -n 2", READS)
 
-    assert [len(slot) for slot in two.sweep.slots] == [2, 2]
-    assert [len(slot) for slot in one.sweep.slots] == [2]
-    assert {rank.environment["WORLD_SIZE"] for slot in two.sweep.slots for rank in slot} == {"2"}
-    assert len(set(two.sweep.runs)) == 3
+    assert [len(slot) for slot in pairs.sweep.slots] == [2, 2]
+    assert [len(slot) for slot in whole.sweep.slots] == [2]
+    assert {rank.environment["WORLD_SIZE"] for slot in pairs.sweep.slots for rank in slot} == {"2"}
+    assert len(set(pairs.sweep.runs)) == 3
 
 
 @dataclass
 class FakePlace(Place):
-    """A place whose runs end when they are told to."""
+    """A place whose runs end on request."""
 
     started: list[Any] = field(default_factory=list)
     going: bool = False
@@ -122,7 +122,7 @@ def swept(places: Sequence[FakePlace], points: int, steps: Sequence[Step]) -> Re
 
 
 def test_a_place_gets_the_next_point_as_soon_as_its_run_has_ended() -> None:
-    one, other = FakePlace(), FakePlace()
+    first, second = FakePlace(), FakePlace()
 
     def end(*places: FakePlace) -> Step:
         def step() -> Sequence[Reason]:
@@ -132,21 +132,21 @@ def test_a_place_gets_the_next_point_as_soon_as_its_run_has_ended() -> None:
 
         return step
 
-    reason = swept([one, other], 4, [end(one), end(one), end(one, other)])
+    reason = swept([first, second], 4, [end(first), end(first), end(first, second)])
 
     assert not reason
-    assert one.started == [(0, 0), (2, 0), (3, 0)]
-    assert other.started == [(1, 1)]
-    assert one.left
-    assert other.left
+    assert first.started == [(0, 0), (2, 0), (3, 0)]
+    assert second.started == [(1, 1)]
+    assert first.left
+    assert second.left
 
 
 def test_a_stop_reaches_all_that_go_on_and_starts_no_other() -> None:
     places = [FakePlace(), FakePlace()]
-    asked = Reason("stopped-from-python")
+    reason = Reason("stopped-from-python")
 
-    assert swept(places, 5, [lambda: [asked]]) == asked
-    assert [place.stops for place in places] == [[asked], [asked]]
+    assert swept(places, 5, [lambda: [reason]]) == reason
+    assert [place.stops for place in places] == [[reason], [reason]]
     assert sum(len(place.started) for place in places) == 2
 
 

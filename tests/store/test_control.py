@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> RunDirectory:
     return WrittenRun(tmp_path / "home").directory
 
 
-def asked(reason: str) -> str:
+def text_of_request(reason: str) -> str:
     return json.dumps({"kind": "stop", "reason": reason})
 
 
@@ -55,7 +55,7 @@ def test_a_run_without_a_directory_takes_and_has_no_requests(tmp_path: Path) -> 
 
 def test_a_request_that_is_still_being_written_waits(run: RunDirectory) -> None:
     draft = run.control / ".stop-1.json.77"
-    draft.write_text(asked("half")[:10])
+    draft.write_text(text_of_request("half")[:10])
 
     assert take_requests(run) == []
     assert draft.exists()
@@ -71,12 +71,12 @@ def test_a_request_that_is_still_being_written_waits(run: RunDirectory) -> None:
         pytest.param(b'{"reason": "stop"}', id="no kind"),
         pytest.param(b'{"kind": "dance"}', id="another kind"),
         pytest.param(b"[" * 5000, id="a deep nest"),
-        pytest.param(asked("x" * 10_000).encode(), id="too long"),
+        pytest.param(text_of_request("x" * 10_000).encode(), id="too long"),
     ],
 )
 def test_what_is_no_request_is_removed(run: RunDirectory, content: bytes) -> None:
     (run.control / "stop-1.json").write_bytes(content)
-    (run.control / "stop-2.json").write_text(asked("a good one"))
+    (run.control / "stop-2.json").write_text(text_of_request("a good one"))
 
     assert take_requests(run) == [StopRequest(reason=Reason.said("a good one"))]
     assert list(run.control.iterdir()) == []
@@ -87,7 +87,7 @@ def test_what_is_no_plain_file_is_removed_and_neither_followed_nor_waited_for(
     run: RunDirectory, tmp_path: Path, make: Callable[[Path, Path], None]
 ) -> None:
     target = tmp_path / "elsewhere.json"
-    target.write_text(asked("through a link"))
+    target.write_text(text_of_request("through a link"))
     make(run.control / "stop-1.json", target)
 
     assert take_requests(run) == []
@@ -98,7 +98,7 @@ def test_what_is_no_plain_file_is_removed_and_neither_followed_nor_waited_for(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
 def test_what_another_user_left_is_removed_and_not_heard(run: RunDirectory) -> None:
     path = run.control / "stop-1.json"
-    path.write_text(asked("from a stranger"))
+    path.write_text(text_of_request("from a stranger"))
     os.chown(path, 12_345, -1)
 
     assert take_requests(run) == []

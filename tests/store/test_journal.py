@@ -67,8 +67,8 @@ def test_a_torn_last_line_does_not_tear_the_next_event(path: Path) -> None:
 
 
 def test_what_a_full_disk_refuses_is_written_when_there_is_room(path: Path) -> None:
-    said: list[str] = []
-    journal = Journal(path, report=said.append)
+    reports: list[str] = []
+    journal = Journal(path, report=reports.append)
     journal.append(STARTED[0])
 
     with a_disk_with_room_for(path.stat().st_size):
@@ -81,8 +81,8 @@ def test_what_a_full_disk_refuses_is_written_when_there_is_room(path: Path) -> N
 
     assert (refused, while_full, written) == (False, [STARTED[0]], True)
     assert read_events(path) == list(STARTED[:3])
-    assert len(said) == 3
-    assert said[0].startswith("the journal cannot be written: ")
+    assert len(reports) == 3
+    assert reports[0].startswith("the journal cannot be written: ")
 
 
 def test_a_line_that_only_half_fitted_is_completed(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A log that is too long loses its middle: the disk gets it back, and every reader says so."""
+"""A log that is too long loses its middle: the disk gets it back, and every reader shows the gap."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ def test_metrics_are_scraped_behind_a_gap_at_their_own_time(run: WrittenRun) -> 
 
     points = []
     scraped = ScrapedMetrics(files.log, LogTimes(files.log_times))
-    while found := scraped.read():
-        points += found
+    while batch := scraped.read():
+        points += batch
 
     assert len(points) > 1_000
     assert {point.values["loss"] for point in points} == {0.5}
@@ -170,9 +170,9 @@ def test_where_files_have_no_holes_the_log_is_kept_and_that_is_said_once(
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(LogGap, "widen", refuse)
-    said: list[str] = []
+    reports: list[str] = []
     run = WrittenRun(tmp_path)
-    watch = LogWatch(room=ROOM, report=said.append)
+    watch = LogWatch(room=ROOM, report=reports.append)
     watch.add(0, run.directory.rank(0))
 
     for now in range(3):
@@ -180,8 +180,8 @@ def test_where_files_have_no_holes_the_log_is_kept_and_that_is_said_once(
         watch.tick(float(now))
     watch.close()
 
-    assert len(said) == 1
-    assert said[0].endswith("is too long, and is kept whole: Operation not supported")
+    assert len(reports) == 1
+    assert reports[0].endswith("is too long, and is kept whole: Operation not supported")
 
 
 def test_a_run_keeps_within_its_room(start_cell, monkeypatch: pytest.MonkeyPatch) -> None:

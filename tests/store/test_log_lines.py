@@ -13,8 +13,8 @@ from nbdist.store import LogLines
 
 def lines_of(pieces: Iterable[bytes], width: int = 16_384) -> list[str]:
     lines = LogLines(width)
-    found = [line for piece in pieces for line in lines.feed(piece)]
-    return found + lines.close()
+    complete = [line for piece in pieces for line in lines.feed(piece)]
+    return complete + lines.close()
 
 
 def cut_at_random(data: bytes, source: random.Random) -> Iterator[bytes]:
@@ -52,7 +52,7 @@ def test_output_becomes_lines_however_it_is_cut(output: bytes, lines: list[str])
     in_two = [lines_of([output[:at], output[at:]]) for at in range(len(output))]
 
     assert whole == byte_by_byte == lines
-    assert all(found == lines for found in in_two)
+    assert all(parts == lines for parts in in_two)
 
 
 @pytest.mark.parametrize("seed", range(12), ids=lambda seed: f"seed {seed}")

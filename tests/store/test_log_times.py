@@ -88,8 +88,8 @@ print(done, os.fstat(handle).st_size, append_whole(handle, b"x" * 8))
 
 
 def test_a_disk_that_has_room_for_half_an_entry_gets_none(index: Path) -> None:
-    said = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", ON_A_FULL_DISK, index], stdout=subprocess.PIPE, text=True, check=True
     )
 
-    assert said.stdout == "[True, True, False, False] 32 True\n"
+    assert process.stdout == "[True, True, False, False] 32 True\n"

@@ -54,10 +54,10 @@ def test_a_rank_that_stopped_earlier_does_not_count() -> None:
 def test_what_is_no_number_yet_is_kept_as_it_is(written: WrittenRun) -> None:
     written.recorded(0, loss=math.nan, grad=math.inf)
 
-    found = values(written)
+    last = values(written)
 
-    assert math.isnan(found["loss"])
-    assert found["grad"] == math.inf
+    assert math.isnan(last["loss"])
+    assert last["grad"] == math.inf
 
 
 def test_a_long_run_is_read_from_its_end(written: WrittenRun) -> None:

@@ -53,8 +53,8 @@ def test_what_cannot_be_read_is_no_report(tmp_path: Path, content: str) -> None:
 
 def test_a_word_that_is_too_long_for_patterns_has_no_middle(tmp_path: Path) -> None:
     path = tmp_path / "error.json"
-    said = "no file " + "a" * 300 + ": " + "b" * 5000 + "c"
-    path.write_text(json.dumps({"type": "E", "message": said, "frames": [], "text": said, "time": 1.0}))
+    text = "no file " + "a" * 300 + ": " + "b" * 5000 + "c"
+    path.write_text(json.dumps({"type": "E", "message": text, "frames": [], "text": text, "time": 1.0}))
 
     report = read_error(path)
 

@@ -112,7 +112,7 @@ def test_a_home_without_runs_lists_none(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("wanted", "run_id"),
     [
         pytest.param(BERT, BERT, id="by its id"),
         pytest.param("bert-base-bbbb", BERT, id="by its label"),
@@ -122,8 +122,8 @@ def test_a_home_without_runs_lists_none(home: Path) -> None:
         pytest.param("aaaa", OLD_LENET, id="the older by its end"),
     ],
 )
-def test_a_run_is_found(three_runs: RunStore, wanted: str, found: str) -> None:
-    assert three_runs.find(wanted).run_id == found
+def test_a_run_is_found(three_runs: RunStore, wanted: str, run_id: str) -> None:
+    assert three_runs.find(wanted).run_id == run_id
 
 
 @pytest.mark.parametrize(

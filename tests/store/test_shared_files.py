@@ -1,4 +1,4 @@
-"""Files of other machines: a name that is not there is not asked for, and no stat is older than a second."""
+"""Files of other machines: no lookup of a missing name, and no stat older than a second."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def test_what_a_directory_lists_is_there(tmp_path: Path) -> None:
 def test_nothing_is_asked_for_by_a_name_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    listed: list[str] = []
     listdir = os.listdir
-    monkeypatch.setattr(os, "listdir", lambda path: asked.append(Path(path).name) or listdir(path))
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(Path(path).name) or listdir(path))
 
     assert not is_listed(tmp_path / "1" / "attempt-2" / "log")
     (tmp_path / "1").mkdir()
     assert not is_listed(tmp_path / "1" / "attempt-2" / "log")
 
-    assert asked == ["1", "1"]
+    assert listed == ["1", "1"]
 
 
 def test_a_file_is_opened_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

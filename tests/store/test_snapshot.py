@@ -1,4 +1,4 @@
-"""How a run stands, read by somebody who has nothing but its directory."""
+"""The state of a run, read from its directory alone."""
 
 from __future__ import annotations
 
