@@ -90,7 +90,7 @@ class Cluster:
                 os.kill(pid, signal.SIGKILL)
 
     def _step_daemons(self) -> Iterator[int]:
-        """Return the daemons of steps that outlived their node's: they would wait forever."""
+        """Yield the daemons of steps that outlived their node's: they would wait forever."""
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if "slurmstepd" in (entry / "cmdline").read_text():
