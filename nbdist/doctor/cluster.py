@@ -1,6 +1,7 @@
 """Examination of a cluster: a run whose ranks examine their nodes, and a comparison of the answers.
 
-It starts like every run on Slurm or Ray: what stops it would stop the user's."""
+It starts like every run on Slurm or Ray: what stops it would stop the user's.
+"""
 
 from __future__ import annotations
 

@@ -78,14 +78,9 @@ def examine_runs(framework: str, limit: float = LIMIT) -> Iterator[Entry]:
     where = f"--gpus {gpus[0]},{gpus[1]}" if len(gpus) > 1 else "-n 2"
     title, started = f"{framework}, {where}", time.monotonic()
     try:
-        handle = runner.start(
-            runner.plan(
-                options.parse(f"{where} --name doctor-{framework} -d"),
-                cell=_TRIALS[framework],
-                cwd=os.getcwd(),
-                python_path=sys.path,
-            )
-        )
+        parsed = options.parse(f"{where} --name doctor-{framework} -d")
+        planned = runner.plan(parsed, cell=_TRIALS[framework], cwd=os.getcwd(), python_path=sys.path)
+        handle = runner.start(planned)
         status = handle.wait(limit)
         if status in ("pending", "starting", "running", "stopping"):
             handle.stop("the trial of the doctor took too long")

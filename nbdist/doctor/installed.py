@@ -1,5 +1,4 @@
-"""Probes of what is installed: Python, packages, frameworks, VisualDL, the notebook's extensions and its
-server; and the repairs of ``--fix``."""
+"""Probes of Python, packages, frameworks, VisualDL, extensions and servers; and the repairs of ``--fix``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Probes of the machine: host, memory, disk, limits, network; GPUs, the processes that hold them, and their
-peer access."""
+"""Probes of host, memory, disk, limits, network, and GPUs with their processes and peer access."""
 
 from __future__ import annotations
 

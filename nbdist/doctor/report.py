@@ -1,5 +1,4 @@
-"""Report of the doctor: entries, with levels and words from ``checks.toml``, as values, text and static
-HTML."""
+"""Report of the doctor: entries by ``checks.toml``, as values, text and static HTML."""
 
 from __future__ import annotations
 
@@ -122,19 +121,16 @@ def verdict(report: Report, language: str) -> str:
 
 def report_bundle(report: Report, language: str) -> dict[str, str]:
     """Return the report for a notebook, as HTML and plain text."""
-    return {"text/html": _html(report, language), "text/plain": report_text(report, language)}
-
-
-def _html(report: Report, language: str) -> str:
     rows = []
     for title, entries in _sections(report, language):
         rows.append(f'<tr class="n-head"><th colspan="3">{html.escape(title)}</th></tr>')
         rows += [_row(entry, language) for entry in entries]
     level = Level.OK if report.healthy else Level.ERROR
-    return (
+    page = (
         f'{_SHEET}<div class="nbdist-doctor"><div class="n-verdict">{_mark(level, language)} '
         f"{html.escape(verdict(report, language))}</div><table>{''.join(rows)}</table></div>"
     )
+    return {"text/html": page, "text/plain": report_text(report, language)}
 
 
 def _row(entry: Entry, language: str) -> str:

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 
 def engine_of(spec: RunSpec, *, as_step: bool) -> Engine:
-    """Return the engine of a run, ``as_step`` inside an allocation of Slurm. Raises LaunchError for an
-    unknown one."""
+    """Return the engine of a run, ``as_step`` inside a Slurm allocation. Raises LaunchError for another."""
     if as_step:
         from nbdist.engines.slurm_step import SlurmStep
 

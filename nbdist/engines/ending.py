@@ -117,9 +117,7 @@ class JobStop:
     """Request to end the job. ``reason`` is None without one; ``now`` is monotonic seconds."""
 
     def __init__(self, reason: Reason | None, poller: EnginePoller, nodes: NodeJournals) -> None:
-        self.reason = reason
-        self._poller = poller
-        self._nodes = nodes
+        self.reason, self.poller, self.nodes = reason, poller, nodes
         self._since = self._sent_at = self._refused_at = 0.0
         self._answers = 0
 
@@ -137,29 +135,29 @@ class JobStop:
         if self.reason is None:
             return
         self._since = self._since or now
-        self._answers = self._answers or self._poller.count
-        phase = self._poller.status.phase
+        self._answers = self._answers or self.poller.count
+        phase = self.poller.status.phase
         if phase is Phase.OVER:
             return
-        self._poller.hurry()
+        self.poller.hurry()
         if self._waits(phase) or now - self._since >= GRACE:
             if now - self._refused_at > GRACE or not self._refused_at:
                 self._refused_at = now
-                self._poller.stop(gently=False)
-        elif not self._sent_at or (now - self._sent_at > _AGAIN and not self._nodes.stopping):
-            if not self._poller.signals or (phase is Phase.UNKNOWN and self._sent_at):
+                self.poller.stop(gently=False)
+        elif not self._sent_at or (now - self._sent_at > _AGAIN and not self.nodes.stopping):
+            if not self.poller.signals or (phase is Phase.UNKNOWN and self._sent_at):
                 self.tell_nodes(self.reason)
             self._sent_at = now
-            self._poller.stop(gently=True)
+            self.poller.stop(gently=True)
 
     def _waits(self, phase: Phase) -> bool:
         """Return whether the job has no ranks. Once nodes have begun, only the second answer after the
         request counts: the first may be older."""
-        return phase is Phase.WAITING and (not self._nodes.numbers or self._poller.count > self._answers + 1)
+        return phase is Phase.WAITING and (not self.nodes.numbers or self.poller.count > self._answers + 1)
 
     def tell_nodes(self, reason: Reason) -> None:
         """Write stop requests into the run's files, for an engine that is silent or has no signal."""
-        for node in self._nodes.directories():
+        for node in self.nodes.directories():
             with contextlib.suppress(OSError):
                 request_stop(node, reason)
 
@@ -262,21 +260,10 @@ class Ending:
     """Decision when and how a run has ended; ``run`` returns its state."""
 
     def __init__(
-        self,
-        directory: RunDirectory,
-        spec: RunSpec,
-        *,
-        run: Callable[[], Run],
-        poller: EnginePoller,
-        nodes: NodeJournals,
-        stop: JobStop,
+        self, directory: RunDirectory, spec: RunSpec, *, run: Callable[[], Run], stop: JobStop
     ) -> None:
-        self._directory = directory
-        self._spec = spec
-        self._run = run
-        self._poller = poller
-        self._nodes = nodes
-        self._stop_job = stop
+        self._directory, self._spec, self._run = directory, spec, run
+        self._stop_job, self._poller, self._nodes = stop, stop.poller, stop.nodes
         self._silence = config.engine_silence()
         self._traces: frozenset[tuple[str, int, int]] = frozenset()
         self._logs = LateLogs(directory)
@@ -324,8 +311,8 @@ class Ending:
         """Return the seconds for the engine, once some nodes have ended."""
         if not every:
             return _OTHERS + _ENGINE
-        completing = self._poller.status.phase is Phase.RUNNING
-        return _COMPLETING if completing and not self._is_stopping else _ENGINE
+        completing = self._poller.status.phase is Phase.RUNNING and not self._is_stopping
+        return _COMPLETING if completing else _ENGINE
 
     def _patience(self) -> float:
         """Return the seconds for the nodes, once the job is over."""

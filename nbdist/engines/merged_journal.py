@@ -218,8 +218,7 @@ class NodeRequests:
         self._names.append(name)
 
     def tick(self, now: float) -> None:
-        """Merge the nodes' stacks when all have answered, or when one has taken stacks by itself (its ranks
-        stall or stop)."""
+        """Merge the nodes' stacks when all have answered, or when one has taken stacks by itself."""
         stamps: dict[str, object] = {node.name: stacks_stamp(node) for node in self._nodes.directories()}
         if not self._names:
             if stamps != self._stamps and any(stamps.values()):
@@ -245,19 +244,15 @@ class NodeRequests:
         return answered == self._spec.nodes
 
     def _merge(self, names: tuple[str, ...]) -> None:
-        with contextlib.suppress(OSError):
-            write_stacks(self._directory, replace(self._merged(), asked=names))
-
-    def _merged(self) -> TakenStacks:
-        """Return the nodes' last answers, of the latest attempt."""
+        """Write the nodes' last answers, of the latest attempt."""
         nodes = self._nodes.directories()
         taken = [stacks for node in nodes if (stacks := read_stacks(node)) is not None]
         attempt = max((stacks.attempt for stacks in taken), default=1)
         current = [stacks for stacks in taken if stacks.attempt == attempt]
         answers = {answer.rank: answer for stacks in current for answer in stacks.ranks}
         missing = RankAnswer(rank=0, problem="silent" if nodes else "not ready")
-        return TakenStacks(
-            time=min((stacks.time for stacks in current), default=0.0),
-            attempt=attempt,
-            ranks=tuple(answers.get(r.rank, replace(missing, rank=r.rank)) for r in self._spec.ranks),
-        )
+        ranks = tuple(answers.get(r.rank, replace(missing, rank=r.rank)) for r in self._spec.ranks)
+        taken_at = min((stacks.time for stacks in current), default=0.0)
+        with contextlib.suppress(OSError):
+            merged = TakenStacks(time=taken_at, attempt=attempt, ranks=ranks, asked=names)
+            write_stacks(self._directory, merged)

@@ -2,7 +2,8 @@
 
 A job is a process on Ray's side (``ray_driver``) that takes the nodes and starts a supervisor on each. Ray
 calls it RUNNING before it has the nodes; its log, read over HTTP, tells more: a line is a kind and a reason
-as JSON (``line``)."""
+as JSON (``line``).
+"""
 
 from __future__ import annotations
 
@@ -41,8 +42,7 @@ Answer = dict[str, Any]
 
 
 class RayUnreachable(LaunchError):
-    """No answer, though Ray may have received the request. ``reason`` lacks the message's advice about the
-    address."""
+    """No answer, though Ray may have received the request. ``reason`` lacks the message's advice."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -81,8 +81,7 @@ class RayApi:
         self._call("POST", "/api/jobs/", body)
 
     def job(self, job: str, about: str = "", method: str = "GET") -> Answer | None:
-        """Return Ray's answer for a job, or ``about`` its "/logs" or "/stop"; None for an unknown job. Raises
-        LaunchError."""
+        """Return Ray's answer for a job, or its "/logs" or "/stop"; None if unknown. Raises LaunchError."""
         return self._call(method, f"/api/jobs/{quote(job, safe='')}{about}")
 
     def _call(self, method: str, path: str, body: object = None) -> Answer | None:
@@ -223,8 +222,7 @@ def _failed(answer: Mapping[str, Any], report: tuple[str, str], message: str) ->
 
 
 def why_it_waits(nodes: int, kind: str, need: float, totals: Collection[Mapping[str, float]]) -> Reason:
-    """Return why no ``nodes`` nodes have ``need`` of a ``kind``, "CPU" or "GPU", each; ``totals`` are the
-    resources of Ray's idle nodes."""
+    """Return why no ``nodes`` nodes have ``need`` of a ``kind`` each; ``totals`` are those of idle nodes."""
     fit = sum(total.get(kind, 0.0) >= need for total in totals)
     if fit >= nodes:
         return Reason("ray-busy", nodes=nodes, need=need, kind=kind)

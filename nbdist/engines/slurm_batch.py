@@ -51,7 +51,7 @@ def _start(directory: RunDirectory, *, is_step: bool) -> int:
     if any(isinstance(event, (RunEnded, RunLost)) for event in read_events(directory.journal)):
         print("nbdist: the run was given up while this job waited", flush=True)
         return 0
-    words = [*_srun(spec), *(_of_step(directory, spec, hosts) if is_step else [])]
+    words = _srun(directory, spec, hosts if is_step else [])
     words += [sys.executable, "-I", "-S", str(NODE), str(directory.path)]
     words += [str(life), str(attempts_before(directory)), *filter(None, [master])]
     # a secret of the supervisors: srun passes it on, and no file has it
@@ -61,18 +61,16 @@ def _start(directory: RunDirectory, *, is_step: bool) -> int:
     return code or int(end is None or end.state is not RunState.SUCCEEDED)
 
 
-def _srun(spec: RunSpec) -> list[str]:
+def _srun(directory: RunDirectory, spec: RunSpec, step_hosts: list[str]) -> list[str]:
+    """Return the command of the job, or of a step on ``step_hosts`` beside others. Without a number of CPUs a
+    step has all of the job's."""
     words = ["srun", "--kill-on-bad-exit=1", "--wait=60", "--export=ALL", "--mpi=none"]
     words += [f"--nodes={spec.nodes}", f"--ntasks={spec.nodes}", "--ntasks-per-node=1"]
     if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):
         words.append(f"--cpus-per-task={cpus}")  # since 22.05 a step does not inherit it
-    return words
-
-
-def _of_step(directory: RunDirectory, spec: RunSpec, hosts: list[str]) -> list[str]:
-    """Return srun's options for a step beside others. Without a number of CPUs it has all of the job's."""
-    words = ["--overlap", f"--job-name={directory.run_id}", f"--nodelist={','.join(hosts)}"]
-    if any(rank.device.kind == "gpu" for rank in spec.ranks):
+    if step_hosts:
+        words += ["--overlap", f"--job-name={directory.run_id}", f"--nodelist={','.join(step_hosts)}"]
+    if step_hosts and any(rank.device.kind == "gpu" for rank in spec.ranks):
         words.append(f"--gpus-per-node={len(spec.ranks) // spec.nodes}")
     return words
 

@@ -1,5 +1,4 @@
-"""Run inside an allocation of Slurm: a step by ``srun``, which waits in no queue. Its id is ``JOB.STEP``
-(``engine.is_step``)."""
+"""Run inside an allocation of Slurm: a step ``JOB.STEP`` by ``srun``, which waits in no queue."""
 
 from __future__ import annotations
 
@@ -53,10 +52,7 @@ class SlurmStep(Slurm):
         done = call(["squeue", "-h", f"--steps={job}", "-o", "%N"])
         if done.returncode == 0 and done.stdout.strip():
             return JobStatus(phase=Phase.RUNNING, nodes=done.stdout.strip())
-        return self._ended(job, spec)
-
-    def _ended(self, job: str, spec: RunSpec) -> JobStatus:
-        """Return the status of a step that Slurm no longer lists, by its allocation."""
+        # Slurm no longer lists the step: ask for its allocation
         allocation = job.partition(".")[0]
         state = call(["squeue", "-h", "-t", "all", "-j", allocation, "-o", "%T"]).stdout.strip()
         if state in ("RUNNING", "SUSPENDED"):

@@ -72,14 +72,7 @@ class RunWatcher:
         stop = self._run.stop_reason if self._run.stop_requested else None
         self._stop_job = JobStop(stop, self._poller, self._nodes)
         self._requests = NodeRequests(directory, spec, self._nodes)
-        self._ending = Ending(
-            directory,
-            spec,
-            run=lambda: self._run,
-            poller=self._poller,
-            nodes=self._nodes,
-            stop=self._stop_job,
-        )
+        self._ending = Ending(directory, spec, run=lambda: self._run, stop=self._stop_job)
         self._selector = selectors.DefaultSelector()
         self._pulsed = 0.0
         self._answers = 0
@@ -230,8 +223,7 @@ class RunWatcher:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the process ``RUN_DIR [LIFELINE_FD]``; return 0 once the run's end is recorded, 2 for no run of
-    this user."""
+    """Run the process ``RUN_DIR [LIFELINE_FD]``; return 0 once the end is recorded, 2 for no run of ours."""
     directory = RunDirectory(Path(arguments[0]).absolute())
     try:
         spec = read_spec(directory)

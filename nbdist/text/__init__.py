@@ -3,7 +3,8 @@ this package.
 
 A catalogue is a file beside this one: ``[code]`` with ``en`` and ``zh``. A message has ``{field}``,
 ``{field:.1f}``, and ``{field|one|more}``: a text for the number 1 (or a tuple of one), another for the rest.
-``[[…]]`` disappears if a field in it is missing or empty."""
+``[[…]]`` disappears if a field in it is missing or empty.
+"""
 
 from __future__ import annotations
 

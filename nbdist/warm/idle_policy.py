@@ -77,8 +77,7 @@ def _used(group: Path) -> float:
 
 @dataclass(slots=True)
 class IdlePolicy:
-    """Limits to waiting. ``clock`` counts seconds, ``available`` returns free bytes, ``spare`` the CPUs idle
-    since its last call."""
+    """Limits to waiting. ``available`` returns free bytes, ``spare`` the CPUs idle since its last call."""
 
     clock: Callable[[], float] = time.monotonic
     available: Callable[[], int | None] = memory_available

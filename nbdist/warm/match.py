@@ -1,5 +1,4 @@
-"""Comparison of waiting ranks with those of a run, and of their modules with a new import; in doubt, they
-differ."""
+"""Comparison of waiting ranks with a run's, and of imported modules with their files, strict if in doubt."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ def read_at_import(name: str, seen: frozenset[str]) -> bool:
 
 
 def read_when_loaded(name: str) -> bool:
-    """Return whether a library reads a variable only at import; those of CUDA and connections are read
-    later."""
+    """Return whether a library reads a variable only at import; CUDA and connections read theirs later."""
     return name.startswith(tuple(f"{_MATHS} {_FRAMEWORKS}".split()))
 
 

@@ -1,7 +1,8 @@
 """Ranks that wait for the next run: when nbdist starts, uses and ends them.
 
 A kernel has at most one standby, for one run. The next starts beside that run, on what it leaves idle, or
-after it."""
+after it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,11 @@ class Standby:
         self.hopeless = True
         self._pids: list[int] = []
         self._refusal: str | None = None
-        self.supervisor, self._line = _start(plan.environment, plan.spec.python)
+        with local.line_to_child() as (ours, theirs):
+            command = local.command(plan.spec.python, "warm.standby", str(theirs.fileno()))
+            process = local.spawn(command, environment=plan.environment, descriptors=(theirs.fileno(),))
+        local.collect(process)
+        self.supervisor, self._line = local.SupervisorProcess(process, ours), Line(ours)
         # before a run, this process owns it, even if its run will be detached
         spec = replace(plan.spec, owner=processes.identify(os.getpid()), detached=False, sweep=None)
         preload = {
@@ -96,11 +101,7 @@ class Standby:
             while self._is_awaited and (left := deadline - time.monotonic()) > 0:
                 self.look(left)
             if self._is_awaited:
-                self._line.refuse()  # an answer that has arrived still counts
-                while self._is_awaited:
-                    self.look(_TAKE)
-                if self._refusal is None:
-                    self.gone = "the ranks that wait did not answer"
+                self._refuse()
         problem = self.gone or "it ended" if self._refusal is None else self._refusal
         if not problem:
             self.close()
@@ -109,6 +110,14 @@ class Standby:
     @property
     def _is_awaited(self) -> bool:
         return self._refusal is None and not self.gone
+
+    def _refuse(self) -> None:
+        """Let it accept no run from now on; an answer that has arrived still counts."""
+        self._line.refuse()
+        while self._is_awaited:
+            self.look(_TAKE)
+        if self._refusal is None:
+            self.gone = "the ranks that wait did not answer"
 
     def leave(self) -> None:
         """End it."""
@@ -140,15 +149,6 @@ class Standby:
             self.gone, self.hopeless = str(message["gone"]), bool(message["hopeless"])
         else:
             self._refusal = str(message["taken"])
-
-
-def _start(environment: Mapping[str, str], python: str) -> tuple[local.SupervisorProcess, Line]:
-    """Start the process of a standby. Raises LaunchError."""
-    with local.line_to_child() as (ours, theirs):
-        command = local.command(python, "warm.standby", str(theirs.fileno()))
-        process = local.spawn(command, environment=environment, descriptors=(theirs.fileno(),))
-    local.collect(process)
-    return local.SupervisorProcess(process, ours), Line(ours)
 
 
 def _memory(pid: int) -> tuple[int, int]:
@@ -253,8 +253,11 @@ class WarmPool:
         """Start ranks for the run after ``planned``, which has ended or ``goes_on``. With ``hurry`` that run
         is sure to come, and they do not wait for idle CPUs."""
         self.collect()
-        if directory is not None and (reason := _began_again(directory)):
-            self._began_again[_imports(planned)] = reason
+        if directory is not None:
+            # why rank 0 could not use its early imports
+            with contextlib.suppress(OSError):
+                reason = directory.rank(0).again.read_text(encoding="utf-8", errors="replace")
+                self._began_again[_imports(planned)] = reason
         if self.mode == OFF and not warm:
             return
         if self._kept is None and self._standby is not None and self._too_early(planned, frozenset()):
@@ -324,14 +327,14 @@ class WarmPool:
     def state(self) -> WarmState:
         self.collect()
         mode = self.mode if self._kept is None else str(self._count)
-        if self._standby is None:
+        if (standby := self._standby) is None:
             return WarmState(mode=mode, reason=self._reason)
-        shared, private = self._standby.memory()
+        shared, private = standby.memory()
         return WarmState(
             mode=mode,
-            ranks=len(self._standby.shape.ranks),
-            framework=self._standby.shape.framework,
-            ready=self._standby.ready,
+            ranks=len(standby.shape.ranks),
+            framework=standby.shape.framework,
+            ready=standby.ready,
             shared=shared,
             private=private,
         )
@@ -379,14 +382,6 @@ def unsuited(planned: Plan, *, idle_too: bool = False) -> str:
 def _imports(planned: Plan) -> frozenset[str]:
     """Return a program's imports: they identify it after an edit, and often caused its cold restart."""
     return frozenset(imported_modules(planned.program.tree))
-
-
-def _began_again(directory: RunDirectory) -> str:
-    """Return why rank 0 of a run could not use its early imports; empty when it could."""
-    try:
-        return directory.rank(0).again.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 ranks = WarmPool()

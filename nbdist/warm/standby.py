@@ -5,7 +5,8 @@ supervisor, even while its ranks still import: a cold start would be later, and 
 stopped. Until then it ends with its kernel, after a long idle time, when memory gets short, and with a rank.
 
 Beside a run it starts its ranks once as many CPUs are idle as there are ranks, else after the run; at once
-where the next run is sure to come."""
+where the next run is sure to come.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +65,7 @@ class Facts:
 
 @dataclass(slots=True)
 class WaitingRank(RankProcess):
-    """Rank that imports, sends its ``facts``, and waits. ``engage`` may precede the facts; the run follows
-    them."""
+    """Rank that imports, sends its ``facts``, and waits; ``engage`` may precede the facts."""
 
     facts: Facts | None = None
     _received: bytes = b""
@@ -116,8 +116,7 @@ class WaitingRank(RankProcess):
             RankProcess.ask(self, words)
 
     def engage(self, assignment: Assignment, doubt: Callable[[], str]) -> None:
-        """Send it its run as soon as it is ready. ``doubt`` then returns why it has to begin again, cold; or
-        an empty text."""
+        """Send the run as soon as the rank is ready. ``doubt`` then returns why it must begin again."""
         self._assignment, self._doubt = assignment, doubt
         if self.facts is None:
             with contextlib.suppress(OSError):
@@ -151,8 +150,7 @@ def unfit(pid: int, allowed: int = 1) -> str:
 
 
 class StandbySupervisor:
-    """Supervisor of waiting ranks, then of a run. ``line`` leads to the kernel, ``reaper`` to the process
-    above."""
+    """Supervisor of waiting ranks, then of a run. ``line`` leads to the kernel, ``reaper`` to the parent."""
 
     def __init__(
         self, offer: dict[str, Any], line: Line, reaper: socket.socket, *, idle_policy: IdlePolicy
@@ -340,8 +338,7 @@ class StandbySupervisor:
         return waiting
 
     def _doubt(self, waiting: WaitingRank, rank: int) -> str:
-        """Return how a rank engaged while it imported differs from that of a cold start; empty if it does
-        not."""
+        """Return how a rank engaged during its imports differs from a cold one; empty for no difference."""
         facts = waiting.facts
         assert facts is not None, "only a ready rank is compared"
         reads, unseen = frozenset(facts.reads), tuple(self._preload.unseen)

@@ -202,7 +202,8 @@ def _session(pid: int) -> int:
 def ray(**sizes: int) -> Iterator[RayCluster]:
     """A Ray for as long as it is needed. Raises NoRay.
 
-    It is begun once more, on other ports, when a part of it ends at once: somebody may have been faster."""
+    It is begun once more, on other ports, when a part of it ends at once: somebody may have been faster.
+    """
     with contextlib.ExitStack() as stack:
         for tries_left in (1, 0):
             # sockets have short names: not below a test's own long path

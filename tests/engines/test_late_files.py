@@ -45,14 +45,7 @@ class Watched:
         self.run = Run.of(spec)
         self.nodes = NodeJournals(self.directory, run=lambda: self.run, record=self._record)
         stop = JobStop(None, poller, self.nodes)  # type: ignore[arg-type]
-        self.ending = Ending(
-            self.directory,
-            spec,
-            run=lambda: self.run,
-            poller=poller,  # type: ignore[arg-type]
-            nodes=self.nodes,
-            stop=stop,
-        )
+        self.ending = Ending(self.directory, spec, run=lambda: self.run, stop=stop)
 
     def _record(self, event: Event) -> None:
         self.run = self.run.after(event)
