@@ -303,16 +303,11 @@ class Ending:
             return self._conclude()
         if ends:
             self._poller.hurry()
-            if self._lasts("ended", now) > self._engine_patience(every=every):
+            completing = job.phase is Phase.RUNNING and not self._is_stopping
+            patience = _COMPLETING if completing else _ENGINE
+            if self._lasts("ended", now) > (patience if every else _OTHERS + _ENGINE):
                 return self._conclude()
         return self._of_silence(now) if job.phase is Phase.UNKNOWN else None
-
-    def _engine_patience(self, *, every: bool) -> float:
-        """Return the seconds for the engine, once some nodes have ended."""
-        if not every:
-            return _OTHERS + _ENGINE
-        completing = self._poller.status.phase is Phase.RUNNING and not self._is_stopping
-        return _COMPLETING if completing else _ENGINE
 
     def _patience(self) -> float:
         """Return the seconds for the nodes, once the job is over."""

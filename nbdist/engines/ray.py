@@ -118,7 +118,12 @@ class RayApi:
             case _:
                 body = error.read(_MOST)
                 kind = RayNotReady if any(words in body for words in _NO_AGENT) else LaunchError
-                raise kind(f"Ray at {self.address} refused it: {_cause(body)} (HTTP {error.code})")
+                # the last line of a traceback is the cause
+                lines = [
+                    line.strip() for line in body.decode("utf-8", "replace").splitlines() if line.strip()
+                ]
+                cause = lines[-1][:300] if lines else "it did not say why"
+                raise kind(f"Ray at {self.address} refused it: {cause} (HTTP {error.code})")
         raise LaunchError(f"Ray at {self.address} {what}")
 
     def _unreachable(self, error: Exception) -> RayUnreachable:
@@ -153,12 +158,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _cause(body: bytes) -> str:
-    """Return the last line of the traceback that Ray answers with."""
-    lines = [line.strip() for line in body.decode("utf-8", errors="replace").splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it did not say why"
 
 
 WAITS = "nbdist: waiting: "
@@ -325,8 +324,7 @@ def _submit(api: RayApi, job: str, line: str) -> None:
 
 
 def carried(environment: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for the nodes: those that the user has ``chosen``, and none of this machine or
-    with Ray's token."""
+    """Return the variables for the nodes; of this machine's and Ray's own only ``chosen`` ones."""
     return {
         name: value
         for name, value in environment.items()
