@@ -227,14 +227,20 @@ def _own_servers(environ: Mapping[str, str]) -> list[dict[str, object]]:
 
     # a hub's server has no token of its own
     hub, parent = environ.get("JUPYTERHUB_API_TOKEN", ""), environ.get("JPY_PARENT_PID", "")
-    servers: list[dict[str, object]] = []
-    for file in sorted(Path(jupyter_runtime_dir()).glob("jpserver-*.json")):
+    servers = [
+        server | {"url": str(server.get("url", "")).rstrip("/"), "token": server.get("token") or hub}
+        for server in _servers(Path(jupyter_runtime_dir()))
+    ]
+    return [server for server in servers if str(server.get("pid")) == parent] or servers[:3]
+
+
+def _servers(runtime: Path) -> Iterator[dict[str, object]]:
+    """Yield the contents of jpserver-PID.json of each running server."""
+    for file in sorted(runtime.glob("jpserver-*.json")):
         with contextlib.suppress(OSError, *MALFORMED):
             server = loads(file.read_text())
             if isinstance(server, dict) and processes.identify(as_int(server.get("pid", 0))) is not None:
-                url, token = str(server.get("url", "")).rstrip("/"), server.get("token") or hub
-                servers.append(server | {"url": url, "token": token})
-    return [server for server in servers if str(server.get("pid")) == parent] or servers[:3]
+                yield server
 
 
 def _install_labextension() -> str:
