@@ -1,14 +1,14 @@
-"""What the benchmarks share: how timings are summed up, printed and written to a results file.
+"""Summary, table and results file of the timings of all benchmarks.
 
-The format of `results/NAME.json` is decided here and nowhere else:
+This module alone decides the format of `results/NAME.json`:
 
     {"benchmark", "measured", "python", "platform", "cores", "load", "versions", "settings",
      "rows": [{"case", "metric", "unit", "median", "min", "max", "rounds", "vs", "ratio"}],
      "not_measured": [{"case", "reason"}], "notes": [str], "goals": [{"goal", "holds", "seen"}]}
 
-A case has one row per metric and baseline; a case without a baseline has one with `vs` null.
-`ratio` is the median of the ratios within each round, not the ratio of the medians: a slow minute
-of the machine then counts on both sides.
+A case has one row per metric and baseline; a case without a baseline has one with `vs` null. `ratio` is the
+median of the ratios within each round, not the ratio of the medians: a slow minute of the machine then counts
+on both sides.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotMeasured:
-    """A case without figures, or with fewer than asked for, and why."""
+    """Case without figures, or with fewer than requested, and the reason."""
 
     case: str
     reason: str
@@ -68,7 +68,7 @@ class NotMeasured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What was hoped for, in words; `holds` is None when it could not be judged."""
+    """Goal in words; `holds` is None if the figures do not decide it."""
 
     goal: str
     holds: bool | None
@@ -106,7 +106,7 @@ class Samples:
         return statistics.median(values) if values else None
 
     def ratios(self, case: str, metric: str, vs: str) -> list[float]:
-        """`case` / `vs` in every round that has both."""
+        """Return `case` / `vs` in every round that has both."""
         mine = self._taken.get((case, metric), {})
         theirs = self._taken.get((vs, metric), {})
         return [mine[n] / theirs[n] for n in mine.keys() & theirs.keys() if theirs[n] > 0]
@@ -117,13 +117,13 @@ class Samples:
         return statistics.median(ratios) if ratios else None
 
     def differences(self, case: str, metric: str, vs: str, vs_metric: str) -> list[float]:
-        """`case` - `vs` in every round that has both."""
+        """Return `case` - `vs` in every round that has both."""
         mine = self._taken.get((case, metric), {})
         theirs = self._taken.get((vs, vs_metric), {})
         return [mine[n] - theirs[n] for n in mine.keys() & theirs.keys()]
 
     def rows(self, baselines: Mapping[str, Sequence[str]]) -> list[Row]:
-        """`baselines`: for each case, the cases it is compared with."""
+        """Return the rows; `baselines` has, for each case, those to compare it with."""
         return [
             self._row(case, metric, vs)
             for case, metric in self._taken
@@ -150,7 +150,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where and with what a benchmark ran. Only what says something about the figures."""
+    """Machine, load and versions of a benchmark, as far as they affect the figures."""
 
     measured: str
     python: str
@@ -190,7 +190,7 @@ def write_results(
     goals: Sequence[Goal] = (),
     is_a_look: bool = False,
 ) -> None:
-    """Write `results/name.json`, whole or not at all, and say so. `is_a_look`: some cases or rounds are no
+    """Write `results/name.json` at once, and print so. `is_a_look`: some cases or rounds are no
     measurement, and are not written."""
     if is_a_look:
         print("\nnot written: a look, not a measurement")
@@ -218,7 +218,7 @@ def write_results(
 
 
 def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Text in columns: the first to the left, the others to the right."""
+    """Return text in columns: the first to the left, the others to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(headings, *lines, strict=True)]
 
     def line(cells: Sequence[str]) -> str:
@@ -232,7 +232,7 @@ def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """`median (min-max)`, or a dash where nothing was measured."""
+    """Return `median (min-max)`, or a dash where nothing was measured."""
     if not values:
         return "-"
     middle, least, most = (
@@ -254,7 +254,7 @@ def version(package: str) -> str:
 
 
 def without_paths(text: str, *directories: Path) -> str:
-    """`text` with these directories and those of Python named, not spelled out.
+    """Return `text` with names for these directories and those of Python.
 
     A results file is committed and read on other machines.
     """
@@ -271,12 +271,12 @@ def load() -> tuple[float, ...]:
 
 
 def compile_nbdist() -> None:
-    """Make nbdist's bytecode, as an installer makes that of its peers. Of a checkout nobody does where
-    PYTHONDONTWRITEBYTECODE is set, and a kernel compiles for a quarter of a second."""
-    found = find_spec("nbdist")
-    assert found is not None, "it is what is measured"
-    assert found.submodule_search_locations is not None, "it is a package"
-    for place in found.submodule_search_locations:
+    """Compile nbdist to bytecode, as an installer does: with PYTHONDONTWRITEBYTECODE a checkout has none, and
+    a kernel compiles for a quarter of a second."""
+    spec = find_spec("nbdist")
+    assert spec is not None, "it is what is measured"
+    assert spec.submodule_search_locations is not None, "it is a package"
+    for place in spec.submodule_search_locations:
         compileall.compile_dir(place, quiet=2)
 
 

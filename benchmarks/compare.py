@@ -1,4 +1,4 @@
-"""How soon a comparison of runs is on the screen, and how soon it answers its reader.
+"""Seconds until a comparison of runs is on the screen, and until it answers its reader.
 
     python benchmarks/compare.py [--rounds R] [--quick]
 
@@ -58,7 +58,7 @@ ROWS = f"[...{ROOT}.querySelectorAll('tbody tr .nbdist-name')]"
 
 
 def sweep(points: int) -> list[str]:
-    """The ids of as many runs, which have ended."""
+    """Return the ids of as many ended runs."""
     listed = ",".join(map(str, range(points)))
     line = f"--sweep point={listed} -n 2 --each 1 --no-check"
     plan = partial(runner.plan, cell=PROGRAM, cwd=os.getcwd(), python_path=sys.path)
@@ -68,7 +68,7 @@ def sweep(points: int) -> list[str]:
 
 
 def look(page: Page, run_ids: Sequence[str]) -> Iterator[tuple[str, float]]:
-    """Every figure of one comparison, in a page that has none."""
+    """Yield every figure of a comparison, in a page that has none."""
 
     def seconds(act: str, shows: str) -> float:
         return float(page.evaluate(SECONDS, [act, shows]))
@@ -110,9 +110,9 @@ def look(page: Page, run_ids: Sequence[str]) -> Iterator[tuple[str, float]]:
     )
     page.mouse.move(box["x"] + 3, box["y"] + 40)
     page.wait_for_timeout(300)
-    told = f"{ROOT}.querySelector('.nbdist-values')?.textContent ?? ''"
-    page.evaluate(f"window.told = {told}")
-    yield HOVERED, seconds(move, f"({told}) !== window.told")
+    text = f"{ROOT}.querySelector('.nbdist-values')?.textContent ?? ''"
+    page.evaluate(f"window.told = {text}")
+    yield HOVERED, seconds(move, f"({text}) !== window.told")
 
 
 def measure(browser: Browser, server: LabServer, run_ids: Sequence[str], rounds: int) -> Samples:
@@ -132,8 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--quick", action="store_true", help="one round, for a look")
-    asked = parser.parse_args(arguments)
-    rounds = 1 if asked.quick else asked.rounds
+    flags = parser.parse_args(arguments)
+    rounds = 1 if flags.quick else flags.rounds
     compile_nbdist()
     machine = Machine.now(("nbdist", "jupyterlab"))
     with tempfile.TemporaryDirectory(prefix="bench-compare-") as scratch:

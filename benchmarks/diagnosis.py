@@ -1,11 +1,11 @@
-"""After a failure: what does the output name? nbdist, torchrun, paddle.distributed.launch.
+"""Causes named after a failure: by nbdist, torchrun, paddle.distributed.launch.
 
     python benchmarks/diagnosis.py [--rounds N] [--jobs N] [--quick] [--only program,program]
                                    [--programs FOLDER]
 
 The programs of the runs in `tests/diagnosis/recorded` (or of another folder, with the same first line), each
-started on CPU ranks by nbdist and by the launcher of its framework. Nothing is timed, so several run at
-once. This module alone decides what counts as naming the right rank, line and cause.
+started on CPU ranks by nbdist and by the launcher of its framework. Nothing is timed, so several run at once.
+This module alone decides what counts as naming the right rank, line and cause.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def sources_in(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program and what its first line says that a report must name."""
+    """Program, and the words of its first line that a report must name."""
 
     path: Path
     expect: str
@@ -83,13 +83,13 @@ class Program:
         return "paddle" if "paddle" in self.path.stem else "torch"
 
     def named(self, key: str) -> list[str]:
-        """What stands after ``rank``, ``line``, ``signature``, ``early`` or ``absent``."""
+        """Return the words after ``rank``, ``line``, ``signature``, ``early`` or ``absent``."""
         return re.findall(rf"\b{key} ([\w-]+)", self.expect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """What a launcher left: all that it printed (and tells to read), and its exit code."""
+    """Output of a launcher, files that it names included, and its exit code."""
 
     text: str
     code: int
@@ -97,7 +97,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """How a program is started, and where in the output the verdict on ranks stands."""
+    """Command of a program, and the pattern of the verdict on ranks in its output."""
 
     name: str
     framework: str
@@ -151,8 +151,8 @@ LAUNCHERS = (
 
 @dataclass(slots=True)
 class Tally:
-    """Of one launcher in one round: what was right, of how many; the lengths of the outputs; and by
-    program what was wrong."""
+    """Right answers of a launcher in a round, of how many; lengths of the outputs; wrong answers by
+    program."""
 
     right: dict[str, int] = field(default_factory=dict)
     of: dict[str, int] = field(default_factory=dict)
@@ -170,11 +170,11 @@ class Tally:
 
 
 def judge(program: Program, launcher: Launcher, output: Output, tally: Tally) -> None:
-    found = re.search(launcher.verdict, output.text)
+    match = re.search(launcher.verdict, output.text)
     if program.healthy:
-        tally.count(ALARM, program, output.code != 0 or found is not None)
+        tally.count(ALARM, program, output.code != 0 or match is not None)
         return
-    tally.count(RANK, program, found is not None and names_the_rank(program, found[1]))
+    tally.count(RANK, program, match is not None and names_the_rank(program, match[1]))
     [line] = program.named("line")
     if line != "none":
         tally.count(LINE, program, names_the_line(program, launcher, output.text, line))
@@ -184,9 +184,9 @@ def judge(program: Program, launcher: Launcher, output: Output, tally: Tally) ->
     tally.lengths.append(len(output.text.splitlines()))
 
 
-def names_the_rank(program: Program, said: str) -> bool:
+def names_the_rank(program: Program, text: str) -> bool:
     right = {*program.named("rank"), *program.named("early"), *program.named("absent")}
-    return "any" in right or bool(right & set(re.findall(r"\d+", said)))
+    return "any" in right or bool(right & set(re.findall(r"\d+", text)))
 
 
 def names_the_line(program: Program, launcher: Launcher, text: str, line: str) -> bool:
@@ -229,7 +229,7 @@ def run(program: Program, launcher: Launcher, scratch: Path) -> Output:
 
 
 def wait(process: psutil.Popen) -> int:
-    """The exit code; 124 for a launcher that had to be ended, with all that came of it."""
+    """Return the exit code; 124 for a launcher that had to be ended, with all that came of it."""
     try:
         return int(process.wait(LIMIT))
     except psutil.TimeoutExpired:
@@ -242,39 +242,40 @@ def wait(process: psutil.Popen) -> int:
 
 
 def outputs(
-    programs: Sequence[Program], there: Sequence[Launcher], jobs: int, scratch: Path
+    programs: Sequence[Program], present: Sequence[Launcher], jobs: int, scratch: Path
 ) -> Iterator[tuple[Program, Launcher, Output]]:
-    """Each program under each launcher that runs it, ``jobs`` of them at once."""
-    pairs = [(program, launcher) for program in programs for launcher in there if launcher.runs(program)]
+    """Yield the output of each program under each launcher that runs it, ``jobs`` of them at once."""
+    pairs = [(program, launcher) for program in programs for launcher in present if launcher.runs(program)]
 
-    def one(pair: tuple[Program, Launcher]) -> Output:
+    def output_of(pair: tuple[Program, Launcher]) -> Output:
         program, launcher = pair
         say(f"  {program.path.stem}, {launcher.name}")
         return run(program, launcher, scratch / f"{program.path.stem}-{launcher.name}")
 
     with ThreadPoolExecutor(jobs) as pool:
-        for (program, launcher), output in zip(pairs, pool.map(one, pairs), strict=True):
+        for (program, launcher), output in zip(pairs, pool.map(output_of, pairs), strict=True):
             yield program, launcher, output
 
 
 def measure(
     programs: Sequence[Program], rounds: int, jobs: int, scratch: Path
 ) -> tuple[Samples, Samples, list[NotMeasured], list[str]]:
-    """Percentages by launcher and question, lines to read, what could not be measured, what was wrong."""
+    """Return percentages by launcher and question, lines to read, what could not be measured, what was
+    wrong."""
     shares, lengths = Samples(unit="%"), Samples(unit="lines")
     missing = [
         NotMeasured(case=launcher.name, reason=f"{package} is not installed")
         for launcher, package in zip(LAUNCHERS[1:], ("torch", "paddlepaddle"), strict=True)
         if version(package) == "not installed"
     ]
-    there = [launcher for launcher in LAUNCHERS if launcher.name not in [one.case for one in missing]]
+    present = [launcher for launcher in LAUNCHERS if launcher.name not in [gap.case for gap in missing]]
     wrong: dict[str, set[str]] = {}
     for number in range(rounds):
         say(f"round {number + 1}/{rounds}")
-        tallies = {launcher.name: Tally() for launcher in there}
+        tallies = {launcher.name: Tally() for launcher in present}
         place = scratch / str(number)
         place.mkdir()
-        for program, launcher, output in outputs(programs, there, jobs, place):
+        for program, launcher, output in outputs(programs, present, jobs, place):
             judge(program, launcher, output, tallies[launcher.name])
         for name, tally in tallies.items():
             for what in (RANK, LINE, CAUSE, ALARM):
@@ -286,8 +287,8 @@ def measure(
             wrong.setdefault(name, set()).update(
                 f"{program} ({', '.join(what)})" for program, what in tally.wrong.items()
             )
-    said = [f"Not named by {name}: {'; '.join(sorted(those)) or 'nothing'}" for name, those in wrong.items()]
-    return shares, lengths, missing, said
+    notes = [f"Not named by {name}: {'; '.join(sorted(those)) or 'nothing'}" for name, those in wrong.items()]
+    return shares, lengths, missing, notes
 
 
 def goals_of(shares: Samples) -> list[Goal]:
@@ -320,7 +321,7 @@ def report(
     ]
     parts = [table(["%: median (min-max)", RANK, LINE, CAUSE, ALARM, READ], lines)]
     if missing:
-        parts.append("Not measured:\n" + "\n".join(f"  {one.case}: {one.reason}" for one in missing))
+        parts.append("Not measured:\n" + "\n".join(f"  {gap.case}: {gap.reason}" for gap in missing))
     parts.append("Notes:\n" + "\n".join(f"  {note}" for note in notes))
     parts.append("Goals:\n" + "\n".join(f"  {goal}" for goal in goals))
     return "\n\n".join(parts)
@@ -339,18 +340,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only", metavar="PROGRAM,PROGRAM", help="names without .py")
     parser.add_argument("--programs", metavar="FOLDER", type=Path, default=PROGRAMS, help="others than ours")
-    asked = parser.parse_args(arguments)
-    every = sources_in(asked.programs.resolve())
-    names = asked.only.split(",") if asked.only else A_LOOK if asked.quick else tuple(every)
+    flags = parser.parse_args(arguments)
+    every = sources_in(flags.programs.resolve())
+    names = flags.only.split(",") if flags.only else A_LOOK if flags.quick else tuple(every)
     if unknown := [name for name in names if name not in every]:
-        parser.error(f"no program {', '.join(unknown)}: see {asked.programs}")
-    if asked.rounds < 1 or asked.jobs < 1 or not names:
+        parser.error(f"no program {', '.join(unknown)}: see {flags.programs}")
+    if flags.rounds < 1 or flags.jobs < 1 or not names:
         parser.error("no rounds, jobs or programs measure nothing: ask for 1 or more")
-    rounds = 1 if asked.quick else asked.rounds
+    rounds = 1 if flags.quick else flags.rounds
     machine = Machine.now(PACKAGES)
     with tempfile.TemporaryDirectory(prefix="bench-diagnosis-") as scratch:
         chosen = [Program.of(name, every[name], Path(scratch)) for name in names]
-        shares, lengths, missing, wrong = measure(chosen, rounds, asked.jobs, Path(scratch))
+        shares, lengths, missing, wrong = measure(chosen, rounds, flags.jobs, Path(scratch))
     goals = goals_of(shares)
     notes = (*NOTES, *wrong)
     print(f"{machine.header()}\n\n{report(shares, lengths, missing, notes, goals)}")
@@ -358,11 +359,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "diagnosis",
         machine,
         [*shares.rows({}), *lengths.rows({})],
-        settings={"rounds": rounds, "programs": len(names), "jobs": asked.jobs, "limit": LIMIT},
+        settings={"rounds": rounds, "programs": len(names), "jobs": flags.jobs, "limit": LIMIT},
         not_measured=missing,
         notes=notes,
         goals=goals,
-        is_a_look=rounds < LEAST_ROUNDS or len(names) < len(every) or asked.programs != PROGRAMS,
+        is_a_look=rounds < LEAST_ROUNDS or len(names) < len(every) or flags.programs != PROGRAMS,
     )
     return 0
 

@@ -1,7 +1,7 @@
 """The cases of faults.py: the program whose rank 1 is stuck or raises, and the ways to run it.
 
-How each peer is driven is in launch_cases; this module adds the program and says of each peer which
-of its processes are meant to outlive a cell.
+How each peer is driven is in launch_cases; this module adds the program and says of each peer which of its
+processes are meant to outlive a cell.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ RAISES = 'raise RuntimeError("rank 1 has no data")'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSite(Site):
-    """Where one cell leaves its files, and what rank 1 does before the collective."""
+    """Files of one cell, and the action of rank 1 before the collective."""
 
     fault: str = STUCK
 
@@ -75,22 +75,22 @@ class FaultSite(Site):
         return PADDLE_AS_TORCH.format(port=self.port) + self.torch()
 
     def ranks(self) -> dict[int, tuple[int, float]]:
-        """The pid of every rank that has got as far as the fault, and when it did."""
-        found = {}
+        """Return the pid and time of every rank that has reached the fault."""
+        started = {}
         for rank in range(RANKS):
             with contextlib.suppress(FileNotFoundError):
                 pid, moment = (self.stamps / str(rank)).read_text().split()
-                found[rank] = int(pid), float(moment)
-        return found
+                started[rank] = int(pid), float(moment)
+        return started
 
     def wait_for_ranks(self, seconds: float) -> dict[int, tuple[int, float]]:
-        """Until every rank has got as far as the fault. Raises CellFailed."""
+        """Wait until every rank has reached the fault. Raises CellFailed."""
         deadline = time.monotonic() + seconds
-        while len(found := self.ranks()) < RANKS:
+        while len(started := self.ranks()) < RANKS:
             if time.monotonic() > deadline:
-                raise CellFailed(f"only rank {list(found) or 'none'} started within {seconds:g} s")
+                raise CellFailed(f"only rank {list(started) or 'none'} started within {seconds:g} s")
             time.sleep(0.02)  # a file is all that every launcher's ranks can say something with
-        return found
+        return started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
-"""What is left behind when something ends a run, and how long the cell stays busy: nbdist, its peers.
+"""Processes left behind when something ends a run, and seconds until the cell is free: nbdist, its peers.
 
     python benchmarks/faults.py [--rounds N] [--quick] [--only case,case] [--cost | --no-cost]
 
-Two ranks with two DataLoader workers each wait in a collective for rank 1, which is stuck or raises.
-Then the kernel is interrupted, restarted or killed, or the launcher is killed. The second table is
-the price of nbdist's answer: CPU and memory of a run's reaper and supervisor, by number of ranks.
+Two ranks with two DataLoader workers each wait in a collective for rank 1, which is stuck or raises. Then the
+kernel is interrupted, restarted or killed, or the launcher is killed. The second table is the price of
+nbdist's answer: CPU and memory of a run's reaper and supervisor, by number of ranks.
 
 This module alone decides what counts as left behind, and whether the goals hold.
 """
@@ -78,7 +78,7 @@ class NoSuchFault(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the command line asked for."""
+    """Options of the command line."""
 
     cases: tuple[FaultCase, ...]
     rounds: int
@@ -87,13 +87,13 @@ class Settings:
 
     @property
     def is_a_look(self) -> bool:
-        """Too little to stand in for the measurement that is written down."""
+        """Return whether this is too little to replace the recorded measurement."""
         return self.rounds < LEAST_ROUNDS or self.cases != CASES or not (self.faults and self.cost)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What the rounds gave: figures by unit, and the reasons where there are none."""
+    """Figures of the rounds by unit, and reasons for missing ones."""
 
     left: Samples = field(default_factory=lambda: Samples(unit="processes"))
     free: Samples = field(default_factory=Samples)
@@ -107,7 +107,7 @@ class Outcome:
             known.append(reason)
 
     def not_measured(self) -> list[NotMeasured]:
-        return [NotMeasured(case=case, reason="; ".join(told)) for case, told in self.reasons.items()]
+        return [NotMeasured(case=case, reason="; ".join(reasons)) for case, reasons in self.reasons.items()]
 
     def rows(self) -> list[Row]:
         against = {case: ["!torchrun"] for case in self.left.cases()}
@@ -150,7 +150,8 @@ def available(case: FaultCase, outcome: Outcome) -> bool:
 
 
 def history(case: FaultCase, fault: str, directory: Path) -> tuple[int, float | None]:
-    """One fault in one fresh kernel: processes left behind, seconds until the cell was free.
+    """Return the history of one fault in a fresh kernel: processes left behind, seconds until the cell was
+    free.
 
     The seconds are None where no cell can become free (the kernel is gone).
     """
@@ -184,7 +185,7 @@ def history(case: FaultCase, fault: str, directory: Path) -> tuple[int, float | 
 
 
 def strike(kernel: Kernel, fault: str, rank_0: int, submission: Submission, happened: float) -> float | None:
-    """Let it happen; seconds until the cell was free again."""
+    """Cause the fault; return the seconds until the cell was free again."""
     match fault:
         case "restart":
             kernel.restart(seconds=LIMIT)
@@ -205,7 +206,7 @@ def strike(kernel: Kernel, fault: str, rank_0: int, submission: Submission, happ
 
 
 def launcher_of(rank: int, kernel: Kernel) -> psutil.Process:
-    """The parent of a rank. Raises NoSuchFault where that is the kernel."""
+    """Return the parent of a rank. Raises NoSuchFault for the kernel."""
     launcher = psutil.Process(rank).parent()
     if launcher is None or launcher in kernel.kernel_processes():
         raise NoSuchFault("the kernel itself is the launcher: see kernel_killed")
@@ -217,7 +218,7 @@ def pause_until(moment: float) -> None:
 
 
 def measure_cost(settings: Settings, outcome: Outcome, scratch: Path) -> None:
-    """Without a kernel: the supervisor does not know who started it."""
+    """Measure without a kernel: the supervisor does not know its starter."""
     os.environ["NBDIST_HOME"] = str(scratch / "cost")
     for round_number in range(settings.rounds):
         for number in RANK_NUMBERS:
@@ -235,11 +236,11 @@ def measure_cost(settings: Settings, outcome: Outcome, scratch: Path) -> None:
 
 
 def cost(number: int, program: str, scratch: Path) -> tuple[float, float]:
-    """CPU seconds per second, and MB, of the reaper and the supervisor of a run."""
+    """Return CPU seconds per second, and MB, of the reaper and the supervisor of a run."""
     from nbdist import options, runner
 
-    asked = options.parse(f"-n {number} -d --framework none --name cost")
-    handle = runner.start(runner.plan(asked, cell=program, cwd=str(scratch)))
+    parsed = options.parse(f"-n {number} -d --framework none --name cost")
+    handle = runner.start(runner.plan(parsed, cell=program, cwd=str(scratch)))
     try:
         wait_until(lambda: all(handle.logs(rank) for rank in range(number)), SECONDS_TO_START)
         pause_until(time.time() + COST_SETTLING)
@@ -306,7 +307,7 @@ def report(outcome: Outcome, goals: Sequence[Goal]) -> str:
     if outcome.cpu:
         parts.append(cost_table(outcome))
     if missing := outcome.not_measured():
-        parts.append("Not measured:\n" + "\n".join(f"  {one.case}: {one.reason}" for one in missing))
+        parts.append("Not measured:\n" + "\n".join(f"  {gap.case}: {gap.reason}" for gap in missing))
     parts.append("Notes:\n" + "\n".join(f"  {note}" for note in NOTES))
     parts.append("Goals:\n" + "\n".join(f"  {goal}" for goal in goals))
     return "\n\n".join(parts)
@@ -318,7 +319,7 @@ def fault_table(what: str, samples: Samples) -> str:
 
 
 def in_short(values: Sequence[float]) -> str:
-    """As `spread`, and one number where all are the same."""
+    """Return `spread`, or one number if all are equal."""
     return f"{statistics.median(values):.3g}" if len(set(values)) == 1 else spread(values)
 
 
@@ -346,18 +347,18 @@ def parse(arguments: Sequence[str] | None) -> Settings:
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--cost", action="store_true", help="the supervisor's CPU and memory alone")
     part.add_argument("--no-cost", action="store_true", help="the faults alone")
-    asked = parser.parse_args(arguments)
-    names = [case.name for case in CASES] if asked.only is None else asked.only.split(",")
+    flags = parser.parse_args(arguments)
+    names = [case.name for case in CASES] if flags.only is None else flags.only.split(",")
     unknown = [name for name in names if name not in [case.name for case in CASES]]
     if unknown:
         parser.error(f"no case {', '.join(unknown)}: there are {', '.join(case.name for case in CASES)}")
-    if asked.rounds < 1:
-        parser.error(f"{asked.rounds} rounds measure nothing: ask for 1 or more")
+    if flags.rounds < 1:
+        parser.error(f"{flags.rounds} rounds measure nothing: ask for 1 or more")
     return Settings(
         cases=tuple(case for case in CASES if case.name in names),
-        rounds=1 if asked.quick else asked.rounds,
-        faults=not asked.cost,
-        cost=not asked.no_cost,
+        rounds=1 if flags.quick else flags.rounds,
+        faults=not flags.cost,
+        cost=not flags.no_cost,
     )
 
 

@@ -1,8 +1,8 @@
 """A real kernel for a benchmark: its surroundings, its cells, and the end of all that it started.
 
-This module alone starts kernels and ends processes. Every kernel gets an environment with a mark of
-its own; whatever carries that mark when the kernel is done is ended, by pid and start time. A
-launcher that leaves ranks behind therefore cannot slow down the case that follows it.
+This module alone starts kernels and ends processes. Every kernel gets an environment with a mark of its own;
+whatever carries that mark when the kernel is done is ended, by pid and start time. A launcher that leaves
+ranks behind therefore cannot slow down the case that follows it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOT_INHERITED_PREFIXES = ("MASTER_", "PADDLE_", "FLAGS_", "TORCHELASTIC_", "NBDI
 
 
 class CellFailed(Exception):
-    """A cell did not come to its end, or ended with an error. The text is the reason."""
+    """Cell that did not end, or ended with an error. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Finished:
 
     submitted: float
     idle: float
-    said: str
+    text: str
 
     @property
     def seconds(self) -> float:
@@ -54,29 +54,29 @@ class Finished:
 
 
 class Kernel(Protocol):
-    """What a case needs of a kernel."""
+    """Interface of a kernel for a case."""
 
     def run(self, cells: Sequence[str], *, seconds: float, submitted: float | None = None) -> Finished:
         """Submit all cells at once, as `Run All` does, and wait until the last one is done.
 
-        `submitted`: when the user's wait began, where that was before these cells were sent.
-        Raises CellFailed when a cell fails, the kernel dies, or `seconds` have passed.
+        `submitted`: when the user's wait began, where that was before these cells were sent. Raises
+        CellFailed when a cell fails, the kernel dies, or `seconds` have passed.
         """
 
     def send(self, cells: Sequence[str], *, seconds: float) -> Submission:
-        """Submit cells and do not wait: `finish` of what is returned does."""
+        """Submit cells without a wait: `finish` of the result waits."""
 
     def processes(self) -> list[psutil.Process]:
-        """The kernel and all that came of it."""
+        """Return the kernel and all its descendants."""
 
     def kernel_processes(self) -> list[psutil.Process]:
-        """The kernel itself, and the one that took its place where it was restarted."""
+        """Return the kernel, and the one that replaced it after a restart."""
 
     def interrupt(self) -> None:
-        """What the square button of a notebook does."""
+        """Interrupt, like the square button of a notebook."""
 
     def restart(self, *, seconds: float) -> None:
-        """What the round arrow does; returns when the new kernel answers. Raises CellFailed."""
+        """Restart, like the round arrow, until the new kernel answers. Raises CellFailed."""
 
     def end(self) -> None:
         """End the kernel and every process that came of it."""
@@ -90,14 +90,14 @@ class Submission:
     submitted: float
     requests: list[str]
     seconds: float
-    said: list[str] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
     error: str | None = None
 
     def finish(self) -> Finished:
         for message in self._messages():
             match message["msg_type"]:
                 case "stream":
-                    self.said.append(message["content"]["text"])
+                    self.text.append(message["content"]["text"])
                 case "error":
                     self._failed(message["content"])
                 case "status" if self._last_is_idle(message):
@@ -128,15 +128,15 @@ class Submission:
     def _finished(self, *, idle: float) -> Finished:
         if self.error is not None:
             raise CellFailed(self.error + self._tail())
-        return Finished(submitted=self.submitted, idle=idle, said="".join(self.said))
+        return Finished(submitted=self.submitted, idle=idle, text="".join(self.text))
 
     def _tail(self) -> str:
-        return tail("".join(self.said))
+        return tail("".join(self.text))
 
 
-def tail(said: str) -> str:
-    """The last lines of what a cell printed, as the end of a sentence about its failure."""
-    lines = [line.strip() for line in ANSI.sub("", said).splitlines()]
+def tail(text: str) -> str:
+    """Return the last lines of what a cell printed, as the end of a sentence about its failure."""
+    lines = [line.strip() for line in ANSI.sub("", text).splitlines()]
     last = [line for line in lines if line][-3:]
     return f"; it said: {' / '.join(last)}" if last else "; it said nothing"
 
@@ -290,13 +290,13 @@ def answers(client: BlockingKernelClient, seconds: float) -> None:
 
 
 def started_with(word: str, processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Those of the processes that have an argument with this ending."""
-    found = []
+    """Return the processes that have an argument with this ending."""
+    matching = []
     for process in processes:
         with contextlib.suppress(psutil.Error):
             if any(argument.endswith(word) for argument in process.cmdline()):
-                found.append(process)
-    return found
+                matching.append(process)
+    return matching
 
 
 def server_command() -> list[str]:
@@ -305,7 +305,7 @@ def server_command() -> list[str]:
 
 
 def surroundings(scratch: Path, mark: str) -> dict[str, str]:
-    """The environment of a kernel: the same for every case, and nothing of the user's own.
+    """Return the environment of a kernel: the same for every case, and nothing of the user's own.
 
     One thread a rank, because torchrun sets that by itself and the others do not.
     """
@@ -332,10 +332,10 @@ def surroundings(scratch: Path, mark: str) -> dict[str, str]:
 
 
 def end_marked(mark: str) -> None:
-    """SIGKILL for all that carry the mark, again and again until none is left.
+    """Kill all processes with the mark, again until none is left.
 
-    psutil checks the start time before it signals a pid. One look is not enough: a launcher may
-    be starting a process while its others are being listed.
+    psutil checks the start time before it signals a pid. One look is not enough: a launcher may be starting a
+    process while its others are being listed.
     """
     for _ in range(20):
         processes = marked(mark)
@@ -351,13 +351,13 @@ def end_marked(mark: str) -> None:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Every process whose environment carries the mark, however far from the kernel it is."""
-    found = []
+    """Return every process whose environment carries the mark, however far from the kernel it is."""
+    matching = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # gone, a zombie, or another user's
             if process.environ().get(MARK) == mark:
-                found.append(process)
-    return found
+                matching.append(process)
+    return matching
 
 
 def free_port() -> int:

@@ -1,9 +1,9 @@
-"""How long a cell takes to become ranks: nbdist, its peers, and the limit.
+"""Seconds until a cell has become ranks: nbdist, its peers, and the limit.
 
     python benchmarks/launch.py [--ranks N] [--rounds N] [--quick] [--only case,case]
 
-This module alone decides how rounds are taken, what is compared with what, and whether the goals
-hold. Seconds run from sending the cell to a real kernel; ranks stamp the same clock themselves.
+This module alone decides how rounds are taken, what is compared with what, and whether the goals hold.
+Seconds run from sending the cell to a real kernel; ranks stamp the same clock themselves.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the command line asked for."""
+    """Options of the command line."""
 
     cases: tuple[Case, ...]
     rounds: int
@@ -85,7 +85,7 @@ class Settings:
 
     @property
     def is_a_look(self) -> bool:
-        """Too little to stand in for the measurement that is written down."""
+        """Return whether this is too little to replace the recorded measurement."""
         return self.rounds < LEAST_ROUNDS or self.cases != CASES
 
     @property
@@ -95,7 +95,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the rounds gave: figures, and the reasons where there are none."""
+    """Figures of the rounds, and reasons for missing ones."""
 
     samples: Samples = field(default_factory=Samples)
     reasons: dict[str, list[str]] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Outcome:
         self.failures_in_a_row[case.name] += 1
 
     def given_up(self, case: Case) -> bool:
-        """The time limit is too long to be waited for in every round."""
+        """Return whether to give up: the time limit is too long for every round."""
         return self.failures_in_a_row[case.name] >= GIVEN_UP_AFTER
 
     def not_measured(self) -> list[NotMeasured]:
@@ -118,14 +118,14 @@ class Outcome:
     def _in_words(self, case: str, reasons: Sequence[str]) -> str:
         measured = len(self.samples.values(case, END))
         times_seen = Counter(reasons).items()
-        told = "; ".join(f"{reason} ({n} x)" if n > 1 else reason for reason, n in times_seen)
+        text = "; ".join(f"{reason} ({n} x)" if n > 1 else reason for reason, n in times_seen)
         if self.failures_in_a_row[case] >= GIVEN_UP_AFTER:
-            told += f"; given up after {GIVEN_UP_AFTER} failures in a row"
-        return f"{told} (measured in {measured} other rounds)" if measured else told
+            text += f"; given up after {GIVEN_UP_AFTER} failures in a row"
+        return f"{text} (measured in {measured} other rounds)" if measured else text
 
 
 def timings(case: Case, directory: Path, seconds: float, ranks: int) -> Iterator[tuple[str, str, float]]:
-    """Name, metric and seconds of everything that one fresh kernel can tell about a case.
+    """Yield name, metric and seconds of all that one fresh kernel shows of a case.
 
     A generator, so that the first cell counts even when the later one fails.
     """
@@ -147,7 +147,7 @@ def timings(case: Case, directory: Path, seconds: float, ranks: int) -> Iterator
 
 
 def stamped(site: Site, finished: Finished) -> Iterator[tuple[str, float]]:
-    """Every metric of a cell, in seconds after it was submitted."""
+    """Yield every metric of a cell, in seconds after it was submitted."""
     stamps = [read_stamps(site.stamps / str(rank), finished) for rank in range(site.ranks)]
     if step := [stamp for _, _, _, *rest in stamps for stamp in rest]:
         yield STEP, max(step)
@@ -163,7 +163,7 @@ def read_stamps(path: Path, finished: Finished) -> tuple[float, ...]:
     try:
         return tuple(float(stamp) for stamp in path.read_text().split())
     except FileNotFoundError:
-        reason = f"rank {path.name} did not come to its last line{tail(finished.said)}"
+        reason = f"rank {path.name} did not come to its last line{tail(finished.text)}"
         raise CellFailed(reason) from None
 
 
@@ -189,7 +189,7 @@ def available(case: Case, outcome: Outcome) -> bool:
 
 
 def warm_up(cases: Sequence[Case], scratch: Path, settings: Settings) -> None:
-    """Bring torch and paddle from disk into memory: the first case of all shall not pay for it."""
+    """Read torch and paddle from disk into memory, so that the first case does not pay for it."""
     for limit in dict.fromkeys(case.limit for case in cases):
         case = next(case for case in CASES if case.name == limit)
         say(f"warm-up: {case.name}")
@@ -209,7 +209,7 @@ def take(case: Case, round_number: int, outcome: Outcome, scratch: Path, setting
 
 
 def judge(samples: Samples, ranks: int) -> list[Goal]:
-    """The goals of a cold and of a warm start, of the torch program.
+    """Judge the goals of a cold and of a warm start, of the torch program.
 
     The first line of two bare processes comes after some 20 ms, where a ratio says little: there it is
     nbdist's own share in seconds. paddle's limit is a toss of a coin (see NOTES).
@@ -235,7 +235,7 @@ def judge(samples: Samples, ranks: int) -> list[Goal]:
 
 
 def small_cells(samples: Samples, ranks: int) -> list[Goal]:
-    """That of a cell which does next to nothing on ranks that live on, where there is one for so many."""
+    """Judge the goal of a cell with almost no work on living ranks, if there is one for so many."""
     live = next(case for case in CASES if case.name == LIVE).later_name
     most = SMALL_CELL.get(ranks)
     return [] if most is None else [within(f"{live}: a small cell", samples.values(live, SMALL), most)]
@@ -266,7 +266,7 @@ def report(settings: Settings, outcome: Outcome, goals: Sequence[Goal]) -> str:
     parts = [seconds_table(samples), ratio_table(samples, settings.baselines)] if samples else []
     missing = outcome.not_measured()
     if missing:
-        lines = "\n".join(f"  {one.case}: {one.reason}" for one in missing)
+        lines = "\n".join(f"  {skipped.case}: {skipped.reason}" for skipped in missing)
         parts.append(f"Not measured, or not in every round:\n{lines}")
     parts.append("Notes:\n" + "\n".join(f"  {note}" for note in NOTES))
     parts.append("Goals:\n" + "\n".join(f"  {goal}" for goal in goals))
@@ -328,21 +328,21 @@ def parse(arguments: Sequence[str] | None) -> Settings:
         "--only", metavar="CASE,CASE", help=", ".join(c.name.replace("%", "%%") for c in CASES)
     )
     parser.add_argument("--limit", type=float, default=120.0, help="seconds a cell may take")
-    asked = parser.parse_args(arguments)
-    names = [case.name for case in CASES] if asked.only is None else asked.only.split(",")
+    flags = parser.parse_args(arguments)
+    names = [case.name for case in CASES] if flags.only is None else flags.only.split(",")
     unknown = [name for name in names if name not in [case.name for case in CASES]]
     if unknown:
         known = ", ".join(case.name for case in CASES)
         parser.error(f"no case {', '.join(unknown)}: there are {known}")
-    if asked.ranks < 1:
-        parser.error(f"{asked.ranks} ranks: ask for 1 or more")
-    if asked.rounds < 1:
-        parser.error(f"{asked.rounds} rounds measure nothing: ask for 1 or more")
+    if flags.ranks < 1:
+        parser.error(f"{flags.ranks} ranks: ask for 1 or more")
+    if flags.rounds < 1:
+        parser.error(f"{flags.rounds} rounds measure nothing: ask for 1 or more")
     return Settings(
         cases=tuple(case for case in CASES if case.name in names),
-        rounds=1 if asked.quick else asked.rounds,
-        seconds=asked.limit,
-        ranks=asked.ranks,
+        rounds=1 if flags.quick else flags.rounds,
+        seconds=flags.limit,
+        ranks=flags.ranks,
     )
 
 

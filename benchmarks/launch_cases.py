@@ -1,7 +1,7 @@
 """The cases of launch.py: the programs that become ranks, and how each launcher is used.
 
-This module alone knows the peers. Each is used as its documentation says, in a fresh kernel, and
-given the best it can have: a free port, a script already written, a wait until it can listen.
+This module alone knows the peers. Each is used as its documentation says, in a fresh kernel, and given the
+best it can have: a free port, a script already written, a wait until it can listen.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ for rank in ranks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where one cell of one round leaves its files, the port it may use, and how many ranks it becomes."""
+    """Files, port and number of ranks of one cell in one round."""
 
     directory: Path
     port: int
@@ -130,12 +130,13 @@ class Site:
         return self.directory / "stamps"
 
     def torch(self, *, keep_group: bool = False) -> str:
-        """`keep_group`: in a session that lives on, later cells use the same process group."""
+        """Return the torch program. `keep_group`: later cells of a living session use the same process
+        group."""
         program = TORCH.format(stamps=self.stamps, ranks=self.ranks)
         return program if keep_group else program + "dist.destroy_process_group()\n"
 
     def training(self, seconds: float) -> str:
-        """So many seconds of steps; the fourth stamp is what one of them took."""
+        """Return a training of so many seconds; the fourth stamp is the time of a step."""
         return TRAINING.format(stamps=self.stamps, seconds=seconds, reading=READING)
 
     def paddle(self) -> str:
@@ -154,11 +155,11 @@ Cells = Callable[[Site], Sequence[str]]
 class Case:
     """A way to run the program, in a fresh kernel each round.
 
-    `first` is what a user submits in a fresh kernel, the start of workers included; where it is
-    more than one cell they are submitted together. `later` is what is submitted after that, for
-    launchers whose second cell may differ; its figures go by `again`. `prepare` (`%load_ext`) is timed
-    apart. `small` is a cell that does next to nothing, for launchers whose workers live on. `alone` is the
-    case that says what this one costs. What takes long is measured in `every` third or so of the rounds.
+    `first` is what a user submits in a fresh kernel, the start of workers included; where it is more than one
+    cell they are submitted together. `later` is what is submitted after that, for launchers whose second cell
+    may differ; its figures go by `again`. `prepare` (`%load_ext`) is timed apart. `small` is a cell that does
+    next to nothing, for launchers whose workers live on. `alone` is the case that says what this one costs.
+    What takes long is measured in `every` third or so of the rounds.
     """
 
     name: str
@@ -180,16 +181,16 @@ class Case:
 
     @property
     def steps(self) -> list[tuple[str, Cells]]:
-        """The submissions to one kernel, each under the name its figures go by."""
+        """Return the submissions to one kernel, each with the name of its figures."""
         first = [(self.name, self.first)]
         return first if self.later is None else [*first, (self.later_name, self.later)]
 
     def baselines_of(self, name: str) -> list[str]:
-        """What the figures of this name are compared with."""
+        """Return the baselines of these figures."""
         return [self.alone] if self.alone and name == self.name else [self.limit, self.launcher]
 
     def start(self, directory: Path, ranks: int) -> Kernel:
-        """A kernel for so many ranks."""
+        """Start a kernel for so many ranks."""
         kernel = self.kernel(directory)
         if isinstance(kernel, WaitsForWorkers | SplitOnFirstRun):
             kernel.ranks = ranks
@@ -296,7 +297,7 @@ def ipyparallel_later(site: Site) -> Sequence[str]:
 
 
 def every_rank(site: Site) -> Sequence[str]:
-    """A cell for jupyter-distributed, which runs every cell on every rank."""
+    """Return a cell for jupyter-distributed, which runs every cell on every rank."""
     return [site.torch(keep_group=True)]
 
 
@@ -327,7 +328,7 @@ class WaitsForWorkers(LocalKernel):
 
 
 def is_connected_worker(process: psutil.Process) -> bool:
-    """Whether it is nbdistributed's worker.py, connected to the kernel's port (its last word)."""
+    """Return whether it is nbdistributed's worker.py, connected to the kernel's port (its last word)."""
     try:
         command = process.cmdline()
         connections = process.net_connections("tcp")
@@ -354,15 +355,15 @@ class SplitOnFirstRun(ServedKernel):
         return super().run(cells, seconds=seconds, submitted=submitted)
 
     def split(self, *, seconds: float) -> float:
-        """What the Processes field of its toolbar does; returns when it was asked."""
-        asked = time.time()
+        """Split like the Processes field of its toolbar; return the time of the request."""
+        sent = time.time()
         path = f"jupyter-distributed/kernels/{self.kernel_id}"
         self.post(path, {"world_size": self.ranks}, seconds=seconds)
-        return asked
+        return sent
 
 
 def warm(framework: str) -> Callable[[int], str]:
-    """Ranks that wait, before the clock starts."""
+    """Return a preparation that starts ranks before the clock."""
     return lambda ranks: (
         f"%load_ext nbdist\n%dist_warm {ranks} --framework {framework}\n"
         "from nbdist import runner\nassert runner.warm_ranks.wait_until_ready(120)"
@@ -386,7 +387,8 @@ def trained(seconds: int, *, alone: bool = False) -> str:
 
 
 def training_cases(seconds: int) -> tuple[Case, Case]:
-    """A training after which the cell is run again at once; and one beside which no ranks are made ready."""
+    """Return a training after which the cell is run again at once; and one beside which no ranks are made
+    ready."""
     alone = trained(seconds, alone=True)
     needs = ("torch", "nbdist")
     both = {"first": training(seconds), "needs": needs, "alone": alone, "every": TRAININGS_EVERY}

@@ -1,4 +1,4 @@
-"""What a scalar costs a rank: nbdist, and the writers that people use instead.
+"""Cost of a scalar for a rank: nbdist, and other writers.
 
     python benchmarks/metrics.py [--rounds N] [--quick] [--only "case;case"] [--points N]
 
@@ -46,7 +46,7 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the command line asked for."""
+    """Options of the command line."""
 
     cases: tuple[Case, ...]
     rounds: int
@@ -55,13 +55,13 @@ class Settings:
 
     @property
     def is_a_look(self) -> bool:
-        """Too little to stand in for the measurement that is written down."""
+        """Return whether this is too little to replace the recorded measurement."""
         return self.rounds < LEAST_ROUNDS or not self.asked_in_full
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What the rounds gave: figures by metric, and the reasons where there are none."""
+    """Figures of the rounds by metric, and reasons for missing ones."""
 
     samples: dict[str, Samples] = field(
         default_factory=lambda: {metric: Samples(unit=unit) for metric, unit in UNITS.items()}
@@ -112,7 +112,7 @@ def take(case: Case, points: int, round_number: int, directory: Path, outcome: O
 
 
 def run(case: Case, directory: Path, points: int, end: str) -> dict[str, float]:
-    """Let a case write its points in a fresh process, which takes itself for a rank."""
+    """Run a case in a fresh process with the environment of a rank."""
     rank = directory / "ranks" / "0"
     rank.mkdir(parents=True)
     (directory / "board").mkdir()
@@ -135,7 +135,7 @@ def run(case: Case, directory: Path, points: int, end: str) -> dict[str, float]:
 
 
 def size(directory: Path) -> int:
-    """Bytes of all that was written."""
+    """Return the bytes of all files."""
     return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
 
 
@@ -182,18 +182,18 @@ def parse(arguments: Sequence[str] | None) -> Settings:
     parser.add_argument("--points", type=int, default=100_000, help="of each case and round; default: 100000")
     parser.add_argument("--quick", action="store_true", help="one round of fewer points, for a look")
     parser.add_argument("--only", metavar="CASE;CASE", help="; ".join(names))
-    asked = parser.parse_args(arguments)
-    chosen = names if asked.only is None else asked.only.split(";")
+    flags = parser.parse_args(arguments)
+    chosen = names if flags.only is None else flags.only.split(";")
     unknown = [name for name in chosen if name not in names]
     if unknown:
         parser.error(f"no case {', '.join(unknown)}: there are {'; '.join(names)}")
-    if min(asked.rounds, asked.points) < 1:
+    if min(flags.rounds, flags.points) < 1:
         parser.error("less than one round or point measures nothing")
     return Settings(
         cases=tuple(case for case in CASES if case.name in chosen),
-        rounds=1 if asked.quick else asked.rounds,
-        points=min(asked.points, 10_000) if asked.quick else asked.points,
-        asked_in_full=asked.only is None,
+        rounds=1 if flags.quick else flags.rounds,
+        points=min(flags.points, 10_000) if flags.quick else flags.points,
+        asked_in_full=flags.only is None,
     )
 
 

@@ -1,9 +1,9 @@
-"""The ways to write a scalar, each in a process of its own.
+"""Ways to write a scalar, each in a process of its own.
 
     python metrics_cases.py CASE DIRECTORY POINTS kill|close
 
-What was measured is printed as one line of JSON. With `kill` the process kills itself after the last
-point, and what the files then hold is counted by whoever started it.
+What was measured is printed as one line of JSON. With `kill` the process kills itself after the last point,
+and what the files then hold is counted by whoever started it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ TAG = "train/loss"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """`open` imports what it needs and gives what logs one point and what closes; `count` is how many
-    points the files of a directory hold, None where nobody has told us their format."""
+    """Writer. `open` imports, and returns functions that log a point and close; `count` returns the points in
+    a directory, None for an unknown format."""
 
     name: str
     module: str
@@ -103,7 +103,7 @@ def count_events(directory: Path) -> int:
 
 
 def events(content: bytes) -> Iterator[bytes]:
-    """TensorFlow's records: a length, its checksum, the event, its checksum."""
+    """Yield TensorFlow's records: a length, its checksum, the event, its checksum."""
     at = 0
     while at + 12 <= len(content):
         (length,) = struct.unpack_from("<Q", content, at)
@@ -156,7 +156,7 @@ def main(name: str, directory: Path, points: int, end: str) -> None:
 
 
 def resident() -> float:
-    """MB of memory of this process (proc(5): statm, in pages)."""
+    """Return the MB of memory of this process (proc(5): statm, in pages)."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
 

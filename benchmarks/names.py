@@ -1,5 +1,5 @@
-"""What it costs to give the ranks an array of the notebook (`--push`), against ipyparallel's push, and to get
-a state_dict out of them (`--pull`).
+"""Cost of an array from the notebook (`--push`), against ipyparallel's push, and of a state_dict from the
+ranks (`--pull`).
 
     python benchmarks/names.py [--rounds N] [--megabytes N] [--quick]
 
@@ -82,7 +82,7 @@ def planned(
 
 
 def finished(handle: runner.RunHandle, ranks: int) -> list[list[float]]:
-    """What each rank has printed: numbers, in one line."""
+    """Return the numbers that each rank has printed in one line."""
     if handle.wait(120) != "succeeded":
         raise RuntimeError(handle.logs(0))
     return [[float(word) for word in handle.logs(rank).split()] for rank in range(ranks)]
@@ -91,11 +91,11 @@ def finished(handle: runner.RunHandle, ranks: int) -> list[list[float]]:
 def take_cold(samples: Samples, case: str, number: int, names: dict[str, Any], folder: Path) -> None:
     begun = time.time()
     handle = runner.start(planned(names, TOUCH, RANKS, folder), warm=False)
-    said = finished(handle, RANKS)
-    if names and any(total != float(names["a"].sum()) for *_, total in said):
+    reports = finished(handle, RANKS)
+    if names and any(total != float(names["a"].sum()) for *_, total in reports):
         raise RuntimeError("a rank has read something else")
-    samples.add(case, FIRST, number, max(first for first, *_ in said) - begun)
-    samples.add(case, READ, number, max(read for _, read, _ in said) - begun)
+    samples.add(case, FIRST, number, max(first for first, *_ in reports) - begun)
+    samples.add(case, READ, number, max(read for _, read, _ in reports) - begun)
 
 
 def take_warm(samples: Samples, case: str, number: int, names: dict[str, Any], folder: Path) -> None:
@@ -109,8 +109,8 @@ def take_warm(samples: Samples, case: str, number: int, names: dict[str, Any], f
         directory = runner.store().create(plan.spec, plan.cell, plan.write_inputs)
         if problem := standby.go(directory, plan.environment):
             raise RuntimeError(problem)
-        said = finished(runner.RunHandle(directory), RANKS)
-        samples.add(case, WARM, number, max(first for first, *_ in said) - begun)
+        reports = finished(runner.RunHandle(directory), RANKS)
+        samples.add(case, WARM, number, max(first for first, *_ in reports) - begun)
     finally:
         standby.leave()
 
@@ -138,7 +138,7 @@ def take_back(samples: Samples, number: int, megabytes: int, folder: Path) -> No
 
 @contextmanager
 def engines() -> Iterator[Any]:
-    """A view of ipyparallel's engines; None where it is not installed."""
+    """Start ipyparallel's engines, and yield a view of them; None if it is not installed."""
     if find_spec("ipyparallel") is None:
         yield None
         return
@@ -163,7 +163,7 @@ def take_peer(samples: Samples, number: int, array: np.ndarray[Any, Any], view: 
 
 
 def take_file(samples: Samples, number: int, array: np.ndarray[Any, Any], folder: Path) -> None:
-    """The least that a push by way of a file can take on this machine."""
+    """Measure the shortest possible push by a file on this machine."""
     begun = time.time()
     array.tofile(folder / "floor")
     samples.add(FILE, FIRST, number, time.time() - begun)
@@ -171,7 +171,7 @@ def take_file(samples: Samples, number: int, array: np.ndarray[Any, Any], folder
 
 
 def pss_of(handle: runner.RunHandle) -> int:
-    """Bytes of all ranks, what they share counted once."""
+    """Return the bytes of all ranks, with shared ones counted once."""
     total = 0
     for rank in handle.run.ranks:
         assert rank.process is not None
@@ -182,7 +182,7 @@ def pss_of(handle: runner.RunHandle) -> int:
 
 
 def memory(array: np.ndarray[Any, Any], scratch: Path) -> float:
-    """What 8 ranks hold more with the array than with one of a single number, over its size."""
+    """Return the memory that an array adds to 8 ranks, over its size."""
     held = []
     for given in (array, np.ones(1)):
         folder = Path(tempfile.mkdtemp(dir=scratch))
@@ -241,12 +241,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=9, help="default: 9")
     parser.add_argument("--megabytes", type=int, default=500, help="default: 500")
     parser.add_argument("--quick", action="store_true", help="one round, for a look")
-    asked = parser.parse_args(arguments)
-    rounds = 1 if asked.quick else asked.rounds
+    flags = parser.parse_args(arguments)
+    rounds = 1 if flags.quick else flags.rounds
     compile_nbdist()
     machine = Machine.now(("nbdist", "torch", "numpy", "cloudpickle", "ipyparallel"))
     samples = Samples()
-    array = np.ones(asked.megabytes * 125_000)
+    array = np.ones(flags.megabytes * 125_000)
     with tempfile.TemporaryDirectory(prefix="bench-names-") as scratch, engines() as view:
         os.environ["NBDIST_HOME"] = str(Path(scratch) / "home")
         measure(samples, array, rounds, Path(scratch), view)
@@ -261,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "names",
         machine,
         samples.rows({PUSHED: [PLAIN, PEER]}),
-        settings={"rounds": rounds, "megabytes": asked.megabytes, "ranks": RANKS, "copies": round(held, 2)},
+        settings={"rounds": rounds, "megabytes": flags.megabytes, "ranks": RANKS, "copies": round(held, 2)},
         not_measured=missing,
         notes=NOTES,
         goals=goals,

@@ -1,9 +1,9 @@
-"""What a page can show of the lines that ranks print: nbdist's panel, and what people use instead.
+"""Lines of ranks on a page: nbdist's panel, and its alternatives.
 
     python benchmarks/panel.py [--rounds N] [--quick] [--only case,case] [--load bulk|stream|figures]
 
-This module alone decides what is measured in the page, and whether the goals hold. A real JupyterLab,
-a real Chromium, a fresh kernel each time; page, kernel and ranks read the same clock.
+This module alone decides what is measured in the page, and whether the goals hold. A real JupyterLab, a real
+Chromium, a fresh kernel each time; page, kernel and ranks read the same clock.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the command line asked for."""
+    """Options of the command line."""
 
     cases: tuple[PanelCase, ...]
     loads: tuple[Load, ...]
@@ -119,14 +119,14 @@ class Settings:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the rounds gave."""
+    """Figures of the rounds."""
 
     samples: Samples = field(default_factory=Samples)
     missing: list[NotMeasured] = field(default_factory=list)
 
 
 class Watched:
-    """One cell that is watched in a page of its own."""
+    """Cell in a page of its own."""
 
     def __init__(self, server: LabServer, page: Page, case: PanelCase, load: Load, directory: Path) -> None:
         self._server, self._page, self._case, self._load = server, page, case, load
@@ -138,7 +138,7 @@ class Watched:
         self._log_size = server.log.stat().st_size
 
     def measure(self) -> Iterator[tuple[str, float]]:
-        """Every figure of this cell."""
+        """Yield every figure of this cell."""
         watched = len(self._cells) - 1
         for index in range(watched):
             self._lab.run_and_wait(index, timeout=120)
@@ -197,9 +197,9 @@ class Watched:
         yield CPU, (cpu_seconds(kernel) - cpu) / lines * 1e6
 
     def _holds(self, lines: int) -> bool:
-        """Whether nbdist's panel says that it has so many lines."""
-        said = self._page.locator(".nbdist-amount").first.text_content(timeout=5_000) or ""
-        return re.sub(r"\D", "", said.split("line")[0]) == str(lines)
+        """Return whether nbdist's panel shows that it has so many lines."""
+        text = self._page.locator(".nbdist-amount").first.text_content(timeout=5_000) or ""
+        return re.sub(r"\D", "", text.split("line")[0]) == str(lines)
 
     def _reachable(self) -> int:
         if self._case.name != "nbdist":
@@ -215,7 +215,7 @@ class Watched:
         return total
 
     def _moments(self) -> list[list[float]]:
-        """When each rank printed its lines; waits until all have."""
+        """Wait for all lines; return the times at which each rank printed them."""
         paths = [self._directory / f"{rank}.json" for rank in range(self._load.ranks)]
         moments: list[list[float]] = []
         deadline = time.monotonic() + 240
@@ -228,7 +228,7 @@ class Watched:
         return moments
 
     def _wait_for_the_last(self, moments: list[list[float]]) -> dict[str, Any]:
-        """What the page saw, when it has seen the last line of all that it will."""
+        """Wait until the page has seen its last line; return its record."""
         if self._load.name == "stream":
             wanted = f"window.benchmark.newest.some(([line]) => line >= {len(moments[0]) - 1})"
         else:
@@ -236,10 +236,10 @@ class Watched:
         deadline = time.monotonic() + GIVEN_UP_AFTER
         while time.monotonic() < deadline and not self._page.evaluate(wanted):
             self._page.wait_for_timeout(200)
-        found: dict[str, Any] = self._page.evaluate(
+        values: dict[str, Any] = self._page.evaluate(
             "() => { window.benchmark.stopped = true; return window.benchmark; }"
         )
-        return found
+        return values
 
     def _kernel(self) -> psutil.Process:
         children = psutil.Process(self._server.pid).children(recursive=True)
@@ -251,7 +251,7 @@ class Watched:
 
 
 def busiest_task(events: Sequence[dict[str, Any]]) -> float:
-    """The most milliseconds that a task of the page's main thread computed, of Chromium's trace."""
+    """Return the longest task of the page's main thread in Chromium's trace, in milliseconds."""
     mains = {
         (event["pid"], event["tid"])
         for event in events
@@ -262,12 +262,12 @@ def busiest_task(events: Sequence[dict[str, Any]]) -> float:
 
 
 def last_of(moments: Sequence[Sequence[float]]) -> int:
-    """The rank that was the last to print."""
+    """Return the last rank to print."""
     return max(range(len(moments)), key=lambda rank: moments[rank][-1])
 
 
 def latencies(newest: Sequence[Sequence[float]], moments: Sequence[float]) -> Iterator[tuple[str, float]]:
-    """p50 and p99 in milliseconds over all lines; a line that was never seen counts as endless."""
+    """Yield p50 and p99 in milliseconds over all lines; an unseen line counts as infinite."""
     waits, at = [], 0
     for line, seen in newest:
         for number in range(at, min(int(line) + 1, len(moments))):
@@ -280,7 +280,7 @@ def latencies(newest: Sequence[Sequence[float]], moments: Sequence[float]) -> It
 
 
 def heap_bytes(session: CDPSession) -> float:
-    """JavaScript objects and array buffers of the page that are still needed."""
+    """Return the bytes of JavaScript objects and array buffers of the page that are still needed."""
     session.send("HeapProfiler.collectGarbage")
     usage = session.send("Runtime.getHeapUsage")
     return float(usage["usedSize"] + usage.get("backingStorageSize", 0))
@@ -292,7 +292,7 @@ def cpu_seconds(process: psutil.Process) -> float:
 
 
 def saved(notebook: Path) -> bool:
-    """Whether the file holds the outputs of the cell that ran last."""
+    """Return whether the file has the outputs of the last cell."""
     try:
         cells = json.loads(notebook.read_text())["cells"]
     except ValueError:
@@ -339,7 +339,7 @@ def measure(settings: Settings, outcome: Outcome, scratch: Path) -> None:
 
 
 def halves() -> tuple[set[int], set[int]]:
-    """The processors of the page, and those of all else."""
+    """Return the CPUs of the page, and those of all else."""
     own = sorted(os.sched_getaffinity(0))
     half = len(own) // 2
     return (set(own[:half]), set(own[half:])) if half else (set(own), set(own))
@@ -360,7 +360,7 @@ def take(
             outcome.missing.append(note)
         return
     name = f"{case.name}, {load.name}"
-    if case is not CASES[0] and name in {one.case for one in outcome.missing}:
+    if case is not CASES[0] and name in {skipped.case for skipped in outcome.missing}:
         return  # it takes minutes to be given up
     directory = scratch / f"{load.name}-{number}-{CASES.index(case)}"
     directory.mkdir()
@@ -379,19 +379,19 @@ def take(
 
 
 def end_kernels(server: LabServer) -> None:
-    """Every kernel and what it started: the next case begins on a quiet machine."""
+    """End every kernel and its processes: the next case needs a quiet machine."""
     with contextlib.suppress(OSError, ValueError):
         # a kernel that is killed alone is started again
-        for kernel in json.load(asked(server, "GET", "kernels")):
-            asked(server, "DELETE", f"kernels/{kernel['id']}").close()
+        for kernel in json.load(request(server, "GET", "kernels")):
+            request(server, "DELETE", f"kernels/{kernel['id']}").close()
     children = psutil.Process(server.pid).children(recursive=True)
     for child in children:
         child.kill()
     psutil.wait_procs(children, timeout=20)
 
 
-def asked(server: LabServer, method: str, path: str) -> HTTPResponse:
-    """What the server answers. Raises OSError."""
+def request(server: LabServer, method: str, path: str) -> HTTPResponse:
+    """Return the server's answer. Raises OSError."""
     headers = {"Authorization": f"token {TOKEN}"}
     request = urllib.request.Request(f"{server.url}api/{path}", method=method, headers=headers)
     answer: HTTPResponse = urllib.request.urlopen(request, timeout=30)
@@ -422,7 +422,7 @@ def judge(samples: Samples) -> list[Goal]:
 
 
 def rows(settings: Settings, samples: Samples) -> list[Row]:
-    """Every figure in its own unit; the others' beside nbdist's of the same load."""
+    """Return every figure in its unit, the others' beside nbdist's of the same load."""
     baselines = {
         f"{case.name}, {load.name}": [f"nbdist, {load.name}"] for case in CASES for load in settings.loads
     }
@@ -454,22 +454,22 @@ def parse(arguments: Sequence[str] | None) -> Settings:
     parser.add_argument("--quick", action="store_true", help="one round of a tenth of the lines, for a look")
     parser.add_argument("--only", metavar="CASE,CASE", help=", ".join(case.name for case in CASES))
     parser.add_argument("--load", choices=("bulk", "stream", "figures"))
-    asked = parser.parse_args(arguments)
-    names = [case.name for case in CASES] if asked.only is None else asked.only.split(",")
+    flags = parser.parse_args(arguments)
+    names = [case.name for case in CASES] if flags.only is None else flags.only.split(",")
     if unknown := set(names) - {case.name for case in CASES}:
         parser.error(f"no case {', '.join(unknown)}: there are {', '.join(case.name for case in CASES)}")
-    part = 10 if asked.quick else 1
+    part = 10 if flags.quick else 1
     loads = (
         Load(name="bulk", program=BULK, ranks=BULK_RANKS, lines=100_000 // part),
         Load(name="stream", program=STREAM, ranks=STREAM_RANKS, lines=10_000 // part),
         Load(name="figures", program=FIGURES, ranks=1, lines=1_000 // part, peers=False),
     )
-    rounds = 1 if asked.quick else asked.rounds
+    rounds = 1 if flags.quick else flags.rounds
     return Settings(
         cases=tuple(case for case in CASES if case.name in names),
-        loads=tuple(load for load in loads if asked.load in (None, load.name)),
+        loads=tuple(load for load in loads if flags.load in (None, load.name)),
         rounds=rounds,
-        is_a_look=rounds < LEAST_ROUNDS or asked.only is not None or asked.load is not None,
+        is_a_look=rounds < LEAST_ROUNDS or flags.only is not None or flags.load is not None,
     )
 
 

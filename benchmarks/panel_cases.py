@@ -1,7 +1,7 @@
 """The cases of panel.py: the programs whose lines are watched, and how each way of watching is used.
 
-This module alone knows what a notebook's cells look like. Every program is the same for all: a rank
-prints, leaves the moments at which it did so in a file, and stays until it is told to go.
+This module alone knows a notebook's cells. Every program is the same for all: a rank prints, records the
+times in a file, and waits for a signal to end.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ while not os.path.exists("{directory}/done"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What the ranks print, ``lines`` each, or show, from the program that leaves its moments in a directory.
-    ``peers``: whether others than nbdist can show it."""
+    """Program that prints or shows ``lines`` on each rank, and records their times in a directory. ``peers``:
+    others than nbdist can show it."""
 
     name: str
     program: str
@@ -82,7 +82,7 @@ Cells = Callable[[Load, Path], Sequence[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelCase:
-    """A way to see the lines. The last of ``cells`` is the one whose output is watched.
+    """Way to see the lines. The last of ``cells`` is the one whose output is watched.
 
     ``region`` is the selector of what shows the lines, in that cell.
     """
@@ -135,7 +135,7 @@ for watcher in watchers: watcher.join()
 
 
 def in_threads(load: Load, directory: Path, show: str) -> Sequence[str]:
-    """Ranks as child processes, and a thread for each that passes its lines on."""
+    """Start ranks as child processes, with a thread for each that forwards its lines."""
     script = directory / "program.py"
     script.write_text(load.source(directory))
     return ["pass", THREADS.format(script=script, ranks=load.ranks, show=show)]

@@ -1,9 +1,9 @@
-"""What a run of many ranks costs those who look at it: panel, status, server, board.
+"""Cost of a run of many ranks for its viewers: panel, status, server, board.
 
     python benchmarks/scale.py [--ranks 2,8,64,256,1024] [--seconds S] [--rounds N] [--quick]
 
-One real run of two ranks is recorded; its logs, points and events are then multiplied into the directory of
-a run of many, and a process writes on in it as so many ranks would. No rank is started.
+One real run of two ranks is recorded; its logs, points and events are then multiplied into the directory of a
+run of many, and a process writes on in it as so many ranks would. No rank is started.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ for step in range(40):
 
 
 def record(folder: Path) -> RunDirectory:
-    """A real run of two ranks, to its end."""
+    """Record a real run of two ranks."""
     program = folder / "train.py"
     program.write_text(PROGRAM)
     words = ["run", "-n", "2", "--framework", "none", "--name", "recorded", str(program)]
@@ -76,7 +76,7 @@ def record(folder: Path) -> RunDirectory:
 
 
 def multiply(recorded: RunDirectory, home: Path, count: int) -> RunDirectory:
-    """The recorded run as one of ``count`` ranks that goes on, on nodes of eight."""
+    """Turn the recorded run into a running one of ``count`` ranks, on nodes of eight."""
     directory = RunDirectory(home / "runs" / f"20261120-141503-ranks{count}-k3f9")
     shutil.rmtree(directory.path, ignore_errors=True)
     directory.control.mkdir(parents=True)
@@ -139,7 +139,7 @@ def _shift(path: Path, by: float) -> None:
 
 
 def _multiplied(events: Sequence[dict[str, Any]], count: int, shift: float) -> Iterator[dict[str, Any]]:
-    """The events of the start, once for each rank."""
+    """Yield the events of the start, for each rank."""
     for event in events:
         moved = event | {"time": event["time"] + shift}
         if event["kind"] == "RankStarted":
@@ -151,7 +151,7 @@ def _multiplied(events: Sequence[dict[str, Any]], count: int, shift: float) -> I
 
 @contextlib.contextmanager
 def written_on(directory: RunDirectory, seconds: float) -> Iterator[None]:
-    """While so many ranks write."""
+    """Write like so many ranks."""
     process = subprocess.Popen(
         [sys.executable, str(CASES), "ranks", str(directory.path), str(seconds)],
         stdout=subprocess.DEVNULL,
@@ -177,7 +177,7 @@ def looked_at(name: str, directory: RunDirectory, seconds: float) -> dict[str, f
 
 
 def served(server: RealServer, directory: RunDirectory, seconds: float) -> dict[str, float]:
-    """A page of the server extension that watches the run."""
+    """Watch the run by a page of the server extension; return its figures."""
     url = f"http://127.0.0.1:{server.port}{server.base_url}"
     words = [sys.executable, str(WATCHERS), "watch", url, TOKEN]
 
@@ -225,26 +225,26 @@ def measure(
                     try:
                         if looker == "server":
                             with real_server(folder) as server:
-                                found = served(server, directory, seconds)
+                                figures = served(server, directory, seconds)
                         else:
-                            found = looked_at(looker, directory, seconds)
+                            figures = looked_at(looker, directory, seconds)
                     except (subprocess.SubprocessError, RuntimeError, OSError) as error:
                         missing.append(NotMeasured(case=case, reason=str(error)[:200]))
                         continue
                     finally:
                         shutil.rmtree(directory.path, ignore_errors=True)
-                    _take(samples, case, count, round_number, found)
+                    _take(samples, case, count, round_number, figures)
     return missing
 
 
-def _take(samples: dict[str, Samples], case: str, count: int, number: int, found: dict[str, float]) -> None:
-    samples[FIRST].add(case, FIRST, number, found["first"])
-    samples[FIRST_CPU].add(case, FIRST_CPU, number, found["first_cpu"])
-    samples[CPU].add(case, CPU, number, 1000 * found["cpu"] / count)
-    samples[BYTES].add(case, BYTES, number, found["bytes"] / 1000)
+def _take(samples: dict[str, Samples], case: str, count: int, number: int, figures: dict[str, float]) -> None:
+    samples[FIRST].add(case, FIRST, number, figures["first"])
+    samples[FIRST_CPU].add(case, FIRST_CPU, number, figures["first_cpu"])
+    samples[CPU].add(case, CPU, number, 1000 * figures["cpu"] / count)
+    samples[BYTES].add(case, BYTES, number, figures["bytes"] / 1000)
     print(
-        f"  {case}: first {found['first']:.2f} s, CPU {100 * found['cpu']:.1f} % of a core, "
-        f"{found['bytes'] / 1000:.1f} kB/s",
+        f"  {case}: first {figures['first']:.2f} s, CPU {100 * figures['cpu']:.1f} % of a core, "
+        f"{figures['bytes'] / 1000:.1f} kB/s",
         flush=True,
     )
 
@@ -258,20 +258,20 @@ def lines_of(samples: dict[str, Samples]) -> list[list[str]]:
 
 
 def goals(samples: dict[str, Samples]) -> list[Goal]:
-    """Linear: what a rank costs does not grow with how many there are."""
-    found = []
+    """Judge the goals: the cost of a rank does not grow with their number."""
+    checked = []
     for looker in LOOKERS:
         small, large = (samples[CPU].median(f"{looker}, {count} ranks", CPU) for count in (64, 1024))
         holds = None if small is None or large is None or not small else large <= 1.5 * small
         seen = "not measured" if holds is None else f"{small:.3g} and {large:.3g} ms"
         words = f"{looker}: a rank of 1,024 takes at most 1.5 x the CPU of one of 64"
-        found.append(Goal(goal=words, holds=holds, seen=seen))
+        checked.append(Goal(goal=words, holds=holds, seen=seen))
     for looker in LOOKERS:
         first = samples[FIRST].median(f"{looker}, 1024 ranks", FIRST)
         words = f"{looker}: the first screen of 1,024 ranks within 3 s"
         seen = "not measured" if first is None else f"{rounded(first)} s"
-        found.append(Goal(goal=words, holds=None if first is None else first <= 3.0, seen=seen))
-    return found
+        checked.append(Goal(goal=words, holds=None if first is None else first <= 3.0, seen=seen))
+    return checked
 
 
 def main() -> int:
@@ -283,18 +283,18 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0, help="of looking, in each case")
     parser.add_argument("--quick", action="store_true", help="one short round; nothing is written")
-    asked = parser.parse_args()
-    rounds, seconds = (1, 3.0) if asked.quick else (asked.rounds, asked.seconds)
-    counts = [int(count) for count in asked.ranks.split(",")]
+    flags = parser.parse_args()
+    rounds, seconds = (1, 3.0) if flags.quick else (flags.rounds, flags.seconds)
+    counts = [int(count) for count in flags.ranks.split(",")]
     machine = Machine.now(PACKAGES)
     print(machine.header())
     units = {FIRST: "s", FIRST_CPU: "s", CPU: "ms/s", BYTES: "kB/s"}
     samples = {metric: Samples(unit=unit) for metric, unit in units.items()}
-    missing = measure(samples, counts, rounds, seconds, asked.lookers.split(","))
+    missing = measure(samples, counts, rounds, seconds, flags.lookers.split(","))
     print()
     print(table(["case", *(f"{metric} {unit}" for metric, unit in units.items())], lines_of(samples)))
-    said = goals(samples)
-    for goal in said:
+    checked = goals(samples)
+    for goal in checked:
         print(goal)
     for each in missing:
         print(f"not measured: {each.case}: {each.reason}")
@@ -305,8 +305,8 @@ def main() -> int:
         settings={"seconds": seconds, "rounds": rounds, "ranks": counts},
         not_measured=missing,
         notes=NOTES,
-        goals=said,
-        is_a_look=asked.quick,
+        goals=checked,
+        is_a_look=flags.quick,
     )
     return 0
 

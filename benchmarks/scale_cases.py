@@ -31,7 +31,7 @@ LINES = 2.0
 
 
 def ranks(directory: RunDirectory, seconds: float) -> dict[str, float]:
-    """Go on as the recorded ranks did, each of them at their pace."""
+    """Write like the recorded ranks, each at their pace."""
     count = len(list((directory.path / "ranks").iterdir()))
     period = 1.0 / LINES / count
     lines = directory.rank(0).log.read_bytes().splitlines(keepends=True)
@@ -64,7 +64,7 @@ def _append_json(path: Path, value: dict[str, Any]) -> None:
 
 
 class CountingPage:
-    """A widget whose page counts what it gets."""
+    """Widget whose page counts its messages."""
 
     panel_id = "0"
     placed = False
@@ -86,11 +86,11 @@ class CountingPage:
 
 
 class Enough(Exception):
-    """Looked long enough."""
+    """End of a look."""
 
 
 class Gauge:
-    """What the first look costs, and what each second costs after the page has been loaded."""
+    """Cost of the first look, and of each second after the page has loaded."""
 
     settle = 6.0  # until then a panel repeats what a page may have missed
 
@@ -124,13 +124,13 @@ def panel(directory: RunDirectory, seconds: float) -> dict[str, float]:
     page = CountingPage()
     gauge = Gauge(seconds)
     surface = WidgetSurface(page, stop=lambda: None, board=lambda: "", charts=charts)
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
 
     def wait(pause: float) -> None:
         if page.size:
             gauge.shown()
-        found.update(gauge.enough(page.size) or {})
-        if found:
+        figures.update(gauge.enough(page.size) or {})
+        if figures:
             raise Enough
         time.sleep(pause)
         surface.repeat()
@@ -143,7 +143,7 @@ def panel(directory: RunDirectory, seconds: float) -> dict[str, float]:
             budget=lambda: surface.budget,
             wait=wait,
         )
-    return found
+    return figures
 
 
 def status(directory: RunDirectory, seconds: float) -> dict[str, float]:
@@ -153,13 +153,13 @@ def status(directory: RunDirectory, seconds: float) -> dict[str, float]:
     while True:
         size += len(status_text(reader.look(time.time()), "en").encode())
         gauge.shown()
-        if found := gauge.enough(size):
-            return found
+        if figures := gauge.enough(size):
+            return figures
         time.sleep(1.0)
 
 
 def board(directory: RunDirectory, seconds: float) -> dict[str, float]:
-    """The board server asks its feed every two seconds while a page looks."""
+    """Read the feed every two seconds, like the board server with a page."""
     gauge = Gauge(seconds)
     gauge.settle = 1.0
     feed = Feed()
@@ -167,8 +167,8 @@ def board(directory: RunDirectory, seconds: float) -> dict[str, float]:
         feed.advance(directory)
         gauge.shown()
         size = sum(file.stat().st_size for file in directory.board.rglob("*") if file.is_file())
-        if found := gauge.enough(size):
-            return found
+        if figures := gauge.enough(size):
+            return figures
         time.sleep(2.0)
 
 

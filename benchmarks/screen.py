@@ -1,5 +1,5 @@
-"""How soon a point that a rank has logged is on the screen: nbdist's board, and VisualDL as it ships; and how
-soon a page with very many points or tags is there.
+"""Seconds until a point of a rank is on the screen: nbdist's board, and VisualDL as it ships; and until a
+page with very many points or tags has loaded.
 
     python benchmarks/screen.py [--points N] [--quick]
 
@@ -55,7 +55,8 @@ Add = Callable[[int, float], None]
 
 @contextlib.contextmanager
 def nbdist_board(folder: Path) -> Iterator[tuple[str, Add]]:
-    """The address of a page with the curves of a run, and what appends a point as ``nbdist.log`` does."""
+    """Yield the address of a page with a run's curves, and a function that appends a point like
+    ``nbdist.log``."""
     metrics = folder / "runs" / RUN / "ranks" / "0" / "metrics.jsonl"
     metrics.parent.mkdir(parents=True)
 
@@ -72,7 +73,7 @@ def nbdist_board(folder: Path) -> Iterator[tuple[str, Add]]:
 
 @contextlib.contextmanager
 def shipped_server(folder: Path) -> Iterator[tuple[str, Add]]:
-    """The same with VisualDL's own writer and server."""
+    """Yield the same for VisualDL's own writer and server."""
     from visualdl import LogWriter
 
     writer = LogWriter(logdir=str(folder / "log"))
@@ -113,8 +114,8 @@ def wait_for(address: str) -> None:
     while True:
         try:
             # without a language VisualDL's page is an error
-            asked = urllib.request.Request(address, headers={"Accept-Language": "en"})
-            urllib.request.urlopen(asked, timeout=5).close()
+            request = urllib.request.Request(address, headers={"Accept-Language": "en"})
+            urllib.request.urlopen(request, timeout=5).close()
             return
         except OSError:
             if time.monotonic() > deadline:
@@ -123,7 +124,7 @@ def wait_for(address: str) -> None:
 
 
 def seconds_to_screen(page: Page, add: Add, points: int) -> Iterator[float]:
-    """Seconds from each point to the changed picture; the points come at any moment of the page's round."""
+    """Yield the seconds from each point to the changed picture, at random times of the page's round."""
     page.wait_for_function(f"!!({PICTURE})")
     page.wait_for_timeout(5_000)
     for number in range(points):
@@ -147,8 +148,8 @@ def measure(points: int, scratch: Path) -> tuple[Samples, list[NotMeasured]]:
             try:
                 with case(folder) as (address, add):
                     page.goto(address)
-                    asked = points if name == NBDIST else min(points, SHIPPED_POINTS)
-                    for taken, seconds in enumerate(seconds_to_screen(page, add, asked)):
+                    amount = points if name == NBDIST else min(points, SHIPPED_POINTS)
+                    for taken, seconds in enumerate(seconds_to_screen(page, add, amount)):
                         samples.add(name, SEEN, taken, seconds)
             except (Error, OSError, ImportError) as why:
                 missing.append(NotMeasured(case=name, reason=str(why).splitlines()[0]))
@@ -158,7 +159,7 @@ def measure(points: int, scratch: Path) -> tuple[Samples, list[NotMeasured]]:
 
 
 def measure_large(folder: Path, tags: int, points: int) -> Iterator[tuple[str, float]]:
-    """Seconds from the first request until the first page is there, and until all points are."""
+    """Yield the seconds from the first request to the first page, and to all points."""
     for rank in (0, 1):
         metrics = folder / "runs" / RUN / "ranks" / str(rank) / "metrics.jsonl"
         metrics.parent.mkdir(parents=True)
@@ -170,13 +171,13 @@ def measure_large(folder: Path, tags: int, points: int) -> Iterator[tuple[str, f
     address = page.removesuffix("/scalar")
 
     def ask(path: str) -> bytes:
-        asked = urllib.request.Request(f"{address}/{path}", headers={"Accept-Language": "en"})
-        with urllib.request.urlopen(asked, timeout=LARGE_LIMIT) as answer:
+        request = urllib.request.Request(f"{address}/{path}", headers={"Accept-Language": "en"})
+        with urllib.request.urlopen(request, timeout=LARGE_LIMIT) as answer:
             return bytes(answer.read())
 
     def last(curve: str, tag: int) -> float:
-        found = json.loads(ask(f"api/scalar/list?run={curve}&tag=tag{tag}"))["data"]
-        return float(found[-1][1]) if found else -1.0
+        rows = json.loads(ask(f"api/scalar/list?run={curve}&tag=tag{tag}"))["data"]
+        return float(rows[-1][1]) if rows else -1.0
 
     begin = time.monotonic()
     try:
@@ -209,12 +210,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--points", type=int, default=20, help="of nbdist; default: 20")
     parser.add_argument("--quick", action="store_true", help="two points, for a look")
-    asked = parser.parse_args(arguments)
-    points = 2 if asked.quick else asked.points
+    flags = parser.parse_args(arguments)
+    points = 2 if flags.quick else flags.points
     machine = Machine.now(("nbdist", "visualdl"))
     with tempfile.TemporaryDirectory(prefix="bench-screen-") as scratch:
         samples, missing = measure(points, Path(scratch))
-        take_large(samples, missing, Path(scratch), 1 if asked.quick else 3)
+        take_large(samples, missing, Path(scratch), 1 if flags.quick else 3)
     seen = samples.values(NBDIST, SEEN)
     goal = Goal(
         goal="a point reaches the screen within 2 s (median)",
@@ -231,8 +232,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{machine.header()}\n\n{table(['median (min-max)', 'point to screen [s]'], lines)}\n\n{goal}")
     lines = [[name, *(spread(samples.values(name, metric)) for metric in (FIRST, ALL))] for name in LARGE]
     print(f"\n{table(['median (min-max)', 'first page [s]', 'all points [s]'], lines)}\n\n{soon}")
-    for one in missing:
-        print(f"not measured: {one.case}: {one.reason}")
+    for skipped in missing:
+        print(f"not measured: {skipped.case}: {skipped.reason}")
     write_results(
         "screen",
         machine,

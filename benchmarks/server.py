@@ -1,9 +1,9 @@
-"""What the server extension costs a Jupyter server, and how soon it answers.
+"""Cost of the server extension for a Jupyter server, and its response times.
 
     python benchmarks/server.py [--rounds N] [--seconds S] [--quick]
 
-Each round takes the same time thrice: nothing goes on; eight logs grow and nobody looks; eight logs grow
-and pages watch them. What is measured is how long the server takes for other requests meanwhile.
+Each round takes the same time thrice: nothing goes on; eight logs grow and nobody looks; eight logs grow and
+pages watch them. What is measured is how long the server takes for other requests meanwhile.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def run_id(number: int) -> str:
 
 
 def latency(server: RealServer, case: str, seconds: float, runs: list[WrittenRun]) -> dict[str, Any]:
-    """What the server's other requests take in a case, in milliseconds."""
+    """Return the milliseconds of the server's other requests in a case."""
     url = f"http://127.0.0.1:{server.port}{server.base_url}"
     others = []
     if case != QUIET:
@@ -87,7 +87,7 @@ def latency(server: RealServer, case: str, seconds: float, runs: list[WrittenRun
 
 
 def answer_time(server: RealServer, path: str, headers: dict[str, str] | None = None) -> float:
-    """Seconds until the answer is whole."""
+    """Return the seconds until the answer is complete."""
     request = urllib.request.Request(f"{server.url}/{path}", headers=server.headers | (headers or {}))
     begun = time.perf_counter()
     with urllib.request.urlopen(request, timeout=60) as answer:
@@ -104,22 +104,23 @@ def growing_runs(server: RealServer, first: int) -> list[WrittenRun]:
 
 
 def measure_latency(samples: Samples, folder: Path, rounds: int, seconds: float) -> list[str]:
-    said = []
+    notes = []
     with real_server(folder) as server:
         for round_number in range(rounds):
             for place, case in enumerate((QUIET, UNSEEN, WATCHED)):
                 runs = growing_runs(server, 1000 * round_number + 100 * place)
-                found = latency(server, case, seconds, runs)
+                figures = latency(server, case, seconds, runs)
                 for metric in (P50, P99, WORST):
-                    samples.add(case, metric, round_number, found[metric])
+                    samples.add(case, metric, round_number, figures[metric])
                 if case == WATCHED:
-                    tabs = found["seen"][1:]
+                    tabs = figures["seen"][1:]
                     lines = statistics.median(tab["lines"] for tab in tabs)
-                    said.append(f"a tab got {lines:,.0f} lines of {min(tab['runs'] for tab in tabs)} logs")
-                print(f"  round {round_number + 1}: {case}: {found[P50]:.2f} {found[P99]:.2f} ms", flush=True)
+                    notes.append(f"a tab got {lines:,.0f} lines of {min(tab['runs'] for tab in tabs)} logs")
+                times = f"{figures[P50]:.2f} {figures[P99]:.2f} ms"
+                print(f"  round {round_number + 1}: {case}: {times}", flush=True)
                 for run in runs:
                     shutil.rmtree(run.directory.path)
-    return said
+    return notes
 
 
 def measure_list(samples: Samples, folder: Path, rounds: int) -> None:
@@ -133,8 +134,8 @@ def measure_list(samples: Samples, folder: Path, rounds: int) -> None:
         with real_server(folder) as server:
             samples.add("list of 1000 runs, first", "answer", round_number, answer_time(server, "api/runs"))
             samples.add("list of 1000 runs, again", "answer", round_number, answer_time(server, "api/runs"))
-            found = answer_time(server, "api/runs?search=bench")
-            samples.add("search in 1000 runs, first", "answer", round_number, found)
+            seconds = answer_time(server, "api/runs?search=bench")
+            samples.add("search in 1000 runs, first", "answer", round_number, seconds)
 
 
 def measure_long_log(samples: Samples, folder: Path, rounds: int, size: int) -> None:
@@ -192,32 +193,32 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each case and round; default: 10")
     parser.add_argument("--quick", action="store_true", help="one short round, for a look")
-    asked = parser.parse_args(arguments)
-    if asked.quick:
-        asked.rounds, asked.seconds = 1, min(asked.seconds, 4.0)
-    return asked
+    flags = parser.parse_args(arguments)
+    if flags.quick:
+        flags.rounds, flags.seconds = 1, min(flags.seconds, 4.0)
+    return flags
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    asked = parse(arguments)
+    flags = parse(arguments)
     machine = Machine.now(PACKAGES)
     latencies, answers = Samples(unit="ms"), Samples(unit="s")
     with tempfile.TemporaryDirectory(prefix="bench-server-") as scratch:
-        said = measure_latency(latencies, Path(scratch), asked.rounds, asked.seconds)
+        notes = measure_latency(latencies, Path(scratch), flags.rounds, flags.seconds)
     with tempfile.TemporaryDirectory(prefix="bench-server-") as scratch:
-        measure_list(answers, Path(scratch), asked.rounds)
+        measure_list(answers, Path(scratch), flags.rounds)
     with tempfile.TemporaryDirectory(prefix="bench-server-") as scratch:
-        measure_long_log(answers, Path(scratch), asked.rounds, LONG)
+        measure_long_log(answers, Path(scratch), flags.rounds, LONG)
     goals = judge(latencies, answers)
     print(f"{machine.header()}\n\n{report(latencies, answers, goals)}")
     write_results(
         "server",
         machine,
         [*latencies.rows({UNSEEN: [QUIET], WATCHED: [QUIET, UNSEEN]}), *answers.rows({})],
-        settings={"rounds": asked.rounds, "seconds": asked.seconds, "logs": LOGS, "tabs": TABS, "rate": RATE},
-        notes=[*NOTES, *said],
+        settings={"rounds": flags.rounds, "seconds": flags.seconds, "logs": LOGS, "tabs": TABS, "rate": RATE},
+        notes=[*NOTES, *notes],
         goals=goals,
-        is_a_look=asked.rounds < LEAST_ROUNDS,
+        is_a_look=flags.rounds < LEAST_ROUNDS,
     )
     return 0
 

@@ -1,5 +1,4 @@
-"""The processes around the server that is measured: who writes logs, who watches them, who asks for other
-things meanwhile.
+"""Processes around the measured server: writers of logs, watchers of them, and clients with other requests.
 
     python server_cases.py write SECONDS RATE LOG…          bytes a second into each log
     python server_cases.py watch URL TOKEN SECONDS RUN…     a page that watches these runs
@@ -22,7 +21,7 @@ PERIOD = 0.02
 
 
 def write(seconds: float, rate: float, logs: list[str]) -> dict[str, float]:
-    """``rate`` bytes a second into each log, in pieces, for so long."""
+    """Write ``rate`` bytes a second into each log, in pieces."""
     files = [open(log, "ab", buffering=0) for log in logs]  # noqa: SIM115
     piece = b"".join(LINE % (number, number) for number in range(max(1, int(rate * PERIOD / len(LINE)))))
     begun, pieces = time.monotonic(), 0
@@ -35,35 +34,35 @@ def write(seconds: float, rate: float, logs: list[str]) -> dict[str, float]:
 
 
 def ask(url: str, token: str, seconds: float) -> dict[str, list[float]]:
-    """Milliseconds of each answer of the server's own ``api/status``."""
+    """Return the milliseconds of each answer of the server's own ``api/status``."""
     address = urlsplit(url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
     took: list[float] = []
     begun = time.monotonic()
     for number in range(int(seconds / PERIOD)):
         time.sleep(max(0.0, begun + number * PERIOD - time.monotonic()))
-        asked = time.perf_counter()
+        started = time.perf_counter()
         connection.request("GET", f"{address.path}api/status", headers={"Authorization": f"token {token}"})
         connection.getresponse().read()
-        took.append(1000 * (time.perf_counter() - asked))
+        took.append(1000 * (time.perf_counter() - started))
         if time.monotonic() > begun + seconds:
             break
     return {"took": took}
 
 
 async def watch(url: str, token: str, seconds: float, runs: list[str]) -> dict[str, float]:
-    """What arrives, and after how many seconds the first lines have come of every run."""
+    """Return the amount that arrives, and the seconds until every run has sent its first lines."""
     from tornado.httpclient import HTTPRequest
     from tornado.websocket import websocket_connect
 
     address = url.replace("http", "ws", 1) + "nbdist/api/stream"
     request = HTTPRequest(address, headers={"Authorization": f"token {token}"})
     socket = await websocket_connect(request)
-    asked = time.monotonic()
+    started = time.monotonic()
     for run in runs:
         await socket.write_message(json.dumps({"kind": "watch", "run_id": run}))
     seen, lines, size, first = set(), 0, 0, 0.0
-    while (left := asked + seconds - time.monotonic()) > 0:
+    while (left := started + seconds - time.monotonic()) > 0:
         try:
             data = await asyncio.wait_for(socket.read_message(), left)
         except asyncio.TimeoutError:
@@ -73,7 +72,7 @@ async def watch(url: str, token: str, seconds: float, runs: list[str]) -> dict[s
         lines, size = lines + count, size + len(data)
         if count and header["run_id"] not in seen:
             seen.add(header["run_id"])
-            first = time.monotonic() - asked
+            first = time.monotonic() - started
         await socket.write_message(json.dumps({"kind": "ack", "run_id": header.get("run_id", "")}))
     return {"lines": lines, "megabytes": size / 1e6, "first": first, "runs": len(seen)}
 

@@ -1,4 +1,4 @@
-"""What nbdist adds to the start of JupyterLab: of its server, and of its page.
+"""Seconds that nbdist adds to the start of JupyterLab's server and page.
 
     python benchmarks/startup.py [--rounds N] [--quick]
 
@@ -46,7 +46,7 @@ def started(case: str, folder: Path) -> tuple[LabServer, float]:
 
 
 def opened(page: Page, server: LabServer) -> float:
-    """Seconds until JupyterLab is there."""
+    """Return the seconds until JupyterLab has loaded."""
     begun = time.monotonic()
     page.goto(f"{server.url}lab?{server.entry}")
     page.wait_for_function(
@@ -67,10 +67,10 @@ def measure(samples: Samples, browser: Browser, rounds: int, scratch: Path) -> N
                 for metric in (FIRST, AGAIN):
                     page = context.new_page()
                     samples.add(case, metric, number, opened(page, server))
-                    there = "!!window.jupyterapp?.commands.hasCommand('nbdist:show-runs')"
+                    registered = "!!window.jupyterapp?.commands.hasCommand('nbdist:show-runs')"
                     if case == WITH:
-                        page.wait_for_function(there)
-                    assert page.evaluate(there) is (case == WITH), "the extension is where it should be"
+                        page.wait_for_function(registered)
+                    assert page.evaluate(registered) is (case == WITH), "the extension is where it should be"
                     page.close()
             finally:
                 context.close()
@@ -95,8 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15, help="default: 15")
     parser.add_argument("--quick", action="store_true", help="one round, for a look")
-    asked = parser.parse_args(arguments)
-    rounds = 1 if asked.quick else asked.rounds
+    flags = parser.parse_args(arguments)
+    rounds = 1 if flags.quick else flags.rounds
     compile_nbdist()
     machine = Machine.now(("nbdist", "jupyterlab", "jupyter_server"))
     samples = Samples()

@@ -1,4 +1,4 @@
-"""How much of the time that a sweep's places are there its points use, and how long it takes.
+"""Share of the time in which a sweep's places are in use, and its duration.
 
     python benchmarks/sweep.py [--points N] [--seconds S] [--rounds R] [--quick]
 
@@ -73,8 +73,7 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One that has ended: when its process started, its program began and ended, and the process had
-    ended; the processor time of its imports."""
+    """Ended point: times of its process and program, and the CPU time of its imports."""
 
     started: float
     begun: float
@@ -86,26 +85,26 @@ class Point:
 def measure(way: str, work: str, points: int, scratch: Path) -> dict[str, float]:
     program = PROGRAM.format(work=work)
     done = torchrun(program, points, scratch) if way == TORCHRUN else sweep(program, points, way == COLD)
-    first, last = min(one.begun for one in done), max(one.left for one in done)
-    found = {
-        USED: sum(one.ended - one.begun for one in done) / (PLACES * (last - first)),
+    first, last = min(point.begun for point in done), max(point.left for point in done)
+    figures = {
+        USED: sum(point.ended - point.begun for point in done) / (PLACES * (last - first)),
         TOTAL: last - first,
-        CPU: statistics.median(one.imports for one in done),
+        CPU: statistics.median(point.imports for point in done),
     }
     if way != TORCHRUN:
         gaps = [pair for place in places(done) for pair in pairwise(place)]
-        found[EXIT] = statistics.median(before.left - before.ended for before, _ in gaps)
-        found[START] = statistics.median(after.started - before.left for before, after in gaps)
-        found[IMPORT] = statistics.median(after.begun - after.started for _, after in gaps)
-    return found
+        figures[EXIT] = statistics.median(before.left - before.ended for before, _ in gaps)
+        figures[START] = statistics.median(after.started - before.left for before, after in gaps)
+        figures[IMPORT] = statistics.median(after.begun - after.started for _, after in gaps)
+    return figures
 
 
 def places(done: list[Point]) -> list[list[Point]]:
-    """The points of each place, in their order: each came to the place that was free the longest."""
-    found: list[list[Point]] = [[] for _ in range(PLACES)]
-    for one in sorted(done, key=lambda point: point.started):
-        min(found, key=lambda place: place[-1].left if place else 0.0).append(one)
-    return found
+    """Return the points of each place in order: each went to the place free for the longest time."""
+    places: list[list[Point]] = [[] for _ in range(PLACES)]
+    for point in sorted(done, key=lambda point: point.started):
+        min(places, key=lambda place: place[-1].left if place else 0.0).append(point)
+    return places
 
 
 def sweep(program: str, points: int, cold: bool) -> list[Point]:
@@ -119,24 +118,24 @@ def sweep(program: str, points: int, cold: bool) -> list[Point]:
         handle.stop()
         raise
     assert status == "succeeded", handle
-    found = []
-    for one in handle.runs:
-        run, results = one.run, one.results
-        said = {name: float(results[name]) for name in ("begun", "ended", "imports")}
-        found.append(Point(started=run.started or 0.0, left=run.ended or 0.0, **said))
-    return found
+    points = []
+    for member in handle.runs:
+        run, results = member.run, member.results
+        values = {name: float(results[name]) for name in ("begun", "ended", "imports")}
+        points.append(Point(started=run.started or 0.0, left=run.ended or 0.0, **values))
+    return points
 
 
 def torchrun(program: str, points: int, scratch: Path) -> list[Point]:
-    """Without the moments at which processes start and end, which nothing records."""
+    """Run torchrun, without the times of processes, which nothing records."""
     script, at = scratch / "point.py", scratch / "point"
     script.write_text(program + ALONE)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1"]
     command = ["xargs", "-P", str(PLACES), "-n", "1", sys.executable, *launcher, str(script), str(at)]
     numbers = "\n".join(map(str, range(points)))
     subprocess.run(command, input=numbers, text=True, check=True, stderr=subprocess.DEVNULL)
-    said = [json.loads(Path(f"{at}-{number}.json").read_text()) for number in range(points)]
-    return [Point(started=one["begun"], left=one["ended"], **one) for one in said]
+    records = [json.loads(Path(f"{at}-{number}.json").read_text()) for number in range(points)]
+    return [Point(started=record["begun"], left=record["ended"], **record) for record in records]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -147,8 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"default: {ROUNDS}")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each point; default: 5")
     parser.add_argument("--quick", action="store_true", help="one round of 6 points, for a look")
-    asked = parser.parse_args(arguments)
-    points, rounds = (6, 1) if asked.quick else (asked.points, asked.rounds)
+    flags = parser.parse_args(arguments)
+    points, rounds = (6, 1) if flags.quick else (flags.points, flags.rounds)
     compile_nbdist()
     machine = Machine.now(("nbdist", "torch"))
     shares, seconds = Samples(unit="share"), Samples()
@@ -158,14 +157,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for name, work in WORK.items():
                 for way in WAYS:
                     print(f"round {turn + 1}: a point {name}, {way}", file=sys.stderr, flush=True)
-                    said = work.format(seconds=asked.seconds)
-                    for metric, value in measure(way, said, points, Path(scratch)).items():
+                    program = work.format(seconds=flags.seconds)
+                    for metric, value in measure(way, program, points, Path(scratch)).items():
                         (shares if metric == USED else seconds).add(f"{name}, {way}", metric, turn, value)
     lines = []
     for case in shares.cases():
         share, *times = [
             shares.median(case, USED),
-            *(seconds.median(case, one) for one in (TOTAL, CPU, *GAPS)),
+            *(seconds.median(case, metric) for metric in (TOTAL, CPU, *GAPS)),
         ]
         figures = ["-" if value is None else f"{value:.2f}" for value in times]
         lines.append([case, f"{100 * (share or 0.0):.1f} %", *figures])
@@ -180,8 +179,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         )
     used = shares.median(f"waits, {WARM}", USED) or 0.0
-    said = f"where a point waits: programs are at work for at least {100 * GOAL:.0f} % of the time"
-    goals.append(Goal(goal=said, holds=used >= GOAL, seen=f"{100 * used:.1f} %"))
+    goal = f"where a point waits: programs are at work for at least {100 * GOAL:.0f} % of the time"
+    goals.append(Goal(goal=goal, holds=used >= GOAL, seen=f"{100 * used:.1f} %"))
     headings = ["", USED, f"{TOTAL} (s)", "imports (CPU s)", *(f"{gap} (s)" for gap in GAPS)]
     print(f"{machine.header()}\n\n{table(headings, lines)}\n\n" + "\n".join(map(str, goals)))
     baselines = {f"{name}, {WARM}": [f"{name}, {COLD}", f"{name}, {TORCHRUN}"] for name in WORK}
@@ -189,10 +188,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "sweep",
         machine,
         [*shares.rows(baselines), *seconds.rows(baselines)],
-        settings={"points": points, "rounds": rounds, "seconds": asked.seconds, "places": PLACES},
+        settings={"points": points, "rounds": rounds, "seconds": flags.seconds, "places": PLACES},
         notes=NOTES,
         goals=goals,
-        is_a_look=asked.quick or points < ALL_POINTS or rounds < ROUNDS,
+        is_a_look=flags.quick or points < ALL_POINTS or rounds < ROUNDS,
     )
     return 0
 

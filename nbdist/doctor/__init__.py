@@ -1,7 +1,7 @@
-"""What this machine and this notebook can do, what is missing, and how to mend it.
+"""Examination of this machine and notebook: what works, what is missing, and the fix.
 
-Every probe yields entries and may fail or hang without harm to the others; nothing is imported here that
-a kernel should not have (frameworks are asked in processes of their own).
+A probe yields entries; one that fails or hangs harms no other. The kernel imports no framework: each is
+imported in a process of its own.
 """
 
 from nbdist.doctor.cluster import ENGINES, ClusterRequest, examine_cluster

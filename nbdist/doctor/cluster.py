@@ -1,6 +1,7 @@
-"""The doctor on the nodes of a cluster: a run whose ranks examine the nodes they are on, and what differs.
+"""Examination of a cluster: a run whose ranks examine their nodes, and a comparison of the answers.
 
-The run goes the way of every run on Slurm or Ray: what keeps it from starting would keep the user's."""
+It starts like every run on Slurm or Ray: what stops it would stop the user's.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +26,18 @@ from nbdist.text import reason_text
 ENGINES = ("slurm", "ray")
 
 _LIMIT = 180.0
-"""Seconds that the nodes have: each starts the frameworks once."""
+"""Seconds for the nodes: each imports the frameworks once."""
 
 _MEET = 30.0
-"""Seconds in which each node has to reach the first."""
+"""Seconds in which each node must reach the first."""
 
 _OF_NODES = frozenset({"python", "frameworks", "gpus", "machine", "network"})
 _OF_BOTH = frozenset({"python", "frameworks"})
 _AS_HERE = (("python", "Python"), ("python", "nbdist"), ("frameworks", "torch"), ("frameworks", "paddle"))
-"""What has to be on each node as it is here, by section and title."""
+"""Entries, by section and title, that each node must have as this machine has them."""
 
 _ALIKE = (("frameworks", "torch starts"), ("frameworks", "paddle starts"), ("gpus", "driver"))
-"""What the nodes have to have alike, and this machine may not have."""
+"""Entries that the nodes must have alike, and this machine may lack."""
 
 _MARK = "nbdist-doctor "
 _PROGRAM = """\
@@ -49,8 +50,8 @@ print_answer()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRequest:
-    """What to look at: ``engine`` is one of ENGINES, ``options`` are sbatch's, ``address`` is Ray's; ``wait``
-    seconds in the queue."""
+    """Request for an examination: ``engine`` is one of ENGINES, ``options`` are sbatch's, ``address`` is
+    Ray's, ``wait`` the seconds in the queue."""
 
     engine: str
     nodes: int
@@ -61,64 +62,64 @@ class ClusterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAnswer:
-    """What the doctor found on one node."""
+    """Entries of one node."""
 
     name: str
     entries: tuple[Entry, ...]
 
 
 def print_answer() -> None:
-    """In a rank: examine its node, and print the answer in a line."""
+    """Examine the node of this rank, and print the answer in a line."""
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     report = examine(looked_at=[probe for probe in probes() if probe.section in _OF_NODES])
     print(_MARK + json.dumps({"node": name, **report.to_dict()}), flush=True)
 
 
-def examine_cluster(asked: ClusterRequest) -> Report:
-    """Examine the nodes by a small run. Raises nothing of the engine's, and leaves no run."""
+def examine_cluster(request: ClusterRequest) -> Report:
+    """Examine the nodes by a small run. Catch the engine's errors, and leave no run."""
     started = time.monotonic()
     # an interrupt while the job is submitted would leave it in the queue
     with runner.Interrupts(lambda _: Reason.said("the doctor was interrupted"), raises=True) as interrupts:
         try:
-            planned = _plan(asked)
+            planned = _plan(request)
             interrupts.begin()
             handle = runner.start(planned)
         except NbdistError as error:
             entries = (find("nodes.job-refused", why=error),)
             return Report(entries=entries, seconds=time.monotonic() - started)
         interrupts.stop(handle)
-        return _examined(handle, asked, started)
+        return _examined(handle, request, started)
 
 
-def _examined(handle: RunHandle, asked: ClusterRequest, started: float) -> Report:
-    """Wait for the nodes' answers and compare them; end the run, and remove it."""
+def _examined(handle: RunHandle, request: ClusterRequest, started: float) -> Report:
+    """Wait for the nodes' answers and compare them; end and remove the run."""
     try:
         here = examine(looked_at=[probe for probe in probes() if probe.section in _OF_BOTH])
-        handle.wait(max(0.0, asked.wait - (time.monotonic() - started)), until="running")
+        handle.wait(max(0.0, request.wait - (time.monotonic() - started)), until="running")
         if not _waits(handle.run):
             handle.wait(_LIMIT)
-        entries = list(_entries(handle, here.entries, asked, time.monotonic() - started))
+        entries = list(_entries(handle, here.entries, request, time.monotonic() - started))
     finally:
         handle.stop("the doctor is done", timeout=60.0)
         shutil.rmtree(handle.directory.path, ignore_errors=True)
     return Report(entries=tuple(entries), seconds=time.monotonic() - started)
 
 
-def _plan(asked: ClusterRequest) -> runner.Plan:
-    line = f"--on {asked.engine} --nodes {asked.nodes} -n 1 --framework none --name doctor"
-    if asked.address:
-        line += f" --ray {asked.address}"
-    given = replace(options.parse(line), slurm=asked.options, wait=_MEET)
+def _plan(request: ClusterRequest) -> runner.Plan:
+    line = f"--on {request.engine} --nodes {request.nodes} -n 1 --framework none --name doctor"
+    if request.address:
+        line += f" --ray {request.address}"
+    given = replace(options.parse(line), slurm=request.options, wait=_MEET)
     return runner.plan(given, cell=_PROGRAM, cwd=os.getcwd(), python_path=sys.path)
 
 
 def _waits(run: Run) -> bool:
-    """Return whether the run waits for its engine: one that waits for a node has begun on another."""
+    """Return whether the run waits for its engine; one that awaits a node has begun on another."""
     return run.state is RunState.PENDING and not run.awaited
 
 
 def _entries(
-    handle: RunHandle, here: Sequence[Entry], asked: ClusterRequest, seconds: float
+    handle: RunHandle, here: Sequence[Entry], request: ClusterRequest, seconds: float
 ) -> Iterator[Entry]:
     run = handle.run
     if _waits(run):
@@ -127,21 +128,23 @@ def _entries(
     if not run.state.terminal:
         yield find("nodes.job-silent", seconds=seconds)
         return
-    answers = [answer for rank in range(asked.nodes) if (answer := answer_in(handle.logs(rank))) is not None]
-    if len(answers) < asked.nodes:
+    answers = [
+        answer for rank in range(request.nodes) if (answer := answer_in(handle.logs(rank))) is not None
+    ]
+    if len(answers) < request.nodes:
         yield find("nodes.job-failed", why=reason_text(run.reason) or run.state.value)
         return
     names = tuple(answer.name for answer in answers)
     queued = max(0.0, (run.started or run.spec.created) - run.spec.created)
     yield find("nodes.job", job=run.job, names=names, queued=queued, seconds=seconds)
     yield find("nodes.shared", home=config.home())
-    if asked.nodes > 1:
+    if request.nodes > 1:
         yield find("nodes.ports")
     yield from compare(here, answers)
 
 
 def answer_in(log: str) -> NodeAnswer | None:
-    """Return the answer that a node printed into its log; None where there is none."""
+    """Return the answer in a node's log, or None."""
     for line in log.splitlines():
         if line.startswith(_MARK):
             try:
@@ -154,7 +157,7 @@ def answer_in(log: str) -> NodeAnswer | None:
 
 
 def compare(here: Sequence[Entry], answers: Sequence[NodeAnswer]) -> Iterator[Entry]:
-    """Compare the answers of all nodes with each other and with what was found here."""
+    """Compare the nodes' answers with each other and with the entries of this machine."""
     for section, title in _AS_HERE:
         mine = _text_of(here, section, title)
         others = {answer.name: _text_of(answer.entries, section, title) for answer in answers}
@@ -179,7 +182,7 @@ def _gpus(answers: Sequence[NodeAnswer]) -> Iterator[Entry]:
 
 
 def _errors(answers: Sequence[NodeAnswer]) -> Iterator[Entry]:
-    """Name what does not work on some nodes, with the doctor's own words."""
+    """Yield the errors of the nodes, each once."""
     names: dict[Entry, list[str]] = {}
     for answer in answers:
         for entry in answer.entries:
@@ -192,7 +195,7 @@ def _errors(answers: Sequence[NodeAnswer]) -> Iterator[Entry]:
 
 
 def _text_of(entries: Sequence[Entry], section: str, title: str) -> str:
-    """Return what stands there; a dash where there is no such entry."""
+    """Return the text of an entry; a dash for none."""
     texts = (entry.what for entry in entries if (entry.section, entry.title) == (section, title))
     return next(texts, "-")
 

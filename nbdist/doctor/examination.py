@@ -1,4 +1,4 @@
-"""Which probes an examination of this machine consists of; and a run to try it."""
+"""Probes of an examination of this machine, and a trial run."""
 
 from __future__ import annotations
 
@@ -35,10 +35,18 @@ from nbdist.errors import NbdistError
 from nbdist.preflight.machine import build_of
 
 LIMIT = 120.0
-"""Seconds after which the trial is stopped."""
+"""Seconds after which the doctor stops the trial."""
 
-_BEGINS = {
-    "torch": """\
+_SUMS = """\
+import time
+dist.all_reduce(x)
+start = time.perf_counter()
+dist.all_reduce(x)
+value = x.item()
+print("all_reduce", value, time.perf_counter() - start)
+"""
+_TRIALS = {
+    "torch": f"""\
 import os
 import torch
 import torch.distributed as dist
@@ -46,31 +54,23 @@ import torch.distributed as dist
 if torch.cuda.is_available():
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-one = torch.ones(1, device="cuda" if torch.cuda.is_available() else "cpu")
+x = torch.ones(1, device="cuda" if torch.cuda.is_available() else "cpu")
+{_SUMS}dist.destroy_process_group()
 """,
-    "paddle": """\
+    "paddle": f"""\
 import paddle
 import paddle.distributed as dist
 
 dist.init_parallel_env()
-one = paddle.ones([1])
-""",
+x = paddle.ones([1])
+{_SUMS}""",
 }
-_SUMS = """\
-import time
-dist.all_reduce(one)
-start = time.perf_counter()
-dist.all_reduce(one)
-value = one.item()
-print("all_reduce", value, time.perf_counter() - start)
-"""
-_ENDS = {"torch": "dist.destroy_process_group()\n", "paddle": ""}
 # 1 from each of two ranks, summed, and that summed again
 _RIGHT = 4.0
 
 
 def examine_runs(framework: str, limit: float = LIMIT) -> Iterator[Entry]:
-    """Start the trial, wait for its end, and say how long it took. Whatever goes on at the limit is ended."""
+    """Start the trial, and report its time. End it at the limit (seconds)."""
     build = build_of(framework, sys.path)
     if build is None:
         return
@@ -78,31 +78,26 @@ def examine_runs(framework: str, limit: float = LIMIT) -> Iterator[Entry]:
     where = f"--gpus {gpus[0]},{gpus[1]}" if len(gpus) > 1 else "-n 2"
     title, started = f"{framework}, {where}", time.monotonic()
     try:
-        handle = runner.start(
-            runner.plan(
-                options.parse(f"{where} --name doctor-{framework} -d"),
-                cell=_BEGINS[framework] + _SUMS + _ENDS[framework],
-                cwd=os.getcwd(),
-                python_path=sys.path,
-            )
-        )
+        parsed = options.parse(f"{where} --name doctor-{framework} -d")
+        planned = runner.plan(parsed, cell=_TRIALS[framework], cwd=os.getcwd(), python_path=sys.path)
+        handle = runner.start(planned)
         status = handle.wait(limit)
         if status in ("pending", "starting", "running", "stopping"):
             handle.stop("the trial of the doctor took too long")
-        said = [re.search(r"all_reduce (\S+) (\S+)", handle.logs(rank)) for rank in (0, 1)]
+        sums = [re.search(r"all_reduce (\S+) (\S+)", handle.logs(rank)) for rank in (0, 1)]
     except NbdistError as error:
         yield find("smoke.not-started", title=title, error=error)
         return
     seconds = time.monotonic() - started
-    if status == "succeeded" and all(found is not None and float(found[1]) == _RIGHT for found in said):
-        slowest = max(float(found[2]) for found in said if found is not None)
+    if status == "succeeded" and all(match is not None and float(match[1]) == _RIGHT for match in sums):
+        slowest = max(float(match[2]) for match in sums if match is not None)
         yield find("smoke.works", title=title, milliseconds=slowest * 1e3, seconds=seconds)
     else:
         yield find("smoke.fails", title=title, status=status, seconds=seconds, run=handle.run.label)
 
 
 def examine_board_start() -> Iterator[Entry]:
-    """Start VisualDL over the latest run, ask it, and end it again where it was not running before."""
+    """Start VisualDL over the latest run, reach it, and end it unless it was running before."""
     try:
         handles = runner.runs()[:1]
         if not handles:
@@ -121,12 +116,9 @@ def examine_board_start() -> Iterator[Entry]:
         yield find("smoke.board", seconds=seconds)
 
 
-_FRAMEWORKS = ("torch", "paddle")
-
-
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Something to look at. ``limit`` is in seconds."""
+    """Function that yields entries, and its limit in seconds."""
 
     section: str
     title: str
@@ -135,13 +127,13 @@ class Probe:
 
 
 def probes() -> list[Probe]:
-    """What is looked at, all at the same time."""
+    """Return the probes that start together."""
     return [
         Probe("host", "host", examine_host),
         Probe("python", "Python", examine_python),
         *(
             Probe("frameworks", name, partial(examine_framework, name), IMPORT_SECONDS + 5.0)
-            for name in _FRAMEWORKS
+            for name in _TRIALS
         ),
         Probe("gpus", "GPUs", examine_gpus, 15.0),
         Probe("machine", "machine", examine_machine),
@@ -155,25 +147,25 @@ def probes() -> list[Probe]:
     ]
 
 
-_TRIALS = [
-    *(Probe("smoke", name, partial(examine_runs, name), LIMIT + 30.0) for name in _FRAMEWORKS),
+_LAST_PROBES = [
+    *(Probe("smoke", name, partial(examine_runs, name), LIMIT + 30.0) for name in _TRIALS),
     Probe("smoke", "VisualDL", examine_board_start, 60.0),
 ]
-"""What starts something: one after the other, when the rest is done."""
+"""Probes that start a run or a server: one after the other, after the rest."""
 
 
 def examine(*, smoke: bool = False, looked_at: Sequence[Probe] | None = None) -> Report:
-    """Look at everything; with ``smoke`` start a trial run, too. Raises nothing, and always comes back."""
+    """Run all probes, with ``smoke`` the trials too. Raise nothing, and return within their limits."""
     started = time.monotonic()
     running = [_Look(probe) for probe in (probes() if looked_at is None else looked_at)]
     entries = [entry for look in running for entry in look.result()]
-    for probe in _TRIALS if smoke else ():
+    for probe in _LAST_PROBES if smoke else ():
         entries += _Look(probe).result()
     return _report(entries, time.monotonic() - started)
 
 
 def examine_mended(report: Report, looked_at: Sequence[Probe] | None = None) -> Report:
-    """Look again at the sections of the report that named something to mend."""
+    """Repeat the sections of the report that have something to repair."""
     sections = {entry.section for entry in report.entries if entry.repair}
     known = probes() if looked_at is None else looked_at
     again = examine(looked_at=[probe for probe in known if probe.section in sections])
@@ -188,27 +180,26 @@ def _report(entries: Iterable[Entry], seconds: float) -> Report:
 
 
 class _Look:
-    """One probe in a thread of its own, which a process may leave behind when it ends."""
+    """Probe in a daemon thread of its own."""
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
-        self._found: list[Entry] = []
+        self._entries: list[Entry] = []
         self._done = threading.Event()
         self._deadline = time.monotonic() + probe.limit
         threading.Thread(target=self._run, name=f"nbdist doctor: {probe.title}", daemon=True).start()
 
     def result(self) -> list[Entry]:
         if self._done.wait(max(0.0, self._deadline - time.monotonic())):
-            return self._found
+            return self._entries
         return [self._unknown("probe.silent", limit=self._probe.limit)]
 
     def _run(self) -> None:
         try:
-            self._found = list(self._probe.look())
+            self._entries = list(self._probe.look())
         except Exception as error:  # noqa: BLE001 - a probe that fails must not hide what the others found
-            self._found = [self._unknown("probe.broken", error=f"{type(error).__name__}: {error}")]
+            self._entries = [self._unknown("probe.broken", error=f"{type(error).__name__}: {error}")]
         self._done.set()
 
     def _unknown(self, code: str, **facts: object) -> Entry:
-        entry = find(code, title=self._probe.title, **facts)
-        return replace(entry, section=self._probe.section)
+        return replace(find(code, title=self._probe.title, **facts), section=self._probe.section)

@@ -1,5 +1,4 @@
-"""What is installed: Python, the packages nbdist leans on, the frameworks and whether they start, VisualDL;
-the notebook's extensions, the running server and its paths; and what ``--fix`` copies there."""
+"""Probes of Python, packages, frameworks, VisualDL, extensions and servers; and the repairs of ``--fix``."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ _NEEDED = {
 _TESTED = ((3, 10), (3, 13))
 IMPORT_SECONDS = 60.0
 
-# asked in a process of its own: the kernel imports no framework
+# for a process of its own: the kernel imports no framework
 _QUESTIONS = {
     "torch": "import json,torch;c=torch.cuda;print(json.dumps(dict(version=torch.__version__,"
     "gpus=c.device_count(),distributed=torch.distributed.is_available(),"
@@ -55,14 +54,14 @@ def examine_python() -> Iterator[Entry]:
     tested = _TESTED[0] <= sys.version_info[:2] <= _TESTED[1]
     yield find("python.python", Level.OK if tested else None, version=version, executable=sys.executable)
     yield find("python.nbdist", version=__version__, place=Path(config.__file__).parent)
-    found = {name: version_of(name) for name in _NEEDED}
+    versions = {name: version_of(name) for name in _NEEDED}
     missing = [
-        f'"{name}>={least}"' for name, least in _NEEDED.items() if not at_least(found[name] or "0", least)
+        f'"{name}>={least}"' for name, least in _NEEDED.items() if not at_least(versions[name] or "0", least)
     ]
     yield find(
         "python.packages",
         None if missing else Level.OK,
-        found=tuple(f"{name} {version or '-'}" for name, version in found.items()),
+        found=tuple(f"{name} {version or '-'}" for name, version in versions.items()),
         missing=" ".join(missing),
     )
 
@@ -74,7 +73,7 @@ def examine_framework(
     question: Callable[[str], dict[str, object] | str] | None = None,
     gpus: int | None = None,
 ) -> Iterator[Entry]:
-    """An installed framework: its build, against the driver; then whether it starts and sees the ``gpus``."""
+    """Compare a framework's build with the driver; then start it, and count the ``gpus`` that it sees."""
     build = build_of(name, sys.path if path is None else path)
     if build is None:
         yield find("frameworks.missing", name=name, project=_INSTALL[name])
@@ -89,9 +88,9 @@ def _build(name: str, build: Build, gpus: int) -> Entry:
         level = None if gpus else Level.OK
         return find("frameworks.cpu", level, name=name, version=build.version, instead=_GPU_INSTALL[name])
     facts = {"name": name, "version": build.version, "cuda": build.cuda}
-    found = driver()
-    if found is not None and major(build.cuda) > major(found.cuda):
-        return find("frameworks.driver-too-old", driver=found.cuda, **facts)
+    installed = driver()
+    if installed is not None and major(build.cuda) > major(installed.cuda):
+        return find("frameworks.driver-too-old", driver=installed.cuda, **facts)
     return find("frameworks.cuda", **facts)
 
 
@@ -109,7 +108,7 @@ def _start(name: str, build: Build, answer: dict[str, object] | str, gpus: int) 
 
 
 def ask_framework(name: str) -> dict[str, object] | str:
-    """What the framework says of itself, or the last line of why it does not start."""
+    """Import the framework in a new process; return its facts, or why it does not start."""
     try:
         process = subprocess.run(
             [sys.executable, "-c", _QUESTIONS[name]],
@@ -130,8 +129,8 @@ def ask_framework(name: str) -> dict[str, object] | str:
             return dict(loads(lines[-1]))
         except MALFORMED:
             return f"import {name} said {lines[-1][:120]!r}"
-    said = process.stderr.strip().splitlines()
-    return f"import {name} failed: {said[-1][:200] if said else f'exit {process.returncode}'}"
+    errors = process.stderr.strip().splitlines()
+    return f"import {name} failed: {errors[-1][:200] if errors else f'exit {process.returncode}'}"
 
 
 _VISUALDL_LEAST, _VISUALDL_BELOW = "2.5.3", "2.6"
@@ -155,7 +154,7 @@ _NUMBERS = re.compile(r"\d+")
 
 
 def examine_notebook(*, data_paths: Sequence[str] = (), config_paths: Sequence[str] = ()) -> Iterator[Entry]:
-    """The extensions as they are installed, by default on Jupyter's own paths."""
+    """Examine the installed extensions, by default on Jupyter's own paths."""
     from jupyter_core.paths import jupyter_config_path, jupyter_path
 
     lab = version_of("jupyterlab")
@@ -170,21 +169,20 @@ def examine_notebook(*, data_paths: Sequence[str] = (), config_paths: Sequence[s
 
 
 def _labextension(data_paths: Sequence[str]) -> Entry:
-    """The first place in Jupyter's search order counts."""
+    """Examine the first extension in Jupyter's search order."""
     for path in data_paths:
         package = Path(path) / "labextensions" / "nbdist" / "package.json"
         with contextlib.suppress(OSError, *MALFORMED):
-            found = str(loads(package.read_text()).get("version", "?"))
-            own = __version__
-            # 0.1.0 and 0.1.0-dev.0 there are 0.1.0.dev0 here
-            same = _NUMBERS.findall(found)[:3] == _NUMBERS.findall(own)[:3]
+            version = str(loads(package.read_text()).get("version", "?"))
+            # npm writes 0.1.0.dev0 as 0.1.0-dev.0
+            same = _NUMBERS.findall(version)[:3] == _NUMBERS.findall(__version__)[:3]
             code = "notebook.labextension" if same else "notebook.labextension-old"
-            return find(code, version=found, folder=package.parent, own=own)
+            return find(code, version=version, folder=package.parent, own=__version__)
     return find("notebook.no-labextension")
 
 
 def _server_extension(config_paths: Sequence[str]) -> Entry:
-    """Whether a configuration switches it on; the first that names it counts."""
+    """Examine the first configuration that names the server extension."""
     for path in config_paths:
         for file in sorted(Path(path).glob("jupyter_server_config.d/*.json")):
             with contextlib.suppress(OSError, *MALFORMED):
@@ -198,10 +196,10 @@ def _server_extension(config_paths: Sequence[str]) -> Entry:
 def examine_server(
     environ: Mapping[str, str] = os.environ, *, ask: Callable[[str, str], int] = status_of
 ) -> Iterator[Entry]:
-    """The Jupyter server of this kernel, or those of this user: base URL, whether nbdist is loaded."""
+    """Examine this kernel's Jupyter server, or this user's: base URL, and whether it loads nbdist."""
     servers = _own_servers(environ)
     for server in servers:
-        status = ask(f"{_url(server)}/nbdist/api/runs?limit=1", str(server.get("token", "")))
+        status = ask(f"{server['url']}/nbdist/api/runs?limit=1", str(server["token"]))
         code = {200: "notebook.server", 404: "notebook.server-without-nbdist"}.get(status)
         facts = {name: server.get(name) for name in ("port", "pid")}
         yield find(code or "notebook.server-silent", base=server.get("base_url", "/"), **facts)
@@ -212,9 +210,9 @@ def examine_server(
 def examine_page(
     environ: Mapping[str, str] = os.environ, *, ask: Callable[[str, str], int] = status_of
 ) -> Iterator[Entry]:
-    """What the server's JupyterLab lacks: it may run in another environment than this kernel."""
+    """Examine the server's JupyterLab, which may run in another environment than this kernel."""
     for server in _own_servers(environ):
-        lab, token = f"{_url(server)}/lab", str(server.get("token", ""))
+        lab, token = f"{server['url']}/lab", str(server["token"])
         if ask(lab, token) != 200:
             continue
         if ask(f"{lab}/extensions/nbdist/package.json", token) == 404:
@@ -223,29 +221,26 @@ def examine_page(
             yield find("notebook.page-without-widgets")
 
 
-def _url(server: Mapping[str, object]) -> str:
-    return str(server.get("url", "")).rstrip("/")
-
-
 def _own_servers(environ: Mapping[str, str]) -> list[dict[str, object]]:
-    """The server of this kernel, else the first of this user's, each with a token that lets us in."""
+    """Return this kernel's server, else the first three of this user's, by the files that they write."""
     from jupyter_core.paths import jupyter_runtime_dir
 
-    servers = list(_servers(Path(jupyter_runtime_dir())))
-    parent = environ.get("JPY_PARENT_PID", "")
-    servers = [one for one in servers if str(one.get("pid")) == parent] or servers
     # a hub's server has no token of its own
-    hub = environ.get("JUPYTERHUB_API_TOKEN", "")
-    return [one | {"token": one.get("token") or hub} for one in servers[:3]]
+    hub, parent = environ.get("JUPYTERHUB_API_TOKEN", ""), environ.get("JPY_PARENT_PID", "")
+    servers = [
+        server | {"url": str(server.get("url", "")).rstrip("/"), "token": server.get("token") or hub}
+        for server in _servers(Path(jupyter_runtime_dir()))
+    ]
+    return [server for server in servers if str(server.get("pid")) == parent] or servers[:3]
 
 
 def _servers(runtime: Path) -> Iterator[dict[str, object]]:
-    """What running servers write down about themselves: jpserver-PID.json."""
+    """Yield the contents of jpserver-PID.json of each running server."""
     for file in sorted(runtime.glob("jpserver-*.json")):
         with contextlib.suppress(OSError, *MALFORMED):
-            found = loads(file.read_text())
-            if isinstance(found, dict) and processes.identify(as_int(found.get("pid", 0))) is not None:
-                yield found
+            server = loads(file.read_text())
+            if isinstance(server, dict) and processes.identify(as_int(server.get("pid", 0))) is not None:
+                yield server
 
 
 def _install_labextension() -> str:
@@ -258,14 +253,11 @@ def _install_widgets() -> str:
 
 
 REPAIRS = {"labextension": _install_labextension, "widgets": _install_widgets}
-"""What ``--fix`` can copy, by the names that stand in ``checks.toml``; each tells what to do next."""
+"""Repairs of ``--fix`` by their names in ``checks.toml``; each returns a line for the user."""
 
 
 def repair(report: Report, repairs: Mapping[str, Callable[[], str]] = REPAIRS) -> list[str]:
-    """Mend what can be mended of what was found, each once; a line for each.
-
-    Raises LaunchError or UsageMistake for what could not be.
-    """
+    """Make each repair of the report once, and return their lines. Raises LaunchError or UsageMistake."""
     wanted = dict.fromkeys(entry.repair for entry in report.entries if entry.repair in repairs)
     try:
         return [repairs[name]() for name in wanted]

@@ -1,5 +1,4 @@
-"""What of the machine a run uses: which host it is, memory, disk, limits, loopback, names; its GPUs, the
-processes that hold them, and whether they reach each other."""
+"""Probes of host, memory, disk, limits, network, and GPUs with their processes and peer access."""
 
 from __future__ import annotations
 
@@ -34,24 +33,26 @@ def examine_host(environ: Mapping[str, str] = os.environ, root: Path = Path("/")
 
 
 _MB, _GB = 1 << 20, 1 << 30
-_ENOUGH_SHARED = _GB
-_TIGHT_SHARED = 128 * _MB
-_ENOUGH_DISK = 2 * _GB
-_ENOUGH_FILES = 1024
+_ENOUGH_SHARED, _TIGHT_SHARED = _GB, 128 * _MB
+_ENOUGH_DISK, _ENOUGH_FILES = 2 * _GB, 1024
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs"})
+
+
+def _size_of(path: Path) -> tuple[int, int]:
+    usage = shutil.disk_usage(path)
+    return usage.total, usage.free
 
 
 def examine_machine(
     *,
     shared: Path = Path("/dev/shm"),
     home: Path | None = None,
-    size_of: Callable[[Path], tuple[int, int]] | None = None,
+    size_of: Callable[[Path], tuple[int, int]] = _size_of,
     file_limit: int | None = None,
     no_group: str | None = None,
 ) -> Iterator[Entry]:
-    """``size_of`` tells the size and the free space of a file system in bytes, ``no_group`` why no control
-    group can be made (empty: one can)."""
-    size_of = size_of or _size_of
+    """Examine the machine. ``size_of`` returns size and free bytes of a file system, ``no_group`` is why no
+    control group can be made (empty: one can)."""
     count, total = cpu_count(), memory_total()
     memory = f"{total / _GB:.1f} GB" if total else "?"
     yield find("machine.cpus", Level.OK if count > 1 else None, count=count, memory=memory)
@@ -70,11 +71,6 @@ def examine_machine(
     if sys.platform == "linux":
         problem = control_groups.problem() if no_group is None else no_group
         yield find("machine.no-group", problem=problem) if problem else find("machine.group")
-
-
-def _size_of(path: Path) -> tuple[int, int]:
-    usage = shutil.disk_usage(path)
-    return usage.total, usage.free
 
 
 def _disk(home: Path, size_of: Callable[[Path], tuple[int, int]]) -> Iterator[Entry]:
@@ -125,7 +121,7 @@ def examine_host_name(
     resolve: Callable[[str], str] = socket.gethostbyname,
     bind: Callable[[str], None] = _bind,
 ) -> Iterator[Entry]:
-    """gloo takes the address that the host's own name has, where it can bind it."""
+    """Examine the address of the host's name, which gloo binds if it can."""
     name = socket.gethostname() if name is None else name
     try:
         address = resolve(name)
@@ -143,20 +139,20 @@ def examine_host_name(
 def examine_settings(
     environ: Mapping[str, str] = os.environ, interfaces: Sequence[str] | None = None
 ) -> Iterator[Entry]:
-    """Variables that send ranks to an interface, and clients to a proxy."""
+    """Examine the variables that name interfaces for ranks and proxies for clients."""
     if interfaces is None:
         interfaces = [name for _, name in socket.if_nameindex()]
     for variable in _INTERFACES:
         if value := environ.get(variable):
             wanted = [name.strip() for name in value.lstrip("^=").split(",") if name.strip()]
-            # both libraries take the beginning of a name, and ^ for all others
-            there = value.startswith("^") or any(name.startswith(tuple(wanted)) for name in interfaces)
-            code = "network.interface" if there else "network.no-interface"
+            # both libraries match beginnings of names; ^ excludes them
+            exists = value.startswith("^") or any(name.startswith(tuple(wanted)) for name in interfaces)
+            code = "network.interface" if exists else "network.no-interface"
             yield find(code, variable=variable, value=value, interfaces=tuple(interfaces))
-    if set_ones := tuple(name for name in _PROXIES if environ.get(name)):
+    if proxies := tuple(name for name in _PROXIES if environ.get(name)):
         exempt = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
         fine = "*" in exempt or ("127.0.0.1" in exempt and "localhost" in exempt)
-        yield find("network.proxy" if fine else "network.proxy-for-loopback", variables=set_ones)
+        yield find("network.proxy" if fine else "network.proxy-for-loopback", variables=proxies)
 
 
 _FULL = 0.9
@@ -164,11 +160,11 @@ _GB_OF_GPUS = 1e9
 
 
 def examine_gpus(environ: Mapping[str, str] = os.environ, *, bindings: Any = None) -> Iterator[Entry]:
-    found = driver(bindings=bindings)
-    if found is None:
+    installed = driver(bindings=bindings)
+    if installed is None:
         yield find("gpus.no-driver")
         return
-    yield find("gpus.driver", version=found.version, cuda=found.cuda)
+    yield find("gpus.driver", version=installed.version, cuda=installed.cuda)
     every = list_gpus(bindings=bindings)
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     usable = sorted({gpu.index for gpu in list_gpus(visible, bindings=bindings)})
@@ -198,7 +194,7 @@ def _gpu(index: int, name: str, load: GpuLoad) -> Entry:
 
 
 def _peers(indices: list[int], bindings: Any) -> Iterator[Entry]:
-    """Whether each pair of GPUs reads the other's memory directly."""
+    """Examine whether each pair of GPUs reads the other's memory directly."""
     if bindings is None:
         import pynvml
 
@@ -207,16 +203,16 @@ def _peers(indices: list[int], bindings: Any) -> Iterator[Entry]:
     bindings.nvmlInit()
     try:
         handles = {index: bindings.nvmlDeviceGetHandleByIndex(index) for index in indices}
-        for one, other in itertools.combinations(indices, 2):
+        for first, second in itertools.combinations(indices, 2):
             try:
                 status = bindings.nvmlDeviceGetP2PStatus(
-                    handles[one], handles[other], bindings.NVML_P2P_CAPS_INDEX_READ
+                    handles[first], handles[second], bindings.NVML_P2P_CAPS_INDEX_READ
                 )
             except bindings.NVMLError:
                 unknown += 1
                 continue
             if status != bindings.NVML_P2P_STATUS_OK:
-                apart.append(f"{one}-{other}")
+                apart.append(f"{first}-{second}")
     finally:
         bindings.nvmlShutdown()
     if apart:

@@ -1,5 +1,4 @@
-"""What the doctor has found: entries, whose levels and words are in ``checks.toml``; as values, as text for a
-terminal, and as static HTML for a notebook, on light and dark pages."""
+"""Report of the doctor: entries by ``checks.toml``, as values, text and static HTML."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ from nbdist.text import fill, say
 
 
 class Level(Enum):
-    """OK: works. INFO: a fact. WARNING: works, and something will be worse than it could be. ERROR: does
-    not work."""
+    """Level of an entry. INFO: a fact; WARNING: works, but worse than it could; ERROR: does not work."""
 
     OK = "ok"
     INFO = "info"
@@ -29,9 +27,8 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One finding. ``title`` is short, and a name that scripts can look for; ``what`` says what is there,
-    ``fix`` what to type; the Chinese texts are the English ones where they are left out. ``repair`` names
-    what ``--fix`` can do about it."""
+    """One finding. Scripts search for ``title``; ``what`` is the finding, ``fix`` what to type, ``repair``
+    the repair of ``--fix``. An empty Chinese text falls back to English."""
 
     section: str
     title: str
@@ -43,11 +40,10 @@ class Entry:
     repair: str = ""
 
     def heading(self, language: str) -> str:
-        """The title on a screen."""
         return str(checks()["titles"].get(self.title, self.title)) if language == "zh" else self.title
 
     def texts(self, language: str) -> tuple[str, str]:
-        """What is there, and the fix."""
+        """Return finding and fix."""
         if language == "zh":
             return self.what_zh or self.what, self.fix_zh or self.fix
         return self.what, self.fix
@@ -55,12 +51,12 @@ class Entry:
 
 @cache
 def checks() -> Mapping[str, Mapping[str, Any]]:
-    """The table: sections, titles in Chinese, and by section the checks."""
+    """Return the table: sections, titles in Chinese, and by section the checks."""
     return read_table(__file__, "checks")
 
 
 def find(code: str, level: Level | None = None, /, **facts: object) -> Entry:
-    """The entry of the check ``section.name``, with these facts; ``level`` where the facts decide it."""
+    """Return the entry of the check ``section.name``, with ``level`` where the facts decide it."""
     section, _, name = code.partition(".")
     row = checks()[section][name]
     level = level or Level(row["level"])
@@ -74,7 +70,7 @@ def find(code: str, level: Level | None = None, /, **facts: object) -> Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All entries, in the order of the page, and how long it took to find them, in seconds."""
+    """Entries in the order of the page, and the seconds that the examination took."""
 
     entries: tuple[Entry, ...]
     seconds: float
@@ -114,7 +110,7 @@ def _sections(report: Report, language: str) -> Iterator[tuple[str, list[Entry]]
 
 
 def verdict(report: Report, language: str) -> str:
-    """One line: whether runs can be started here."""
+    """Return the number of errors and warnings, in one line."""
     counts = {"errors": report.count(Level.ERROR), "warnings": report.count(Level.WARNING)}
     if not any(counts.values()):
         return say("doctor.well", language, seconds=report.seconds)
@@ -124,20 +120,17 @@ def verdict(report: Report, language: str) -> str:
 
 
 def report_bundle(report: Report, language: str) -> dict[str, str]:
-    """The report for a notebook: as HTML and as plain text."""
-    return {"text/html": _html(report, language), "text/plain": report_text(report, language)}
-
-
-def _html(report: Report, language: str) -> str:
+    """Return the report for a notebook, as HTML and plain text."""
     rows = []
     for title, entries in _sections(report, language):
         rows.append(f'<tr class="n-head"><th colspan="3">{html.escape(title)}</th></tr>')
         rows += [_row(entry, language) for entry in entries]
     level = Level.OK if report.healthy else Level.ERROR
-    return (
+    page = (
         f'{_SHEET}<div class="nbdist-doctor"><div class="n-verdict">{_mark(level, language)} '
         f"{html.escape(verdict(report, language))}</div><table>{''.join(rows)}</table></div>"
     )
+    return {"text/html": page, "text/plain": report_text(report, language)}
 
 
 def _row(entry: Entry, language: str) -> str:
@@ -152,7 +145,7 @@ def _row(entry: Entry, language: str) -> str:
 
 
 def _mark(level: Level, language: str) -> str:
-    """A shape beside a word, so that no level is a colour alone."""
+    """Return a shape with a word: no level is a colour alone."""
     word = say(f"doctor.{level.value}", language)
     return (
         f'<span class="n-{level.value}" title="{word}" role="img" aria-label="{word}">{MARKS[level]}</span>'

@@ -1,4 +1,4 @@
-"""Engines that place the ranks of a run on other machines: Slurm, by its queue or as a job step, and Ray."""
+"""Engines that run ranks on other machines: Slurm, by its queue or as a job step, and Ray."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 
 def engine_of(spec: RunSpec, *, as_step: bool) -> Engine:
-    """Return what places a run, ``as_step`` inside an allocation of Slurm. Raises LaunchError for an engine
-    that this version does not know."""
+    """Return the engine of a run, ``as_step`` inside a Slurm allocation. Raises LaunchError for another."""
     if as_step:
         from nbdist.engines.slurm_step import SlurmStep
 

@@ -1,9 +1,8 @@
-"""When a run on an engine has ended, and how: by its nodes, by the engine, and by what was asked.
+"""End of a run on an engine: time and outcome, by its nodes, the engine and the requests.
 
-The end is written down when all that the ranks wrote is to be seen here, which a network file system may
-show late: so a screen that shows the run to its end has its last lines. An engine that is away for a while
-loses nothing: what the nodes do is seen in the run's directory. But a watcher must not wait for ever for one
-that will never come again.
+The end is recorded once all output of the ranks is visible here, which a network file system may delay: so a
+screen that follows the run shows its last lines. An engine may be unreachable for a while: the nodes write
+into the run's directory. But a watcher must not wait forever.
 """
 
 from __future__ import annotations
@@ -26,27 +25,26 @@ from nbdist.store.logs import FileStat, is_listed
 from nbdist.store.paths import RunDirectory
 
 LATE = 70.0
-"""Seconds after which nothing comes any more: NFS caches attributes for up to 60."""
+"""Seconds after which no output arrives: NFS caches attributes for up to 60."""
 
 _IN_A_HURRY = 5.0
 _LOG_LOOK = 0.25
 
 
 class LateLogs:
-    """Keeps the end of a run back until its logs are as long here as their nodes have written. ``now`` is
-    monotonic seconds."""
+    """Logs of a run that are shorter here than their nodes reported. ``now`` is monotonic seconds."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
         self.forget()
 
     def forget(self) -> None:
-        """Start anew: the ranks begin again."""
+        """Start again with the ranks."""
         self._since = self._looked = 0.0
         self._missing: dict[int, int] = {}
 
     def awaited(self, run: Run, now: float, *, hurry: bool) -> bool:
-        """Return whether a log of the run, which is over, may yet grow. ``hurry``: its end was asked for."""
+        """Return whether a log of the ended run may still grow. ``hurry``: a request ended it."""
         if not self._since:
             self._since = now
             self._missing = {rank.rank: rank.log for rank in run.ranks if rank.log}
@@ -64,7 +62,7 @@ class LateLogs:
 
 def _length(log: Path) -> int:
     try:
-        # to open a file asks the server how long it is; to look at its name need not
+        # open() fetches the length from the server; stat() need not
         with open(log, "rb") as file:
             return os.fstat(file.fileno()).st_size
     except OSError:
@@ -72,12 +70,12 @@ def _length(log: Path) -> int:
 
 
 _TAIL = 64_000
-# what ``slurm_batch`` says first in each life
+# the first line of ``slurm_batch`` in each life
 _BEGINS = re.compile(r"nbdist: job \S+ on .*, life (\d+), meeting at ")
 
 
 def last_words(directory: RunDirectory, life: int) -> str:
-    """The last line that the job wrote in this life, which may tell why it ended."""
+    """Return the job's last line in this life, which may explain its end."""
     try:
         text = directory.job_log.read_bytes()[-_TAIL:].decode("utf-8", errors="replace")
     except OSError:
@@ -89,44 +87,42 @@ def last_words(directory: RunDirectory, life: int) -> str:
 
 
 def last_line(text: str, life: int) -> str:
-    """The last line of this life; lines before its first one belong to earlier lives."""
-    said: list[str] = []
+    """Return the last line of this life; lines before its first belong to earlier lives."""
+    last = ""
     known = life == 0
     for line in map(str.strip, text.splitlines()):
         if (begins := _BEGINS.match(line)) is not None:
-            said, known = [], int(begins[1]) == life
+            last, known = "", int(begins[1]) == life
         elif line and known and not line.startswith(STEP_BEGINS):
-            said.append(line)
-    return said[-1] if said else ""
+            last = line
+    return last
 
 
 _SILENCE_LOOK = 2.0
 
 _QUEUED = 6.0
-"""So much longer it may take for a run that has not begun: a queue outlives a day of maintenance."""
+"""Factor of the silence limit for a run that has not begun: a queue outlives a day of maintenance."""
 
 _ASKED = 0.1
-"""Of a run that is to end it takes this part of the time."""
+"""Factor of the silence limit for a run that was asked to end."""
 
 GRACE = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + 6.0
-"""Seconds after which a run that was asked to end is ended by the engine."""
+"""Seconds after which the engine kills a run that was asked to end."""
 
 _AGAIN = 3.0
-"""Seconds after which the supervisors are told again to end the run: they may not have listened yet."""
+"""Seconds after which the request is repeated: the supervisors may not have listened yet."""
 
 
 class JobStop:
-    """Ends the job. ``reason`` is why the run is to end; None while it is not. ``now`` is monotonic."""
+    """Request to end the job. ``reason`` is None without one; ``now`` is monotonic seconds."""
 
     def __init__(self, reason: Reason | None, poller: EnginePoller, nodes: NodeJournals) -> None:
-        self.reason = reason
-        self._poller = poller
-        self._nodes = nodes
-        self._since = self._told_at = self._refused_at = 0.0
+        self.reason, self.poller, self.nodes = reason, poller, nodes
+        self._since = self._sent_at = self._refused_at = 0.0
         self._answers = 0
 
     def express(self, reason: Reason, now: float) -> bool:
-        """Take the request to end the run; return whether it is the first. A second one hastens the end."""
+        """Accept a request; return whether it is the first. A second one kills the job at once."""
         first = self.reason is None
         if first:
             self.reason, self._since = reason, now
@@ -135,43 +131,43 @@ class JobStop:
         return first
 
     def press(self, now: float) -> None:
-        """See to it that the engine ends the job, once it was asked for."""
+        """Send the request to the nodes or the engine, again if need be."""
         if self.reason is None:
             return
         self._since = self._since or now
-        self._answers = self._answers or self._poller.count
-        phase = self._poller.status.phase
+        self._answers = self._answers or self.poller.count
+        phase = self.poller.status.phase
         if phase is Phase.OVER:
             return
-        self._poller.hurry()
+        self.poller.hurry()
         if self._waits(phase) or now - self._since >= GRACE:
             if now - self._refused_at > GRACE or not self._refused_at:
                 self._refused_at = now
-                self._poller.stop(gently=False)
-        elif not self._told_at or (now - self._told_at > _AGAIN and not self._nodes.stopping):
-            if not self._poller.signals or (phase is Phase.UNKNOWN and self._told_at):
+                self.poller.stop(gently=False)
+        elif not self._sent_at or (now - self._sent_at > _AGAIN and not self.nodes.stopping):
+            if not self.poller.signals or (phase is Phase.UNKNOWN and self._sent_at):
                 self.tell_nodes(self.reason)
-            self._told_at = now
-            self._poller.stop(gently=True)
+            self._sent_at = now
+            self.poller.stop(gently=True)
 
     def _waits(self, phase: Phase) -> bool:
-        """Return whether the job has no ranks to be asked. Where nodes have begun since the engine answered,
-        the second answer after the request is believed: the first may have been on its way."""
-        return phase is Phase.WAITING and (not self._nodes.numbers or self._poller.count > self._answers + 1)
+        """Return whether the job has no ranks. Once nodes have begun, only the second answer after the
+        request counts: the first may be older."""
+        return phase is Phase.WAITING and (not self.nodes.numbers or self.poller.count > self._answers + 1)
 
     def tell_nodes(self, reason: Reason) -> None:
-        """Write stop requests into the run's files: the engine does not answer, or has no signal."""
-        for node in self._nodes.directories():
+        """Write stop requests into the run's files, for an engine that is silent or has no signal."""
+        for node in self.nodes.directories():
             with contextlib.suppress(OSError):
                 request_stop(node, reason)
 
 
-# what an engine sends to each process of a job that it ends
+# signals that an engine sends to each process of a job
 _FROM_OUTSIDE = frozenset({-signal.SIGTERM, -signal.SIGKILL, -signal.SIGINT})
 
 
 def outcome_of_nodes(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> Outcome | None:
-    """The outcome by the nodes' journals: that of the first failure. None when no node has ended."""
+    """Return the outcome by the nodes' journals, that of the first failure; None before any end."""
     if not ends:
         return None
     first = ends[_culprit(run, ends)]
@@ -181,11 +177,11 @@ def outcome_of_nodes(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> Outcom
 
 
 def is_doubtful(run: Run, outcome: Outcome) -> bool:
-    """Whether the engine may know better, because it or the machine has ended the ranks."""
+    """Return whether the engine may know better: it, or the machine, may have ended the ranks."""
     if outcome.state is RunState.SUCCEEDED or outcome.reason.code == "time-limit":
         return False
     if outcome.state is RunState.CANCELLED:
-        # whatever the ranks did when they were told to end
+        # the exit of ranks that were asked to end is irrelevant
         return True
     failed = [rank for rank in run.ranks if rank.state is RankState.FAILED]
     return all(rank.errored is None and rank.code in _FROM_OUTSIDE for rank in failed)
@@ -196,18 +192,16 @@ def conclude(
     ends: Mapping[int, RunEnded | RunLost],
     job: JobStatus,
     *,
-    asked: Reason | None,
+    stop: Reason | None,
     last_words: str = "",
 ) -> Outcome:
-    """How the run ended; the caller waits for no more messages.
-
-    ``asked`` is why it was asked to end, ``last_words`` what the job itself has said.
-    """
+    """Return the outcome, without further messages. ``stop`` is the reason of a request to end,
+    ``last_words`` is the job's last line."""
     known = outcome_of_nodes(run, ends)
     if known is not None and not is_doubtful(run, known):
         return known
-    if asked is not None:
-        return Outcome.cancelled(asked)
+    if stop is not None:
+        return Outcome.cancelled(stop)
     if job.phase is Phase.OVER and job.outcome is not None:
         return Outcome(state=job.outcome, reason=job.reason)
     if known is not None:
@@ -224,16 +218,14 @@ def _forgotten(run: Run) -> Reason:
 
 
 def _from_outside(run: Run, known: Outcome, job: JobStatus) -> Outcome:
-    """Of a run that was told to end, and not by its watcher: most often its engine has gone,
-    or come back without it."""
+    """Return the outcome of a run that somebody else ended: most often its engine failed or forgot it."""
     if known.state is not RunState.CANCELLED:
         return known
     if known.reason.origin == Reason("supervisor-got", signal="SIGURG"):
         return Outcome.cancelled(Reason("starter-gone"))
     of_engine = {Phase.UNKNOWN: job.reason, Phase.FORGOTTEN: _forgotten(run)}.get(job.phase, Reason())
     more = {"engine": of_engine} if of_engine else {}
-    reason = Reason("from-outside", why=known.reason, **more)
-    return Outcome.failed(reason)
+    return Outcome.failed(Reason("from-outside", why=known.reason, **more))
 
 
 def _culprit(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> int:
@@ -244,116 +236,98 @@ def _culprit(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> int:
     ]
     if failed:
         return min(failed)[1]
-    # a node that reports a failure knows more than one that was asked to end
+    # a failure explains more than a request to end
     order = {RunState.FAILED: 0, RunState.CANCELLED: 1, RunState.SUCCEEDED: 2}
     states = {node: end.state if isinstance(end, RunEnded) else RunState.FAILED for node, end in ends.items()}
     return min(ends, key=lambda node: (order.get(states[node], 0), node))
 
 
 _OTHERS = 3.0
-"""Seconds that the other nodes have, once one has said how the run ended."""
+"""Seconds for the other nodes, once one has reported the end."""
 
 _ENGINE = 6.0
-"""Seconds that the engine has, to say what it knows of an end that came from outside."""
+"""Seconds for the engine to explain an end from outside."""
 
 _COMPLETING = 300.0
-"""Seconds that it has while it answers that the job is not over: Slurm says that a job was put into the queue
-again, or why it ended, when the epilogs of its nodes have ended."""
+"""Seconds for an engine that calls the job running: Slurm reports its requeue or end only after the epilogs
+of its nodes."""
 
 _FORGOTTEN = 20.0
 _HOPELESS = 3.0
 
 
 class Ending:
-    """Decides when and how a run has ended. ``run`` returns how it stands; ``silence`` are the seconds after
-    which an engine that does not answer is given up."""
+    """Decision when and how a run has ended; ``run`` returns its state."""
 
     def __init__(
-        self,
-        directory: RunDirectory,
-        spec: RunSpec,
-        *,
-        run: Callable[[], Run],
-        poller: EnginePoller,
-        nodes: NodeJournals,
-        stop: JobStop,
+        self, directory: RunDirectory, spec: RunSpec, *, run: Callable[[], Run], stop: JobStop
     ) -> None:
-        self._directory = directory
-        self._spec = spec
-        self._run = run
-        self._poller = poller
-        self._nodes = nodes
-        self._stop_job = stop
+        self._directory, self._spec, self._run = directory, spec, run
+        self._stop_job, self._poller, self._nodes = stop, stop.poller, stop.nodes
         self._silence = config.engine_silence()
         self._traces: frozenset[tuple[str, int, int]] = frozenset()
         self._logs = LateLogs(directory)
         self._since: dict[str, float] = {}
 
     def forget(self) -> None:
-        """Start anew: the job begins again."""
+        """Start again with the job."""
         self._since.clear()
         self._logs.forget()
 
     def decide(self, now: float) -> Outcome | None:
-        """Return the outcome, once there is nothing left to wait for."""
+        """Return the outcome, or None while more may follow."""
         outcome = self._decide(now)
-        if outcome is None or self._logs.awaited(self._run(), now, hurry=self._is_asked):
+        if outcome is None or self._logs.awaited(self._run(), now, hurry=self._is_stopping):
             return None
         if outcome.state is RunState.LOST:
             self._stop_job.tell_nodes(outcome.reason)  # stop any node that still shows up
         return outcome
 
     @property
-    def _is_asked(self) -> bool:
-        """Whether the run was asked to end."""
+    def _is_stopping(self) -> bool:
         return self._stop_job.reason is not None
 
     def _decide(self, now: float) -> Outcome | None:
         job, ends = self._poller.status, self._nodes.ends
         every = len(ends) == self._spec.nodes
         known = outcome_of_nodes(self._run(), ends)
-        # the engine may know more about an end that nobody here asked for
-        if every and known is not None and (self._is_asked or not is_doubtful(self._run(), known)):
+        # the engine may know more about an end without a request
+        if every and known is not None and (self._is_stopping or not is_doubtful(self._run(), known)):
             return known
         if job.phase is not Phase.UNKNOWN:
             self._since.pop("silent", None)
         if job.phase is Phase.WAITING:
             return self._of_waiting(now)
-        # what the nodes have written may be on its way
+        # journals of the nodes may be late
         if job.gone and (every or self._lasts("over", now) > self._patience()):
             return self._conclude()
         if ends:
             self._poller.hurry()
-            if self._lasts("ended", now) > self._engine_patience(every=every):
+            completing = job.phase is Phase.RUNNING and not self._is_stopping
+            patience = _COMPLETING if completing else _ENGINE
+            if self._lasts("ended", now) > (patience if every else _OTHERS + _ENGINE):
                 return self._conclude()
         return self._of_silence(now) if job.phase is Phase.UNKNOWN else None
 
-    def _engine_patience(self, *, every: bool) -> float:
-        """Return the seconds that the engine has, once the nodes have ended, or some of them."""
-        if not every:
-            return _OTHERS + _ENGINE
-        completing = self._poller.status.phase is Phase.RUNNING
-        return _COMPLETING if completing and not self._is_asked else _ENGINE
-
     def _patience(self) -> float:
-        """Return the seconds that the nodes have, once the job is over."""
+        """Return the seconds for the nodes, once the job is over."""
         if self._poller.status.phase is Phase.FORGOTTEN:
             return _FORGOTTEN
         if self._poller.status.completed:
-            return LATE  # the first node has said so, and what the others have said is late
+            return LATE  # the first node reported it, and the others' reports are late
         return self._poller.linger if self._nodes.numbers else 1.0
 
     def _of_waiting(self, now: float) -> Outcome | None:
         job = self._poller.status
-        if not job.hopeless or self._lasts("hopeless", now) <= _HOPELESS or self._is_asked:
+        if not job.hopeless or self._lasts("hopeless", now) <= _HOPELESS or self._is_stopping:
             return None
         self._poller.stop(gently=False)
         return Outcome.failed(Reason("engine-cannot-run", engine=self._spec.engine, why=job.reason))
 
     def _of_silence(self, now: float) -> Outcome | None:
-        """Give a run up whose engine does not answer, and of whose nodes nothing is seen."""
+        """Give up a run whose engine and nodes are silent."""
         run, limit = self._run(), self._silence
-        if self._is_asked:
+        if self._is_stopping:
             limit *= _ASKED
         elif not self._nodes.numbers:
             limit *= _QUEUED
@@ -369,8 +343,7 @@ class Ending:
         return Outcome(state=RunState.LOST, reason=Reason(code, why=why, job=run.job))
 
     def _look(self, run: Run) -> frozenset[tuple[str, int, int]]:
-        """Return the files that change while supervisors and ranks live: sizes and times, by any machine's
-        clock."""
+        """Return sizes and times of the files that live supervisors and ranks change."""
         files = [self._directory.rank(rank.rank, run.attempt) for rank in run.spec.ranks]
         paths = [node.journal for node in self._nodes.directories()]
         paths += [path for each in files for path in (each.log, each.system)]
@@ -384,9 +357,9 @@ class Ending:
     def _conclude(self) -> Outcome:
         words = last_words(self._directory, self._nodes.life)
         return conclude(
-            self._run(), self._nodes.ends, self._poller.status, asked=self._stop_job.reason, last_words=words
+            self._run(), self._nodes.ends, self._poller.status, stop=self._stop_job.reason, last_words=words
         )
 
     def _lasts(self, what: str, now: float) -> float:
-        """Return the seconds since this was first so."""
+        """Return the seconds since the first call for ``what``."""
         return now - self._since.setdefault(what, now)

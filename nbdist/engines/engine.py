@@ -1,5 +1,4 @@
-"""What an engine is to nbdist: it takes a job, says how it stands, and ends it. Which there are, and the
-thread that asks one: an answer may take half a minute."""
+"""Interface of an engine, and the thread that polls it: an answer may take half a minute."""
 
 from __future__ import annotations
 
@@ -17,16 +16,16 @@ from nbdist.model import NO_REASON, Reason, RunSpec, RunState
 from nbdist.store.paths import RunDirectory
 
 WATCHER = "engines.watch"
-"""The module of the process that watches a run where it was submitted."""
+"""Module of the process that watches a run where it was submitted."""
 
 
 def is_step(spec: RunSpec, job: str) -> bool:
-    """Return whether ``job`` is a step of one of Slurm's jobs: ``JOB.STEP``."""
+    """Return whether ``job`` is a step of a Slurm job: ``JOB.STEP``."""
     return spec.engine == "slurm" and "." in job
 
 
 class Phase(Enum):
-    """Where a job is. UNKNOWN: the engine did not answer, or has forgotten the job."""
+    """Phase of a job. FORGOTTEN: the engine has no such job; UNKNOWN: it did not answer."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -37,9 +36,8 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """How a job stands. ``reason`` says why it waits, or what ended it where that was not the run
-    itself, which then came to ``outcome``; ``hopeless`` that it will never be started;
-    ``completed`` that the engine calls its end a good one."""
+    """Status of a job. ``reason`` is why it waits, or what ended it from outside with ``outcome``; a
+    ``hopeless`` one will never start; the engine calls a ``completed`` one a success."""
 
     phase: Phase
     reason: Reason = NO_REASON
@@ -50,42 +48,42 @@ class JobStatus:
 
     @property
     def gone(self) -> bool:
-        """Whether the engine has no such job any more."""
+        """Return whether the engine has no such job any more."""
         return self.phase in (Phase.OVER, Phase.FORGOTTEN)
 
 
 class Engine(Protocol):
-    """Everything may take seconds, and asks programs or servers."""
+    """Engine; each call may take seconds, in programs or servers."""
 
     signals: bool
-    """Whether ``stop`` can be kind. Where not, the supervisors are told by the files of the run."""
+    """True if ``stop`` can be gentle; otherwise supervisors read requests from the files of the run."""
 
     linger: float
-    """Seconds that the supervisors may go on for once the job is over."""
+    """Seconds for the supervisors after the end of the job."""
 
     def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
-        """Hand the run to the engine; what it calls the job. Raises LaunchError, with nothing submitted."""
+        """Submit the run; return the job's id. Raises LaunchError, with nothing submitted."""
         ...
 
     def cluster(self) -> str:
-        """Return the name of the cluster that is reached from here; empty where it has none, or is silent."""
+        """Return the name of the cluster; empty where it has none, or is silent."""
         ...
 
     def status(self, job: str, spec: RunSpec) -> JobStatus: ...
 
     def stop(self, job: str, *, gently: bool) -> bool:
-        """End the job: ``gently`` tells the supervisors to end their ranks. Whether it could be said."""
+        """End the job, ``gently`` by its supervisors; return whether the engine accepted that."""
         ...
 
 
 _SOON = 0.3
 _PERIODS = ((10.0, 1.0), (120.0, 2.0), (600.0, 5.0))
 _LATER = 10.0
-"""How long a job has stood so: how long until it is asked for again."""
+"""Seconds until the next poll, by the seconds in the same phase."""
 
 
 class EnginePoller:
-    """A thread of its own. ``status`` is what the engine said last, ``count`` how often it has answered."""
+    """Thread that polls an engine. ``status`` is its last answer, ``count`` their number."""
 
     def __init__(self, engine: Engine, job: str, spec: RunSpec) -> None:
         self.signals, self.linger = engine.signals, engine.linger
@@ -103,7 +101,7 @@ class EnginePoller:
         self._thread.start()
 
     def hurry(self) -> None:
-        """From now on the answer is awaited."""
+        """Poll at short intervals from now on."""
         if not self._hurried:
             self._hurried = True
             self._orders.put("look")
@@ -112,11 +110,11 @@ class EnginePoller:
         self._hurried = False
 
     def stop(self, *, gently: bool) -> None:
-        """Let the engine end the job."""
+        """Order the engine to end the job."""
         self._orders.put("gently" if gently else "stop")
 
     def close(self, limit: float) -> None:
-        """Do what was ordered, and no more."""
+        """Execute the orders, then end the thread."""
         self._orders.put("end")
         self._thread.join(limit)
 

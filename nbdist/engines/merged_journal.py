@@ -1,7 +1,7 @@
-"""One journal from those of the nodes, and requests to their ranks passed on to their supervisors.
+"""One journal from those of the nodes, and requests to the nodes' supervisors.
 
-Each node's supervisor writes its own; the watcher of the run reads them all, and writes down what a reader
-of the run has to know. What every node says (that an attempt began) is taken from the first that says it.
+Each node's supervisor writes a journal; the watcher of the run merges them. It records an event of all nodes
+(an attempt began) once, from the first node.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NAME = re.compile(r"(\d+)-(\d+)")
 
 @dataclass(slots=True)
 class _Node:
-    """How far the journal of a node has been read, and what it has said."""
+    """Position in the journal of a node, and its state."""
 
     number: int
     stream: LogStream
@@ -51,8 +51,8 @@ class _Node:
 
 
 class NodeJournals:
-    """The journals of the nodes of the job's latest life. ``run`` is asked how the run stands, ``record``
-    takes what belongs into its journal; ``known`` is what is there already."""
+    """Journals of the nodes of the job's latest life. ``run`` returns the run's state, ``record`` appends to
+    its journal, which has the ``known`` events."""
 
     def __init__(
         self,
@@ -69,54 +69,54 @@ class NodeJournals:
         self._attempt = max((e.attempt for e in known if isinstance(e, AttemptStarted)), default=0)
         self._failed = max((e.attempt for e in known if isinstance(e, AttemptFailed)), default=0)
         self._nodes: dict[str, _Node] = {}
-        # those before it are over, as an earlier watcher has written down
+        # an earlier watcher has recorded the end of those before
         self.life = sum(isinstance(e, AttemptFailed) and e.reason.code == "requeued" for e in known)
         self.ends: dict[int, RunEnded | RunLost] = {}
-        """How the run ended on each node that has said so."""
+        """End of the run, by node."""
 
     @property
     def numbers(self) -> frozenset[int]:
-        """The nodes that have begun."""
+        """Return the nodes that have begun."""
         return frozenset(node.number for node in self._nodes.values())
 
     @property
     def stopping(self) -> bool:
-        """Whether a node has been told to end, or has ended."""
+        """Return whether a node is stopping or has ended."""
         return bool(self.ends) or any(node.stopping for node in self._nodes.values())
 
     def directories(self) -> list[NodeDirectory]:
-        """The nodes' own parts of the run's directory."""
+        """Return the nodes' own parts of the run's directory."""
         return [NodeDirectory(self._directory.path, name) for name in self._nodes]
 
     def poll(self) -> None:
-        """Take what is new of the nodes that are known."""
+        """Merge new events of the known nodes."""
         for node in self._nodes.values():
             for event in _events(node):
                 self._take(node, event)
 
     def forget_life(self) -> None:
-        """The job will begin another life: what the nodes of this one still say is of no interest."""
+        """Drop the nodes of this life: the job will begin another."""
         self.life += 1
         self._nodes.clear()
         self.ends.clear()
 
     def find(self) -> bool:
-        """Find nodes that have begun; return whether a life of the job has, other than its first."""
+        """Find nodes that have begun; return whether the job began another life."""
         try:
             names = sorted(path.name for path in self._directory.nodes.iterdir())
         except OSError:
             return False
         begun_anew = False
         for name in names:
-            found = _NAME.fullmatch(name)
-            if found is None or name in self._nodes or int(found[1]) < self.life:
+            match = _NAME.fullmatch(name)
+            if match is None or name in self._nodes or int(match[1]) < self.life:
                 continue
-            if int(found[1]) > self.life:
+            if int(match[1]) > self.life:
                 begun_anew = bool(self._nodes)
                 self.forget_life()
-                self.life = int(found[1])
+                self.life = int(match[1])
             journal = NodeDirectory(self._directory.path, name).journal
-            self._nodes[name] = _Node(int(found[2]), LogStream(journal))
+            self._nodes[name] = _Node(int(match[2]), LogStream(journal))
         return begun_anew
 
     def _take(self, node: _Node, event: Event) -> None:
@@ -124,7 +124,7 @@ class NodeJournals:
             case SupervisorStarted():
                 return
             case RunEnded() | RunLost():
-                # a supervisor that is killed on its very last steps has its end recorded twice
+                # a supervisor killed during its last steps records its end twice
                 self.ends.setdefault(node.number, event)
                 return
             case AttemptStarted(attempt=attempt):
@@ -143,14 +143,14 @@ class NodeJournals:
                 node.stopping = True
                 if self._run().state is RunState.STOPPING:
                     return
-                # the watcher alone writes down what was asked for: one that replaces it goes on with that
+                # only the watcher records a request, for the one that replaces it
                 event = replace(event, requested=False)
             case RemoteRank(rank=rank, state=state):
-                # it knows no better than the node itself, unless that has gone
+                # the node itself knows better, unless it has gone
                 if state is not RankState.LOST or self._run().ranks[rank].state.terminal:
                     return
             case Stalled() | Resumed():
-                # each node says so
+                # each node sends one
                 known = self._run().stalled is not None
                 if node.attempt != self._attempt or known is isinstance(event, Stalled):
                     return
@@ -167,8 +167,8 @@ class NodeJournals:
 
 
 def _events(node: _Node) -> list[Event]:
-    """What the node has written since, whole lines alone."""
-    found: list[Event] = []
+    """Return the events in new whole lines of the node's journal."""
+    events: list[Event] = []
     while data := node.stream.read():
         *lines, node.rest = (node.rest + data).split(b"\n")
         for line in lines:
@@ -177,19 +177,19 @@ def _events(node: _Node) -> list[Event]:
             except ValueError:
                 continue
             if event is not None:
-                found.append(event)
-    return found
+                events.append(event)
+    return events
 
 
 _PATIENCE = 6.0
-"""Seconds that the nodes have to say where their ranks are. A rank has one; files may take their time."""
+"""Seconds for the nodes to answer with stacks. A rank has one second; files may be late."""
 
 _BEGINNING = 1.5
-"""Seconds that are waited for nodes that have not begun."""
+"""Seconds for nodes that have not begun."""
 
 
 class NodeRequests:
-    """Passes requests on to the nodes, and merges what they answer. ``now`` is monotonic seconds."""
+    """Requests to the nodes, and their merged answers. ``now`` is monotonic seconds."""
 
     def __init__(self, directory: RunDirectory, spec: RunSpec, nodes: NodeJournals) -> None:
         self._directory = directory
@@ -202,7 +202,7 @@ class NodeRequests:
         self._stamps: dict[str, object] = {}
 
     def interrupt(self, rank: int) -> None:
-        """Let a rank get what Ctrl-C sends."""
+        """Interrupt a rank, as Ctrl-C does."""
         if not 0 <= rank < self._spec.world_size:
             return
         name = f"{self._nodes.life}-{self._spec.ranks[rank].node_rank}"
@@ -212,14 +212,13 @@ class NodeRequests:
                     request_interrupt(node, rank)
 
     def stacks(self, name: str, now: float) -> None:
-        """Find out where the ranks are, for the request of this name."""
+        """Request the stacks of all ranks, for the request ``name``."""
         if not self._names:
             self._since, self._asked = now, {}
         self._names.append(name)
 
     def tick(self, now: float) -> None:
-        """Merge the nodes' stacks: when all nodes that were asked have answered, or when one has taken
-        stacks by itself (its ranks stall, or are told to end)."""
+        """Merge the nodes' stacks when all have answered, or when one has taken stacks by itself."""
         stamps: dict[str, object] = {node.name: stacks_stamp(node) for node in self._nodes.directories()}
         if not self._names:
             if stamps != self._stamps and any(stamps.values()):
@@ -232,7 +231,7 @@ class NodeRequests:
         self._stamps = stamps
 
     def _is_answered(self, now: float) -> bool:
-        """Ask the nodes not asked yet; return whether all have answered, or the time is over."""
+        """Send the request to new nodes; return whether all have answered, or the time is over."""
         nodes = self._nodes.directories()
         for node in nodes:
             if node.name not in self._asked:
@@ -245,19 +244,15 @@ class NodeRequests:
         return answered == self._spec.nodes
 
     def _merge(self, names: tuple[str, ...]) -> None:
+        """Write the nodes' last answers, of the latest attempt."""
+        nodes = self._nodes.directories()
+        taken = [stacks for node in nodes if (stacks := read_stacks(node)) is not None]
+        attempt = max((stacks.attempt for stacks in taken), default=1)
+        current = [stacks for stacks in taken if stacks.attempt == attempt]
+        answers = {answer.rank: answer for stacks in current for answer in stacks.ranks}
+        missing = RankAnswer(rank=0, problem="silent" if nodes else "not ready")
+        ranks = tuple(answers.get(r.rank, replace(missing, rank=r.rank)) for r in self._spec.ranks)
+        taken_at = min((stacks.time for stacks in current), default=0.0)
         with contextlib.suppress(OSError):
-            write_stacks(self._directory, replace(self._merged(), asked=names))
-
-    def _merged(self) -> TakenStacks:
-        """What the nodes have said last, of the latest attempt that one of them knows."""
-        said = {node.name: read_stacks(node) for node in self._nodes.directories()}
-        taken = [one for one in said.values() if one is not None]
-        attempt = max((one.attempt for one in taken), default=1)
-        current = [one for one in taken if one.attempt == attempt]
-        answers = {answer.rank: answer for one in current for answer in one.ranks}
-        missing = RankAnswer(rank=0, problem="silent" if said else "not ready")
-        return TakenStacks(
-            time=min((one.time for one in current), default=0.0),
-            attempt=attempt,
-            ranks=tuple(answers.get(r.rank, replace(missing, rank=r.rank)) for r in self._spec.ranks),
-        )
+            merged = TakenStacks(time=taken_at, attempt=attempt, ranks=ranks, asked=names)
+            write_stacks(self._directory, merged)

@@ -1,8 +1,8 @@
-"""The supervisor of one node of a run that an engine has placed: ``python -I -S node.py RUN_DIR LIFE ATTEMPTS
-[MASTER]``, started by the engine on each.
+"""Supervisor of one node of a run on an engine, which starts it on each: ``python -I -S node.py RUN_DIR LIFE
+ATTEMPTS [MASTER]``.
 
-It supervises as on one of several machines, with the difference that the run's directory is shared: what has
-one writer lies in the node's own part of it. Which node this is says ``NBDIST_NODE``, or Slurm.
+It works as on one of several machines, but the run's directory is shared: files with one writer are in the
+node's own part. ``NBDIST_NODE`` or Slurm numbers the node.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from nbdist.model import Reason, RunSpec
 from nbdist.store.paths import NodeDirectory, RunDirectory, make_private, write_private
 from nbdist.store.run_store import read_spec
 
-# a rank that sees these takes Slurm for its launcher (Lightning does), or waits for an MPI that is not there
+# with these a rank takes Slurm for its launcher (Lightning does), or waits for an absent MPI
 _MISLEADING = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK", "PMI_", "PMIX_")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exits 0 when it has recorded how the run ended here, however that was."""
+    """Supervise the node; return 0 once the run's end here is recorded, whatever it is."""
     path, life, attempts, *rest = arguments
     run = RunDirectory(Path(path))
     spec = read_spec(run)
     node = int(os.environ.get("NBDIST_NODE") or os.environ["SLURM_NODEID"])
     master = rest[0] if rest else ""
     if node == 0 and (step := os.environ.get("SLURM_STEP_ID")):
-        # in the job's log: who waits for a step to begin waits for this (``slurm_batch.find_step``)
+        # ``slurm_batch.find_step`` waits for this line in the job's log
         print(f"{STEP_BEGINS}{os.environ['SLURM_JOB_ID']}.{step}", flush=True)
     directory = NodeDirectory(run.path, f"{life}-{node}")
     make_private(directory.own)
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def spec_of_node(spec: RunSpec, node: int, master: str) -> RunSpec:
-    """The run as this node's supervisor is to see it: one of several machines, without an owner."""
+    """Return the run for this node's supervisor: one of several machines, without an owner."""
     log_dir = spec.log_dir
     if log_dir and spec.nodes > 1:
         log_dir = os.path.join(log_dir, f"node-{node}")  # local ranks have the same names on each
@@ -67,12 +67,12 @@ def spec_of_node(spec: RunSpec, node: int, master: str) -> RunSpec:
 
 
 def _lifeline(environment: MutableMapping[str, str]) -> int | None:
-    """The descriptor that turns readable when the engine's process on this node has gone, where the engine
-    gave one; this process is that one's child then, and leaves it."""
-    given = environment.pop("NBDIST_LIFELINE", "")
-    if given and os.fork():
+    """Return the descriptor that becomes readable when the engine's process on this node ends, and leave that
+    process; None where the engine set none."""
+    descriptor = environment.pop("NBDIST_LIFELINE", "")
+    if descriptor and os.fork():
         os._exit(0)
-    return int(given) if given else None
+    return int(descriptor) if descriptor else None
 
 
 if __name__ == "__main__":

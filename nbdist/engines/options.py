@@ -1,4 +1,4 @@
-"""What a user may tell an engine, behind ``--slurm``, ``--ray`` and in the environment."""
+"""Options for engines, from ``--slurm``, ``--ray`` and the environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from nbdist.errors import UsageMistake
 
-# options of sbatch that have no value, or need none
+# options of sbatch that need no value
 _BARE = frozenset({"contiguous", "exclusive", "hold", "no-requeue", "overcommit", "requeue", "spread-job"})
 _DECIDED = {
     "nodes": "--nodes 2",
@@ -30,10 +30,8 @@ _REFUSED = frozenset(
 
 
 def parse_slurm(text: str) -> tuple[str, ...]:
-    """``partition=gpu,nodelist=n1,n2`` as two: a piece that is no option belongs to the value before it.
-
-    Raises UsageMistake.
-    """
+    """Split ``partition=gpu,nodelist=n1,n2`` into two: a piece that is no option belongs to the value before
+    it. Raises UsageMistake."""
     given: list[str] = []
     for piece in text.strip("\"'").split(","):
         key, equals, value = piece.strip().partition("=")
@@ -68,7 +66,7 @@ _EXAMPLE = f"--ray http://head:{DASHBOARD_PORT}"
 
 
 def parse_address(text: str, *, of: str = "--ray") -> str:
-    """``head``, ``head:8265`` or a URL as a URL; ``of`` names the option or variable. Raises UsageMistake."""
+    """Return the URL of ``head``, ``head:8265`` or a URL, from the option ``of``. Raises UsageMistake."""
     text = text.strip("\"' ")
     try:
         url = urlsplit(text if "://" in text else f"http://{text}")
@@ -90,15 +88,15 @@ def parse_address(text: str, *, of: str = "--ray") -> str:
     return f"{url.scheme}://{shown}" + (f":{port}" if port else "") + url.path.rstrip("/")
 
 
-def find_address(asked: str, environ: Mapping[str, str]) -> str:
-    """The address that was asked for, else that of the environment. Raises UsageMistake."""
-    if asked:
-        return parse_address(asked)
+def find_address(written: str, environ: Mapping[str, str]) -> str:
+    """Return the address that the user wrote, else that of the environment. Raises UsageMistake."""
+    if written:
+        return parse_address(written)
     for name in ADDRESSES:
         if text := environ.get(name, ""):
             if "://" in text:
                 return parse_address(text, of=name)
-            # what Ray sets within its own jobs leads to another of its servers
+            # within its jobs Ray sets the address of another server
             raise UsageMistake(
                 f"{name}={text}: that does not lead to Ray's dashboard, which is an http address: write  "
                 f"{_EXAMPLE}"
@@ -107,11 +105,11 @@ def find_address(asked: str, environ: Mapping[str, str]) -> str:
 
 
 ADDRESS = "address="
-"""How a run's spec keeps, among its engine options, where its Ray is."""
+"""Beginning of the engine option that has a run's Ray."""
 
 
 def find_token(environ: Mapping[str, str]) -> str:
-    """The token for Ray; empty where the user has none."""
+    """Return the token for Ray; empty where the user has none."""
     if environ.get(MODE, "").lower() == "disabled":
         return ""
     if token := environ.get(TOKEN, "").strip():

@@ -1,9 +1,9 @@
-"""Ray, by its Jobs API over plain HTTP: no package of Ray's is needed here, nor in the Python of the ranks.
+"""Ray as an engine, by its Jobs API over HTTP: neither this process nor the ranks need a package of Ray.
 
-A job is one process on Ray's side (``ray_driver``) that takes the nodes and starts a supervisor on each. It
-is RUNNING for Ray as soon as that process is; whether it has the nodes that it asks for, it says in its log,
-which is read over HTTP: line by line, each kind with a beginning of its own, and behind it the reason as
-JSON (``line``)."""
+A job is a process on Ray's side (``ray_driver``) that takes the nodes and starts a supervisor on each. Ray
+calls it RUNNING before it has the nodes; its log, read over HTTP, tells more: a line is a kind and a reason
+as JSON (``line``).
+"""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from nbdist.model.decoding import loads
 from nbdist.store.paths import RunDirectory, write_private
 
 _MOST = 4_000_000
-"""Bytes of an answer. The log of a job has some lines: the ranks write elsewhere."""
+"""Bytes of an answer. A job's log is short: the ranks write elsewhere."""
 
 _NO_AGENT = (b"No available agent", b"Failed to get head node agent")
-"""What the dashboard says while the process on the head that is to start the job is not there."""
+"""Answers of a dashboard whose head does not run the process that starts jobs yet."""
 
 _GIVE_TOKEN = f"%env {TOKEN}=…  (on the head,  ray get-auth-token  shows it)"
 
@@ -42,8 +42,7 @@ Answer = dict[str, Any]
 
 
 class RayUnreachable(LaunchError):
-    """It gave no answer, and may yet have heard what was asked. ``reason`` is that alone, without advice for
-    a person who has just written an address."""
+    """No answer, though Ray may have received the request. ``reason`` lacks the message's advice."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -51,11 +50,11 @@ class RayUnreachable(LaunchError):
 
 
 class RayNotReady(LaunchError):
-    """It takes no jobs yet: it has begun a moment ago, or is busy."""
+    """A Ray that accepts no jobs yet: it has just started, or is busy."""
 
 
 class RayApi:
-    """The Ray at ``address``; requests carry ``token`` (empty: none). ``patience`` is in seconds."""
+    """Ray at ``address``; requests carry ``token`` (empty: none), and wait ``patience`` seconds."""
 
     def __init__(self, address: str, token: str, *, patience: float = 20.0) -> None:
         self.address = address
@@ -67,7 +66,7 @@ class RayApi:
         self._opener = urllib.request.build_opener(*handlers)
 
     def version(self) -> str:
-        """The version of Ray. Raises LaunchError where that is none."""
+        """Return the version of Ray. Raises LaunchError if it is no Ray."""
         answer = self._call("GET", "/api/version")
         if answer is None or "ray_version" not in answer:
             raise LaunchError(
@@ -77,13 +76,12 @@ class RayApi:
         return str(answer["ray_version"])
 
     def submit(self, job: str, entrypoint: str) -> None:
-        """Let Ray run a shell line, under a name of ours. Raises LaunchError."""
+        """Submit a shell line as ``job``. Raises LaunchError."""
         body = {"entrypoint": entrypoint, "submission_id": job, "metadata": {"nbdist": job}}
         self._call("POST", "/api/jobs/", body)
 
     def job(self, job: str, about: str = "", method: str = "GET") -> Answer | None:
-        """Return what Ray knows of a job, or what comes of asking it ``about`` "/logs" or "/stop"; None where
-        it knows none. Raises LaunchError."""
+        """Return Ray's answer for a job, or its "/logs" or "/stop"; None if unknown. Raises LaunchError."""
         return self._call(method, f"/api/jobs/{quote(job, safe='')}{about}")
 
     def _call(self, method: str, path: str, body: object = None) -> Answer | None:
@@ -94,7 +92,7 @@ class RayApi:
         try:
             request = urllib.request.Request(self.address + path, data=data, headers=headers, method=method)
             with self._opener.open(request, timeout=self._patience) as answer:
-                found = loads(answer.read(_MOST))
+                value = loads(answer.read(_MOST))
         except urllib.error.HTTPError as error:
             with error:
                 self._check(error)
@@ -103,10 +101,10 @@ class RayApi:
             raise self._unreachable(error) from None
         except ValueError:
             raise LaunchError(f"{self.address} answers, and not as Ray's dashboard does") from None
-        return found if isinstance(found, dict) else None
+        return value if isinstance(value, dict) else None
 
     def _check(self, error: urllib.error.HTTPError) -> None:
-        """Raises LaunchError, unless all that is wrong is that there is no such thing."""
+        """Raise LaunchError unless the status is 404."""
         match error.code:
             case 404:
                 return
@@ -118,9 +116,14 @@ class RayApi:
                 to = error.headers.get("Location", "elsewhere")
                 what = f"leads on to {to}: write that behind  --ray  if you trust it with the token"
             case _:
-                said = error.read(_MOST)
-                kind = RayNotReady if any(words in said for words in _NO_AGENT) else LaunchError
-                raise kind(f"Ray at {self.address} refused it: {_cause(said)} (HTTP {error.code})")
+                body = error.read(_MOST)
+                kind = RayNotReady if any(words in body for words in _NO_AGENT) else LaunchError
+                # the last line of a traceback is the cause
+                lines = [
+                    line.strip() for line in body.decode("utf-8", "replace").splitlines() if line.strip()
+                ]
+                cause = lines[-1][:300] if lines else "it did not say why"
+                raise kind(f"Ray at {self.address} refused it: {cause} (HTTP {error.code})")
         raise LaunchError(f"Ray at {self.address} {what}")
 
     def _unreachable(self, error: Exception) -> RayUnreachable:
@@ -132,16 +135,16 @@ class RayApi:
             why = str(reason.reason or reason)
             what = f"Ray at {self.address} cannot be trusted: {why}: is it  http://  ?"
             return RayUnreachable(Reason("ray-untrusted", address=self.address, error=why), what)
-        said = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
         return RayUnreachable(
-            Reason("ray-away", address=self.address, error=said),
-            f"no Ray answers at {self.address} ({said}): write the address of its dashboard as this machine "
+            Reason("ray-away", address=self.address, error=text),
+            f"no Ray answers at {self.address} ({text}): write the address of its dashboard as this machine "
             f"reaches it:  --ray http://head:{DASHBOARD_PORT}",
         )
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """urllib would send the token to wherever it is led."""
+    """Refusal of redirects: urllib would send the token along."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
@@ -150,17 +153,11 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _is_loopback(host: str) -> bool:
-    """A proxy does not lead to this machine."""
+    """Return whether a host is this machine, which no proxy reaches."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _cause(body: bytes) -> str:
-    """Ray answers with a traceback: its last line says what is wrong."""
-    lines = [line.strip() for line in body.decode("utf-8", errors="replace").splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it did not say why"
 
 
 WAITS = "nbdist: waiting: "
@@ -169,13 +166,13 @@ TROUBLE = "nbdist: trouble: "
 
 
 def status_of(answer: Mapping[str, Any], log: str, job: str) -> JobStatus:
-    """How a job stands, from the answer of ``GET /api/jobs/ID`` and its log."""
+    """Return a job's status by the answer of ``GET /api/jobs/ID`` and its log."""
     message = str(answer.get("message") or "")
     match answer.get("status"):
         case "PENDING":
             return JobStatus(phase=Phase.WAITING, reason=Reason("ray-pending"))
         case "RUNNING":
-            kind, words = last_said(log)
+            kind, words = last_report(log)
             if kind in (STARTS, TROUBLE):
                 return JobStatus(phase=Phase.RUNNING, nodes=words if kind == STARTS else "")
             return JobStatus(phase=Phase.WAITING, reason=_reason(words) or Reason("ray-looks"))
@@ -185,13 +182,13 @@ def status_of(answer: Mapping[str, Any], log: str, job: str) -> JobStatus:
         case "SUCCEEDED":
             return JobStatus(phase=Phase.OVER, reason=Reason("completed"), completed=True)
         case "FAILED":
-            return _failed(answer, last_said(log) if log else last_said(message), message)
+            return _failed(answer, last_report(log) if log else last_report(message), message)
         case other:
             return JobStatus(phase=Phase.UNKNOWN, reason=Reason("ray-says", state=str(other)))
 
 
-def last_said(log: str) -> tuple[str, str]:
-    """The last line by which the job said how it stands: its beginning, and the rest."""
+def last_report(log: str) -> tuple[str, str]:
+    """Return kind and rest of the job's last line about its state."""
     for line in reversed(log.splitlines()):
         for beginning in (WAITS, STARTS, TROUBLE):
             if line.startswith(beginning):
@@ -200,7 +197,7 @@ def last_said(log: str) -> tuple[str, str]:
 
 
 def line(kind: str, reason: Reason) -> str:
-    """How the job says it."""
+    """Return the job's line about its state."""
     return f"{kind}{json.dumps(reason.encode())}"
 
 
@@ -211,8 +208,8 @@ def _reason(words: str) -> Reason:
         return Reason.said(words)
 
 
-def _failed(answer: Mapping[str, Any], said: tuple[str, str], message: str) -> JobStatus:
-    kind, words = said
+def _failed(answer: Mapping[str, Any], report: tuple[str, str], message: str) -> JobStatus:
+    kind, words = report
     if kind == TROUBLE:
         return JobStatus(phase=Phase.OVER, reason=_reason(words), outcome=RunState.FAILED)
     last = message.strip().splitlines()[-1:] or ["it did not say why"]
@@ -224,8 +221,7 @@ def _failed(answer: Mapping[str, Any], said: tuple[str, str], message: str) -> J
 
 
 def why_it_waits(nodes: int, kind: str, need: float, totals: Collection[Mapping[str, float]]) -> Reason:
-    """Why ``nodes`` nodes do not give ``need`` each of a ``kind``, "CPU" or "GPU"; ``totals`` is what the
-    nodes of Ray have when idle."""
+    """Return why no ``nodes`` nodes have ``need`` of a ``kind`` each; ``totals`` are those of idle nodes."""
     fit = sum(total.get(kind, 0.0) >= need for total in totals)
     if fit >= nodes:
         return Reason("ray-busy", nodes=nodes, need=need, kind=kind)
@@ -235,7 +231,7 @@ def why_it_waits(nodes: int, kind: str, need: float, totals: Collection[Mapping[
 DRIVER = Path(__file__).parent / "ray_driver.py"
 
 _READY = 60.0
-"""Seconds that a Ray has which takes no jobs yet."""
+"""Seconds for a Ray that accepts no jobs yet."""
 
 _AGAIN = 0.5
 
@@ -244,7 +240,7 @@ _CHECK = (
 )
 _SHARE = "the machines have to share it at the same path, for example  %env NBDIST_HOME=~/nbdist"
 
-# what tells of this machine or of who works at it, and what another engine or a Jupyter has set here
+# variables of this machine, its user, another engine or a Jupyter
 _STAYS = frozenset(
     {"CUDA_VISIBLE_DEVICES", "DISPLAY", "HOME", "HOSTNAME", "LOGNAME", "OLDPWD", "PWD", "SHELL", "SHLVL"}
     | {"TERM", "TMPDIR", "USER", "_"}
@@ -253,28 +249,28 @@ _STAYS_ALL = ("RAY_", "SLURM", "SBATCH_", "SRUN_", "PMI_", "PMIX_", "JPY_", "JUP
 
 
 class Ray:
-    """An engine (``Engine``). ``options`` hold its address."""
+    """Ray as an ``Engine``. ``options`` have its address."""
 
     signals = False
     linger = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + 6.0
 
     def __init__(self, options: Sequence[str] = ()) -> None:
-        found = [option.removeprefix(ADDRESS) for option in options if option.startswith(ADDRESS)]
-        if not found:
+        address = next((option for option in options if option.startswith(ADDRESS)), "")
+        if not address:
             raise LaunchError("the run does not say which Ray it is on")
-        self._address = found[0]
+        self._address = address.removeprefix(ADDRESS)
         self._starts = ""
 
     def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
         api = RayApi(self._address, find_token(environment))
         version = api.version()
         job = f"nbdist-{directory.run_id}"
-        # Ray's dashboard shows the environment of a job to all its users: the driver reads a file instead
+        # all users of Ray's dashboard see a job's environment: the driver reads a file instead
         write_private(directory.job_environment, json.dumps(carried(environment, spec.environment)))
         try:
             _submit(api, job, entrypoint(directory, spec, version))
         except RayUnreachable:
-            # it may have heard all of it
+            # it may have received the job
             with contextlib.suppress(LaunchError):
                 if api.job(job) is not None:
                     return job
@@ -286,27 +282,27 @@ class Ray:
 
     def status(self, job: str, spec: RunSpec) -> JobStatus:
         try:
-            return self._ask(job, spec)
+            return self._status(job, spec)
         except RayUnreachable as error:
-            # the address is right: it was, when the job was submitted
+            # without advice: the address was right when the job was submitted
             return JobStatus(phase=Phase.UNKNOWN, reason=error.reason)
 
-    def _ask(self, job: str, spec: RunSpec) -> JobStatus:
+    def _status(self, job: str, spec: RunSpec) -> JobStatus:
         api = self._api()
         answer = api.job(job)
         if answer is None:
             return JobStatus(phase=Phase.FORGOTTEN)
-        # a job that has its nodes has no more to say, unless it may wait for nodes again
+        # a job that has its nodes prints no more, unless it may wait for nodes again
         log = self._starts if answer.get("status") == "RUNNING" and not spec.retries else ""
         if not log and answer.get("status") in ("RUNNING", "FAILED"):
             log = str((api.job(job, "/logs") or {}).get("logs", ""))
         status = status_of(answer, log, job)
         if status.phase is Phase.RUNNING:
-            self._starts = "".join(last_said(log))
+            self._starts = "".join(last_report(log))
         return status
 
     def stop(self, job: str, *, gently: bool) -> bool:
-        """Ray ends a job within three seconds; the supervisors then end by themselves."""
+        """End the job, which Ray does in three seconds; then the supervisors end by themselves."""
         if gently:
             return False
         return bool((self._api().job(job, "/stop", "POST") or {}).get("stopped", False))
@@ -316,7 +312,7 @@ class Ray:
 
 
 def _submit(api: RayApi, job: str, line: str) -> None:
-    """As soon as Ray takes jobs."""
+    """Submit as soon as Ray accepts jobs."""
     deadline = time.monotonic() + _READY
     while True:
         try:
@@ -327,18 +323,17 @@ def _submit(api: RayApi, job: str, line: str) -> None:
         time.sleep(_AGAIN)
 
 
-def carried(environment: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
-    """What goes to the nodes of the environment here: not what belongs to this machine, nor what lets one in
-    at Ray's, unless the user ``asked`` for it."""
+def carried(environment: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for the nodes; of this machine's and Ray's own only ``chosen`` ones."""
     return {
         name: value
         for name, value in environment.items()
-        if name in asked or not (name in _STAYS or name.startswith(_STAYS_ALL))
+        if name in chosen or not (name in _STAYS or name.startswith(_STAYS_ALL))
     }
 
 
 def entrypoint(directory: RunDirectory, spec: RunSpec, version: str) -> str:
-    """The shell line that Ray runs: the first Python that has its own Ray runs the driver."""
+    """Return Ray's shell line: the first Python with its Ray runs the driver."""
     return "; ".join(
         [
             _need(directory.spec, f"Ray's head does not see the run's directory, {directory.path}: {_SHARE}"),

@@ -1,7 +1,7 @@
-"""What a job is, on Ray's side: takes the nodes, and has a supervisor started on each.
+"""Job on Ray's side, which takes the nodes and starts a supervisor on each.
 
 ``python ray_driver.py RUN_DIR``, within the job, in a Python that has Ray; the ranks' own need not have it.
-What it says on its output is read over HTTP by the watcher of the run (``ray``).
+The watcher of the run (``ray``) reads its output over HTTP.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # the folder of this file, which has names of its own
+    sys.path.pop(0)  # the folder of this file, whose names would hide others
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from nbdist import config
@@ -31,13 +31,13 @@ from nbdist.store.run_store import Heartbeat, read_spec
 NODE = Path(__file__).resolve().parent / "node.py"
 
 _OTHERS = 20.0
-"""Seconds that the other nodes have to end by themselves, once Ray has lost one."""
+"""Seconds for the other nodes to end by themselves, once Ray has lost one."""
 
 _NICE = "RAY_worker_niceness"
 
 
 class CannotStart(Exception):
-    """Why the run cannot be started."""
+    """Reason that the run cannot start."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.code)
@@ -45,19 +45,19 @@ class CannotStart(Exception):
 
 
 class Driver:
-    """The run of ``directory``, on a Ray that is connected to."""
+    """Run of ``directory`` on a connected Ray."""
 
     def __init__(self, ray: Any, directory: RunDirectory, spec: RunSpec, environment: dict[str, str]) -> None:
         self._ray = ray
         self._directory = directory
         self._spec = spec
         self._environment = environment
-        self._said = ""
+        self._last = ""
         self._lost = Reason()
         self._pulse = Heartbeat(directory.pulse)
 
     def run(self) -> int:
-        """The exit code by which Ray is to remember the job. Raises CannotStart."""
+        """Run the job, and return its exit code for Ray. Raises CannotStart."""
         for life in range(self._spec.retries + 1):
             group, nodes = self._take_nodes()
             self._live(life, nodes)
@@ -71,7 +71,7 @@ class Driver:
         return 0 if end is not None and end.state is RunState.SUCCEEDED else 1
 
     def _take_nodes(self) -> tuple[Any, list[Any]]:
-        """Wait until Ray has the nodes; what holds them, and a process on each."""
+        """Wait for the nodes; return their placement group and a process on each."""
         per_node = len(self._spec.ranks) // self._spec.nodes
         gpus = any(rank.device.kind == "gpu" for rank in self._spec.ranks)
         kind, need = "GPU" if gpus else "CPU", float(per_node)
@@ -95,7 +95,7 @@ class Driver:
         return group, nodes
 
     def _live(self, life: int, nodes: list[Any]) -> None:
-        """Have the nodes' supervisors started, and wait for their ends."""
+        """Start the nodes' supervisors, and wait for their ends."""
         needed = [str(self._directory.spec), str(NODE)]
         addresses = [str(address) for address in self._ray.get([node.address.remote() for node in nodes])]
         problems = self._ray.get([node.problem.remote(needed, self._spec.python) for node in nodes])
@@ -108,7 +108,7 @@ class Driver:
                 raise CannotStart(Reason("ray-no-ports", node=addresses[0]))
             master = [f"{addresses[0]}:{port}"]
         self._say(STARTS + ", ".join(addresses))
-        # known to the supervisors alone: Ray hands it on from process to process, and no file has it
+        # a secret of the supervisors: Ray passes it from process to process, and no file has it
         environment = self._environment | {config.LINK_KEY: secrets.token_hex(32)}
         words = [self._spec.python, "-I", "-S", str(NODE), str(self._directory.path), str(life)]
         words += [str(attempts_before(self._directory)), *master]
@@ -120,14 +120,14 @@ class Driver:
         self._wait(running, life)
 
     def _wait(self, running: dict[Any, str], life: int) -> None:
-        """Until each has ended, or had the time to, once a node was lost."""
+        """Wait until each has ended, or its time is over after the loss of a node."""
         deadline = float("inf")
         while running and time.monotonic() < deadline:
             done, _ = self._ray.wait(list(running), num_returns=1, timeout=1.0)
-            for one in done:
-                address = running.pop(one)
+            for task in done:
+                address = running.pop(task)
                 try:
-                    self._ray.get(one)
+                    self._ray.get(task)
                 except self._ray.exceptions.RayError:
                     self._lost = self._lost or Reason("ray-lost-node", node=address)
             end = end_of_life(self._directory, life, self._spec.nodes) if done else None
@@ -140,9 +140,9 @@ class Driver:
             self._leave_if_forsaken()
 
     def _begins_again(self, life: int) -> bool:
-        """Whether a run that has lost a node does: one that is wanted, and has attempts left."""
+        """Return whether a run that lost a node begins again: nobody stopped it, and it has attempts left."""
         stops = (event for event in read_events(self._directory.journal) if isinstance(event, StopRequested))
-        # what a supervisor says whose line to Ray's process on its node has ended (``node``)
+        # the reason of a supervisor whose line to Ray's process on its node has closed (``node``)
         wanted = all(stop.reason.origin.code == "engine-process-ended" for stop in stops)
         return wanted and life < self._spec.retries
 
@@ -151,24 +151,24 @@ class Driver:
             raise CannotStart(Reason("ray-forsaken"))
 
     def _say(self, words: str) -> None:
-        if words != self._said:
-            self._said = words
+        if words != self._last:
+            self._last = words
             say(self._directory, words)
 
 
 class Node:
-    """One node of a run, in a process of Ray's: starts the supervisor there, and ends when that has ended.
+    """Process of Ray's on one node of a run, which starts the supervisor there and ends after it.
 
-    Ray is sent this as it is, since it is of ``__main__``: a node may not see the file, and is to say so. So
-    it imports what it needs where it needs it, and nothing of nbdist's.
+    Ray sends a class of ``__main__`` by value, and a node that cannot see the file must report that. So its
+    imports stand in its methods, and none is of nbdist.
     """
 
     def address(self) -> str:
-        """Where the other nodes reach this one."""
+        """Return the address by which other nodes reach this one."""
         return str(__import__("ray").util.get_node_ip_address())
 
     def problem(self, needed: list[str], python: str) -> str:
-        """Why this node cannot take part; empty where it can."""
+        """Return why this node cannot take part; empty when it can."""
         import os
 
         for path in needed:
@@ -186,23 +186,23 @@ class Node:
         return ""
 
     def ports(self, address: str) -> int:
-        """A port that is free there, and so is the next: the ranks' and the supervisors'."""
+        """Return the first of two free ports in a row, for ranks and supervisors; 0 for none."""
         import random
         import socket
 
         for _ in range(500):
             port = random.randrange(20_000, 30_000, 2)
-            with socket.socket() as one, socket.socket() as other:
+            with socket.socket() as ranks, socket.socket() as supervisors:
                 try:
-                    one.bind((address, port))
-                    other.bind((address, port + 1))
+                    ranks.bind((address, port))
+                    supervisors.bind((address, port + 1))
                 except OSError:
                     continue
                 return port
         return 0
 
     def supervise(self, words: list[str], environment: dict[str, str], log: str) -> int:
-        """Start the supervisor, and wait until it and the process above it have gone."""
+        """Start the supervisor, and wait until it and the process above it have ended."""
         import os
         import socket
         import subprocess
@@ -211,7 +211,7 @@ class Node:
         if mine.get("PYTHONBREAKPOINT", "").startswith("ray."):
             del mine["PYTHONBREAKPOINT"]
         both = mine | environment
-        for name in ("PATH", "LD_LIBRARY_PATH"):  # where a node has its drivers only it knows
+        for name in ("PATH", "LD_LIBRARY_PATH"):  # only the node knows the place of its drivers
             parts = [environment.get(name), mine.get(name)]
             both[name] = os.pathsep.join(part for part in dict.fromkeys(parts) if part)
             if not both[name]:
@@ -219,8 +219,8 @@ class Node:
         ours, theirs = socket.socketpair()
         both["NBDIST_LIFELINE"] = str(theirs.fileno())
         written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        # Ray kills the children of a process that it ends: so the supervisor leaves it
-        # (``node``), and sees by the line that this process has gone
+        # Ray kills the children of a process that it ends: so the supervisor leaves this one
+        # (``node``), whose end closes the line
         with theirs, open(written, "ab") as file:
             started = subprocess.run(
                 words,
@@ -238,7 +238,7 @@ class Node:
 
 
 def say(directory: RunDirectory, words: str) -> None:
-    """Where it is read over HTTP, and beside the run."""
+    """Print a line for the watcher, and append it to the job's log."""
     print(words, flush=True)
     try:
         handle = open_to_append(directory.job_log)
@@ -253,12 +253,12 @@ def main(arguments: list[str]) -> int:
     try:
         spec = read_spec(directory)
     except UnknownRun as error:
-        print(f"{TROUBLE}{error}", flush=True)  # what is another user's is not written into
+        print(f"{TROUBLE}{error}", flush=True)  # it may be another user's: write nothing there
         return 1
     try:
         environment = take_environment(directory)
         ray = connect()
-        # Ray gives a job that it stops three seconds, and a supervisor needs no more than that this ends
+        # Ray stops a job in three seconds; a supervisor needs only the end of this process
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         return Driver(ray, directory, spec, environment).run()
     except CannotStart as trouble:
@@ -267,7 +267,7 @@ def main(arguments: list[str]) -> int:
 
 
 def take_environment(directory: RunDirectory) -> dict[str, str]:
-    """Return what the ranks inherit, and remove the file that holds it. Raises CannotStart."""
+    """Return the environment of the ranks, and remove its file. Raises CannotStart."""
     try:
         values = load_object(directory.job_environment, exact=True)
         directory.job_environment.unlink()
@@ -277,10 +277,10 @@ def take_environment(directory: RunDirectory) -> dict[str, str]:
 
 
 def connect() -> Any:
-    """Raises CannotStart."""
+    """Connect to Ray. Raises CannotStart."""
     try:
         ray: Any = importlib.import_module("ray")
-        # by itself Ray gives its processes the lowest priority, and the ranks would inherit that
+        # the ranks would inherit the lowest priority, Ray's default
         ray.init(log_to_driver=False, logging_level="error", runtime_env={"env_vars": {_NICE: "0"}})
     except Exception as error:  # noqa: BLE001 - Ray has many of its own
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]

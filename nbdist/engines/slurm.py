@@ -1,7 +1,7 @@
-"""Slurm, by its commands alone (21.08 and later): sbatch, squeue, sacct where there is accounting, scancel;
-and what it says, as reasons.
+"""Slurm (21.08 and later) as an engine, by its commands: sbatch, squeue, scancel, and sacct where there is
+accounting; and its words as reasons.
 
-Nothing goes through a shell: a job is ``exec "$@"`` of words that sbatch hands on.
+No word reaches a shell: a job is ``exec "$@"`` of sbatch's arguments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nbdist.store.paths import RunDirectory, write_private
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """Nodes of a partition: how many, and how many of them can do nothing now; its limit of time."""
+    """Partition: the number of its nodes, and of unusable ones; its time limit."""
 
     name: str
     total: int
@@ -31,13 +31,12 @@ class Partition:
 
     @classmethod
     def read(cls, name: str, text: str) -> Partition | None:
-        """What ``sinfo -o '%F|%a|%l'`` says: ``0/2/0/2|up|infinite`` (allocated/idle/other/total)."""
-        found = re.match(r"(\d+)/(\d+)/(\d+)/(\d+)\|(\w*)\|(\S*)", text.strip())
-        if found is None:
+        """Parse ``0/2/0/2|up|infinite`` (allocated/idle/other/total) of ``sinfo -o '%F|%a|%l'``."""
+        match = re.match(r"\d+/\d+/(\d+)/(\d+)\|(\w*)\|(\S*)", text.strip())
+        if match is None:
             return None
-        return cls(
-            name=name, total=int(found[4]), unusable=int(found[3]), up=found[5] == "up", limit=found[6]
-        )
+        unusable, total, state, limit = match.groups()
+        return cls(name=name, total=int(total), unusable=int(unusable), up=state == "up", limit=limit)
 
 
 _WHY_WAITING = {
@@ -61,7 +60,7 @@ _NEVER = frozenset({"DependencyNeverSatisfied", "BadConstraints", "InvalidAccoun
 
 
 def waiting(reason: str, nodes: int, partition: Partition | None) -> tuple[Reason, bool]:
-    """Why a job waits, and whether it will for ever."""
+    """Return why a job waits, and whether it will forever."""
     word = re.split(r"[,:(]", reason)[0].strip()
     if partition is not None:
         name = partition.name
@@ -70,14 +69,8 @@ def waiting(reason: str, nodes: int, partition: Partition | None) -> tuple[Reaso
         if not partition.up or word in ("PartitionDown", "PartitionInactive"):
             return Reason("partition-down", partition=name), False
         if partition.total - partition.unusable < nodes:
-            why = Reason(
-                "partition-drained",
-                nodes=nodes,
-                partition=name,
-                unusable=partition.unusable,
-                total=partition.total,
-            )
-            return why, False
+            counts = {"unusable": partition.unusable, "total": partition.total}
+            return Reason("partition-drained", nodes=nodes, partition=name, **counts), False
         if word == "PartitionTimeLimit":
             return Reason("partition-time", partition=name, limit=partition.limit), True
         if word in ("PartitionNodeLimit", "PartitionConfig"):
@@ -91,7 +84,7 @@ def waiting(reason: str, nodes: int, partition: Partition | None) -> tuple[Reaso
 
 
 def finished(state: str, reason: str, nodes: str, job: str) -> tuple[RunState | None, Reason]:
-    """What ended a job: no outcome where that was the run itself."""
+    """Return outcome and reason of an ended job; no outcome if the run itself ended."""
     match state:
         case "CANCELLED" | "REVOKED":
             return RunState.CANCELLED, Reason("slurm-cancelled", job=job)
@@ -111,9 +104,9 @@ def finished(state: str, reason: str, nodes: str, job: str) -> tuple[RunState | 
             return None, Reason.said(reason if reason not in ("", "None") else state.lower())
 
 
-def refusal(said: str, options: Sequence[str], partitions: Callable[[], list[str]]) -> str:
-    """Why sbatch did not take a job, and what to type instead where that is known."""
-    lines = [re.sub(r"^sbatch: (error|fatal): ", "", line) for line in said.splitlines() if line.strip()]
+def refusal(errors: str, options: Sequence[str], partitions: Callable[[], list[str]]) -> str:
+    """Return why sbatch refused a job, and what to type instead if that is known."""
+    lines = [re.sub(r"^sbatch: (error|fatal): ", "", line) for line in errors.splitlines() if line.strip()]
     causes = [line.removeprefix("Batch job submission failed: ").strip() for line in lines]
     text = "; ".join(dict.fromkeys(causes)) or "it did not say why"
     advice = ""
@@ -139,13 +132,12 @@ _WAITING = frozenset(
 _RUNNING = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
 
 URGENT = "URG"
-"""The signal that tells the supervisors to end the run. Slurm sends it to each process of the job, and only
-they listen to it: by default it is ignored. SIGINT would reach the ranks twice, once in the middle of what
-they do about the first."""
+"""Signal that asks the supervisors to end the run. Slurm sends it to each process of the job; all others
+ignore it by default. SIGINT would reach the ranks twice, and interrupt their cleanup."""
 
 
 class Slurm:
-    """An engine (``Engine``)."""
+    """Slurm's queue as an ``Engine``."""
 
     signals = True
     linger = 1.0
@@ -153,7 +145,7 @@ class Slurm:
     def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
         write_private(directory.job_script, SCRIPT)
         words = [*_sbatch(directory, spec), str(directory.job_script)]
-        # the interpreter of the ranks is there, and isolated it needs nothing else
+        # the nodes have the ranks' interpreter; isolated it needs nothing else
         words += [spec.python, "-I", "-S", str(BATCH), str(directory.path)]
         done = call(words, scrubbed(environment), cwd=directory.path)
         if done.returncode:
@@ -161,8 +153,8 @@ class Slurm:
         return done.stdout.strip().partition(";")[0]
 
     def cluster(self) -> str:
-        said = call(["scontrol", "show", "config"]).stdout
-        return next((line.split()[-1] for line in said.splitlines() if line.startswith("ClusterName ")), "")
+        config = call(["scontrol", "show", "config"]).stdout
+        return next((line.split()[-1] for line in config.splitlines() if line.startswith("ClusterName ")), "")
 
     def status(self, job: str, spec: RunSpec) -> JobStatus:
         done = call(["squeue", "-h", "-t", "all", "-j", job, "-o", _FORMAT])
@@ -174,15 +166,15 @@ class Slurm:
         done = call(["sacct", "-nPX", "-j", job, "-o", "State,ExitCode,NodeList"])
         return self.recorded(done.stdout, job) if done.returncode == 0 else JobStatus(phase=Phase.FORGOTTEN)
 
-    def recorded(self, said: str, job: str) -> JobStatus:
-        """How a job has ended that the controller has forgotten, as sacct says: ``COMPLETED|0:0|n[1-2]``."""
-        lines = said.strip().splitlines()
+    def recorded(self, text: str, job: str) -> JobStatus:
+        """Parse sacct's ``COMPLETED|0:0|n[1-2]`` about a job that the controller has forgotten."""
+        lines = text.strip().splitlines()
         if not lines:
             return JobStatus(phase=Phase.FORGOTTEN)
         state, exit_code, nodes, *_ = (*lines[-1].split("|"), "", "")
         status = self._phase(state, f"exit code {exit_code}", nodes, job)
         if status.phase is not Phase.OVER:
-            # the controller knows better that it has ended
+            # the controller knows better: the job has ended
             return JobStatus(phase=Phase.UNKNOWN, reason=Reason("slurm-not-recorded"))
         return status
 
@@ -191,7 +183,7 @@ class Slurm:
         return call(["scancel", *signal, job]).returncode == 0
 
     def _read(self, line: str, job: str, nodes_wanted: int) -> JobStatus:
-        """``PENDING|Resources||0:00|main|3``."""
+        """Parse ``PENDING|Resources||0:00|main|3``."""
         state, reason, nodes, _, partition, _ = (*line.split("|"), *[""] * 6)[:6]
         if state not in _WAITING:
             return self._phase(state, reason, nodes, job)
@@ -200,7 +192,7 @@ class Slurm:
         return JobStatus(phase=Phase.WAITING, reason=why, hopeless=hopeless)
 
     def _phase(self, state: str, reason: str, nodes: str, job: str) -> JobStatus:
-        # sacct says "CANCELLED by 0", and cuts with a plus
+        # sacct prints "CANCELLED by 0", and a plus for a cut
         state = (state.split() or [""])[0].rstrip("+")
         if state in _WAITING:
             return JobStatus(phase=Phase.WAITING, reason=Reason.said(reason))
@@ -216,7 +208,7 @@ class Slurm:
 
 
 def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without what the job has set in which this process may itself run; a job inherits the rest."""
+    """Return the environment without the variables of a job around this process."""
     return {
         key: value
         for key, value in environment.items()
@@ -227,7 +219,7 @@ def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
 def _sbatch(directory: RunDirectory, spec: RunSpec) -> list[str]:
     per_node = len(spec.ranks) // spec.nodes
     gpus = any(rank.device.kind == "gpu" for rank in spec.ranks)
-    # a percent sign stands for something in a name of sbatch's
+    # sbatch replaces % in a file name
     output = str(directory.job_log).replace("%", "%%")
     words = ["sbatch", "--parsable", f"--job-name=nbdist-{spec.name}", f"--nodes={spec.nodes}"]
     words += ["--ntasks-per-node=1", f"--output={output}", "--open-mode=append", "--export=ALL"]
@@ -237,11 +229,9 @@ def _sbatch(directory: RunDirectory, spec: RunSpec) -> list[str]:
 
 
 def call(
-    words: Sequence[str],
-    environment: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
+    words: Sequence[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of Slurm's commands. Raises LaunchError where there is none."""
+    """Run one of Slurm's commands. Raises LaunchError if it is missing."""
     try:
         return subprocess.run(
             words,

@@ -1,7 +1,7 @@
-"""What a job is: on its first node, finds where the nodes meet, and starts a supervisor on each.
+"""Slurm job, which on its first node chooses where the nodes meet, and starts a supervisor on each.
 
-``python -I -S slurm_batch.py RUN_DIR``, within the job. With ``--step`` it is beside the job, on the machine
-that the run was started on, and the supervisors are a step of it.
+``python -I -S slurm_batch.py RUN_DIR``, within the job. With ``--step`` it stands beside the job, where the
+run was started, and the supervisors are a step of the job.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _start(directory: RunDirectory, *, is_step: bool) -> int:
-    """Start the supervisors, and wait for their end; return the exit code."""
+    """Start the supervisors, and wait; return the exit code for Slurm."""
     spec = read_spec(directory)
     job, life = os.environ["SLURM_JOB_ID"], int(os.environ.get("SLURM_RESTART_COUNT") or 0)
     hosts = hosts_of(os.environ["SLURM_JOB_NODELIST"])[: spec.nodes]
@@ -51,36 +51,32 @@ def _start(directory: RunDirectory, *, is_step: bool) -> int:
     if any(isinstance(event, (RunEnded, RunLost)) for event in read_events(directory.journal)):
         print("nbdist: the run was given up while this job waited", flush=True)
         return 0
-    words = [*_srun(spec), *(_of_step(directory, spec, hosts) if is_step else [])]
+    words = _srun(directory, spec, hosts if is_step else [])
     words += [sys.executable, "-I", "-S", str(NODE), str(directory.path)]
     words += [str(life), str(attempts_before(directory)), *filter(None, [master])]
-    # known to the supervisors alone: srun hands it on, and no file has it
+    # a secret of the supervisors: srun passes it on, and no file has it
     srun = subprocess.Popen(words, env=os.environ | {config.LINK_KEY: secrets.token_hex(32)})
     code = _wait(srun, directory, spec, "" if is_step else job)
     end = end_of_life(directory, life, nodes=1)
-    # the exit code by which Slurm is to remember the job
     return code or int(end is None or end.state is not RunState.SUCCEEDED)
 
 
-def _srun(spec: RunSpec) -> list[str]:
+def _srun(directory: RunDirectory, spec: RunSpec, step_hosts: list[str]) -> list[str]:
+    """Return the command of the job, or of a step on ``step_hosts`` beside others. Without a number of CPUs a
+    step has all of the job's."""
     words = ["srun", "--kill-on-bad-exit=1", "--wait=60", "--export=ALL", "--mpi=none"]
     words += [f"--nodes={spec.nodes}", f"--ntasks={spec.nodes}", "--ntasks-per-node=1"]
     if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):
         words.append(f"--cpus-per-task={cpus}")  # since 22.05 a step does not inherit it
-    return words
-
-
-def _of_step(directory: RunDirectory, spec: RunSpec, hosts: list[str]) -> list[str]:
-    """Return what makes srun begin a step beside others of the job. Without a number of CPUs it has all that
-    the job has on its nodes."""
-    words = ["--overlap", f"--job-name={directory.run_id}", f"--nodelist={','.join(hosts)}"]
-    if any(rank.device.kind == "gpu" for rank in spec.ranks):
+    if step_hosts:
+        words += ["--overlap", f"--job-name={directory.run_id}", f"--nodelist={','.join(step_hosts)}"]
+    if step_hosts and any(rank.device.kind == "gpu" for rank in spec.ranks):
         words.append(f"--gpus-per-node={len(spec.ranks) // spec.nodes}")
     return words
 
 
 def _meeting(other: str) -> str:
-    """Return an address of this node by which ``other`` reaches it, with a port that is free here."""
+    """Return the address by which ``other`` reaches this node, with a free port."""
     try:
         address = own_address(address_of(other))
     except OSError as error:
@@ -89,7 +85,7 @@ def _meeting(other: str) -> str:
 
 
 def _meeting_there(directory: RunDirectory, hosts: list[str]) -> str:
-    """Return the same for the first of ``hosts``, which answers in a step of its own."""
+    """Return the same for the first of ``hosts``, from a step of its own."""
     words = ["srun", "--overlap", "--mpi=none", "--nodes=1", "--ntasks=1", f"--nodelist={hosts[0]}"]
     words += [sys.executable, "-I", "-S", __file__, str(directory.path), "--meet", hosts[1]]
     done = subprocess.run(words, check=False, stdout=subprocess.PIPE, text=True)
@@ -103,17 +99,17 @@ _STEP = re.compile(rf"^{STEP_BEGINS}(\S+)$", re.MULTILINE)
 
 
 def find_step(directory: RunDirectory) -> str:
-    """Return the name of the step that runs on the nodes (``node``); empty before it has begun."""
+    """Return the name of the step of the nodes (``node``); empty before it begins."""
     try:
-        found = _STEP.search(directory.job_log.read_text(encoding="utf-8", errors="replace"))
+        match = _STEP.search(directory.job_log.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return ""
-    return found[1] if found else ""
+    return match[1] if match else ""
 
 
 def attempts_before(directory: RunDirectory) -> int:
-    """How many attempts earlier lives of this job have made: no log is written twice."""
-    # listed, not asked for by name: what is not there yet would be denied to this node for a while
+    """Return the number of attempts in earlier lives of the job: no log is written twice."""
+    # a list, no look-ups: NFS remembers for a while that a name was missing
     ranks = directory.path / "ranks"
     names = {name for rank in os.listdir(ranks) for name in os.listdir(ranks / rank)}
     later = (int(name.partition("-")[2]) for name in names if name.startswith("attempt-"))
@@ -121,8 +117,7 @@ def attempts_before(directory: RunDirectory) -> int:
 
 
 def _wait(srun: subprocess.Popen[bytes], directory: RunDirectory, spec: RunSpec, job: str) -> int:
-    """Wait until the supervisors have ended, and end a run whose owner has gone: ``job``, or where that is
-    empty the step."""
+    """Wait for the supervisors, and cancel a run whose owner has gone: ``job``, or if empty the step."""
     pulse = Heartbeat(directory.pulse)
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -134,7 +129,7 @@ def _wait(srun: subprocess.Popen[bytes], directory: RunDirectory, spec: RunSpec,
 
 
 def end_of_life(directory: RunDirectory, life: int, nodes: int) -> RunEnded | None:
-    """Return how the run ended in this life of its job, by the first of its nodes that has said so."""
+    """Return the end of the run in this life of its job, by the first node that recorded one."""
     journals = (NodeDirectory(directory.path, f"{life}-{node}").journal for node in range(nodes))
     events = (event for journal in journals for event in read_events(journal))
     return next((event for event in events if isinstance(event, RunEnded)), None)
@@ -144,12 +139,12 @@ _FIRST_PORT, _PORTS = 20_000, 10_000
 
 
 def hosts_of(nodelist: str) -> list[str]:
-    """The names in a list as Slurm writes it: ``n[1-2]``."""
+    """Return the names of a list like ``n[1-2]``."""
     return _output("scontrol", "show", "hostnames", nodelist).split()
 
 
 def address_of(node: str) -> str:
-    """The address of a node: Slurm may know one that its name does not lead to. Raises OSError."""
+    """Return a node's address: Slurm may know one that its name does not resolve to. Raises OSError."""
     for word in _output("scontrol", "-o", "show", "node", node).split():
         if word.startswith("NodeAddr="):
             node = word.partition("=")[2]
@@ -157,15 +152,15 @@ def address_of(node: str) -> str:
 
 
 def own_address(other: str) -> str:
-    """The address of this node by which ``other`` reaches it. Names lead to a loopback address too often."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        # nothing is sent: the route says it
-        asked.connect((other, 9))
-        return str(asked.getsockname()[0])
+    """Return this node's address on the route to ``other``: its name may resolve to loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
+        # this sends nothing
+        route.connect((other, 9))
+        return str(route.getsockname()[0])
 
 
 def free_ports(address: str, job: int) -> int:
-    """A port that is free here, and so is the next: the ranks' and the supervisors'."""
+    """Return the first of two free ports in a row, for ranks and supervisors."""
     for attempt in range(200):
         port = _FIRST_PORT + (2 * job + 2 * attempt) % _PORTS
         if all(_is_free(address, each) for each in (port, port + 1)):
@@ -174,16 +169,16 @@ def free_ports(address: str, job: int) -> int:
 
 
 def _is_free(address: str, port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         try:
-            asked.bind((address, port))
+            probe.bind((address, port))
         except OSError:
             return False
     return True
 
 
 def _output(*words: str) -> str:
-    """Empty where Slurm knows nothing of it."""
+    """Return a command's output; empty where Slurm knows no such thing."""
     return subprocess.run(words, check=False, capture_output=True, text=True).stdout
 
 

@@ -1,6 +1,4 @@
-"""A run inside an allocation of Slurm: a job step by ``srun``, which waits in no queue.
-
-Slurm knows a step as ``JOB.STEP``, and so does the run (``engine.is_step``)."""
+"""Run inside an allocation of Slurm: a step ``JOB.STEP`` by ``srun``, which waits in no queue."""
 
 from __future__ import annotations
 
@@ -26,13 +24,13 @@ _LOOK = 0.05
 
 
 def allocation_of(spec: RunSpec, environment: Mapping[str, str]) -> str:
-    """Return the job inside which the run begins as a step; empty for one that goes to a queue."""
+    """Return the job in which the run begins as a step; empty for a run in the queue."""
     inside = spec.engine == "slurm" and not spec.engine_options
     return environment.get("SLURM_JOB_ID", "") if inside else ""
 
 
 class SlurmStep(Slurm):
-    """An engine (``Engine``) whose jobs are steps of the allocation that the user has."""
+    """Slurm as an ``Engine`` whose jobs are steps of the user's allocation."""
 
     def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
         job = environment["SLURM_JOB_ID"]
@@ -54,14 +52,11 @@ class SlurmStep(Slurm):
         done = call(["squeue", "-h", f"--steps={job}", "-o", "%N"])
         if done.returncode == 0 and done.stdout.strip():
             return JobStatus(phase=Phase.RUNNING, nodes=done.stdout.strip())
-        return self._ended(job, spec)
-
-    def _ended(self, job: str, spec: RunSpec) -> JobStatus:
-        """Return how a step stands that Slurm no longer lists: as its allocation."""
+        # Slurm no longer lists the step: ask for its allocation
         allocation = job.partition(".")[0]
         state = call(["squeue", "-h", "-t", "all", "-j", allocation, "-o", "%T"]).stdout.strip()
         if state in ("RUNNING", "SUSPENDED"):
-            # how it ended only its nodes know, whose files may be late
+            # only its nodes know the outcome, and their files may be late
             reason = Reason("slurm-step-ended", job=job)
             return JobStatus(phase=Phase.OVER, reason=reason, completed=True)
         status = super().status(allocation, spec)
@@ -72,22 +67,21 @@ class SlurmStep(Slurm):
 
 
 def _nodes_of(job: str, wanted: int) -> str:
-    """Return the nodes of the allocation, as Slurm writes them. Raises LaunchError where it has none, or not
-    as many as wanted."""
+    """Return the list of the allocation's nodes. Raises LaunchError if it has fewer than ``wanted``."""
     done = call(["squeue", "-h", "-t", "RUNNING", "-j", job, "-o", "%N"])
     if not (nodelist := done.stdout.strip()):
         why = done.stderr.strip().rpartition("error: ")[2] or "that job does not run"
         raise LaunchError(f"SLURM_JOB_ID={job}: {why}: unset it, or write {_QUEUE}")
-    there = len(hosts_of(nodelist))
-    if wanted > there:
+    count = len(hosts_of(nodelist))
+    if wanted > count:
         raise LaunchError(
-            f"--nodes {wanted}: the allocation {job} has {there}: write  --nodes {there} , or {_QUEUE}"
+            f"--nodes {wanted}: the allocation {job} has {count}: write  --nodes {count} , or {_QUEUE}"
         )
     return nodelist
 
 
 def _await_step(directory: RunDirectory, started: subprocess.Popen[bytes]) -> str:
-    """Return the step's name once a node of it has begun; empty where none does."""
+    """Return the step's name once a node of it has begun; empty if none does."""
     deadline = time.monotonic() + _APPEARS
     while time.monotonic() < deadline:
         ended = started.poll() is not None

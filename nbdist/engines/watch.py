@@ -1,9 +1,8 @@
-"""The process that looks after a run which an engine has placed, where the run was submitted.
+"""Process that watches a run on an engine, where the run was submitted.
 
-It stands where the supervisor of a run on this machine stands: it writes the run's journal, from those of the
-nodes and from what the engine says; it takes the requests in ``control/``, and it ends a run whose owner has
-gone. The run itself does not need it: one that is killed is replaced, by the process above it or by
-the next one that looks at the run.
+It replaces the supervisor of a run on this machine: it writes the run's journal, from the nodes' journals and
+the engine's answers, obeys the requests in ``control/``, and ends a run whose owner has gone. The run does
+not need it: the process above it, or the next that opens the run, replaces a killed one.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ from nbdist.store.run_store import read_spec, replayed, take_run_lock
 _TICK = 0.05
 _PULSE = 10.0
 _LAST_ORDERS = 40.0
-"""Seconds in which the engine may take the last order: longer than it may take to refuse one."""
+"""Seconds for the engine's last order: longer than a refusal may take."""
 
 _LIVES = 5
-"""How often a watcher that was killed is replaced before the next look at the run has to."""
+"""Watchers that replace a killed one, before the next look at the run has to."""
 
 
 class RunWatcher:
-    """Watches one run to its end."""
+    """Watcher of one run."""
 
     def __init__(self, directory: RunDirectory, spec: RunSpec, lifeline: Lifeline, engine: Engine) -> None:
         self._directory = directory
@@ -70,23 +69,16 @@ class RunWatcher:
         self._run = replayed(spec, known)
         self._nodes = NodeJournals(directory, run=lambda: self._run, record=self._record, known=known)
         self._poller = EnginePoller(engine, self._job, spec)
-        asked = self._run.stop_reason if self._run.stop_requested else None
-        self._stop_job = JobStop(asked, self._poller, self._nodes)
+        stop = self._run.stop_reason if self._run.stop_requested else None
+        self._stop_job = JobStop(stop, self._poller, self._nodes)
         self._requests = NodeRequests(directory, spec, self._nodes)
-        self._ending = Ending(
-            directory,
-            spec,
-            run=lambda: self._run,
-            poller=self._poller,
-            nodes=self._nodes,
-            stop=self._stop_job,
-        )
+        self._ending = Ending(directory, spec, run=lambda: self._run, stop=self._stop_job)
         self._selector = selectors.DefaultSelector()
         self._pulsed = 0.0
         self._answers = 0
 
     def watch(self) -> None:
-        """Until the run has ended."""
+        """Watch until the run has ended."""
         if self._run.state.terminal:
             return
         self._introduce()
@@ -109,7 +101,7 @@ class RunWatcher:
             self._selector.register(descriptor, selectors.EVENT_READ, self._owner_gone)
 
     def _look(self) -> Outcome | None:
-        """Wait a moment; handle requests, journals and answers. The outcome, once the run is over."""
+        """Wait a moment; handle requests, journals and answers. Return the outcome once the run is over."""
         for key, _ in self._selector.select(_TICK):
             key.data()
         now = time.monotonic()
@@ -127,7 +119,7 @@ class RunWatcher:
         self._journal.flush()
         return self._ending.decide(now)
 
-    # what is asked for
+    # requests
 
     def _serve(self, now: float) -> None:
         for request in take_requests(self._directory):
@@ -157,16 +149,16 @@ class RunWatcher:
     def _stop_for_owner(self) -> None:
         self._stop(owner_ended(self._directory, self._spec), time.monotonic())
 
-    # how the job stands
+    # states of the job
 
     def _follow(self) -> None:
-        """Write down what the engine says about the queue."""
+        """Record the engine's answer about the queue."""
         job = self._poller.status
         if self._poller.count == self._answers:
             return
         self._answers = self._poller.count
         if job.phase is Phase.WAITING:
-            # a run that was not asked to end is stopping because the engine has told its nodes so
+            # without a request, only the engine can have stopped the nodes
             waits = self._run.state is RunState.PENDING
             if not waits and self._stop_job.reason is None and self._nodes.numbers:
                 self._nodes.forget_life()
@@ -186,7 +178,7 @@ class RunWatcher:
             self._record(Queued(time=time.time(), job=self._job, reason=reason))
 
     def _requeued(self) -> None:
-        """The job begins again, from the queue."""
+        """Record that the job begins again, from the queue."""
         self._ending.forget()
         self._poller.relax()
         if self._run.started is not None:
@@ -194,13 +186,13 @@ class RunWatcher:
             attempt = self._run.attempt
             self._record(AttemptFailed(time=time.time(), attempt=attempt, reason=reason))
 
-    # how the run ends
+    # end of the run
 
     def _end(self, outcome: Outcome) -> None:
         if outcome.state is RunState.CANCELLED and self._stop_job.reason is not None:
             outcome = Outcome(state=outcome.state, reason=self._stop_job.reason)
         if len(self._nodes.ends) < self._spec.nodes and self._poller.status.phase is not Phase.OVER:
-            self._poller.stop(gently=False)  # what has not ended by itself
+            self._poller.stop(gently=False)  # nodes that did not end by themselves
         for rank in self._run.ranks:
             if rank.state is RankState.RUNNING:
                 self._record(RemoteRank(time=time.time(), rank=rank.rank, state=RankState.LOST))
@@ -231,8 +223,7 @@ class RunWatcher:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process: ``RUN_DIR [LIFELINE_FD]``. Exits 0 when the run's end is recorded, 2 when there is no run
-    of this user."""
+    """Run the process ``RUN_DIR [LIFELINE_FD]``; return 0 once the end is recorded, 2 for no run of ours."""
     directory = RunDirectory(Path(arguments[0]).absolute())
     try:
         spec = read_spec(directory)
@@ -244,10 +235,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
-    """Watch the run in a child, and in another one when that is killed. 0 when the end is recorded.
-
-    A child whose parent is killed goes on, and holds the lock.
-    """
+    """Watch the run in a child, and in another when that is killed; return 0 once the end is recorded. A
+    child whose parent is killed continues, and holds the lock."""
     try:
         take_run_lock(directory)
     except BlockingIOError:
@@ -269,8 +258,8 @@ def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
 
 
 def _is_elsewhere(directory: RunDirectory, spec: RunSpec) -> bool:
-    """Return whether the job is on another cluster than the one that is reached from here: several may share
-    a home, and number their jobs alike. The first watcher is started where the job was submitted."""
+    """Return whether the job is on another cluster: several may share a home, and number their jobs alike.
+    The first watcher starts where the job was submitted."""
     about = load_object(directory.job)
     if not about.get("cluster") or not read_events(directory.journal):
         return False
@@ -282,5 +271,5 @@ def _is_elsewhere(directory: RunDirectory, spec: RunSpec) -> bool:
 
 
 def _engine(directory: RunDirectory, spec: RunSpec) -> Engine:
-    """Return the engine that placed the run: by its queue, or as a step of a job."""
+    """Return the run's engine, for its queue or as a step of a job."""
     return engine_of(spec, as_step=is_step(spec, str(load_object(directory.job)["job"])))

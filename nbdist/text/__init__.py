@@ -1,9 +1,9 @@
-"""The words that a user reads, English and Chinese side by side, by code: read from the files beside this one
-when the first of them is asked for. The processes of a run make codes and never come here.
+"""Messages for the user, in English and Chinese, by code. The processes of a run send codes and never import
+this package.
 
-A catalogue is a file of messages: ``[code]`` with ``en`` and ``zh``. In a message stand ``{field}``,
-``{field:.1f}``, and ``{field|one|more}``: one text for the number 1 (or a tuple of one), another for the
-rest. ``[[…]]`` is left out where a field in it is missing or empty.
+A catalogue is a file beside this one: ``[code]`` with ``en`` and ``zh``. A message has ``{field}``,
+``{field:.1f}``, and ``{field|one|more}``: a text for the number 1 (or a tuple of one), another for the rest.
+``[[…]]`` disappears if a field in it is missing or empty.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from nbdist.tables import read_table
 
 _PLACE = re.compile(r"\{(\w+)(?::([^{}|]+)|\|([^{}|]*)\|([^{}|]*))?\}")
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
-# A space parts Chinese from letters and digits, never Chinese from Chinese: "{who} 在等待" with "其他进程".
+# A space separates Chinese from letters and digits, never from Chinese: "{who} 在等待" with "其他进程".
 _SEAM = re.compile("(?<=[\u4e00-\u9fff])(?:\0 | \0)(?=[\u4e00-\u9fff])|\0")
 
 
 class Both(NamedTuple):
-    """A text in both languages."""
+    """Text in both languages."""
 
     en: str
     zh: str
@@ -33,24 +33,23 @@ class Both(NamedTuple):
 
 
 def say(key: str, language: str, /, **fields: object) -> str:
-    """The message ``key``, written ``file.code``, in "en" or "zh". Raises KeyError where there is none, or
-    where it lacks a field."""
+    """Return the message ``file.code`` in "en" or "zh". Raises KeyError for an unknown code or field."""
     name, _, code = key.partition(".")
     return fill(messages(name)[code].text(language), fields, language)
 
 
 def both(key: str, /, **fields: object) -> Both:
-    """The message ``key`` in both languages; a field may be a text in both."""
-    return Both(*(say(key, one, **in_language(fields, one)) for one in ("en", "zh")))
+    """Return a message in both languages; a field may be a text in both."""
+    return Both(*(say(key, language, **in_language(fields, language)) for language in ("en", "zh")))
 
 
 def in_language(fields: Mapping[str, object], language: str) -> dict[str, object]:
-    """The fields of a message, those in both languages as they are in one."""
-    return {key: one.text(language) if isinstance(one, Both) else one for key, one in fields.items()}
+    """Return the fields of a message, in one language."""
+    return {key: value.text(language) if isinstance(value, Both) else value for key, value in fields.items()}
 
 
 def reason_text(reason: Reason, language: str = "en") -> str:
-    """A reason as it is read; empty for none. Of a code that only another nbdist knows: the code."""
+    """Return a reason in words; empty for none, and the code itself if only another nbdist knows it."""
     if not reason:
         return ""
     try:
@@ -62,12 +61,12 @@ def reason_text(reason: Reason, language: str = "en") -> str:
 
 @cache
 def messages(name: str) -> Mapping[str, Both]:
-    """The catalogue of a file beside this one."""
-    return {code: Both(**said) for code, said in read_table(__file__, name).items()}
+    """Return the catalogue of a file beside this one."""
+    return {code: Both(**texts) for code, texts in read_table(__file__, name).items()}
 
 
 def size_text(count: int) -> str:
-    """Bytes as they are read: ``212 B``, ``4.7 kB``, ``48 MB``."""
+    """Return bytes in words: ``212 B``, ``4.7 kB``, ``48 MB``."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= size:
             number = count / size
@@ -76,7 +75,7 @@ def size_text(count: int) -> str:
 
 
 def fill(text: str, fields: Mapping[str, object], language: str) -> str:
-    """The text with its fields. Raises KeyError where it lacks one."""
+    """Fill the fields into the text. Raises KeyError for a missing one."""
 
     def place(match: re.Match[str]) -> str:
         value = fields[match[1]]
@@ -98,7 +97,7 @@ def _shown(value: object, language: str) -> str:
         case Reason():
             return reason_text(value, language)
         case tuple():
-            return ", ".join(str(one) for one in value) or "?"
+            return ", ".join(map(str, value)) or "?"
         case float():
             return f"{value:g}"
         case _:

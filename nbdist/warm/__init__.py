@@ -1,1 +1,1 @@
-"""Warm ranks: processes that have imported their framework and wait for a run."""
+"""Warm ranks: processes that import their framework and then wait for a run."""

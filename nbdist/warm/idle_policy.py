@@ -1,4 +1,4 @@
-"""What ranks that wait may take: how long, how much memory, and processor time that nothing else wants."""
+"""Limits of waiting ranks: time, memory, and idle CPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nbdist.control_groups import own_groups
 from nbdist.devices.usage import memory_available
 
 IDLE_LIMIT = 900.0
-"""Seconds after which unused ranks are given up."""
+"""Seconds after which unused ranks end."""
 
 LEAST_MEMORY = 1 << 29
 
@@ -22,8 +22,7 @@ _LEAST_SECONDS = 0.5
 
 
 class SpareCpus:
-    """Counts the CPUs that had nothing to do from one look to the next, and that this process may use: by its
-    affinity, and by the limits of its control groups (cgroup v2, cpu.max)."""
+    """Idle CPUs that affinity and control groups (cgroup v2, cpu.max) leave to this process."""
 
     def __init__(
         self,
@@ -39,7 +38,7 @@ class SpareCpus:
         self._then = self._read()
 
     def look(self) -> float:
-        """Return the CPUs since the last look; 0 when that was a moment ago, or the system does not tell."""
+        """Return the CPUs idle since the last look; 0 right after it, or where the system does not count."""
         (then, *before), (now, *after) = self._then, self._read()
         if now - then < _LEAST_SECONDS:
             return 0.0
@@ -49,7 +48,7 @@ class SpareCpus:
         return max(0.0, min([idle, *left]))
 
     def _read(self) -> list[float]:
-        """The time, the seconds that the CPUs have been idle, and those that each limited group has used."""
+        """Return the time, the idle seconds of the CPUs, and the used seconds of each limited group."""
         return [self._clock(), self._idle(), *map(_used, self._limits)]
 
     def _idle(self) -> float:
@@ -78,8 +77,7 @@ def _used(group: Path) -> float:
 
 @dataclass(slots=True)
 class IdlePolicy:
-    """How long it is worth waiting. ``clock`` counts seconds, ``available`` returns the memory that is left,
-    ``spare`` the CPUs that were idle since it was called last."""
+    """Limits to waiting. ``available`` returns free bytes, ``spare`` the CPUs idle since its last call."""
 
     clock: Callable[[], float] = time.monotonic
     available: Callable[[], int | None] = memory_available
@@ -89,11 +87,11 @@ class IdlePolicy:
     _begun: float | None = field(default=None, init=False)
 
     def restart(self) -> None:
-        """Count from the next look on: no run could have used the ranks until now."""
+        """Count from the next call of ``over``: no run could have used the ranks until now."""
         self._begun = None
 
     def over(self) -> str:
-        """Say why there is no point in waiting any longer; empty while there is."""
+        """Return why waiting has no point any longer; empty while it has."""
         now = self.clock()
         self._begun = now if self._begun is None else self._begun
         if now - self._begun >= self.limit:

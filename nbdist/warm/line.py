@@ -1,4 +1,4 @@
-"""The line between a kernel and its standby: a socket that carries JSON, one message a line."""
+"""Line between a kernel and its standby: a socket that carries JSON, one message a line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbdist.model.decoding import loads
 
 
 class Line:
-    """One end of it."""
+    """One end of the socket."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -21,7 +21,7 @@ class Line:
         return self._socket.fileno()
 
     def send(self, **message: object) -> bool:
-        """Send a message; return whether the other end is there."""
+        """Send a message; return whether the other end is still open."""
         try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
@@ -29,8 +29,7 @@ class Line:
         return True
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """Wait for more, and return the messages that are whole by now; None when the other end has gone.
-        Raises ValueError."""
+        """Block for data, and return the complete messages; None at the end. Raises ValueError."""
         try:
             piece = self._socket.recv(1 << 20)
         except OSError:
@@ -41,7 +40,7 @@ class Line:
         return [loads(line, exact=True) for line in lines]
 
     def refuse(self) -> None:
-        """Let nothing through from now on; what has come by now can be received."""
+        """Shut the socket down; data that has arrived can still be received."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

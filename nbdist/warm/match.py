@@ -1,5 +1,4 @@
-"""Whether ranks that wait are those that a run asks for, and whether importing again would bring the same
-modules; where that is not sure they are not."""
+"""Comparison of waiting ranks with a run's, and of imported modules with their files, strict if in doubt."""
 
 from __future__ import annotations
 
@@ -31,36 +30,31 @@ PRELOADED: dict[str, tuple[str, ...]] = {
     "jax": ("jax", "jax.numpy", "jax.distributed", "jax.experimental.multihost_utils"),
 }
 
-_INTERPRETER_AND_C_LIBRARY = (
-    "PYTHON LD_ LC_ LANG LOCPATH TZ TMP TEMP HOME PATH GLIBC_ MALLOC_ VIRTUAL_ENV CONDA_"
-)
-_THREADS_AND_MATHS = (
-    "OMP_ GOMP_ KMP_ LIBOMP MKL_ OPENBLAS_ GOTO_ BLIS_ TBB_ DNNL_ ONEDNN_ NUMEXPR_ NUMPY_ NPY_"
-)
+_INTERPRETER = "PYTHON LD_ LC_ LANG LOCPATH TZ TMP TEMP HOME PATH GLIBC_ MALLOC_ VIRTUAL_ENV CONDA_"
+_MATHS = "OMP_ GOMP_ KMP_ LIBOMP MKL_ OPENBLAS_ GOTO_ BLIS_ TBB_ DNNL_ ONEDNN_ NUMEXPR_ NUMPY_ NPY_"
 _FRAMEWORKS = (
     "TORCH PYTORCH_ ATEN_ AT_ AOT C10 CAFFE2_ KINETO_ INDUCTOR_ TRITON_ FLAGS_ PADDLE_ GLOG_ GFLAGS "
     "CPU_NUM JIT_ XLA_ JAX_ TF_"
 )
 _DEVICES = "CUDA CUDNN_ CUBLAS_ NVIDIA_ NCCL_ HIP_ HSA_ ROCR_ GPU_ XPU_ ZE_ GLOO_ TP_ UCX_"
-READ_UNSEEN = tuple(f"{_INTERPRETER_AND_C_LIBRARY} {_THREADS_AND_MATHS} {_FRAMEWORKS} {_DEVICES}".split())
-"""Native code reads its variables unseen; so these beginnings stand for all that it may have read."""
+READ_UNSEEN = tuple(f"{_INTERPRETER} {_MATHS} {_FRAMEWORKS} {_DEVICES}".split())
+"""Beginnings of the variables that native code may read, unseen by Python."""
 
 
 def read_at_import(name: str, seen: frozenset[str]) -> bool:
-    """Whether a variable may have been read by an import; ``seen`` are those that Python code asked for."""
+    """Return whether an import may have read a variable; ``seen`` are those that Python code read."""
     return name in seen or name.startswith(READ_UNSEEN)
 
 
 def read_when_loaded(name: str) -> bool:
-    """Whether a library reads a variable when it is imported, and never again: those for CUDA and for the
-    connections are read later."""
-    return name.startswith(tuple(f"{_THREADS_AND_MATHS} {_FRAMEWORKS}".split()))
+    """Return whether a library reads a variable only at import; CUDA and connections read theirs later."""
+    return name.startswith(tuple(f"{_MATHS} {_FRAMEWORKS}".split()))
 
 
 def changed_early(plan: Plan, packages: Collection[str] = ()) -> list[str]:
-    """The variables to which the text gives other values than the ranks have, before the first line that
-    surely imports the framework, or one of the ``packages``. What is not written out in the text is not seen
-    here: the rank itself notices it (``worker.deferred_imports``)."""
+    """Return the variables that the program sets to other values than the ranks have, before the first line
+    that surely imports the framework or one of the ``packages``. The rank itself notices settings that are
+    not written out in the text (``worker.deferred_imports``)."""
     if "environ" not in plan.program.text and "putenv" not in plan.program.text:
         return []
     try:
@@ -76,7 +70,7 @@ def changed_early(plan: Plan, packages: Collection[str] = ()) -> list[str]:
 
 
 def _settings(plan: Plan, packages: Collection[str]) -> Iterator[tuple[str, str | None, bool]]:
-    """Name and value (None: the text does not tell), and whether it is set only where there is none."""
+    """Yield name, value (None: not in the text), and whether only a missing variable is set."""
     # the checks take a while to import, and this module is imported with nbdist
     from nbdist import preflight
 
@@ -103,8 +97,8 @@ _RESET = 1 << 0 | 1 << 1 | 1 << 12 | 1 << 14 | 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankShape:
-    """What a rank is made from before its program is known. ``first`` is where sys.path begins for a
-    script; ``surroundings`` is what a process gets from the one that starts it, besides its environment."""
+    """Settings that a rank starts with before its program is known. ``first`` is the first entry of a
+    script's sys.path; a process inherits ``surroundings`` besides its environment."""
 
     framework: str
     python: str
@@ -117,7 +111,6 @@ class RankShape:
 
 
 def shape_of(plan: Plan) -> RankShape:
-    """The shape that the ranks of this run have."""
     spec = plan.spec
     own = spec.cwd if spec.module else os.path.dirname(spec.program)
     return RankShape(
@@ -133,23 +126,21 @@ def shape_of(plan: Plan) -> RankShape:
 
 
 def surroundings(proc: Path = Path("/proc/self")) -> dict[str, str]:
-    """What a process started now would inherit besides its environment (proc(5)), by name."""
-    found = {"priority": str(os.getpriority(os.PRIO_PROCESS, 0)), "CPUs": str(os.sched_getaffinity(0))}
+    """Return what a process started now would inherit besides its environment (proc(5)), by name."""
+    inherited = {"priority": str(os.getpriority(os.PRIO_PROCESS, 0)), "CPUs": str(os.sched_getaffinity(0))}
     for name, file in {"limits": "limits", "control group": "cgroup", "OOM score": "oom_score_adj"}.items():
-        found[name] = (proc / file).read_text()
+        inherited[name] = (proc / file).read_text()
     for line in (proc / "status").read_text().splitlines():
         name, _, value = line.partition(":\t")
         if name in _STATUS:
-            found[name] = value.strip()
-    found["SigIgn"] = f"{int(found['SigIgn'], 16) & ~_RESET:x}"
-    return found
+            inherited[name] = value.strip()
+    inherited["SigIgn"] = f"{int(inherited['SigIgn'], 16) & ~_RESET:x}"
+    return inherited
 
 
 def difference(waiting: RankShape, wanted: RankShape, reads: frozenset[str]) -> str:
-    """Why ranks of one shape cannot be used for another, in words; empty when they can.
-
-    ``reads`` are the variables that Python code has asked for while the framework was imported.
-    """
+    """Return why ranks of one shape do not serve another; empty when they do. ``reads`` are the variables
+    that Python code read while it imported the framework."""
     if waiting.framework != wanted.framework:
         imports = wanted.framework or "no framework"
         return f"the warm ranks have imported {waiting.framework}, and this program imports {imports}"
@@ -164,9 +155,10 @@ def difference(waiting: RankShape, wanted: RankShape, reads: frozenset[str]) -> 
     for then, now in zip(waiting.ranks, wanted.ranks, strict=True):
         if then.device != now.device:
             return f"rank {now.rank} was on {then.device}"
-        if name := _read(
-            {**waiting.environment, **then.environment}, {**wanted.environment, **now.environment}, reads
-        ):
+        old = {**waiting.environment, **then.environment}
+        new = {**wanted.environment, **now.environment}
+        changed = (name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name))
+        if name := next((name for name in changed if read_at_import(name, reads)), ""):
             return f"{name} is not what it was when {waiting.framework} was imported, which may read it"
     for name, value in wanted.surroundings.items():
         if waiting.surroundings.get(name) != value:
@@ -174,18 +166,9 @@ def difference(waiting: RankShape, wanted: RankShape, reads: frozenset[str]) -> 
     return ""
 
 
-def _read(then: Mapping[str, str], now: Mapping[str, str], reads: frozenset[str]) -> str:
-    """A variable that differs, and that the imports may have read."""
-    changed = (name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name))
-    return next((name for name in changed if read_at_import(name, reads)), "")
-
-
 class Staleness:
-    """Looks at imported modules once when it is made, and again when it is asked.
-
-    ``files`` are those that modules were imported from, with time (ns) and size, ``path`` is the sys.path
-    of the import, and ``cwd`` the directory that an empty entry of it stands for.
-    """
+    """Comparison of imported modules with their files. ``files`` have time (ns) and size, ``path`` is the
+    sys.path of the import, ``cwd`` the directory of its empty entry."""
 
     def __init__(self, files: Mapping[str, Sequence[int]], path: Sequence[str], cwd: str) -> None:
         self._files = {file: tuple(stamp) for file, stamp in files.items()}
@@ -195,7 +178,7 @@ class Staleness:
         self._then = self._seen()
 
     def changed(self) -> str:
-        """Say what has changed; empty when nothing has."""
+        """Return the first change since this was made; empty without one."""
         for file, stamp in self._files.items():
             if _stamp(file) != stamp:
                 return f"{file} has changed since it was imported"
@@ -203,8 +186,7 @@ class Staleness:
         return next(map(self._news, places), "")
 
     def changed_since(self, begun: int) -> str:
-        """Say the same when this was made only after the imports, which began at ``begun`` (Unix time in
-        ns)."""
+        """Return the first change since ``begun`` (Unix time in ns), before this was made."""
         places = (place for place in self._installed if self._latest(place) >= begun)
         return next(map(self._news, places), "") or self.changed()
 
@@ -214,7 +196,7 @@ class Staleness:
         )
 
     def _latest(self, place: str) -> int:
-        """Return when what counts there came or changed at the latest, in ns."""
+        """Return the time of the latest change that counts, in ns."""
         if self._installed[place]:
             return (_stamp(place) or (0, 0))[0]
         shadows = self._shadows(place)
@@ -228,7 +210,7 @@ class Staleness:
         }
 
     def _shadows(self, place: str) -> object:
-        """What in a directory of the user's has the name of something that was imported."""
+        """Return the files in a directory of the user's that have the name of an imported module."""
         try:
             names = os.listdir(place)
         except NotADirectoryError:
@@ -240,23 +222,23 @@ class Staleness:
 
 
 def _top(file: str, places: Sequence[str]) -> str:
-    """The name by which what is in the file is imported, up to the first dot."""
+    """Return the top-level module of a file."""
     inside = [os.path.relpath(file, place) for place in places if file.startswith(os.path.join(place, ""))]
     below = min(inside, key=len, default=os.path.basename(file))
     return below.partition(os.sep)[0].partition(".")[0]
 
 
 def _installed(place: str) -> bool:
-    """Whether a directory belongs to the interpreter, and is written to by installers alone."""
-    inside = any(
-        os.path.abspath(place).startswith(os.path.join(prefix, ""))
-        for prefix in (sys.prefix, sys.base_prefix)
+    """Return whether a directory belongs to the interpreter: only installers write there."""
+    prefixes = (os.path.join(prefix, "") for prefix in (sys.prefix, sys.base_prefix))
+    return os.path.abspath(place).startswith(tuple(prefixes)) or os.path.basename(place) in (
+        "site-packages",
+        "dist-packages",
     )
-    return inside or os.path.basename(place) in ("site-packages", "dist-packages")
 
 
 def _content(place: str) -> object:
-    """When something came or went there, and the files that name further places."""
+    """Return the stamps of a directory and of its .pth files, which name further ones."""
     try:
         files = sorted(name for name in os.listdir(place) if name.endswith(".pth"))
     except OSError:
@@ -265,13 +247,13 @@ def _content(place: str) -> object:
 
 
 def _made(module: str) -> int:
-    """When a file came or changed at the latest, in ns; of a directory, the file that makes it a package:
-    others come and go, and what has none gives way to any other module of its name."""
+    """Return the time of a file's last change or move, in ns; for a directory, that of ``__init__.py``:
+    without one it gives way to any module of its name."""
     try:
         status = os.stat(os.path.join(module, "__init__.py") if os.path.isdir(module) else module)
     except OSError:
         return 0
-    # what is moved there keeps its time
+    # a moved file keeps its mtime
     return max(status.st_mtime_ns, status.st_ctime_ns)
 
 

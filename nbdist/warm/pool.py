@@ -1,7 +1,7 @@
-"""Ranks that wait for the next run: when some are made ready, when they are used, when they are let go.
+"""Ranks that wait for the next run: when nbdist starts, uses and ends them.
 
-There is at most one standby for a kernel. It is used for one run; the next is made beside that, of what it
-leaves over, or when it has ended.
+A kernel has at most one standby, for one run. The next starts beside that run, on what it leaves idle, or
+after it.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ from nbdist.warm.match import (
 from nbdist.worker.order import ROOM
 
 _TAKE = 0.2
-"""Seconds in which it says that it takes a run: a cell waits for that before it shows anything."""
+"""Seconds that a standby has to accept a run: the cell shows nothing before."""
 
 
 class Standby:
-    """Ranks as those of ``plan`` would be, which end when no run uses them for ``idle`` seconds. ``beside`` a
-    run they are started when processors are idle, or are to hurry; with ``hurry`` at once. Raises LaunchError
-    when they cannot be started."""
+    """Ranks like those of ``plan``, which end when no run uses them for ``idle`` seconds. ``beside`` a run
+    they start once CPUs are idle or ``hurry`` is called; with ``hurry`` at once. Raises LaunchError."""
 
     def __init__(self, plan: Plan, *, idle: float, beside: bool = False, hurry: bool = False) -> None:
         self.shape: RankShape = shape_of(plan)
@@ -54,8 +53,12 @@ class Standby:
         self.hopeless = True
         self._pids: list[int] = []
         self._refusal: str | None = None
-        self.supervisor, self._line = _start(plan.environment, plan.spec.python)
-        # until it has a run it is this process's, also where its run will be detached
+        with local.line_to_child() as (ours, theirs):
+            command = local.command(plan.spec.python, "warm.standby", str(theirs.fileno()))
+            process = local.spawn(command, environment=plan.environment, descriptors=(theirs.fileno(),))
+        local.collect(process)
+        self.supervisor, self._line = local.SupervisorProcess(process, ours), Line(ours)
+        # before a run, this process owns it, even if its run will be detached
         spec = replace(plan.spec, owner=processes.identify(os.getpid()), detached=False, sweep=None)
         preload = {
             "modules": PRELOADED.get(plan.spec.framework, ()),
@@ -66,7 +69,7 @@ class Standby:
         self._send(spec=spec.to_dict(), preload=preload, idle=idle, beside=beside, hurry=hurry)
 
     def look(self, wait: float = 0.0) -> None:
-        """Take what it has sent; wait so many seconds for something."""
+        """Read the messages that arrive within ``wait`` seconds."""
         if self.gone or not processes.wait_for(self._line, wait):
             return
         try:
@@ -79,7 +82,7 @@ class Standby:
             self.gone = "it is no standby of this version"
 
     def wait_until_ready(self, limit: float) -> bool:
-        """Return whether its ranks have done their imports, now or within ``limit`` seconds."""
+        """Return whether its ranks finish their imports within ``limit`` seconds."""
         deadline = time.monotonic() + limit
         self.look()
         while not (self.ready or self.gone) and (left := deadline - time.monotonic()) > 0:
@@ -87,12 +90,12 @@ class Standby:
         return self.ready and not self.gone
 
     def hurry(self) -> None:
-        """Tell it that the run beside which it was made has ended."""
+        """Report the end of the run beside which it was made."""
         self._send(hurry=True)
 
     def go(self, directory: RunDirectory, environment: Mapping[str, str]) -> str:
-        """Make it the supervisor of this run, whose programs begin when its ranks are ready. Empty when it
-        is; else why a cold start would make other ranks, and nothing has begun."""
+        """Make it the supervisor of this run, whose programs begin when its ranks are ready. Return an empty
+        text, or why it refused: then nothing has begun."""
         deadline = time.monotonic() + _TAKE
         if self._send(go=str(directory.path), environment=dict(environment)):
             while self._is_awaited and (left := deadline - time.monotonic()) > 0:
@@ -109,7 +112,7 @@ class Standby:
         return self._refusal is None and not self.gone
 
     def _refuse(self) -> None:
-        """Let it take no run from now on: what it has sent by now was in time."""
+        """Let it accept no run from now on; an answer that has arrived still counts."""
         self._line.refuse()
         while self._is_awaited:
             self.look(_TAKE)
@@ -117,7 +120,7 @@ class Standby:
             self.gone = "the ranks that wait did not answer"
 
     def leave(self) -> None:
-        """Let it end: it is not wanted any more."""
+        """End it."""
         self._send(leave=True)
         self.close()
 
@@ -125,8 +128,7 @@ class Standby:
         self._line.close()
 
     def memory(self) -> tuple[int, int]:
-        """Return the bytes that its processes hold: their share of everything (PSS), and what is theirs
-        alone."""
+        """Return the bytes that its processes hold: their share of everything (PSS), and private ones."""
         shares = [_memory(pid) for pid in {self.supervisor.process.pid, *self._pids}]
         return sum(share for share, _ in shares), sum(private for _, private in shares)
 
@@ -149,17 +151,8 @@ class Standby:
             self._refusal = str(message["taken"])
 
 
-def _start(environment: Mapping[str, str], python: str) -> tuple[local.SupervisorProcess, Line]:
-    """Start a supervisor of a run that is not known yet (``standby``). Raises LaunchError."""
-    with local.line_to_child() as (ours, theirs):
-        command = local.command(python, "warm.standby", str(theirs.fileno()))
-        process = local.spawn(command, environment=environment, descriptors=(theirs.fileno(),))
-    local.collect(process)
-    return local.SupervisorProcess(process, ours), Line(ours)
-
-
 def _memory(pid: int) -> tuple[int, int]:
-    """Proportional and private bytes of a process (proc(5), smaps_rollup); zeros when it has gone."""
+    """Return a process's proportional and private bytes (proc(5), smaps_rollup); zeros after its end."""
     figures: dict[str, int] = {}
     with contextlib.suppress(OSError, ValueError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
@@ -172,19 +165,19 @@ def _memory(pid: int) -> tuple[int, int]:
 AUTO, OFF, ALWAYS = "auto", "off", "always"
 
 _IMPORTS = 60.0
-"""Seconds that a run waits for ranks where all runs are to be of ranks that have waited."""
+"""Seconds that a run waits for warm ranks where all runs are to be warm."""
 
 _BESIDE = 2.0
-"""Seconds of a run after which the next ranks are made ready: its own have started by then."""
+"""Seconds of a run after which the next ranks start: its own are up by then."""
 
 _MEMORY_A_RANK = 600 << 20
-"""Bytes that must be free for each rank before any is made ready unasked; beside a run they must leave it a
-tenth of all memory, which is when they would be given up (``idle_policy``)."""
+"""Free bytes for each rank, without which none starts unasked; beside a run they must leave a tenth of all
+memory, the limit of ``idle_policy``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmState:
-    """What there is: ``ranks`` of ``framework`` wait, or why none do. Memory in bytes."""
+    """State of a pool: ``ranks`` of ``framework`` wait, or why none do. Memory in bytes."""
 
     mode: str
     ranks: int = 0
@@ -196,7 +189,7 @@ class WarmState:
 
 
 class WarmPool:
-    """The standby of this process. ``mode`` is what ``%dist_warm`` or NBDIST_WARM has said."""
+    """Standby of this process. ``%dist_warm`` or NBDIST_WARM sets ``mode``."""
 
     def __init__(
         self,
@@ -211,15 +204,14 @@ class WarmPool:
         self._stand_by = stand_by
         self._clock, self._sleep = clock, sleep
         self._standby: Standby | None = None
-        self._asked: Callable[[], Plan] | None = None
+        self._kept: Callable[[], Plan] | None = None
         self._count = 0
         self._hopeless: RankShape | None = None
         self._began_again: dict[frozenset[str], str] = {}
         self._reason = ""
 
     def engage(self, planned: Plan, *, warm: bool | None) -> tuple[Standby | None, str]:
-        """Ranks that wait, or still import, and are those of this run as far as is known. None where there
-        are none, and why, in words."""
+        """Return ranks that wait, or still import, and fit this run as far as is known; else None and why."""
         if warm is False:
             return None, ""
         if warm:
@@ -236,14 +228,14 @@ class WarmPool:
         if standby is None:
             return None, (self._reason or "no ranks wait yet; after this run some will") if warm else ""
         if not standby.up:
-            # it has only just been started, and would not be sooner than a cold start
+            # just started, it would be no sooner than a cold start
             self.release()
             return None, ""
-        # what only ranks that are ready can tell is looked at when they are (``standby``)
+        # the standby itself checks what only ready ranks know
         problem = difference(standby.shape, shape_of(planned), standby.reads)
         if problem := problem or self._too_early(planned, standby.reads):
-            # a standby that the user asked for stays; one that nbdist guessed goes
-            if self._asked is None:
+            # a standby that the user keeps stays; one that nbdist guessed ends
+            if self._kept is None:
                 self.release()
             return None, problem
         self._standby = None
@@ -258,22 +250,25 @@ class WarmPool:
         goes_on: bool = False,
         hurry: bool = False,
     ) -> None:
-        """A run has ended, or goes on: make ranks ready for the next. ``hurry``: this is sure to come, so
-        they do not wait for processor time that the run leaves over."""
+        """Start ranks for the run after ``planned``, which has ended or ``goes_on``. With ``hurry`` that run
+        is sure to come, and they do not wait for idle CPUs."""
         self.collect()
-        if directory is not None and (reason := _began_again(directory)):
-            self._began_again[_imports(planned)] = reason
+        if directory is not None:
+            # why rank 0 could not use its early imports
+            with contextlib.suppress(OSError):
+                reason = directory.rank(0).again.read_text(encoding="utf-8", errors="replace")
+                self._began_again[_imports(planned)] = reason
         if self.mode == OFF and not warm:
             return
-        if self._asked is None and self._standby is not None and self._too_early(planned, frozenset()):
-            # what was made ready beside the run is not for it
+        if self._kept is None and self._standby is not None and self._too_early(planned, frozenset()):
+            # the ranks started beside the run do not fit it
             self.release()
         if self._standby is not None:
             if not goes_on:
                 self._standby.hurry()
             return
-        if self._asked is not None:
-            planned = self._asked()
+        if self._kept is not None:
+            planned = self._kept()
         elif self.mode == ALWAYS:
             return
         if problem := unsuited(planned) or self._too_early(planned, frozenset()):
@@ -282,8 +277,7 @@ class WarmPool:
             self._make(planned, beside=goes_on, hurry=hurry)
 
     def beside(self, planned: Plan, *, warm: bool | None, directory: RunDirectory) -> Callable[[float], None]:
-        """A pause between two looks at a run that goes on, in seconds. In one of them the ranks for the next
-        run are begun."""
+        """Return a sleep in seconds between two looks at a run; one of them starts the next run's ranks."""
         due = [self._clock() + _BESIDE]
 
         def pause(seconds: float) -> None:
@@ -297,30 +291,30 @@ class WarmPool:
         return pause
 
     def keep(self, plan: Callable[[], Plan]) -> None:
-        """Keep the ranks of such a plan, which has no program, ready from now on. Raises what it raises."""
+        """Keep ranks of such a plan, which has no program, ready from now on. Raises what ``plan`` raises."""
         planned = plan()
         self.release()
-        self.mode, self._asked, self._count = AUTO, plan, len(planned.spec.ranks)
+        self.mode, self._kept, self._count = AUTO, plan, len(planned.spec.ranks)
         self._make(planned)
 
     def choose(self, mode: str) -> None:
-        """Make ranks ready after a run (auto), or never (off)."""
-        self.mode, self._asked, self._reason = mode, None, ""
+        """Start ranks after a run (auto), or never (off)."""
+        self.mode, self._kept, self._reason = mode, None, ""
         if mode == OFF:
             self.release()
 
     def release(self) -> None:
-        """Let what waits go."""
+        """End the standby."""
         if self._standby is not None:
             self._standby.leave()
             self._standby = None
 
     def wait_until_ready(self, limit: float) -> bool:
-        """Whether there are ranks that wait, now or within ``limit`` seconds."""
+        """Return whether ranks wait within ``limit`` seconds."""
         return self._standby is not None and self._standby.wait_until_ready(limit)
 
     def collect(self) -> None:
-        """Let go of a standby that has ended."""
+        """Drop a standby that has ended."""
         if self._standby is not None:
             self._standby.look()
             if self._standby.gone:
@@ -332,15 +326,15 @@ class WarmPool:
 
     def state(self) -> WarmState:
         self.collect()
-        mode = self.mode if self._asked is None else str(self._count)
-        if self._standby is None:
+        mode = self.mode if self._kept is None else str(self._count)
+        if (standby := self._standby) is None:
             return WarmState(mode=mode, reason=self._reason)
-        shared, private = self._standby.memory()
+        shared, private = standby.memory()
         return WarmState(
             mode=mode,
-            ranks=len(self._standby.shape.ranks),
-            framework=self._standby.shape.framework,
-            ready=self._standby.ready,
+            ranks=len(standby.shape.ranks),
+            framework=standby.shape.framework,
+            ready=standby.ready,
             shared=shared,
             private=private,
         )
@@ -349,7 +343,7 @@ class WarmPool:
         self.release()
         available = memory_available()
         need = _MEMORY_A_RANK * len(planned.spec.ranks) + (memory_total() or 0) // 10 * beside
-        if self._asked is None and available is not None and available < need:
+        if self._kept is None and available is not None and available < need:
             self._reason = f"only {available >> 20} MB of memory are free"
             return
         self._reason = ""
@@ -359,7 +353,7 @@ class WarmPool:
             self._reason = str(error)
 
     def _too_early(self, planned: Plan, reads: frozenset[str]) -> str:
-        """Why ranks that wait have imported before the program lets them; empty when that is no matter."""
+        """Return why warm ranks would import too early for the program; empty when they would not."""
         name = next((name for name in changed_early(planned) if read_at_import(name, reads)), "")
         if name:
             return f"the program sets {name} before it imports {planned.spec.framework}"
@@ -367,8 +361,8 @@ class WarmPool:
 
 
 def unsuited(planned: Plan, *, idle_too: bool = False) -> str:
-    """Why a run of this kind starts cold; empty when it need not. ``idle_too``: also where there is nothing
-    to import ahead, and so nothing to gain."""
+    """Return why such a run starts cold; empty when it need not. With ``idle_too`` a run that has nothing to
+    import ahead need not either."""
     spec = planned.spec
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return "only Linux can keep ranks waiting"
@@ -386,24 +380,15 @@ def unsuited(planned: Plan, *, idle_too: bool = False) -> str:
 
 
 def _imports(planned: Plan) -> frozenset[str]:
-    """What a program imports: by that it is known again when a line of it has changed, and what made it
-    begin again is often done by a package."""
+    """Return a program's imports: they identify it after an edit, and often caused its cold restart."""
     return frozenset(imported_modules(planned.program.tree))
-
-
-def _began_again(directory: RunDirectory) -> str:
-    """Why rank 0 of a run could not use what it had imported ahead; empty when it could."""
-    try:
-        return directory.rank(0).again.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 ranks = WarmPool()
 
 
 def describe_warm(state: WarmState) -> list[str]:
-    """The state in one line; no line when there is nothing to report."""
+    """Return the state as one line, or no line when there is nothing to report."""
     if state.ranks:
         who, doing = f"{state.ranks} ranks of", "wait" if state.ready else "are importing"
         if state.ranks == 1:

@@ -1,12 +1,11 @@
-"""A supervisor that is started ahead of its run, with ranks that have imported their framework and wait.
+"""Supervisor that starts ahead of its run, with ranks that import their framework and wait.
 
-It is for one run. The kernel that started it sends it, over the socket that it inherited, which one; from
-then on it is that run's supervisor and nothing else, also while its ranks still import: a cold start would
-be later, and the run can be shown and stopped. Until then it ends with its kernel, when no run has used it
-for long, when memory gets short, and when one of its ranks ends.
+It serves one run, which its kernel names over the socket that it inherits; from then on it is that run's
+supervisor, even while its ranks still import: a cold start would be later, and the run can be shown and
+stopped. Until then it ends with its kernel, after a long idle time, when memory gets short, and with a rank.
 
-Beside a run that goes on it starts its ranks when as many processors have been idle as there are ranks, else
-when the run has ended; at once where the next run is sure to come.
+Beside a run it starts its ranks once as many CPUs are idle as there are ranks, else after the run; at once
+where the next run is sure to come.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ _TICK = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a rank sends about its imports (``worker.warm``): ``files`` with time (ns) and size, ``reads`` are
-    variables. ``problem`` says why it cannot be used."""
+    """Message of a rank about its imports (``worker.warm``): ``files`` with time (ns) and size, variables
+    that it ``reads``; ``problem`` is why it is of no use."""
 
     begun: int
     reads: tuple[str, ...]
@@ -66,8 +65,7 @@ class Facts:
 
 @dataclass(slots=True)
 class WaitingRank(RankProcess):
-    """It imports, sends its ``facts``, and waits. It can be given its run before it is ready; it receives the
-    run when it is."""
+    """Rank that imports, sends its ``facts``, and waits; ``engage`` may precede the facts."""
 
     facts: Facts | None = None
     _received: bytes = b""
@@ -81,14 +79,14 @@ class WaitingRank(RankProcess):
 
     @property
     def held(self) -> bool:
-        """Whether it was stopped (SIGSTOP): it will not be ready."""
+        """Return whether SIGSTOP holds it: it will not be ready."""
         activity = processes.activity(self.process.pid)
         return activity is not None and activity.state in ("T", "t")
 
     @property
     def problem(self) -> str:
-        """Why it cannot be used now that it is ready; empty when it can."""
-        assert self.facts is not None, "it is asked when the rank is ready"
+        """Return why a ready rank is of no use; empty when it is of use."""
+        assert self.facts is not None, "only a ready rank has a problem"
         return self.facts.problem or unfit(self.process.pid, self.facts.threads)
 
     def hear(self) -> bytes | None:
@@ -106,20 +104,19 @@ class WaitingRank(RankProcess):
             try:
                 self.facts, self._received = build(Facts, loads(self._received, exact=True)), b""
             except MALFORMED:
-                # it cannot be given its run
+                # it can receive no run
                 self.send(signal.SIGKILL)
                 return None
             self._assign()
         return b"" if piece else None
 
     def ask(self, words: bytes) -> None:
-        # what comes before its run would be taken for a part of it
+        # before its run it would read this as a part of it
         if self._told:
             RankProcess.ask(self, words)
 
     def engage(self, assignment: Assignment, doubt: Callable[[], str]) -> None:
-        """Give it its run, as soon as it is ready. ``doubt`` then says why it cannot be used as it is, and
-        has to begin again, cold; empty when it can."""
+        """Send the run as soon as the rank is ready. ``doubt`` then returns why it must begin again."""
         self._assignment, self._doubt = assignment, doubt
         if self.facts is None:
             with contextlib.suppress(OSError):
@@ -132,15 +129,15 @@ class WaitingRank(RankProcess):
         self._assignment.cold = self._doubt()
         self.channel.setblocking(True)
         with contextlib.suppress(OSError):
-            # one that has died is found by its exit
+            # the exit of a dead rank is seen elsewhere
             self.channel.sendall(self._assignment.encode())
         self.channel.setblocking(False)
         self._told = True
 
 
 def unfit(pid: int, allowed: int = 1) -> str:
-    """Say what a process has that a rank may not have before its program runs; empty when there is nothing.
-    ``allowed`` are the threads that it has when it has imported what computes, and nothing else."""
+    """Return what a process has that a rank may not have before its program runs; empty for nothing. Imports
+    of what computes leave ``allowed`` threads."""
     try:
         threads = len(os.listdir(f"/proc/{pid}/task"))
         files = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
@@ -153,15 +150,10 @@ def unfit(pid: int, allowed: int = 1) -> str:
 
 
 class StandbySupervisor:
-    """``line`` leads to the kernel, ``reaper`` to the process above."""
+    """Supervisor of waiting ranks, then of a run. ``line`` leads to the kernel, ``reaper`` to the parent."""
 
     def __init__(
-        self,
-        offer: dict[str, Any],
-        line: Line,
-        reaper: socket.socket,
-        *,
-        idle_policy: IdlePolicy,
+        self, offer: dict[str, Any], line: Line, reaper: socket.socket, *, idle_policy: IdlePolicy
     ) -> None:
         self._spec = RunSpec.from_dict(offer["spec"])
         self._preload = Preload(**offer["preload"])
@@ -182,7 +174,7 @@ class StandbySupervisor:
         self._go: dict[str, Any] | None = None
 
     def stand_by(self) -> int:
-        """Wait for a run, and supervise it. Return the exit status of the process."""
+        """Wait for a run, supervise it, and return the exit status of the process."""
         become_subreaper()
         allow_files(len(self._spec.ranks))
         self._group = group_for_ranks()
@@ -204,7 +196,7 @@ class StandbySupervisor:
             self._end_because(self._idle_policy.over())
             self._begin_in_time()
         self._selector.close()
-        # what comes from here on is for the supervisor of the run, if there is to be one
+        # later signals are for the supervisor of the run, if there will be one
         signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS_TO_END)
         self._signalled(wakeup)
         if self._go is None or self._over:
@@ -227,11 +219,11 @@ class StandbySupervisor:
             self._begin()
 
     def may_begin(self) -> bool:
-        """Return whether no run would feel it that the ranks import."""
+        """Return whether imports would slow no run."""
         return not self._waits_for_cpus or self._idle_policy.spare() >= len(self._spec.ranks)
 
     def _begin(self) -> None:
-        """Start the ranks, each as it would be for the run that is awaited."""
+        """Start the ranks as for the awaited run."""
         for rank in self._spec.ranks:
             output = os.memfd_create("nbdist-standby", os.MFD_CLOEXEC)
             command = rank_command(RunDirectory(Path("/")), self._spec, rank, 1, self._reservation.rendezvous)
@@ -258,12 +250,9 @@ class StandbySupervisor:
             self._selector.unregister(waiting.channel)
             return
         facts = [each.facts for each in self._ranks.values() if each.facts is not None]
-        if not self._ready and len(facts) == len(self._ranks):
-            self._ready = True
-            self._report(facts)
-
-    def _report(self, facts: list[Facts]) -> None:
-        """Tell the kernel that all ranks are ready, or that they cannot be used."""
+        if self._ready or len(facts) < len(self._ranks):
+            return
+        self._ready = True
         self._over = next(filter(None, (each.problem for each in self._ranks.values())), "")
         if self._over:
             self._hopeless = True
@@ -295,8 +284,7 @@ class StandbySupervisor:
             self._leave()
 
     def _problem(self) -> str:
-        """Say why the ranks are not what a cold start would make now; empty when they are, as far as is
-        known."""
+        """Return why the ranks differ from those of a cold start now; empty when no difference is known."""
         self._reap()
         if self._over or self._staleness is None:
             return self._over
@@ -306,9 +294,9 @@ class StandbySupervisor:
         return self._staleness.changed()
 
     def _supervise(self, message: dict[str, Any]) -> int:
-        """Be the supervisor of a run. It begins with an acknowledgement: without one it is not begun."""
+        """Supervise a run, once its acceptance is sent."""
         directory = RunDirectory(Path(message["go"]))
-        # before it is acknowledged: what started the reaper looks for the lock when that has ended
+        # before the acceptance: when the reaper has ended, its parent looks for the lock
         if not self._tell_reaper(directory) or not self._line.send(taken=""):
             return self._end()
         self._line.close()
@@ -330,15 +318,14 @@ class StandbySupervisor:
         return 0
 
     def _engage(self, command: RankCommand) -> RankProcess:
-        """Give the rank that waits, or will, its run; start a new process where there is none, or where it
-        will not be ready."""
+        """Send a waiting rank its run; start a new process where there is none, or it will not be ready."""
         waiting = self._ranks.pop(command.rank, None)
         if waiting is None or isinstance(command.order, Preload):
             return self._spawn(command)
         if waiting.facts is None and waiting.held:
             waiting.send(signal.SIGKILL)
             return self._spawn(command)
-        # where that is impossible a cold start fails in the same way
+        # an error here is the one of a cold start
         os.close(os.open(command.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         assignment = Assignment(
             **vars(command.order),
@@ -346,15 +333,14 @@ class StandbySupervisor:
             cwd=command.cwd,
             log=str(command.log),
         )
-        # ranks that were ready have been compared before
+        # ready ranks were compared before
         waiting.engage(assignment, str if self._ready else partial(self._doubt, waiting, command.rank))
         return waiting
 
     def _doubt(self, waiting: WaitingRank, rank: int) -> str:
-        """Say why a rank that was given its run while it imported is not what a cold start would have made
-        then; empty when it is."""
+        """Return how a rank engaged during its imports differs from a cold one; empty for no difference."""
         facts = waiting.facts
-        assert facts is not None, "it is asked when the rank is ready"
+        assert facts is not None, "only a ready rank is compared"
         reads, unseen = frozenset(facts.reads), tuple(self._preload.unseen)
         then, now = self._inherited | dict(self._own[rank][0]), dict(os.environ) | dict(self._own[rank][1])
         for name in sorted(then.keys() | now.keys()):
@@ -363,8 +349,8 @@ class StandbySupervisor:
         return waiting.problem or facts.staleness(self._spec.cwd).changed_since(facts.begun)
 
     def _tell_reaper(self, directory: RunDirectory) -> bool:
-        """Tell it which run this is from now on; with the lock, so that it holds as long as one of the two
-        lives. False when the reaper has gone."""
+        """Send the reaper the run and its lock, which holds while one of the two processes lives. Return
+        False when the reaper has gone."""
         held = []
         with contextlib.suppress(OSError):
             held.append(take_run_lock(directory))
@@ -390,7 +376,7 @@ class StandbySupervisor:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process of a standby: ``FD``. What it stands by for is the first message on the socket."""
+    """Run the process of a standby: ``FD``, a socket whose first message is the offer."""
     end = socket.socket(fileno=int(arguments[0]))
     end.set_inheritable(False)
     drop_interrupt()
@@ -402,7 +388,7 @@ def main(arguments: Sequence[str]) -> int:
         ours.close()
         die_with_parent(reaper, signal.SIGTERM)
         return _stand_by(Line(end), theirs)
-    # the kernel is to see the end of the one that it talks to
+    # the kernel must see the end of the supervisor
     end.close()
     theirs.close()
     return watch_over(supervisor, _assigned_run(ours))
@@ -424,8 +410,7 @@ def _stand_by(line: Line, reaper: socket.socket) -> int:
 
 
 def _assigned_run(line: socket.socket) -> Callable[[], RunDirectory | None]:
-    """Return what says which run the supervisor has taken. It comes with the run's lock, which this process
-    holds from then on."""
+    """Return a function that finds the run that the supervisor accepted, and keeps its lock open here."""
     line.setblocking(False)
     taken: list[RunDirectory] = []
 

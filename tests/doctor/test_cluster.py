@@ -1,4 +1,4 @@
-"""What the doctor makes of the answers of a cluster's nodes; ``tests/engines`` has real clusters."""
+"""Comparison of the answers of a cluster's nodes; ``tests/engines`` has real clusters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GPU_LOST = Entry(
 
 
 def a_node(name: str, *changed: Entry, without: str = "") -> NodeAnswer:
-    """One on which all is as here and as on the others, but for what the test changes."""
+    """Return the answer of a node like this machine, but for the test's changes."""
     entries = {entry.title: entry for entry in (*HERE, STARTS, DRIVER, *GPUS, *changed)}
     entries.pop(without, None)
     return NodeAnswer(name=name, entries=tuple(entries.values()))

@@ -1,4 +1,4 @@
-"""The examination as a whole: time limits, order, the page, the command."""
+"""Whole examinations: time limits, order, the page, the command."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_probe_that_hangs_is_named_and_not_waited_for() -> None:
     released.set()
 
     assert time.monotonic() - started < 30
-    assert [found.level for found in report.entries] == [Level.WARNING, Level.OK]
+    assert [each.level for each in report.entries] == [Level.WARNING, Level.OK]
     assert "no answer within 0.1 s" in report.entries[0].what
 
 
@@ -81,7 +81,7 @@ def test_the_sections_have_one_order_whoever_answers_first() -> None:
         looked_at=[probe(lambda: [entry(section="board")]), probe(lambda: [entry(section="host")])]
     )
 
-    assert [found.section for found in report.entries] == ["host", "board"]
+    assert [each.section for each in report.entries] == ["host", "board"]
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_the_command_gives_json_and_its_exit_code_says_whether_something_is_red(
         [sys.executable, "-m", "nbdist", "doctor", "--json"], capture_output=True, text=True, timeout=150
     )
 
-    found = json.loads(done.stdout)
-    assert done.returncode == (0 if found["healthy"] else 1), done.stderr
-    assert {"python", "machine", "network", "notebook", "board"} <= {e["section"] for e in found["entries"]}
-    assert all(e["fix"] for e in found["entries"] if e["level"] == "error")
+    printed = json.loads(done.stdout)
+    assert done.returncode == (0 if printed["healthy"] else 1), done.stderr
+    assert {"python", "machine", "network", "notebook", "board"} <= {e["section"] for e in printed["entries"]}
+    assert all(e["fix"] for e in printed["entries"] if e["level"] == "error")
 
 
 @pytest.mark.usefixtures("leaves_nothing")
@@ -155,7 +155,7 @@ def test_the_trial_run_sums_over_two_ranks() -> None:
     if find_spec("torch") is None:
         pytest.skip("torch is not installed")
 
-    [found] = examine_runs("torch")
+    [result] = examine_runs("torch")
 
-    assert found.level is Level.OK, found.what
-    assert "all_reduce" in found.what
+    assert result.level is Level.OK, result.what
+    assert "all_reduce" in result.what

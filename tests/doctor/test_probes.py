@@ -1,4 +1,4 @@
-"""Each probe on machines that a test makes up: what is green, what is not, and the fix."""
+"""Probes on machines that a test makes up: levels and fixes."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_what_a_run_uses_up_is_measured(
     place = tmp_path / "shm"
     place.mkdir()
 
-    found = levels(
+    results = levels(
         examine_machine(
             shared=place,
             home=tmp_path / "home",
@@ -158,7 +158,7 @@ def test_what_a_run_uses_up_is_measured(
         )
     )
 
-    assert (found["/dev/shm"], found["runs"], found["open files"]) == expected
+    assert (results["/dev/shm"], results["runs"], results["open files"]) == expected
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_variables_that_lead_ranks_astray_are_named(
 
 
 def installed(folder: Path, *, version: str = "", server: bool | None = None) -> tuple[list[str], list[str]]:
-    """Jupyter's data and configuration paths, with the extensions in them."""
+    """Write the extensions into Jupyter's data and configuration paths."""
     data, config = folder / "data", folder / "config"
     if version:
         (data / "labextensions/nbdist").mkdir(parents=True)
@@ -248,21 +248,21 @@ def test_the_extensions_are_found_where_jupyter_looks(
 
     entries = list(examine_notebook(data_paths=data, config_paths=config))
 
-    found = levels(entries)
-    assert (found["JupyterLab extension"], found["server extension"]) == expected
+    results = levels(entries)
+    assert (results["JupyterLab extension"], results["server extension"]) == expected
     fixes = [entry.fix for entry in entries if entry.title == "JupyterLab extension"]
     assert ("--fix" in fixes[0]) is (expected[0] == "warning")
 
 
 @pytest.fixture
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where Jupyter's servers write about themselves."""
+    """Return the directory of Jupyter's server files."""
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
     return tmp_path
 
 
 def a_server(runtime: Path, **facts: object) -> None:
-    """Write down what a running server writes about itself."""
+    """Write the file of a running server."""
     text = json.dumps({"url": "http://127.0.0.1:1/"} | facts)
     (runtime / f"jpserver-{facts['pid']}.json").write_text(text)
 
@@ -289,7 +289,7 @@ def test_the_server_of_this_kernel_is_asked_and_its_token_not_shown(
 
 
 @pytest.mark.parametrize(
-    ("there", "repairs"),
+    ("extensions", "repairs"),
     [
         pytest.param({"nbdist", *EXTENSIONS_OF_WIDGETS}, [], id="everything"),
         pytest.param(set(EXTENSIONS_OF_WIDGETS), ["labextension"], id="no nbdist"),
@@ -298,20 +298,20 @@ def test_the_server_of_this_kernel_is_asked_and_its_token_not_shown(
     ],
 )
 def test_what_the_server_s_jupyterlab_lacks_can_be_mended(
-    runtime: Path, there: set[str] | None, repairs: list[str]
+    runtime: Path, extensions: set[str] | None, repairs: list[str]
 ) -> None:
     a_server(runtime, pid=os.getpid(), port=8888, base_url="/", token="")
 
     def ask(url: str, token: str) -> int:
         assert token == "of-the-hub"
         path = url.removeprefix("http://127.0.0.1:1/")
-        known = {f"lab/extensions/{name}/package.json" for name in there or ()} | {"lab"}
-        return 200 if there is not None and path in known else 404
+        known = {f"lab/extensions/{name}/package.json" for name in extensions or ()} | {"lab"}
+        return 200 if extensions is not None and path in known else 404
 
     variables = {"JPY_PARENT_PID": str(os.getpid()), "JUPYTERHUB_API_TOKEN": "of-the-hub"}
-    found = list(examine_page(variables, ask=ask))
+    entries = list(examine_page(variables, ask=ask))
 
-    assert [entry.repair for entry in found] == repairs
+    assert [entry.repair for entry in entries] == repairs
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A Slurm of our own on this machine: one controller and several nodes, in one directory, with no privilege.
+"""Slurm of our own on this machine: one controller and several nodes, in one directory, with no privilege.
 
 ``python -m tests.engines.cluster COMMAND …`` runs a command with it, and takes it down again.
 """
@@ -27,14 +27,14 @@ _UP = 150.0
 
 
 class NoSlurm(Exception):
-    """It cannot be had here; the message says why."""
+    """No Slurm here, for the reason in the message."""
 
 
 def program(name: str) -> str:
-    found = shutil.which(name, path=_PATH)
-    if found is None:
+    path = shutil.which(name, path=_PATH)
+    if path is None:
         raise NoSlurm(f"no {name}: install slurm-wlm, slurm-client and munge")
-    return found
+    return path
 
 
 class Cluster:
@@ -52,7 +52,7 @@ class Cluster:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What makes Slurm's commands talk to this one."""
+        """Return the variables that lead Slurm's commands to this one."""
         return {"SLURM_CONF": str(self.configuration)}
 
     def up(self) -> None:
@@ -90,7 +90,7 @@ class Cluster:
                 os.kill(pid, signal.SIGKILL)
 
     def _step_daemons(self) -> Iterator[int]:
-        """Those that outlived their node's daemon, because a test killed it: they wait for it for ever."""
+        """Yield the daemons of steps that outlived their node's: they would wait forever."""
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if "slurmstepd" in (entry / "cmdline").read_text():
@@ -103,18 +103,18 @@ class Cluster:
         self._start("slurmd", "-D", "-f", str(self.configuration), "-N", name, key=name)
 
     def kill(self, key: str) -> None:
-        """SIGKILL for a node, or for ``slurmctld``."""
+        """Kill a node, or ``slurmctld``."""
         process = self._running.pop(key)
         process.send_signal(signal.SIGKILL)
         process.wait()
 
     def wait_for_nodes(self) -> None:
-        """Until every node is idle."""
+        """Wait until every node is idle."""
         count = str(len(self.names))
         self._until(lambda: self.call("sinfo", "-h", "-t", "idle", "-o", "%D") == count, "no idle nodes")
 
     def call(self, *words: str, limit: float = 60) -> str:
-        """What one of Slurm's commands writes."""
+        """Return the output of a Slurm command."""
         done = subprocess.run(
             [program(words[0]), *words[1:]],
             env=os.environ | self.environment,
@@ -215,7 +215,7 @@ PartitionName=closed Nodes=ALL MaxTime=INFINITE State=DOWN OverSubscribe=NO
 
 @contextlib.contextmanager
 def slurm() -> Iterator[Cluster]:
-    """A Slurm for as long as it is needed. Raises NoSlurm."""
+    """Run a Slurm. Raises NoSlurm."""
     # sockets have short names: not below a test's own long path
     with tempfile.TemporaryDirectory(prefix="nbslurm", ignore_cleanup_errors=True) as folder:
         cluster = Cluster(Path(folder))

@@ -1,4 +1,4 @@
-"""A Slurm for the whole session, and a home and a folder of its own for each test."""
+"""Slurm of the session, and a home and a folder for each test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NBDIST = (sys.executable, "-m", "nbdist")
 
 
 def until(condition: Callable[[], object], limit: float = 90.0) -> None:
-    """Wait for a condition; fails the test when it does not come."""
+    """Wait for a condition, or fail the test."""
     deadline = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -33,7 +33,7 @@ def until(condition: Callable[[], object], limit: float = 90.0) -> None:
 
 
 class Login:
-    """A login node of the cluster: what is typed there, and what comes of it."""
+    """Login node of the cluster: commands and their results."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster = cluster
@@ -71,7 +71,7 @@ class Login:
         return process
 
     def run(self, *words: str, limit: float = 60, **variables: str) -> tuple[int, str]:
-        """``nbdist run --on slurm`` with these words: the exit code, and all that it said."""
+        """Run ``nbdist run --on slurm`` with these words; return exit code and output."""
         return self.finish(self.begin(*words, **variables), limit)
 
     def begin(self, *words: str, **variables: str) -> subprocess.Popen[str]:
@@ -83,19 +83,19 @@ class Login:
 
     @property
     def handle(self) -> RunHandle:
-        """The only run."""
+        """Return the only run."""
         until(lambda: any(run.job.exists() for run in RunStore(self.home).directories()))
         (directory,) = RunStore(self.home).directories()
         return RunHandle(directory)
 
     @property
     def job(self) -> str:
-        """Slurm's number of the only run."""
+        """Return Slurm's number of the only run."""
         until(lambda: self.handle.run.job)
         return self.handle.run.job
 
     def examine(self, *words: str, **variables: str) -> tuple[int, dict[str, Any]]:
-        """Let the doctor look at the nodes: its exit code, and what it found, by title."""
+        """Examine the nodes; return the exit code, and the entries by title."""
         asking = self.start("doctor", "--on", "slurm", "--json", *words, **variables)
         out, err = asking.communicate(timeout=150)
         assert out, err
@@ -109,13 +109,13 @@ class Login:
 
     def supervisors(self, node: int) -> list[processes.ProcessId]:
         """Return the supervisor of a node and the process above it."""
-        there = processes.marked("SLURM_NODEID", str(node))
+        on_node = processes.marked("SLURM_NODEID", str(node))
         return [
-            each for each in running(f"/engines/node.py\0{self.handle.directory.path}\0") if each in there
+            each for each in running(f"/engines/node.py\0{self.handle.directory.path}\0") if each in on_node
         ]
 
     def left(self) -> list[int]:
-        """Processes of the ranks that are still there."""
+        """Return the remaining processes of the ranks."""
         runs = RunStore(self.home).directories()
         return [p.pid for run in runs for p in processes.marked("NBDIST_RUN_DIR", str(run.path))]
 
@@ -161,20 +161,20 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def login(cluster: Cluster, tmp_path: Path) -> Iterator[Login]:
-    there = Login(cluster, tmp_path)
-    yield there
-    there.close()
-    until(lambda: not there.left() and not there.jobs())
+    login = Login(cluster, tmp_path)
+    yield login
+    login.close()
+    until(lambda: not login.left() and not login.jobs())
 
 
 @pytest.fixture
 def breakable(tmp_path: Path) -> Iterator[Login]:
-    """The login node of a cluster of the test's own, which may break it."""
+    """Start a cluster that the test may break; yield its login node."""
     try:
         with slurm() as up:
-            there = Login(up, tmp_path)
-            yield there
-            there.close()
-            until(lambda: not there.left())
+            login = Login(up, tmp_path)
+            yield login
+            login.close()
+            until(lambda: not login.left())
     except NoSlurm as why:
         pytest.skip(f"NOT TESTED: {why}")

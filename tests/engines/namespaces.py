@@ -1,4 +1,4 @@
-"""A Slurm whose nodes are machines of their own: a network namespace, a host name and an address each.
+"""Slurm whose nodes have a network namespace, a host name and an address each.
 
 It needs root. Where that is refused, ``networked`` raises NoSlurm.
 """
@@ -42,19 +42,19 @@ class NetworkedCluster(Cluster):
 
     @property
     def shared(self) -> Path:
-        """A directory that the machines share."""
+        """Return the directory that the machines share."""
         return self.folder / "shared"
 
     @property
     def own(self) -> Path:
-        """A directory that each machine has for itself, by the same name."""
+        """Return the directory that each machine has for itself, by the same name."""
         return self.folder / "own"
 
     def address(self, name: str) -> str:
         return f"{_NETWORK}.{self.names.index(name) + 1}"
 
     def inside(self, name: str) -> tuple[str, ...]:
-        """Words before a command that run it on this machine."""
+        """Return the words that run a command on this machine."""
         enter = (program("nsenter"), f"--net=/run/netns/{self._mark}{name}", *_UNSHARE.split())
         shared = self.views.of(name) if self.views is not None else self.shared
         mounts = (self.folder / "hosts", self.own, shared, self.shared)
@@ -82,14 +82,14 @@ class NetworkedCluster(Cluster):
         if self.views is not None:
             self.views.down()
 
-    def separate(self, one: str, other: str) -> None:
-        """Let the first find no way to the second, and back; each still has one to everybody else."""
-        for here, there in ((one, other), (other, one)):
-            ip(f"-n {self._mark}{here} route add unreachable {self.address(there)}")
+    def separate(self, first: str, second: str) -> None:
+        """Cut the route between two machines; they still reach the others."""
+        for source, target in ((first, second), (second, first)):
+            ip(f"-n {self._mark}{source} route add unreachable {self.address(target)}")
 
-    def join(self, one: str, other: str) -> None:
-        for here, there in ((one, other), (other, one)):
-            ip(f"-n {self._mark}{here} route del unreachable {self.address(there)}")
+    def join(self, first: str, second: str) -> None:
+        for source, target in ((first, second), (second, first)):
+            ip(f"-n {self._mark}{source} route del unreachable {self.address(target)}")
 
     def call(self, *words: str, limit: float = 20) -> str:
         done = subprocess.run(
@@ -144,7 +144,7 @@ class NetworkedCluster(Cluster):
 
 @contextlib.contextmanager
 def networked(nodes: int = 3, *, believes: float = 0) -> Iterator[NetworkedCluster]:
-    """Such a Slurm for as long as it is needed. Raises NoSlurm."""
+    """Run such a Slurm. Raises NoSlurm."""
     if sys.platform != "linux" or any(shutil.which(name) is None for name in ("ip", "nsenter", "unshare")):
         raise NoSlurm("machines need Linux and the commands ip, nsenter and unshare")
     with tempfile.TemporaryDirectory(prefix="nbslurm", ignore_cleanup_errors=True) as folder:

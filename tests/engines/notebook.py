@@ -1,7 +1,7 @@
 """A notebook on a login node: a process with an IPython shell, which runs a cell at a time.
 
-``python -m tests.engines.notebook`` is that process: a cell is a line of JSON on its standard input, and
-what it wrote is one on its standard output.
+``python -m tests.engines.notebook`` is that process: a cell is a line of JSON on its standard input, and what
+it wrote is one on its standard output.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Notebook:
         )
 
     def run(self, cell: str) -> str:
-        """What the cell wrote, and what it failed of."""
+        """Run a cell; return its output and traceback."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(cell) + "\n")
@@ -41,13 +41,13 @@ class Notebook:
         return str(json.loads(answer))
 
     def kill(self) -> None:
-        """As the system does it, or a restart of the kernel that takes too long."""
+        """Kill the kernel, like the system or a restart that takes too long."""
         self.process.kill()
         self.process.wait()
         self._forget()
 
     def close(self) -> None:
-        """As a kernel that is shut down."""
+        """Shut the kernel down."""
         if self.process.poll() is None and self.process.stdin is not None:
             self.process.stdin.close()
             try:
@@ -69,10 +69,10 @@ def main() -> None:
     shell = InteractiveShell.instance()
     shell.run_line_magic("load_ext", "nbdist")
     for line in sys.stdin:
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             shell.run_cell(json.loads(line))
-        print(json.dumps(said.getvalue()), flush=True)
+        print(json.dumps(output.getvalue()), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ import contextlib
 import random
 import socket
 
-# those below are often somebody's, those above the system gives to whoever calls out
+# lower ports are often in use, and the system assigns higher ones to outgoing connections
 _FROM, _TO = 10_000, 20_000
 
 
 def free_ports(count: int) -> list[int]:
-    """So many, on which nobody listens. A daemon may take long to do so: until then the system must not give
-    them to others, and what runs beside us draws others by lot."""
+    """Return free ports. A daemon may bind late: the system must not assign them until then, and a parallel
+    test draws others at random."""
     held: dict[int, socket.socket] = {}
     with contextlib.ExitStack() as stack:
         while len(held) < count:

@@ -1,4 +1,4 @@
-"""Programs that more than one of the tests on several machines runs."""
+"""Programs of several tests on several machines."""
 
 SAVES = """
 import time

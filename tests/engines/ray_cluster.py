@@ -1,4 +1,4 @@
-"""A Ray of our own on this machine: a head and other nodes, each with a raylet of its own, on free ports."""
+"""Ray of our own on this machine: a head and other nodes, each with a raylet of its own, on free ports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _QUIET = {
 
 
 class NoRay(Exception):
-    """It cannot be had here; the message says why."""
+    """No Ray here, for the reason in the message."""
 
 
 class RayCluster:
@@ -57,17 +57,17 @@ class RayCluster:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What lets nbdist in."""
+        """Return the variables that admit nbdist."""
         return {"RAY_AUTH_TOKEN": self.token}
 
     @property
     def headless(self) -> bool:
-        """Whether its head is not there."""
+        """Return whether the head is gone."""
         return 0 not in self._running
 
     @property
     def broken(self) -> bool:
-        """Whether a part of it has ended by itself."""
+        """Return whether a part has ended by itself."""
         return any(process.poll() is not None for process in self._running.values())
 
     def up(self) -> None:
@@ -85,12 +85,12 @@ class RayCluster:
         self._start(node, f"--address=127.0.0.1:{self._port}")
 
     def wait_for_nodes(self) -> None:
-        """Until every node that was started has joined."""
+        """Wait until every started node has joined."""
         logs = [self.folder / f"{node}.out" for node in self._running]
         self._until(lambda: all(b"Ray runtime started" in log.read_bytes() for log in logs), "no nodes")
 
     def kill(self, node: int) -> None:
-        """SIGKILL for all that belongs to Ray on a node, as for a machine without power."""
+        """Kill all of Ray on a node, like a power failure."""
         process = self._running.pop(node)
         _kill(_tree(process.pid))
         process.wait()
@@ -110,7 +110,7 @@ class RayCluster:
         self._running.clear()
 
     def ask(self, path: str, *, method: str = "GET") -> bytes:
-        """What the dashboard answers."""
+        """Return the dashboard's answer."""
         headers = {"Authorization": f"Bearer {self.token}"}
         request = urllib.request.Request(self.address + path, headers=headers, method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
@@ -176,7 +176,7 @@ class RayCluster:
 
 
 def _tree(pid: int) -> list[psutil.Process]:
-    """A process, all below it, and those of its session whose parents have gone."""
+    """Return a process, its descendants, and the orphans of its session."""
     with contextlib.suppress(psutil.Error):
         below = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
         known = {process.pid for process in below}
@@ -202,7 +202,8 @@ def _session(pid: int) -> int:
 def ray(**sizes: int) -> Iterator[RayCluster]:
     """A Ray for as long as it is needed. Raises NoRay.
 
-    It is begun once more, on other ports, when a part of it ends at once: somebody may have been faster."""
+    It is begun once more, on other ports, when a part of it ends at once: somebody may have been faster.
+    """
     with contextlib.ExitStack() as stack:
         for tries_left in (1, 0):
             # sockets have short names: not below a test's own long path

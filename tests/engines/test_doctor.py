@@ -1,4 +1,4 @@
-"""The doctor on a real Slurm of two nodes: what it finds, what it says, and that it leaves nothing."""
+"""Doctor on a real Slurm of two nodes: entries, words, and no remains."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ pytestmark = pytest.mark.cluster
 
 
 def test_nodes_that_are_well_have_nothing_red_and_no_run_stays(login: Login) -> None:
-    code, found = login.examine()
+    code, entries = login.examine()
 
-    assert code == 0, found
+    assert code == 0, entries
     fine = ["job", "shared directory", "ports", "Python there", "nbdist there", "torch there"]
-    assert [found[name]["level"] for name in fine] == ["ok"] * len(fine), found
-    assert "on n1, n2" in found["job"]["what"]
+    assert [entries[name]["level"] for name in fine] == ["ok"] * len(fine), entries
+    assert "on n1, n2" in entries["job"]["what"]
     assert not RunStore(login.home).directories()
 
 
 def test_a_job_that_slurm_refuses_is_said_in_its_words(login: Login) -> None:
-    code, found = login.examine("--slurm", "constraint=fast")
+    code, entries = login.examine("--slurm", "constraint=fast")
 
     assert code == 1
-    assert "Invalid feature specification" in found["job"]["what"]
+    assert "Invalid feature specification" in entries["job"]["what"]
 
 
 def test_a_queue_that_does_not_start_the_look_is_not_waited_for(login: Login) -> None:
     login.cluster.call("sbatch", "--exclusive", "-N2", "--output=/dev/null", "--wrap", "sleep 600")
     until(lambda: "RUNNING" in login.jobs())
 
-    code, found = login.examine("--wait", "1s")
+    code, entries = login.examine("--wait", "1s")
 
     assert code == 1
-    assert "it is next, and waits for nodes" in found["job"]["what"]
-    assert "--wait 10m" in found["job"]["fix"]
+    assert "it is next, and waits for nodes" in entries["job"]["what"]
+    assert "--wait 10m" in entries["job"]["fix"]
     until(lambda: len(login.jobs().splitlines()) == 1)
     login.cluster.call("scancel", "--user", str(os.getuid()))
 

@@ -1,4 +1,4 @@
-"""A run on an engine whose files are seen late: the end is believed when all that was written is there."""
+"""Runs on an engine whose files arrive late: the end is recorded after the last of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAID = b"step 1\nthe last line\n"
 
 
 class KnowingClerk:
-    """In the place of the one that asks an engine: it knows one answer, and takes orders."""
+    """Poller with one answer, which collects orders."""
 
     signals, linger = True, 1.0
 
@@ -36,7 +36,7 @@ class KnowingClerk:
 
 
 class Watched:
-    """A run of two ranks on two nodes, which is looked at by its watcher's ending."""
+    """Run of two ranks on two nodes, with the ending of its watcher."""
 
     def __init__(self, home: Path, poller: KnowingClerk) -> None:
         spec = on_two_nodes("slurm")
@@ -45,20 +45,13 @@ class Watched:
         self.run = Run.of(spec)
         self.nodes = NodeJournals(self.directory, run=lambda: self.run, record=self._record)
         stop = JobStop(None, poller, self.nodes)  # type: ignore[arg-type]
-        self.ending = Ending(
-            self.directory,
-            spec,
-            run=lambda: self.run,
-            poller=poller,  # type: ignore[arg-type]
-            nodes=self.nodes,
-            stop=stop,
-        )
+        self.ending = Ending(self.directory, spec, run=lambda: self.run, stop=stop)
 
     def _record(self, event: Event) -> None:
         self.run = self.run.after(event)
 
     def wrote(self, node: int, *, log: int, state: RunState = RunState.SUCCEEDED) -> None:
-        """The journal of a node comes to be seen, from its start to its end."""
+        """Write the whole journal of a node."""
         own = NodeDirectory(self.directory.path, f"0-{node}")
         own.own.mkdir(parents=True)
         mine: list[Event] = [event for event in STARTED if getattr(event, "rank", node) == node]

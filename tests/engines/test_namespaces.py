@@ -1,4 +1,4 @@
-"""A Slurm whose nodes have a network, a name and an address each: what one machine cannot show."""
+"""Slurm whose nodes have a network, a name and an address each, unlike on one machine."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ class LoginNode(Login):
 
 @pytest.fixture
 def node(machines: NetworkedCluster, tmp_path: Path) -> Iterator[LoginNode]:
-    there = LoginNode(machines, tmp_path)
-    yield there
-    there.close()
-    until(lambda: not there.left() and not there.jobs())
+    machine = LoginNode(machines, tmp_path)
+    yield machine
+    machine.close()
+    until(lambda: not machine.left() and not machine.jobs())
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_a_cell_trains_on_two_machines(node: LoginNode) -> None:
     node.script(TRAINS)
 
-    code, said = node.run("--nodes", "2", "-n", "1", "train.py", limit=120)
+    code, output = node.run("--nodes", "2", "-n", "1", "train.py", limit=120)
 
-    assert code == 0, said
+    assert code == 0, output
     # torch has warnings of its own
     lines = [line for rank in range(2) for line in node.handle.logs(rank).splitlines()]
     logs = [line.split() for line in lines if line.startswith("host ")]
@@ -82,39 +82,39 @@ def test_a_step_meets_on_its_first_machine_and_not_where_it_was_started(node: Lo
     job = node.cluster.call("sbatch", *words)
     until(lambda: f"{job}|RUNNING" in node.jobs())
 
-    code, said = node.run(
+    code, output = node.run(
         "--nodes", "2", "-n", "1", "--framework", "none", "train.py", limit=120, SLURM_JOB_ID=job
     )
     node.cluster.call("scancel", job)
 
-    assert code == 0, said
+    assert code == 0, output
     logs = [node.handle.logs(rank).split() for rank in range(2)]
     assert logs == [["host", host, "10.213.78.2"] for host in ("n2", "n3")]
 
 
 def test_machines_that_are_well_find_each_other(node: LoginNode) -> None:
-    code, found = node.examine()
+    code, entries = node.examine()
 
-    assert code == 0, found
-    seen = {title: entry["level"] for title, entry in found.items()}
-    assert [seen[title] for title in ("shared directory", "ports", "job")] == ["ok"] * 3, found
+    assert code == 0, entries
+    seen = {title: entry["level"] for title, entry in entries.items()}
+    assert [seen[title] for title in ("shared directory", "ports", "job")] == ["ok"] * 3, entries
 
 
 def test_a_directory_of_each_machine_is_not_taken_for_shared(node: LoginNode) -> None:
-    code, found = node.examine(NBDIST_HOME=str(node.cluster.own / "home"))
+    code, entries = node.examine(NBDIST_HOME=str(node.cluster.own / "home"))
 
     assert code == 1
     # the first machine sees it as little: what a login mounts is its own
-    assert "can the nodes see that directory?" in found["job"]["what"]
-    assert "NBDIST_HOME" in found["job"]["what"]
+    assert "can the nodes see that directory?" in entries["job"]["what"]
+    assert "NBDIST_HOME" in entries["job"]["what"]
 
 
 def test_machines_that_do_not_reach_each_other_are_named(node: LoginNode) -> None:
     node.cluster.separate("n2", "n3")
     try:
-        code, found = node.examine("--slurm", "nodelist=n[2-3]", "--wait", "10s")
+        code, entries = node.examine("--slurm", "nodelist=n[2-3]", "--wait", "10s")
     finally:
         node.cluster.join("n2", "n3")
 
     assert code == 1
-    assert "does not reach n3: No route to host" in found["job"]["what"]
+    assert "does not reach n3: No route to host" in entries["job"]["what"]

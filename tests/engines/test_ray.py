@@ -66,19 +66,19 @@ class RayLogin(Login):
         super().__init__(cluster, folder)  # type: ignore[arg-type]
 
     def detach(self, *words: str, **variables: str) -> subprocess.Popen[str]:
-        """Start a run that nobody waits for."""
+        """Start a detached run."""
         return self.begin(*words, "-d", "train.py", **variables)
 
     def ready(self, detached: subprocess.Popen[str]) -> RunHandle:
-        """That run, once every rank has printed "ready"."""
-        code, said = self.finish(detached)
-        assert code == 0, said
-        handle = RunHandle(RunDirectory(self.home / "runs" / said.split()[0]))
+        """Return that run, once every rank has printed "ready"."""
+        code, output = self.finish(detached)
+        assert code == 0, output
+        handle = RunHandle(RunDirectory(self.home / "runs" / output.split()[0]))
         until(lambda: all("ready" in handle.logs(rank.spec.rank) for rank in handle.run.ranks), LIMIT)
         return handle
 
     def supervisors_of(self, handle: RunHandle) -> list[ProcessId]:
-        """Those of all nodes, and the processes above them."""
+        """Return the supervisors of all nodes, and the processes above them."""
         return running(f"/engines/node.py\0{handle.directory.path}\0")
 
     def begin(self, *words: str, **variables: str) -> subprocess.Popen[str]:
@@ -94,7 +94,7 @@ class RayLogin(Login):
         super().until_ready(limit)
 
     def over(self) -> bool:
-        """Whether no job is left on Ray."""
+        """Return whether no job is left on Ray."""
         return self.ray.headless or all(
             job["status"] not in ("PENDING", "RUNNING") for job in json.loads(self.ray.ask("/api/jobs/"))
         )
@@ -111,20 +111,20 @@ def cluster() -> Iterator[RayCluster]:
 
 @pytest.fixture
 def login(cluster: RayCluster, tmp_path: Path) -> Iterator[RayLogin]:
-    there = RayLogin(cluster, tmp_path)
-    yield there
-    there.close()
-    until(lambda: not there.left() and there.over(), LIMIT)
+    machine = RayLogin(cluster, tmp_path)
+    yield machine
+    machine.close()
+    until(lambda: not machine.left() and machine.over(), LIMIT)
 
 
 def test_torch_trains_on_two_nodes_and_all_logs_are_here(login: RayLogin) -> None:
     login.script(TORCH, EVIL)
 
     words = ("--nodes", "2", "--gpus", "1", "--backend", "gloo", "--env", "API_KEY=s3cret", EVIL)
-    code, said = login.run(*words)
+    code, output = login.run(*words)
 
-    assert code == 0, said
-    assert "[nbdist] queued: Ray has not started it yet" in said
+    assert code == 0, output
+    assert "[nbdist] queued: Ray has not started it yet" in output
     handle = login.handle
     lines = [handle.logs(rank).splitlines() for rank in range(2)]
     # Ray gives its own processes the lowest priority, and these that of this test; it chooses the GPU
@@ -138,7 +138,7 @@ def test_torch_trains_on_two_nodes_and_all_logs_are_here(login: RayLogin) -> Non
 
 
 def _nothing_is_told(login: RayLogin) -> None:
-    """What lets one in at Ray's is in no file of the run, and what a rank is told not on the dashboard."""
+    """Check that no file of the run has Ray's token, and the dashboard no secret of a rank."""
     logs = {str(login.handle.directory.rank(rank).log) for rank in range(2)}
     for path in login.home.rglob("*"):
         if path.is_file():
@@ -151,11 +151,11 @@ def _nothing_is_told(login: RayLogin) -> None:
 def test_a_rank_that_fails_ends_the_other_after_another_attempt(login: RayLogin) -> None:
     login.script(FAILS)
 
-    code, said = login.run("--nodes", "2", "-n", "1", "--retries", "1", "train.py")
+    code, output = login.run("--nodes", "2", "-n", "1", "--retries", "1", "train.py")
 
     assert code == 1
-    assert "—— attempt 2 ——" in said
-    assert "rank 1 failed first: ValueError at line" in said
+    assert "—— attempt 2 ——" in output
+    assert "rank 1 failed first: ValueError at line" in output
     assert ["meets" in login.handle.logs(rank) for rank in range(2)] == [True, True]
     assert [rank.state.value for rank in login.handle.run.ranks] == ["ended", "failed"]
 
@@ -192,10 +192,10 @@ def test_a_job_that_is_stopped_at_ray_says_so(login: RayLogin) -> None:
     login.until_ready()
 
     login.ray.ask(f"/api/jobs/{login.job}/stop", method="POST")
-    said = login.finish(running)[1]
+    output = login.finish(running)[1]
 
     assert login.handle.run.state is RunState.CANCELLED
-    assert f"Ray's job {login.job} was stopped, and not from here" in said
+    assert f"Ray's job {login.job} was stopped, and not from here" in output
 
 
 def test_a_run_that_waits_for_nodes_says_why_and_is_stopped(login: RayLogin) -> None:
@@ -205,9 +205,9 @@ def test_a_run_that_waits_for_nodes_says_why_and_is_stopped(login: RayLogin) -> 
     waits = "asks for 2 nodes with 5 CPUs each, and Ray has 0"
     until(lambda: waits in reason_text(login.handle.run.queued), LIMIT)
     running.send_signal(signal.SIGINT)
-    code, said = login.finish(running)
+    code, output = login.finish(running)
 
-    assert code == 130, said
+    assert code == 130, output
     assert reason_text(login.handle.run.reason) == "interrupted"
 
 
@@ -218,19 +218,19 @@ def test_the_doctor_compares_the_nodes(login: RayLogin) -> None:
 
     out, err = login.start(*words).communicate(timeout=LIMIT)
 
-    found = {each["title"]: each for each in json.loads(out)["entries"]}
+    entries = {each["title"]: each for each in json.loads(out)["entries"]}
     fine = ["job", "shared directory", "ports", "Python there", "nbdist there"]
-    assert [found[name]["level"] for name in fine] == ["ok"] * len(fine), (found, err)
+    assert [entries[name]["level"] for name in fine] == ["ok"] * len(fine), (entries, err)
     assert not RunStore(login.home).directories()
 
 
 def test_a_token_that_ray_does_not_know_leaves_no_run(login: RayLogin) -> None:
     login.script(SAVES)
 
-    code, said = login.run(*PLAIN, "train.py", RAY_AUTH_TOKEN="x" * 48)
+    code, output = login.run(*PLAIN, "train.py", RAY_AUTH_TOKEN="x" * 48)
 
     assert code == 1
-    assert "does not accept the token" in said
+    assert "does not accept the token" in output
     assert not RunStore(login.home).directories()
 
 

@@ -1,4 +1,4 @@
-"""What Ray says, what is said to it, and what becomes of both: without a Ray."""
+"""Messages from and to Ray, without a Ray."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_is_no_address_is_refused_with_what_to_type(written: str, instead: 
 
 
 @pytest.mark.parametrize(
-    ("asked", "environ", "address"),
+    ("written", "environ", "address"),
     [
         pytest.param("a", {"RAY_ADDRESS": "http://b:1"}, "http://a:8265", id="what is asked for comes first"),
         pytest.param(
@@ -85,12 +85,12 @@ def test_what_is_no_address_is_refused_with_what_to_type(written: str, instead: 
         pytest.param("", {"RAY_ADDRESS": "http://b:1"}, "http://b:1", id="the other name"),
     ],
 )
-def test_an_address_is_found(asked: str, environ: Mapping[str, str], address: str) -> None:
-    assert find_address(asked, environ) == address
+def test_an_address_is_found(written: str, environ: Mapping[str, str], address: str) -> None:
+    assert find_address(written, environ) == address
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "advice"),
     [
         pytest.param({}, "which one", id="nothing"),
         pytest.param(
@@ -98,8 +98,8 @@ def test_an_address_is_found(asked: str, environ: Mapping[str, str], address: st
         ),
     ],
 )
-def test_without_an_address_it_is_said_what_to_type(environ: Mapping[str, str], said: str) -> None:
-    with pytest.raises(UsageMistake, match=said) as refused:
+def test_without_an_address_it_is_said_what_to_type(environ: Mapping[str, str], advice: str) -> None:
+    with pytest.raises(UsageMistake, match=advice) as refused:
         find_address("", environ)
 
     assert "--ray http://head:8265" in str(refused.value)
@@ -188,13 +188,13 @@ def run_directory(folder: Path, name: str = "20261121-120000-x-abcd") -> RunDire
 
 
 @pytest.mark.parametrize(
-    ("hidden", "said"),
+    ("hidden", "problem"),
     [
         pytest.param(True, "Ray's head does not see the run's directory", id="no shared directory"),
         pytest.param(False, "has ray 0.0.0", id="no Python with this Ray"),
     ],
 )
-def test_the_line_that_ray_runs_says_what_is_missing(tmp_path: Path, hidden: bool, said: str) -> None:
+def test_the_line_that_ray_runs_says_what_is_missing(tmp_path: Path, hidden: bool, problem: str) -> None:
     directory = run_directory(tmp_path)
     line = entrypoint(directory, SPEC, "0.0.0")
     if hidden:
@@ -204,7 +204,7 @@ def test_the_line_that_ray_runs_says_what_is_missing(tmp_path: Path, hidden: boo
 
     assert done.returncode == 1
     status = status_of({"status": "FAILED"}, done.stdout, "j")
-    assert said in reason_text(status.reason)
+    assert problem in reason_text(status.reason)
     assert status.outcome is RunState.FAILED
 
 
@@ -243,10 +243,10 @@ def test_a_node_says_what_it_lacks(tmp_path: Path, missing: str, problem: str) -
         (tmp_path / missing).unlink()
     needed = [str(tmp_path / "spec.json"), str(tmp_path / "node.py")]
 
-    said = Node().problem(needed, str(tmp_path / "python"))
+    answer = Node().problem(needed, str(tmp_path / "python"))
 
-    assert problem in said
-    assert bool(said) is bool(missing)
+    assert problem in answer
+    assert bool(answer) is bool(missing)
 
 
 REFUSALS = [
@@ -259,16 +259,16 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("status", "text", "said"), REFUSALS)
+@pytest.mark.parametrize(("status", "text", "advice"), REFUSALS)
 def test_a_refusal_says_what_to_do_and_leaves_nothing(
-    tmp_path: Path, status: int, text: str, said: str
+    tmp_path: Path, status: int, text: str, advice: str
 ) -> None:
     with ray_head(headers={"Location": "http://evil/"}) as head:
         head.says("/api/version", text, status)
         with pytest.raises(LaunchError) as refused:
             RayApi(head.address, TOKEN).version()
 
-    assert said in str(refused.value).replace("ValueError: ", "")
+    assert advice in str(refused.value).replace("ValueError: ", "")
     assert TOKEN not in str(refused.value)
     assert [who for _, who, _ in head.heard] == [f"Bearer {TOKEN}"]
 
@@ -365,7 +365,7 @@ def test_a_job_that_has_its_nodes_is_not_asked_again_for_what_it_says() -> None:
 def test_ray_has_no_kind_word_for_the_supervisors() -> None:
     with ray_head() as head:
         head.says("/api/jobs/j/stop", {"stopped": True})
-        told = [on(head).stop("j", gently=gently) for gently in (True, False)]
+        stopped = [on(head).stop("j", gently=gently) for gently in (True, False)]
 
-    assert told == [False, True]
+    assert stopped == [False, True]
     assert [path for path, _, _ in head.heard] == ["POST /api/jobs/j/stop"]

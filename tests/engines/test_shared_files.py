@@ -1,4 +1,4 @@
-"""Machines whose shared directory is shown late, and machines that it does not answer for a while."""
+"""Machines whose shared directory is late, or silent for a while."""
 
 from __future__ import annotations
 
@@ -55,22 +55,22 @@ def machines() -> Iterator[NetworkedCluster]:
 
 @pytest.fixture
 def node(machines: NetworkedCluster) -> Iterator[LoginNode]:
-    there = LoginNode(machines, Path(tempfile.mkdtemp(dir=machines.shared)))
-    yield there
+    machine = LoginNode(machines, Path(tempfile.mkdtemp(dir=machines.shared)))
+    yield machine
     for name in machines.names:
         machines.views.answer(name)
-    there.close()
-    until(lambda: not there.left() and not there.jobs())
+    machine.close()
+    until(lambda: not machine.left() and not machine.jobs())
 
 
 def shown(running: subprocess.Popen[str]) -> list[tuple[float, str]]:
-    """What is written until the end, and when each line came."""
+    """Return each line of the output with its time of arrival."""
     assert running.stdout is not None
     return [(time.time(), line) for line in running.stdout]
 
 
 def delays(lines: list[tuple[float, str]]) -> list[float]:
-    """Seconds from when a rank wrote a line until it was here."""
+    """Return the seconds between writing and arrival of each line."""
     return [came - float(line.rpartition(" ")[2]) for came, line in lines if "] at " in line]
 
 
@@ -107,10 +107,10 @@ def test_a_node_whose_files_stall_is_waited_for_and_loses_nothing(node: LoginNod
     node.cluster.views.stall("n3")
     time.sleep(PEER_TIMEOUT + 4)  # longer than a machine may say nothing
     node.cluster.views.answer("n3")
-    code, said = node.finish(running)
+    code, output = node.finish(running)
 
-    assert code == 0, said
-    assert [said.count(f"[{rank}] line ") for rank in range(2)] == [60, 60]
+    assert code == 0, output
+    assert [output.count(f"[{rank}] line ") for rank in range(2)] == [60, 60]
     awaited = [
         event for event in read_events(node.handle.directory.journal) if isinstance(event, NodesAwaited)
     ]
@@ -125,9 +125,9 @@ def test_a_run_can_be_stopped_whose_node_waits_for_its_files(node: LoginNode) ->
     node.cluster.views.stall("n3")
     until(lambda: node.handle.run.awaited == (1,))
     node.start("stop").communicate(timeout=60)
-    code, said = node.finish(running)
+    code, output = node.finish(running)
 
-    assert code == 130, said
+    assert code == 130, output
     assert node.handle.run.state is RunState.CANCELLED
     until(lambda: not node.left())  # while its files do not answer
 
@@ -143,10 +143,10 @@ def test_a_run_outlives_files_that_answer_no_machine_for_a_while(node: LoginNode
     time.sleep(PEER_TIMEOUT + 4)
     for name in node.cluster.names:
         node.cluster.views.answer(name)
-    code, said = node.finish(running)
+    code, output = node.finish(running)
 
-    assert code == 0, said
-    assert [said.count(f"[{rank}] line ") for rank in range(2)] == [60, 60]
+    assert code == 0, output
+    assert [output.count(f"[{rank}] line ") for rank in range(2)] == [60, 60]
 
 
 def test_where_the_login_node_waits_for_files_the_ranks_go_on(node: LoginNode) -> None:
@@ -157,7 +157,7 @@ def test_where_the_login_node_waits_for_files_the_ranks_go_on(node: LoginNode) -
     node.cluster.views.stall("n1")
     until(lambda: all(node.handle.logs(rank).endswith("line 59\n") for rank in range(2)))
     node.cluster.views.answer("n1")
-    code, said = node.finish(running)
+    code, output = node.finish(running)
 
-    assert code == 0, said
-    assert [said.count(f"[{rank}] line ") for rank in range(2)] == [60, 60]
+    assert code == 0, output
+    assert [output.count(f"[{rank}] line ") for rank in range(2)] == [60, 60]

@@ -46,10 +46,10 @@ print(os.environ["CUDA_VISIBLE_DEVICES"], os.environ["LOCAL_RANK"], os.environ["
 def test_torch_trains_on_two_nodes_and_all_logs_are_here(login: Login) -> None:
     login.script(TORCH)
 
-    code, said = login.run("--nodes", "2", "-n", "2", "train.py")
+    code, output = login.run("--nodes", "2", "-n", "2", "train.py")
 
-    assert code == 0, said
-    assert "[nbdist] queued: " in said
+    assert code == 0, output
+    assert "[nbdist] queued: " in output
     handle = login.handle
     # gloo may abort when it is torn down, and says much then
     lines = [handle.logs(rank).splitlines()[0].split() for rank in range(4)]
@@ -67,9 +67,9 @@ def test_torch_trains_on_two_nodes_and_all_logs_are_here(login: Login) -> None:
 def test_each_rank_has_a_gpu_of_those_that_slurm_gave(login: Login) -> None:
     login.script(WHERE)
 
-    code, said = login.run("--gpus", "2", "--framework", "none", "train.py")
+    code, output = login.run("--gpus", "2", "--framework", "none", "train.py")
 
-    assert code == 0, said
+    assert code == 0, output
     assert [login.handle.logs(rank).split() for rank in range(2)] == [["0,1", "0", "0"], ["0,1", "1", "1"]]
 
 
@@ -78,9 +78,9 @@ def test_a_job_of_its_own_starts_from_within_a_job(login: Login) -> None:
     inside = ("srun", "-N1", "-n1", "--job-name=outer")
 
     outer = login.start("run", "--slurm", "comment=inner", *PLAIN, "train.py", before=inside)
-    code, said = login.finish(outer)
+    code, output = login.finish(outer)
 
-    assert code == 0, said
+    assert code == 0, output
     job, nodes = login.handle.logs(1).split()
     assert (job, nodes) == (login.job, "2")
 
@@ -88,20 +88,20 @@ def test_a_job_of_its_own_starts_from_within_a_job(login: Login) -> None:
 def test_a_rank_that_fails_ends_the_others_on_all_nodes(login: Login) -> None:
     login.script(FAILS_ON_RANK_1)
 
-    code, said = login.run(*PLAIN, "train.py")
+    code, output = login.run(*PLAIN, "train.py")
 
     assert code == 1
-    assert "rank 1 failed first: ValueError at line 5 of train.py" in said
+    assert "rank 1 failed first: ValueError at line 5 of train.py" in output
     assert [rank.state.value for rank in login.handle.run.ranks] == ["ended", "failed"]
 
 
 def test_the_time_limit_ends_a_run(login: Login) -> None:
     login.script(SLEEP)
 
-    code, said = login.run(*PLAIN, "--timeout", "1s", "train.py")
+    code, output = login.run(*PLAIN, "--timeout", "1s", "train.py")
 
     assert (code, login.handle.status) == (124, "failed")
-    assert "the time limit of 1 s was reached" in said
+    assert "the time limit of 1 s was reached" in output
 
 
 def test_a_run_that_is_stopped_may_save_its_work(login: Login) -> None:
@@ -110,10 +110,10 @@ def test_a_run_that_is_stopped_may_save_its_work(login: Login) -> None:
     login.until_ready()
 
     running.send_signal(signal.SIGINT)
-    code, said = login.finish(running)
+    code, output = login.finish(running)
 
     assert code == 130
-    assert "interrupted" in said
+    assert "interrupted" in output
     assert login.handle.run.state is RunState.CANCELLED
     # one SIGINT a rank, and none in the middle of what it does about that
     assert ["saved" in login.handle.logs(rank) for rank in range(2)] == [True, True]
@@ -121,13 +121,13 @@ def test_a_run_that_is_stopped_may_save_its_work(login: Login) -> None:
 
 def test_a_detached_run_is_followed_from_elsewhere(login: Login) -> None:
     login.script(SLEEP)
-    code, said = login.run(*PLAIN, "-d", "train.py")
-    assert code == 0, said
+    code, output = login.run(*PLAIN, "-d", "train.py")
+    assert code == 0, output
     login.until_ready()
 
     following = login.start("attach")
     until(lambda: login.handle.run.state is RunState.RUNNING)
-    code, said = login.finish(login.start("stop"))
+    code, output = login.finish(login.start("stop"))
     code, followed = login.finish(following)
 
     assert "stopped by nbdist stop" in followed
@@ -139,12 +139,12 @@ def test_it_is_said_where_the_ranks_of_all_nodes_are(login: Login) -> None:
     login.run(*PLAIN, "-d", "train.py")
     login.until_ready()
 
-    code, said = login.finish(login.start("stacks"))
+    code, output = login.finish(login.start("stacks"))
     login.finish(login.start("stop"))
     after = login.finish(login.start("stacks"))[1]
 
-    assert code == 0, said
-    assert "ranks 0, 1 are in time.sleep at line 4 of train.py" in said
+    assert code == 0, output
+    assert "ranks 0, 1 are in time.sleep at line 4 of train.py" in output
     assert "ranks 0, 1" in after
 
 
@@ -157,10 +157,10 @@ def test_a_run_waits_for_what_another_one_has_and_says_so(login: Login) -> None:
     until(lambda: reason_text(login.handle.run.queued).startswith("it is next, and waits for nodes"))
     assert login.handle.status == "pending"
     login.cluster.call("scancel", "--state=RUNNING", "--user", str(os.getuid()))
-    code, said = login.finish(running)
+    code, output = login.finish(running)
 
-    assert code == 0, said
-    assert "queued: it is next" in said
+    assert code == 0, output
+    assert "queued: it is next" in output
 
 
 def test_a_run_that_waits_in_the_queue_is_stopped(login: Login) -> None:
@@ -169,29 +169,29 @@ def test_a_run_that_waits_in_the_queue_is_stopped(login: Login) -> None:
     until(lambda: "the partition closed is down" in reason_text(login.handle.run.queued))
 
     running.send_signal(signal.SIGINT)
-    code, said = login.finish(running)
+    code, output = login.finish(running)
 
-    assert code == 130, said
+    assert code == 130, output
     assert reason_text(login.handle.run.reason) == "interrupted"
 
 
 def test_a_run_that_slurm_can_never_start_ends_and_says_why(login: Login) -> None:
     login.script(SLEEP)
 
-    code, said = login.run("--nodes", "3", "-n", "1", "--framework", "none", "train.py")
+    code, output = login.run("--nodes", "3", "-n", "1", "--framework", "none", "train.py")
 
     assert code == 1
-    assert "slurm cannot run it: asks for 3 nodes, the partition main has 2" in said
+    assert "slurm cannot run it: asks for 3 nodes, the partition main has 2" in output
 
 
 def test_a_job_that_is_refused_leaves_no_run(login: Login) -> None:
     login.script(SLEEP)
 
-    code, said = login.run(*PLAIN, "--slurm", "partition=nope", "train.py")
+    code, output = login.run(*PLAIN, "--slurm", "partition=nope", "train.py")
 
     assert code == 1
-    assert "Slurm refused the job: invalid partition specified: nope" in said
-    assert "there are closed, main" in said
+    assert "Slurm refused the job: invalid partition specified: nope" in output
+    assert "there are closed, main" in output
     assert not RunStore(login.home).directories()
 
 
@@ -201,10 +201,10 @@ def test_a_job_that_the_administrator_cancels_says_so(login: Login) -> None:
     login.until_ready()
 
     login.cluster.call("scancel", login.job)
-    said = login.finish(running)[1]
+    output = login.finish(running)[1]
 
     assert login.handle.run.state is RunState.CANCELLED
-    assert f"Slurm's job {login.job} was cancelled, and not from here" in said
+    assert f"Slurm's job {login.job} was cancelled, and not from here" in output
 
 
 def test_a_job_that_is_put_into_the_queue_again_begins_another_attempt(login: Login) -> None:
@@ -238,10 +238,10 @@ def test_a_node_that_dies_ends_the_run_on_the_others(breakable: Login) -> None:
     breakable.cluster.kill("n2")
     processes.send(child, signal.SIGKILL)
     processes.send(parent, signal.SIGKILL)
-    code, said = breakable.finish(running)
+    code, output = breakable.finish(running)
 
     assert code == 1
-    assert "node 1 (127.0.0.1) has gone" in said
+    assert "node 1 (127.0.0.1) has gone" in output
 
 
 def test_a_run_outlives_the_controller(breakable: Login) -> None:
@@ -250,9 +250,9 @@ def test_a_run_outlives_the_controller(breakable: Login) -> None:
     breakable.until_ready()
 
     breakable.cluster.kill("slurmctld")
-    code, said = breakable.finish(running)
+    code, output = breakable.finish(running)
 
-    assert code == 0, said
+    assert code == 0, output
 
 
 def test_a_run_whose_slurm_is_gone_for_good_is_given_up(breakable: Login) -> None:
@@ -298,9 +298,9 @@ def test_who_looks_at_a_run_watches_it_again(login: Login) -> None:
 
     processes.send_all(watchers, signal.SIGKILL)
     until(lambda: not any(map(processes.alive, watchers)))
-    _, said = login.finish(login.start("stop"))
+    _, output = login.finish(login.start("stop"))
 
-    assert "cancelled" in said
+    assert "cancelled" in output
     assert login.handle.run.supervisor not in watchers
 
 
@@ -308,9 +308,9 @@ def test_no_value_reaches_a_shell(login: Login) -> None:
     login.script("print('done')", "a $(touch evil); b.py")
     evil = "comment=$(touch evil);touch evil `touch evil` 'a' \"b\""
 
-    code, said = login.run(*PLAIN, "--slurm", evil, "a $(touch evil); b.py")
+    code, output = login.run(*PLAIN, "--slurm", evil, "a $(touch evil); b.py")
 
-    assert code == 0, said
+    assert code == 0, output
     assert [path.name for path in login.folder.rglob("evil*")] == []
 
 
@@ -320,9 +320,9 @@ def test_the_nodes_get_the_names_of_the_notebook(login: Login) -> None:
 
     line = f"%%distributed --on slurm {' '.join(PLAIN)} --no-panel --retries 1 --push a,double"
     second = "import os; assert 'attempt-2' in os.environ['NBDIST_RANK_DIR']"
-    said = notebook.run(f"{line}\n{second}\nprint('got', double(a).sum())")
+    output = notebook.run(f"{line}\n{second}\nprint('got', double(a).sum())")
 
-    assert "[0] got 99990000" in said, said
-    assert "[1] got 99990000" in said
+    assert "[0] got 99990000" in output, output
+    assert "[1] got 99990000" in output
     assert login.handle.run.attempt == 2
     assert not login.handle.directory.inputs.exists()

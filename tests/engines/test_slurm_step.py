@@ -41,7 +41,7 @@ class Allocation:
 
     @property
     def steps(self) -> list[str]:
-        """The steps in it, but for what holds it."""
+        """Return its steps, without the one that holds it."""
         listed = self._login.cluster.call("squeue", "-s", "-h", "-j", self.job, "-o", "%i").split()
         return [step for step in listed if step.rpartition(".")[2].isdigit()]
 
@@ -59,11 +59,11 @@ def test_a_step_begins_on_both_nodes_while_the_queue_is_full(login: Login, insid
     login.cluster.call("sbatch", "--exclusive", "-N2", "--output=/dev/null", "--wrap", "sleep 600")
     until(lambda: "PENDING" in login.jobs())
 
-    code, said = login.run("--nodes", "2", "-n", "2", "train.py", **inside.environment)
+    code, output = login.run("--nodes", "2", "-n", "2", "train.py", **inside.environment)
 
-    assert code == 0, said
-    assert f"a step of Slurm's job {inside.job}, without the queue" in said
-    assert "queued" not in said
+    assert code == 0, output
+    assert f"a step of Slurm's job {inside.job}, without the queue" in output
+    assert "queued" not in output
     lines = [login.handle.logs(rank).splitlines()[0].split() for rank in range(4)]
     assert [line[:2] for line in lines] == [["sum", "10.0"]] * 4
     assert [line[6:] for line in lines] == [[node, "None", "None"] for node in ("n1", "n1", "n2", "n2")]
@@ -73,9 +73,9 @@ def test_a_step_begins_on_both_nodes_while_the_queue_is_full(login: Login, insid
 def test_a_step_has_the_gpus_that_it_asks_for(login: Login, inside: Allocation) -> None:
     login.script(WHERE)
 
-    code, said = login.run("--gpus", "2", "--framework", "none", "train.py", **inside.environment)
+    code, output = login.run("--gpus", "2", "--framework", "none", "train.py", **inside.environment)
 
-    assert code == 0, said
+    assert code == 0, output
     assert [login.handle.logs(rank).split()[0] for rank in range(2)] == ["0,1", "0,1"]
 
 
@@ -87,9 +87,9 @@ def test_a_step_that_is_stopped_may_save_its_work_and_leaves_the_allocation(
     login.until_ready()
 
     command.send_signal(signal.SIGINT)
-    code, said = login.finish(command)
+    code, output = login.finish(command)
 
-    assert code == 130, said
+    assert code == 130, output
     assert reason_text(login.handle.run.reason) == "interrupted"
     assert ["saved" in login.handle.logs(rank) for rank in range(2)] == [True, True]
     until(lambda: not inside.steps and not login.left())
@@ -142,9 +142,9 @@ def test_the_end_of_the_allocation_is_told(login: Login, inside: Allocation, end
         login.cluster.call("scancel", inside.job)
     else:
         inside.end.touch()
-    said = login.finish(command)[1]
+    output = login.finish(command)[1]
 
-    assert login.handle.run.state is RunState.CANCELLED, said
+    assert login.handle.run.state is RunState.CANCELLED, output
     assert reason_text(login.handle.run.reason) == reason.format(job=inside.job)
 
 
@@ -170,11 +170,13 @@ def test_what_the_allocation_has_not_leaves_no_run(
 ) -> None:
     login.script(SLEEP)
 
-    code, said = login.run(*words, "--framework", "none", "train.py", **{**inside.environment, **environment})
+    code, output = login.run(
+        *words, "--framework", "none", "train.py", **{**inside.environment, **environment}
+    )
 
     assert code == 1
-    assert says.format(job=inside.job) in said
-    assert "for a job of its own in the queue" in said
+    assert says.format(job=inside.job) in output
+    assert "for a job of its own in the queue" in output
     assert not RunStore(login.home).directories()
 
 

@@ -1,4 +1,4 @@
-"""What Slurm says, and what becomes of it: pure, without a Slurm."""
+"""Messages of Slurm, without a Slurm."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ OVER = JobStatus(phase=Phase.OVER)
 def test_why_a_job_waits_is_said_in_words(
     reason: str, nodes: int, partition: Partition | None, words: str, for_ever: bool
 ) -> None:
-    said, hopeless = waiting(reason, nodes, partition)
+    why, hopeless = waiting(reason, nodes, partition)
 
-    assert words in reason_text(said)
+    assert words in reason_text(why)
     assert hopeless is for_ever
 
 
@@ -103,11 +103,11 @@ def test_what_the_controller_has_forgotten_sacct_knows(
 
 
 def test_a_refusal_says_what_to_type() -> None:
-    said = (
+    errors = (
         "sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: no\n"
     )
 
-    assert refusal(said, ["partition=nope"], lambda: ["main"]).endswith("--slurm partition=main")
+    assert refusal(errors, ["partition=nope"], lambda: ["main"]).endswith("--slurm partition=main")
 
 
 def test_a_job_inherits_nothing_of_the_job_that_submits_it() -> None:
@@ -156,7 +156,7 @@ def test_the_node_of_the_first_failure_says_why() -> None:
     reasons = ("rank 1 on node 1 failed", "rank 1 failed")
     other, first = (run_ended(RunState.FAILED, reason) for reason in reasons)
 
-    assert conclude(run, {0: other, 1: first}, OVER, asked=None).reason == first.reason
+    assert conclude(run, {0: other, 1: first}, OVER, stop=None).reason == first.reason
 
 
 def test_what_slurm_ended_is_no_failure_of_a_rank() -> None:
@@ -164,18 +164,18 @@ def test_what_slurm_ended_is_no_failure_of_a_rank() -> None:
     ends = {0: run_ended(RunState.FAILED, "rank 0 failed")}
     job = JobStatus(phase=Phase.OVER, outcome=RunState.FAILED, reason=Reason.said("the job's time is over"))
 
-    assert conclude(run, ends, job, asked=None).reason == job.reason
+    assert conclude(run, ends, job, stop=None).reason == job.reason
 
 
 def test_a_failure_before_the_stop_stays_a_failure() -> None:
     run = run_after(*STARTED, exited(1, 3))
     ends = {1: run_ended(RunState.FAILED, "rank 1 failed")}
 
-    assert conclude(run, ends, OVER, asked="stopped from Python").state is RunState.FAILED
+    assert conclude(run, ends, OVER, stop="stopped from Python").state is RunState.FAILED
 
 
 @pytest.mark.parametrize(
-    ("job", "said"),
+    ("job", "suffix"),
     [
         pytest.param(
             JobStatus(phase=Phase.UNKNOWN, reason=Reason("ray-looks")),
@@ -186,23 +186,23 @@ def test_a_failure_before_the_stop_stays_a_failure() -> None:
         pytest.param(JobStatus(phase=Phase.RUNNING), "", id="there"),
     ],
 )
-def test_a_run_that_was_ended_from_outside_tells_of_its_engine(job: JobStatus, said: str) -> None:
+def test_a_run_that_was_ended_from_outside_tells_of_its_engine(job: JobStatus, suffix: str) -> None:
     ends = {node: run_ended(RunState.CANCELLED, "its line was cut") for node in range(2)}
 
-    outcome = conclude(run_after(*STARTED), ends, job, asked=None)
+    outcome = conclude(run_after(*STARTED), ends, job, stop=None)
 
     assert outcome.state is RunState.FAILED
-    assert reason_text(outcome.reason) == f"it was ended from outside: its line was cut{said}"
+    assert reason_text(outcome.reason) == f"it was ended from outside: its line was cut{suffix}"
 
 
 def test_a_job_that_nobody_knows_any_more_is_lost() -> None:
-    outcome = conclude(run_after(), {}, JobStatus(phase=Phase.FORGOTTEN), asked=None)
+    outcome = conclude(run_after(), {}, JobStatus(phase=Phase.FORGOTTEN), stop=None)
 
     assert outcome.state is RunState.LOST
     assert "no longer knows the job 7" in reason_text(outcome.reason)
 
 
 def test_a_job_that_ended_before_its_ranks_says_its_last_words() -> None:
-    outcome = conclude(run_after(), {}, OVER, asked=None, last_words="no such python")
+    outcome = conclude(run_after(), {}, OVER, stop=None, last_words="no such python")
 
     assert reason_text(outcome.reason) == "the job ended before its ranks had started: no such python"

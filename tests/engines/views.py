@@ -1,8 +1,7 @@
-"""One directory as several machines see it: a file system each, that believes what it has seen for a while.
+"""One directory as several machines see it, each by a file system that caches for a while.
 
-That is what NFS does. It is bindfs that does it here, by FUSE: a machine learns only after ``believes``
-seconds that a file of another has grown, appeared or gone, and ``stall`` lets one wait as for a server that
-is away.
+bindfs imitates NFS here, by FUSE: a machine sees changes of another only after ``believes`` seconds, and
+``stall`` delays its calls like an absent server.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Views:
         return self._folder / name
 
     def up(self) -> None:
-        """Raises NoSlurm."""
+        """Mount the views. Raises NoSlurm."""
         bindfs = shutil.which("bindfs")
         if bindfs is None or not os.access("/dev/fuse", os.W_OK):
             raise NoSlurm("directories that machines share need bindfs and /dev/fuse")
@@ -52,7 +51,7 @@ class Views:
             time.sleep(0.05)
 
     def stall(self, name: str) -> None:
-        """Let this machine wait for each answer."""
+        """Delay each answer to this machine."""
         self._running[name].send_signal(signal.SIGSTOP)
 
     def answer(self, name: str) -> None:

@@ -48,7 +48,7 @@ print("ready", int(tensor[0]), flush=True)
 
 
 def joined(more: str, timeout: int = 600) -> str:
-    """A program whose ranks have met once, and then do ``more``: its first line is the 11th."""
+    """Return a program whose ranks meet once, then run ``more`` from line 11 on."""
     return JOINED.replace("TIMEOUT", str(timeout)) + more
 
 
@@ -57,13 +57,13 @@ def report(handle: runner.RunHandle) -> str:
 
 
 def stalled(handle: runner.RunHandle) -> str:
-    """What is said of a run that stands still, and that run is stopped."""
+    """Return the sentence about a stalled run, and stop it."""
     until_ready(handle, LIMIT)
     until(lambda: handle.run.stalled is not None or handle.run.state.terminal, LIMIT)
-    found = last_stacks(handle.run, handle.directory)
-    assert found is not None, handle.logs(0) + report(handle)
+    stacks = last_stacks(handle.run, handle.directory)
+    assert stacks is not None, handle.logs(0) + report(handle)
     assert handle.stop() == "cancelled"
-    return sentence(found)
+    return sentence(stacks)
 
 
 @pytest.mark.usefixtures("leaves_nothing")
@@ -80,10 +80,10 @@ class TestRuns:
             joined("if rank == 0:\n    dist.all_reduce(tensor)\n    print(tensor.sum())\ntime.sleep(600)\n"),
         )
 
-        said = stalled(handle)
+        text = stalled(handle)
 
-        assert "line 12" in said or "line 13" in said, said
-        assert "line 14" in said, said
+        assert "line 12" in text or "line 13" in text, text
+        assert "line 14" in text, text
 
     def test_other_collectives_are_told_apart(self, start_cell) -> None:
         handle = start_cell(
@@ -94,10 +94,10 @@ class TestRuns:
             ),
         )
 
-        said = stalled(handle)
+        text = stalled(handle)
 
-        assert "all_reduce" in said, said
-        assert "broadcast" in said, said
+        assert "all_reduce" in text, text
+        assert "broadcast" in text, text
 
     def test_the_watchdog_of_nccl_is_explained(self, run_cell) -> None:
         handle = run_cell(
@@ -149,7 +149,7 @@ def test_ranks_of_a_session_come_back_from_nccl_and_meet_anew(kernel: Kernel) ->
         )
         assert "rank 1: ValueError: mine (line 2)" in alone.error
         rejoined = kernel.run(SUM)
-        assert [said[-1] for said in by_rank(rejoined.stdout).values()] == ["2 499500"] * 2, (
+        assert [lines[-1] for lines in by_rank(rejoined.stdout).values()] == ["2 499500"] * 2, (
             alone.error + rejoined.stdout + rejoined.error
         )
 
@@ -163,7 +163,7 @@ def test_ranks_of_a_session_come_back_from_nccl_and_meet_anew(kernel: Kernel) ->
         interrupted = kernel.collect(stuck)
         assert interrupted.error.startswith("KeyboardInterrupt: cell "), interrupted.error
         again = kernel.run(SUM)
-        assert [said[-1] for said in by_rank(again.stdout).values()] == ["2 499500"] * 2, (
+        assert [lines[-1] for lines in by_rank(again.stdout).values()] == ["2 499500"] * 2, (
             again.stdout + again.error
         )
 
@@ -189,7 +189,7 @@ def test_a_session_says_what_it_holds_of_its_gpu(kernel: Kernel) -> None:
     )
     assert begun.status == "ok", begun.stdout + begun.error
 
-    said = kernel.run("%dist_session").stdout
+    text = kernel.run("%dist_session").stdout
     kernel.run("%dist_session end")
 
-    assert re.search(r"memory [\d.]+ [MG]B; GPU 1\.\d GB;", said), said
+    assert re.search(r"memory [\d.]+ [MG]B; GPU 1\.\d GB;", text), text

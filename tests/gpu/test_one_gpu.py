@@ -1,4 +1,4 @@
-"""What one GPU is enough to show: nccl, which GPU a rank sees, memory that comes back, NVML's figures.
+"""Tests that need one GPU: nccl, the GPU that a rank sees, released memory, NVML's figures.
 
 ``pytest -m gpu`` on a machine with a GPU and a CUDA build of torch; skipped everywhere else.
 """
@@ -30,13 +30,13 @@ LIMIT = 150.0
 
 
 def cuda_build() -> str:
-    """The CUDA version that torch was built with, from its own file: this process imports no torch."""
+    """Return the CUDA version of torch's build, from its own file: this process imports no torch."""
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         return ""
     text = Path(spec.origin).with_name("version.py").read_text()
-    found = re.search(r"^cuda\b.*=\s*['\"]([\d.]+)['\"]", text, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r"^cuda\b.*=\s*['\"]([\d.]+)['\"]", text, re.MULTILINE)
+    return match[1] if match else ""
 
 
 pytestmark = [
@@ -67,7 +67,7 @@ while time.monotonic() < until:
 
 
 def used() -> int:
-    """Bytes of the GPU that anyone holds."""
+    """Return the used bytes of the GPU."""
     with open_loads([GPU]) as loads:
         (load,) = loads()
     assert load.memory is not None
@@ -259,7 +259,7 @@ def test_ranks_wait_for_a_gpu_without_any_of_its_memory(
     try:
         cold = kernel.run(WAITED, limit=LIMIT)
         until(lambda: "rank of torch waits" in kernel.run("%dist_warm").stdout, LIMIT)
-        ours = {one.pid for one in processes.marked("NBDIST_HOME", str(tmp_path / "home"))}
+        ours = {process.pid for process in processes.marked("NBDIST_HOME", str(tmp_path / "home"))}
         with open_loads([GPU]) as loads:
             holders = {pid for pid, _ in loads()[0].processes}
         again = kernel.run(WAITED, limit=LIMIT)

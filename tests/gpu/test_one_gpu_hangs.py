@@ -1,4 +1,4 @@
-"""A rank that waits for its GPU at full speed hangs, and is told from one that computes on it."""
+"""Ranks that wait for their GPU at full speed hang, unlike those that compute on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of every screen: each code that is made has them, in both languages."""
+"""Messages of every screen: each code has one, in both languages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HALF = re.compile(r"[\u4e00-\u9fff][,:;()]|[,:;(][\u4e00-\u9fff]")
 
 
 def calls(*functions: str) -> Iterator[tuple[str, str, set[str | None]]]:
-    """Where one of these is called with a code that stands there: the place, the code, the fields."""
+    """Yield place, code and fields of each call of these functions with a literal code."""
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
@@ -37,7 +37,7 @@ def calls(*functions: str) -> Iterator[tuple[str, str, set[str | None]]]:
 
 
 def lacking(code: str, fields: set[str | None]) -> set[str]:
-    """The fields that the message needs and does not get. None stands for a mapping of fields."""
+    """Return the fields that the message lacks. None stands for a mapping of fields."""
     name, _, key = code.partition(".")
     if key not in messages(name):
         return {"a message"}
@@ -45,18 +45,18 @@ def lacking(code: str, fields: set[str | None]) -> set[str]:
 
 
 def test_every_reason_that_is_made_has_words_and_the_fields_that_they_need() -> None:
-    found = list(calls("Reason"))
+    made = list(calls("Reason"))
 
-    assert len(found) > 90
-    assert [(where, code) for where, code, fields in found if lacking(f"reasons.{code}", fields)] == []
+    assert len(made) > 90
+    assert [(where, code) for where, code, fields in made if lacking(f"reasons.{code}", fields)] == []
 
 
 def test_everything_that_is_said_has_words_and_the_fields_that_they_need() -> None:
     # there are other functions of that name
-    found = [call for call in calls("say", "both") if re.fullmatch(r"[a-z]+\.[A-Za-z-]+", call[1])]
+    made = [call for call in calls("say", "both") if re.fullmatch(r"[a-z]+\.[A-Za-z-]+", call[1])]
 
-    assert len(found) > 90
-    assert [(where, code) for where, code, fields in found if lacking(code, fields)] == []
+    assert len(made) > 90
+    assert [(where, code) for where, code, fields in made if lacking(code, fields)] == []
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -76,7 +76,7 @@ def test_every_message_is_there_in_both_languages(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_chinese_has_chinese_punctuation_and_one_word_for_a_rank(name: str) -> None:
-    texts = {code: said.zh for code, said in messages(name).items()}
+    texts = {code: message.zh for code, message in messages(name).items()}
 
     assert [text for text in texts.values() if HALF.search(text)] == []
     assert [text for text in texts.values() if re.search(r"(?<![\w{-])ranks?(?![\w}|-])", text)] == []
@@ -143,12 +143,12 @@ def test_a_message_that_is_not_there_is_a_mistake() -> None:
 
 def test_a_space_parts_chinese_from_digits_and_not_from_chinese() -> None:
     fields = {"behind": (0,), "waiting": (1,), "least": 3, "most": 4}
-    said = [
+    texts = [
         say("diagnosis.behind-waiting", "zh", who=who, others="进程 1", **fields)
         for who in ("其他进程", "进程 0")
     ]
 
-    assert [text.partition("第")[0] for text in said] == ["其他进程在等待", "进程 0 在等待"]
+    assert [text.partition("第")[0] for text in texts] == ["其他进程在等待", "进程 0 在等待"]
 
 
 def test_the_processes_of_a_run_never_read_a_catalogue() -> None:

@@ -40,8 +40,7 @@ class default_generator:
 
 @pytest.fixture
 def light_torch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A torch without anything in it, found before the other one: that takes each rank 5 s of a core, and
-    most tests are about the processes that wait."""
+    """Put an empty torch before the real one, whose import takes each rank 5 s of a core."""
     folder = tmp_path_factory.mktemp("light")
     for name in PRELOADED["torch"]:
         package = folder.joinpath(*name.split("."))
@@ -53,7 +52,7 @@ def light_torch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def make_plan(home: Path, tmp_path: Path) -> MakePlan:
-    """The plan of a cell; ``environ`` is set besides what there is."""
+    """Return the plan of a cell; ``environ`` extends the environment."""
 
     def make(
         line: str,
@@ -76,7 +75,7 @@ def make_plan(home: Path, tmp_path: Path) -> MakePlan:
 
 @pytest.fixture
 def stand_by() -> Iterator[Callable[..., Standby]]:
-    """Ranks that wait, ``ready`` or not; those that are left at the end are let go."""
+    """Start ranks that wait, and end the rest after the test."""
     made: list[Standby] = []
 
     def make(plan: Plan, *, ready: bool = True) -> Standby:
@@ -94,7 +93,7 @@ def stand_by() -> Iterator[Callable[..., Standby]]:
 
 @pytest.fixture
 def run_on(stand_by: Callable[..., Standby]) -> Callable[[Standby, Plan], runner.RunHandle]:
-    """Start a run with ranks that wait."""
+    """Start a run on waiting ranks."""
 
     def run(standby: Standby, plan: Plan) -> runner.RunHandle:
         directory = runner.store().create(plan.spec, plan.cell, plan.write_inputs)
@@ -105,7 +104,7 @@ def run_on(stand_by: Callable[..., Standby]) -> Callable[[Standby, Plan], runner
 
 
 def processes_of(standby: Standby) -> list[processes.ProcessId]:
-    """Reaper, supervisor and ranks of a standby."""
+    """Return reaper, supervisor and ranks of a standby."""
     pid = standby.supervisor.process.pid
     reaper = processes.identify(pid)
     assert reaper is not None

@@ -1,4 +1,4 @@
-"""What a program can see of itself, as JSON: the same in a rank that is started and in one that waited."""
+"""Print as JSON all that a program sees of itself: a cold and a warm rank must print the same."""
 
 import faulthandler
 import gc

@@ -1,4 +1,4 @@
-"""A program that changes what an import of its framework would read, or find, on ranks that have waited."""
+"""Programs on warm ranks that change variables or files which an import of their framework would read."""
 
 from __future__ import annotations
 

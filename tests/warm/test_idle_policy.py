@@ -1,4 +1,4 @@
-"""When ranks are made ready, used and let go."""
+"""Start, use and end of warm ranks."""
 
 from __future__ import annotations
 
@@ -234,8 +234,8 @@ def test_what_there_is_is_said_in_a_line(make_plan) -> None:
 
     ranks.after(make_plan("-n 2"), warm=None)
 
-    said = "warm: 2 ranks of torch wait for the next run (500 MB of memory, 400 MB of them private)"
-    assert runner.describe_warm(ranks.state()) == [said]
+    line = "warm: 2 ranks of torch wait for the next run (500 MB of memory, 400 MB of them private)"
+    assert runner.describe_warm(ranks.state()) == [line]
 
 
 def test_memory_is_what_the_control_group_leaves(tmp_path) -> None:

@@ -30,40 +30,40 @@ while not os.path.exists({!r}):
 
 
 def waited(kernel: Kernel, line: str) -> tuple[set[str], str]:
-    """Whether the ranks of a cell had waited, and all that was said."""
+    """Return whether the ranks of a cell had waited, and its output."""
     reply = kernel.run(CELL.format(f"%%distributed {line} --no-panel"))
     assert reply.status == "ok", reply.traceback
     return set(re.findall(r"waited (\w+)", reply.stdout)), reply.stdout
 
 
 def until_ready(kernel: Kernel) -> str:
-    said = ""
+    status = ""
 
     def ready() -> bool:
-        nonlocal said
-        said = kernel.run("%dist_warm").stdout
-        return re.search("waits? for the next run", said) is not None
+        nonlocal status
+        status = kernel.run("%dist_warm").stdout
+        return re.search("waits? for the next run", status) is not None
 
     until(ready, 60.0)
-    return said
+    return status
 
 
 def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel, light_torch: Path) -> None:
     kernel.run(FIRST.format(str(light_torch)))
     assert "no ranks wait" in kernel.run("%dist_warm auto").stdout
     go_on = kernel.home.parent / "go on"
-    asked = kernel.submit(UNTIL.format(str(go_on)))
+    request = kernel.submit(UNTIL.format(str(go_on)))
     # its ranks begin when processors are idle, or the run has ended
     until(lambda: standbys_of(kernel), 60.0)
     beside = standbys_of(kernel)
     go_on.touch()
-    assert kernel.collect(asked).status == "ok"
+    assert kernel.collect(request).status == "ok"
     assert standbys_of(kernel) == beside
 
-    said = until_ready(kernel)
-    assert re.search(r"1 rank of torch waits .* \((\d+) MB of memory, (\d+) MB of them private", said)
+    status = until_ready(kernel)
+    assert re.search(r"1 rank of torch waits .* \((\d+) MB of memory, (\d+) MB of them private", status)
     # what they cost changes from look to look
-    assert said.partition("(")[0] in kernel.run("%dist_status").stdout
+    assert status.partition("(")[0] in kernel.run("%dist_status").stdout
 
     assert waited(kernel, "-n 1")[0] == {"True"}
 
@@ -79,12 +79,12 @@ def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel, 
     assert waited(kernel, "-n 1 --cold")[0] == {"False"}
     kernel.run("import nbdist.warm.pool as w; pid = w.ranks._standby.supervisor.process.pid")
     pid = int(kernel.run("print(pid)").stdout)
-    there = [processes.identify(pid), *processes.descendants(pid)]
-    assert len(there) == 3
+    started = [processes.identify(pid), *processes.descendants(pid)]
+    assert len(started) == 3
 
     assert "no ranks wait" in kernel.run("%dist_warm off").stdout
 
-    until(lambda: not [one for one in there if one is not None and processes.alive(one)])
+    until(lambda: not [process for process in started if process is not None and processes.alive(process)])
     assert waited(kernel, "-n 1")[0] == {"False"}
     assert "no ranks wait" in kernel.run("%dist_warm").stdout
 
@@ -103,13 +103,13 @@ def test_a_cell_whose_ranks_still_import_shows_its_panel_and_is_stopped_by_an_in
     (kernel.home.parent / "sitecustomize.py").write_text(SLOW)
     kernel.run(f"%env PYTHONPATH={kernel.home.parent}")
     kernel.run(IMPORTING)
-    asked = kernel.submit("%%distributed -n 2\nimport torch\nprint('begun')", metadata={"cellId": "a1"})
+    request = kernel.submit("%%distributed -n 2\nimport torch\nprint('begun')", metadata={"cellId": "a1"})
 
-    kernel.collect(asked, until=lambda reply: bool(reply.data))
+    kernel.collect(request, until=lambda reply: bool(reply.data))
     (directory,) = RunStore(kernel.home).directories()
     until(lambda: snapshot(directory).importing == (0, 1))
     kernel.interrupt()
-    reply = kernel.collect(asked, limit=20)
+    reply = kernel.collect(request, limit=20)
 
     assert reply.error.startswith("RunCancelled")
     assert "nbdist/" not in reply.traceback
@@ -119,7 +119,7 @@ def test_a_cell_whose_ranks_still_import_shows_its_panel_and_is_stopped_by_an_in
 
 
 def standbys_of(kernel: Kernel) -> set[int]:
-    """The pids of the processes between the kernel and ranks that wait for it."""
+    """Return the pids of the processes between the kernel and its waiting ranks."""
     pid = kernel.manager.provisioner.pid
     rows = [row for row in processes.process_table() if row.parent == pid and not row.zombie]
     pids = {row.process.pid for row in rows}
@@ -130,7 +130,7 @@ def test_every_process_that_the_kernel_has_started_is_waited_for(kernel: Kernel,
     kernel.run(FIRST.format(str(light_torch)))
 
     def children() -> list[int]:
-        """Zombies, too."""
+        """Return the children of a process, zombies too."""
         rows = processes.process_table()
         return [row.process.pid for row in rows if row.parent == kernel.manager.provisioner.pid]
 

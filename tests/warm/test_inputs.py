@@ -1,4 +1,4 @@
-"""Names of the notebook in ranks that have waited: as in cold ones."""
+"""Names of the notebook, pushed into warm and cold ranks alike."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_warm_ranks_get_a_dict_as_cold_ones_do_without_an_import(make_plan, stan
 def the_same_warm_and_cold(
     make_plan, stand_by, run_on, names: str, cell: str, values: dict[str, object]
 ) -> None:
-    """Push the names of a notebook that has these values into both."""
+    """Push the names of a notebook with these values into both."""
     plans = [make_plan(f"-n 1 --push {names}", cell, namespace=runner.Namespace(values=values)) for _ in "12"]
 
     warm = run_on(stand_by(make_plan("-n 1")), plans[0])

@@ -46,9 +46,9 @@ READ = ("TORCHDYNAMO_DISABLE", "PYTORCH_CUDA_ALLOC_CONF", "CUDA_VISIBLE_DEVICES"
     ],
 )
 def test_what_may_have_been_read_at_import_must_be_equal(wanted: dict, reason: str) -> None:
-    said = difference(SHAPE, replace(SHAPE, **wanted), frozenset({"SEEN_BY_PYTHON"}))
+    problem = difference(SHAPE, replace(SHAPE, **wanted), frozenset({"SEEN_BY_PYTHON"}))
 
-    assert reason in said
+    assert reason in problem
 
 
 def test_a_variable_that_no_import_reads_may_differ() -> None:
@@ -69,7 +69,7 @@ def test_the_surroundings_follow_this_process() -> None:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> tuple[Path, Path, Callable[[], Staleness]]:
-    """A directory of packages, one of the user's, and the look at both."""
+    """Return a directory of packages, one of the user's, and a function that looks at both."""
     site, own = tmp_path / "site-packages", tmp_path / "own"
     for place in (site, own):
         place.mkdir()
@@ -128,13 +128,13 @@ def test_what_came_while_it_was_imported_is_found_afterwards(installed, change, 
 
     change(site, own)
 
-    found = look().changed_since(begun)
-    assert reason in found
-    assert bool(found) == bool(reason)
+    change = look().changed_since(begun)
+    assert reason in change
+    assert bool(change) == bool(reason)
 
 
 def until_later(place: Path) -> int:
-    """A time after that of all files: the system's clock for them goes in steps."""
+    """Return a time after that of all files, whose clock goes in steps."""
     probe = place / "probe.txt"
     probe.write_text("")
     first = probe.stat().st_mtime_ns

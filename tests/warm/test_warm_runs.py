@@ -64,7 +64,7 @@ sys.exit(9)
 """
 
 
-def told(handle: runner.RunHandle) -> dict:
+def probed(handle: runner.RunHandle) -> dict:
     lines = [line for line in handle.logs(0).splitlines() if line.startswith("SEEN ")]
     assert lines, handle.logs(0)
     return json.loads(lines[0][5:])
@@ -84,10 +84,10 @@ def test_a_program_sees_the_same_warm_and_cold(make_plan, stand_by, run_on) -> N
 
     assert early.run.importing == ()
     for handle in (warm, early):
-        seen = told(handle)
+        seen = probed(handle)
         # children are found by it; of a process that waited it is written there later
         assert seen["run"]
-        assert seen == told(cold)
+        assert seen == probed(cold)
 
 
 @pytest.mark.more
@@ -218,8 +218,8 @@ def test_ranks_that_are_not_what_a_cold_start_would_make_when_they_are_ready_beg
     handle = run_on(standby, plan)
 
     assert handle.wait(60) == "succeeded"
-    *before, said = handle.logs(0).splitlines()
-    assert said == "False"
+    *before, last = handle.logs(0).splitlines()
+    assert last == "False"
     assert [line.partition(": ")[2] for line in before] == {
         "a variable": ["KINETO_LOG_LEVEL changed while torch was imported, which may read it"],
         "a module": [f"new modules in {tmp_path}"],
@@ -273,8 +273,8 @@ sys.stdin.read()
     assert owner.stdin is not None
     assert owner.stdout is not None
     pid, ready = owner.stdout.readline().split()
-    there = [processes.identify(int(pid)), *processes.descendants(int(pid))]
-    assert (ready, len(there)) == ("True", 4)
+    started = [processes.identify(int(pid)), *processes.descendants(int(pid))]
+    assert (ready, len(started)) == ("True", 4)
     if stopped:
         os.killpg(int(pid), signal.SIGSTOP)
         until(lambda: processes.activity(int(pid)).state == "T")
@@ -282,7 +282,7 @@ sys.stdin.read()
     owner.kill()
     owner.wait()
 
-    until(lambda: not [one for one in there if one is not None and processes.alive(one)])
+    until(lambda: not [process for process in started if process is not None and processes.alive(process)])
     owner.stdin.close()
     owner.stdout.close()
 
@@ -290,15 +290,15 @@ sys.stdin.read()
 @pytest.mark.parametrize("victim", [0, 1, 2], ids=["reaper", "supervisor", "rank"])
 def test_a_standby_that_dies_is_no_standby(make_plan, stand_by, victim: int) -> None:
     standby = stand_by(make_plan("-n 2", "pass"))
-    there = processes_of(standby)
+    started = processes_of(standby)
 
-    processes.send(there[victim], signal.SIGKILL)
-    until(lambda: not processes.alive(there[victim]) and (standby.look() or standby.gone))
+    processes.send(started[victim], signal.SIGKILL)
+    until(lambda: not processes.alive(started[victim]) and (standby.look() or standby.gone))
 
     plan = make_plan("-n 2", "pass")
     assert standby.go(runner.store().create(plan.spec, plan.cell), plan.environment) != ""
     standby.supervisor.process.wait(20)
-    until(lambda: not [one for one in there if processes.alive(one)])
+    until(lambda: not [process for process in started if processes.alive(process)])
 
 
 @pytest.mark.usefixtures("light_torch")
@@ -358,7 +358,7 @@ def test_a_warm_run_that_lost_everybody_is_mended(make_plan, stand_by, run_on) -
     handle = run_on(standby, plan)
     until_ready(handle)
 
-    reaper, *_ = there = processes_of(standby)
+    reaper, *_ = started = processes_of(standby)
     supervisor = handle.run.supervisor
     assert supervisor is not None
     processes.send(reaper, signal.SIGSTOP)
@@ -366,5 +366,5 @@ def test_a_warm_run_that_lost_everybody_is_mended(make_plan, stand_by, run_on) -
     processes.send(reaper, signal.SIGKILL)
 
     until(lambda: handle.status == "lost")
-    until(lambda: not [one for one in there if processes.alive(one)])
+    until(lambda: not [process for process in started if processes.alive(process)])
     assert processes.marked("NBDIST_RUN_DIR", str(handle.directory.path)) == []
