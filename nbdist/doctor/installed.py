@@ -13,12 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nbdist import config, labextension_install, processes
-from nbdist.board import status_of
+from nbdist.board.server import JupyterServer, jupyter_servers, status_of
 from nbdist.devices.gpus import driver, list_gpus
 from nbdist.doctor.report import Entry, Level, Report, find
 from nbdist.errors import LaunchError
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
-from nbdist.model.decoding import MALFORMED, as_int, loads
+from nbdist.model.decoding import MALFORMED, loads
 from nbdist.preflight.finding import Build
 from nbdist.preflight.machine import at_least, build_of, major, version_of
 from nbdist.version import __version__
@@ -201,10 +201,10 @@ def examine_server(
     """The Jupyter server of this kernel, or those of this user: base URL, whether nbdist is loaded."""
     servers = _own_servers(environ)
     for server in servers:
-        status = ask(f"{_url(server)}/nbdist/api/runs?limit=1", str(server.get("token", "")))
+        status = ask(f"{server.url}{server.base_url}nbdist/api/runs?limit=1", server.token)
         code = {200: "notebook.server", 404: "notebook.server-without-nbdist"}.get(status)
-        facts = {name: server.get(name) for name in ("port", "pid")}
-        yield find(code or "notebook.server-silent", base=server.get("base_url", "/"), **facts)
+        facts = {"base": server.base_url, "port": server.port, "pid": server.pid}
+        yield find(code or "notebook.server-silent", **facts)
     if not servers:
         yield find("notebook.no-server")
 
@@ -214,7 +214,7 @@ def examine_page(
 ) -> Iterator[Entry]:
     """What the server's JupyterLab lacks: it may run in another environment than this kernel."""
     for server in _own_servers(environ):
-        lab, token = f"{_url(server)}/lab", str(server.get("token", ""))
+        lab, token = f"{server.url}{server.base_url}lab", server.token
         if ask(lab, token) != 200:
             continue
         if ask(f"{lab}/extensions/nbdist/package.json", token) == 404:
@@ -223,29 +223,11 @@ def examine_page(
             yield find("notebook.page-without-widgets")
 
 
-def _url(server: Mapping[str, object]) -> str:
-    return str(server.get("url", "")).rstrip("/")
-
-
-def _own_servers(environ: Mapping[str, str]) -> list[dict[str, object]]:
-    """The server of this kernel, else the first of this user's, each with a token that lets us in."""
-    from jupyter_core.paths import jupyter_runtime_dir
-
-    servers = list(_servers(Path(jupyter_runtime_dir())))
+def _own_servers(environ: Mapping[str, str]) -> list[JupyterServer]:
+    """Return the server of this kernel, else the first running ones of this user."""
+    servers = [server for server in jupyter_servers(environ) if processes.identify(server.pid) is not None]
     parent = environ.get("JPY_PARENT_PID", "")
-    servers = [one for one in servers if str(one.get("pid")) == parent] or servers
-    # a hub's server has no token of its own
-    hub = environ.get("JUPYTERHUB_API_TOKEN", "")
-    return [one | {"token": one.get("token") or hub} for one in servers[:3]]
-
-
-def _servers(runtime: Path) -> Iterator[dict[str, object]]:
-    """What running servers write down about themselves: jpserver-PID.json."""
-    for file in sorted(runtime.glob("jpserver-*.json")):
-        with contextlib.suppress(OSError, *MALFORMED):
-            found = loads(file.read_text())
-            if isinstance(found, dict) and processes.identify(as_int(found.get("pid", 0))) is not None:
-                yield found
+    return ([server for server in servers if str(server.pid) == parent] or servers)[:3]
 
 
 def _install_labextension() -> str:

@@ -17,7 +17,8 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 from playwright.sync_api import Browser
 
-from nbdist.board import Board, ensure_board, reach, route_to_board
+from nbdist.board import ensure_board, reach, route_to_board
+from nbdist.board.server import Board
 from nbdist.errors import UsageMistake
 from tests.server.real_server import TOKEN, RealServer, real_server
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from nbdist import processes
-from nbdist.board import Board, ensure_board, find_board, stop_board
-from nbdist.board.server import BoardDirectory, read_board, write_board
+from nbdist.board import ensure_board, find_board, stop_board
+from nbdist.board.server import Board, BoardDirectory, read_board, write_board
 from nbdist.errors import LaunchError
 from tests.board.conftest import Home
 from tests.programs import until

@@ -620,15 +620,11 @@ SERVER = {
 }
 
 
-@reads(
-    "board/server:find_jupyter",
-    "doctor/installed:_servers",
-    sample=SERVER | {"pid": 2**22 + 1},
-)
+@reads("board/server:jupyter_servers", sample=SERVER | {"pid": 77})
 def _(folder: Path) -> Iterator[Take]:
     environ = {"JUPYTER_RUNTIME_DIR": str(folder), "JPY_PARENT_PID": "77"}
     yield in_file(
-        folder / "jpserver-77.json", lambda: (find_jupyter(environ), list(installed._servers(folder)))
+        folder / "jpserver-77.json", lambda: (find_jupyter(environ), installed._own_servers(environ))
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbdist.board import status_of
+from nbdist.board.server import status_of
 
 TOKEN = "a-token-of-a-test"
 LIMIT = 60.0
