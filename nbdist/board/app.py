@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nbdist.board")
 
-MAX_VIEWS = 8
-"""Views kept in memory; the least recently requested goes first."""
-
+MAX_VIEWS = 8  # in memory; the least recently requested goes first
 _RUN_ID = re.compile(r"\w[\w.-]*", re.ASCII)
 # the page needs inline script and style and, for its wasm workers, eval; it may reach this server only
 _POLICY = (
@@ -193,9 +191,7 @@ def _curves_and_tags(run: RunDirectory) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys((curve_of(run), "rank0"))), [*tags, STEP_TIME, *system]
 
 
-AWAKE_AT_FIRST = 4
-"""Runs that a view reads before anyone asks for one of them."""
-
+AWAKE_AT_FIRST = 4  # runs that a view reads before a request needs them
 _WAKING_SECONDS = 0.5  # of a request for things that no list has
 _QUIET = 0.1  # seconds without a request, after which none is expected at once
 _PATIENCE = 1.0  # seconds for which requests can delay the reading of the rest

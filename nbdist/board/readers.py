@@ -18,9 +18,7 @@ from nbdist.store.journal import open_plain
 from nbdist.store.metrics import decoded
 from nbdist.store.scraped.log import ScrapedMetrics
 
-AGGREGATES = ("mean", "min", "max")
-"""The curves over the ranks, in the order of ``AggregatePoint``."""
-
+AGGREGATES = ("mean", "min", "max")  # curves over the ranks, in the order of ``AggregatePoint``
 _ATTEMPT = re.compile(r"attempt-(\d+)")
 
 
@@ -73,18 +71,13 @@ def names(directory: Path) -> list[str]:
         return []
 
 
-SYSTEM = "system/"
-"""The prefix of the tags of the supervisor's measurements, and of those computed from times."""
-
-STEP_TIME = SYSTEM + "step_time"
-"""Seconds that a rank took for a step."""
-
+SYSTEM = "system/"  # before tags of the supervisor's measurements and of those computed from times
+STEP_TIME = SYSTEM + "step_time"  # seconds that a rank took for a step
 _CHUNK = 1 << 20  # bytes of the longest line
 _PIECE = 1 << 17  # bytes read at once, for which a page has to wait
 _INT64 = 1 << 63
 
-Point = tuple[int, str, int, float]
-"""Milliseconds, tag, step, value."""
+Point = tuple[int, str, int, float]  # milliseconds, tag, step, value
 
 
 class Follower(ABC):

@@ -39,9 +39,7 @@ from nbdist.store.journal import load_object
 from nbdist.store.paths import PathBelow, check_home, make_private, write_private
 
 IDLE_SECONDS = 15 * 60.0
-READY = b"ready\n"
-"""A server prints this once it can be found and answers."""
-
+READY = b"ready\n"  # printed by a server that can be found and answers
 _ANSWER_SECONDS = 2.0
 _LOG_TAIL = 2000  # characters
 _MAIN = """\
@@ -311,9 +309,7 @@ def _ancestors(environ: Mapping[str, str]) -> Iterator[int]:
         yield pid
 
 
-EXTENSION = "nbdist/visualdl"
-"""Below a Jupyter server's base URL: the board behind nbdist's own server extension."""
-
+EXTENSION = "nbdist/visualdl"  # the board behind our server extension, below the server's base URL
 _HOSTED = ("JUPYTERHUB_SERVICE_PREFIX", "COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE")
 
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 VISUALDL = "visualdl"
 
-_LATER = 10.0
-"""Seconds until the server has started; an earlier request waits for the imports."""
+_LATER = 10.0  # seconds until the server has started; an earlier request waits for the imports
 
 # a run or a rank is any text without a slash: the handlers check it
 ROUTES = {

@@ -16,8 +16,7 @@ from nbdist.devices.usage import cpu_count, memory_total
 from nbdist.store.run_store import RUN_ID
 
 _FRESH = 2.0
-_PATIENCE = 3.0
-"""Seconds that the driver has to answer; in trouble its call may never return."""
+_PATIENCE = 3.0  # seconds for the driver's answer, which in trouble may never come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

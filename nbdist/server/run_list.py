@@ -306,8 +306,7 @@ _PERIOD = 1.0
 
 log = logging.getLogger("nbdist.server")
 
-InThread = Callable[..., Awaitable[Any]]
-"""Runs a function in a thread."""
+InThread = Callable[..., Awaitable[Any]]  # runs a function in a thread
 
 
 class Page(Protocol):
