@@ -1,5 +1,4 @@
-"""The begin of nbdist's processes but ranks: ``python nbdist/entry.py launch.supervisor …`` calls its
-``main``.
+"""The begin of nbdist's processes but ranks: ``python nbdist/entry.py MODULE …`` calls MODULE's ``main``.
 
 Run by path with ``-I -S`` where that is enough, which starts sooner; ``-m`` works, too.
 """

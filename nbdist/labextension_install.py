@@ -1,7 +1,6 @@
 """Copy the page's extension, and those that draw widgets, to where this user's Jupyter looks for them.
 
-This serves a Jupyter server of another environment, which this user cannot change; a reload of the page is
-enough.
+This serves a Jupyter server of another environment that this user cannot change; the page is loaded again.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ def installed(data: Path | None = None) -> bool:
 
 
 def install(data: Path | None = None) -> Path:
-    """Copy the extension into ``data`` (this user's by default); return its folder.
+    """Copy the extension into ``data`` (this user's by default), replacing another at once; return its
+    folder.
 
-    It replaces another at once, so that a page gets one or the other. Raises UsageMistake where this nbdist
-    was never built, and OSError.
+    Raises UsageMistake where this nbdist was never built, and OSError.
     """
     if not (_BUILT / "package.json").is_file():
         raise UsageMistake("this checkout of nbdist has no built page: run  make  in it")

@@ -130,11 +130,9 @@ _LOOK = 16_384  # bytes at either end of a file
 
 
 class LazyRuns:
-    """Runs that a view lists unread, as 100 take minutes to read; ``name_of`` returns the page's name of a
-    run.
+    """Runs that a view lists unread, as 100 take minutes to read; ``name_of`` returns a run's name.
 
-    The page lists their curves, with the tags at either end of rank 0's files. A request for one wakes its
-    run.
+    The page lists their curves with the tags at either end of rank 0's files; a request wakes their run.
     """
 
     def __init__(self, runs: Iterable[RunDirectory], name_of: Callable[[RunDirectory], str]) -> None:
@@ -154,8 +152,7 @@ class LazyRuns:
         return self._asleep.pop(next(iter(self._asleep)))
 
     def listed(self) -> list[tuple[str, list[str]]]:
-        """Return every curve with its tags, also of runs that woke: VisualDL's own list may be a moment
-        old."""
+        """Return every curve with its tags, also of runs that woke: VisualDL's own list may lag."""
         for name, run in self._all.items():
             if name not in self._seen:
                 self._seen[name] = _curves_and_tags(run)
@@ -204,8 +201,7 @@ _OF_SCALARS = ("scalar/", "runs", "tags", "component", "logs", "graph/", "profil
 class View:
     """A WSGI application over some runs; threads may share it.
 
-    It reads for a moment before its first answer. A thread reads the rest while no request waits, and the
-    page polls.
+    It reads for a moment before its first answer; a thread reads the rest while no request waits.
     """
 
     def __init__(self, runs: list[RunDirectory], public_path: str, feed: Feed) -> None:

@@ -49,8 +49,7 @@ def sources(run: RunDirectory, *, printed: bool) -> Iterator[Source]:
 
 
 def shown_first(run: RunDirectory) -> list[str]:
-    """Return the boards, existing or not, that a page opens with: the whole and rank 0 of the last
-    attempt."""
+    """Return the boards, existing or not, of a page's begin: the whole and rank 0 of the last attempt."""
     attempts = _later_attempts(run, 0)
     suffix = f".attempt-{attempts[-1]}" if attempts else ""
     own = [

@@ -2,8 +2,7 @@
 
 The lines of ``ranks/<rank>/metrics.jsonl``, the supervisor's ``system.jsonl`` beside it, and numbers that a
 rank only prints become scalars in ``board/rank<rank>/``; mean, lowest and highest over the ranks go to
-``board/mean/``, ``min/`` and ``max/``. A later attempt, whose steps begin again, has its own
-(``rank0.attempt-2/``).
+``board/mean/``, ``min/``, ``max/``. A later attempt, in ``rank0.attempt-2/``, begins anew.
 
 A feed's first look at a run writes its record files anew, so that no point is there twice, whatever ended the
 feed before. The board server's lock keeps a home to one feed.
@@ -65,8 +64,7 @@ class RankAggregate:
 
     def settle(self, *, ranks: int | None, horizon: float, ended: bool) -> Iterator[AggregatePoint]:
         """Yield the points that are settled now, each once, the steps of a tag in order. ``ranks`` is their
-        number, if known; all points up to ``horizon`` (Unix seconds) were added, and after ``ended`` none
-        come."""
+        number, if known; all points up to ``horizon`` (Unix seconds) were added, all of them if ``ended``."""
         for tag, curve in self._curves.items():
             if not curve.over:
                 yield from curve.settled(tag, ranks, horizon * 1000, ended)

@@ -85,7 +85,7 @@ class Board:
 
 
 def status_of(url: str, token: str = "", seconds: float = 3.0) -> int:
-    """Return the status of one GET to this machine, 0 for no answer. ``token`` is Jupyter's."""
+    """Return the status of a GET to this machine, without redirection or proxy; 0 for none."""
     address = urlsplit(url)
     host = address.hostname or "127.0.0.1"
     connection = http.client.HTTPConnection(host, address.port, timeout=seconds)
@@ -108,9 +108,9 @@ def status_of(url: str, token: str = "", seconds: float = 3.0) -> int:
 class BoardRoute:
     """The route by which a web server that knows its user forwards his requests to the board.
 
-    Send each GET to ``host``:``port`` with the browser's path and query, and ``headers`` besides its own;
-    return the answer unchanged. No address in the browser holds a token. A refused connection needs a new
-    route.
+    Send each GET to ``host``:``port`` with the browser's path and query (not stripped), and ``headers``
+    besides its own; return the answer unchanged. No address in the browser holds a token. A refused
+    connection means that the board has ended: get a new route.
     """
 
     host: str
@@ -141,8 +141,8 @@ def find_board(home: Path) -> Board | None:
 def ensure_board(home: Path, *, idle_seconds: float = IDLE_SECONDS, deadline: float = 20.0) -> Board:
     """Return the server of this home; start it if needed, within ``deadline`` seconds. Callers may compete.
 
-    Raises LaunchError with the end of its log, and NotPrivate when another user has filled the home, or could
-    have.
+    The server ends after ``idle_seconds`` without a request. Raises LaunchError with the end of its log, and
+    NotPrivate when another user has filled the home, or could have.
     """
     board = find_board(home)
     if board is not None:

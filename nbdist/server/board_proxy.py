@@ -69,7 +69,8 @@ class BoardProxy(Handler):
         await self._hand_on()
 
     def check_xsrf_cookie(self) -> None:
-        """Accept this server's own pages without a token, which VisualDL's lacks: they can change nothing."""
+        """Accept this server's own pages without a token: VisualDL's page has none, and JupyterHub requires
+        it even for reading. But a browser names the origin of a request, and nothing here can be changed."""
         known = getattr(self, "_jupyter_current_user", None) is not None  # else this call is early
         sent = self.request.method == "POST" and "Origin" in self.request.headers
         if _of_own_page(self.request) or (known and sent and self.check_origin()):

@@ -173,8 +173,8 @@ class Api(Handler, APIHandler):
         refused: str = "",
         **more: Any,
     ) -> T:
-        """Return what ``work`` returns in a thread. Raises HTTPError: ``missing`` for None, ``refused`` for
-        OSError."""
+        """Return what ``work`` returns in a thread. Raises HTTPError: ``missing`` for None, else
+        ``refused``."""
         try:
             result = await self.backend.run(work, *args, **more)
         except UsageMistake as mistake:

@@ -18,8 +18,7 @@ _RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNOREC
 
 
 def read_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """Return the begin and the end of a range, empty outside of the log; None for none, several or
-    malformed."""
+    """Return begin and end of a range, empty outside of the log; None for none, several or malformed."""
     match = _RANGE.fullmatch(header or "")
     if match is None or not (match[1] or match[2]):
         return None

@@ -144,8 +144,7 @@ def _headline(run: Run, directory: RunDirectory, spark: Spark | None, stands: fl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """A page of the list. ``next`` is the first run of the next page; ``live`` counts; ``run_ids`` has all
-    runs."""
+    """A page of the list. ``next`` begins the next page; ``live`` counts; ``run_ids`` has all runs."""
 
     rows: tuple[RunRow, ...]
     next: str | None
@@ -179,8 +178,8 @@ class RunList:
         self.directory = store.directory
 
     def page(self, *, limit: int, before: str | None = None, search: str = "") -> RunPage:
-        """Return the first runs that have ended, older than ``before``; without it, all live runs first.
-        Raises NotPrivate."""
+        """Return the first ended runs, older than ``before``; without it, all live first. Raises
+        NotPrivate."""
         words = search.lower().split()
         with self._lock:
             directories = self._directories()

@@ -88,8 +88,7 @@ class RecentLines:
 
 
 class RunTail:
-    """The changing parts of a run. ``look`` and ``before`` block; a reader of ``ranks`` or ``charts`` holds
-    ``lock``."""
+    """The changing parts of a run, read by threads; hold ``lock`` to read ``ranks`` or ``charts``."""
 
     def __init__(self, directory: RunDirectory, *, clock: Callable[[], float] = time.time) -> None:
         self.directory = directory
@@ -129,8 +128,8 @@ class RunTail:
             return True
 
     def before(self, rank: int, after: int, before: int, limit: int) -> list[LogDelta]:
-        """Return the last lines on disk between two addresses, about ``limit`` bytes; none for an unknown
-        rank."""
+        """Return the last lines on disk between two addresses, about ``limit`` bytes; for no such rank
+        none."""
         with self.lock:
             if rank not in self.ranks or self.run is None:
                 return []
@@ -236,7 +235,7 @@ class Watcher:
 
 @dataclass(eq=False)
 class _Followed:
-    """A run that is read while a page watches it that is not paused."""
+    """A run that is read while an unpaused page watches it."""
 
     tail: RunTail
     watchers: set[Watcher] = field(default_factory=set)
