@@ -90,7 +90,7 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """What ``%load_ext nbdist`` calls."""
+    """Load the extension, for ``%load_ext nbdist``."""
     import sys
 
     if sys.platform == "win32":
@@ -105,14 +105,14 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """What ``%unload_ext nbdist`` calls."""
+    """Unload the extension, for ``%unload_ext nbdist``."""
     from nbdist.magics import unload
 
     unload(shell)
 
 
 def _jupyter_server_extension_points() -> list[dict[str, object]]:
-    """What a Jupyter server asks that has nbdist among its extensions."""
+    """Return the server extension, for a Jupyter server."""
     from nbdist.server.app import NbdistApp
 
     return [{"module": "nbdist.server.app", "app": NbdistApp}]

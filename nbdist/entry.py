@@ -1,5 +1,4 @@
-"""Where the processes begin that nbdist starts, but for ranks: ``python nbdist/entry.py MODULE …`` calls the
-``main`` of a module of nbdist, ``launch.supervisor`` for one, with the words behind its name.
+"""The begin of nbdist's processes but ranks: ``python nbdist/entry.py MODULE …`` calls MODULE's ``main``.
 
 Run by path with ``-I -S`` where that is enough, which starts sooner; ``-m`` works, too.
 """

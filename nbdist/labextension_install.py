@@ -1,7 +1,6 @@
-"""Puts the page's extension, and those that draw widgets, where this user's Jupyter looks for them.
+"""Copy the page's extension, and those that draw widgets, to where this user's Jupyter looks for them.
 
-For a Jupyter server that runs in another environment than nbdist, and whose environment this user cannot
-change: the page then has the extension after it is loaded again, without a restart of the server.
+This serves a Jupyter server of another environment that this user cannot change; the page is loaded again.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _PREFIXES = (Path(sys.prefix), Path(__file__).parents[1])
 
 
 def jupyter_data(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where Jupyter keeps what one user has installed (``jupyter --data-dir``), JUPYTER_DATA_DIR first."""
+    """Return the folder of what one user has installed, as ``jupyter --data-dir`` prints it."""
     if chosen := environment.get("JUPYTER_DATA_DIR"):
         return Path(chosen)
     if sys.platform == "darwin":
@@ -35,7 +34,7 @@ def jupyter_data(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def installed(data: Path | None = None) -> bool:
-    """Whether this very extension is there: after an upgrade of nbdist it is not."""
+    """Return whether this very extension is there: after an upgrade of nbdist it is not."""
     place = (data or jupyter_data()) / "labextensions" / _NAME / "package.json"
     try:
         return place.read_bytes() == (_BUILT / "package.json").read_bytes()
@@ -44,10 +43,10 @@ def installed(data: Path | None = None) -> bool:
 
 
 def install(data: Path | None = None) -> Path:
-    """Copies the extension into ``data`` (this user's by default) and returns where it is now.
+    """Copy the extension into ``data`` (this user's by default), replacing another at once; return its
+    folder.
 
-    What was there before is replaced at once, so that a page which is being loaded gets one or the other.
-    Raises UsageMistake where this nbdist was never built, and OSError where ``data`` cannot be written.
+    Raises UsageMistake where this nbdist was never built, and OSError.
     """
     if not (_BUILT / "package.json").is_file():
         raise UsageMistake("this checkout of nbdist has no built page: run  make  in it")
@@ -57,14 +56,14 @@ def install(data: Path | None = None) -> Path:
 
 
 def install_widgets(data: Path | None = None, prefixes: Sequence[Path] = _PREFIXES) -> list[Path]:
-    """Copies what draws widgets from this environment into ``data``; where they are now.
+    """Copy the extensions that draw widgets from this environment into ``data``; return their folders.
 
-    Raises UsageMistake where this environment has none, and OSError where ``data`` cannot be written.
+    Raises UsageMistake where this environment lacks one, and OSError.
     """
     places = []
     for name in WIDGETS:
-        found = [prefix / "share/jupyter/labextensions" / name for prefix in prefixes]
-        built = next((path for path in found if (path / "package.json").is_file()), None)
+        paths = (prefix / "share/jupyter/labextensions" / name for prefix in prefixes)
+        built = next((path for path in paths if (path / "package.json").is_file()), None)
         if built is None:
             raise UsageMistake(f"this environment has no {name}: %pip install jupyterlab_widgets anywidget")
         places.append((data or jupyter_data()) / "labextensions" / name)

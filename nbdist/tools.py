@@ -1,9 +1,8 @@
-"""Tools for agents: nine plain functions whose answers are data, offered by ``nbdist mcp`` and by a Jupyter
-server (entry points in ``pyproject.toml``).
+"""Tools for agents: nine plain functions that return data, offered by ``nbdist mcp`` and by Jupyter servers.
 
 This module alone decides what an agent may do: read, and what NBDIST_TOOLS_ALLOW names besides. A mistake of
-the caller is an answer whose ``error`` says what to type instead; every argument has a limit. The words of
-ranks stand below ``untrusted``, without secrets, at most ROOM bytes of them. An agent reads the docstrings.
+the caller returns an ``error`` with what to type instead; every argument has a limit. Words of ranks stand
+below ``untrusted``, without secrets, at most ROOM bytes of them. An agent reads the docstrings.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _TEXTS = {
     "since": (100_000, 'since="0", or next of the answer before'),
     "grep": (200, 'grep="loss: nan"'),
 }
-"""The characters that an argument may have, and an example of it."""
+"""The most characters of an argument, and an example."""
 _NUMBERS = {"rank": "rank=0", "timeout": "timeout=50", "tail": "tail=50", "last": "last=20"}
 _GREATEST = 10**9
 # no program writes these between the words of a log
@@ -75,7 +74,7 @@ _IN_TOOLS = (
 
 
 def _answers(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
-    """Check the function's arguments, put a version into its answer, and make its mistakes answers."""
+    """Check the function's arguments, add a version to its answer, and return its mistakes as answers."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -177,7 +176,7 @@ def _planned(script: str, cell: str, line: str) -> tuple[runner.Plan, bool]:
         )
     first, newline, below = cell.partition("\n")
     if first.startswith("%%distributed"):
-        # its lines keep their numbers
+        # the other lines keep their numbers
         line, cell = f"{first.removeprefix('%%distributed')} {line}", newline + below
     chosen = parse_options(f"-d {line}")
     if not script.strip():
@@ -289,7 +288,7 @@ def stacks(run: str = "") -> Answer:
     from nbdist.diagnosis.stacks import last_stacks, take_stacks
 
     stands = handle.run
-    # an agent that may start or stop runs may also have their ranks answer
+    # an agent that may start or stop runs may also interrupt their ranks for it
     asks = bool(config.allowed_tools()) and not stands.state.terminal
     report = take_stacks(handle.directory) if asks else last_stacks(stands, handle.directory)
     if report is None and stands.state.terminal:
@@ -332,16 +331,8 @@ def doctor() -> Answer:
     report = machines.doctor(
         _HERE, smoke=False, fix=False, on=None, nodes=None, slurm=None, ray=None, wait=None
     ).report
-    entries = [
-        {
-            "section": entry.section,
-            "title": entry.title,
-            "level": entry.level.value,
-            "what": entry.what,
-            "fix": entry.fix,
-        }
-        for entry in report.entries
-    ]
+    fields = ("section", "title", "level", "what", "fix")
+    entries = [{name: entry[name] for name in fields} for entry in report.to_dict()["entries"]]
     return {"healthy": report.healthy, "seconds": round(report.seconds, 1), "entries": entries}
 
 

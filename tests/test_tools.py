@@ -1,4 +1,4 @@
-"""The tools for agents as plain functions: what they answer, how much of it, and what they leave alone."""
+"""The tools for agents as plain functions: their answers, their size, and what they leave alone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def texts(answer: Mapping[str, Any]) -> list[str]:
 
 
 def offered_in(group: str) -> Any:
-    """What an entry point of this package is."""
+    """Load an entry point of this package."""
     project = read_table(str(Path(__file__).parents[1] / "pyproject.toml"), "pyproject")["project"]
     ((name, value),) = project["entry-points"][group].items()
     return EntryPoint(name=name, value=value, group=group).load()
@@ -98,7 +98,7 @@ def test_what_is_not_allowed_says_how_it_is(written: WrittenRun, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "words"),
     [
         ({}, 'give one of the two:  script="train.py'),
         ({"script": "a.py", "cell": "1"}, "give one of the two"),
@@ -113,13 +113,13 @@ def test_what_is_not_allowed_says_how_it_is(written: WrittenRun, monkeypatch: py
     ids=lambda given: " ".join(given) if isinstance(given, dict) else "",
 )
 def test_a_start_that_cannot_be_says_what_to_write(
-    home: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, str], said: str
+    home: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, str], words: str
 ) -> None:
     monkeypatch.setenv(config.TOOLS_ALLOW, "start")
 
     answer = tools.start(**arguments)
 
-    assert said in answer["error"]
+    assert words in answer["error"]
     assert "%" not in answer["error"]
     assert not (home / "runs").exists()
 
@@ -151,20 +151,20 @@ def test_logs_are_read_on_in_answers_of_8_kb_and_each_line_comes_once(written: W
     }
     for rank in (0, 1):
         written.printed(rank, "\n".join(steps[rank][:250]) + "\n")
-    found: dict[int, list[str]] = {0: [], 1: []}
+    texts: dict[int, list[str]] = {0: [], 1: []}
     since, more = "0", True
 
-    while more or len(found[0]) < 300:
+    while more or len(texts[0]) < 300:
         if not more:
             for rank in (0, 1):
                 written.printed(rank, "\n".join(steps[rank][250:]) + "\n")
         answer = tools.logs(since=since)
         assert len(encode(answer["untrusted"]["lines"]).encode()) <= tools.ROOM
         for line in answer["untrusted"]["lines"]:
-            found[line["rank"]].append(line["text"])
+            texts[line["rank"]].append(line["text"])
         since, more = answer["next"], answer["more"]
 
-    assert found == steps
+    assert texts == steps
     assert tools.logs(since=since)["untrusted"]["lines"] == []
 
 
@@ -241,7 +241,7 @@ def test_metrics_are_as_many_points_as_there_is_room_for(written: WrittenRun) ->
     many = {"t": CREATED, "step": 900, "v": {f"layer {number} of the model": 1.5 for number in range(300)}}
     metrics = written.directory.rank(0).metrics
 
-    metrics.write_text("".join(json.dumps(one) + "\n" for one in points))
+    metrics.write_text("".join(json.dumps(row) + "\n" for row in points))
     few, all_points = tools.metrics(last=3), tools.metrics(last=10**9)
     metrics.write_text(json.dumps(many) + "\n")
     wide = tools.metrics()
@@ -264,16 +264,16 @@ def test_stacks_are_asked_for_only_where_that_is_allowed(
     read = tools.stacks()
     assert sorted(written.directory.path.rglob("*")) == before
     monkeypatch.setenv(config.TOOLS_ALLOW, "stop")
-    asked = tools.stacks()
+    answer = tools.stacks()
 
     assert (read["now"], read["problem"]) == (False, "")
     assert "rank 0" in read["untrusted"]["where"]
-    assert (asked["now"], asked["problem"]) == (False, "no answer")
+    assert (answer["now"], answer["problem"]) == (False, "no answer")
     assert len(sorted(written.directory.path.rglob("*"))) > len(before)
 
 
 class Agent:
-    """Knows of runs what the tools answer, and counts its calls."""
+    """An agent that knows about runs what the tools return, and counts its calls."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -284,8 +284,8 @@ class Agent:
         return answer
 
     def conclude(self) -> tuple[object, ...]:
-        """Rank, line and cause of the failure of the latest run; where the cause is not known, the last words
-        of that rank."""
+        """Return rank, line and cause of the latest run's failure; without a known cause, that rank's last
+        words."""
         run = self.ask(tools.runs)["runs"][0]["run_id"]
         failure = self.ask(tools.explain, run=run)["failure"]
         if not (cause := failure["cause"] or failure["untrusted"]["message"]):

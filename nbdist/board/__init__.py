@@ -1,29 +1,5 @@
-"""Metrics to VisualDL: the records of a run, and the server that shows them.
+"""Metrics for VisualDL. Only the server, ``python -m nbdist.board``, imports it."""
 
-This side of it is for kernels and other short-lived readers and imports no VisualDL; the server is
-a process of its own, ``python -m nbdist.board``.
-"""
+from nbdist.board.server import BoardRoute, Reach, ensure_board, find_board, reach, route_to_board, stop_board
 
-from nbdist.board.server import (
-    Board,
-    BoardRoute,
-    Reach,
-    ensure_board,
-    find_board,
-    reach,
-    route_to_board,
-    status_of,
-    stop_board,
-)
-
-__all__ = [
-    "Board",
-    "BoardRoute",
-    "Reach",
-    "ensure_board",
-    "find_board",
-    "reach",
-    "route_to_board",
-    "status_of",
-    "stop_board",
-]
+__all__ = ["BoardRoute", "Reach", "ensure_board", "find_board", "reach", "route_to_board", "stop_board"]

@@ -1,7 +1,6 @@
 """The board server's process: ``python -m nbdist.board HOME``, started by ``ensure_board``.
 
-It prints ``ready`` once it answers, and ends when no request has come for a while, when its home has gone,
-or on SIGTERM.
+It ends when no request has come for a while, when its home has gone, or on SIGTERM.
 """
 
 from __future__ import annotations
@@ -43,9 +42,7 @@ def main() -> int:
         RunStore(options.home).check()
     except NotPrivate as error:
         sys.exit(str(error))
-    directory = BoardDirectory(options.home / "board")
-    lock = _lock(options.home, directory)
-    if lock is None:
+    if not _lock(options.home):
         return 0
     os.ftruncate(2, 0)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
@@ -55,22 +52,22 @@ def main() -> int:
     return _serve(options.home, options.idle_seconds, output)
 
 
-def _lock(home: Path, directory: BoardDirectory) -> int | None:
-    """Take the lock of this home for as long as this process lives; None when a server has it."""
-    handle = os.open(directory.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _lock(home: Path) -> bool:
+    """Lock this home for as long as this process lives; return False when a server has the lock."""
+    lock = BoardDirectory(home / "board").lock
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     end = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
         except BlockingIOError:
             # a server that is starting cannot be found yet, one that is ending no more
             if find_board(home) is not None:
-                return None
+                return False
             if time.monotonic() > end:
-                sys.exit(f"{directory.lock} is held by a server that does not answer")
+                sys.exit(f"{lock} is held by a server that does not answer")
             time.sleep(0.05)
-        else:
-            return handle
 
 
 def _serve(home: Path, idle_seconds: float, output: int) -> int:
@@ -78,7 +75,7 @@ def _serve(home: Path, idle_seconds: float, output: int) -> int:
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        # these import VisualDL, 0.8 s, and only the process that has the lock needs it
+        # VisualDL's import takes 0.8 s, and only the process that has the lock needs it
         from werkzeug.serving import WSGIRequestHandler, make_server
 
         from nbdist.board.app import BoardApp
@@ -91,7 +88,7 @@ def _serve(home: Path, idle_seconds: float, output: int) -> int:
         timeout = 60.0  # seconds that a connection may do nothing, and keep its thread
 
         def log(self, *_: object) -> None:
-            """Addresses hold the token."""
+            """Log nothing: addresses hold the token."""
 
         def version_string(self) -> str:
             return "nbdist"

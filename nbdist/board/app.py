@@ -1,7 +1,6 @@
-"""The board's web application: one VisualDL app for each set of runs and address.
+"""The board's web application: one VisualDL app for each set of runs and address, made at its first request.
 
-It is made when it is first requested: VisualDL shows all its runs in one page, and a page with every run of a
-user does not come up. The address says it all (``request``), so there is no list of views to keep or lose.
+VisualDL shows all its runs in one page, and a page with every run of a user does not come up.
 """
 
 from __future__ import annotations
@@ -41,11 +40,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nbdist.board")
 
-MAX_VIEWS = 8
-"""Views kept in memory; the least recently requested goes first."""
-
+MAX_VIEWS = 8  # in memory; the least recently requested goes first
 _RUN_ID = re.compile(r"\w[\w.-]*", re.ASCII)
-# The page needs inline script and style and, for its wasm workers, eval. It can talk to this server only.
+# the page needs inline script and style and, for its wasm workers, eval; it may reach this server only
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
@@ -81,7 +78,7 @@ class BoardApp:
             answer = self._answer(request)
         except Refused as refusal:
             return Response(str(refusal), refusal.status)(environ, _with_headers(start_response, _POLICY))
-        # with the prefix that a proxy took away, as the pages have it
+        # with the prefix that a proxy removed, as the pages have it
         environ["PATH_INFO"] = request.path
         policy = _POLICY if request.direct else _PROXIED_POLICY
         return answer(environ, _with_headers(start_response, policy))
@@ -133,11 +130,9 @@ _LOOK = 16_384  # bytes at either end of a file
 
 
 class LazyRuns:
-    """Runs that a view lists without having read them. ``name_of`` returns the page's name of a run.
+    """Runs that a view lists unread, as 100 take minutes to read; ``name_of`` returns a run's name.
 
-    VisualDL knows only the curves that it has read, so a view of 100 runs would take minutes to come up.
-    Beyond a few, runs sleep: the page lists their curves, with the tags at either end of rank 0's files, and
-    the first request for one of the curves wakes the run.
+    The page lists their curves with the tags at either end of rank 0's files; a request wakes their run.
     """
 
     def __init__(self, runs: Iterable[RunDirectory], name_of: Callable[[RunDirectory], str]) -> None:
@@ -149,7 +144,7 @@ class LazyRuns:
         return len(self._asleep)
 
     def wake(self, curve: str) -> RunDirectory | None:
-        """Wake the run of a curve (``lenet-k3f9/mean``), where it sleeps."""
+        """Wake the run of a curve (``lenet-k3f9/mean``), if it sleeps."""
         return self._asleep.pop(curve.rpartition("/")[0], None)
 
     def wake_next(self) -> RunDirectory:
@@ -157,8 +152,7 @@ class LazyRuns:
         return self._asleep.pop(next(iter(self._asleep)))
 
     def listed(self) -> list[tuple[str, list[str]]]:
-        """Return every curve with its tags, as VisualDL lists them once it has read them; also of runs that
-        woke, since its own list may be a moment old."""
+        """Return every curve with its tags, also of runs that woke: VisualDL's own list may lag."""
         for name, run in self._all.items():
             if name not in self._seen:
                 self._seen[name] = _curves_and_tags(run)
@@ -166,7 +160,7 @@ class LazyRuns:
 
 
 def curve_of(run: RunDirectory) -> str:
-    """Return the curve that stands for a run among many: the mean over its ranks, or that of its only one."""
+    """Return the curve that stands for a run among many: the mean over its ranks, or its only one."""
     now = snapshot(run)
     if now is None:
         return "rank0"
@@ -194,23 +188,20 @@ def _curves_and_tags(run: RunDirectory) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys((curve_of(run), "rank0"))), [*tags, STEP_TIME, *system]
 
 
-AWAKE_AT_FIRST = 4
-"""Runs that a view reads before anyone asks for one of them."""
-
-_WAKING_SECONDS = 0.5  # of a request for something that a list cannot know of
-_QUIET = 0.1  # seconds without a request after which the next is not expected at once
-_PATIENCE = 1.0  # seconds for which pages with many requests can keep the rest from being read
+AWAKE_AT_FIRST = 4  # runs that a view reads before a request needs them
+_WAKING_SECONDS = 0.5  # of a request for things that no list has
+_QUIET = 0.1  # seconds without a request, after which none is expected at once
+_PATIENCE = 1.0  # seconds for which requests can delay the reading of the rest
 _PIECE_SECONDS = 0.1  # of reading, for which a request may have to wait
 _LISTS = ("scalar/tags", "runs")
-# requests for a curve by its name, or for nothing of a run
+# requests that name a curve, or need no run
 _OF_SCALARS = ("scalar/", "runs", "tags", "component", "logs", "graph/", "profiler/")
 
 
 class View:
-    """A WSGI application; threads may share it.
+    """A WSGI application over some runs; threads may share it.
 
-    It reads for a moment before the first answer, and a thread reads the rest while no request waits: a page
-    of millions of points comes up with the first of them, and asks for more as it always does.
+    It reads for a moment before its first answer; a thread reads the rest while no request waits.
     """
 
     def __init__(self, runs: list[RunDirectory], public_path: str, feed: Feed) -> None:
@@ -244,8 +235,10 @@ class View:
         name = path[len(self._api) :]
         with self._waiting(), self._lock:
             self._wake_for(name, query.get("run", []))
-            if not self._read.behind:
-                self._advance()
+            # the requests of one page come together
+            if not self._read.behind and time.monotonic() - self._advanced >= LOAD_SECONDS:
+                self._read.behind = not self._advance_all(READ_SECONDS)
+                self._advanced = time.monotonic()
             application = self._listing if name in _LISTS and self._many else self._app
             answer: Iterable[bytes] = application(environ, start_response)
             self._read_on()
@@ -253,7 +246,7 @@ class View:
 
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Let a request go before the reading of the rest."""
+        """Count a request that goes before the reading of the rest."""
         with self._quiet:
             self._requests += 1
         try:
@@ -265,36 +258,29 @@ class View:
                 self._quiet.notify()
 
     def _read_on(self) -> None:
-        """Start to read the rest, where there is one; with the lock held, or before any request."""
+        """Start a thread that reads the rest, if any; with the lock held, or before any request."""
         if self._read.behind and self._reading is None:
             self._reading = threading.Thread(target=self._read_the_rest, name="read on", daemon=True)
             self._reading.start()
 
     def _read_the_rest(self) -> None:
+        behind = True
         try:
-            while self._read_a_piece():
-                pass
+            while behind:
+                self._wait_for_quiet()
+                with self._lock:
+                    fed = self._advance_all(_PIECE_SECONDS)
+                    behind = self._read.behind = not (read_on(self._read, _PIECE_SECONDS) and fed)
+                    if not behind:
+                        self._reading = None
         except Exception:
             # the next request tries again, and answers with the error
             log.exception("the rest of %s is not read", ", ".join(run.run_id for run in self._runs))
             self._read.behind, self._reading = False, None
 
-    def _read_a_piece(self) -> bool:
-        """Read a piece of the rest; return whether there is more."""
-        self._wait_for_quiet()
-        with self._lock:
-            fed = self._advance_all(_PIECE_SECONDS)
-            self._read.behind = not (read_on(self._read, _PIECE_SECONDS) and fed)
-            if not self._read.behind:
-                self._reading = None
-            return self._read.behind
-
     def _first_page(self) -> str:
-        """Return the page with some curves ticked; the others are in its list.
-
-        Of a few runs these are the whole and rank 0 of each; of many, the mean of the first few. The page's
-        ``runs`` is read in ``hooks/useTagFilter.js``. Relative: a proxy may have put a prefix before it.
-        """
+        """Return the page, relative for the sake of proxies, with some curves ticked
+        (``hooks/useTagFilter.js``): the whole and rank 0 of each run, of many the mean of the first few."""
         shown = self._runs[:AWAKE_AT_FIRST]
         if self._many:
             names = [f"{self._name(run)}/{curve_of(run)}" for run in shown]
@@ -308,7 +294,7 @@ class View:
         return curve_name(str(run.board), self._boards)
 
     def _wait_for_quiet(self) -> None:
-        """Wait until no request comes: those of a page come together, some of them one after another."""
+        """Wait until no request comes: those of a page come close together."""
         end = time.monotonic() + _PATIENCE
         with self._quiet:
             while (now := time.monotonic()) < end:
@@ -318,13 +304,13 @@ class View:
                 self._quiet.wait(until - now)
 
     def _wake_for(self, name: str, curves: list[str]) -> None:
-        """Let VisualDL know of the runs whose curves are requested."""
+        """Let VisualDL read the runs whose curves a request needs."""
         before = len(self._asleep)
         for curve in curves:
             if (run := self._asleep.wake(curve)) is not None:
                 self._wake(run)
         if not curves and not name.startswith(_OF_SCALARS):
-            # hyperparameters, pictures: no list can have what was not read, so read on a little each time
+            # hyperparameters, pictures: no list has what was not read, so read on a little each time
             end = time.monotonic() + _WAKING_SECONDS
             while len(self._asleep) and time.monotonic() < end:
                 self._wake(self._asleep.wake_next())
@@ -337,15 +323,8 @@ class View:
         self._awake.append(run)
         self._read.behind |= not self._advance_run(run, READ_SECONDS)
 
-    def _advance(self) -> None:
-        now = time.monotonic()
-        # the requests of one page come together
-        if now - self._advanced >= LOAD_SECONDS:
-            self._read.behind = not self._advance_all(READ_SECONDS)
-            self._advanced = time.monotonic()
-
     def _advance_all(self, seconds: float) -> bool:
-        """Return whether all points that the runs have logged were taken."""
+        """Read for ``seconds``; return whether that was everything that the runs have logged."""
         whole = [self._advance_run(run, seconds / len(self._awake)) for run in self._awake]
         return all(whole)
 
@@ -361,7 +340,7 @@ class View:
         return whole
 
     def _listing(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer with VisualDL's own list, and behind it the runs that sleep."""
+        """Send VisualDL's own list, and behind it the runs that sleep."""
         chunks, status, headers = run_wsgi_app(self._app, environ, buffered=True)
         content = loads(b"".join(chunks))
         data = content.get("data")
@@ -377,7 +356,7 @@ class View:
 
 
 def _speak_a_language_of_the_page(environ: WSGIEnvironment) -> None:
-    """Ask for a language of the page: VisualDL answers 500 to any but English and Chinese."""
+    """Replace a language that the page lacks: VisualDL answers 500 to any but English and Chinese."""
     accepted = parse_accept_header(environ.get("HTTP_ACCEPT_LANGUAGE"), LanguageAccept)
     if accepted.best_match(visualdl_app.support_language) is None:
         environ["HTTP_ACCEPT_LANGUAGE"] = visualdl_app.default_language

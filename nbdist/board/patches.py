@@ -1,7 +1,7 @@
 """The changes that nbdist makes in VisualDL's server (2.5.3, frozen upstream), and the curves of a view.
 
-Each change is an entry of ``PATCHES``, each edit of VisualDL's page one of ``_PAGE_EDITS``; ``create_app``
-takes the other two (no telemetry, a short cache) as arguments. Only the board's own process imports this.
+``PATCHES`` has the changes, ``_PAGE_EDITS`` those of VisualDL's page; ``create_app`` gets the other two (no
+telemetry, a short cache) as arguments.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from nbdist.errors import LaunchError
 
 
 class VisualDLChangedError(LaunchError):
-    """The installed VisualDL lacks something that we change; nbdist knows 2.5.3."""
+    """A VisualDL that lacks something that we change; nbdist knows 2.5.3."""
 
 
 def apply(patches: Mapping[str, object]) -> None:
-    """Change VisualDL in this process: each dotted name becomes its replacement.
+    """Replace each dotted name of VisualDL in this process; with a name missing, none.
 
-    :raises VisualDLChangedError: when one of the names is missing; then nothing was changed.
+    :raises VisualDLChangedError: for a missing name.
     """
     for name in patches:
         try:
@@ -59,8 +59,7 @@ def apply(patches: Mapping[str, object]) -> None:
 
 
 class PageFiles:
-    """The files of the page for one address, in place of ``Template``. ``edits`` holds for a file the text
-    to replace and its replacement."""
+    """The page's files for one address, in place of ``Template``; ``edits`` has a file's old and new text."""
 
     def __init__(self, edits: Mapping[str, tuple[str, str]], path: str, **context: str) -> None:
         self._edits = edits
@@ -89,9 +88,8 @@ class PageFiles:
 
 POLL_SECONDS = 2  # between two requests of an open page for new points
 LOAD_SECONDS = 0.2  # for which one look at the files serves all the requests of a page
-READ_SECONDS = 1.0
-"""Seconds that a request may wait while records are read; the page shows those while the rest is read."""
-_ROOM = 1 << 16  # bytes of records that are taken from one file before the next has its turn
+READ_SECONDS = 1.0  # that a request may wait while records are read
+_ROOM = 1 << 16  # bytes of records read from one file before the next has its turn
 
 log = logging.getLogger("nbdist.board")
 
@@ -111,15 +109,15 @@ def board_arguments(logdirs: list[str], public_path: str) -> Any:
 
 
 class Boards(list[str]):
-    """The directories that VisualDL reads; more may come later. Their curves are named among ``named``."""
+    """The directories that VisualDL reads, some later than others, named among ``named``."""
 
     def __init__(self, *, named: list[str]) -> None:
         super().__init__()
         self.named = named
         self.reader: Any = None  # VisualDL's, which reads them
-        self.loaded = -math.inf  # when it last looked at the files, on the monotonic clock
-        self.behind = False  # whether it has yet to read records that are known to be there
-        # for a directory, the functions that add a point of a tag, once the tag is known to be a scalar's
+        self.loaded = -math.inf  # the time of its last look at the files, on the monotonic clock
+        self.behind = False  # while known records are unread
+        # by directory and tag of a scalar, the function that adds a point
         self.added: dict[str, dict[str, Callable[[Any, float], None]]] = {}
 
     def add(self, directory: str) -> None:
@@ -131,8 +129,8 @@ class Boards(list[str]):
 def curve_name(directory: str, logdirs: list[str]) -> str:
     """Return the name of a directory's curves: ``rank0``, and with several runs ``lenet-k3f9/rank0``.
 
-    ``logdirs`` are the boards of the runs, ``…/<run_id>/board``. VisualDL merges curves of one name, so names
-    differ whenever directories do; the names that programs give themselves would not.
+    ``logdirs`` are the boards of the runs, ``…/<run_id>/board``. VisualDL merges curves of one name, so each
+    directory has its own, unlike the names that programs give themselves.
     """
     logdir = next(d for d in logdirs if directory == d or directory.startswith(d + os.sep))
     below = os.path.relpath(directory, logdir)
@@ -146,7 +144,7 @@ def curve_name(directory: str, logdirs: list[str]) -> str:
 
 
 def natural(path: str) -> list[tuple[int, str]]:
-    """Return a key that sorts rank2 before rank10; VisualDL shows curves in the order it met them."""
+    """Return a key that sorts rank2 before rank10; VisualDL shows curves in their order of reading."""
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", path)]
 
 
@@ -174,11 +172,11 @@ class EvenBucket(data_manager._ReservoirBucket):  # type: ignore[misc]
     add_scalars_item = add_scalar_item
 
     def add(self, item: Any, value: float) -> None:
-        """Add an item and its value."""
+        """Add an item with its value; drop others when there are too many."""
         with self._mutex:
             number = self._num_items_index
             self._num_items_index = number + 1
-            if not value >= self._lowest[1]:  # also when there is none yet: NaN
+            if not value >= self._lowest[1]:  # true, too, while that is NaN: there is none yet
                 self._lowest = (number, value)
             if not value <= self._highest[1]:
                 self._highest = (number, value)
@@ -204,14 +202,14 @@ _init_log_reader = vdl_reader.LogReader.__init__
 
 
 def init_log_reader(reader: Any, *args: Any, **kwargs: Any) -> None:
-    """Replace ``LogReader.__init__``: give it points of its own. Only one thread at a time may call it."""
+    """Replace ``LogReader.__init__``: give the reader points of its own. One thread at a time may call it."""
     vdl_reader.default_data_manager = data_manager.DataManager()
     _init_log_reader(reader, *args, **kwargs)
     reader.dir.reader = reader
 
 
 def add_remain(reader: Any, seconds: float = READ_SECONDS) -> None:
-    """Replace ``LogReader.add_remain``: leave out what cannot be shown, and stop after ``seconds``."""
+    """Replace ``LogReader.add_remain``: drop records that cannot be shown, and stop after ``seconds``."""
     end = time.monotonic() + seconds
     boards: Boards = reader.dir
     sources = sorted(reader.readers.values(), key=lambda source: natural(source.dir))
@@ -227,7 +225,7 @@ def add_remain(reader: Any, seconds: float = READ_SECONDS) -> None:
 
 
 def _add(reader: Any, source: FrameReader) -> None:
-    """Take the next records of a file."""
+    """Add the next records of a file."""
     reader.reader = source
     added = reader.dir.added.setdefault(source.dir, {})
     left_out = []
@@ -250,7 +248,7 @@ def _add(reader: Any, source: FrameReader) -> None:
 
 
 def read_on(boards: Boards, seconds: float) -> bool:
-    """Let VisualDL read its files for about ``seconds``; return whether it has reached their ends."""
+    """Let VisualDL read its files for about ``seconds``; return whether that was all."""
     boards.reader.register_readers(update=True)
     add_remain(boards.reader, seconds)
     return not boards.behind
@@ -263,14 +261,14 @@ def load_new_data(reader: Any, update: bool = True) -> None:
     """Replace ``LogReader.load_new_data``, which every request for every tag calls."""
     boards: Boards = reader.dir
     now = time.monotonic()
-    # while it is behind, the view reads on, and a page gets the points that are read
+    # while it is behind, the view reads on
     if not boards.behind and now - boards.loaded >= LOAD_SECONDS:
         _load_new_data(reader, update)
         boards.loaded = now
 
 
 def get_log_data(reader: Any, component: str, run: str, tag: str) -> list[Any]:
-    """Replace ``LogReader.get_log_data``: read all points of a tag, for a download, as they are now."""
+    """Replace ``LogReader.get_log_data``: read all points of a tag anew, for a download."""
     field = {"scalar": "value", "scalars": "tag_value"}[component]
     values = []
     for message in FrameReader(os.path.join(run, reader.walks[run])).get_remain():
@@ -288,7 +286,7 @@ _get_hparam_list = vdl_lib.get_hparam_list
 
 
 def get_hparam_list(reader: Any) -> list[dict[str, Any]]:
-    """Replace ``lib.get_hparam_list``: call runs by the names of their curves, not by their directories."""
+    """Replace ``lib.get_hparam_list``: name runs by their curves, not by their directories."""
     items: list[dict[str, Any]] = _get_hparam_list(reader)
     return [item | {"name": reader.tags2name.get(item["name"], item["name"])} for item in items]
 
@@ -297,7 +295,7 @@ def get_hparam_list(reader: Any) -> list[dict[str, Any]]:
 
 
 def get_embeddings_list(reader: Any) -> list[dict[str, Any]]:
-    """Replace ``lib.get_embeddings_list``: list those of this reader, by the names of their curves."""
+    """Replace ``lib.get_embeddings_list``: list this reader's, by the names of their curves."""
     listed = vdl_lib.get_logs(reader, "embeddings")
     items = []
     for run, tags in zip(listed["runs"], listed["tags"], strict=True):
@@ -325,7 +323,7 @@ def get_embedding_tensors(reader: Any, name: str) -> bytes:
 
 
 def _embedding(reader: Any, name: str, parts: tuple[str, str] | None = None) -> Any:
-    """Return the embedding of a curve and a tag, either of which may have slashes."""
+    """Return the embedding of a curve and a tag; both may have slashes."""
     run, tag = parts or next(
         (run, name[len(run) + 1 :]) for run in sorted(reader.name2tags, key=len) if name.startswith(f"{run}/")
     )
@@ -335,8 +333,8 @@ def _embedding(reader: Any, name: str, parts: tuple[str, str] | None = None) -> 
 
 # Answering.
 
-# A browser may deny storage to a frame of another site (JupyterLab is often at localhost, the board
-# at 127.0.0.1), and the page stays blank when the mere name of it raises.
+# A browser may deny storage to a frame of another site (JupyterLab at localhost, the board at 127.0.0.1), and
+# the page stays blank when the mere name raises.
 _STORAGE = """<script>
 try { window.localStorage } catch {
   const kept = new Map();
@@ -351,13 +349,13 @@ try { window.localStorage } catch {
 _PAGE_EDITS = {
     "index.html": ("<head>", "<head>" + _STORAGE),
     "_dist_/hooks/useRequest.js": ("15*1e3", f"{POLL_SECONDS}*1e3"),
-    # for a moment it takes all curves for chosen, and asks for each of them
+    # for a moment it takes all curves for chosen, and requests each
     "_dist_/hooks/useTagFilter.js": (
         "M(e,s.globalRuns)",
         "M(e,s.globalRuns.length?s.globalRuns:"
         '(new URLSearchParams(location.search).get("runs")||"").split(","))',
     ),
-    # it goes to where it is already, and on the way forgets which curves it was asked for
+    # it goes to where it is already, and forgets the curves in the address
     "_dist_/components/Navbar.js": ("a.push(r)", "a.location.pathname===r||a.push(r)"),
 }
 
@@ -376,37 +374,35 @@ _create_profiler_api_call = vdl_app.create_profiler_api_call
 PATCHES: dict[str, object] = {
     # telemetry, whose reply can overwrite VisualDL's own code
     "visualdl.utils.update_util.PbUpdater.start": lambda _: None,
-    # a torn last record shifts everything that comes after it, and a file is read to its end before a page is
-    # answered
+    # a torn last record shifts everything behind it, and each answer waits for a file's end
     "visualdl.reader.reader.RecordReader": partial(FrameReader, room=_ROOM),
-    # a record of another kind, or one that is none, keeps the server from starting
+    # a record of another kind, or a malformed one, keeps the server from starting
     "visualdl.reader.reader.LogReader.add_remain": add_remain,
-    # two writers that call themselves the same become one curve; add_remain names the curves
+    # two writers of one name become one curve; add_remain names the curves
     "visualdl.reader.reader.LogReader.update_meta_data": lambda *_: None,
     # each request for each tag walks all directories
     "visualdl.reader.reader.LogReader.load_new_data": load_new_data,
-    # a download is the file as it was at the first download, and fails on a torn one
+    # a download repeats the first one, and fails on a torn file
     "visualdl.reader.reader.LogReader.get_log_data": get_log_data,
-    # all readers of a process share their points, so one view shows another's runs
+    # all readers of a process share their points: one view shows another's runs
     "visualdl.reader.reader.LogReader.__init__": init_log_reader,
     # beyond 1,000 points of a tag, chance decides whether the last one is shown
     "visualdl.server.data_manager._ReservoirBucket": EvenBucket,
     # a missing tag sleeps 4 s, for everyone
     "visualdl.server.lib.retry": call_once,
-    # runs are called by their absolute paths
+    # runs have their absolute paths for names
     "visualdl.server.lib.get_hparam_list": get_hparam_list,
-    # one list for all readers of a process, in which paths are names; an absolute path is also the whole key
-    # of a cache, so that labels are answered for vectors
+    # all readers of a process share one list of paths; a path is also the key of a cache, which returns
+    # labels for vectors
     "visualdl.server.lib.get_embeddings_list": get_embeddings_list,
     # they look names up in that list
     "visualdl.server.lib.get_embedding_labels": get_embedding_labels,
     "visualdl.server.lib.get_embedding_tensors": get_embedding_tensors,
-    # the page polls each 15 s, and stays blank in a frame without storage; and all apps of a process share
-    # one address
+    # the page polls each 15 s, stays blank in a frame without storage, and has one address for all apps
     "visualdl.server.app.Template": partial(PageFiles, _PAGE_EDITS),
     # it starts a thread that never ends, and forks a process that has threads; its tab stays empty
     "visualdl.server.app.create_profiler_api_call": lambda _: _create_profiler_api_call(None),
-    # create_app sets a signal handler, which only the main thread may do
+    # create_app sets a signal handler, as only the main thread may
     "visualdl.server.app.signal": SimpleNamespace(signal=lambda *_: None, SIGINT=signal.SIGINT, SIG_DFL=None),
 }
 """The replacement for each name of VisualDL, and above it the reason."""

@@ -1,4 +1,4 @@
-"""The files of lines of a run, found and read on into points."""
+"""The files of lines of a run, read on into points."""
 
 from __future__ import annotations
 
@@ -18,16 +18,13 @@ from nbdist.store.journal import open_plain
 from nbdist.store.metrics import decoded
 from nbdist.store.scraped.log import ScrapedMetrics
 
-AGGREGATES = ("mean", "min", "max")
-"""Over the ranks; in the order of ``AggregatePoint``."""
-
+AGGREGATES = ("mean", "min", "max")  # curves over the ranks, in the order of ``AggregatePoint``
 _ATTEMPT = re.compile(r"attempt-(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A file of lines, of one rank in one attempt; ``system`` where the supervisor wrote them,
-    ``printed`` where it is the log."""
+    """A file of lines of one rank in one attempt: ``system`` is its supervisor's, ``printed`` its log."""
 
     path: Path
     rank: int
@@ -41,7 +38,7 @@ class Source:
 
 
 def sources(run: RunDirectory, *, printed: bool) -> Iterator[Source]:
-    """Yield every file of lines that may exist; logs with ``printed``."""
+    """Yield every file of lines that may exist; with ``printed`` also the logs."""
     for rank in map(int, filter(str.isdigit, names(run.path / "ranks"))):
         for attempt in (1, *_later_attempts(run, rank)):
             files = run.rank(rank, attempt)
@@ -52,10 +49,7 @@ def sources(run: RunDirectory, *, printed: bool) -> Iterator[Source]:
 
 
 def shown_first(run: RunDirectory) -> list[str]:
-    """Return the directories of ``run.board`` that a page opens with: the whole, and rank 0.
-
-    They may not exist yet. Of several attempts it is the last.
-    """
+    """Return the boards, existing or not, of a page's begin: the whole and rank 0 of the last attempt."""
     attempts = _later_attempts(run, 0)
     suffix = f".attempt-{attempts[-1]}" if attempts else ""
     own = [
@@ -76,22 +70,17 @@ def names(directory: Path) -> list[str]:
         return []
 
 
-SYSTEM = "system/"
-"""The prefix of the tags of the supervisor's measurements, and of those computed from times."""
-
-STEP_TIME = SYSTEM + "step_time"
-"""Seconds that a rank took for a step: a rank that is behind is slow here."""
-
-_CHUNK = 1 << 20  # bytes of metrics that become records in one go, if one line has so many
-_PIECE = 1 << 17  # and if it has not: the most that a page has to wait for
+SYSTEM = "system/"  # before tags of the supervisor's measurements and of those computed from times
+STEP_TIME = SYSTEM + "step_time"  # seconds that a rank took for a step
+_CHUNK = 1 << 20  # bytes of the longest line
+_PIECE = 1 << 17  # bytes read at once, for which a page has to wait
 _INT64 = 1 << 63
 
-Point = tuple[int, str, int, float]
-"""Milliseconds, tag, step, value."""
+Point = tuple[int, str, int, float]  # milliseconds, tag, step, value
 
 
 class Follower(ABC):
-    """Reads one source to its end, again and again, and adds its points to the curves."""
+    """A reader that follows one source as it grows, and adds its points to the curves."""
 
     def __init__(self, source: Source, curves_of: Callable[[str], CurveFile]) -> None:
         self.source = source
@@ -105,10 +94,7 @@ class Follower(ABC):
         return self._next_step
 
     def advance(self) -> list[Point] | None:
-        """Add the points of the next lines to the curves, and return them; None at the end.
-
-        Raises OSError when it cannot be read, or the points before cannot be written.
-        """
+        """Add the next lines' points to the curves and return them; None at the end. Raises OSError."""
         self._curves.write()
         points = self._read()
         for point in points or ():
@@ -122,17 +108,16 @@ class Follower(ABC):
     def _numbered(
         self, milliseconds: int, step: int | None, values: Iterable[tuple[str, object]]
     ) -> Iterator[Point]:
-        """Yield the points of a line; where it has no step, count on from the last of their tag."""
+        """Yield the points of a line; without a step, count on from the last of their tag."""
         for tag, given in values:
-            value = _as_value(given)
-            if tag and value is not None:
+            if tag and (value := _as_value(given)) is not None:
                 at = self._next_step.get(tag, 0) if step is None else step
                 self._next_step[tag] = at + 1
                 yield milliseconds, tag, at, value
 
 
 class PrintedFollower(Follower):
-    """Reads from a log the numbers that a rank prints and does not record. ``times`` is the log's index."""
+    """A reader of the numbers that a rank prints but does not record. ``times`` is the log's index."""
 
     def __init__(
         self,
@@ -159,11 +144,11 @@ class PrintedFollower(Follower):
 
 
 class RecordedFollower(Follower):
-    """Reads the metrics that a rank recorded, or its supervisor measured."""
+    """A reader of the metrics that a rank recorded, or its supervisor measured."""
 
     def __init__(self, source: Source, curves_of: Callable[[str], CurveFile]) -> None:
         super().__init__(source, curves_of)
-        self._offset = 0  # of the first byte that has not been read yet
+        self._offset = 0  # of the first unread byte
         self._first: float | None = None
         self._last_step: tuple[int, float] | None = None
         self._hparams = 0
@@ -177,7 +162,7 @@ class RecordedFollower(Follower):
         return points
 
     def _next_chunk(self) -> bytes | None:
-        """Return whole lines; None where there are none."""
+        """Return whole lines; None for none."""
         if self.source.path.stat().st_size <= self._offset:
             return None
         with open_plain(self.source.path) as file:
@@ -187,7 +172,7 @@ class RecordedFollower(Follower):
                 chunk += more
         end = chunk.rfind(b"\n") + 1
         if end == 0:
-            # a line that is still being written; or one without end, which is no metric
+            # a line that is still being written, or one without end, which is no metric
             return chunk if len(chunk) == _CHUNK else None
         return chunk[:end]
 
@@ -214,18 +199,17 @@ class RecordedFollower(Follower):
     def _system_points(
         self, seconds: float, step: int | None, values: Iterable[tuple[str, object]]
     ) -> Iterator[Point]:
-        """Yield the points of a measurement, whose step is the seconds since the first one."""
+        """Yield the points of a measurement; its step is the seconds since the first one."""
         self._first = seconds if self._first is None else self._first
         at = round(seconds - self._first) if step is None else step
         for name, given in values:
-            value = _as_value(given)
             # a total is no curve
-            if name and value is not None and not name.endswith("_total"):
+            if name and not name.endswith("_total") and (value := _as_value(given)) is not None:
                 tag = name if name.startswith(SYSTEM) else SYSTEM + name
                 yield round(seconds * 1000), tag, at, value
 
     def _step_time(self, milliseconds: int, step: int | None, seconds: float) -> Iterator[Point]:
-        """Yield the seconds per step since the line before, unless steps go back (of an evaluation, say)."""
+        """Yield the seconds per step since the line before; none where steps go back (an evaluation)."""
         if step is None:
             return
         before, then = self._last_step or (step - 1, math.inf)
@@ -237,8 +221,7 @@ class RecordedFollower(Follower):
     def _add_hparams(
         self, milliseconds: int, hparams: dict[str, Any], metrics: object, points: Iterable[Point]
     ) -> None:
-        """Give each further set of hyperparameters a directory with the values it came with: VisualDL looks
-        for their metrics in their own directory, and takes the first set in it."""
+        """Give each further set a directory with its values: VisualDL reads only a directory's first set."""
         self._hparams += 1
         settings = {name: value for name, value in hparams.items() if isinstance(value, (int, float, str))}
         tags = [tag for tag in metrics if isinstance(tag, str)] if isinstance(metrics, list) else []
@@ -252,7 +235,7 @@ class RecordedFollower(Follower):
 
 
 def _as_step(value: object) -> int | None:
-    """Return a whole number as VisualDL has them (int64); None for any other step."""
+    """Return the step as int64, which VisualDL stores; None where that cannot be."""
     if isinstance(value, (int, float)) and -_INT64 <= value < _INT64:  # NaN is not
         return int(value)
     return None

@@ -1,6 +1,5 @@
-"""VisualDL's record files: split into records, read as they grow, appended to, and decoded as far as a page
-of our own shows them. ``worker/records.py`` decides the form of a record, since ranks write some, too.
-"""
+"""VisualDL's record files: split, followed, appended to, and decoded for our own pages. ``worker/records.py``
+decides the form of a record."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from nbdist.worker.records import FILE_NAME, encode_hparams, encode_name, encode
 
 
 def split(buffer: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield the message of every whole frame with the offset behind it; leave a torn tail."""
+    """Yield the message of every whole frame, without a torn tail, and the offset behind it."""
     offset = 0
     while offset + 8 <= len(buffer):
         end = offset + 8 + int.from_bytes(buffer[offset : offset + 8], "little")
@@ -29,8 +28,8 @@ def split(buffer: bytes) -> Iterator[tuple[bytes, int]]:
 class CurveFile:
     """The record file of one directory, which grows from nothing, and the records that wait to be written.
 
-    A write that fails half way (a full disk) leaves no trace: the next one begins where the last whole one
-    ended. No handle stays open, so a directory that was deleted is an OSError at the next write.
+    A failed write (a full disk) leaves no trace: the next begins where the last whole one ended. No handle
+    stays open, so that a deleted directory raises OSError at the next write.
     """
 
     def __init__(self, directory: Path, name: str) -> None:
@@ -51,7 +50,7 @@ class CurveFile:
         )
 
     def write(self) -> None:
-        """Write the records that wait. Raises OSError; then all of them wait for the next time."""
+        """Write the records that wait. Raises OSError; then all wait for the next time."""
         if not self._waiting:
             return
         flags = os.O_WRONLY | os.O_CLOEXEC
@@ -75,13 +74,13 @@ class CurveFile:
             self._begun = True
 
 
-_LARGEST_RECORD = 1 << 28  # bytes; a length beyond it was never written as one
+_LARGEST_RECORD = 1 << 28  # bytes; a length beyond it is damage
 log = logging.getLogger("nbdist.board")
 
 
 class FrameReader:
-    """Stands for ``RecordReader``: it keeps its place in a file and leaves a torn tail for later. It reads
-    ``room`` bytes at once, at least one message; ``behind`` says whether there are more."""
+    """A stand-in for ``RecordReader`` that follows a file and leaves a torn tail for later. It reads ``room``
+    bytes at once, at least one message; ``behind`` while there are more."""
 
     def __init__(self, filepath: str, dir: str | None = None, room: int | None = None) -> None:
         self.dir = dir
@@ -92,7 +91,7 @@ class FrameReader:
         self._size = 0  # of the file when it was last read
 
     def get_remain(self) -> list[bytes]:
-        """Return the messages that were completed since the last call, as far as there is room for them."""
+        """Return the messages completed since the last call, as many as there is room for."""
         try:
             with open(self._path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -103,7 +102,7 @@ class FrameReader:
                 tail = file.read(self._room)
                 if len(tail) == self._room and 8 + (length := _length(tail)) > self._room:
                     tail += file.read(8 + length - self._room if length <= _LARGEST_RECORD else 0)
-        except OSError:  # the run was deleted; what was read from it stays on the screen
+        except OSError:  # the run was deleted; its points stay on the screen
             self.behind = False
             return []
         self.behind = self._offset + len(tail) < size
@@ -118,19 +117,18 @@ class FrameReader:
 
 
 def _length(frame: bytes) -> int:
-    """Return the bytes of the message that a frame holds."""
     return int.from_bytes(frame[:8], "little")
 
 
-# Decoding, without VisualDL and protobuf, which take a second to import. It leaves out damaged records.
+# Decoding without VisualDL and protobuf, which take a second to import.
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # protobuf's wire types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """One value. ``data`` is a PNG (or another picture), a WAV, or a text in UTF-8; ``rows`` are counts and
-    edges of a histogram, precision and recall, or true and false positive rate."""
+    """A value. ``data`` is a picture (mostly PNG), a WAV, or a text in UTF-8; ``rows`` are counts and edges
+    of a histogram, precision and recall, or true and false positive rate."""
 
     kind: str
     tag: str
@@ -140,7 +138,7 @@ class Shown:
 
 
 def shown_values(content: bytes) -> Iterator[Shown]:
-    """Yield the values in a record file, without scalars and names."""
+    """Yield the values in a record file, without scalars, names and damaged records."""
     for message, _ in split(content):
         try:
             for number, value in fields(message):
@@ -151,7 +149,7 @@ def shown_values(content: bytes) -> Iterator[Shown]:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the fields of a protobuf message: numbers, and bytes of whatever length. Raises ValueError."""
+    """Yield the fields of a protobuf message: numbers, and bytes of any length. Raises ValueError."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -185,7 +183,7 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
             raise ValueError("a number beyond 64 bits")
 
 
-# their places in a Value, their kinds, and the fields that are read of them
+# by place in a Value: kind, and fields to read
 _BLOBS = {5: ("image", 4), 6: ("audio", 4), 12: ("text", 1)}
 _ROWS = {8: ("histogram", 1, 2), 9: ("pr_curve", 5, 6), 11: ("roc_curve", 5, 6)}
 

@@ -1,13 +1,12 @@
-"""A request to the board, read: whether it may be answered, of which view, and the form of the addresses:
+"""Requests to the board, and the form of their addresses:
 
     /<token>/alive                        204
     /<token>/<run_id>[~<run_id>…]/alive   204 where these runs are known
     /<token>/<run_id>[~<run_id>…]/…       VisualDL over these runs; its page is …/scalar
 
-Behind a proxy the token is another one (``proxied_token``), and the prefix before it is kept, since the pages
-hold addresses. A proxy that takes its prefix away leaves no trace of it, so the address itself holds it,
-encoded, behind the token: ``/<token>/@<prefix>/…``. A web server that authenticates for us sends the token in
-a header, with the path that is its own.
+Behind a proxy the token is another one (``proxied_token``), and the prefix before it stays, since pages hold
+addresses. For a proxy that removes its prefix the address holds it, encoded, behind the token:
+``/<token>/@<prefix>/…``. A web server that authenticates for us sends the token and its path in headers.
 """
 
 from __future__ import annotations
@@ -30,15 +29,12 @@ PUBLIC_PATH = "X-Nbdist-Public-Path"
 
 
 def proxied_token(token: str) -> str:
-    """Return the token for an address through a proxy.
-
-    It is valid under any host name, ``token`` under this machine's alone, and cannot be turned into it.
-    """
+    """Return the token for a proxy: valid under any host name, and no way back to ``token``, which is not."""
     return hmac.new(token.encode(), b"proxied", "sha256").hexdigest()
 
 
 def page(run_ids: Sequence[str]) -> str:
-    """Return the page of the scalars of these runs, below the token."""
+    """Return the path, below the token, of the page with the scalars of these runs."""
     if not run_ids:
         raise ValueError("a board shows at least one run")
     return f"{RUN_SEPARATOR.join(run_ids)}/scalar"
@@ -54,8 +50,8 @@ _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRequest:
-    """A request for a view. The browser sees the view at ``public_path``; ``path`` is the whole request, with
-    the prefix that a proxy took away, and ``below`` its part behind the view. ``direct``: without a proxy."""
+    """A request for a view, which the browser sees at ``public_path``. ``path`` is the whole request, with
+    any prefix that a proxy removed; ``below`` is its part behind the view. ``direct``: without a proxy."""
 
     runs: tuple[str, ...]
     public_path: str
@@ -78,14 +74,14 @@ def read_request(environ: Mapping[str, Any], token: str) -> BoardRequest:
     given = environ.get("HTTP_AUTHORIZATION", "")
     if given and hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
         prefix = environ.get("HTTP_X_NBDIST_PUBLIC_PATH", "")
-        # as in an address, while WSGI has decoded the path: /user/ann%40example.org
+        # quoted as in an address (/user/ann%40example.org), while WSGI has decoded the path
         plain = unquote(prefix, "latin-1")
         if not path.startswith(f"{plain}/"):
             raise Refused(404, "Not found.\n")
         return _view(prefix, path[len(plain) + 1 :], direct=False)
     before, valid, rest = _around(path, (token, proxied_token(token)))
     direct = valid == token
-    # A page elsewhere can have its own name resolve to 127.0.0.1, but not change this header.
+    # a page elsewhere can let its own name resolve to 127.0.0.1, but not change this header
     if not _LOOPBACK.fullmatch(environ.get("HTTP_HOST", "")) and (direct or not valid):
         raise Refused(403, "This server answers to this machine only.\n")
     if not valid or (direct and before):

@@ -1,14 +1,11 @@
-"""The metrics of ranks turned into the records that VisualDL reads, and the mean over the ranks.
+"""Metrics of ranks turned into records for VisualDL, and the mean over the ranks.
 
-A rank appends lines to ``ranks/<rank>/metrics.jsonl`` and its supervisor to ``system.jsonl`` beside it. They
-become scalars in ``board/rank<rank>/``, those of the supervisor under ``system/``; so do numbers that a rank
-only prints, unless the run is told not to look for them. Mean, lowest and highest over the ranks go to
-``board/mean/``, ``min/`` and ``max/``. A later attempt has directories of its own (``rank0.attempt-2/``): its
-steps begin again, and two rows of steps in one curve would be a zigzag.
+The lines of ``ranks/<rank>/metrics.jsonl``, the supervisor's ``system.jsonl`` beside it, and numbers that a
+rank only prints become scalars in ``board/rank<rank>/``; mean, lowest and highest over the ranks go to
+``board/mean/``, ``min/``, ``max/``. A later attempt, in ``rank0.attempt-2/``, begins anew.
 
-A feed remembers nothing across processes: the first time it meets a run it writes the record files anew, and
-the same lines give the same points, so no point is ever there twice, whatever ended the feed before. One feed
-at a time may work on a home; the board server's lock sees to that.
+A feed's first look at a run writes its record files anew, so that no point is there twice, whatever ended the
+feed before. The board server's lock keeps a home to one feed.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ MOST_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class AggregatePoint:
-    """Mean, lowest and highest over the ranks at one step of a tag, at the time of the last of them."""
+    """Mean, lowest and highest over the ranks at one step of a tag, with the time of the last rank."""
 
     tag: str
     step: int
@@ -44,18 +41,18 @@ class AggregatePoint:
 
 
 class RankAggregate:
-    """The mean, lowest and highest over the ranks of one attempt: for each tag and step one point of each.
+    """The mean, lowest and highest over the ranks of one attempt, for each tag and step.
 
-    A step is settled, for good, once every rank that logs the tag has passed it or the run has ended. The
-    ranks are those that begin within WINDOW seconds (of the points' own times) of the first. So the result
-    depends on the points alone and not on when they were read, unless a rank falls MOST_ROWS steps behind.
+    A step is settled, for good, once every rank that logs the tag has passed it or the run has ended; the
+    ranks are those that begin within WINDOW seconds (of the points' times) of the first. So the result
+    depends on the points and not on the time of reading, unless a rank falls MOST_ROWS steps behind.
     """
 
     def __init__(self) -> None:
         self._curves: dict[str, _Curve] = {}
 
     def add(self, rank: int, milliseconds: int, tag: str, step: int, value: float) -> None:
-        """Add a point. A rank's points of a tag count whose step is beyond all before."""
+        """Add a point; drop it unless its step is beyond the rank's earlier ones of this tag."""
         curve = self._curves.setdefault(tag, _Curve())
         last = curve.last.get(rank)
         if curve.over or (last is not None and step <= last):
@@ -66,11 +63,8 @@ class RankAggregate:
         curve.rows.setdefault(step, {})[rank] = (value, milliseconds)
 
     def settle(self, *, ranks: int | None, horizon: float, ended: bool) -> Iterator[AggregatePoint]:
-        """Yield the points that are settled now, each once, the steps of a tag in their order.
-
-        ``ranks`` is their number, if known; every point up to ``horizon`` (Unix seconds) has been added;
-        after ``ended`` no more come.
-        """
+        """Yield the points that are settled now, each once, the steps of a tag in order. ``ranks`` is their
+        number, if known; all points up to ``horizon`` (Unix seconds) were added, all of them if ``ended``."""
         for tag, curve in self._curves.items():
             if not curve.over:
                 yield from curve.settled(tag, ranks, horizon * 1000, ended)
@@ -78,7 +72,7 @@ class RankAggregate:
 
 @dataclass(slots=True)
 class _Curve:
-    """One tag. ``members`` are the ranks that count, None until they are settled."""
+    """The points of one tag. ``members`` are the ranks that count; None until that is settled."""
 
     begun: dict[int, int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
@@ -93,27 +87,23 @@ class _Curve:
                 return
             self.members = {rank for rank, began in self.begun.items() if began <= close}
         while len(self.rows) > MOST_ROWS and len(self.members) > 1:
-            # for a rank that logs this tag no more, all rows would be kept for ever
+            # a rank that stopped logging this tag would keep all rows for ever
             self.members.discard(min(self.members, key=lambda rank: (self.last[rank], rank)))
-            yield from self._passed(tag, self._frontier())
+            yield from self._passed(tag, self.members, ended=False)
         if len(self.members) < 2:
             self.over = True
             self.rows.clear()
             return
-        yield from self._passed(tag, math.inf if ended else self._frontier())
+        yield from self._passed(tag, self.members, ended=ended)
 
-    def _frontier(self) -> float:
-        assert self.members is not None
-        return min(self.last[rank] for rank in self.members)
-
-    def _passed(self, tag: str, frontier: float) -> Iterator[AggregatePoint]:
-        assert self.members is not None
+    def _passed(self, tag: str, members: set[int], *, ended: bool) -> Iterator[AggregatePoint]:
+        frontier = math.inf if ended else min(self.last[rank] for rank in members)
         for step in sorted(step for step in self.rows if step <= frontier):
             row = self.rows.pop(step)
-            points = [row[rank] for rank in sorted(self.members & row.keys())]
+            points = [row[rank] for rank in sorted(members & row.keys())]
             if len(points) > 1:
                 values = [value for value, _ in points]
-                numbers = [value for value in values if value == value]  # neither is NaN the lowest
+                numbers = [value for value in values if value == value]  # without NaN
                 yield AggregatePoint(
                     tag=tag,
                     step=step,
@@ -125,12 +115,12 @@ class _Curve:
 
 
 _LATE = 2.0  # seconds after which an event is surely in its file
-_MOST_UNSETTLED = 20_000  # points that are held before they are written, and aggregated over the ranks
+_MOST_UNSETTLED = 20_000  # points held before they are aggregated and written
 log = logging.getLogger("nbdist.board")
 
 
 class Feed:
-    """Brings the records of runs up to date on request. Threads may share it."""
+    """The records of all runs, brought up to date on request. Threads may share it."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -138,18 +128,15 @@ class Feed:
         self._lock = threading.Lock()
 
     def advance(self, run: RunDirectory, seconds: float = math.inf) -> bool:
-        """Append the points that the ranks of ``run`` logged since the last call, for about ``seconds``;
-        return whether they were all.
-
-        A file that cannot be read or written now (a full disk) is left for the next call.
-        """
+        """Append the points of ``run`` since the last call, for about ``seconds``; return whether that was
+        all. A file that cannot be read or written now (a full disk) waits for the next call."""
         with self._lock:
             if run.path not in self._runs:
                 self._runs[run.path] = _RunFeed(run, self._clock)
             try:
                 return self._runs[run.path].advance(time.monotonic() + seconds)
             except FileNotFoundError:
-                # deleted: the whole run, which stays so, or its records, which are made anew
+                # the whole run is deleted, or its records, which are made anew
                 del self._runs[run.path]
                 return True
 
@@ -164,11 +151,11 @@ class _RunFeed:
         self._followers: dict[Path, Follower] = {}
         self._curves: dict[str, CurveFile] = {}
         self._aggregates: dict[int, RankAggregate] = {}
-        self._stuck: set[Path] = set()  # those that the log has named
+        self._stuck: set[Path] = set()  # files that the log has named
 
     def advance(self, end: float) -> bool:
         """Read until ``end`` (of the monotonic clock), at least a piece; return whether that was all."""
-        # read the state first: then all points of the run are read before it counts as over
+        # the state comes first: then all points of the run are read before it counts as over
         state = self._reader.look() if self._run.path.is_dir() else None
         ranks = None if state is None else len(state.ranks)
         files = list(sources(self._run, printed=state is not None and state.spec.scrape))
@@ -177,7 +164,7 @@ class _RunFeed:
         heapq.heapify(reading)
         unsettled, begun = 0, False
         while reading and not (begun and time.monotonic() >= end):
-            # the one that is behind in time: then a step of all ranks is soon complete
+            # the one furthest behind in time: so a step of all ranks is soon complete
             _, place, follower = reading[0]
             if read := self._read(follower):
                 heapq.heapreplace(reading, (follower.seconds, place, follower))
@@ -186,7 +173,7 @@ class _RunFeed:
             begun = begun or read > 0
             unsettled += read
             if unsettled > _MOST_UNSETTLED:
-                # this goes through all curves: not after every chunk of every rank
+                # not after every chunk: it goes through all curves
                 unsettled = 0
                 self._settle(ranks, reading[0][0] if reading else math.inf)
         latest = max((source.attempt for source in files), default=1)
@@ -213,7 +200,7 @@ class _RunFeed:
         return self._followers[source.path]
 
     def _tags_of(self, metrics: Path) -> set[str]:
-        """Return the tags recorded there so far, under their names in prints."""
+        """Return the tags in that file so far, under their names in prints."""
         follower = self._followers.get(metrics)
         return {tag_of(tag) for tag in follower.tags} if follower is not None else set()
 
@@ -223,7 +210,7 @@ class _RunFeed:
         return self._curves[name]
 
     def _read(self, follower: Follower) -> int:
-        """Read a chunk; return the number of its points plus one, 0 at the end or where reading fails."""
+        """Read a chunk; return the number of its points plus one, 0 at the end or on an error."""
         source = follower.source
         try:
             points = follower.advance()
@@ -241,10 +228,8 @@ class _RunFeed:
         return 0 if points is None else len(points) + 1
 
     def _settle(self, ranks: int | None, behind: float, ended: Sequence[int] = ()) -> None:
-        """Add the points over all ranks that are settled, and write what can be written; the rest waits.
-
-        All is read up to the time ``behind``. Raises FileNotFoundError when a directory has gone.
-        """
+        """Add the settled points over all ranks, read up to the time ``behind``, and write what can be
+        written. Raises FileNotFoundError when a directory has gone."""
         horizon = min(self._clock() - _LATE, behind)
         for attempt, aggregate in self._aggregates.items():
             suffix = "" if attempt == 1 else f".attempt-{attempt}"

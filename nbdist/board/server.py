@@ -1,8 +1,7 @@
 """One board server per home: find it, start it, end it, and lead a browser to it.
 
-``<home>/board/`` (0700) holds ``server.json`` (0600), by which any program of this user finds the server and
-gets in; ``server.lock``, which the server holds while it lives, so that there is one; and ``server.log``. The
-token is in no command line and no log.
+``<home>/board/`` (0700) holds ``server.json`` (0600) with port and token; ``server.lock``, which the server
+holds while it lives; and ``server.log``. The token is in no command line and no log.
 """
 
 from __future__ import annotations
@@ -40,9 +39,7 @@ from nbdist.store.journal import load_object
 from nbdist.store.paths import PathBelow, check_home, make_private, write_private
 
 IDLE_SECONDS = 15 * 60.0
-READY = b"ready\n"
-"""A server prints this once it can be found and answers."""
-
+READY = b"ready\n"  # printed by a server that can be found and answers
 _ANSWER_SECONDS = 2.0
 _LOG_TAIL = 2000  # characters
 _MAIN = """\
@@ -64,7 +61,7 @@ class BoardDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """A board server. A client with its ``token`` may read every run of this home."""
+    """A board server. Its ``token`` opens every run of this home."""
 
     process: ProcessId
     port: int
@@ -75,33 +72,29 @@ class Board:
         return f"http://127.0.0.1:{self.port}/{self.token}/{page(run_ids)}"
 
     def path(self, run_ids: Sequence[str], prefix: str, *, stripped: bool = False) -> str:
-        """Return their path behind a proxy with ``prefix`` (``/user/ann/proxy/absolute/8040``) in front, that
-        the proxy takes away again where ``stripped``."""
+        """Return their path behind a proxy at ``prefix`` (``/user/ann/proxy/absolute/8040``), which removes
+        it again where ``stripped``."""
         token = proxied_token(self.token)
         mark = f"/{encoded(prefix)}" if stripped else ""
         return f"{prefix}/{token}{mark}/{page(run_ids)}"
 
     def answers(self) -> bool:
-        """Return whether this server is alive and lets us in."""
-        # another program may have its port by now
+        """Return whether this server is alive and lets us in: another program may have its port by now."""
         url = f"http://127.0.0.1:{self.port}/{self.token}/{ALIVE}"
         return processes.alive(self.process) and status_of(url, seconds=_ANSWER_SECONDS) == 204
 
 
 def status_of(url: str, token: str = "", seconds: float = 3.0) -> int:
-    """Return the status of a GET to a server on this machine, 0 for none; follow no redirection and use no
-    proxy. ``token`` is Jupyter's."""
+    """Return the status of a GET to this machine, without redirection or proxy; 0 for none."""
     address = urlsplit(url)
     host = address.hostname or "127.0.0.1"
-    connection: http.client.HTTPConnection
+    connection = http.client.HTTPConnection(host, address.port, timeout=seconds)
     if address.scheme == "https":
         # our own server, whose certificate has the name that browsers use
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         connection = http.client.HTTPSConnection(host, address.port, timeout=seconds, context=context)
-    else:
-        connection = http.client.HTTPConnection(host, address.port, timeout=seconds)
     headers = {"Authorization": f"token {token}"} if token else {}
     with contextlib.closing(connection):
         try:
@@ -113,11 +106,11 @@ def status_of(url: str, token: str = "", seconds: float = 3.0) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRoute:
-    """How a web server that knows its user passes his requests on to the board.
+    """The route by which a web server that knows its user forwards his requests to the board.
 
-    Send each GET to ``host``:``port`` with the path and the query of the browser (not stripped), with
-    ``headers`` in addition to the browser's own, and return status, headers and body as they are. No address
-    in the browser holds a token. When the connection is refused, the board has ended: get a new route.
+    Send each GET to ``host``:``port`` with the browser's path and query (not stripped), and ``headers``
+    besides its own; return the answer unchanged. No address in the browser holds a token. A refused
+    connection means that the board has ended: get a new route.
     """
 
     host: str
@@ -131,12 +124,8 @@ class BoardRoute:
 
 
 def route_to_board(home: Path, public_path: str) -> BoardRoute:
-    """Return the way to the server of this home, for a web server that serves it below ``public_path``
-    (``/user/ann/nbdist/visualdl``); start it where there is none, which takes a second.
-
-    Raises LaunchError. ``<public_path>/alive`` answers 204, and ``<public_path>/<run_id>~<run_id>/alive``
-    where these runs are known.
-    """
+    """Return the route for a web server that serves the board below ``public_path``; start the board if
+    needed, which takes a second. Raises LaunchError."""
     board = ensure_board(home)
     public_path = public_path.rstrip("/")
     headers = {AUTHORIZATION: f"Bearer {board.token}", PUBLIC_PATH: public_path}
@@ -150,18 +139,19 @@ def find_board(home: Path) -> Board | None:
 
 
 def ensure_board(home: Path, *, idle_seconds: float = IDLE_SECONDS, deadline: float = 20.0) -> Board:
-    """Return the server of this home; start it when there is none. Any number of callers may compete.
+    """Return the server of this home; start it if needed, within ``deadline`` seconds. Callers may compete.
 
-    A server ends by itself after ``idle_seconds`` without a request, and when its home goes.
-    ``deadline`` is in seconds.
-
-    :raises LaunchError: when it does not start, or not in time; with the end of its log.
-    :raises NotPrivate: when another user has filled the home, or could have.
+    The server ends after ``idle_seconds`` without a request. Raises LaunchError with the end of its log, and
+    NotPrivate when another user has filled the home, or could have.
     """
     board = find_board(home)
     if board is not None:
         return board
-    directory = _private_directory(home)
+    try:
+        directory = BoardDirectory(make_private(home / "board"))
+        directory.path.chmod(0o700)
+    except OSError as error:
+        raise LaunchError(f"no place for the VisualDL server's files: {error}") from error
     started = _start(home, directory, idle_seconds)
     trouble = _wait_until_ready(started, deadline)
     board = find_board(home)  # ours, or one that another process started meanwhile
@@ -174,14 +164,15 @@ def ensure_board(home: Path, *, idle_seconds: float = IDLE_SECONDS, deadline: fl
 
 
 def stop_board(home: Path, *, grace: float = 3.0) -> bool:
-    """End the server of this home, after ``grace`` seconds by force; False when there was none."""
-    board = read_board(home)
-    if board is None or not processes.send(board.process, signal.SIGTERM):
-        return False
-    if not _has_gone(board.process, grace):
-        processes.send(board.process, signal.SIGKILL)
-        _has_gone(board.process, grace)
-    return True
+    """End the server of this home, after ``grace`` seconds by force; return False when there was none."""
+    board, stopped = read_board(home), False
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if board is None or not processes.send(board.process, number):
+            break
+        stopped, end = True, time.monotonic() + grace
+        while processes.alive(board.process) and time.monotonic() < end:
+            time.sleep(0.02)
+    return stopped
 
 
 def read_board(home: Path) -> Board | None:
@@ -197,18 +188,9 @@ def read_board(home: Path) -> Board | None:
 
 
 def write_board(home: Path, board: Board) -> None:
-    """Write the discovery file: whole, or not at all, and only for this user."""
+    """Write the discovery file, whole or not at all, for this user alone."""
     entry = {**asdict(board.process), "port": board.port, "token": board.token}
     write_private(BoardDirectory(home / "board").discovery, json.dumps(entry) + "\n")
-
-
-def _private_directory(home: Path) -> BoardDirectory:
-    try:
-        path = make_private(home / "board")
-        path.chmod(0o700)
-    except OSError as error:
-        raise LaunchError(f"no place for the VisualDL server's files: {error}") from error
-    return BoardDirectory(path)
 
 
 def _start(home: Path, directory: BoardDirectory, idle_seconds: float) -> subprocess.Popen[bytes]:
@@ -238,7 +220,7 @@ def _start(home: Path, directory: BoardDirectory, idle_seconds: float) -> subpro
 
 
 def _wait_until_ready(started: subprocess.Popen[bytes], seconds: float) -> str:
-    """Return why it is not ready, in words; nothing when it is."""
+    """Wait until the server has printed READY; return the trouble in words, empty for none."""
     assert started.stdout is not None
     end = time.monotonic() + seconds
     printed = b""
@@ -253,14 +235,6 @@ def _wait_until_ready(started: subprocess.Popen[bytes], seconds: float) -> str:
     return ""
 
 
-def _has_gone(process: ProcessId, seconds: float) -> bool:
-    """Wait at most ``seconds`` for the end of a process; return whether it has ended."""
-    end = time.monotonic() + seconds
-    while processes.alive(process) and time.monotonic() < end:
-        time.sleep(0.02)
-    return not processes.alive(process)
-
-
 def _tail(directory: BoardDirectory) -> str:
     try:
         return directory.log.read_text(errors="replace")[-_LOG_TAIL:].strip() or "(nothing)"
@@ -268,53 +242,58 @@ def _tail(directory: BoardDirectory) -> str:
         return f"({error})"
 
 
-# How a browser reaches the board: by ``NBDIST_PROXY_URL`` (``https://host/api_serving/%PORT%/``), where the
-# user sets it; by nbdist's own server extension; by jupyter-server-proxy. Only a Jupyter server itself knows
-# what it passes on, so we ask it. These are paths on the server of the notebook's page, right under any name
-# of its host. Else by the port on this machine, which only a browser on this machine reaches.
+# A browser reaches the board by NBDIST_PROXY_URL (``https://host/api_serving/%PORT%/``), by nbdist's own
+# server extension, or by jupyter-server-proxy: paths on the server of the notebook's page, valid under any
+# name of its host. Only that server knows what it forwards, so we ask it. Else by the port, on this machine.
 
 _GENERATIONS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JupyterServer:
-    """A server that listens at ``url``; ``base_url`` begins and ends with a slash. ``token`` lets us in; it
-    is empty where users log in by a password."""
+    """A Jupyter server of this user. ``url`` is its address as seen from this machine, ``base_url`` its path
+    with a slash at either end. ``token`` lets us in; it is empty where users log in by a password."""
 
+    pid: int
+    port: int
     url: str
     base_url: str
     token: str
 
     def answers(self, path: str) -> bool | None:
-        """Return whether a GET of ``path`` gives 204; None when we are not let in."""
+        """Return whether a GET of ``path`` gives 204; None when the server does not let us in."""
         status = status_of(self.url + path, self.token)
         # without a token a server sends us to its login page
         return True if status == 204 else None if status in (0, 301, 302, 303, 401, 403) else False
 
 
-def find_jupyter(environ: Mapping[str, str] = os.environ) -> JupyterServer | None:
-    """Return the server whose kernel or terminal this is; None where there is none."""
+def jupyter_servers(environ: Mapping[str, str] = os.environ) -> Iterator[JupyterServer]:
+    """Yield the servers that have left their files in Jupyter's runtime directory, dead ones included."""
     # it takes a while to import, and many callers need no browser
     from jupyter_core.paths import jupyter_runtime_dir
 
     folder = Path(environ.get("JUPYTER_RUNTIME_DIR") or jupyter_runtime_dir())
-    for pid in _ancestors(environ):
-        try:
-            entry = load_object(folder / f"jpserver-{pid}.json")
-            # a socket file is no address that we can ask
-            if str(entry["url"]).startswith("http"):
-                token = str(entry.get("token") or environ.get("JUPYTERHUB_API_TOKEN") or "")
-                return JupyterServer(url=_local_url(entry), base_url=str(entry["base_url"]), token=token)
-        except (OSError, *MALFORMED):
-            continue
-    return None
+    for file in sorted(folder.glob("jpserver-*.json")):
+        with contextlib.suppress(OSError, *MALFORMED):
+            entry = load_object(file)
+            # the name in the entry's url may be that of a container
+            host, port = str(entry.get("hostname") or ""), as_int(entry["port"])
+            local = "127.0.0.1" if host in ("", "0.0.0.0", "*", "localhost", "::", "127.0.0.1") else host
+            yield JupyterServer(
+                pid=as_int(entry["pid"]),
+                port=port,
+                url=f"{urlsplit(str(entry['url'])).scheme}://{local}:{port}",
+                base_url=str(entry.get("base_url", "/")),
+                # a hub's server has no token of its own
+                token=str(entry.get("token") or environ.get("JUPYTERHUB_API_TOKEN") or ""),
+            )
 
 
-def _local_url(entry: Mapping[str, object]) -> str:
-    """Return its address as seen from this machine: the name in ``url`` may be that of a container."""
-    host = str(entry.get("hostname") or "")
-    local = "127.0.0.1" if host in ("", "0.0.0.0", "*", "localhost", "::", "127.0.0.1") else host
-    return f"{urlsplit(str(entry['url'])).scheme}://{local}:{entry['port']}"
+def find_jupyter(environ: Mapping[str, str] = os.environ) -> JupyterServer | None:
+    """Return the server whose kernel or terminal this is; None without one."""
+    # a socket file is no address that we can ask
+    servers = {server.pid: server for server in jupyter_servers(environ) if server.url.startswith("http")}
+    return next((servers[pid] for pid in _ancestors(environ) if pid in servers), None)
 
 
 def _ancestors(environ: Mapping[str, str]) -> Iterator[int]:
@@ -330,17 +309,14 @@ def _ancestors(environ: Mapping[str, str]) -> Iterator[int]:
         yield pid
 
 
-EXTENSION = "nbdist/visualdl"
-"""Below a Jupyter server's base URL: the board behind nbdist's own server extension."""
-
+EXTENSION = "nbdist/visualdl"  # the board behind our server extension, below the server's base URL
 _HOSTED = ("JUPYTERHUB_SERVICE_PREFIX", "COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """The address that a page opens, a path where it is on the page's own server. Where no browser can reach
-    the board it is empty, and ``problem`` says why and what to do. ``direct``: only a browser on this machine
-    reaches it."""
+    """The address that a page opens: a path on the page's own server, or a whole one. It is empty where no
+    browser can reach the board; ``problem`` says why. ``direct``: only for a browser on this machine."""
 
     url: str = ""
     direct: bool = False
@@ -348,7 +324,7 @@ class Reach:
 
 
 def reach(board: Board, run_ids: Sequence[str], *, environ: Mapping[str, str] = os.environ) -> Reach:
-    """Return the best way there. Raises UsageMistake for an NBDIST_PROXY_URL that is none."""
+    """Return the best route there. Raises UsageMistake for a malformed NBDIST_PROXY_URL."""
     if template := environ.get("NBDIST_PROXY_URL"):
         return Reach(url=_by_template(template, board, run_ids))
     jupyter = find_jupyter(environ)
@@ -374,15 +350,15 @@ def _by_template(template: str, board: Board, run_ids: Sequence[str]) -> str:
 
 
 def _behind(jupyter: JupyterServer, board: Board, run_ids: Sequence[str]) -> str:
-    """Return the path on the Jupyter server; empty where it passes nothing on."""
+    """Return the path on the Jupyter server; empty where it forwards nothing."""
     extension = f"{jupyter.base_url}{EXTENSION}"
-    # its home may be another one than ours: does it know these runs?
+    # its home may be another one than ours, without these runs
     if jupyter.answers(f"{extension}/{RUN_SEPARATOR.join(run_ids)}/{ALIVE}"):
         return f"{extension}/{page(run_ids)}"
     prefix = f"{jupyter.base_url}proxy/absolute/{board.port}"
     path = board.path(run_ids, prefix)
     answer = jupyter.answers(path.removesuffix("scalar") + ALIVE)
-    # where we are not let in to ask, guess by the packages installed beside us
+    # where the server does not let us in, guess by the packages installed beside us
     if answer or (answer is None and find_spec("jupyter_server_proxy") is not None):
         return path
     return ""

@@ -12,12 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nbdist import config, labextension_install, processes
-from nbdist.board import status_of
+from nbdist.board.server import JupyterServer, jupyter_servers, status_of
 from nbdist.devices.gpus import driver, list_gpus
 from nbdist.doctor.report import Entry, Level, Report, find
 from nbdist.errors import LaunchError
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
-from nbdist.model.decoding import MALFORMED, as_int, loads
+from nbdist.model.decoding import MALFORMED, loads
 from nbdist.preflight.finding import Build
 from nbdist.preflight.machine import at_least, build_of, major, version_of
 from nbdist.version import __version__
@@ -199,10 +199,10 @@ def examine_server(
     """Examine this kernel's Jupyter server, or this user's: base URL, and whether it loads nbdist."""
     servers = _own_servers(environ)
     for server in servers:
-        status = ask(f"{server['url']}/nbdist/api/runs?limit=1", str(server["token"]))
+        status = ask(f"{server.url}{server.base_url}nbdist/api/runs?limit=1", server.token)
         code = {200: "notebook.server", 404: "notebook.server-without-nbdist"}.get(status)
-        facts = {name: server.get(name) for name in ("port", "pid")}
-        yield find(code or "notebook.server-silent", base=server.get("base_url", "/"), **facts)
+        facts = {"base": server.base_url, "port": server.port, "pid": server.pid}
+        yield find(code or "notebook.server-silent", **facts)
     if not servers:
         yield find("notebook.no-server")
 
@@ -212,7 +212,7 @@ def examine_page(
 ) -> Iterator[Entry]:
     """Examine the server's JupyterLab, which may run in another environment than this kernel."""
     for server in _own_servers(environ):
-        lab, token = f"{server['url']}/lab", str(server["token"])
+        lab, token = f"{server.url}{server.base_url}lab", server.token
         if ask(lab, token) != 200:
             continue
         if ask(f"{lab}/extensions/nbdist/package.json", token) == 404:
@@ -221,26 +221,11 @@ def examine_page(
             yield find("notebook.page-without-widgets")
 
 
-def _own_servers(environ: Mapping[str, str]) -> list[dict[str, object]]:
-    """Return this kernel's server, else the first three of this user's, by the files that they write."""
-    from jupyter_core.paths import jupyter_runtime_dir
-
-    # a hub's server has no token of its own
-    hub, parent = environ.get("JUPYTERHUB_API_TOKEN", ""), environ.get("JPY_PARENT_PID", "")
-    servers = [
-        server | {"url": str(server.get("url", "")).rstrip("/"), "token": server.get("token") or hub}
-        for server in _servers(Path(jupyter_runtime_dir()))
-    ]
-    return [server for server in servers if str(server.get("pid")) == parent] or servers[:3]
-
-
-def _servers(runtime: Path) -> Iterator[dict[str, object]]:
-    """Yield the contents of jpserver-PID.json of each running server."""
-    for file in sorted(runtime.glob("jpserver-*.json")):
-        with contextlib.suppress(OSError, *MALFORMED):
-            server = loads(file.read_text())
-            if isinstance(server, dict) and processes.identify(as_int(server.get("pid", 0))) is not None:
-                yield server
+def _own_servers(environ: Mapping[str, str]) -> list[JupyterServer]:
+    """Return the server of this kernel, else the first running ones of this user."""
+    servers = [server for server in jupyter_servers(environ) if processes.identify(server.pid) is not None]
+    parent = environ.get("JPY_PARENT_PID", "")
+    return ([server for server in servers if str(server.pid) == parent] or servers)[:3]
 
 
 def _install_labextension() -> str:

@@ -1,5 +1,4 @@
-"""The extension of the Jupyter server: this user's runs over HTTP, for pages. No kernel takes part.
+"""The extension of the Jupyter server: this user's runs over HTTP, without a kernel (``openapi.yaml``).
 
-``openapi.yaml`` beside this file is what it promises. It starts nothing but VisualDL, and writes nothing
-but requests into a run's ``control/``.
+It starts nothing but VisualDL, and writes nothing but requests into a run's ``control/``.
 """

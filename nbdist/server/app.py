@@ -1,4 +1,4 @@
-"""The server extension. A server that starts loads only this module, the rest at a first request or later."""
+"""The server extension: a server that starts loads this module alone, the rest later."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 VISUALDL = "visualdl"
 
-_LATER = 10.0
-"""Seconds after which the server has started. A page that sends a request before waits for the imports."""
+_LATER = 10.0  # seconds until the server has started; an earlier request waits for the imports
 
-# A run or a rank is anything without a slash: the handlers say what is wrong with it.
+# a run or a rank is any text without a slash: the handlers check it
 ROUTES = {
     "api/status": "handlers.StatusHandler",
     "api/runs": "handlers.RunsHandler",
@@ -58,7 +57,7 @@ def _import_handlers() -> None:
 
 
 class _Deferred(RequestHandler):
-    """Stands for a handler that is not imported yet: an instance is one of that handler."""
+    """A handler that is not imported yet: an instance is one of that handler."""
 
     named: ClassVar[str]
 
@@ -67,7 +66,7 @@ class _Deferred(RequestHandler):
 
 
 class NbdistApp(ExtensionApp):
-    """``nbdist`` in ``jupyter server extension list``. The runs are those of NBDIST_HOME."""
+    """The extension ``nbdist``, for the runs of NBDIST_HOME."""
 
     name = "nbdist"
     description = "Watch and stop runs of many ranks"
@@ -82,7 +81,7 @@ class NbdistApp(ExtensionApp):
             self.handlers.append((f"/{self.name}/{path}", deferred))
 
     def backend(self) -> Backend:
-        """Return the part that handlers share, made for the first of them. Only for the server's loop."""
+        """Return the part that handlers share; make it for the first. Only for the server's loop."""
         if self._made is None:
             from nbdist.server.backend import Backend
 

@@ -1,4 +1,4 @@
-"""The part that handlers share. A server that starts does not import it: it takes half a second."""
+"""The part that handlers share, imported at a first request: it takes half a second."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _THREADS = 8
 
 
 class Backend:
-    """Made once a server; it starts no thread and opens no file before a request. Browsers find VisualDL at
-    ``visualdl_path``; it may think, or pause within its answer, for ``board_patience`` seconds."""
+    """The readers and threads of a server. VisualDL is at ``visualdl_path``, and may pause for
+    ``board_patience`` seconds."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Backend:
         self.feed = ListFeed(self.runs, self.run)
 
     async def run(self, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
-        """Do slow work in a thread. Raises HTTPError where the home is not this user's."""
+        """Work in a thread. Raises HTTPError where the home is not this user's."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._pool, lambda: work(*args, **more))
@@ -60,7 +60,7 @@ class Backend:
             raise web.HTTPError(403, str(refusal)) from None
 
     async def board_route(self, *, fresh: bool = False) -> BoardRoute:
-        """Return the last way to VisualDL, or a ``fresh`` one; start it if needed. Raises LaunchError."""
+        """Return the last route to VisualDL, or a ``fresh`` one; start it if needed. Raises LaunchError."""
         async with self._routing:
             if fresh or self._route is None:
                 self._route = await self.run(self._find_board, self.home, self.visualdl_path)
@@ -76,7 +76,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def signed_in(method: Method) -> Method:
-    """Let in users that have logged in and may do to runs what the HTTP method does."""
+    """Admit users that have logged in and are authorized for the HTTP method."""
     return cast("Method", web.authenticated(authorized(method)))
 
 

@@ -1,4 +1,4 @@
-"""VisualDL behind this server: its own authentication, its own address, and no other service."""
+"""VisualDL behind this server's authentication and address, and no other service."""
 
 from __future__ import annotations
 
@@ -44,12 +44,11 @@ _ANSWERED = (
     "Vary",
     "X-Content-Type-Options",
 )
-_BODILESS = (204, 304)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The head of an answer; ``rest`` is the body, still to be read."""
+    """The head of an answer, and the unread ``rest``."""
 
     status: int
     headers: dict[str, str]
@@ -62,9 +61,7 @@ class BoardProxy(Handler):
     async def get(self, _path: str) -> None:
         await self._hand_on()
 
-    @signed_in
-    async def head(self, _path: str) -> None:
-        await self._hand_on()
+    head = get
 
     @web.authenticated
     @authorized(action="read")  # type: ignore[untyped-decorator]
@@ -72,9 +69,9 @@ class BoardProxy(Handler):
         await self._hand_on()
 
     def check_xsrf_cookie(self) -> None:
-        """Accept requests of this server's own pages: VisualDL's page has no such token, which JupyterHub
-        wants even to read. But a browser names the origin of a request, and nothing here can be changed."""
-        known = getattr(self, "_jupyter_current_user", None) is not None  # else this is called early
+        """Accept this server's own pages without a token: VisualDL's page has none, and JupyterHub requires
+        it even for reading. But a browser names the origin of a request, and nothing here can be changed."""
+        known = getattr(self, "_jupyter_current_user", None) is not None  # else this call is early
         sent = self.request.method == "POST" and "Origin" in self.request.headers
         if _of_own_page(self.request) or (known and sent and self.check_origin()):
             return
@@ -94,7 +91,10 @@ class BoardProxy(Handler):
         except LaunchError as error:
             raise web.HTTPError(503, str(error).replace("%", "")) from None
         except asyncio.TimeoutError:
-            self._ask_again()
+            self.set_status(503)
+            self.set_header("Retry-After", str(_AGAIN))
+            self.set_header("Cache-Control", "no-store")
+            self.finish(_BUSY)
             return
         except (OSError, EOFError, ValueError):
             raise web.HTTPError(502, "VisualDL does not answer") from None
@@ -103,15 +103,8 @@ class BoardProxy(Handler):
         finally:
             answer.writer.close()
 
-    def _ask_again(self) -> None:
-        """Answer that VisualDL is busy, with a page that asks again by itself."""
-        self.set_status(503)
-        self.set_header("Retry-After", str(_AGAIN))
-        self.set_header("Cache-Control", "no-store")
-        self.finish(_BUSY)
-
     async def _ask(self) -> Answer:
-        """Send the request to the last known server, else to the present one."""
+        """Send the request by the last known route, else by a fresh one."""
         for fresh in (False, True):
             route = await self.backend.board_route(fresh=fresh)
             try:
@@ -136,7 +129,7 @@ class BoardProxy(Handler):
         if self.request.method == "POST":
             body = self.request.body
             headers["Content-Length"] = str(len(body))
-        # version 1.0: an answer is its bytes until the end, not chunks
+        # version 1.0: no chunks in the answer
         lines = [f"{self.request.method} {self.request.uri} HTTP/1.0"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
@@ -150,7 +143,7 @@ class BoardProxy(Handler):
         if location and not location.startswith("//") and "://" not in location.partition("?")[0]:
             self.set_header("Location", location)
         try:
-            if self.request.method != "HEAD" and answer.status not in _BODILESS:
+            if self.request.method != "HEAD" and answer.status not in (204, 304):
                 while data := await asyncio.wait_for(answer.rest.read(_BITE), self.backend.board_patience):
                     self.write(data)
                     await self.flush()
@@ -162,10 +155,10 @@ class BoardProxy(Handler):
 
 
 def _of_own_page(request: HTTPServerRequest) -> bool:
-    """Return whether a page of this very server sent it, by a header that no script can set."""
+    """Return whether a page of this very server sent the request, by a header that no script can set."""
     if (site := request.headers.get("Sec-Fetch-Site")) is not None:
         return site == "same-origin"
-    # browsers send it only over https, or to their own machine
+    # browsers send that one only over https, or to their own machine
     return urlsplit(request.headers.get("Origin", "")).netloc.lower() == request.host.lower()
 
 

@@ -1,4 +1,4 @@
-"""The HTTP API of the server extension: runs read, stopped and removed."""
+"""The HTTP API of the server extension: reading, stopping and removing runs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def detail_of(directory: RunDirectory, now: float) -> dict[str, Any] | None:
 
 def summary_of(run: Run, directory: RunDirectory, language: str) -> dict[str, str]:
     """Return the static summary by content type. Raises UsageMistake while the run goes on."""
-    # it reads programs, and a page requests it seldom
+    # it reads programs, for a rare request
     from nbdist.panel import summary_bundle
 
     if not run.state.terminal:
@@ -84,14 +84,14 @@ def summary_of(run: Run, directory: RunDirectory, language: str) -> dict[str, st
 
 
 def stop(run: Run, directory: RunDirectory, reason: Reason) -> Run:
-    """Ask the run to end; return it as it was before. Raises OSError."""
+    """Request the run's end; return the run as it was before. Raises OSError."""
     if not run.state.terminal:
         ask_to_end(directory, run, reason)
     return run
 
 
 def stop_sweep(directory: RunDirectory, reason: Reason) -> bool:
-    """Ask a sweep to end its runs and to start no others; return whether it was live. Raises OSError."""
+    """Request the sweep's end; return whether it was live. Raises OSError."""
     live = is_run_locked(directory)
     if live:
         ask_sweep_to_end(SweepDirectory(directory.path), reason)
@@ -99,7 +99,7 @@ def stop_sweep(directory: RunDirectory, reason: Reason) -> bool:
 
 
 def stacks(directory: RunDirectory) -> dict[str, Any]:
-    """Return where the ranks are now, in the form of a stall: ``Stacks`` in openapi.yaml."""
+    """Return ``Stacks`` in openapi.yaml: the ranks as they are now, in the form of a stall."""
     report = take_stacks(directory)
     return {
         "time": report.time,
@@ -110,8 +110,7 @@ def stacks(directory: RunDirectory) -> dict[str, Any]:
 
 
 def interrupt(run: Run, directory: RunDirectory, rank: int) -> Run | None:
-    """Request that one rank be interrupted as by Ctrl-C; return the run as it was before, None when it has no
-    such rank. Raises OSError."""
+    """Request an interrupt of one rank; return the run as it was before, None without such a rank."""
     if rank >= run.spec.world_size:
         return None
     if not run.state.terminal:
@@ -120,16 +119,16 @@ def interrupt(run: Run, directory: RunDirectory, rank: int) -> Run | None:
 
 
 def media(run: Run, directory: RunDirectory, rank: int, name: str) -> bytes | None:
-    """Return a file that a rank showed; None when there is none."""
+    """Return a file that a rank showed, or None."""
     return read_media(directory, rank, name, run.attempt) or None if rank < run.spec.world_size else None
 
 
 def delete(directory: RunDirectory) -> bool:
-    """Remove a run with all its files. Raises UsageMistake when it goes on, OSError when the disk refuses."""
+    """Remove a run with all its files. Raises UsageMistake when it goes on, and OSError."""
     run = look(directory)
     if run is not None and not run.state.terminal:
         raise UsageMistake(f"run {run.label} goes on: stop it first")
-    # out of the list at once, whatever becomes of its files
+    # out of the list at once, even if its files stay
     gone = directory.path.with_name(f".deleted-{secrets.token_hex(8)}")
     with contextlib.suppress(FileNotFoundError):
         os.rename(directory.path, gone)
@@ -138,7 +137,7 @@ def delete(directory: RunDirectory) -> bool:
 
 
 def comparison_of(known: RunList, run_ids: list[str], *, curves: bool) -> dict[str, Any] | None:
-    """Return ``Comparison`` in openapi.yaml of the runs that can be read; None when there are none."""
+    """Return ``Comparison`` in openapi.yaml of the readable runs; None without one."""
     directories = filter(None, map(known.directory, dict.fromkeys(run_ids)))
     runs = [(run, directory) for directory in directories if (run := look(directory)) is not None]
     return compare(runs).to_dict(all_rows=True, curves=curves) if runs else None
@@ -154,11 +153,11 @@ _STOPPED_FROM = {
     "list": Reason("stopped-from-list"),
     "page": Reason("stopped-from-page"),
 }
-"""Reasons by the place of the Stop button. Any other text is the client's own reason."""
+"""The reasons by the place of the Stop button; any other text is the client's own reason."""
 
 
 class Api(Handler, APIHandler):
-    """The base of the API's handlers, which check everything that a page sends."""
+    """The base of the API's handlers, which check all that a page sends."""
 
     def write_error(self, status_code: int, **more: Any) -> None:
         if status_code == 405:
@@ -174,8 +173,8 @@ class Api(Handler, APIHandler):
         refused: str = "",
         **more: Any,
     ) -> T:
-        """Return the result of ``work`` in a thread. Raises HTTPError: with ``missing`` for None, with
-        ``refused`` where the disk refuses."""
+        """Return what ``work`` returns in a thread. Raises HTTPError: ``missing`` for None, else
+        ``refused``."""
         try:
             result = await self.backend.run(work, *args, **more)
         except UsageMistake as mistake:
@@ -205,7 +204,7 @@ class Api(Handler, APIHandler):
         return await self.found(read, **words)
 
     def language(self) -> str:
-        """Return the language in the query. Raises HTTPError for one that nbdist does not have."""
+        """Return the language in the query. Raises HTTPError for one that nbdist lacks."""
         language = self.get_query_argument("language", "en")
         if language not in LANGUAGES:
             raise web.HTTPError(400, f"language is one of {', '.join(LANGUAGES)}")
@@ -357,7 +356,7 @@ class MediaHandler(Api):
     async def get(self, run_id: str, rank: str, name: str) -> None:
         missing = "the rank has shown no such thing"
         data = await self.of_run(run_id, media, self.rank(rank), name, missing=missing)
-        # the page that requested it knows its type: opened by itself, it must not be a page of this server
+        # its page knows its type: opened by itself, it must not be a page of this server
         self.set_header("Content-Disposition", "attachment")
         self.set_header("Cache-Control", "private, max-age=86400, immutable")
         await self.finish(data, set_content_type="application/octet-stream")

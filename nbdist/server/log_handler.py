@@ -18,8 +18,7 @@ _RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNOREC
 
 
 def read_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """Return the first byte and the end of a range; None for the whole, which also answers several ranges
-    and malformed ones. A range outside of the content is empty."""
+    """Return begin and end of a range, empty outside of the log; None for none, several or malformed."""
     match = _RANGE.fullmatch(header or "")
     if match is None or not (match[1] or match[2]):
         return None
@@ -38,14 +37,14 @@ _BYTES = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLog:
-    """A log as long as it is now. ``handle`` is None where the rank has written nothing yet."""
+    """A log with its present length. ``handle`` is None while the rank has written nothing."""
 
     handle: int | None
     size: int
     etag: str
     name: str
     parts: tuple[tuple[int, int], ...] = ()
-    """Where its bytes lie in the file (``log_gap``)."""
+    """The places of its bytes in the file (``log_gap``)."""
 
     def read(self, offset: int, length: int) -> bytes:
         for begin, end in self.parts:
@@ -62,19 +61,6 @@ class OpenLog:
 class LogHandler(Api):
     @signed_in
     async def get(self, run_id: str, rank: str) -> None:
-        await self._answer(run_id, rank)
-
-    @signed_in
-    async def head(self, run_id: str, rank: str) -> None:
-        await self._answer(run_id, rank)
-
-    def compute_etag(self) -> str | None:
-        return None  # it is the file's, not the answer's
-
-    def check_etag_header(self) -> bool:
-        return False  # the log may be longer than when it was asked for last
-
-    async def _answer(self, run_id: str, rank: str) -> None:
         attempt = self.number("attempt", least=1, most=99_999, default=None)
         download = self.number("download", least=0, most=1, default=0)
         number = self.rank(rank)
@@ -86,11 +72,19 @@ class LogHandler(Api):
         finally:
             log.close()
 
+    head = get
+
+    def compute_etag(self) -> str | None:
+        return None  # it is the file's, not the answer's
+
+    def check_etag_header(self) -> bool:
+        return False  # the log may have grown since the last request
+
     async def _send(self, log: OpenLog, kind: str, *, download: bool) -> None:
         self.set_header("ETag", log.etag)
         self.set_header("Accept-Ranges", "bytes")
         self.set_header("Cache-Control", "no-store")
-        # the server would compress what is text, and a range of that is a range of something else
+        # the server would compress text, and a range of that is another range
         self.set_header("Content-Encoding", "identity")
         if download:
             self.set_header("Content-Disposition", f'attachment; filename="{log.name}"')
@@ -118,7 +112,7 @@ class LogHandler(Api):
         while at < end:
             data = await self.backend.run(log.read, at, min(_BITE, end - at))
             if not data:
-                # the file has become shorter, and the length was promised
+                # the file has become shorter than the length in the header
                 self.detach().close()
                 raise StreamClosedError
             self.write(data)
@@ -143,7 +137,7 @@ def open_log(directory: RunDirectory, rank: int, attempt: int | None) -> OpenLog
         os.close(handle)
         return None
     parts = tuple(kept_parts(handle))
-    # more of it may be left out later, and then it is another text
+    # a longer gap makes another text
     etag = "-".join(f"{number:x}" for number in (status.st_ino, *(begin for begin, _ in parts[1:])))
     size = sum(end - begin for begin, end in parts)
     return OpenLog(handle=handle, size=size, etag=f'"{etag}"', name=name, parts=parts)

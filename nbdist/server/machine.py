@@ -1,4 +1,4 @@
-"""The machine's GPUs with the processes on them, its CPU and memory, looked at once for all pages."""
+"""The machine's GPUs with the processes on them, its CPU and memory, read once for all pages."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from nbdist.devices.usage import cpu_count, memory_total
 from nbdist.store.run_store import RUN_ID
 
 _FRESH = 2.0
-_PATIENCE = 3.0
-"""Seconds that the driver has to answer: in trouble it may never do, in a call that nothing ends."""
+_PATIENCE = 3.0  # seconds for the driver's answer, which in trouble may never come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A process that holds memory of a GPU, and the run of this user that it belongs to."""
+    """A process that holds memory of a GPU, and its run, if it is this user's."""
 
     pid: int
     memory: int
@@ -32,7 +31,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """A GPU: utilisation in percent, memory in bytes; None where the driver does not tell."""
+    """A GPU: utilisation in percent, memory in bytes; None where the driver has no value."""
 
     index: int
     name: str
@@ -79,7 +78,7 @@ def look_at_gpus() -> tuple[GpuState, ...]:
 
 
 class Machine:
-    """Looks when it is asked, and not again while the last look is fresh."""
+    """The machine, read at a request unless the last look is fresh."""
 
     def __init__(
         self,
@@ -98,27 +97,24 @@ class Machine:
         self._asking: threading.Thread | None = None
 
     def look(self) -> MachineState:
-        """Return the state of at most two seconds ago. For threads: it takes time."""
+        """Return the state of at most two seconds ago. For threads: it blocks."""
         with self._lock:
             now = self._clock()
             if self._state is None or now - self._looked >= _FRESH:
-                first, self._looked = self._state is None, now
+                self._looked = now
                 self._ask_driver()
-                self._state = self._measured(first=first)
+                cpu, memory, limit = psutil.cpu_percent(), psutil.virtual_memory(), memory_total()
+                self._state = MachineState(
+                    gpus=self._gpus,
+                    cores=cpu_count(),
+                    cpu=None if self._state is None else cpu,  # psutil's first value covers no time
+                    memory=memory.total - memory.available,
+                    memory_total=memory.total if limit is None else limit,
+                )
             return self._state
 
-    def _measured(self, *, first: bool) -> MachineState:
-        cpu, memory, limit = psutil.cpu_percent(), psutil.virtual_memory(), memory_total()
-        return MachineState(
-            gpus=self._gpus,
-            cores=cpu_count(),
-            cpu=None if first else cpu,  # psutil's first answer is about nothing
-            memory=memory.total - memory.available,
-            memory_total=memory.total if limit is None else limit,
-        )
-
     def _ask_driver(self) -> None:
-        """Ask for the GPUs. Where it is late the last answer stands, and nobody asks again meanwhile."""
+        """Read the GPUs; while the driver is late, keep the last state and call no more."""
         if self._asking is not None and self._asking.is_alive():
             return
         self._asking = threading.Thread(target=self._note_gpus, name="nbdist gpus", daemon=True)
@@ -138,7 +134,7 @@ def _holder(pid: int, memory: int) -> Holder:
 
 
 def _run_of(pid: int) -> str | None:
-    """Return the run of the rank that the process is, or descends from, by the mark in its environment."""
+    """Return the run of a rank or its descendant, by the mark in the process's environment."""
     try:
         for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
             if entry.startswith(b"NBDIST_RUN_DIR="):

@@ -37,7 +37,7 @@ _HEADLINE = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepShown:
-    """``SweepPoint`` in openapi.yaml says what each field is."""
+    """``SweepPoint`` in openapi.yaml."""
 
     sweep_id: str
     label: str
@@ -49,7 +49,7 @@ class SweepShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """``RunRow`` in openapi.yaml says what each field is."""
+    """``RunRow`` in openapi.yaml."""
 
     run_id: str
     name: str
@@ -81,7 +81,7 @@ class RunRow:
 
 
 def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
-    """Return the row at ``now`` (Unix seconds). Reads a little of the run's files."""
+    """Return the row at ``now`` (Unix seconds); read a little of the run's files."""
     spec, live = run.spec, not run.state.terminal
     (spark, stands), reason = spark_of(run, directory), run.reason or run.stop_reason
     headline, headline_zh = _headline(run, directory, spark, stands)
@@ -144,8 +144,7 @@ def _headline(run: Run, directory: RunDirectory, spark: Spark | None, stands: fl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """A page of the list. ``next`` is where the next page begins, None after the last; ``live`` counts the
-    runs that go on; ``run_ids`` has all runs."""
+    """A page of the list. ``next`` begins the next page; ``live`` counts; ``run_ids`` has all runs."""
 
     rows: tuple[RunRow, ...]
     next: str | None
@@ -155,7 +154,7 @@ class RunPage:
 
 @dataclass(slots=True)
 class _Known:
-    """A run that was read. Its ``row`` was made at ``made``; it is final once the run has ended."""
+    """A run that was read. Its ``row`` dates from ``made``; it is final once the run has ended."""
 
     reader: RunReader
     ended: bool
@@ -166,7 +165,7 @@ class _Known:
 
 
 class RunList:
-    """Its methods take time, and are for threads; any number may call at once."""
+    """The runs of a store. Its methods block, and are for threads; any number may call at once."""
 
     def __init__(self, store: RunStore, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
@@ -179,17 +178,18 @@ class RunList:
         self.directory = store.directory
 
     def page(self, *, limit: int, before: str | None = None, search: str = "") -> RunPage:
-        """Return the first runs that have ended, those older than ``before``; without it, all live first.
-
-        Raises NotPrivate.
-        """
+        """Return the first ended runs, older than ``before``; without it, all live first. Raises
+        NotPrivate."""
         words = search.lower().split()
         with self._lock:
             directories = self._directories()
             run_ids = frozenset(directory.run_id for directory in directories)
             for run_id in self._known.keys() - run_ids:
                 del self._known[run_id]
-            live = [directory for directory in directories if self._is_live(directory)]
+            # a run that cannot be read has not ended, and has no state
+            live = [
+                run for run in directories if not (known := self._read(run)).ended and known.run is not None
+            ]
             live_ids = {directory.run_id for directory in live}
             ended = [directory for directory in directories if directory.run_id not in live_ids]
             if before is not None:
@@ -204,7 +204,7 @@ class RunList:
             return RunPage(rows=rows, next=following, live=len(live), run_ids=run_ids)
 
     def _directories(self) -> list[RunDirectory]:
-        """Return those of all runs, the newest first; look again when one has come or gone."""
+        """Return the directories of all runs, the newest first; list them anew after a change."""
         self._store.check()
         try:
             changed = os.stat(self._store.runs).st_mtime
@@ -220,10 +220,6 @@ class RunList:
             settled = self._clock() - changed > _SETTLED
             self._changed = changed if settled else None
         return self._all
-
-    def _is_live(self, directory: RunDirectory) -> bool:
-        known = self._read(directory)
-        return not known.ended and known.run is not None and not known.run.state.terminal
 
     def _read(self, directory: RunDirectory) -> _Known:
         known = self._known.get(directory.run_id)
@@ -251,7 +247,7 @@ class RunList:
         return known.row
 
     def _shed(self) -> None:
-        """Keep the rows that were requested last."""
+        """Drop all rows but those requested last."""
         kept = [known for known in self._known.values() if known.row is not None]
         for known in kept[: max(0, len(kept) - _ROWS)]:
             known.row = None
@@ -266,7 +262,7 @@ class RunList:
 
 
 def _after(directories: list[RunDirectory], before: str) -> list[RunDirectory]:
-    """Return those behind ``before``; when that was deleted, those that are older by their ids."""
+    """Return the runs behind ``before``; if that was deleted, the older ones by their ids."""
     ids = [directory.run_id for directory in directories]
     if before in ids:
         return directories[ids.index(before) + 1 :]
@@ -309,8 +305,7 @@ _PERIOD = 1.0
 
 log = logging.getLogger("nbdist.server")
 
-InThread = Callable[..., Awaitable[Any]]
-"""Runs a function in a thread."""
+InThread = Callable[..., Awaitable[Any]]  # runs a function in a thread
 
 
 class Page(Protocol):
@@ -319,11 +314,11 @@ class Page(Protocol):
     paused: bool
 
     async def send(self, data: bytes) -> None:
-        """Send a frame; returns when there is room for more. Raises ConnectionError when it has gone."""
+        """Send a frame and wait for room. Raises ConnectionError when the page has gone."""
 
 
 class ListWatch:
-    """One page, and the part of the list that it has."""
+    """A page, and the part of the list that it has."""
 
     def __init__(self, page: Page, limit: int) -> None:
         self.page = page
@@ -349,7 +344,7 @@ class ListWatch:
 
 
 class ListFeed:
-    """Sends the list to pages. Its methods are for the server's loop; ``run`` works in a thread."""
+    """A sender of the list to pages. Its methods are for the server's loop; ``run`` works in a thread."""
 
     def __init__(self, runs: RunList, run: InThread) -> None:
         self._runs = runs
@@ -370,7 +365,7 @@ class ListFeed:
         self.hurry()
 
     def hurry(self) -> None:
-        """Look now instead of at the next second: a run has changed, or a page came back."""
+        """Look now instead of at the next second."""
         self._look.set()
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The server's end of a page's stream: it reads the page's requests, and ``streams`` acts on them."""
+"""The server's end of a page's stream: reading requests, on which ``streams`` acts."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ log = logging.getLogger("nbdist.server")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request of a page. ``have`` is, for some ranks, the address of the first line that the page lacks. Of
-    the lines between ``after`` and ``before`` the last come first."""
+    """A request of a page. ``have`` has, for some ranks, the address of the first line that the page lacks;
+    the last lines between ``after`` and ``before`` come first."""
 
     kind: Literal["watch", "unwatch", "ack", "pull", "runs", "unruns", "pause", "resume"]
     run_id: str = ""
@@ -44,7 +44,7 @@ class Request:
 
 
 class StreamHandler(WebSocketMixin, WebSocketHandler, Handler):
-    """The stream of one page: requests are done in their order, frames wait until the page has room."""
+    """The stream of one page: it serves requests in order, and sends frames while the page has room."""
 
     paused = False
 
@@ -82,10 +82,13 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, Handler):
             return
         if request.kind == "ack":
             if (watcher := self._watchers.get(request.run_id)) is not None:
-                watcher.cursor.taken()
+                watcher.cursor.under_way = max(0, watcher.cursor.under_way - 1)
                 watcher.news.set()
         elif request.kind in ("pause", "resume"):
-            self._pause(request.kind == "pause")
+            self.paused = request.kind == "pause"
+            self.backend.streams.paused(self._watchers.values())
+            if not self.paused:
+                self.backend.feed.hurry()
         else:
             # while it is full, no more requests are read
             await self._requests.put(request)
@@ -107,12 +110,6 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, Handler):
 
     async def _send_problem(self, message: str | None) -> None:
         await self.send(frame({"kind": "problem", "message": message}))
-
-    def _pause(self, paused: bool) -> None:
-        self.paused = paused
-        self.backend.streams.paused(self._watchers.values())
-        if not paused:
-            self.backend.feed.hurry()
 
     async def _work(self) -> None:
         with contextlib.suppress(ConnectionError):

@@ -1,4 +1,4 @@
-"""The frames for pages that watch a run: one reader of the run for all of them."""
+"""The frames for pages that watch a run, from one reader for all of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LEAST_SENT = 16 * 1024
 
 
 class RecentLines:
-    """The last lines of a rank, without a gap: when lines are passed over, it forgets those before."""
+    """The last lines of a rank, without a gap: lines behind a gap replace those before it."""
 
     def __init__(self, rank: int, room: int) -> None:
         self.rank = rank
@@ -45,7 +45,7 @@ class RecentLines:
 
     @property
     def first(self) -> int:
-        """The address of the first line it has."""
+        """Return the address of the first line."""
         return self._chunks[0].first if self._chunks else self.next
 
     def add(self, chunk: LogDelta) -> None:
@@ -62,7 +62,7 @@ class RecentLines:
             self._size -= len(self._chunks.popleft().text)
 
     def since(self, address: int) -> LogDelta:
-        """Return its lines from an address on, with the unfinished line behind them."""
+        """Return the lines from an address on, and the unfinished line."""
         parts: list[LogDelta] = []
         for chunk in reversed(self._chunks):
             if chunk.end <= address:
@@ -73,7 +73,7 @@ class RecentLines:
         return replace(joined(parts)[0] if parts else nothing, partial=self.partial)
 
     def start_of_end(self, lines: int, room: int) -> int:
-        """Return the address behind which there are at most ``lines`` in about ``room`` bytes."""
+        """Return the address before the last ``lines`` at most, of about ``room`` bytes."""
         address = self.next
         for chunk in reversed(self._chunks):
             part = end_of(chunk, lines, room)
@@ -88,8 +88,7 @@ class RecentLines:
 
 
 class RunTail:
-    """Everything that changes about a run. ``look`` and ``before`` take time, and are for threads; a reader
-    of ``ranks`` or ``charts`` holds ``lock``."""
+    """The changing parts of a run, read by threads; hold ``lock`` to read ``ranks`` or ``charts``."""
 
     def __init__(self, directory: RunDirectory, *, clock: Callable[[], float] = time.time) -> None:
         self.directory = directory
@@ -103,7 +102,7 @@ class RunTail:
         self._feed = RunFeed(directory, room=_LOOK_BYTES, clock=clock)
 
     def see(self) -> Run | None:
-        """Return the run, without its logs, which may be long; None when it cannot be read."""
+        """Return the run, its logs unread since they may be long; None when it cannot be read."""
         with self.lock:
             run = self._look_at_run()
             if run is not None:
@@ -113,7 +112,7 @@ class RunTail:
             return run
 
     def look(self) -> bool:
-        """Read on. False when the run is gone, or cannot be read any more."""
+        """Read on; return False when the run cannot be read any more."""
         with self.lock:
             run = self._look_at_run()
             if run is None:
@@ -129,8 +128,8 @@ class RunTail:
             return True
 
     def before(self, rank: int, after: int, before: int, limit: int) -> list[LogDelta]:
-        """Return the last lines on disk between two addresses, about ``limit`` bytes of them; none where
-        there are no such lines, or no such rank."""
+        """Return the last lines on disk between two addresses, about ``limit`` bytes; for no such rank
+        none."""
         with self.lock:
             if rank not in self.ranks or self.run is None:
                 return []
@@ -153,8 +152,8 @@ _LEAST = 4 * 1024
 
 
 class ClientCursor:
-    """The place of a page in a run. ``have`` is, for some ranks, the address of the first line that the page
-    lacks; ``complete_until`` is that of the last update."""
+    """The place of a page in a run. ``have`` has, for some ranks, the address of the first line that the page
+    lacks; ``complete_until`` is the last update's."""
 
     def __init__(self, tail: RunTail, have: Mapping[int, int] | None = None, *, cell: str = "") -> None:
         self.tail = tail
@@ -167,17 +166,8 @@ class ClientCursor:
         self._views = ViewQueue()
         self._charts: ChartQueue | None = None
 
-    @property
-    def free(self) -> bool:
-        """Return whether the page is ready for an update."""
-        return self.under_way < UNDER_WAY
-
-    def taken(self) -> None:
-        """Note that the page has acknowledged an update."""
-        self.under_way = max(0, self.under_way - 1)
-
     def update(self, now: float) -> Update | None:
-        """Return the part that the page lacks; None for none. ``now`` is of a monotonic clock."""
+        """Return the part that the page lacks; None for none. ``now`` is monotonic."""
         tail = self.tail
         with tail.lock:
             if tail.view is None or tail.charts is None:
@@ -245,7 +235,7 @@ class Watcher:
 
 @dataclass(eq=False)
 class _Followed:
-    """A run that is read as long as a page that is not paused watches it."""
+    """A run that is read while an unpaused page watches it."""
 
     tail: RunTail
     watchers: set[Watcher] = field(default_factory=set)
@@ -264,14 +254,14 @@ class _Followed:
 
 
 class Streams:
-    """Sends runs to pages. Its methods are for the server's loop; ``run`` works in a thread."""
+    """A sender of runs to pages. Its methods are for the server's loop; ``run`` works in a thread."""
 
     def __init__(self, runs: RunList, run: InThread) -> None:
         self._runs = runs
         self._run = run
-        # one after the other: the logs of all runs cost no more than one thread
+        # one thread reads the logs of all runs
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="nbdist-tail")
-        # and the loop waits for the interpreter behind as few threads as possible
+        # one more makes frames: the loop waits for the interpreter behind few threads
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="nbdist-frames")
         self._followed: dict[str, _Followed] = {}
         self._idle: OrderedDict[str, RunTail] = OrderedDict()
@@ -279,11 +269,11 @@ class Streams:
 
     @property
     def followed(self) -> dict[str, int]:
-        """The runs that are followed, with the number of their pages."""
+        """Return the number of pages of each run that is read."""
         return {run_id: len(followed.watchers) for run_id, followed in self._followed.items()}
 
     async def watch(self, page: Page, run_id: str, have: Mapping[int, int]) -> Watcher | None:
-        """Send the run to the page from now on; None when there is no such run."""
+        """Send the run to the page from now on; return None without such a run."""
         directory = await self._run(self._runs.directory, run_id)
         if directory is None:
             return None
@@ -309,7 +299,7 @@ class Streams:
         followed.watchers.discard(watcher)
         followed.look_who_is_awake()
         if not followed.watchers:
-            self._end(watcher.run_id, followed)
+            self._end(watcher.run_id)
             self._idle[watcher.run_id] = followed.tail
             while len(self._idle) > _IDLE:
                 self._idle.popitem(last=False)
@@ -329,10 +319,9 @@ class Streams:
         return update_frame(watcher.run_id, update, pulled=True)
 
     def forget(self, run_id: str) -> None:
-        """Tell its pages that the run was removed."""
+        """Send the run's pages the news that it was removed."""
         self._idle.pop(run_id, None)
-        if (followed := self._followed.pop(run_id, None)) is not None:
-            self._end(run_id, followed)
+        if (followed := self._end(run_id)) is not None:
             for watcher in followed.watchers:
                 farewell = asyncio.create_task(self._say_gone(watcher))
                 self._farewells.add(farewell)
@@ -349,16 +338,18 @@ class Streams:
         self._reader.shutdown(wait=False, cancel_futures=True)
         self._builder.shutdown(wait=False, cancel_futures=True)
 
-    def _end(self, run_id: str, followed: _Followed) -> None:
-        self._followed.pop(run_id, None)
-        if followed.task is not None:
+    def _end(self, run_id: str) -> _Followed | None:
+        """Stop reading a run; return it, None when it was not read."""
+        followed = self._followed.pop(run_id, None)
+        if followed is not None and followed.task is not None:
             followed.task.cancel()
+        return followed
 
     async def _follow(self, run_id: str, followed: _Followed) -> None:
         """Read the run while a page watches it."""
         tail, loop = followed.tail, asyncio.get_running_loop()
         try:
-            # its state is there at once; its logs take a moment
+            # the state comes at once, the logs take a moment
             readable = await self._run(tail.see) is not None
             followed.wake()
             readable = readable and await self._run(tail.look)
@@ -380,13 +371,13 @@ class Streams:
             self.forget(run_id)
 
     async def _serve(self, watcher: Watcher) -> None:
-        """Send the page the part that it lacks, whenever it is ready."""
+        """Send the page the part that it lacks, whenever it has room."""
         cursor, page, loop = watcher.cursor, watcher.page, asyncio.get_running_loop()
         try:
             while True:
                 await watcher.news.wait()
                 watcher.news.clear()
-                if cursor.free and not page.paused:
+                if cursor.under_way < UNDER_WAY and not page.paused:
                     data = await loop.run_in_executor(self._builder, _next_frame, watcher)
                     if data is not None:
                         cursor.under_way += 1
@@ -414,7 +405,7 @@ def gone_frame(run_id: str) -> bytes:
 
 
 def program_of(directory: RunDirectory) -> str:
-    """Return the run's program as far as a page shows it; empty when it cannot be read."""
+    """Return the run's program, as much as a page shows; empty when it cannot be read."""
     try:
         with open(directory.program(read_spec(directory).program), "rb") as file:
             return file.read(_CELL_LIMIT).decode("utf-8", "replace")

@@ -40,7 +40,7 @@ class Home:
 
     @staticmethod
     def point(step: int | None, t: float = 1763712345.125, **values: float) -> dict[str, object]:
-        """What nbdist.log writes."""
+        """Return the line that nbdist.log writes."""
         entry: dict[str, object] = {"t": t, "v": values}
         return entry if step is None else {"step": step, **entry}
 

@@ -1,4 +1,4 @@
-"""Mean, lowest and highest over the ranks are told once, and do not depend on when they were asked for."""
+"""Mean, lowest and highest over the ranks: each point comes once, whenever it is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T0 = 1_763_712_345_000
 LATER = T0 / 1000 + 3600
 
 
-def told(
+def rows_of(
     points: RankAggregate, *, ranks: int | None = 2, horizon: float = 0, ended: bool = False
 ) -> list[tuple[int, float, float, float]]:
     settled = points.settle(ranks=ranks, horizon=horizon, ended=ended)
@@ -25,14 +25,14 @@ def test_a_step_is_told_when_every_rank_has_passed_it() -> None:
     points = RankAggregate()
     points.add(0, T0, "loss", 0, 1.0)
     points.add(0, T0, "loss", 1, 3.0)
-    assert told(points) == []
+    assert rows_of(points) == []
 
     points.add(1, T0 + 5, "loss", 0, 2.0)
 
     (point,) = points.settle(ranks=2, horizon=0, ended=False)
     assert (point.tag, point.step, point.milliseconds) == ("loss", 0, T0 + 5)
     assert (point.mean, point.lowest, point.highest) == (1.5, 1.0, 2.0)
-    assert told(points) == []
+    assert rows_of(points) == []
 
 
 def test_the_end_of_the_run_tells_what_is_left() -> None:
@@ -46,17 +46,17 @@ def test_the_end_of_the_run_tells_what_is_left() -> None:
     points.add(0, T0, "lr", 0, 0.1)
 
     # one rank alone has no mean
-    assert told(points, ranks=3, ended=True) == [(0, 1.0, 0.0, 2.0), (1, 5.0, 4.0, 6.0)]
-    assert told(points, ranks=3, ended=True) == []
+    assert rows_of(points, ranks=3, ended=True) == [(0, 1.0, 0.0, 2.0), (1, 5.0, 4.0, 6.0)]
+    assert rows_of(points, ranks=3, ended=True) == []
 
 
 def test_ranks_that_never_log_a_tag_are_not_waited_for() -> None:
     points = RankAggregate()
     for rank in (6, 7):
         points.add(rank, T0, "loss", 0, rank)
-    assert told(points, ranks=8, horizon=T0 / 1000 + scalars.WINDOW) == []
+    assert rows_of(points, ranks=8, horizon=T0 / 1000 + scalars.WINDOW) == []
 
-    assert told(points, ranks=8, horizon=T0 / 1000 + scalars.WINDOW + 0.1) == [(0, 6.5, 6.0, 7.0)]
+    assert rows_of(points, ranks=8, horizon=T0 / 1000 + scalars.WINDOW + 0.1) == [(0, 6.5, 6.0, 7.0)]
 
 
 def test_who_begins_too_late_does_not_count_whenever_it_is_read() -> None:
@@ -66,13 +66,13 @@ def test_who_begins_too_late_does_not_count_whenever_it_is_read() -> None:
     at_once = RankAggregate()
     for rank, at, step, value in rows:
         at_once.add(rank, at, "loss", step, value)
-    bit_by_bit, found = RankAggregate(), []
+    bit_by_bit, collected = RankAggregate(), []
     for rank, at, step, value in rows:
         bit_by_bit.add(rank, at, "loss", step, value)
-        found += told(bit_by_bit, ranks=3, horizon=at / 1000)
-    found += told(bit_by_bit, ranks=3, horizon=LATER)
+        collected += rows_of(bit_by_bit, ranks=3, horizon=at / 1000)
+    collected += rows_of(bit_by_bit, ranks=3, horizon=LATER)
 
-    assert told(at_once, ranks=3, horizon=LATER) == found == [(0, 2.0, 1.0, 3.0), (1, 2.0, 1.0, 3.0)]
+    assert rows_of(at_once, ranks=3, horizon=LATER) == collected == [(0, 2.0, 1.0, 3.0), (1, 2.0, 1.0, 3.0)]
 
 
 def test_steps_that_go_back_do_not_count() -> None:
@@ -81,7 +81,7 @@ def test_steps_that_go_back_do_not_count() -> None:
         points.add(0, T0, "loss", step, step)
         points.add(1, T0, "loss", step, step)
 
-    assert [step for step, *_ in told(points)] == [0, 5, 6]
+    assert [step for step, *_ in rows_of(points)] == [0, 5, 6]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_every_float_has_a_place(
     for rank, value in enumerate(values):
         points.add(rank, T0, "loss", 0, value)
 
-    assert repr(told(points)) == repr([(0, mean, lowest, highest)])
+    assert repr(rows_of(points)) == repr([(0, mean, lowest, highest)])
 
 
 def test_what_is_told_does_not_depend_on_when_it_is_read() -> None:
@@ -111,16 +111,16 @@ def test_what_is_told_does_not_depend_on_when_it_is_read() -> None:
     }
     results = []
     for _ in range(5):
-        points, found = RankAggregate(), []
+        points, collected = RankAggregate(), []
         at = dict.fromkeys(lines, 0)
         while any(at[rank] < len(lines[rank]) for rank in lines):
             rank = chance.choice(list(lines))
             for milliseconds, tag, step, value in lines[rank][at[rank] : at[rank] + 37]:
                 points.add(rank, milliseconds, tag, step, value)
             at[rank] += 37
-            found += list(points.settle(ranks=4, horizon=0, ended=False))
-        found += list(points.settle(ranks=4, horizon=0, ended=True))
-        results.append({tag: [point for point in found if point.tag == tag] for tag in ("a", "b")})
+            collected += list(points.settle(ranks=4, horizon=0, ended=False))
+        collected += list(points.settle(ranks=4, horizon=0, ended=True))
+        results.append({tag: [point for point in collected if point.tag == tag] for tag in ("a", "b")})
 
     assert all(result == results[0] for result in results)
     assert [point.step for point in results[0]["a"]] == list(range(200))
@@ -134,7 +134,7 @@ def test_a_rank_that_falls_far_behind_is_not_waited_for() -> None:
         points.add(0, T0, "loss", step, 1.0)
         points.add(1, T0, "loss", step, 3.0)
 
-    found = told(points, ranks=3)
+    collected = rows_of(points, ranks=3)
 
-    assert len(found) == scalars.MOST_ROWS + 2
-    assert found[-1] == (scalars.MOST_ROWS + 1, 2.0, 1.0, 3.0)
+    assert len(collected) == scalars.MOST_ROWS + 2
+    assert collected[-1] == (scalars.MOST_ROWS + 1, 2.0, 1.0, 3.0)

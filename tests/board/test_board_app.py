@@ -1,4 +1,4 @@
-"""Who gets an answer from the board, and what comes with it."""
+"""The board's answers: who gets them, and with which headers."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 from playwright.sync_api import Browser
 
-from nbdist.board import Board, ensure_board, reach, route_to_board
+from nbdist.board import ensure_board, reach, route_to_board
+from nbdist.board.server import Board
 from nbdist.errors import UsageMistake
 from tests.server.real_server import TOKEN, RealServer, real_server
 
@@ -49,7 +50,7 @@ def fetch(server: RealServer, path: str, token: str = TOKEN) -> tuple[int, bytes
 
 @pytest.fixture(scope="module")
 def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    """A Jupyter server below a base URL, with jupyter-server-proxy and without nbdist's extension."""
+    """Start a Jupyter server below a base URL, with jupyter-server-proxy and without nbdist's extension."""
     pytest.importorskip("jupyter_server_proxy")
     folder, remote = tmp_path_factory.mktemp("jupyter"), "--ServerApp.allow_remote_access=True"
     with real_server(folder, remote, base_url=BASE, extension="jupyter_server_proxy") as server:
@@ -57,7 +58,7 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 
 
 class StrippingProxy(http.server.ThreadingHTTPServer):
-    """Serves ports below a prefix, which the server behind it does not see."""
+    """A proxy that serves ports below a prefix and hides that prefix from the server behind it."""
 
     prefix = "/api_serving"
 
@@ -111,18 +112,18 @@ def test_a_kernel_of_a_jupyter_server_finds_the_way_through_it(jupyter: RealServ
     home.log(run, home.point(0, loss=1.5))
     board = ensure_board(home.path)
 
-    found = reach(board, [run.run_id], environ=environ_of(jupyter))
+    target = reach(board, [run.run_id], environ=environ_of(jupyter))
 
-    assert found.url.startswith(f"{BASE}proxy/absolute/{board.port}/")
-    assert not found.direct
-    assert board.token not in found.url
-    status, page = fetch(jupyter, found.url)
+    assert target.url.startswith(f"{BASE}proxy/absolute/{board.port}/")
+    assert not target.direct
+    assert board.token not in target.url
+    status, page = fetch(jupyter, target.url)
     assert status == 200
     assets = addresses_in(page.decode())
     assert assets
     for asset in assets[:5]:
-        assert fetch(jupyter, urljoin(found.url, asset))[0] == 200, asset
-    tags = json.loads(fetch(jupyter, urljoin(found.url, "api/scalar/tags"))[1])["data"]
+        assert fetch(jupyter, urljoin(target.url, asset))[0] == 200, asset
+    tags = json.loads(fetch(jupyter, urljoin(target.url, "api/scalar/tags"))[1])["data"]
     assert tags == {"runs": ["rank0"], "tags": [["loss"]]}
 
 
@@ -182,19 +183,19 @@ def test_the_page_comes_up_through_either_proxy(
 def test_where_no_way_is_known_the_port_of_this_machine_is_named(home: Home, tmp_path: Path) -> None:
     board = ensure_board(home.path)
 
-    found = reach(board, ["run"], environ={"JUPYTER_RUNTIME_DIR": str(tmp_path)})
+    target = reach(board, ["run"], environ={"JUPYTER_RUNTIME_DIR": str(tmp_path)})
 
-    assert found.direct
-    assert found.url == board.url(["run"])
+    assert target.direct
+    assert target.url == board.url(["run"])
 
 
 def test_a_hosted_notebook_without_a_proxy_is_told_what_it_needs(home: Home, tmp_path: Path) -> None:
     environ = {"JUPYTER_RUNTIME_DIR": str(tmp_path), "JUPYTERHUB_SERVICE_PREFIX": "/user/ann/"}
 
-    found = reach(ensure_board(home.path), ["run"], environ=environ)
+    target = reach(ensure_board(home.path), ["run"], environ=environ)
 
-    assert found.url == ""
-    assert "%pip install jupyter-server-proxy" in found.problem
+    assert target.url == ""
+    assert "%pip install jupyter-server-proxy" in target.problem
 
 
 def test_a_template_without_a_port_is_a_mistake(home: Home) -> None:

@@ -1,4 +1,4 @@
-"""What ranks write as VisualDL's records is read back without VisualDL."""
+"""VisualDL's records that ranks write, read back without VisualDL."""
 
 from __future__ import annotations
 
@@ -52,4 +52,4 @@ def test_damage_costs_the_record_that_has_it() -> None:
 
     shown = list(shown_values(bad + good + good[:-3]))
 
-    assert [one.data for one in shown] == [b"good"]
+    assert [value.data for value in shown] == [b"good"]

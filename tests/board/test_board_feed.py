@@ -1,4 +1,4 @@
-"""What ranks log reaches VisualDL's records once, whatever the file looks like."""
+"""Lines of ranks turned into VisualDL's records, each once, whatever the file looks like."""
 
 from __future__ import annotations
 

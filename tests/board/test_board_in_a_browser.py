@@ -1,4 +1,4 @@
-"""What a person sees: the curves, new points soon, inside JupyterLab's page, and nothing leaves."""
+"""The board as a person sees it: the curves, new points soon, in JupyterLab's page, no request to others."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def has_points(response: playwright.Response) -> bool:
 
 
 def drawn(page: Page) -> str:
-    """The chart as an image, once two polls in a row have left it as it was."""
+    """Return the chart as an image, once two polls in a row have left it unchanged."""
     before = ""
     end = time.monotonic() + 20
     while time.monotonic() < end:
@@ -65,7 +65,7 @@ def drawn(page: Page) -> str:
 
 
 def keep_picture(page: Page, name: str) -> None:
-    """For a person who wants to look: NBDIST_PICTURES names a directory."""
+    """Keep a picture for a person: NBDIST_PICTURES names a directory."""
     if directory := os.environ.get("NBDIST_PICTURES"):
         page.screenshot(path=Path(directory) / name)
 
@@ -127,29 +127,29 @@ def test_several_runs_are_compared_in_one_page(page: Page, home: Home, run: RunD
 def test_the_page_opens_with_the_whole_and_rank_0_and_has_the_others(
     page: Page, home: Home, run: RunDirectory
 ) -> None:
-    asked: set[str] = set()
+    curves: set[str] = set()
 
     def note(request: playwright.Request) -> None:
         address = urlsplit(request.url)
         if address.path.endswith("/api/scalar/list"):
-            asked.add(parse_qs(address.query)["run"][0])
+            curves.add(parse_qs(address.query)["run"][0])
 
     page.on("request", note)
     page.goto(ensure_board(home.path).url([run.run_id]))
     page.get_by_title("rank1").wait_for()
     drawn(page)
-    asked.clear()
-    while len(asked) < 4:
+    curves.clear()
+    while len(curves) < 4:
         page.wait_for_event("request", timeout=20_000)
     drawn(page)
-    assert asked == {"rank0", "mean", "min", "max"}
+    assert curves == {"rank0", "mean", "min", "max"}
 
     with page.expect_response(lambda response: "/api/scalar/list?run=rank1" in response.url):
         page.get_by_title("rank1").click()
     drawn(page)
-    asked.clear()
+    curves.clear()
     # the answers that come first may be those of the round before
-    while len(asked) < 5:
+    while len(curves) < 5:
         page.wait_for_event("request", timeout=20_000)
-    assert asked == {"rank0", "rank1", "mean", "min", "max"}
+    assert curves == {"rank0", "rank1", "mean", "min", "max"}
     keep_picture(page, "whole.png")

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def runs(home: Home) -> list[RunDirectory]:
-    found = [home.run(f"20261120-1415{n:02d}-exp{n}-k3f9") for n in range(AWAKE_AT_FIRST + 3)]
-    for n, run in enumerate(found):
+    directories = [home.run(f"20261120-1415{n:02d}-exp{n}-k3f9") for n in range(AWAKE_AT_FIRST + 3)]
+    for n, run in enumerate(directories):
         home.log(run, *(home.point(step, loss=step + n) for step in range(3)))
-    return found
+    return directories
 
 
 def test_every_run_is_listed_and_only_the_first_are_read(visitor: Visitor, runs: list[RunDirectory]) -> None:

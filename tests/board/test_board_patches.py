@@ -1,4 +1,4 @@
-"""What is changed in VisualDL: every name is still there, and every change does what it is for."""
+"""The changes in VisualDL: every name still exists, and every change has its effect."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def frame(record: Record) -> bytes:
 
 
 def write_records(run: RunDirectory, writer: str, *frames: bytes) -> Path:
-    """What a program that has a LogWriter of its own leaves."""
+    """Write the records of a program that has a LogWriter of its own."""
     path = run.board / writer / "vdlrecords.1763712345.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:

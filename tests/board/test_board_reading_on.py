@@ -26,7 +26,7 @@ LAST = 9_999
 
 @pytest.fixture
 def run(home: Home) -> RunDirectory:
-    """Two ranks that have logged more than one piece."""
+    """Return a run of two ranks that have logged more than one piece."""
     run = home.run()
     for rank in (0, 1):
         home.log(
@@ -36,7 +36,7 @@ def run(home: Home) -> RunDirectory:
 
 
 class HeldFeed(Feed):
-    """Takes one piece, and the others when the test lets it."""
+    """A feed that reads one piece, and the others when the test lets it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ def test_several_runs_are_read_side_by_side(run: RunDirectory, home: Home) -> No
 
 
 def records(run: RunDirectory) -> dict[str, list[bytes]]:
-    """Of each curve; those of several tags may come in another order."""
+    """Return the records of each curve, sorted: those of several tags may come in another order."""
     files = run.board.rglob(FILE_NAME)
     return {file.parent.name: sorted(message for message, _ in split(file.read_bytes())) for file in files}
 
@@ -134,14 +134,14 @@ def test_a_file_is_read_in_pieces_of_whole_records(tmp_path: Path, room: int) ->
     path.write_bytes(b"".join(frames) + frames[1][:30])
     reader = FrameReader(str(path), room=room)
 
-    found = list(reader.get_remain())
+    messages = list(reader.get_remain())
     while reader.behind:
-        found += reader.get_remain()
+        messages += reader.get_remain()
 
-    assert found == [frame[8:] for frame in frames]
+    assert messages == [frame[8:] for frame in frames]
     with path.open("ab") as file:
         file.write(frames[1][30:])
-    found = reader.get_remain()
+    messages = reader.get_remain()
     while reader.behind:
-        found += reader.get_remain()
-    assert found == [frames[1][8:]]
+        messages += reader.get_remain()
+    assert messages == [frames[1][8:]]

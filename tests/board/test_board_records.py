@@ -33,6 +33,6 @@ def test_a_torn_frame_is_left_for_later() -> None:
     whole = b"".join(frames)
 
     for length in range(len(whole) + 1):
-        found = [end for _, end in split(whole[:length])]
+        ends_read = [end for _, end in split(whole[:length])]
 
-        assert found == [end for end in ends if end <= length]
+        assert ends_read == [end for end in ends if end <= length]

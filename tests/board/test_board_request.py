@@ -1,4 +1,4 @@
-"""Which request gets which view, under which address."""
+"""Requests to the board: which view each gets, under which address."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ def read(path: str, host: str = "127.0.0.1:8040", **headers: str) -> BoardReques
     ],
 )
 def test_a_view_knows_the_address_that_the_browser_has(path: str, public_path: str) -> None:
-    asked = read(path)
+    request = read(path)
 
-    assert asked.runs == ("run",)
-    assert asked.public_path == public_path
-    assert asked.path == public_path + "/scalar"
+    assert request.runs == ("run",)
+    assert request.public_path == public_path
+    assert request.path == public_path + "/scalar"
 
 
 def test_a_server_that_authenticates_sends_the_token_itself() -> None:
-    asked = read(
+    request = read(
         "/user/ann/nbdist/visualdl/a~b/scalar",
         host="hub.example.org",
         authorization=f"Bearer {TOKEN}",
         x_nbdist_public_path="/user/ann/nbdist/visualdl",
     )
 
-    assert asked.runs == ("a", "b")
-    assert asked.public_path == "/user/ann/nbdist/visualdl/a~b"
-    assert not asked.direct
+    assert request.runs == ("a", "b")
+    assert request.public_path == "/user/ann/nbdist/visualdl/a~b"
+    assert not request.direct
 
 
 @pytest.mark.parametrize(

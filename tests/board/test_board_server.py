@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from nbdist import processes
-from nbdist.board import Board, ensure_board, find_board, stop_board
-from nbdist.board.server import BoardDirectory, read_board, write_board
+from nbdist.board import ensure_board, find_board, stop_board
+from nbdist.board.server import Board, BoardDirectory, read_board, write_board
 from nbdist.errors import LaunchError
 from tests.board.conftest import Home
 from tests.programs import until
@@ -42,7 +42,7 @@ def mode(path: Path) -> int:
 
 @pytest.fixture(scope="module")
 def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    """A home with a run and a server, for tests that only look."""
+    """Return a home with a run and a server, for tests that only read."""
     home = Home(tmp_path_factory.mktemp("shared") / "home")
     home.log(home.run(), home.point(0, loss=1))
     (home.path / "board").mkdir(mode=0o755)

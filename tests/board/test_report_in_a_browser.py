@@ -27,7 +27,7 @@ PICTURE = bytes.fromhex(  # one black pixel
 
 @pytest.fixture
 def report(tmp_path: Path) -> Path:
-    """Two ranks with sixty tags and, of one, a log that has no room; in Chinese."""
+    """Write a Chinese report of two ranks with sixty tags; the log of one has no room in it."""
     run = WrittenRun(tmp_path / "home", cell="import torch\nprint('<hello>')\n")
     run.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
     for rank in (0, 1):
@@ -56,11 +56,11 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def test_a_report_opens_without_a_network_and_shows_everything(page: Page, report: Path) -> None:
-    asked: list[str] = []
+    urls: list[str] = []
     errors: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: urls.append(request.url))
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda said: errors.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("console", lambda line: errors.append(line.text) if line.type in ("error", "warning") else None)
 
     page.goto(report.as_uri())
 
@@ -82,8 +82,8 @@ def test_a_report_opens_without_a_network_and_shows_everything(page: Page, repor
     missing = page.locator(".r-missing").inner_text()
     assert "60 项指标中的 5 项（tag55, tag56, tag57, tag58, tag59）" in missing
     assert "日志中部的 0.5 MB（进程 1）" in missing
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
-    assert [url for url in asked if url.startswith("file:")] == [report.as_uri()]
+    assert [url for url in urls if not url.startswith(("file:", "data:"))] == []
+    assert [url for url in urls if url.startswith("file:")] == [report.as_uri()]
     assert errors == []
 
 

@@ -39,7 +39,7 @@ LIMIT = 30_000.0  # milliseconds
 
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a board over one real run."""
+    """Yield the address of a board over one real run."""
     home = tmp_path_factory.mktemp("views") / "home"
     home.mkdir()
     program = home / "everything.py"
@@ -87,7 +87,7 @@ def is_drawn(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("view", "said"),
+    ("view", "texts"),
     [
         ("histogram", ["weights", "rank0.histogram"]),
         pytest.param("pr-curve", ["precision", "rank0.pr_curve"], marks=pytest.mark.more),
@@ -95,10 +95,10 @@ def is_drawn(page: Page) -> None:
         ("high-dimensional", ["Points: 60", "rank0.embeddings/points"]),
     ],
 )
-def test_a_view_draws_what_a_rank_showed(page: Page, board: str, view: str, said: list[str]) -> None:
+def test_a_view_draws_what_a_rank_showed(page: Page, board: str, view: str, texts: list[str]) -> None:
     page.goto(f"{board}/{view}")
 
-    for text in said:
+    for text in texts:
         page.get_by_text(text).first.wait_for()
     is_drawn(page)
 

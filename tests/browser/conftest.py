@@ -20,7 +20,7 @@ from lab import LabServer
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """For all files: a page in which JupyterLab is loaded is kept for the next test, of another file, too."""
+    """Keep a page in which JupyterLab is loaded for the next test, also of another file."""
     with a_browser() as browser:
         yield browser
 

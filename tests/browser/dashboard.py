@@ -6,7 +6,7 @@ from playwright.sync_api import Locator, Page, expect
 
 
 def show_runs(page: Page) -> Locator:
-    """The sidebar, once it has asked the server."""
+    """Open the sidebar and return it."""
     page.evaluate("async () => { await window.jupyterapp.commands.execute('nbdist:show-runs') }")
     sidebar = page.locator(".nbdist-sidebar")
     sidebar.wait_for()
@@ -14,12 +14,12 @@ def show_runs(page: Page) -> Locator:
 
 
 def run_named(sidebar: Locator, name: str) -> Locator:
-    """The newest run of that name."""
+    """Return the newest run of that name."""
     return sidebar.locator(f".nbdist-run[data-run*='-{name}-']").first
 
 
 def open_run(page: Page, name: str) -> Locator:
-    """Its dashboard."""
+    """Open the run's dashboard and return it."""
     run = run_named(show_runs(page), name)
     expect(run).to_be_visible(timeout=15_000)
     run.click()

@@ -37,7 +37,7 @@ TOKEN = "for-the-tests-alone"
 
 
 def chromium() -> str | None:
-    """The system's Chromium, where there is one."""
+    """Return the path of the system's Chromium; None without one."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -45,7 +45,7 @@ class LabServer:
     """A JupyterLab with configuration, data and runs of its own, on a free port of loopback."""
 
     entry = f"token={TOKEN}&reset"
-    """What an address of a page ends with, for whoever has not logged in."""
+    """The end of a page's address, for a browser that has not logged in."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class LabServer:
         return f"http://127.0.0.1:{self.port}{self.base_url}"
 
     def write_notebook(self, name: str, *cells: str, kernel: str = "python3") -> Path:
-        """A notebook with these code cells."""
+        """Write a notebook with these code cells."""
         return write_notebook(self.notebooks / name, *cells, kernel=kernel)
 
 
@@ -158,7 +158,7 @@ def write_settings(config: Path, plugin: str, settings: dict[str, object]) -> No
 
 
 def write_notebook(path: Path, *cells: str, kernel: str = "python3") -> Path:
-    """A notebook with these code cells, for the kernel of that name."""
+    """Write a notebook with these code cells, for the kernel of that name."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     notebook.metadata["kernelspec"] = {"name": kernel, "display_name": kernel, "language": "python"}
     nbformat.write(notebook, path)
@@ -166,7 +166,7 @@ def write_notebook(path: Path, *cells: str, kernel: str = "python3") -> Path:
 
 
 class NotebookServer(Protocol):
-    """Where notebooks are opened: ``url`` ends with a slash, ``entry`` comes behind the question mark."""
+    """A server of notebooks: ``url`` ends with a slash, ``entry`` comes behind the question mark."""
 
     @property
     def url(self) -> str: ...
@@ -205,7 +205,7 @@ class LabPage:
         page.evaluate("loaded => { window.nbdistLoaded = loaded; delete window.nbdistKept }", loaded)
 
     def wait_until_ready(self) -> None:
-        """Until the kernel takes requests; the page's indicator says "idle" before that."""
+        """Wait until the kernel accepts requests; the page's indicator is "idle" before that."""
         self.page.wait_for_function(
             """async () => {
                 const widget = window.jupyterapp?.shell.currentWidget;
@@ -307,9 +307,9 @@ class _Kept:
 _kept: dict[tuple[Browser, str], _Kept] = {}
 
 _CANCELLED = "Canceled future for"
-"""What JupyterLab says of a request to a kernel that has gone or was interrupted meanwhile."""
+"""JupyterLab's error about a request to a kernel that has gone or was interrupted meanwhile."""
 _DISPOSED = "Cannot read properties of null (reading 'promise')"
-"""What its rate limiter says of a notebook that was closed before its turn, maybe by the test before."""
+"""Its rate limiter's error about a notebook closed before its turn, maybe by the test before."""
 
 
 @contextlib.contextmanager
@@ -322,9 +322,9 @@ def new_page(
     known: str = "",
     keep: bool = True,
 ) -> Iterator[Page]:
-    """A page as new; script errors in it fail the test, but for those of others whose stack has what is
-    ``known``. One in which JupyterLab is loaded is kept for the next test, unless ``keep`` is False: what was
-    chosen in the sidebar stays there."""
+    """Yield a page as new. Its script errors fail the test, except those of others and those that contain
+    ``known``. A page with JupyterLab is kept for the next test unless ``keep`` is False; its sidebar stays as
+    it was."""
     kept = (keep and _kept.pop((browser, locale), None)) or _load(browser, locale)
     page, errors = kept.page, kept.errors
     page.set_viewport_size({"width": width, "height": height})
@@ -338,7 +338,8 @@ def new_page(
         if not cleared:
             page.context.close()
     others = (_CANCELLED, _DISPOSED, *([known] if known else []))
-    assert not [one for one in errors if _is_ours(one) or not any(words in one for words in others)], errors
+    ours = [text for text in errors if _is_ours(text) or not any(words in text for words in others)]
+    assert not ours, errors
     if cleared:
         # those that the test knew
         errors.clear()
@@ -357,8 +358,7 @@ def notebook_page(
     theme: str = "JupyterLab Light",
     **look: Any,
 ) -> Iterator[tuple[LabPage, Page]]:
-    """A new notebook with ``cells`` below ``first``, in a page of its own. Its cells up to number ``ran``
-    have run to their ends."""
+    """Open a new notebook with ``cells`` below ``first``, in its own page; run its cells up to ``ran``."""
     notebook = server.write_notebook(f"{name}.ipynb", first, *cells, kernel=kernel)
     with new_page(browser, **look) as page:
         lab = LabPage(server, page, notebook, theme=theme)
@@ -368,7 +368,7 @@ def notebook_page(
 
 
 def close_kept_pages() -> None:
-    """For a server that is about to end: JupyterLab, loaded from it, would miss it in the next test."""
+    """Close kept pages before their server ends: JupyterLab would miss it in the next test."""
     while _kept:
         _kept.popitem()[1].page.context.close()
 
@@ -381,5 +381,5 @@ def _load(browser: Browser, locale: str) -> _Kept:
 
 
 def _is_ours(stack: str) -> bool:
-    """Whether the extension or the panel, which anywidget loads from a blob, takes part in an error."""
+    """Return whether the extension or the panel, which anywidget loads from a blob, raised an error."""
     return "extensions/nbdist" in stack or "blob:" in stack

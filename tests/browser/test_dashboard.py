@@ -67,10 +67,10 @@ def editor_selection(page: Page) -> str:
 
 def problems_of(page: Page, place: str) -> list[str]:
     page.add_script_tag(path=AXE)
-    found = page.evaluate(
+    violations = page.evaluate(
         "place => axe.run(place, { resultTypes: ['violations'] }).then(result => result.violations)", place
     )
-    return [f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"]]
+    return [f"{each['id']}: {node['html'][:160]}" for each in violations for node in each["nodes"]]
 
 
 def test_a_run_is_watched_and_stopped_while_its_cell_keeps_the_kernel_busy(
@@ -192,7 +192,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
         loss = comparison.locator(".nbdist-chart").filter(has_text=re.compile("^loss"))
         curves = loss.locator(".u-over")
         expect(curves).to_be_visible()
-        told = curves.locator(".nbdist-values")
+        readout = curves.locator(".nbdist-values")
 
         def point_at(share: float) -> dict[str, float]:
             curves.scroll_into_view_if_needed()
@@ -204,10 +204,10 @@ def test_runs_are_compared_and_visualdl_shows_them(
             return {"x": box["x"] + at["x"], "y": box["y"] + at["y"]}
 
         point_at(0.25)
-        expect(told).to_have_text(re.compile(rf"Step \d+A{pair}-10\.\d+B{pair}-20\.\d+$"))
+        expect(readout).to_have_text(re.compile(rf"Step \d+A{pair}-10\.\d+B{pair}-20\.\d+$"))
         # the first run had ended by then
         point_at(0.75)
-        expect(told).to_have_text(re.compile(rf"Step \d+B{pair}-20\.\d+$"))
+        expect(readout).to_have_text(re.compile(rf"Step \d+B{pair}-20\.\d+$"))
         # what is dragged over is seen more closely, until a double click
         until, begin = point_at(0.5), point_at(0.25)
         page.mouse.move(begin["x"], begin["y"])
@@ -215,10 +215,10 @@ def test_runs_are_compared_and_visualdl_shows_them(
         page.mouse.move(until["x"], until["y"], steps=4)
         page.mouse.up()
         point_at(0.95)
-        expect(told).to_have_text(re.compile(r"Step 1\d\D"))
+        expect(readout).to_have_text(re.compile(r"Step 1\d\D"))
         curves.dblclick()
         point_at(0.95)
-        expect(told).to_have_text(re.compile(r"Step 3\d\D"))
+        expect(readout).to_have_text(re.compile(r"Step 3\d\D"))
         page.screenshot(path=pictures / "compare-light.png")
         assert problems_of(page, ".nbdist-compare") == []
 

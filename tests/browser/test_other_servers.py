@@ -38,17 +38,17 @@ SEES_PLUGIN = "() => window.jupyterapp.commands.hasCommand('nbdist:show-runs')"
 
 
 def an_environment(folder: Path) -> str:
-    """The Python of an environment that has the packages of this one, but neither nbdist nor what draws
-    widgets in a page."""
+    """Return the Python of an environment with the packages of this one, but without nbdist and the
+    extensions that draw widgets."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = folder / "lib" / version / "site-packages"
     (packages / "shared.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     for part in ("share/jupyter", "share/jupyter/labextensions", "etc/jupyter/jupyter_server_config.d"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-        for found in (Path(sys.prefix) / part).iterdir():
-            if found.name not in ("labextensions", "nbdist", "nbdist.json", "@jupyter-widgets", "anywidget"):
-                (folder / part / found.name).symlink_to(found)
+        for path in (Path(sys.prefix) / part).iterdir():
+            if path.name not in ("labextensions", "nbdist", "nbdist.json", "@jupyter-widgets", "anywidget"):
+                (folder / part / path.name).symlink_to(path)
     return str(folder / "bin/python")
 
 
@@ -92,8 +92,8 @@ def test_the_doctor_brings_the_page_s_side_without_a_restart_of_the_server(
         expect(lab.cell(1).locator(".n-fix", has_text="doctor --fix")).to_have_count(0)
         page.screenshot(path=pictures / "doctor-fix.png")
         page.set_viewport_size({"width": 600, "height": 800})
-        found = lab.cell(1).locator("td:last-child").first
-        expect(found).to_have_css("display", "block")
+        level = lab.cell(1).locator("td:last-child").first
+        expect(level).to_have_css("display", "block")
         page.set_viewport_size({"width": 1280, "height": 800})
 
         lab = LabPage(strange_server, page, lab.path)

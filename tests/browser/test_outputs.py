@@ -78,7 +78,7 @@ def run_cell(page: Page, server: LabServer, name: str, cell: str, folder: str = 
 
 
 class Elsewhere(ThreadingHTTPServer):
-    """A server that HTML would tell something, and what it was asked."""
+    """A server that HTML could send something to, and its requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -107,7 +107,7 @@ def elsewhere() -> Iterator[Elsewhere]:
 
 
 def drawn(picture: Locator) -> bool:
-    """Whether a picture is drawn, with pixels."""
+    """Return whether a picture is drawn, with pixels."""
     return bool(picture.evaluate("image => image.complete && image.naturalWidth > 0"))
 
 

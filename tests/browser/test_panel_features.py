@@ -1,4 +1,4 @@
-"""What the panel does with real runs: folding, colours, bars, links, charts, many ranks, keys, themes."""
+"""The panel with real runs: folding, colours, bars, links, charts, many ranks, keys, themes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ for step in range(5000):
 
 @contextmanager
 def running(server: LabServer, browser: Browser, name: str, cell: str) -> Iterator[Page]:
-    """A page in which the cell runs; it is stopped at the end."""
+    """Yield a page in which the cell runs; stop it at the end."""
     with notebook_page(server, browser, name, cell) as (lab, page):
         lab.run(1)
         panel = page.locator(".nbdist")
@@ -187,7 +187,7 @@ def test_everybody_can_read_and_use_it(
         panel = panel_of(page)
         expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=30_000)
         page.add_script_tag(path=AXE)
-        found = {}
+        by_look = {}
         for theme, width in looks:
             name = f"{theme.split(' ', 1)[1].lower().replace(' ', '-')}-{width}"
             lab.change_theme(theme)
@@ -199,20 +199,20 @@ def test_everybody_can_read_and_use_it(
                 if tab == "Metrics":
                     expect(panel.locator("canvas").first).to_be_visible(timeout=20_000)
                 page.screenshot(path=pictures / f"panel-{name}-{tab.lower()}.png")
-                found[theme, width, tab] = violations(page)
+                by_look[theme, width, tab] = violations(page)
         panel.get_by_role("button", name="Stop", exact=True).click()
         lab.wait_for_end(1, timeout=60)
-    assert {look: said for look, said in found.items() if said} == {}
+    assert {look: lines for look, lines in by_look.items() if lines} == {}
 
 
 def violations(page: Page) -> list[str]:
-    """What axe has to say against the panel, one line each."""
-    found = page.evaluate(
+    """Return axe's complaints about the panel, a line each."""
+    reported = page.evaluate(
         "async () => (await axe.run('.nbdist', { resultTypes: ['violations'] })).violations"
     )
     return [
         f"{violation['id']}: {node['html'][:120]} {node['failureSummary']}"
-        for violation in found
+        for violation in reported
         for node in violation["nodes"]
     ]
 
@@ -280,8 +280,8 @@ def test_what_went_in_and_what_came_out_are_rows_while_the_run_goes_on(
         assert rows.first.evaluate("node => node.offsetHeight") == 20
         page.screenshot(path=pictures / "given-light.png")
         page.add_script_tag(path=AXE)
-        found = page.evaluate("() => axe.run('.nbdist-given').then(result => result.violations)")
-        assert found == []
+        reported = page.evaluate("() => axe.run('.nbdist-given').then(result => result.violations)")
+        assert reported == []
         lab.change_theme("JupyterLab Dark")
         page.evaluate("document.documentElement.lang = 'zh-CN'")
         page.set_viewport_size({"width": 620, "height": 900})

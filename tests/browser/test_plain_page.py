@@ -79,13 +79,13 @@ def host(
     sends: str = "takes",
     policy: str = "",
 ) -> Iterator[Page]:
-    """A page with the panel; ``sends`` says what becomes of what the panel sends: ``takes`` it, ``closed``,
-    ``late`` (a promise that is broken), or ``nothing`` where there is no way to send."""
+    """Return a page with the panel. ``sends`` is the fate of the panel's messages: ``takes`` them,
+    ``closed``, ``late`` (a promise that is broken), or ``nothing`` where there is no way to send."""
     context = browser.new_context(viewport={"width": 900, "height": 700})
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     module = (
         HOST_MODULE.replace("INITIALIZES", json.dumps(initializes))
         .replace("SHADOW", json.dumps(shadow))

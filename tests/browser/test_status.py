@@ -1,4 +1,4 @@
-"""What is shown without a widget, in a real JupyterLab: the table of runs, and summaries in dark pages."""
+"""Output without a widget, in a real JupyterLab: the table of runs, and summaries in dark pages."""
 
 from __future__ import annotations
 

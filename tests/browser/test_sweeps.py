@@ -33,12 +33,12 @@ while True:
 
 
 def saved(notebook: Path, page: Page) -> list[dict[str, Any]]:
-    """What the saved notebook keeps of the sweep's cell, besides text."""
+    """Return the data that the saved notebook keeps of the sweep's cell, besides text."""
     deadline = time.monotonic() + 20
     while True:
         outputs = json.loads(notebook.read_text())["cells"][1]["outputs"]
-        if found := [one["data"] for one in outputs if "data" in one]:
-            return found
+        if data := [output["data"] for output in outputs if "data" in output]:
+            return data
         assert time.monotonic() < deadline
         page.wait_for_timeout(100)
 

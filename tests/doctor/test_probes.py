@@ -263,7 +263,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def a_server(runtime: Path, **facts: object) -> None:
     """Write the file of a running server."""
-    text = json.dumps({"url": "http://127.0.0.1:1/"} | facts)
+    text = json.dumps({"url": "http://127.0.0.1/"} | facts)
     (runtime / f"jpserver-{facts['pid']}.json").write_text(text)
 
 
@@ -304,7 +304,7 @@ def test_what_the_server_s_jupyterlab_lacks_can_be_mended(
 
     def ask(url: str, token: str) -> int:
         assert token == "of-the-hub"
-        path = url.removeprefix("http://127.0.0.1:1/")
+        path = url.removeprefix("http://127.0.0.1:8888/")
         known = {f"lab/extensions/{name}/package.json" for name in extensions or ()} | {"lab"}
         return 200 if extensions is not None and path in known else 404
 

@@ -132,7 +132,7 @@ MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
 
 @pytest.fixture
 def small_memory() -> Iterator[Path]:
-    """A control group whose processes have 384 MB, of which nbdist needs a quarter. cgroup v1, where a
+    """Yield a control group whose processes have 384 MB, of which nbdist needs a quarter; cgroup v1, where a
     test may make one."""
     group = MEMORY_GROUPS / f"nbdist-test-{os.getpid()}"
     if os.geteuid() != 0 or not (MEMORY_GROUPS / "memory.limit_in_bytes").exists():
@@ -205,9 +205,9 @@ for _ in batches:
 
 @TORCH
 @pytest.mark.parametrize(
-    "told",
+    "handler",
     [
-        pytest.param("", id="torch is told of it"),
+        pytest.param("", id="torch gets the signal"),
         # as where the closed connection is seen before the end of the process
         pytest.param(
             "signal.signal(signal.SIGCHLD, signal.SIG_DFL)",
@@ -216,7 +216,7 @@ for _ in batches:
         ),
     ],
 )
-def test_a_data_loader_worker_that_is_killed_fails_its_rank_alone(start_cell, told: str) -> None:
+def test_a_data_loader_worker_that_is_killed_fails_its_rank_alone(start_cell, handler: str) -> None:
     cell = f"""
 import os, signal, torch, torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
@@ -228,7 +228,7 @@ class Numbers(Dataset):
         return torch.tensor([index])
 dist.init_process_group("gloo")
 batches = iter(DataLoader(Numbers(), num_workers=2))
-{told}
+{handler}
 for _ in batches:
     dist.all_reduce(torch.ones(1))
 """
@@ -244,12 +244,12 @@ for _ in batches:
     assert "a signal (Killed)" in failure.hint.cause.en
     # rank 1 would wait for half an hour: it is told to end when rank 0 has failed, and not when that is gone
     events = read_events(handle.directory.journal)
-    told = next(event for event in events if isinstance(event, (Escalated, RankFreed)))
-    assert told in (
-        RankFreed(time=told.time, rank=1),
-        Escalated(time=told.time, ranks=(1,), signal="SIGTERM"),
+    ending = next(event for event in events if isinstance(event, (Escalated, RankFreed)))
+    assert ending in (
+        RankFreed(time=ending.time, rank=1),
+        Escalated(time=ending.time, ranks=(1,), signal="SIGTERM"),
     )
-    assert not any(isinstance(event, RankExited) for event in events[: events.index(told)])
+    assert not any(isinstance(event, RankExited) for event in events[: events.index(ending)])
 
 
 TAMPERING = [

@@ -40,7 +40,7 @@ def stop_supervisor(handle: runner.RunHandle) -> None:
 
 
 def stop_both(handle: runner.RunHandle) -> None:
-    """The whole process group, as a shell's job control does it."""
+    """Stop the whole process group, as a shell's job control does."""
     reaper = reaper_of(handle)
     os.killpg(reaper, signal.SIGSTOP)
     until(lambda: is_stopped(handle.run.supervisor.pid) and is_stopped(reaper))

@@ -37,7 +37,7 @@ PAGE = 4096
 
 @pytest.fixture
 def small_disk(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A home on a disk of 80 MB of its own; ``home`` stays the place of the other runs."""
+    """Yield a home on a disk of 80 MB of its own; ``home`` stays the place of the other runs."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=80m,mode=700", "nbdist-test", str(folder)]
@@ -71,15 +71,15 @@ def test_a_run_on_a_full_disk_is_not_started_and_it_is_said(small_disk: Path, st
 
 
 def report_of(handle: runner.RunHandle) -> str:
-    """What a person is shown of a run that has failed; nothing else is left of it than what it needs."""
+    """Wait until nothing else is left of a failed run, and return the report of its failure."""
     assert handle.wait(60) == "failed"
     for rank in handle.run.ranks:
         folder = handle.directory.rank(rank.rank).path
         assert [path.name for path in folder.glob("error.json*")] in ([], ["error.json"])
         assert all(path.stat().st_size for path in folder.glob("error.json"))
-    found = diagnose(handle.run, handle.directory)
-    assert found is not None
-    return failure_report(found)
+    failure = diagnose(handle.run, handle.directory)
+    assert failure is not None
+    return failure_report(failure)
 
 
 FILL = """
@@ -132,7 +132,7 @@ def test_an_exception_on_a_full_disk_is_still_the_reason(small_disk: Path, start
 
 
 def test_an_exception_that_no_room_was_kept_for_is_told_in_short(small_disk: Path, start_cell) -> None:
-    """Of a report that is longer than the room, the innermost frames and the begin of the message."""
+    """Keep the innermost frames and the begin of the message of a report longer than the room."""
     deep = "def deep(n): return deep(n - 1) if n else 1 / 0"
     cell = f"{FILL}\n{deep}\nfill({str(small_disk / 'x')!r})\ntry: deep(500)\n"
     handle = start_cell("-n 1", f"{cell}except ZeroDivisionError: raise ValueError('不' * 50_000)")
@@ -326,7 +326,7 @@ def test_runs_on_another_disk_do_not_notice(small_disk: Path, start_cell, home: 
 
 
 def test_files_that_may_not_grow_end_no_supervisor(start_owner) -> None:
-    """As where a user may write so and so much: no file of the run may be longer than 16 KB."""
+    """Limit every file of the run to 16 KB, as a user's quota does."""
     script = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14))

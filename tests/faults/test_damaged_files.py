@@ -65,11 +65,11 @@ DUMP = """Current thread 0x00007f (most recent call first):
 
 
 class Refused(Exception):
-    """What a page would not read."""
+    """JSON that a page would refuse."""
 
 
 def strict(text: str | bytes) -> Any:
-    """JSON as browsers read it."""
+    """Parse JSON as browsers do."""
 
     def refuse(name: str) -> None:
         raise Refused(name)
@@ -187,7 +187,7 @@ class Bench:
                 strict(json.dumps(stacks(directory)))
 
     def _report(self, directory: RunDirectory) -> None:
-        runs = [(run, one) for one in (directory, self.good) if (run := look(one)) is not None]
+        runs = [(run, source) for source in (directory, self.good) if (run := look(source)) is not None]
         write_report(runs, self.out, "en")
         assert self.out.read_text(encoding="utf-8")
 
@@ -269,14 +269,14 @@ MARK = "a place of the test's"
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where in a JSON value something else can stand."""
+    """Yield each place of a JSON value that another value can take."""
     yield path
     if isinstance(value, dict):
         for key in value:
             yield from places(value[key], (*path, key))
     elif isinstance(value, list):
-        for at, one in enumerate(value):
-            yield from places(one, (*path, at))
+        for at, item in enumerate(value):
+            yield from places(item, (*path, at))
 
 
 def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
@@ -288,7 +288,7 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def json_damage(data: bytes, dice: random.Random) -> bytes:
-    """Something else in one place of a file of JSON, or of one of its lines."""
+    """Replace the value in one place of a file of JSON, or of one of its lines."""
     lines = data.split(b"\n")
     candidates = [at for at, line in enumerate(lines) if line.startswith(b"{")]
     if not candidates:
@@ -321,7 +321,7 @@ def byte_damage(data: bytes, dice: random.Random) -> bytes:
 
 
 def damage(path: Path, data: bytes, dice: random.Random) -> str:
-    """Damage a file; how."""
+    """Damage a file; return the kind of damage."""
     kind = dice.choice(("json", "json", "json", "json", "bytes", "torn", "noise", "deep", "long", "odd"))
     if kind == "odd":
         path.unlink()

@@ -26,7 +26,7 @@ from tests.programs import until
 LONG = "%%distributed -n 2\nimport time\ntime.sleep(600)"
 SHORT = "%%distributed -n 2\npass"
 PAGES = [{}, {"cellId": "a1"}]
-"""What asks for text, and what asks for a panel."""
+"""Metadata of a cell that gets text, and of one that gets a panel."""
 
 TIMES = 6
 DEAF = 6.0
@@ -34,8 +34,8 @@ DEAF = 6.0
 
 
 def interrupted(kernel: Kernel, after: float, *cells: str) -> Reply:
-    """Run the cells one after the other, with an interrupt so many seconds after the first has begun. What
-    the one says that it ends."""
+    """Run the cells in turn and interrupt ``after`` seconds behind the begin of the first; return the reply
+    of the last that ran."""
     # as kernel.interrupt() does it, which makes an event loop in each thread
     group = os.getpgid(kernel.manager.provisioner.pid)
     timer = threading.Timer(after, os.killpg, (group, signal.SIGINT))
@@ -52,7 +52,7 @@ def interrupted(kernel: Kernel, after: float, *cells: str) -> Reply:
 
 
 def until_the_end(kernel: Kernel, message: str) -> Reply:
-    """What a cell says; nothing where the interrupt has met ipykernel on its way to the answer."""
+    """Return a cell's reply; an empty one when the interrupt caught ipykernel on its way to the answer."""
     for limit in (DEAF, 20):
         with contextlib.suppress(queue.Empty):
             return kernel.collect(message, limit=limit)
@@ -62,11 +62,11 @@ def until_the_end(kernel: Kernel, message: str) -> Reply:
 
 def not_over(home: Path) -> list[RunDirectory]:
     runs = RunStore(home).directories()
-    return [run for run in runs if (found := snapshot(run)) is not None and not found.state.terminal]
+    return [run for run in runs if (now := snapshot(run)) is not None and not now.state.terminal]
 
 
 def write_old_runs(home: Path, count: int = 320) -> None:
-    """More than are kept: cells remove the oldest while they start their own."""
+    """Write more runs than are kept: cells remove the oldest while they start their own."""
     ended = (*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
     for number in range(count):
         run_id = f"20260101-{number // 60:02d}{number % 60:02d}00-old-{number:04d}"
@@ -74,13 +74,13 @@ def write_old_runs(home: Path, count: int = 320) -> None:
 
 
 def reapers(home: Path) -> list[str]:
-    """The processes that keep runs, by their command lines: none has the mark of its ranks."""
-    found = []
+    """Return the command lines of the processes that keep runs: none has the mark of its ranks."""
+    lines = []
     for process in processes.process_table():
         command = processes.read_at_once(f"/proc/{process.process.pid}/cmdline")
         if b"nbdist/launch" in command and bytes(home) in command:
-            found.append(command.decode(errors="replace"))
-    return found
+            lines.append(command.decode(errors="replace"))
+    return lines
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,9 @@ batches = list(torch.utils.data.DataLoader(Numbers(), batch_size=4, num_workers=
 
 def report_of(owner) -> str:
     assert owner.handle.wait(90) == "failed", owner.handle.logs(0)
-    found = diagnose(owner.handle.run, owner.handle.directory)
-    assert found is not None
-    return failure_report(found)
+    failure = diagnose(owner.handle.run, owner.handle.directory)
+    assert failure is not None
+    return failure_report(failure)
 
 
 PLACES = {

@@ -68,7 +68,7 @@ GONE = ProcessId(pid=2**22 + 1, start_time=5, boot_id="b")
 """A process that is not there."""
 
 PARTS = 20
-"""Of a sample as many get each hostile word."""
+"""The parts of a sample that get each hostile word."""
 
 DEEP = [b"[" * 900 + b"]" * 900, b'{"a":' * 900 + b"0" + b"}" * 900]
 """As deep as JSON may be nested; a little further down the stack it is too deep."""
@@ -76,7 +76,7 @@ DEEP = [b"[" * 900 + b"]" * 900, b'{"a":' * 900 + b"0" + b"}" * 900]
 
 @dataclass(frozen=True)
 class Reader:
-    """What reads. ``sample`` is a word that it takes; ``refuses`` are the errors that it says it raises."""
+    """A reader of words. ``sample`` is one that it accepts; ``refuses`` are the errors that it may raise."""
 
     names: tuple[str, ...]
     sample: Any
@@ -96,7 +96,7 @@ def reads(*names: str, sample: Any, refuses: tuple[type[Exception], ...] = ()) -
 
 
 def in_file(path: Path, read: Callable[[], object]) -> Take:
-    """Reads a file that holds the word."""
+    """Return a reader of a file that holds the word."""
 
     def take(word: bytes) -> object:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -107,7 +107,8 @@ def in_file(path: Path, read: Callable[[], object]) -> Take:
 
 
 def words(sample: Any) -> Iterator[bytes]:
-    """The sample, with each hostile word in the place of each of its parts; and what is no JSON at all."""
+    """Yield the sample with each hostile word in place of each of its parts, and words that are no JSON at
+    all."""
     dice = random.Random("nbdist")
     yield json.dumps(sample).encode()
     parts = list(places(sample))
@@ -329,23 +330,23 @@ def _(folder: Path) -> Iterator[Take]:
 
 @reads("engines/ray:RayApi._call", sample={"ray_version": "2.9"}, refuses=(LaunchError,))
 def _(folder: Path) -> Iterator[Take]:
-    said = [b""]
+    body = [b""]
 
     class Head(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(said[0])
+            self.wfile.write(body[0])
 
         def log_message(self, *_: object) -> None:
-            """It has nothing to say."""
+            """Print nothing."""
 
     with http.server.HTTPServer(("127.0.0.1", 0), Head) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
 
         def take(word: bytes) -> None:
-            said[0] = word
+            body[0] = word
             ray.RayApi(f"http://127.0.0.1:{server.server_port}", "").version()
 
         try:
@@ -500,7 +501,7 @@ def _(folder: Path) -> Iterator[Take]:
 
 
 def a_rank(folder: Path) -> tuple[RankContact, RunDirectory]:
-    """A rank whose process is this one."""
+    """Return a rank whose process is this one."""
     directory = RunStore(folder / "home").create(SPEC, "")
     make_private(directory.rank(0).path)
     process = processes.identify(os.getpid())
@@ -619,15 +620,11 @@ SERVER = {
 }
 
 
-@reads(
-    "board/server:find_jupyter",
-    "doctor/installed:_servers",
-    sample=SERVER | {"pid": 2**22 + 1},
-)
+@reads("board/server:jupyter_servers", sample=SERVER | {"pid": 77})
 def _(folder: Path) -> Iterator[Take]:
     environ = {"JUPYTER_RUNTIME_DIR": str(folder), "JPY_PARENT_PID": "77"}
     yield in_file(
-        folder / "jpserver-77.json", lambda: (find_jupyter(environ), list(installed._servers(folder)))
+        folder / "jpserver-77.json", lambda: (find_jupyter(environ), installed._own_servers(environ))
     )
 
 
@@ -688,7 +685,7 @@ ELSEWHERE = {
 
 
 def readers_of(path: Path) -> Iterator[str]:
-    """The functions of a module that read what others have written."""
+    """Yield the functions of a module that read what others have written."""
 
     def look(node: ast.AST, within: tuple[str, ...]) -> Iterator[str]:
         for child in ast.iter_child_nodes(node):
@@ -705,12 +702,12 @@ def readers_of(path: Path) -> Iterator[str]:
 
 def test_no_reader_is_missing_here() -> None:
     package = Path(options.__file__).parents[1]
-    found = {
+    readers = {
         f"{path.relative_to(package).with_suffix('').as_posix()}:{name}"
         for path in package.rglob("*.py")
         for name in readers_of(path)
     }
 
     known = {name for reader in READERS for name in reader.names}
-    assert found - known - ELSEWHERE == set(), "add it to the table, with what it reads"
-    assert ELSEWHERE - found == set(), "it reads nothing any more"
+    assert readers - known - ELSEWHERE == set(), "add it to the table, with what it reads"
+    assert ELSEWHERE - readers == set(), "it reads nothing any more"

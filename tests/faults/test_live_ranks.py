@@ -51,7 +51,7 @@ def cells_of(directory: RunDirectory) -> int:
 
 @pytest.fixture(scope="module")
 def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    """A kernel with a session of torch, for all situations of all rounds."""
+    """Yield a kernel with a session of torch, for all situations of all rounds."""
     kernel = Kernel(tmp_path_factory.mktemp("stuck") / "home")
     joined = kernel.run(
         f"%%ranks -n 2\nimport os, time\nrank = int(os.environ['RANK'])\n{TORCH_JOIN}{MODEL}kept = 41"
@@ -67,13 +67,13 @@ def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
 def test_an_interrupt_gets_ranks_of_a_session_back(situation: str, stuck: Kernel) -> None:
     (directory,) = RunStore(stuck.home).directories()
     before = cells_of(directory)
-    asked = stuck.submit(f"%%ranks\ntry:\n    {TORCH[situation]}\nfinally:\n    kept += 1\n    print('left')")
+    cell = stuck.submit(f"%%ranks\ntry:\n    {TORCH[situation]}\nfinally:\n    kept += 1\n    print('left')")
     until(lambda: cells_of(directory) > before)
     time.sleep(WAITING)
 
     begun = time.monotonic()
     stuck.interrupt()
-    reply = stuck.collect(asked, limit=30)
+    reply = stuck.collect(cell, limit=30)
     seconds = time.monotonic() - begun
     again = stuck.run(
         "%%ranks\ntensor = torch.ones(4)\ndist.all_reduce(tensor)\npair = dist.new_group([0, 1])\n"
@@ -85,8 +85,8 @@ def test_an_interrupt_gets_ranks_of_a_session_back(situation: str, stuck: Kernel
     print(f"back after {seconds:.2f} s")
     assert reply.error.startswith("KeyboardInterrupt: cell "), reply.stdout + reply.error
     # torch's own native code may have said something before
-    assert [said[-1] for said in by_rank(reply.stdout).values()] == ["left"] * 2
-    assert [said[-1] for said in by_rank(again.stdout).values()] == ["met 2 42"] * 2, (
+    assert [lines[-1] for lines in by_rank(reply.stdout).values()] == ["left"] * 2
+    assert [lines[-1] for lines in by_rank(again.stdout).values()] == ["met 2 42"] * 2, (
         again.stdout + again.error
     )
 
@@ -102,12 +102,12 @@ def test_a_session_outlives_a_kernel_that_is_killed_in_the_middle_of_a_cell(kern
     kernel.run("%load_ext nbdist")
 
     begun = time.monotonic()
-    found = kernel.run("%%ranks\nkept")
+    reply = kernel.run("%%ranks\nkept")
     seconds = time.monotonic() - begun
     kernel.run("%dist_session end")
 
     print(f"found after {seconds:.2f} s")
-    assert by_rank(found.stdout) == {0: ["'kept'"], 1: ["'kept'"]}, found.stdout + found.error
+    assert by_rank(reply.stdout) == {0: ["'kept'"], 1: ["'kept'"]}, reply.stdout + reply.error
     for rank in (0, 1):
         text = directory.rank(rank).log.read_text()
         assert re.findall(r"number (\d+)", text) == [str(number) for number in range(400)]
@@ -119,7 +119,7 @@ def live(kernel: Kernel) -> RunDirectory:
 
 @pytest.mark.timeout(120 + 5 * MANY)
 def test_sessions_that_end_leave_nothing(kernel: Kernel) -> None:
-    """What is left is what the kernel's fixture looks for."""
+    """Leave it to the kernel's fixture to find what is left."""
     for number in range(SESSIONS):
         made = kernel.run(f"%%ranks -n 2 --framework none\n{number}")
         ended = kernel.run("%dist_session end")
@@ -150,7 +150,7 @@ ENDLESS = "import time\nwhile True: time.sleep(0.1)"
 
 
 def handle_of(kernel: Kernel, cells: int = 1) -> runner.RunHandle:
-    """The session, once so many of its cells have begun."""
+    """Return the session, once so many of its cells have begun."""
     until(lambda: bool(RunStore(kernel.home).directories()) and live(kernel).socket.exists())
     handle = runner.RunHandle(live(kernel))
     until(lambda: cells_of(handle.directory) == cells)

@@ -118,7 +118,7 @@ def test_a_port_that_is_stolen_again_and_again_fails_the_run(run_cell) -> None:
 
 @pytest.fixture
 def another_user(tmp_path: Path) -> Iterator[Path]:
-    """A directory of another user of this machine, who can run Python and read this checkout."""
+    """Return a directory of another user of this machine, who can run Python and read this checkout."""
     if os.geteuid() != 0:
         pytest.skip("only root can start processes of another user: two users are NOT tested")
     folder = Path(tempfile.mkdtemp(prefix="nbdist-nobody-"))
@@ -130,7 +130,7 @@ def another_user(tmp_path: Path) -> Iterator[Path]:
 
 
 def python_of_another_user() -> str:
-    """An interpreter that another user may run. Skips the test where there is none."""
+    """Return an interpreter that another user may run; skip the test without one."""
     probe = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
     candidates = [sys.executable, shutil.which("python3", path="/usr/bin"), shutil.which("python3")]
     for python in filter(None, candidates):
@@ -179,7 +179,7 @@ def test_two_users_run_at_once_and_neither_touches_the_other(
 
 
 def seen_by_them(home: Path, owner: Owner, expression: str) -> str:
-    """What the other user is told of a run: nobody else may look, not even root."""
+    """Return the output that another user gets about a run: nobody else may read it, not even root."""
     program = f"import nbdist; handle = nbdist.attach({owner.run_id!r}); print({expression})"
     command = [python_of_another_user(), "-c", program]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, **as_nobody(home))
@@ -214,7 +214,7 @@ print(
     refused(open, "/proc/{ranks_of(handle)[0].pid}/environ"),
 )
 """
-    said = subprocess.run(
+    output = subprocess.run(
         [python_of_another_user(), "-c", attempts],
         stdout=subprocess.PIPE,
         text=True,
@@ -222,7 +222,7 @@ print(
         **as_nobody(another_user),
     ).stdout
 
-    assert said.split() == ["True"] * 7
+    assert output.split() == ["True"] * 7
     assert handle.status == "running"
 
 

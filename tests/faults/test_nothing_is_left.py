@@ -23,9 +23,9 @@ IGNORE = "signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIG
 
 
 def last_step(handle: runner.RunHandle) -> float:
-    """When the ranks were told for the last time to end, or the last of them exited by itself."""
-    told = [event.time for event in read_events(handle.directory.journal) if isinstance(event, Escalated)]
-    return max([*told, *(rank.exited for rank in handle.run.ranks)])
+    """Return the time of the last signal to the ranks, or of the last rank's exit, whichever is later."""
+    times = [event.time for event in read_events(handle.directory.journal) if isinstance(event, Escalated)]
+    return max([*times, *(rank.exited for rank in handle.run.ranks)])
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 
 class Trap:
-    """A home that another user has filled: its only run is of an engine and has nobody who watches it, so
-    that whoever looks starts a watcher with the Python that the run names."""
+    """A home that another user has filled: its only run is of an engine and has no watcher, so that any
+    reader would start one with the Python that the run names."""
 
     def __init__(self, folder: Path, *, owner: int = OTHER) -> None:
         self.home = folder / "home"
@@ -62,15 +62,15 @@ class Trap:
 
     @property
     def has_sprung(self) -> bool:
-        """Whether something was started: it writes into the run before it begins."""
+        """Return whether something was started: it writes into the run before it begins."""
         return self.sprung.exists() or self.run.directory.supervisor_log.exists()
 
 
 def give(folder: Path, owner: int) -> None:
     """Give a directory and all in it to another user."""
     for path, _, names in os.walk(folder):
-        for one in (path, *(os.path.join(path, name) for name in names)):
-            os.chown(one, owner, owner, follow_symlinks=False)
+        for entry in (path, *(os.path.join(path, name) for name in names)):
+            os.chown(entry, owner, owner, follow_symlinks=False)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ class Done:
 def shell(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Done]:
-    """The command line, over the home in the test's folder."""
+    """Run the command line over the home in the test's folder."""
     monkeypatch.setenv("LANG", "C.UTF-8")
 
     def run(*words: str) -> Done:
@@ -391,10 +391,11 @@ def test_a_log_dir_in_which_something_was_planted_starts_no_run(
     victim.write_text("mine\n")
     plant(shared / "workerlog.1", victim)
 
-    with pytest.raises(LaunchError, match=r"--log-dir .*workerlog\.1: .*: name a directory of yours") as said:
+    words = r"--log-dir .*workerlog\.1: .*: name a directory of yours"
+    with pytest.raises(LaunchError, match=words) as error:
         start_cell(f"-n 2 --log-dir {shared}", "print('hello')")
 
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(error.value)
     assert victim.read_text() == "mine\n"
     assert not home.exists()
 
@@ -414,10 +415,10 @@ def test_a_log_dir_that_is_another_users_link_starts_no_run(
 
 
 def test_what_is_planted_while_a_run_goes_on_is_not_followed(tmp_path: Path) -> None:
-    log, victim, said = tmp_path / "log", tmp_path / "victim", []
+    log, victim, problems = tmp_path / "log", tmp_path / "victim", []
     log.write_text("a line\n")
     victim.write_text("mine\n")
-    copies = WorkerLogs(tmp_path, [(0, log)], report=said.append)
+    copies = WorkerLogs(tmp_path, [(0, log)], report=problems.append)
     copies.tick(0.0)
     assert (tmp_path / "workerlog.0").read_text() == "a line\n"
 
@@ -426,5 +427,5 @@ def test_what_is_planted_while_a_run_goes_on_is_not_followed(tmp_path: Path) -> 
     log.write_text("a line\nanother\n")
     copies.close()
 
-    assert said == [f"--log-dir: {tmp_path}/workerlog.0: it is a link"]
+    assert problems == [f"--log-dir: {tmp_path}/workerlog.0: it is a link"]
     assert victim.read_text() == "mine\n"

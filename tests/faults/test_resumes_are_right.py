@@ -78,7 +78,7 @@ def undisturbed() -> int:
 
 
 def kill_one(handle: runner.RunHandle, chosen: random.Random) -> int:
-    """Kill one of the ranks at a moment of its work; a step that rank 0 had printed then."""
+    """Kill one of the ranks at a moment of its work; return a step that rank 0 had printed by then."""
     enough, deadline = chosen.randrange(1, STEPS // 2), time.monotonic() + LIMIT
     while f"step {enough}\n" not in handle.logs(0):
         assert time.monotonic() < deadline, handle.logs(0)

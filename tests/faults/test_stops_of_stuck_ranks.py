@@ -38,19 +38,19 @@ SAVED = 0.99
 """The share of the stops after which every rank has saved its work, at the least."""
 
 SECONDS = 2.5
-"""What 95 of 100 stops take, at the most: for 0.2 of them the programs save."""
+"""The most that 95 of 100 stops may take; the programs save for 0.2 of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """How a stop went. ``left`` are processes, ``blamed`` is the failure that nbdist names, ``told`` what the
-    ranks wrote, and the journal, of a run that did not end as it should."""
+    """A stop and its result. ``left`` are processes, ``blamed`` is the failure that nbdist names; ``output``
+    is the ranks' output and the journal of a run that did not end as it should."""
 
     seconds: float
     saved: bool
     left: int
     blamed: str
-    told: str
+    output: str
 
 
 def cases() -> Iterator[object]:
@@ -79,15 +79,15 @@ def stop_once(start_cell: RunCell, program: str, folder: Path) -> Stop:
     left = len(left_of(handle, known))
     failure = handle.failure
     blamed = "" if failure is None else failure.headline
-    told = ""
+    output = ""
     if not saved or left or blamed or status != RunState.CANCELLED:
         logs = [f"rank {rank}: {handle.logs(rank)[-2000:]}" for rank in range(2)]
-        told = "\n".join([f"{status} after {seconds:.2f} s", *logs, handle.directory.journal.read_text()])
-    return Stop(seconds=seconds, saved=saved, left=left, blamed=blamed, told=told)
+        output = "\n".join([f"{status} after {seconds:.2f} s", *logs, handle.directory.journal.read_text()])
+    return Stop(seconds=seconds, saved=saved, left=left, blamed=blamed, output=output)
 
 
 def at_share(seconds: list[float], share: float) -> float:
-    """The seconds that such a share of the stops does not exceed."""
+    """Return the seconds that such a share of the stops does not exceed."""
     return sorted(seconds)[math.ceil(share * len(seconds)) - 1]
 
 
@@ -100,13 +100,13 @@ def test_a_stop_brings_every_rank_to_its_finally(start_cell: RunCell, tmp_path: 
     seconds = [stop.seconds for stop in stops]
     saved = sum(stop.saved for stop in stops)
     left, blamed = sum(stop.left for stop in stops), sum(bool(stop.blamed) for stop in stops)
-    told = "\n".join(stop.told for stop in stops if stop.told)
+    output = "\n".join(stop.output for stop in stops if stop.output)
     print(
         f"{len(stops)} stops: {saved} with all saved, p50 {statistics.median(seconds):.2f} s, "
         f"p95 {at_share(seconds, 0.95):.2f} s, longest {max(seconds):.2f} s, "
         f"processes left {left}, ranks blamed {blamed}"
     )
     print("seconds", *(f"{taken:.2f}" for taken in sorted(seconds)))
-    assert (left, blamed) == (0, 0), told
-    assert saved >= SAVED * len(stops), told
-    assert at_share(seconds, 0.95) <= SECONDS, told
+    assert (left, blamed) == (0, 0), output
+    assert saved >= SAVED * len(stops), output
+    assert at_share(seconds, 0.95) <= SECONDS, output

@@ -100,7 +100,7 @@ def cases() -> Iterator[object]:
 
 
 def until_it_waits(handle: runner.RunHandle) -> None:
-    """Until the main threads of ranks 0 and 1 sleep without being woken, or compute."""
+    """Wait until the main threads of ranks 0 and 1 sleep without being woken, or compute."""
     before: list[object] = []
 
     def steady() -> bool:
@@ -178,11 +178,12 @@ SIZE = 100_000
 class Echo(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         self.request.sendall(self.request.recv(1))
-        self.server.asked.release()
+        self.server.requested.release()
 
 
 class Slow(BaseHTTPRequestHandler):
-    """Sends the second half when both ranks have been asked to end, and have written to the other server."""
+    """A handler that sends the second half once both ranks have got the request to end and have written to
+    the other server."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -190,7 +191,7 @@ class Slow(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"x" * (SIZE // 2))
         self.wfile.flush()
-        self.server.asked.acquire(timeout=60)
+        self.server.requested.acquire(timeout=60)
         self.wfile.write(b"x" * (SIZE // 2))
 
     def log_message(self, *_: object) -> None: ...
@@ -198,11 +199,11 @@ class Slow(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def servers() -> Iterator[list[int]]:
-    """The ports of two servers of this process."""
-    asked, running = threading.Semaphore(0), []
+    """Yield the ports of two servers of this process."""
+    requested, running = threading.Semaphore(0), []
     for kind, handler in ((socketserver.ThreadingTCPServer, Echo), (ThreadingHTTPServer, Slow)):
         server = kind(("127.0.0.1", 0), handler)
-        server.daemon_threads, server.asked = True, asked
+        server.daemon_threads, server.requested = True, requested
         threading.Thread(target=server.serve_forever, daemon=True).start()
         running.append(server)
     yield [server.server_address[1] for server in running]
@@ -225,6 +226,8 @@ def test_no_other_connection_of_a_freed_rank_ends(start_cell, servers: list[int]
             "batch 1",
             f"download {SIZE}",
         ], handle.logs(rank)
-    said = remarks(facts_of(handle.run, handle.directory), "en", ())
+    lines = remarks(facts_of(handle.run, handle.directory), "en", ())
     # the one whose connection is ended first brings the other one back
-    assert re.search(r"^ranks? \d(, 1)? (was|were) waiting in recv at line 13 and (was|were) freed$", said[0])
+    assert re.search(
+        r"^ranks? \d(, 1)? (was|were) waiting in recv at line 13 and (was|were) freed$", lines[0]
+    )

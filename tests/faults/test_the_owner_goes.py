@@ -59,7 +59,7 @@ FAULTS = [
 
 
 def the_run(home: Path) -> runner.RunHandle:
-    """The one run of a home, once its ranks are ready."""
+    """Return the one run of a home, once its ranks are ready."""
     until(lambda: RunStore(home).directories())
     handle = runner.RunHandle(RunStore(home).directories()[0])
     until(lambda: handle.directory.spec.exists())
@@ -170,7 +170,7 @@ class JupyterServer:
         self.client.execute("%load_ext nbdist")
 
     def stop(self) -> None:
-        """As a person does: ``jupyter server stop PORT``, which asks, then terminates, then kills."""
+        """Stop it as a person does: ``jupyter server stop PORT`` asks, then terminates, then kills."""
         command = [sys.executable, "-m", "jupyter_server", "stop", str(self._port)]
         # it waits for the end of a process that this one has to collect
         with subprocess.Popen(command, env=self._environment, stdout=self._log, stderr=self._log):
@@ -245,15 +245,15 @@ os._exit(0)
     # the ranks are asked to end while they are made: each time at another moment
     owners = [start_owner("-n 4", SLEEP, script=ends_at_once) for _ in range(5)]
 
-    asked = []
+    signalled = []
     for owner in owners:
         assert owner.handle.wait(20) == "cancelled", reason_text(owner.handle.run.reason)
         assert reason_text(owner.handle.run.reason) == GONE
-        asked.append([event.signal for event in events_of(owner.handle) if isinstance(event, Escalated)])
+        signalled.append([event.signal for event in events_of(owner.handle) if isinstance(event, Escalated)])
     # Python drops a KeyboardInterrupt that meets one of its own callbacks, as an import has them: then
     # SIGTERM follows
-    assert asked.count(["SIGINT"]) >= len(owners) - 1, asked
-    assert all(signals[0] == "SIGINT" for signals in asked)
+    assert signalled.count(["SIGINT"]) >= len(owners) - 1, signalled
+    assert all(signals[0] == "SIGINT" for signals in signalled)
 
 
 def events_of(handle: runner.RunHandle) -> list[Event]:

@@ -48,7 +48,7 @@ Kill = Callable[[local.SupervisorProcess], None]
 
 @pytest.fixture
 def make_plan(home: Path, tmp_path: Path) -> Callable[[str], runner.Plan]:
-    """The plan of a cell that does not end by itself."""
+    """Return a function that plans a cell without an end."""
     return lambda line: runner.plan(options.parse(line), cell=SLEEP, cwd=str(tmp_path), python_path=sys.path)
 
 
@@ -63,7 +63,7 @@ def kill_the_supervisor(handle: runner.RunHandle) -> None:
 
 
 def kill_both(handle: runner.RunHandle) -> None:
-    """At one moment, as a person does it who kills all that has nbdist in its name."""
+    """Kill both at one moment, as a person who kills everything with nbdist in its name."""
     supervisor, reaper = handle.run.supervisor.pid, reaper_of(handle)
     # what is suspended cannot act between the two
     os.kill(supervisor, signal.SIGSTOP)
@@ -160,7 +160,7 @@ def start_ahead(plan: runner.Plan, kill: Kill) -> RunDirectory:
 
 
 def start_warm(plan: runner.Plan, kill: Kill) -> RunDirectory | None:
-    """None where the ranks that wait have gone before they were told of the run."""
+    """Start a run by waiting ranks; return None where they end before they get it."""
     standby = Standby(plan, idle=60)
     assert standby.wait_until_ready(30)
     directory = runner.store().create(plan.spec, plan.cell)
@@ -215,12 +215,12 @@ def test_whoever_looks_next_ends_what_is_left_when_reaper_and_supervisor_are_kil
 
 
 def can_be_found(process: ProcessId) -> bool:
-    """Whether a process that has lost its parent still says whose it is, or its control group does."""
+    """Return whether an orphan can still be traced to its run, by its environment or its control group."""
     return in_group() or bool(Path(f"/proc/{process.pid}/environ").read_bytes())
 
 
 def in_group() -> bool:
-    """Whether this machine lets a run have a control group."""
+    """Return whether this machine lets a run have a control group."""
     return control_groups.problem() == ""
 
 

@@ -55,7 +55,7 @@ class AiStudio:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Host]:
-        """A container with a Jupyter server in it, which is its first process; both end with the block."""
+        """Yield a container whose first process is a Jupyter server; both end with the block."""
         inner, outer = free_ports(2)
         server = [str(self._environment / "bin/python"), "-m", "jupyterlab", "--no-browser", "--allow-root"]
         server += ["--ip=127.0.0.1", f"--port={inner}", "--ServerApp.port_retries=0"]
@@ -74,8 +74,8 @@ class AiStudio:
             host.ask("api/shutdown", "POST")
 
     def _variables(self) -> dict[str, str]:
-        """Of this process's what has to do with the network and with pip, whose downloads and settings stay
-        in the home that the container does not see."""
+        """Return this process's variables for the network and for pip; pip's downloads and settings stay in
+        the home, which the container does not see."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         pip = {"PIP_CACHE_DIR": str(Path.home() / ".cache/pip")}
         if (settings := Path.home() / ".config/pip/pip.conf").exists():

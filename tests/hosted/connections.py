@@ -26,7 +26,7 @@ def socket_to(host: Host, path: str) -> websocket.WebSocket:
 
 
 class Connection:
-    """Closes its socket at the end of a block."""
+    """A socket that is closed at the end of a block."""
 
     socket: websocket.WebSocket
 
@@ -64,7 +64,7 @@ class Kernel(Connection):
         return message
 
     def reply(self, message: str) -> dict[str, Any]:
-        """The answer to a cell, when it is done."""
+        """Wait for the end of a cell and return its reply."""
         while True:
             data = self.socket.recv()
             got = json.loads(data) if isinstance(data, str) else {}

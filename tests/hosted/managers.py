@@ -25,7 +25,7 @@ HTML = """<!doctype html><meta charset="utf-8"><title>a front end</title>
 
 
 class ManagerPage:
-    """Carries messages between a kernel and the page while ``until`` waits, as the program around it does."""
+    """A page whose messages reach a kernel, and the kernel's the page, while ``until`` waits."""
 
     def __init__(self, page: Page, kernel: Kernel) -> None:
         self.page = page
@@ -45,30 +45,30 @@ class ManagerPage:
 
     def _hear(self, message: Mapping[str, Any]) -> None:
         buffers = [base64.b64encode(part).decode() for part in message["buffers"]]
-        told = {"type": message["msg_type"], "buffers": buffers}
-        told |= {"content": message["content"], "metadata": message["metadata"]}
-        self.page.evaluate("message => window.hear(message)", told)
+        sent = {"type": message["msg_type"], "buffers": buffers}
+        sent |= {"content": message["content"], "metadata": message["metadata"]}
+        self.page.evaluate("message => window.hear(message)", sent)
 
 
 @contextlib.contextmanager
 def page_of(
     browser: Browser, kernel: Kernel, manager: str, files: Mapping[str, Path]
 ) -> Iterator[ManagerPage]:
-    """``manager`` is one of managers.js; ``files`` are those of its scripts that it asks for, by their names.
+    """Yield a page. ``manager`` is one of managers.js; ``files`` are scripts that it requests, by name.
     Errors of the page fail the test."""
     context = browser.new_context(viewport={"width": 900, "height": 700})
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(error.stack or str(error)))
-    found = {"managers.js": HERE / "managers.js", "anywidget.js": SHARED / "anywidget/index.js", **files}
+    scripts = {"managers.js": HERE / "managers.js", "anywidget.js": SHARED / "anywidget/index.js", **files}
 
     def serve(route: Route) -> None:
         address = route.request.url.partition("?")[0]
         # Colab's takes anywidget's script from a CDN
         name = "anywidget.js" if "/anywidget@" in address else address.rpartition("/")[2]
-        if name in found:
+        if name in scripts:
             headers = {"access-control-allow-origin": "*"}
-            route.fulfill(path=found[name], content_type="text/javascript", headers=headers)
+            route.fulfill(path=scripts[name], content_type="text/javascript", headers=headers)
         elif address == f"{ORIGIN}/":
             route.fulfill(body=HTML, content_type="text/html")
         else:

@@ -66,18 +66,18 @@ class Host:
     token: str
     folder: Path
     user: str = ""
-    """Who logs in at a hub; empty where the token lets a browser in."""
+    """The user that logs in at a hub; empty where the token lets a browser in."""
 
     @property
     def entry(self) -> str:
-        """What an address of a page ends with."""
+        """Return the end of a page's address."""
         return "reset" if self.user else f"token={self.token}&reset"
 
     def write_notebook(self, name: str, *cells: str) -> Path:
         return write_notebook(self.folder / name, *cells)
 
     def log_in(self, page: Page) -> None:
-        """At a hub, as people do; elsewhere the first address does it."""
+        """Log in at a hub, as people do; elsewhere the first address does it."""
         if self.user:
             hub = self.url.partition("user/")[0] + "hub/"
             page.goto(f"{hub}login?next={urlsplit(hub).path}home")
@@ -87,7 +87,7 @@ class Host:
             page.wait_for_url("**/hub/home")
 
     def ask(self, path: str, method: str = "GET", body: object = None) -> tuple[int, bytes]:
-        """The status and the body of an answer."""
+        """Return the status and the body of an answer."""
         return ask(f"{self.url}{path}", self.token, method, body)
 
 
@@ -103,12 +103,12 @@ def ask(url: str, token: str, method: str = "GET", body: object = None) -> tuple
 
 
 def until(condition: Callable[[], Any], limit: float = LIMIT) -> Any:
-    """What the condition says once it says something."""
+    """Wait until the condition returns something; return it."""
     deadline = time.monotonic() + limit
     while True:
         with contextlib.suppress(OSError):
-            if found := condition():
-                return found
+            if value := condition():
+                return value
         if time.monotonic() > deadline:
             raise TimeoutError("it did not happen in time")
         time.sleep(0.1)
@@ -116,7 +116,7 @@ def until(condition: Callable[[], Any], limit: float = LIMIT) -> Any:
 
 @contextlib.contextmanager
 def behind_nginx(folder: Path) -> Iterator[Host]:
-    """A JupyterLab of which nginx forwards one port, under a prefix."""
+    """Yield a JupyterLab of which nginx forwards one port, under a prefix."""
     server = LabServer(folder, base_url="/behind/ada/")
     try:
         server.wait_until_up()
@@ -130,8 +130,8 @@ def behind_nginx(folder: Path) -> Iterator[Host]:
 
 @contextlib.contextmanager
 def nginx(folder: Path, prefix: str, inner: int, port: int) -> Iterator[str]:
-    """The address of an nginx on ``port``. It passes what is below the prefix on to the port ``inner``, as it
-    is, and what is below ``PREFIXapi_serving/PORT/`` to that port, without all this."""
+    """Yield the address of an nginx on ``port``. It forwards requests below the prefix to the port ``inner``
+    as they are, and those below ``PREFIXapi_serving/PORT/`` to that port, without all this."""
     assert NGINX is not None
     config = folder / "nginx.conf"
     config.write_text(NGINX_CONFIG.format(folder=folder, port=port, inner=inner, prefix=prefix))
@@ -141,7 +141,7 @@ def nginx(folder: Path, prefix: str, inner: int, port: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def hub(folder: Path, *users: str) -> Iterator[list[Host]]:
-    """A JupyterHub with a server of each of these users, who have logged in."""
+    """Yield a JupyterHub with a server of each of these users, who have logged in."""
     port = free_ports(3)[0]
     token = secrets.token_hex(16)
     for user in users:
@@ -181,7 +181,7 @@ def _server_of(user: str, root: str, token: str, home: Path) -> Host:
 
 
 def free_ports(count: int) -> range:
-    """So many ports in a row that nobody uses."""
+    """Return so many ports in a row that nobody uses."""
     for first in range(21_000 + os.getpid() % 5000, 60_000, count):
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             for port in range(first, first + count):
@@ -194,7 +194,7 @@ def free_ports(count: int) -> range:
 def running(
     command: list[str], log: Path, environment: dict[str, str] | None = None, folder: Path | None = None
 ) -> Iterator[None]:
-    """A service for the length of a block, ended with all that it has started."""
+    """Run a service for the length of a block, and end everything that it has started."""
     with log.open("wb") as file:
         process = subprocess.Popen(
             command, stdout=file, stderr=file, env=environment, cwd=folder, start_new_session=True

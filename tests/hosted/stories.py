@@ -1,4 +1,4 @@
-"""What a user does in JupyterLab, wherever its server is."""
+"""Stories of a user in JupyterLab, wherever its server is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLOURED = """canvas => {
 
 
 def a_morning_in_a_notebook(host: Host, page: Page, pictures: Path, name: str) -> None:
-    """A cell, its panel and its Stop; a run's dashboard, VisualDL, the page loaded again, Stop there."""
+    """Use a cell, its panel and its Stop; then a run's dashboard, VisualDL, a reload, Stop there."""
     first, second = CELL.replace("NAME", "first"), CELL.replace("NAME", "second")
     notebook = host.write_notebook("morning.ipynb", "%load_ext nbdist", first, second, "%dist_board second")
     lab = LabPage(host, page, notebook)
@@ -72,7 +72,7 @@ def shows_curves(board: FrameLocator) -> None:
 
 
 def goes_on(log: Locator) -> None:
-    """Lines come that were not there before."""
+    """Wait for a line that is newer than those shown."""
     expect(log).to_contain_text("of rank 1", timeout=20_000)
     last = log.locator(".nbdist-line").last
     before = last.inner_text()

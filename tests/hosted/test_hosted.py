@@ -26,7 +26,7 @@ with_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
-    """Ada and Bob, of one JupyterHub."""
+    """Yield Ada and Bob, of one JupyterHub."""
     pytest.importorskip("jupyterhub")
     with hub(tmp_path_factory.mktemp("hub"), "ada", "bob@example.org") as hosts:
         yield hosts

@@ -94,7 +94,7 @@ def test_marimo_shows_a_panel_while_a_call_waits_and_the_summary_then(
 
 
 def pictured(page: Page, path: Path) -> None:
-    """As it is, and narrow."""
+    """Take a picture of the page as it is, and one of it narrow."""
     page.screenshot(path=f"{path}.png")
     page.set_viewport_size({"width": 420, "height": 900})
     page.screenshot(path=f"{path}-narrow.png")

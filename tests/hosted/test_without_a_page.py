@@ -40,7 +40,7 @@ time.sleep(600)
 
 
 def papermill(folder: Path, home: Path, *cells: str) -> subprocess.Popen[str]:
-    """Executes a notebook with these cells, and writes ``out.ipynb``."""
+    """Start papermill on a notebook with these cells; it writes ``out.ipynb``."""
     pytest.importorskip("papermill")
     notebook = write_notebook(folder / "in.ipynb", "lr = 0.1", LOAD, *cells)
     document = nbformat.read(notebook, 4)
@@ -54,7 +54,7 @@ def papermill(folder: Path, home: Path, *cells: str) -> subprocess.Popen[str]:
 
 
 def outputs(folder: Path) -> list[str]:
-    """The text of each cell's outputs, with what papermill adds to a notebook."""
+    """Return the text of each cell's outputs, with papermill's additions."""
     cells = nbformat.read(folder / "out.ipynb", 4).cells
     return ["".join(out.get("text", "") for out in cell.get("outputs", ())) for cell in cells]
 
@@ -62,11 +62,12 @@ def outputs(folder: Path) -> list[str]:
 def test_papermill_gets_text_and_summary_and_stops_at_the_failure_of_a_rank(
     tmp_path: Path, home: Path
 ) -> None:
-    said, _ = (running := papermill(tmp_path, home, TRAIN, FAIL, "print('after')")).communicate(timeout=120)
+    running = papermill(tmp_path, home, TRAIN, FAIL, "print('after')")
+    printed, _ = running.communicate(timeout=120)
 
-    assert running.returncode == 1, said
-    assert "RunFailed: broken-" in said
-    assert 'raise ValueError("no such layer: conv9")' in said
+    assert running.returncode == 1, printed
+    assert "RunFailed: broken-" in printed
+    assert 'raise ValueError("no such layer: conv9")' in printed
     text = "\n".join(outputs(tmp_path))
     assert re.search(r"^\[0\] rank 0 has lr 0.5$", text, re.M)
     assert re.search(r"^\[nbdist\] train-\w+ · Finished · 2 ranks", text, re.M)
@@ -90,12 +91,12 @@ def test_an_interrupted_papermill_leaves_no_rank_behind(
     try:
         until(begun)
         running.send_signal(number)
-        said, _ = running.communicate(timeout=60)
+        printed, _ = running.communicate(timeout=60)
     finally:
         running.kill()
     (run,) = RunStore(home).directories()
 
-    assert running.returncode == status, said
+    assert running.returncode == status, printed
     until(lambda: not processes.marked("NBDIST_RUN_DIR", str(run.path)))
     until(lambda: RunHandle(run).run.state.terminal)
     assert RunHandle(run).status == "cancelled"

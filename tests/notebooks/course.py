@@ -46,7 +46,7 @@ MORE = (
     "08-beyond-data-parallel",
     "09-in-and-out",
 )
-"""Of these, those whose cells start runs as the cells of others do: ``make test-more`` executes them."""
+"""Notebooks whose cells start runs as the cells of others do: ``make test-more`` executes them."""
 LIMIT = 120.0
 """Seconds that a notebook may take; on two free cores each takes less than 40."""
 PATIENCE = 900
@@ -66,7 +66,7 @@ def tags(cell: Any) -> list[str]:
 @dataclass(frozen=True, kw_only=True)
 class Executed:
     """A notebook with its output. ``crowd`` is how many wanted each core meanwhile, 1 when they were free;
-    ``left`` are the processes of its runs that were still there at its end."""
+    ``left`` are the processes of its runs that outlived it."""
 
     cells: list[Any]
     error: str
@@ -77,12 +77,12 @@ class Executed:
 
     @property
     def runs(self) -> dict[str, RunHandle]:
-        """The runs by their names."""
+        """Return the runs by name."""
         directories = RunStore(self.path / "home").directories()
         return {handle.run.spec.name: handle for handle in map(RunHandle, directories)}
 
     def shown(self, cell: Any) -> str:
-        """The text that a cell wrote, its error included."""
+        """Return the text that a cell wrote, its error included."""
         parts = []
         for output in cell.get("outputs", []):
             if output.output_type == "error":
@@ -92,7 +92,7 @@ class Executed:
         return "\n".join(parts)
 
     def cell_of(self, words: str) -> Any:
-        """The first code cell that has these words in it."""
+        """Return the first code cell that contains these words."""
         return next(c for c in self.cells if c.cell_type == "code" and words in c.source)
 
 
@@ -101,10 +101,7 @@ Executing = Callable[[str], Executed]
 
 
 def executed(name: str, root: Path) -> Executed:
-    """A notebook, run in a copy of its folder under ``root`` by whichever process asks for it first.
-
-    Several processes that share the tests share ``root`` and with it what was executed.
-    """
+    """Run a notebook in a copy of its folder under ``root``, once for all processes that share ``root``."""
     path = root / name
     with FileLock(root / f"{name}.lock"):
         if not (path / "executed.json").exists():
@@ -145,7 +142,7 @@ def _execute(name: str, folder: Path) -> None:
 
 
 def _on_free_ports(notebook: Any) -> Any:
-    """The notebook with free ports in place of those that it names: other tests name the same ones."""
+    """Replace the ports in a notebook by free ones: other tests name the same."""
     # the system may give one from its own range, and the one after it, to another process before they are used
     for port, free in zip(FIXED_PORTS, free_ports(len(FIXED_PORTS)), strict=True):
         for cell in notebook.cells:
@@ -154,7 +151,7 @@ def _on_free_ports(notebook: Any) -> Any:
 
 
 def _left(home: Path, limit: float = 10.0) -> list[str]:
-    """The processes of the runs that are still there some time after the kernel has ended; they are killed."""
+    """Kill the processes of the runs that outlive the kernel by some time; return them."""
     paths = [str(directory.path) for directory in RunStore(home).directories()]
     deadline = time.monotonic() + limit
     while left := [process for path in paths for process in processes.marked("NBDIST_RUN_DIR", path)]:

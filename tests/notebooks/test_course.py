@@ -32,7 +32,7 @@ def code_of(notebook: Any) -> list[Any]:
 
 
 def without_words(source: str) -> list[str]:
-    """A cell's commands as they are, and its program without comments and strings."""
+    """Return a cell's commands as they are, and its program without comments and strings."""
     lines = source.splitlines(keepends=True)
     commands = [line for line in lines if line.startswith(("%", "!"))]
     program = "".join(line for line in lines if not line.startswith(("%", "!")))
@@ -58,8 +58,8 @@ def test_every_run_of_a_notebook_ends_as_its_cell_is_tagged(name: str, executed:
     result = executed(name)
 
     for cell in result.cells:
-        if found := re.search(r"^%%distributed .*--name (\S+)", cell.source):
-            run = result.runs.get(found[1])
+        if match := re.search(r"^%%distributed .*--name (\S+)", cell.source):
+            run = result.runs.get(match[1])
             expected = "succeeded"
             if "raises-exception" in tags(cell):
                 expected = "failed"
@@ -67,7 +67,7 @@ def test_every_run_of_a_notebook_ends_as_its_cell_is_tagged(name: str, executed:
                 expected = "cancelled"
             # a cell that is refused before the launch has no run
             if run is not None or expected == "succeeded":
-                assert run is not None, found[1]
+                assert run is not None, match[1]
                 assert run.status == expected, run.logs(0)
 
 

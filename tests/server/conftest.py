@@ -27,7 +27,7 @@ Ask = Callable[..., Any]
 
 @pytest.fixture
 def ask(jp_fetch: Ask) -> Ask:
-    """Ask for a path below nbdist/; the response, whatever its status."""
+    """Return a function that requests a path below nbdist/ and returns the response, whatever its status."""
 
     async def ask(path: str, method: str = "GET", body: object = None, **more: Any) -> HTTPResponse:
         if method in ("POST", "PUT", "PATCH"):
@@ -54,7 +54,7 @@ class Page:
         await self.socket.write_message(json.dumps({"kind": kind, **more}))
 
     async def hear(self, limit: float = 20.0) -> dict[str, Any]:
-        """Take in one frame; its header."""
+        """Receive one frame; return its header."""
         data = await asyncio.wait_for(self.socket.read_message(), limit)
         assert isinstance(data, bytes), "the socket was closed"
         header, buffers = split_frame(data)
@@ -76,7 +76,7 @@ class Page:
         await asyncio.wait_for(listen(), limit)
 
     async def silence(self, seconds: float) -> bool:
-        """Whether nothing comes for so long."""
+        """Return whether no frame comes for ``seconds``."""
         try:
             await self.hear(seconds)
         except asyncio.TimeoutError:
@@ -84,21 +84,21 @@ class Page:
         return False
 
     def lines(self, rank: int = 0) -> dict[int, str]:
-        """What the page has of a rank, by address."""
+        """Return the lines of a rank that the page has, by address."""
         return lines_of((*self.pulled, *self.updates), rank)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """All rows of the list that have come."""
+        """Return all rows of the list that have come."""
         return [row for each in self.lists for row in each["runs"]]
 
     @property
     def complete(self) -> bool:
-        """Whether all lines that there are have come."""
+        """Return whether the page has all lines that there are."""
         return bool(self.updates) and self.updates[-1].complete_until is None
 
     def steps(self, tag: str) -> list[float]:
-        """The steps on the chart of a tag, as it came last."""
+        """Return the steps on the chart of a tag, as it came last."""
         charts = [chart for update in self.updates for chart in update.charts if chart.tag == tag]
         return list(charts[-1].columns[0]) if charts else []
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbdist.board import status_of
+from nbdist.board.server import status_of
 
 TOKEN = "a-token-of-a-test"
 LIMIT = 60.0
@@ -27,7 +27,7 @@ class RealServer:
 
     @property
     def url(self) -> str:
-        """Of the extension."""
+        """Return the address of the extension."""
         return f"http://127.0.0.1:{self.port}{self.base_url}nbdist"
 
     @property
@@ -39,7 +39,7 @@ class RealServer:
 def real_server(
     folder: Path, *options: str, base_url: str = "/user/ada/", extension: str = "nbdist"
 ) -> Iterator[RealServer]:
-    """A server with one extension, whose runs are in ``folder``/home; it is ended at the end."""
+    """Start a server with one extension, whose runs are in ``folder``/home; end it behind the block."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

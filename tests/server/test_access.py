@@ -1,4 +1,4 @@
-"""Who may ask for what: nobody without a login, nobody who is not authorized, no page of another site."""
+"""Access to the extension: nobody without a login, nobody unauthorized, no page of another site."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ CHANGES = [(method, path) for method, path in VERBS if method in ("POST", "DELET
 
 
 class AsksNobody(Authorizer):
-    """Refuses what the test says, and remembers what was asked for."""
+    """An authorizer that refuses what the test names, and records the requests."""
 
     refused: frozenset[str] = frozenset()
-    asked: list[tuple[str, str]] = []  # noqa: RUF012
+    actions: list[tuple[str, str]] = []  # noqa: RUF012
 
     def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:
-        self.asked.append((action, resource))
+        self.actions.append((action, resource))
         return action not in self.refused
 
 
 @pytest.fixture
 def jp_server_config(jp_server_config: dict[str, Any]) -> dict[str, Any]:
     AsksNobody.refused = frozenset()
-    AsksNobody.asked = []
+    AsksNobody.actions = []
     jp_server_config["ServerApp"]["authorizer_class"] = AsksNobody
     return jp_server_config
 
@@ -98,7 +98,7 @@ async def test_nobody_gets_in_who_is_not_authorized(
     answer = await ask(path, method)
 
     assert answer.code == 403
-    assert AsksNobody.asked[-1][1] == "nbdist"
+    assert AsksNobody.actions[-1][1] == "nbdist"
     assert not list(run.directory.control.iterdir())
 
 
@@ -115,7 +115,7 @@ async def test_who_may_only_read_stops_nothing_and_deletes_nothing(
 
 
 async def a_browser(jp_fetch: Callable[..., Any], token: str) -> dict[str, str]:
-    """The headers of a browser that has logged in: cookies, and no token."""
+    """Return the headers of a browser that has logged in: cookies, and no token."""
     answer = await jp_fetch("nbdist", "api", "status", params={"token": token}, headers={"Authorization": ""})
     cookies = [cookie.partition(";")[0] for cookie in answer.headers.get_list("Set-Cookie")]
     return {"Authorization": "", "Cookie": "; ".join(cookies)}
@@ -273,14 +273,14 @@ async def test_a_home_of_another_user_is_refused_whatever_is_asked(
     answers = {path: await ask(path, method, **more) for method, path, more in ABOUT_RUNS}
     page = await open_page()
     await page.say("runs")
-    told = await page.hear()
+    content = await page.hear()
     await page.say("watch", run_id=RUN_ID, **{"from": "tail"})
 
     assert {answer.code for answer in answers.values()} == {403}
-    said = json.loads(answers["api/runs"].body)["message"]
-    assert said.startswith(f"{home} belongs to user 12345, not to you: look as that user:")
-    assert told["kind"] == "problem"
-    assert "belongs to user 12345" in told["message"]
+    message = json.loads(answers["api/runs"].body)["message"]
+    assert message.startswith(f"{home} belongs to user 12345, not to you: look as that user:")
+    assert content["kind"] == "problem"
+    assert "belongs to user 12345" in content["message"]
     assert "belongs to user 12345" in (await page.hear())["message"]
     assert not list(run.directory.control.iterdir())
     assert not (home / "board").exists()

@@ -52,15 +52,15 @@ async def test_visualdl_is_served_under_the_prefix(
 
 
 class FakeBoard:
-    """Answers each request as the test says, and keeps what it was asked."""
+    """A board that sends the test's answer to each request, and records the requests."""
 
     def __init__(self, answer: bytes) -> None:
         self.answer = answer
-        self.asked: list[bytes] = []
+        self.requests: list[bytes] = []
         self.port = 0
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.asked.append(await reader.readuntil(b"\r\n\r\n"))
+        self.requests.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(self.answer)
         await writer.drain()
         writer.close()
@@ -94,7 +94,7 @@ async def test_the_address_goes_on_as_it_came_and_the_login_stays_here(ask: Ask,
         play(board.route)
         got = await ask("visualdl/run/scalar", headers={"Cookie": "mine=1"}, params={"a": "1"})
 
-    head = board.asked[0].decode()
+    head = board.requests[0].decode()
     assert got.code == 200
     assert got.body == b"hello"
     assert "a=b" not in str(got.headers)
@@ -189,4 +189,4 @@ async def test_a_page_of_another_site_posts_nothing(ask: Ask, play: Any) -> None
         got = await ask("visualdl/run/api", "POST", {"x": 1}, headers=headers)
 
     assert got.code in (403, 404)
-    assert board.asked == []
+    assert board.requests == []

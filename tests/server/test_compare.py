@@ -27,22 +27,22 @@ async def test_a_page_gets_the_table_and_the_curves(ask: Ask, home: Path) -> Non
 
     answer = await ask("api/compare", "POST", {"run_ids": [RUN_ID, GONE, OTHER, RUN_ID], "curves": True})
 
-    found = json.loads(answer.body)
-    assert [run["label"] for run in found["runs"]] == ["lenet-k3f9", "other-m2a1"]
-    rows = {(row["group"], row["name"]): row for row in found["rows"]}
+    comparison = json.loads(answer.body)
+    assert [run["label"] for run in comparison["runs"]] == ["lenet-k3f9", "other-m2a1"]
+    rows = {(row["group"], row["name"]): row for row in comparison["rows"]}
     assert (rows["option", "--retries"]["values"], rows["option", "--retries"]["differs"]) == ([0, 2], True)
     assert rows["option", "--framework"]["differs"] is False
-    assert [curve["values"] for curves in found["curves"] for curve in curves] == [[0.5], [0.25]]
-    assert "diffs" not in found
+    assert [curve["values"] for curves in comparison["curves"] for curve in curves] == [[0.5], [0.25]]
+    assert "diffs" not in comparison
 
 
 async def test_without_curves_it_says_how_the_programs_differ(ask: Ask, home: Path) -> None:
     two_runs(home)
 
-    found = json.loads((await ask("api/compare", "POST", {"run_ids": [RUN_ID, OTHER]})).body)
+    comparison = json.loads((await ask("api/compare", "POST", {"run_ids": [RUN_ID, OTHER]})).body)
 
-    assert [diff["run_id"] for diff in found["diffs"]] == [OTHER]
-    assert "curves" not in found
+    assert [diff["run_id"] for diff in comparison["diffs"]] == [OTHER]
+    assert "curves" not in comparison
 
 
 @pytest.mark.parametrize(

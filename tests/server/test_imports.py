@@ -1,4 +1,4 @@
-"""What a server loads when it starts, and what a kernel does not."""
+"""Imports of a server that starts, and those that a kernel does without."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def test_the_server_loads_nothing_that_it_does_not_need() -> None:
 async def test_a_server_that_is_up_loads_the_rest(jp_serverapp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
-    asked: list[str] = []
+    imported: list[str] = []
 
     def handler_named(name: str) -> None:
-        asked.append(name)
-        if len(asked) == len(ROUTES):
+        imported.append(name)
+        if len(imported) == len(ROUTES):
             loop.call_soon_threadsafe(done.set)
 
     monkeypatch.setattr("nbdist.server.app.handler_named", handler_named)
@@ -53,7 +53,7 @@ async def test_a_server_that_is_up_loads_the_rest(jp_serverapp: Any, monkeypatch
     await NbdistApp()._start_jupyter_server_extension(jp_serverapp)
     await asyncio.wait_for(done.wait(), 20)
 
-    assert asked == list(ROUTES.values())
+    assert imported == list(ROUTES.values())
 
 
 def test_a_rank_or_a_kernel_loads_no_server() -> None:

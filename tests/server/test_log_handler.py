@@ -25,7 +25,7 @@ def run(home: Path) -> WrittenRun:
 
 
 @pytest.mark.parametrize(
-    ("asked", "low", "high"),
+    ("wanted", "low", "high"),
     [
         ("bytes=0-9", 0, 10),
         ("bytes=-50", len(TEXT) - 50, len(TEXT)),
@@ -34,8 +34,8 @@ def run(home: Path) -> WrittenRun:
     ],
     ids=["the begin", "the end", "beyond the end", "from somewhere on"],
 )
-async def test_a_part_is_its_bytes(ask: Ask, run: WrittenRun, asked: str, low: int, high: int) -> None:
-    answer = await ask(LOG, headers={"Range": asked, "Accept-Encoding": "gzip"})
+async def test_a_part_is_its_bytes(ask: Ask, run: WrittenRun, wanted: str, low: int, high: int) -> None:
+    answer = await ask(LOG, headers={"Range": wanted, "Accept-Encoding": "gzip"})
 
     assert answer.code == 206
     assert answer.headers["Content-Range"] == f"bytes {low}-{high - 1}/{len(TEXT)}"
@@ -133,7 +133,7 @@ async def test_a_run_that_has_ended_is_stopped_already(ask: Ask, run: WrittenRun
 
 
 @pytest.mark.parametrize(
-    ("header", "found"),
+    ("header", "expected"),
     [
         (None, None),
         ("bytes=0-99", (0, 100)),
@@ -152,13 +152,13 @@ async def test_a_run_that_has_ended_is_stopped_already(ask: Ask, run: WrittenRun
         ("bytes=٣-٤", None),
     ],
 )
-def test_a_range_is_read_as_http_wants_it(header: str | None, found: object) -> None:
-    assert read_range(header, 1000) == found
+def test_a_range_is_read_as_http_wants_it(header: str | None, expected: object) -> None:
+    assert read_range(header, 1000) == expected
 
 
 @pytest.mark.parametrize(("header", "size"), [("bytes=1000-", 1000), ("bytes=-0", 1000), ("bytes=0-", 0)])
 def test_what_is_not_there_is_an_empty_range(header: str, size: int) -> None:
-    found = read_range(header, size)
+    part = read_range(header, size)
 
-    assert found is not None
-    assert found[0] >= found[1]
+    assert part is not None
+    assert part[0] >= part[1]

@@ -1,4 +1,4 @@
-"""What is read of a long log before its end is shown: counted in bytes, for times say little."""
+"""Reading a long log before its end is shown: counted in bytes, since times prove little."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def long_log() -> bytes:
 
 @contextmanager
 def read_bytes() -> Iterator[Callable[[], int]]:
-    """How many bytes this process has read since."""
+    """Yield a function that returns the bytes that this process has read in the block."""
 
     def read() -> int:
         return int(Path("/proc/self/io").read_text().split()[1])

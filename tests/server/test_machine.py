@@ -49,11 +49,11 @@ def test_pages_that_ask_at_once_share_a_look() -> None:
 
 def test_a_driver_that_hangs_holds_up_nobody() -> None:
     answered = threading.Event()
-    asked = []
+    calls = []
     clock = Clock()
 
     def gpus() -> Sequence[GpuState]:
-        asked.append(1)
+        calls.append(1)
         answered.wait(20)
         return [GPU]
 
@@ -64,7 +64,7 @@ def test_a_driver_that_hangs_holds_up_nobody() -> None:
     answered.set()
 
     assert first.gpus == second.gpus == ()
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 def test_every_option_is_explained_in_both_languages() -> None:

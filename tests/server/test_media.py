@@ -1,4 +1,4 @@
-"""What ranks showed goes to a page as bytes that are no page of this server."""
+"""Media of ranks, sent to a page as bytes that are no page of this server."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_what_goes_on_is_on_the_first_page_alone(home: Path, runs: RunList) -> N
 
 
 @pytest.mark.parametrize(
-    ("search", "found"),
+    ("search", "numbers"),
     [
         ("lenet", [2, 0]),
         ("LENET 000000", [0]),
@@ -79,13 +79,13 @@ def test_what_goes_on_is_on_the_first_page_alone(home: Path, runs: RunList) -> N
         ("no", []),
     ],
 )
-def test_a_search_wants_all_its_words(home: Path, runs: RunList, search: str, found: list[int]) -> None:
+def test_a_search_wants_all_its_words(home: Path, runs: RunList, search: str, numbers: list[int]) -> None:
     names = ["lenet", "resnet", "lenet"]
     for number, name in enumerate(names):
         notebook = "/home/ada/vision.ipynb" if name == "resnet" else ""
         written(home, number, name, notebook=notebook).happened(*ENDED)
 
-    assert ids(runs.page(limit=10, search=search)) == [run_id(number, names[number]) for number in found]
+    assert ids(runs.page(limit=10, search=search)) == [run_id(number, names[number]) for number in numbers]
 
 
 def test_a_run_that_ends_is_seen(home: Path, runs: RunList) -> None:
@@ -138,11 +138,11 @@ def test_a_row_says_how_the_run_stands(home: Path, runs: RunList) -> None:
     assert row.devices == ("CPU",)
 
 
-@pytest.mark.parametrize("said", ["recorded", "printed"])
-def test_a_metric_is_one_number_wherever_it_is_shown(home: Path, runs: RunList, said: str) -> None:
+@pytest.mark.parametrize("origin", ["recorded", "printed"])
+def test_a_metric_is_one_number_wherever_it_is_shown(home: Path, runs: RunList, origin: str) -> None:
     run = written(home, 0).happened(*ENDED)
     for rank, loss in enumerate((0.0639, 0.0231)):
-        if said == "recorded":
+        if origin == "recorded":
             run.recorded(rank, loss=4.0).recorded(rank, loss=loss)
         else:
             run.printed(rank, f"step 1 loss: 4.0\nstep 2 loss: {loss}\n")
@@ -243,8 +243,8 @@ async def test_the_summary_of_a_run_is_what_a_notebook_keeps_of_it(ask: Ask, hom
 @pytest.mark.parametrize("requested", [True, False], ids=["asked for", "its kernel ended"])
 def test_a_row_says_whether_a_stop_was_asked_for(home: Path, runs: RunList, requested: bool) -> None:
     ended = RunEnded(time=CREATED + 9, state=RunState.CANCELLED, reason=Reason.said("stopped"), leftover=0)
-    asked = StopRequested(time=CREATED + 8, reason=Reason.said("stopped"), requested=requested)
-    written(home, 1, cell_id="a1").happened(*STARTED, asked, exited(0), exited(1), ended)
+    request = StopRequested(time=CREATED + 8, reason=Reason.said("stopped"), requested=requested)
+    written(home, 1, cell_id="a1").happened(*STARTED, request, exited(0), exited(1), ended)
 
     (row,) = runs.page(limit=1).rows
 

@@ -1,4 +1,4 @@
-"""What pages are sent of runs: real ones, and ones that the test writes."""
+"""Frames that pages get about runs: real ones, and ones that the test writes."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ async def test_a_page_learns_that_a_run_was_deleted(
 
 
 @pytest.mark.parametrize(
-    ("said", "word"),
+    ("message", "word"),
     [
         ("{", "JSON"),
         ("[]", "object"),
@@ -234,12 +234,12 @@ async def test_a_page_learns_that_a_run_was_deleted(
     ],
 )
 async def test_what_cannot_be_understood_is_answered_and_the_stream_goes_on(
-    open_page: OpenPage, home: Path, said: str, word: str
+    open_page: OpenPage, home: Path, message: str, word: str
 ) -> None:
     WrittenRun(home).happened(*STARTED)
     page: Page = await open_page()
 
-    await page.socket.write_message(said)
+    await page.socket.write_message(message)
     await page.until(lambda: page.others)
     await page.say("watch", run_id=RUN_ID)
     await page.until(lambda: page.updates)
@@ -293,7 +293,7 @@ async def test_a_sweep_is_stopped_with_all_its_runs(
 
     assert (answer.code, json.loads(answer.body)) == (202, {"sweep_id": handle.sweep_id, "live": True})
     assert state == "cancelled"
-    assert {one.run.reason.code for one in handle.runs} <= {"stopped-from-list", "sweep-ended"}
+    assert {run.run.reason.code for run in handle.runs} <= {"stopped-from-list", "sweep-ended"}
     again = await ask(path, "POST")
     assert (again.code, json.loads(again.body)["live"]) == (200, False)
     assert (await ask(path, "POST", {"reason": 5})).code == 400
