@@ -20,11 +20,11 @@ from nbdist.store import RunDirectory
 from nbdist.store.reports import Call
 from nbdist.text import both
 
-# what these say does not name who is missing, or where
+# rows whose text names neither the missing rank nor its place
 _PLAIN_TIMEOUTS = frozenset(
     {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
 )
-# ranks that are in different collectives say this, too
+# also the error of ranks in different collectives
 _SIZES = "collective-sizes"
 _CLIENTS = "store-clients-missing"
 _JOINING = frozenset({"store-not-reached", _CLIENTS})
@@ -47,7 +47,7 @@ def hint_from_parting(
         return None
     ways: dict[tuple[Call, ...], list[Failure]] = {}
     for failure in failures:
-        # one that complained of no sizes may have come through there, and on to the next
+        # a rank without a size error may have passed that call and reached the next
         gave_up = failure.secondary or failure.rank == first.rank
         if known_as(failure) in _UNLIKE if known == _SIZES else gave_up:
             ways.setdefault(calls_of(failure), []).append(failure)
@@ -65,7 +65,7 @@ def hint_from_parting(
     if known == _SIZES:
         cause = of_histories(histories, first.sources) or cause
         cause = cause or _met_another(sides, first, failures, run, directory)
-    # whether it is only slow is not known: the time limit was the program's own
+    # it may only be slow: the program chose the time limit
     return cause if cause is not None and cause.signature != _HELD_UP else None
 
 
@@ -122,7 +122,7 @@ def hint_from_wait(first: Failure, run: Run, directory: RunDirectory) -> Hint | 
         test, call = lone
         return hint("collective-alone-in-loop", line=first.line, call=call, test=head(test), at=test.lineno)
     at = place_of(calls_of(first)[::-1], first.sources)
-    # where native code has ended the process, its main thread may have slept
+    # native code may have ended the process while its main thread slept
     may_wait = (at.waits or not at.what) and at.what.rpartition(".")[2] != "wait"
     here = may_wait and _all_there(first, run, directory)
     return hint("collective-sizes-here", line=first.line) if here else None
@@ -155,7 +155,7 @@ def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         if alone is None:
             continue
         if side is sides[0] and not place_of(side.calls[::-1], first.sources).waits:
-            # where it was in no collective itself, it has begun one that goes on beside it
+            # in no collective itself, it began one that runs beside it
             if not any("async_op=True" in first.sources.text(call.file) for call in side.way):
                 continue
             alone["call"] = both("diagnosis.begun-there")
@@ -166,7 +166,7 @@ def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
 def _all_there(first: Failure, run: Run, directory: RunDirectory) -> bool:
     """Return whether all ranks were in the line in which one failed."""
     failed = {rank.rank for rank in run.ranks if rank.errored is not None}
-    # one that has failed may have been asked while it wrote its report
+    # a failed rank may have answered while it wrote its report
     waited = (side for side in last_sides(run, directory) if not failed >= set(side.ranks))
     lines = {side.place.line for side in waited}
     for rank in failed:

@@ -12,11 +12,11 @@ from nbdist.diagnosis.known import Role, Signature, match
 from nbdist.diagnosis.tracebacks import Raised, chains_in_log, last_words, parse, root
 from nbdist.store import ErrorReport
 
-# how far before its exit a rank that left without an exception may have printed the reason
+# the last lines in which a rank without an exception may have printed the reason
 _NEAR_THE_END = 80
-# errors whose text says what is wrong only beside the line that they come from
+# errors that need their source line to be recognised
 _ALIKE = re.compile(r"^(?:KeyError|IndexError): |is not in list$")
-# what a process meets whose partner has ended
+# errors of a process whose partner has ended
 _CLOSED = frozenset({"ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "EOFError"})
 _FATAL_SIGNALS = frozenset(
     {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGTRAP}
@@ -115,7 +115,7 @@ def _in_log(log: Sequence[str], but: Sequence[Raised] = ()) -> Complaint | None:
 
 def _of_chain(chain: Sequence[Raised], outer: Raised) -> Complaint:
     first = root(chain)
-    # what passes an error on from another process has nothing to say of its own
+    # an exception that passes on another process's error adds nothing
     passed_on = any(raised.link == "inside" for raised in chain)
     return _recognised(first, outer, *((first,) if passed_on else (first, outer)))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nbdist.text import Both, say
 
-# signals that say what has happened; the others have their name alone
+# signals with a meaning; the others show only their name
 _TELLING = frozenset({"SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTERM", "SIGINT"})
 
 _OURS = frozenset({"SIGINT", "SIGTERM", "SIGKILL"})
@@ -37,7 +37,7 @@ def describe_exit(
     """
     name = signal_name(code)
     if ended and code < 0:
-        # nbdist ends a rank by SIGINT, SIGTERM or SIGKILL: with another one it ended by itself on its way out
+        # nbdist sends SIGINT, SIGTERM or SIGKILL: any other signal is the rank's own
         return say("exits.ended" if name in _OURS else "exits.ended-by-itself", language, signal=name)
     if code >= 0:
         return say("exits.exit", language, status=code)

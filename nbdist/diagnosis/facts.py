@@ -199,7 +199,7 @@ def _given(
     named = [call for call in calls if method(call) == function.name]
     if not named and function.name in _METHODS:
         made = function.name == "__init__"
-        # checkpoint(block, x)  calls the block itself, with less
+        # checkpoint(block, x)  calls the block itself with fewer arguments
         passed = {frame.function for frame in _between(caller, frames[-1], failure)}
         objects = (call for call in calls if method(call) not in passed)
         named = [call for call in objects if call.args and _is_class(call.func) is made]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SHOWN_LINE = 120
 # seconds by which the supervisor may learn of a rank's end later than the peer that complains of it
 _SEEN_LATE = 1.0
-# nbdist sends none of these: a rank that ends by one ended by itself, even after it was told to
+# nbdist sends none of these: such a rank ended by itself, even after nbdist's signal
 _OWN_SIGNALS = frozenset({-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL})
 _OF_NBDIST = frozenset({-signal.SIGTERM, -signal.SIGKILL})
 _AFTER_AN_ERROR = frozenset({1, -signal.SIGTERM, -signal.SIGKILL})
@@ -33,11 +33,11 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
 
     The earliest that is no complaint about another rank, by its exception's time or, without one, its exit's.
     """
-    # what failed on another machine has left its log and its traceback there
+    # a rank of another machine left its log and traceback there
     here = [rank for rank in run.ranks if run.spec.is_here(rank.spec)]
     failures = [failure_of(rank, run, directory) for rank in here if _failed(rank)]
     if failures and all(failure.secondary for failure in failures):
-        # they complain of one that was on its way out when nbdist told it to end
+        # they complain of a rank that was leaving when nbdist ended it
         crashed = [rank for rank in run.ranks if _ended_by_itself(rank)]
         failures += [failure_of(rank, run, directory) for rank in crashed]
     if not failures:
@@ -164,7 +164,7 @@ def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Grou
         kind = _kind(failure, first) if failure is not None else ""
         ended = rank.state is RankState.ENDED or (failure is not None and _cut_off(failure, run))
         how = how_zh = ""
-        # after an exception, exit 1 says nothing new, nor does that nbdist did not wait for the exit
+        # after an exception, neither exit 1 nor nbdist's signal adds anything
         if rank.code is not None and not (kind and rank.code in _AFTER_AN_ERROR):
             how, how_zh = (
                 describe_exit(rank.code, oom=rank.oom, ended=ended, limit=rank.limit, language=language)

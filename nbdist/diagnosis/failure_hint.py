@@ -141,7 +141,7 @@ def _with_disks(known: Hint, first: Failure, run: Run, directory: RunDirectory) 
     paths += [SHARED_MEMORY] if known.signature in _OF_SHARED_MEMORY else [str(directory.path), run.spec.cwd]
     written_to = disks([*paths, str(directory.path), SHARED_MEMORY, gettempdir()])
     full = [disk for disk in written_to if disk.full]
-    # there may be room again: then show the disk that is the likeliest
+    # there may be room again: then show the likeliest disk
     shown = full or written_to[:1]
     room = Both(
         "; ".join(f"{disk.mount} now has {disk.room()}" for disk in shown),

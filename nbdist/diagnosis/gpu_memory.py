@@ -47,7 +47,7 @@ class GpuRoom:
         held = _size(_RESERVED, message) or _size(_ALLOCATED, message) + _size(_UNUSED, message)
         others = sum(_bytes(process["size"]) for process in _OTHER.finditer(message)) if own else 0
         if total and not own and total - free - held > _CONTEXT:
-            # in a container this process may be listed under a pid that it does not know
+            # a container may hide this process's pid in the list
             others = int(total - free - held - _CONTEXT)
         return cls(
             asked=_size(_ASKED, message),

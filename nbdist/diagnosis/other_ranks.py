@@ -166,7 +166,7 @@ def hint_from_model(failure: Failure) -> Hint | None:
     nodes = (node for scope in functions_of(here, failure.sources) for node in _nodes(scope))
     ifs = [node for node in nodes if isinstance(node, ast.If) and node.lineno < here.line]
     for node in sorted(ifs, key=lambda test: test.lineno, reverse=True):
-        # what is printed may well be counted in the model
+        # a print may call the model
         body = (child for child in node.body if not _only_prints(child))
         given = {name for child in body for name in _given_to_calls(child)}
         shared = {name for name in read if any(f"{other}.".startswith(f"{name}.") for other in given)}

@@ -25,7 +25,7 @@ _TAIL = 65_536
 _TAIL_LINES = 20
 _SHOWN_LAST = 160
 
-# what paddle's native code notes beside the program (severity, month and day, time), and says of a signal
+# native log lines (severity, month and day, time), and paddle's about a signal
 _OF_NATIVE = re.compile(
     r"^(?:\[rank\d+\]:\[[IWE]\d{4} |[IW]\d{4} \d\d:\d\d:|[-=]{10,}|FLAGS\(|C\+\+ Traceback"
     r"|\d+ {3}\S+.*[(:]|No stack trace in paddle|frame #\d+: |Error Message Summary"

@@ -16,7 +16,7 @@ from nbdist.text import say
 _NATIVE_STACK = re.compile(r"\nException raised from .+", re.DOTALL)
 _SHOWN = 400
 _LONGEST_END = 4_000  # characters shown of each end of an error's text, which may contain a whole tensor
-# what many modules call their one exception
+# names that many modules give their one exception
 _MODULES_OWN = frozenset({"error", "exception", "timeout", "empty", "full"})
 
 
@@ -97,7 +97,7 @@ def said_lines(failure: Failure, language: str) -> list[str]:
     elif failure.report is not None:
         report = failure.report
         lines += _error_lines(f"{report.type}: {report.message}" if report.message else report.type)
-    # sys.exit(1) says nothing, what was printed before does
+    # sys.exit(1) explains nothing, the lines before it may
     left = failure.complaint is not None and re.fullmatch(r"SystemExit: \d+", failure.complaint.root.text)
     if failure.tail and (left or (failure.report is None and not lines)):
         lines.append(say("diagnosis.last-lines", language, rank=failure.rank))

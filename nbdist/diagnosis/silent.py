@@ -140,7 +140,7 @@ class MistakeReader:
     def _take_parameters(self, rank: int, note: Mapping[str, Any]) -> None:
         step, group = as_int(note["step"]), [as_int(rank) for rank in note["group"]]
         here = _Parameters(sums=tuple(float(total) for total in note["sums"]), within=float(note["within"]))
-        # ranks that have come to another step, or look at other tensors, cannot be compared
+        # ranks at another step, or with other tensors, cannot be compared
         key = (str(note["model"]), str(note["of"]), step, *group, len(here.sums))
         ranks = self._parameters.setdefault(key, {})
         ranks.setdefault(rank, here)

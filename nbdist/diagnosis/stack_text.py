@@ -88,7 +88,7 @@ def _distance(report: StackReport, language: str) -> str:
     who, others = rank_names(behind, language), rank_names(waiting, language)
     if len(waiting) > 1 and len(behind) + len(waiting) == sum(len(group.ranks) for group in report.groups):
         others = say("diagnosis.the-others", language)
-    # what they wait in is not counted where their last collective is over: new_group, a message
+    # after a finished collective they wait in an uncounted call: new_group, a message
     behind_waits = any(group.place.waits and not call.over for group, call in least_begun)
     values = {"who": who, "behind": tuple(behind), "others": others, "most": most}
     if behind_waits:

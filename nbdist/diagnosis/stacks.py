@@ -155,11 +155,11 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     )
     sides = concerned(sides_of(taken, sources, histories), taken.ranks) if hangs else []
     behind = _behind(groups, sides)
-    # of ranks that are alone, too: what they wait for may have died
+    # also for single ranks: their thread may have died
     may_hang = sides or (sides_of(taken, sources) if run.timed_out else ())
     held_sides = [side for side in may_hang if not side.place.waits]
     held = behind or tuple(rank for side in held_sides for rank in side.ranks)
-    # what ended its program is no matter of a thread
+    # an error that ended the program is no thread's
     going = [rank for rank in held if (run.ranks[rank].errored or taken.time) >= taken.time]
     raised = raised_in_logs(going, run, directory)
     if hangs:

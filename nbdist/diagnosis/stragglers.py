@@ -98,7 +98,7 @@ def slowest(paces: Mapping[int, Pace], rates: Mapping[int, float]) -> Slow | Non
     if len(paces) < 2 or (rates and min(rates.values()) * _WINDOW < _STEPS):
         return None
     step = {rank: 1 / rates[rank] if rates else 1.0 for rank in paces}
-    # where no main thread waits, what goes on beside it tells: in a stream of a GPU, or in another thread
+    # if no main thread waits, use work beside it: in a stream of a GPU, or in another thread
     beside = all(pace.waited < _HARDLY for pace in paces.values())
     waited = {rank: pace.exchanged if beside else pace.waited for rank, pace in paces.items()}
     own = {rank: (1 - waited[rank]) * step[rank] for rank in paces}

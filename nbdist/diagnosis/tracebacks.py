@@ -31,14 +31,14 @@ _RANK = re.compile(r"^\[rank\d+\]:? ?")
 _ESCAPED = re.compile(
     r"""^(?P<type>[A-Za-z_][\w.]*): (?P<text>(['"]).*\\nTraceback \(most recent call last\):\\n.*\3)$"""
 )
-# how the line before a traceback inside a message ends
+# ends of the line before a traceback inside a message
 _ANNOUNCES = (":", '"""')
 _INSIDE = "\0inside"
 _LINKS = {_CAUSE: "cause", _CONTEXT: "context", _INSIDE: "inside"}
-# they end a coroutine or an iteration in good order: what is raised from one is the error
+# normal ends of a coroutine or an iteration: the exception raised from one is the error
 _ENDINGS = frozenset({"CancelledError", "GeneratorExit", "StopAsyncIteration", "StopIteration"})
 _GRAPHS = re.compile(r"/torch/cuda/graphs\.py$")
-# a key is printed as its repr; what follows in a log is the program's
+# errors of one line: further lines of a log are the program's
 _OF_ONE_LINE = frozenset({"KeyError", "IndexError", "ZeroDivisionError", "NameError"})
 _PLAIN_HEADER = "Traceback (most recent call last):"
 
@@ -118,7 +118,7 @@ def _first_members(lines: Iterable[str]) -> Iterator[str]:
         if (member := _MEMBER.match(line)) is not None:
             if member[1] != "1":
                 return
-            # a member that was never raised has no header of its own
+            # a member never raised has no header
             yield from (_INSIDE, _PLAIN_HEADER)
         elif not _GROUP_END.match(line):
             while (margin := _MARGIN.match(line)) is not None:
@@ -140,7 +140,7 @@ def _raised(lines: Sequence[str], *, in_log: bool) -> Iterator[Raised]:
                 else:
                     message, at = _message(error["message"] or "", lines, at + 1, in_log=in_log)
                 yield Raised(type=error["type"], message=message, frames=frames, link=link)
-                # a message that goes over into a traceback tells of an exception elsewhere
+                # a message that continues as a traceback reports an exception elsewhere
                 goes_over = at < len(lines) and _is_header(lines[at])
                 if in_log and goes_over and not lines[at].lstrip().startswith("Original"):
                     # or another traceback stands next to it in the log
@@ -193,7 +193,7 @@ _FATAL = re.compile(r"^\[?F\d{4} [\d:.]+(?: +\d+)? (?P<where>[^\]]+:\d+)\] (?P<m
 _SUMMARY = "Error Message Summary:"
 _RULE = re.compile(r"^-{10,}$")
 _SUMMARISED = re.compile(r"^(?P<type>[A-Z]\w*Error): ?(?P<message>.*)")
-# said of every signal, and says no more than the exit code
+# printed for every signal, and no more than the exit code
 _SIGNALLED = re.compile(r"is detected by the operating system\.$")
 _PYTHON = "Fatal Python error: "
 _STACK = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):$")
@@ -224,7 +224,7 @@ def last_words(lines: Sequence[str]) -> Raised | None:
     """Return native code's message before the exit, with the Python frames if known; else None."""
     plain = [_RANK.sub("", line) for line in lines]
     kind, message = _said(plain)
-    # the collective was called long before that, and what the program does since is another matter
+    # the program called the collective long before its present line
     frames = (_collective_stack(plain) if WATCHDOG in message else ()) or _python_stack(plain)
     if not message and not frames:
         return None
@@ -304,7 +304,7 @@ def _frames_at(begin: re.Pattern[str], lines: Sequence[str]) -> tuple[ErrorFrame
     return tuple(reversed(frames))
 
 
-# Tracebacks in the logs of ranks that go on.
+# Tracebacks in the logs of running ranks.
 
 _EFFECTS = frozenset(
     {"KeyboardInterrupt", "BrokenPipeError", "EOFError", "ConnectionResetError", "SystemExit"}

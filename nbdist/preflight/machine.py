@@ -11,7 +11,7 @@ from pathlib import Path
 from nbdist.preflight.finding import Build, Finding, Situation, finding_of
 from nbdist.preflight.program import Program
 
-# where a framework writes down its version, and what its CUDA is called there
+# the file with a framework's version, and patterns of version and CUDA
 _FILES = {
     "torch": ("version.py", r"__version__ = ['\"]([^'\"]+)", r"^cuda(?:: [\w\[\]]+)? = ['\"]([\d.]+)"),
     "paddle": ("version/__init__.py", r"full_version\s*= ['\"]([^'\"]+)", r"cuda_version\s*= ['\"]([\d.]+)"),
@@ -23,7 +23,7 @@ def find_module(name: str, path: Sequence[str]) -> machinery.ModuleSpec | None:
     spec = machinery.PathFinder.find_spec(name, list(path))
     if spec is not None:
         return spec
-    # built-in modules, and editable installations, which bring a finder of their own
+    # built-in modules, and editable installations with their own finder
     for finder in sys.meta_path:
         if finder is not machinery.PathFinder and hasattr(finder, "find_spec"):
             try:

@@ -28,7 +28,7 @@ def check_removed(program: Program, situation: Situation) -> Iterator[Finding]:
         version = _version(package, situation)
         if version is not None and at_least(version, since):
             rows = dict.fromkeys(row for row, _, _ in used)
-            # a module of which parts are named goes without saying
+            # a module is implied by its parts
             shown = [row for row in rows if not any(other.name.startswith(f"{row.name}.") for other in rows)]
             more = f"; … +{len(shown) - _SHOWN}" if len(shown) > _SHOWN else ""
             instead = "; ".join(f"{row.name} → {row.instead}" for row in shown[:_SHOWN]) + more

@@ -23,7 +23,7 @@ from nbdist.programs.sources import parsed
 if TYPE_CHECKING:
     from nbdist.preflight.scopes import Missing
 
-# what IPython adds to the builtins of its own process, and no rank has
+# IPython's additions to its own builtins, which no rank has
 NOTEBOOK_BUILTINS = frozenset({"get_ipython", "__IPYTHON__"})
 _OF_MODULES = (
     "name",
@@ -106,7 +106,7 @@ def _unknown(name: str, program: Program) -> tuple[str, dict[str, str]]:
     if code := imports(framework).get(name):
         return "name-not-imported", {"code": code}
     own = {bound for bound, _ in bound_names(program.tree.body)} - {name}
-    # a short name is near to many builtins
+    # a short name resembles many builtins
     own |= GIVEN if len(name) > _FEW_LETTERS else set()
     near = difflib.get_close_matches(name, own, n=1, cutoff=0.8) if len(name) > 2 else []
     return ("name-misspelt", {"near": near[0]}) if near else ("name-unknown", {})

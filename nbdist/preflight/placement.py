@@ -284,7 +284,7 @@ def _counts_gpus(node: ast.AST | None, program: Program) -> bool:
 def _method(call: Call, program: Program) -> str:
     node = call.argument("init_method", 1)
     if isinstance(node, ast.JoinedStr):
-        # a port that is computed is not fixed
+        # a computed port is not fixed
         if any(isinstance(part, ast.FormattedValue) for part in node.values):
             return ""
         return "".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
@@ -363,7 +363,7 @@ def _local_rank(program: Program, situation: Situation) -> Iterator[Finding]:
     if program.mentions("LOCAL_RANK") or any(arg.startswith("--local") for arg in situation.args):
         return
     uses = [n for n in program.places if isinstance(n, ast.Attribute) and n.attr == "local_rank"]
-    # what is never read does no harm, and what is overwritten is not what the command line gave
+    # an unread option is harmless, and an overwritten one is not the command line's
     if not uses or any(isinstance(use.ctx, ast.Store) for use in uses) or _is_completed(program, uses):
         return
     for call in program.calls:

@@ -218,7 +218,7 @@ class Program:
                 case ast.Constant(value=str(text)):
                     self.strings.add(text)
         if "fluid" not in assigned:
-            # cells of old programs use it where another cell has imported it
+            # cells of old programs use it after another cell's import
             self.aliases.setdefault("fluid", "paddle.fluid")
         self.once = {name: value for name, value in self.once.items() if assigned[name] == 1}
         for statement in self.tree.body:
@@ -255,7 +255,7 @@ class Walk:
             for node in tree.body
             if isinstance(node, ast.FunctionDef) and not node.decorator_list
         }
-        # an exit in a function may be anywhere in the order of things
+        # an exit in a function may run at any time
         functions = [node for node in ast.walk(tree) if isinstance(node, (*_FUNCTION, ast.Lambda))]
         self._left = any(self._leaves(node) for f in functions for node in ast.walk(f))
         self._block(tree.body, Place())
@@ -268,7 +268,7 @@ class Walk:
         surely = [self._functions[name] for name in done]
         for function in functions:
             if function not in surely:
-                # it is there only where its definition runs
+                # it exists only where its definition runs
                 around = self._program.places.get(function, Place()).conditions
                 name = getattr(function, "name", "lambda")
                 self._body(function, Place(function=name, always=False, conditions=around))

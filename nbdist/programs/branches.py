@@ -75,7 +75,7 @@ def _steps(statements: Sequence[ast.AST], line: int) -> list[Step]:
                 if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
                     return rest
                 return [(node, part), *rest]  # type: ignore[list-item]
-        # the head of a loop is executed in each round
+        # each round executes the head of a loop
         return [(node, "body")] if isinstance(node, LOOPS) else []
     return []
 
@@ -293,7 +293,7 @@ def counts_to_its_end(loop: ast.stmt) -> bool:
         return False
     nodes = list(ast.walk(loop.test))
     names = {ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)}
-    # it may go past what it is to be equal to
+    # an equality may be jumped over
     below = any(isinstance(node, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for node in nodes)
     calls = any(isinstance(node, ast.Call) for node in nodes)
     return below and not calls and bool(counted(loop) & names)
@@ -352,7 +352,7 @@ def head(node: ast.AST) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-# What a condition asks for: the rank, or what holds on all ranks.
+# Conditions: on the rank, or alike on all ranks.
 
 
 def is_of_all(test: ast.expr) -> bool:

@@ -109,7 +109,7 @@ def _read(path: str, _written: int) -> tuple[str, ...]:
 def _is_users(file: str, cwd: str) -> bool:
     if not file.startswith(_SEP) or file.startswith(_OURS) or _INSTALLED.search(file):
         return False
-    # what pip has installed with --target lies beside its records
+    # pip install --target puts records beside the files
     around = {cwd, *map(str, Path(cwd).parents)}
     return not any(str(f) not in around and _has_records(str(f)) for f in Path(file).parents)
 
@@ -128,14 +128,14 @@ _COLLECTIVES = (
     f"{_SEP}paddle{_SEP}distributed{_SEP}",
     f"{_SEP}torch{_SEP}nn{_SEP}parallel{_SEP}distributed.py",
 )
-# where SyncBatchNorm exchanges what the ranks have of a batch
+# SyncBatchNorm's exchange between ranks
 _BATCH_NORM = f"{_SEP}torch{_SEP}nn{_SEP}modules{_SEP}_functions.py"
 _LOADERS = (f"{_SEP}torch{_SEP}utils{_SEP}data{_SEP}", f"{_SEP}paddle{_SEP}io{_SEP}dataloader{_SEP}")
-# where Python's own modules, and what is built on them, wait for the other side of a connection
+# files in which Python waits for the other side of a connection
 _NETWORK = (f"{_SEP}socket.py", f"{_SEP}ssl.py", f"{_SEP}http{_SEP}client.py")
-# what passes a call on to native code
+# files that pass calls on to native code
 _DISPATCHERS = (f"{_SEP}torch{_SEP}_ops.py", f"{_SEP}torch{_SEP}_library{_SEP}")
-# native code exchanges gradients in there, while it computes them
+# native code exchanges gradients there while it computes them
 _BACKWARD = frozenset({"_engine_run_backward"})
 _PADDLE_BACKWARD = (f"{_SEP}paddle{_SEP}base{_SEP}dygraph{_SEP}", f"{_SEP}paddle{_SEP}autograd{_SEP}")
 # decorators and dispatchers, which no program calls by name
@@ -147,7 +147,7 @@ WRAPPERS = frozenset({"wrapper", "_wrapper", "inner", "__impl__", "_fn", "decora
 _BUILT_IN = frozenset(vars(builtins))
 _WAITS = frozenset({"wait", "barrier", "all_reduce", "allreduce", "all_gather", "broadcast", "reduce"})
 _PENDING = frozenset({"dist", "distributed", "pg", "work", "works", "task", "handle", "req", "request"})
-# of several calls on one line, what most likely does not come back
+# of several calls on one line, those most likely to block
 _BLOCKING = frozenset(
     {"sleep", "acquire", "wait", "join", "get", "put", "recv", "accept", "select", "poll", "read", "readline"}
 ) | {"readlines", "result", "communicate", "pause", "item", "synchronize"}
@@ -205,7 +205,7 @@ def _within(inside: Sequence[Call], text: str, line: int | None) -> CodeLocation
         if function == "__init__" and line is not None:
             function = next(iter(_calls_on(text, line)), function)  # the outermost: the class
         elif function.startswith("_") and line is not None:
-            # a wrapper's own function, called when what it wraps had raised
+            # a wrapper's own function, called after the wrapped one raised
             function = call_on_line(text, line).rpartition(".")[2] or _public(inside, line, text) or function
         through = _entered(entry.function, line, text) if _is_built_on(entry) else ""
         return CodeLocation(line=line, what=function, waits=True, through=through)
@@ -214,7 +214,7 @@ def _within(inside: Sequence[Call], text: str, line: int | None) -> CodeLocation
         return CodeLocation(line=line, what="backward", waits=True)
     what, network = as_written(entry.function, line, text), inside[0].file.endswith(_NETWORK)
     if what == "__del__" and line is not None:
-        # what the line had before is freed there
+        # the line frees its former value
         what = call_on_line(text, line) or what
     return CodeLocation(line=line, what=what, on_network=network, within=os.path.basename(entry.file))
 
@@ -281,7 +281,7 @@ def _entered(function: str, line: int | None, text: str) -> str:
         for name in _calls_on(text, line or 0)
         if name not in _BUILT_IN and name.rpartition(".")[2] not in _WAITS
     }
-    # a property is there by its name, too
+    # the name may also be a property's
     is_renamed = not any(re.search(rf"\b{function}\b", source) for source in here)
     return calls.pop() if is_renamed and len(calls) == 1 else as_written(function, line, text)
 

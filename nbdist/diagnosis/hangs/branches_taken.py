@@ -59,7 +59,7 @@ def of_groups(sides: Sequence[Side], sources: Sources) -> Hint | None:
             continue
         inside = [node for node, _ in around(call, sources)]
         ifs = [node for node in inside if isinstance(node, ast.If)]
-        # of those that some ranks are no members of, they may go on to the next
+        # ranks may skip a group without them and continue with the next
         left = (way for loop in inside if isinstance(loop, LOOPS) for way in ways_out(loop))
         ifs += [way for way in left if isinstance(way, ast.If) and way.lineno < call.line]
         for node in (*returns_before(call, sources), *ifs):
@@ -127,7 +127,7 @@ def _by_rank(entries: Sequence[Entry], sources: Sources) -> Hint | None:
         for entry in entries:
             if (cause := _went_past(entry, sources, here=here)) is not None:
                 return cause
-            # both may have been in the if around the call, and parted in the function
+            # both may have been in the if around the call and parted in the function
             for node, part, call in _ifs(entry, sources):
                 of_rank = asks_for_rank(node.test, call, sources) and (call is entry.here or not here)
                 if of_rank and not decides_alike(node, entry, call, sources):

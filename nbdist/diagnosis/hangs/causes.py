@@ -93,21 +93,21 @@ def _why_left(
     sources: Sources,
 ) -> Hint | None:
     """Explain why some ranks ended while all others of their process group wait for them."""
-    # a key of the store, or a message, may be awaited of one rank alone
+    # one rank alone may wait for a store's key or a message
     if not sides or not all(side.place.waits and _is_for_all(side) for side in sides):
         return None
-    # of a rank that did not answer it is not known whether it waits
+    # a rank without an answer may not wait
     if any(answer.problem not in ("", "ended") for answer in answers):
         return None
     hints = []
     for side in sides:
         group, call = awaited(next(answer for answer in answers if answer.rank == side.ranks[0]))
-        # NCCL makes a group in its first collective, which is not begun then: which one it is, is not known
+        # NCCL makes a group in its first collective, which has no number then
         of_some = bool(side.way) and call is None and bool(given_group(side.way[-1], sources))
         early = missing_in(group, call, ended, histories) if call is not None else tuple(ended)
         if not early or of_some:
             continue
-        # others have come there, too, and called less before; or it is meant for a part of the ranks
+        # others reached it after fewer calls, or it is for some ranks only
         came = any(came_to(side.way, histories[rank], sources) for rank in early if rank in histories)
         for_some = call is not None and 0 < len(call.members) < run.spec.world_size
         alone = not came and not for_some
@@ -123,7 +123,7 @@ def _is_for_all(side: Side) -> bool:
     return bool(side.name) or is_collective(what) or what in _EXCHANGES or bool(side.place.through)
 
 
-# Evidence that ranks wait for each other for ever, and do not just wait here and there as all do.
+# Evidence that ranks wait for ever, not just now and then.
 
 
 def ended_before(run: Run, taken: TakenStacks) -> tuple[int, ...]:

@@ -49,7 +49,7 @@ def why(
         first = handling[0]
         return hint("hang-exception", who=first.ranks, error=first.handled, call=first.call)
     waiting = [side for side in sides if side.place.waits]
-    # what waits for a build waits for the rank that builds
+    # ranks that wait for a build wait for the rank that builds
     held = sorted(
         (side for side in sides if not side.place.waits),
         key=lambda side: (side.place.within == _BATON, len(side.ranks)),
@@ -82,7 +82,7 @@ def _of_making(sides: Sequence[Side], waiting: Sequence[Side], sources: Sources)
     on_the_way = any(_is_before(side, making[0]) for side in sides if not side.place.waits)
     if len(sides) > 1 and (len(making) == len(sides) or on_the_way):
         return None
-    # an if for some ranks may be further out than where the group is made
+    # an if for some ranks may stand in a caller
     parted = of_parting(waiting, sources) if len(waiting) == len(sides) > 1 else None
     if parted is not None and parted.signature in _OF_RANKS:
         return parted
@@ -110,7 +110,7 @@ def crossed(answers: Sequence[RankAnswer]) -> Hint | None:
     waits = {answer.rank: _awaited(answer) for answer in answers}
     for rank, other in combinations(waits, 2):
         (group, members), (theirs, of_theirs) = waits[rank], waits[other]
-        # of two ranks both are in each group that waits, where its members are not known
+        # with unknown members, two ranks are both in each group
         known = members and of_theirs
         meet = other in members and rank in of_theirs if known else len(answers) == 2
         if group and theirs and group != theirs and meet:
@@ -321,7 +321,7 @@ def _of_root(sides: Sequence[Side], sources: Sources) -> Hint | None:
         call = side.way[-1]
         if (root := root_by_rank(call, sources)) is not None:
             given = side.had(call.file, call.line).get(root.partition("=")[2], "")
-            # a parameter that is called so may be the same on all
+            # a parameter of that name may be equal on all
             if given.isdecimal() and int(given) not in side.ranks:
                 continue
             return hint("hang-root", call=sides[0].call, root=root, line=call.line)

@@ -120,7 +120,7 @@ def begun_at(
         return side
     if call is not None and (made := _own(call, sources)).way:
         called = made.side(side.ranks, sources)
-        # a layer of a library, as SyncBatchNorm, calls it by native code alone
+        # a library's layer, such as SyncBatchNorm, calls it from native code
         named = is_collective(called.place.what)
         place = called.place if named else replace(called.place, what=side.name, through=called.place.what)
         return replace(called, place=place, values=side.values)

@@ -87,7 +87,7 @@ def decides_alike(node: ast.If, entry: Entry, call: Call, sources: Sources) -> b
     mine, theirs = (
         {name: what for name, what in had.items() if name not in rounds} for had in (mine, theirs)
     )
-    # not `best`, which  if loss < best:  has set to the loss by now
+    # not `best`, which  if loss < best:  has overwritten
     changed = {
         ast.unparse(inner)
         for inner in own_nodes(node)

@@ -26,7 +26,7 @@ _OF_ITS_OWN = frozenset({"get", "put", "join", "acquire", "wait", "result", "com
 _OF_SOCKETS = frozenset({"recv", "recv_into", "recvfrom", "accept", "connect"})
 _OF_ASYNCIO = frozenset({"runners.py", "base_events.py"})
 _OF_THREADS = frozenset({"", "threading.py", "queue.py", "_base.py", "thread.py"})
-# what the interpreter calls when the program has come to its end
+# calls of the interpreter at the program's end
 _AT_THE_END = frozenset({"_shutdown", "_exit_function", "_python_exit"})
 _OF_STORES = frozenset({"get", "wait", "multi_get", "barrier"})
 _STORE = re.compile(r"(?<!re)store", re.IGNORECASE)

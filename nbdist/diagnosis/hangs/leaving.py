@@ -49,7 +49,7 @@ _EXCHANGES = re.compile(
 """Calls that surely reach other ranks: not ``logits.gather``, nor ``plt.scatter``."""
 
 _GROUPS = re.compile(r"\bnew_(?:sub)?group|[dD]evice_?[mM]esh|\bgroup=")
-# functions of libraries that are a loop, and call the program back
+# library functions that loop and call the program back
 _TRAINS = re.compile(r"fit|train|eval|predict|test|valid|learn")
 
 
@@ -60,7 +60,7 @@ def why_left(
     ranks in a line that is for all."""
     who: dict[str, object] = {"late": side.ranks, "early": early, "call": side.call}
     if side.place.on_device:
-        # where the device's collective was called is not known: an if around this line need not be around it
+        # the device's collective may come from another line, outside this if
         return hint("uneven-steps", **who, tests=Both("", ""))
     if alone and (entered := entered_alone(side, sources)) is not None:
         return hint("left-alone", **who | entered)
@@ -107,7 +107,7 @@ def _picked(side: Side, call: Call, sources: Sources) -> Iterator[tuple[str, ast
     for node, part in reversed(around(call, sources)):
         if not isinstance(node, ast.If) or part != "body" or calls_too(node, part, called):
             continue
-        # what the others call in an if of their own of this function is no reason: their caller is
+        # the others may make the same call in another if of this function
         picks = _PICKS.search(spelt_out(node.test, call, sources))
         if picks and not has_other_half(side, call, (node, part), sources):
             yield "into", node
@@ -130,7 +130,7 @@ def ways_past(side: Side, sources: Sources) -> list[Way]:
         left = (
             [
                 *ways_out(loop),
-                # what counts the rounds ends all ranks alike
+                # a counter of rounds ends all ranks alike
                 *(node for node in exits_of(loop) if not counts & names_in(node.test)),
                 *caught_in_calls(loop, call.file, sources),
             ]
@@ -196,7 +196,7 @@ def _is_for_others(step: Step, first: Step, side: Side, call: Call, sources: Sou
         return part != its_part
     mine = [each for each in _conjuncts(node.test) if asks_for_rank(each, call, sources)]
     theirs = set(map(ast.unparse, _conjuncts(other.test))) if part == its_part == "body" else set()
-    # beside something else, too, the same number is for the same ranks
+    # the same test of the rank selects the same ranks, also within an and
     if theirs.intersection(map(ast.unparse, mine)):
         return False
     if part == "body" and any(all(holds_for(each, rank, {}) for each in mine) for rank in side.ranks):

@@ -55,9 +55,9 @@ def by_loop(entries: Sequence[Entry], common: Sequence[ast.stmt], sources: Sourc
         ]
         loops = here + inner if here or entry.is_behind else []
         if loops:
-            # epochs are as many on each rank, as a rule; batches may not be
+            # ranks usually have equally many epochs, but not batches
             over_data = [loop for loop in loops if not _is_alike(loop)]
-            # a rank that is past the epochs has most likely broken off
+            # a rank past the epochs most likely left by a break
             broken = [loop for loop in here if _is_alike(loop) and any(map(_ends_loop, ways_out(loop)))]
             left = (broken or over_data or loops)[0]
             round_ = by_round(entries, common, sources) if not broken and _has_as_many(left, entry) else None
@@ -103,12 +103,12 @@ def _ways(loop: ast.stmt, entry: Entry, other: Entry, sources: Sources) -> list[
     for call in entry.deeper:
         loops = (node for node, _ in around(call, sources) if isinstance(node, LOOPS))
         ways += [way for node in loops for way in ways_out(node)]
-        # in a function that those in the loop have called, the others may have returned before that call
+        # in a function called from the loop, the others may have returned before that call
         ways += returns_before(call, sources)
     around_both = (node for node, _ in around(entry.elsewhere, sources) if isinstance(node, LOOPS))
     if any(holds(node, entry.here.line) for node in around_both):
         ways += [left for call in other.deeper for left in returns_before(call, sources)]
-        # those in the loop may have left that call out, and begun the next round
+        # those in the loop may have skipped that call and begun the next round
         ways += _parting_ifs(other, sources)
     ways += caught_in_calls(loop, entry.here.file, sources)
     ways = [way for way in ways if not _is_end_of_data(way) and not _counts_alike(way, loop, entry, sources)]
@@ -156,7 +156,7 @@ def by_round(entries: Sequence[Entry], common: Sequence[ast.stmt], sources: Sour
     for entry in (entry for entry in entries if not entry.is_behind):
         loops = [node for node in common if isinstance(node, LOOPS)]
         ways: list[Way] = [way for loop in loops[-1:] for way in ways_out(loop)]
-        # out of the only loop around both leads no way round again
+        # nothing leads back into the only loop around both
         outer = entry.inside.way[: entry.inside.way.index(entry.here)]
         again = len(loops) > 1 or any(
             isinstance(node, LOOPS) for call in outer for node, _ in around(call, sources)
@@ -164,7 +164,7 @@ def by_round(entries: Sequence[Entry], common: Sequence[ast.stmt], sources: Sour
         ways = [way for way in ways if again or not _ends_loop(way)]
         ways += returns_before(entry.here, sources)
         ways = [_of_rank(way, entry.here.file, sources) for way in ways if way.lineno < entry.here.line]
-        # those who came round may have left it out in a function, too
+        # the others may have skipped it in a function, too
         for call in entry.deeper:
             ways += returns_before(call, sources)
             ways += [node for node, _, at in entry.ifs(sources) if at is call]

@@ -17,7 +17,7 @@ from nbdist.diagnosis.exits import rank_names
 from nbdist.tables import read_table
 from nbdist.text import Both, say
 
-# the first that matches counts: NCCL's and CUDA's errors come in torch's and paddle's words
+# the first match counts: torch and paddle wrap NCCL's and CUDA's errors
 _TABLES = ("nccl", "ranks", "cuda", "paddle", "python", "exits", "hangs")
 
 # the type and message are at the head, what they pass on at the tail; between them native stacks take 45 KB
@@ -100,7 +100,7 @@ def _ends(text: str) -> str:
     return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]}\n{text[-_TAIL:]}"
 
 
-# hundreds of ranks say the same
+# hundreds of ranks print the same
 @lru_cache(maxsize=64)
 def _match(text: str, source: Source) -> tuple[Signature, re.Match[str]] | None:
     for signature, pattern in _compiled(source):
@@ -109,7 +109,7 @@ def _match(text: str, source: Source) -> tuple[Signature, re.Match[str]] | None:
     return None
 
 
-# there are more rows than patterns that re keeps
+# re caches fewer patterns than there are rows
 @cache
 def _compiled(source: Source) -> tuple[tuple[Signature, re.Pattern[str]], ...]:
     rows = (row for row in signatures().values() if row.source is source)
