@@ -264,7 +264,9 @@ class Walk:
             for name in names:
                 done.add(name)
                 self._left = False
-                self._body(self._functions[name], Place(function=name, always=not self._generates(name)))
+                body = self._functions[name]
+                generates = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(body))
+                self._body(body, Place(function=name, always=not generates))
         surely = [self._functions[name] for name in done]
         for function in functions:
             if function not in surely:
@@ -272,9 +274,6 @@ class Walk:
                 around = self._program.places.get(function, Place()).conditions
                 name = getattr(function, "name", "lambda")
                 self._body(function, Place(function=name, always=False, conditions=around))
-
-    def _generates(self, name: str) -> bool:
-        return any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(self._functions[name]))
 
     def _body(self, function: ast.AST, place: Place) -> None:
         body = getattr(function, "body", [])
