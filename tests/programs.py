@@ -1,4 +1,4 @@
-"""Programs that misbehave, as cells, and how a test waits for them and counts what is left of them."""
+"""Programs that misbehave, as cells, and functions that wait for them and count their remains."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _PID = re.compile(r"^pid (\d+)$", re.MULTILINE)
 
 
 def until(condition: Callable[[], object], limit: float = 20.0) -> None:
-    """Wait for a condition; fails the test when it does not come."""
+    """Wait for a condition; fail the test when it does not come."""
     deadline = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -96,14 +96,14 @@ def ranks_of(handle: runner.RunHandle) -> list[ProcessId]:
 
 
 def family_of(handle: runner.RunHandle) -> list[ProcessId]:
-    """Every process of a run of FAMILY: its ranks, and those that they made, by their own word."""
+    """Return every process of a run of FAMILY: its ranks, and those that they made, by their output."""
     text = "\n".join(handle.logs(rank) for rank in range(handle.run.spec.world_size))
     made = [processes.identify(int(pid)) for pid in _PID.findall(text)]
     return [*ranks_of(handle), *(process for process in made if process is not None)]
 
 
 def left_of(handle: runner.RunHandle, known: list[ProcessId]) -> list[ProcessId]:
-    """What still runs: of the processes that are known, and of those that carry the run's mark."""
+    """Return running processes: known ones, and those that carry the run's mark."""
     alive = [process for process in known if processes.alive(process)]
     marked = processes.marked("NBDIST_RUN_DIR", str(handle.directory.path))
     return list(dict.fromkeys([*alive, *marked]))

@@ -1,4 +1,4 @@
-"""The failures of ranks that did not meet: one gave up, met another call, or was left by others."""
+"""Hints for ranks that did not meet: one gave up, met another call, or was left by others."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ from nbdist.diagnosis.hangs.divergence import histories_of, last_calls, of_histo
 from nbdist.diagnosis.hangs.leaving import called_alone, entered_alone, why_left
 from nbdist.diagnosis.known import Hint, hint
 from nbdist.diagnosis.positions import Side
-from nbdist.diagnosis.rank_failure import (
-    Failure,
-    absent_places,
-    calls_of,
-    failure_of,
-    known_as,
-    waiting_side,
-)
+from nbdist.diagnosis.rank_failure import Failure, absent_places, calls_of, failure_of, known_as, waiting_side
 from nbdist.diagnosis.stacks import last_sides
 from nbdist.diagnosis.tracebacks import ended_by, raised_in_logs
 from nbdist.model import RankState, Run
@@ -27,11 +20,11 @@ from nbdist.store import RunDirectory
 from nbdist.store.reports import Call
 from nbdist.text import both
 
-# what these say does not name who is missing, or where
+# rows whose text names neither the missing rank nor its place
 _PLAIN_TIMEOUTS = frozenset(
     {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
 )
-# ranks that are in different collectives say this, too
+# also the error of ranks in different collectives
 _SIZES = "collective-sizes"
 _CLIENTS = "store-clients-missing"
 _JOINING = frozenset({"store-not-reached", _CLIENTS})
@@ -45,15 +38,16 @@ _OTHER_SIZES = frozenset({"hang-sizes", "hang-dtypes"})
 _EXCHANGES = "/torch/distributed/"
 
 
-def apart(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
-    """Explain why the ranks did not meet, of one that gave up, or that met another collective than its own:
-    from where they all were in the program."""
+def hint_from_parting(
+    first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory
+) -> Hint | None:
+    """Explain from all ranks' positions why one gave up, or met a collective other than its own."""
     known = known_as(first)
     if known not in _UNLIKE or first.early_exits:
         return None
     ways: dict[tuple[Call, ...], list[Failure]] = {}
     for failure in failures:
-        # one that complained of no sizes may have come through there, and on to the next
+        # a rank without a size error may have passed that call and reached the next
         gave_up = failure.secondary or failure.rank == first.rank
         if known_as(failure) in _UNLIKE if known == _SIZES else gave_up:
             ways.setdefault(calls_of(failure), []).append(failure)
@@ -67,35 +61,38 @@ def apart(first: Failure, failures: Sequence[Failure], run: Run, directory: RunD
     joining = all_joining(sides, run.spec.world_size, first.sources)
     if joining is not None or known in _JOINING:
         return joining
-    found = why(sides, first.sources, raised, histories)
+    cause = why(sides, first.sources, raised, histories)
     if known == _SIZES:
-        found = of_histories(histories, first.sources) or found
-        found = found or _met_another(sides, first, failures, run, directory)
-    # whether it is only slow is not known: the time limit was the program's own
-    return found if found is not None and found.signature != _HELD_UP else None
+        cause = of_histories(histories, first.sources) or cause
+        cause = cause or _met_another(sides, first, failures, run, directory)
+    # it may only be slow: the program chose the time limit
+    return cause if cause is not None and cause.signature != _HELD_UP else None
 
 
 def _met_another(
     sides: Sequence[Side], first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory
 ) -> Hint | None:
-    """Explain how a rank met another collective than its own by where the others were: these may have gone on
-    to their next call."""
-    told = {rank for side in sides for rank in side.ranks}
+    """Explain a size mismatch by the others' positions: these may have gone on to their next call."""
+    known = {rank for side in sides for rank in side.ranks}
     ended = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED}
-    ended -= {one.rank for one in failures}
+    ended -= {failure.rank for failure in failures}
     complained = [*failures, *(failure_of(run.ranks[rank], run, directory) for rank in ended)]
-    others = [waiting_side(one) for one in complained if one.rank not in told and one.secondary]
-    told |= {rank for side in others for rank in side.ranks}
-    others += [side for side in last_sides(run, directory) if side.place.waits and not told & set(side.ranks)]
-    found = why([*sides, *others], first.sources, {})
-    if found is None or found.signature not in _OF_PARTING:
+    others = [
+        waiting_side(failure) for failure in complained if failure.rank not in known and failure.secondary
+    ]
+    known |= {rank for side in others for rank in side.ranks}
+    others += [
+        side for side in last_sides(run, directory) if side.place.waits and not known & set(side.ranks)
+    ]
+    parted = why([*sides, *others], first.sources, {})
+    if parted is None or parted.signature not in _OF_PARTING:
         return None
-    cause = both("diagnosis.or-other-sizes", said=found.cause)
-    return replace(found, cause=cause, fix=both("diagnosis.and-same-sizes", said=found.fix))
+    cause = both("diagnosis.or-other-sizes", said=parted.cause)
+    return replace(parted, cause=cause, fix=both("diagnosis.and-same-sizes", said=parted.fix))
 
 
-def left(first: Failure, run: Run, directory: RunDirectory) -> Hint:
-    """Explain why ranks have ended before the others were done with them."""
+def hint_from_early_exit(first: Failure, run: Run, directory: RunDirectory) -> Hint:
+    """Explain why ranks ended while others still needed them."""
     early = {"late": (first.rank,), "early": first.early_exits}
     side = waiting_side(first)
     if any(run.ranks[rank].finished is None for rank in first.early_exits):
@@ -108,9 +105,8 @@ def left(first: Failure, run: Run, directory: RunDirectory) -> Hint:
     return why_left(side, first.early_exits, run.spec.program, first.sources)
 
 
-def met(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
-    """Tell that a rank waited in vain, or got what was not meant for it, where the ways of the ranks tell no
-    more."""
+def hint_from_wait(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+    """Explain a wait in vain, or data meant for another call, where the call paths show no more."""
     known = known_as(first)
     if first.absent and known in _PLAIN_TIMEOUTS:
         places = absent_places(first, run, directory)
@@ -126,27 +122,29 @@ def met(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         test, call = lone
         return hint("collective-alone-in-loop", line=first.line, call=call, test=head(test), at=test.lineno)
     at = place_of(calls_of(first)[::-1], first.sources)
-    # where native code has ended the process, its main thread may have slept
+    # native code may have ended the process while its main thread slept
     may_wait = (at.waits or not at.what) and at.what.rpartition(".")[2] != "wait"
     here = may_wait and _all_there(first, run, directory)
     return hint("collective-sizes-here", line=first.line) if here else None
 
 
-def met_alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
-    """Explain an error that no row knows, within a collective for which others waited."""
-    return _alone(first, run, directory) if _others_wait(first, run, directory) else None
+def hint_from_lone_call(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+    """Explain an error that no row knows, raised in a collective that others waited in."""
+    kind = first.complaint.root.type if first.complaint is not None else ""
+    within = kind == "RuntimeError" and any(_EXCHANGES in frame.file for frame in first.frames)
+    sides = last_sides(run, directory) if within else ()
+    waited = any(side.place.waits and first.rank not in side.ranks for side in sides)
+    return _alone(first, run, directory) if waited else None
 
 
 def _of_sizes(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
-    """Compare the sizes of a rank and of its peer that is gone: gloo tells the smaller one nothing, so that
-    this one goes on to its end."""
-    found = of_histories(histories_of(run, directory), first.sources)
-    return found if found is not None and found.signature in _OTHER_SIZES else None
+    """Compare sizes with the ended peer: gloo reports nothing to the smaller side, which runs on."""
+    cause = of_histories(histories_of(run, directory), first.sources)
+    return cause if cause is not None and cause.signature in _OTHER_SIZES else None
 
 
 def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
-    """Find what one rank alone has called: the first that failed, or another one, which may have come
-    past."""
+    """Find a call that one rank alone made: the first to fail, or another that may have got past it."""
     sides = [waiting_side(first)]
     if known_as(first) == _SIZES:
         others = histories_of(run, directory)
@@ -157,7 +155,7 @@ def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         if alone is None:
             continue
         if side is sides[0] and not place_of(side.calls[::-1], first.sources).waits:
-            # where it was in no collective itself, it has begun one that goes on beside it
+            # in no collective itself, it began one that runs beside it
             if not any("async_op=True" in first.sources.text(call.file) for call in side.way):
                 continue
             alone["call"] = both("diagnosis.begun-there")
@@ -165,19 +163,10 @@ def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     return None
 
 
-def _others_wait(first: Failure, run: Run, directory: RunDirectory) -> bool:
-    """Return whether a rank failed within a library's collective, for which others waited. What the
-    collective was given may be wrong with another error."""
-    kind = first.complaint.root.type if first.complaint is not None else ""
-    within = kind == "RuntimeError" and any(_EXCHANGES in frame.file for frame in first.frames)
-    sides = last_sides(run, directory) if within else ()
-    return any(side.place.waits and first.rank not in side.ranks for side in sides)
-
-
 def _all_there(first: Failure, run: Run, directory: RunDirectory) -> bool:
-    """Return whether all ranks were in the line in which one has failed."""
+    """Return whether all ranks were in the line in which one failed."""
     failed = {rank.rank for rank in run.ranks if rank.errored is not None}
-    # one that has failed may have been asked while it wrote its report
+    # a failed rank may have answered while it wrote its report
     waited = (side for side in last_sides(run, directory) if not failed >= set(side.ranks))
     lines = {side.place.line for side in waited}
     for rank in failed:
@@ -186,8 +175,7 @@ def _all_there(first: Failure, run: Run, directory: RunDirectory) -> bool:
 
 
 def is_past(rank: int, run: Run, directory: RunDirectory) -> bool:
-    """Return whether a rank was done, or waited for others, when one had failed, and had not failed
-    itself."""
+    """Return whether a rank was done, or waited for others without failing itself, when one failed."""
     if run.ranks[rank].state is RankState.SUCCEEDED:
         return True
     if run.ranks[rank].errored is not None:

@@ -12,11 +12,11 @@ from nbdist.diagnosis.known import Role, Signature, match
 from nbdist.diagnosis.tracebacks import Raised, chains_in_log, last_words, parse, root
 from nbdist.store import ErrorReport
 
-# how far before its exit a rank that left without an exception may have printed the reason
+# the last lines in which a rank without an exception may have printed the reason
 _NEAR_THE_END = 80
-# errors whose text says what is wrong only beside the line that they come from
+# errors that need their source line to be recognised
 _ALIKE = re.compile(r"^(?:KeyError|IndexError): |is not in list$")
-# what a process meets whose partner has ended
+# errors of a process whose partner has ended
 _CLOSED = frozenset({"ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "EOFError"})
 _FATAL_SIGNALS = frozenset(
     {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGTRAP}
@@ -26,10 +26,8 @@ _SECONDARY = frozenset({Role.GONE, Role.WAITED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complaint:
-    """``root`` is what the rest followed from, ``outer`` what left the program in the end.
-
-    ``signature`` and ``found`` are the row that knows it and where that matched.
-    """
+    """One rank's error: ``root`` caused it, ``outer`` left the program. ``found`` is the match of
+    ``signature``."""
 
     root: Raised
     outer: Raised
@@ -38,7 +36,7 @@ class Complaint:
 
     @property
     def secondary(self) -> bool:
-        """Return whether it only tells of another rank."""
+        """Return whether it only reports another rank's failure."""
         return self.signature is not None and self.signature.role in _SECONDARY
 
     @property
@@ -47,12 +45,10 @@ class Complaint:
 
     @property
     def gone(self) -> bool:
-        """Return whether it tells that another rank closed its connection."""
         return self.role is Role.GONE
 
     @property
     def waited(self) -> bool:
-        """Return whether it tells that another rank did not come."""
         return self.role is Role.WAITED
 
 
@@ -81,16 +77,16 @@ def _of_report(report: ErrorReport, log: Sequence[str]) -> Complaint:
             if not before.secondary and earlier.type != "SystemExit":
                 return before
     if complaint.role is Role.CHILD or leaving:
-        said = _in_log(log[-_NEAR_THE_END:] if leaving else log, but=chain)
-        if said is not None:
-            return Complaint(root=said.root, outer=outer, signature=said.signature, found=said.found)
+        printed = _in_log(log[-_NEAR_THE_END:] if leaving else log, but=chain)
+        if printed is not None:
+            return Complaint(root=printed.root, outer=outer, signature=printed.signature, found=printed.found)
     if complaint.signature is None or complaint.role is not Role.CAUSE or first.type in _CLOSED:
         return _of_workers(report, outer) or complaint
     return complaint
 
 
 def _of_workers(report: ErrorReport, outer: Raised) -> Complaint | None:
-    """Return torch's words for a DataLoader worker that a signal ended; torch itself may see less of it."""
+    """Return torch's message for a DataLoader worker that a signal ended; torch itself may print less."""
     for pid, code in report.workers:
         name = signal.strsignal(-code) if code < 0 else None
         known = match(f"DataLoader worker (pid {pid}) is killed by signal: {name}") if name else None
@@ -100,12 +96,9 @@ def _of_workers(report: ErrorReport, outer: Raised) -> Complaint | None:
 
 
 def _in_log(log: Sequence[str], but: Sequence[Raised] = ()) -> Complaint | None:
-    """Return the last traceback in a log that is none of ``but``, else what native code said there.
-
-    Of several, one that only tells of another process yields to one that does not.
-    """
+    """Return a log's last traceback outside ``but``, else native code's message."""
     known = {(raised.type, raised.message.split("\n")[0]) for raised in but}
-    found: Complaint | None = None
+    effect: Complaint | None = None
     for chain in reversed(chains_in_log(log)):
         first = root(chain)
         if (first.type, first.message.split("\n")[0]) in known:
@@ -113,22 +106,22 @@ def _in_log(log: Sequence[str], but: Sequence[Raised] = ()) -> Complaint | None:
         complaint = _of_chain(chain, chain[-1])
         if not complaint.secondary and complaint.role is not Role.CHILD:
             return complaint
-        found = found or complaint
+        effect = effect or complaint
     words = last_words(log)
     if words is not None and words.message:
         return _recognised(words, words, words)
-    return found
+    return effect
 
 
 def _of_chain(chain: Sequence[Raised], outer: Raised) -> Complaint:
     first = root(chain)
-    # what passes an error on from another process has nothing to say of its own
+    # an exception that passes on another process's error adds nothing
     passed_on = any(raised.link == "inside" for raised in chain)
     return _recognised(first, outer, *((first,) if passed_on else (first, outer)))
 
 
 def _recognised(first: Raised, outer: Raised, *searched: Raised) -> Complaint:
-    """Return a complaint with what is known of the first of ``searched`` that is known."""
+    """Return a complaint with the row of the first of ``searched`` that a row matches."""
     for text in dict.fromkeys(map(_searched, searched)):
         if (known := match(text)) is not None:
             return Complaint(root=first, outer=outer, signature=known[0], found=known[1])
@@ -136,8 +129,7 @@ def _recognised(first: Raised, outer: Raised, *searched: Raised) -> Complaint:
 
 
 def _searched(raised: Raised) -> str:
-    """Return the text that rows are searched in: of a bare ``assert`` with the statement, of an exit with the
-    file that calls it, of errors that are alike everywhere with the function and the line."""
+    """Return the text to match; common errors with their line, exits with their file."""
     if raised.type == "SystemExit" and raised.frames:
         return f"{raised.text} in {os.path.basename(raised.frames[-1].file)}"
     if raised.frames and _ALIKE.search(raised.text):

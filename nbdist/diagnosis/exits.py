@@ -7,15 +7,14 @@ from collections.abc import Sequence
 
 from nbdist.text import Both, say
 
-# signals that say what has happened; the others have their name alone
+# signals with a meaning; the others show only their name
 _TELLING = frozenset({"SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTERM", "SIGINT"})
 
 _OURS = frozenset({"SIGINT", "SIGTERM", "SIGKILL"})
 
 
 def exit_kind(code: int, *, oom: bool = False, limit: int = 0) -> str:
-    """``exit 1``, or for a negative code the signal: ``SIGSEGV``, and of SIGKILL whose it was where that is
-    known: ``SIGKILL-oom``, ``SIGKILL-limit``."""
+    """Return ``exit 1``, or a signal's name: ``SIGSEGV``, ``SIGKILL-oom``, ``SIGKILL-limit``."""
     if code >= 0:
         return f"exit {code}"
     name = signal_name(code)
@@ -31,15 +30,14 @@ def describe_exit(
     limit: int = 0,
     language: str = "en",
 ) -> str:
-    """``exit 1``, or for a negative code the signal: ``SIGSEGV (invalid memory access …)``.
+    """Return ``exit 1``, or for a negative code ``SIGSEGV (invalid memory access …)``.
 
-    ``oom`` says that the out-of-memory killer was seen at work, ``ended`` that nbdist ended the rank.
-    ``limit`` is the memory limit, in bytes, that it was killed for (0: for none).
-    ``memory`` is the most that it had held, in bytes (0: unknown), which SIGKILL makes interesting.
+    ``oom``: killed by the kernel; ``ended``: by nbdist; ``limit``: for this memory limit; ``memory``: its
+    most (bytes).
     """
     name = signal_name(code)
     if ended and code < 0:
-        # nbdist ends a rank by SIGINT, SIGTERM or SIGKILL: with another one it ended by itself on its way out
+        # nbdist sends SIGINT, SIGTERM or SIGKILL: any other signal is the rank's own
         return say("exits.ended" if name in _OURS else "exits.ended-by-itself", language, signal=name)
     if code >= 0:
         return say("exits.exit", language, status=code)
@@ -53,7 +51,7 @@ def describe_exit(
 
 
 def signal_name(code: int) -> str:
-    """``SIGTERM`` for -15."""
+    """Return ``SIGTERM`` for -15."""
     try:
         return signal.Signals(-code).name
     except ValueError:
@@ -68,7 +66,7 @@ _FEW = 6
 
 
 def rank_names(ranks: Sequence[int], language: str = "en") -> str:
-    """``rank 1``; ``ranks 0, 2, 3``; of many ``ranks 0–6, 8``. Empty for none."""
+    """Return ``rank 1``, ``ranks 0, 2, 3``, or of many ``ranks 0–6, 8``; empty for none."""
     if not ranks:
         return ""
     zh = language == "zh"
@@ -84,7 +82,7 @@ def ranks_in_words(ranks: Sequence[int]) -> Both:
 
 
 def rank_ranges(ranks: Sequence[int]) -> str:
-    """``0–3, 6``: rising numbers, with what follows one another in one."""
+    """Return rising numbers with runs joined: ``0–3, 6``."""
     parts: list[list[int]] = []
     for rank in ranks:
         if parts and rank == parts[-1][-1] + 1:

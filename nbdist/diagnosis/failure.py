@@ -1,4 +1,4 @@
-"""The first failure of a run, from what its ranks wrote and how they ended; with its cause and fix."""
+"""The first failure of a run, from its ranks' output and exits; with cause and fix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SHOWN_LINE = 120
 # seconds by which the supervisor may learn of a rank's end later than the peer that complains of it
 _SEEN_LATE = 1.0
-# nbdist sends none of these: a rank that ends by one ended by itself, even after it was told to
+# nbdist sends none of these: such a rank ended by itself, even after nbdist's signal
 _OWN_SIGNALS = frozenset({-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL})
 _OF_NBDIST = frozenset({-signal.SIGTERM, -signal.SIGKILL})
 _AFTER_AN_ERROR = frozenset({1, -signal.SIGTERM, -signal.SIGKILL})
@@ -31,21 +31,20 @@ SAME_ERROR = "the same error"
 def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
     """Return the failure that the others followed from; None when no rank has failed.
 
-    The earliest that is not what a rank says of another's death, by the time of its exception or,
-    without one, of its exit.
+    The earliest that is no complaint about another rank, by its exception's time or, without one, its exit's.
     """
-    # what failed on another machine has left its log and its traceback there
+    # a rank of another machine left its log and traceback there
     here = [rank for rank in run.ranks if run.spec.is_here(rank.spec)]
     failures = [failure_of(rank, run, directory) for rank in here if _failed(rank)]
     if failures and all(failure.secondary for failure in failures):
-        # they complain of one that was on its way out when nbdist told it to end
+        # they complain of a rank that was leaving when nbdist ended it
         crashed = [rank for rank in run.ranks if _ended_by_itself(rank)]
         failures += [failure_of(rank, run, directory) for rank in crashed]
     if not failures:
         return None
     if all(failure.secondary for failure in failures):
         failures += _gave_up_as_well(failures, run, directory)
-    first = min(failures, key=lambda one: (one.secondary, _cut_off(one, run), one.time))
+    first = min(failures, key=lambda failure: (failure.secondary, _cut_off(failure, run), failure.time))
     others = tuple(f.rank for f in failures if f is not first)
     first = replace(first, others=others)
     if first.secondary:
@@ -62,10 +61,12 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
 
 
 def _gave_up_as_well(known: Sequence[Failure], run: Run, directory: RunDirectory) -> list[Failure]:
-    """Return those of the ranks that nbdist ended which had waited in vain themselves, a moment later."""
+    """Return the ranks that nbdist ended just after they, too, had waited in vain."""
     raised = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED and rank.errored is not None}
-    others = (failure_of(run.ranks[rank], run, directory) for rank in raised - {one.rank for one in known})
-    return [one for one in others if one.complaint is not None and one.complaint.waited]
+    others = (
+        failure_of(run.ranks[rank], run, directory) for rank in raised - {failure.rank for failure in known}
+    )
+    return [failure for failure in others if failure.complaint is not None and failure.complaint.waited]
 
 
 def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
@@ -86,7 +87,9 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
     notes = [_origin("origin", origin, failure) for origin in origins(failure)]
     if (first := first_not_finite(failure)) is not None:
         notes.append(_origin("not-finite", first, failure))
-    notes += [_did_not_come(rank, run, directory) for rank in failure.absent]
+    for rank in failure.absent:
+        last = last_line(rank, run, directory)
+        notes.append(both(f"diagnosis.absent-{'last' if last.en else 'silent'}", rank=rank, last=last))
     notes += [
         both("diagnosis.absent-where", first=failure.rank, where=where)
         for where, _ in absent_places(failure, run, directory)
@@ -111,26 +114,19 @@ def _origin(code: str, origin: Origin, failure: Failure) -> Both:
     )
 
 
-def _did_not_come(rank: int, run: Run, directory: RunDirectory) -> Both:
-    last = last_line(rank, run, directory)
-    if not last.en:
-        return both("diagnosis.absent-silent", rank=rank)
-    return both("diagnosis.absent-last", rank=rank, last=last)
-
-
 def _failed(rank: Rank) -> bool:
     errs = rank.errored is not None and rank.freed is None and not rank.state.terminal
     return rank.state is RankState.FAILED or errs
 
 
 def _cut_off(failure: Failure, run: Run) -> bool:
-    """Return whether a rank got a signal for a peer's failure while it wrote what it had raised itself."""
+    """Return whether a peer's failure ended a rank while it wrote its own exception."""
     rank = run.ranks[failure.rank]
     return rank.errored is not None and failure.report is None and rank.code in _OF_NBDIST
 
 
 def _ended_by_itself(rank: Rank) -> bool:
-    """Return whether a rank that nbdist ended had a reason of its own: a crash, or an exit without a word."""
+    """Return whether a rank that nbdist ended had crashed, or exited without a message, by itself."""
     if rank.state is not RankState.ENDED or rank.code is None:
         return False
     if rank.errored is not None or rank.freed is not None:
@@ -149,7 +145,7 @@ def _ended_well_before(rank: Rank, first: Failure) -> bool:
 
 
 def _absent(first: Failure, run: Run) -> tuple[int, ...]:
-    """Return ranks that did not come to what ``first`` waited in, as far as one can tell: the rest."""
+    """Return the ranks missing where ``first`` waited: all others, by elimination."""
     if first.complaint is None or not first.complaint.waited or first.early_exits:
         return ()
     gone = {first.rank, *first.others}
@@ -157,19 +153,18 @@ def _absent(first: Failure, run: Run) -> tuple[int, ...]:
 
 
 def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Group, ...]:
-    """Return the other ranks, by what they said and how they ended."""
-    said = {failure.rank: failure for failure in failures}
+    by_rank = {failure.rank: failure for failure in failures}
     groups: dict[tuple[str, str, str], list[int]] = {}
     for rank in run.ranks:
-        if rank is run.ranks[first.rank] or (rank.code is None and rank.rank not in said):
+        if rank is run.ranks[first.rank] or (rank.code is None and rank.rank not in by_rank):
             continue
-        failure = said.get(rank.rank)
+        failure = by_rank.get(rank.rank)
         if failure is None and rank.state is not RankState.ENDED:
             continue
         kind = _kind(failure, first) if failure is not None else ""
         ended = rank.state is RankState.ENDED or (failure is not None and _cut_off(failure, run))
         how = how_zh = ""
-        # after an exception, exit 1 says nothing new, nor does that nbdist did not wait for the exit
+        # after an exception, neither exit 1 nor nbdist's signal adds anything
         if rank.code is not None and not (kind and rank.code in _AFTER_AN_ERROR):
             how, how_zh = (
                 describe_exit(rank.code, oom=rank.oom, ended=ended, limit=rank.limit, language=language)
@@ -183,7 +178,7 @@ def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Grou
 
 
 def _kind(failure: Failure, first: Failure) -> str:
-    """Return a rank's complaint in a few words, with the line where that is another one."""
+    """Return a rank's complaint in a few words, with its line where that differs."""
     complaint = failure.complaint
     if complaint is None:
         return ""

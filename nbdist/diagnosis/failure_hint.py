@@ -2,12 +2,12 @@
 
 The rungs, from the top:
 
-1. the ranks never met: their stacks and histories show where they parted (``collective_waits.apart``);
-2. ranks ended while others waited for them (``collective_waits.left``);
+1. the ranks never met: their stacks and histories show where they parted (``hint_from_parting``);
+2. ranks ended while others waited for them (``hint_from_early_exit``);
 3. the program uses a name that its framework has removed (``removed_name``);
-4. an ``if`` for some ranks made a value, a message or a file differ (``_from_other_ranks``);
+4. an ``if`` for some ranks made a value, a message or a file differ (``other_ranks``);
 5. a row of the tables has the error's words (``_from_table``);
-6. a rank failed within a collective that others waited in (``collective_waits.met_alone``);
+6. a rank failed within a collective that others waited in (``hint_from_lone_call``);
 7. a row has the exit of a rank that left no words (``_from_exit``).
 
 Of every other failure nbdist shows facts (``failure``), and no hint.
@@ -22,7 +22,13 @@ from dataclasses import replace
 from tempfile import gettempdir
 
 from nbdist.devices.usage import SHARED_MEMORY, disks
-from nbdist.diagnosis.collective_waits import apart, is_past, left, met, met_alone
+from nbdist.diagnosis.collective_waits import (
+    hint_from_early_exit,
+    hint_from_lone_call,
+    hint_from_parting,
+    hint_from_wait,
+    is_past,
+)
 from nbdist.diagnosis.exits import exit_kind
 from nbdist.diagnosis.gpu_memory import hint_from_gpu_memory
 from nbdist.diagnosis.known import Hint, Signature, Source, hint, match, match_in, variant
@@ -52,7 +58,7 @@ _PATH = re.compile(r": '([^']+)'")
 
 def hint_of(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
     """Return cause and fix in the words of the run's framework; None where no rung knows them."""
-    known = apart(first, failures, run, directory) or _hint(first, run, directory)
+    known = hint_from_parting(first, failures, run, directory) or _hint(first, run, directory)
     if known is not None and run.spec.framework == "paddle":
         known = known.in_paddle()
     if known is not None and known.signature in OF_DISKS:
@@ -62,33 +68,31 @@ def hint_of(first: Failure, failures: Sequence[Failure], run: Run, directory: Ru
 
 def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     if first.early_exits:
-        return left(first, run, directory)
+        return hint_from_early_exit(first, run, directory)
     if (removed := removed_name(first.said)) is not None:
         return hint("removed-name", **removed)
-    if (known := _from_other_ranks(first, run)) is not None:
+    known = hint_from_mixed_values(first) or hint_from_missing_file(first, run) or hint_from_unset_name(first)
+    if known is not None:
         return known
     if first.complaint is not None and first.complaint.signature is not None:
         return _from_table(first.complaint.signature, first, run, directory)
-    if (known := met_alone(first, run, directory)) is not None:
+    if (known := hint_from_lone_call(first, run, directory)) is not None:
         return known
     if first.code is None or first.said:
         return _from_program(first, run, directory)
     return _from_exit(first.code, first, run)
 
 
-def _from_other_ranks(first: Failure, run: Run) -> Hint | None:
-    return hint_from_mixed_values(first) or hint_from_missing_file(first, run) or hint_from_unset_name(first)
-
-
 def _from_table(row: Signature, first: Failure, run: Run, directory: RunDirectory) -> Hint:
-    """Return the hint of a row, or a closer one that the other ranks or the program give."""
-    closer = met(first, run, directory)
+    """Return the hint of a row, or a closer one from the other ranks or the program."""
+    closer = hint_from_wait(first, run, directory)
     if closer is None and row.name == _GPU_FULL:
         closer = hint_from_gpu_memory(first, run)
     if closer is None and row.name == _MODELS_DIFFER:
         closer = hint_from_model(first)
     if closer is None and row.name == _NO_GRADIENT:
-        closer = _idle_layers(first)
+        layers = next((operand.what for operand in first.operands if operand.name == "without gradient"), "")
+        closer = hint("ddp-unused-layers", layers=layers) if layers else None
     if closer is None and row.name == "nccl-internal-error":
         closer = hint_from_sends(first)
     if closer is None and row.name == _EXIT_CALLED and (last := last_line(first.rank, run, directory)).en:
@@ -96,14 +100,7 @@ def _from_table(row: Signature, first: Failure, run: Run, directory: RunDirector
     return closer or hint(variant(row, _program(first, run), first.found), **first.found)
 
 
-def _idle_layers(first: Failure) -> Hint | None:
-    """Name the layers of a DistributedDataParallel model that got no gradient."""
-    layers = next((operand.what for operand in first.operands if operand.name == "without gradient"), "")
-    return hint("ddp-unused-layers", layers=layers) if layers else None
-
-
 def _from_program(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
-    """Return the hint of a row that needs words of the error and of the program."""
     known = match_in(first.said, _program(first, run))
     if known is None:
         return None
@@ -113,7 +110,6 @@ def _from_program(first: Failure, run: Run, directory: RunDirectory) -> Hint | N
 
 
 def _from_exit(code: int, first: Failure, run: Run) -> Hint | None:
-    """Return the hint for a rank that left no words, by the way it ended."""
     known = match(exit_kind(code, oom=first.oom, limit=first.limit), Source.EXIT)
     if known is None:
         return None
@@ -127,8 +123,7 @@ def _from_exit(code: int, first: Failure, run: Run) -> Hint | None:
 
 
 def _program(first: Failure, run: Run) -> str:
-    """Return the text of the program and of the module that failed, and the paths of the libraries in the
-    traceback."""
+    """Return the text of the program and of the failing module, and the traceback's library paths."""
     files = {run.spec.program} | ({first.place.file} if first.place is not None else set())
     libraries = [frame.file for frame in first.frames if not first.sources.is_own(frame.file)]
     return "\n".join([*map(first.sources.text, files), *libraries])
@@ -146,7 +141,7 @@ def _with_disks(known: Hint, first: Failure, run: Run, directory: RunDirectory) 
     paths += [SHARED_MEMORY] if known.signature in _OF_SHARED_MEMORY else [str(directory.path), run.spec.cwd]
     written_to = disks([*paths, str(directory.path), SHARED_MEMORY, gettempdir()])
     full = [disk for disk in written_to if disk.full]
-    # there may be room again: then show the disk that is the likeliest
+    # there may be room again: then show the likeliest disk
     shown = full or written_to[:1]
     room = Both(
         "; ".join(f"{disk.mount} now has {disk.room()}" for disk in shown),

@@ -1,4 +1,4 @@
-"""The holders of a full GPU's memory: other processes, or ranks that compute elsewhere."""
+"""The processes that hold a full GPU's memory: others, or ranks with a GPU of their own."""
 
 from __future__ import annotations
 
@@ -27,17 +27,13 @@ _RESERVED = re.compile(f"{_SIZE.format('size')} reserved in total by PyTorch")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _GIB, _MIB = 1 << 30, 1 << 20
 
-_LITTLE = 20
-"""The part of a GPU, one twentieth, that a process may hold there though it computes elsewhere."""
-
-_CONTEXT = 1.5 * _GIB
-"""Bytes that CUDA itself takes of a GPU for a process, at most."""
+_LITTLE = 20  # the part of a GPU, one twentieth, that a process may hold there though it computes elsewhere
+_CONTEXT = 1.5 * _GIB  # Bytes that CUDA itself takes of a GPU for a process, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRoom:
-    """Read what torch's message says of the GPU, in bytes; 0 where it says nothing. ``others`` are other
-    processes; ``limited`` means that the program has set a limit of its own."""
+    """Bytes in torch's message about a GPU, 0 where absent. ``limited``: the program set a limit itself."""
 
     asked: int
     total: int
@@ -51,7 +47,7 @@ class GpuRoom:
         held = _size(_RESERVED, message) or _size(_ALLOCATED, message) + _size(_UNUSED, message)
         others = sum(_bytes(process["size"]) for process in _OTHER.finditer(message)) if own else 0
         if total and not own and total - free - held > _CONTEXT:
-            # in a container this process may be listed under a pid that it does not know
+            # a container may hide this process's pid in the list
             others = int(total - free - held - _CONTEXT)
         return cls(
             asked=_size(_ASKED, message),
@@ -63,7 +59,7 @@ class GpuRoom:
 
 
 def hint_from_gpu_memory(failure: Failure, run: Run) -> Hint | None:
-    """Return who else holds the GPU that is full; None where this process alone has filled it."""
+    """Return the other holders of a full GPU; None where this process alone filled it."""
     message = failure.said
     mine = run.ranks[failure.rank].spec
     devices = [rank.spec.device for rank in run.ranks if rank.spec.node_rank == mine.node_rank]
@@ -79,7 +75,6 @@ def hint_from_gpu_memory(failure: Failure, run: Run) -> Hint | None:
 
 
 def _ranks_on(message: str, failure: Failure, run: Run) -> Hint | None:
-    """Return the ranks that use a GPU though each has one of its own."""
     full = _NUMBER.search(message)
     mine = run.ranks[failure.rank].spec
     near = [rank for rank in run.ranks if rank.spec.node_rank == mine.node_rank]
@@ -88,7 +83,7 @@ def _ranks_on(message: str, failure: Failure, run: Run) -> Hint | None:
         return None
     number = int(next(filter(None, full.groups())))
     least = GpuRoom.parse(message).total / _LITTLE
-    pids = {int(found["pid"]) for found in _OTHER.finditer(message) if _bytes(found["size"]) > least}
+    pids = {int(process["pid"]) for process in _OTHER.finditer(message) if _bytes(process["size"]) > least}
     others = {rank.rank for rank in near if rank.process is not None and rank.process.pid in pids}
     if number != mine.local_rank:
         others |= {rank.rank for rank in near if rank.spec.local_rank == number}
@@ -98,8 +93,8 @@ def _ranks_on(message: str, failure: Failure, run: Run) -> Hint | None:
 
 
 def _size(pattern: re.Pattern[str], message: str) -> int:
-    found = pattern.search(message)
-    return _bytes(next(filter(None, found.groups()), "0 B")) if found is not None else 0
+    match = pattern.search(message)
+    return _bytes(next(filter(None, match.groups()), "0 B")) if match is not None else 0
 
 
 def _bytes(text: str) -> int:

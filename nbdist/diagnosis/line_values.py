@@ -1,10 +1,11 @@
-"""The values of names in a failing line, on the rank that failed and on others that were there, too."""
+"""The values of names in a failing line, on the rank that failed and on others in that line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from nbdist.diagnosis.exits import ranks_in_words
+from nbdist.diagnosis.positions import values_at
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.model import Run
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory, read_error
@@ -19,29 +20,23 @@ Values = Mapping[int, Mapping[str, str]]
 
 
 def values_in_line(failure: Failure, run: Run, directory: RunDirectory) -> Values:
-    """Return the values of the line that failed: of ranks that failed there, too, and of those that had stood
-    there when they were last asked."""
+    """Return the values in the failing line on ranks that failed there or last stood there."""
+    from nbdist.diagnosis.stacks import last_values  # it reads programs; the kernel loads this package
+
     at = failure.place
     if at is None:
         return {}
     others = [rank.rank for rank in run.ranks if rank.rank != failure.rank][:_READ_RANKS]
     reports = {rank: read_error(directory.rank(rank, run.attempt).error) for rank in others}
     raised = {rank: named for rank, report in reports.items() if (named := _named(report, at))}
-    return {failure.rank: _named(failure.report, at)} | dict(_standing(failure, at, run, directory)) | raised
-
-
-def _standing(failure: Failure, at: ErrorFrame, run: Run, directory: RunDirectory) -> Values:
-    """Return what it was on ranks that stood there: since the failure, or all the time that the run hung."""
-    from nbdist.diagnosis.stacks import last_values  # it reads programs; the kernel loads this package
-
     after = 0.0 if run.stalled is not None else failure.time - _BEFORE
-    values = last_values(at.file, at.line, run, directory, after=after)
-    return {rank: named for rank, named in values.items() if rank != failure.rank}
+    standing = last_values(at.file, at.line, run, directory, after=after)
+    standing.pop(failure.rank, None)
+    return {failure.rank: _named(failure.report, at)} | standing | raised
 
 
 def _named(report: ErrorReport | None, at: ErrorFrame) -> dict[str, str]:
-    operands = report.operands if report is not None else ()
-    return {one.name: one.what for one in operands if (one.file, one.line) == (at.file, at.line)}
+    return values_at(report.operands if report is not None else (), at.file, at.line)
 
 
 def differing(values: Values) -> list[Both]:
@@ -55,13 +50,13 @@ def differing(values: Values) -> list[Both]:
         ]
         more = [Both("…", "…")] if len(parts) > _FEW_VALUES else []
         shown = [*parts[:_FEW_VALUES], *more]
-        told = Both(", ".join(part.en for part in shown), "，".join(part.zh for part in shown))
-        lines.append(both("diagnosis.values-differ", name=name, values=told))
+        words = Both(", ".join(part.en for part in shown), "，".join(part.zh for part in shown))
+        lines.append(both("diagnosis.values-differ", name=name, values=words))
     return lines
 
 
 def equal(values: Values, line: int) -> list[Both]:
-    """Return what the other names were, a line for each set of ranks that had them."""
+    """Return the values of the other names, a line for each set of ranks that had them."""
     unlike = _differing(values)
     sets: dict[tuple[int, ...], dict[str, str]] = {}
     for rank, names in values.items():
@@ -73,14 +68,14 @@ def equal(values: Values, line: int) -> list[Both]:
 
 
 def _had(line: int, ranks: tuple[int, ...], names: Mapping[str, str], values: Values) -> Both:
-    told = "; ".join(f"{name}: {what}" for name, what in names.items())
+    text = "; ".join(f"{name}: {what}" for name, what in names.items())
     if ranks == tuple(values)[:1]:
-        return both("diagnosis.operands", line=line, names=told)
-    return both("diagnosis.operands-of", line=line, who=ranks_in_words(sorted(ranks)), names=told)
+        return both("diagnosis.operands", line=line, names=text)
+    return both("diagnosis.operands-of", line=line, who=ranks_in_words(sorted(ranks)), names=text)
 
 
 def _differing(values: Values) -> list[str]:
-    """Return the names with several values; the number of the rank says nothing."""
+    """Return the names with several values, but for those that hold the rank's number."""
     names = dict.fromkeys(name for known in values.values() for name in known)
     return [name for name in names if len(_by_value(name, values)) > 1 and not _is_number(name, values)]
 

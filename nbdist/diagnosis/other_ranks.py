@@ -1,5 +1,4 @@
-"""Failures that an ``if`` for some ranks has made: a value, a message or a file that this rank needs is not
-what the others have."""
+"""Failures made by an ``if`` for some ranks: a value, message or file differs from the others'."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ from nbdist.programs.branches import (
     functions_of,
     head,
     is_quiet,
+    lines_in_words,
     method,
     node_at,
     own_nodes,
-    told,
 )
 from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call
@@ -31,22 +30,20 @@ _WRITERS = (
     *("savez_compressed", "save_file", "save_inference_model", "write_text", "write_bytes", "open"),
 )
 _MISSING = re.compile(r"^FileNotFoundError: .*: '(?P<path>[^']+)'")
-_SHORTEST = 5
-"""Characters of the end of a path by which a text of the program is known as part of it."""
-
+_SHORTEST = 5  # characters of a path's end that identify a string of the program as part of it
 _OWN_TO_A_RANK = re.compile(r"\d\d[-_:.hT]?\d\d[-_:.mT]?\d\d|[0-9a-f]{8}-?[0-9a-f]{4}|/tmp\w{8}(?:/|$)")
-"""A time, a random name or a temporary folder in a path: the other ranks write another file."""
+"""Times, random names and temporary folders in a path: the other ranks write another file."""
 
 _FILLS = frozenset({"broadcast_object_list", "recv_object_list"})
-"""Calls that put values which another rank has sent into a list."""
+"""Calls that fill a list with another rank's values."""
 
 _OF_KIND = re.compile(r"^(?:TypeError|AttributeError): ")
 _TOGETHER = re.compile(r"^(?:\w+\.)*\w*trainer\w*\.(?:fit|test|validate|predict|evaluate|train)$")
-"""Calls that all ranks have to make together."""
+"""Calls that all ranks must make together."""
 
 _ALONE = re.compile(r"\bdevices\s*=\s*1\b")
 _NO_ADDRESS = "is neither AF_INET"
-"""NCCL's words where it found no address, since the other side does not receive."""
+"""NCCL's message where it found no address, since the other side does not receive."""
 
 _UNSET = re.compile(
     r"^NameError: name '(?P<name>\w+)' is not defined|"
@@ -96,7 +93,7 @@ def _is_for_some_ranks(call: Call, sources: Sources) -> bool:
 
 
 def _mentions(statement: ast.stmt, names: set[str], path: str) -> bool:
-    """Return whether a statement has the path: by one of these names, or by a text that it ends with."""
+    """Return whether a statement has the path: by one of these names, or as a string that ends it."""
     for node in ast.walk(statement):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if len(node.value) >= _SHORTEST and path.endswith(node.value):
@@ -107,7 +104,7 @@ def _mentions(statement: ast.stmt, names: set[str], path: str) -> bool:
 
 
 def hint_from_sends(failure: Failure) -> Hint | None:
-    """Return that both sides send first, of an error of NCCL in a send() whose recv() stands further down."""
+    """Return that both sides send first, for NCCL's error in a send() above its recv()."""
     here = failure.own_call
     if here is None or _NO_ADDRESS not in failure.said:
         return None
@@ -127,8 +124,7 @@ def hint_from_sends(failure: Failure) -> Hint | None:
 
 
 def hint_from_mixed_values(failure: Failure) -> Hint | None:
-    """Return the ``if`` for some ranks above a collective that gave a value of another kind: these ranks were
-    in another collective, and each side got what was meant for the other."""
+    """Return the ``if`` that put some ranks in another collective, which mixed their data."""
     here = failure.own_call
     if here is None or failure.frames[-1] != failure.place or not _OF_KIND.match(failure.said):
         return None
@@ -153,7 +149,7 @@ def hint_from_mixed_values(failure: Failure) -> Hint | None:
 
 
 def _is_for_all(node: ast.If) -> bool:
-    """Return whether the body alone makes a call that all ranks have to make."""
+    """Return whether the body alone makes a call that all ranks must make."""
     calls = [part for child in node.body for part in own_nodes(child) if isinstance(part, ast.Call)]
     return not node.orelse and (
         exchanges(node) or any(_TOGETHER.match(ast.unparse(call.func)) for call in calls)
@@ -161,8 +157,7 @@ def _is_for_all(node: ast.If) -> bool:
 
 
 def hint_from_model(failure: Failure) -> Hint | None:
-    """Return the last ``if`` before the failing line in which some ranks do more with the model than the
-    others: print and save do not count."""
+    """Return the last ``if`` in which some ranks do more with the model than to print or save it."""
     here = failure.own_call
     if here is None:
         return None
@@ -171,7 +166,7 @@ def hint_from_model(failure: Failure) -> Hint | None:
     nodes = (node for scope in functions_of(here, failure.sources) for node in _nodes(scope))
     ifs = [node for node in nodes if isinstance(node, ast.If) and node.lineno < here.line]
     for node in sorted(ifs, key=lambda test: test.lineno, reverse=True):
-        # what is printed may well be counted in the model
+        # a print may call the model
         body = (child for child in node.body if not _only_prints(child))
         given = {name for child in body for name in _given_to_calls(child)}
         shared = {name for name in read if any(f"{other}.".startswith(f"{name}.") for other in given)}
@@ -182,7 +177,7 @@ def hint_from_model(failure: Failure) -> Hint | None:
 
 
 def hint_from_unset_name(failure: Failure) -> Hint | None:
-    """Return the ``if`` for some ranks in which alone the program sets the name that has no value here."""
+    """Return the ``if`` for some ranks in which alone the program sets the unset name."""
     here, unset = failure.own_call, _UNSET.match(failure.said)
     if here is None or unset is None:
         return None
@@ -203,7 +198,10 @@ def hint_from_unset_name(failure: Failure) -> Hint | None:
     if not lines:
         return None
     return hint(
-        "name-set-on-some-ranks", name=name, lines=", ".join(map(str, lines)), tests=told([*tests.values()])
+        "name-set-on-some-ranks",
+        name=name,
+        lines=", ".join(map(str, lines)),
+        tests=lines_in_words([*tests.values()]),
     )
 
 
@@ -220,7 +218,7 @@ def _only_prints(statement: ast.stmt) -> bool:
 
 
 def _given_to_calls(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a statement gives to calls, or whose methods it calls."""
+    """Yield the names that a statement passes to calls, or whose methods it calls."""
     for call in (inner for inner in ast.walk(node) if isinstance(inner, ast.Call)):
         owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
         for given in (*owner, *call.args):

@@ -1,4 +1,4 @@
-"""Ranks that are at one place of a program, as they are compared with others that are elsewhere."""
+"""Ranks at one place of a program, for comparison with ranks elsewhere."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ OF_GRADIENTS = frozenset({"all_reduce", "_all_reduce", "reduce_scatter_tensor", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """``way`` are the calls in the user's files, outermost first, ``calls`` those in libraries, too, ``name``
-    the collective that the ranks wait in, as torch calls it ("" where that is not known). ``handled`` is the
-    exception that they handle, ``beside`` the ways of their other threads, ``values`` what the ifs and the
-    loops on their way asked for, ``workers`` the calls of their DataLoader workers, innermost first."""
+    """Ranks at one place. ``way``: calls in the user's files, outermost first; ``calls``: with libraries;
+    ``name``: the collective in torch's words ("": unknown); ``handled``: the exception being handled;
+    ``beside``: paths of other threads; ``values``: what ifs and loops on the way read; ``workers``: calls of
+    DataLoader workers, innermost first."""
 
     ranks: tuple[int, ...]
     way: tuple[Call, ...]
@@ -34,7 +34,7 @@ class Side:
 
     @property
     def call(self) -> str:
-        """Return what they are in: ``all_reduce in backward``, ``barrier in metrics.compute``."""
+        """Return the call that they are in: ``all_reduce in backward``, ``barrier in metrics.compute``."""
         what = self.place.what
         if (what == "backward" or self.place.on_device) and self.name:
             return f"{self.name} in {what}" if what else self.name
@@ -43,23 +43,27 @@ class Side:
 
     @property
     def called_elsewhere(self) -> bool:
-        """Return whether they wait for their device in what a model may have called in backward(): an if
-        around the line where they stand has nothing to do with that."""
+        """Return whether backward() called what their device waits in, not their line."""
         return self.place.on_device and self.name in OF_GRADIENTS
 
     @property
     def direction(self) -> str:
-        """``send`` or ``recv`` of ranks that wait in one, else empty."""
-        said = f"{self.name} {self.place.what}"
-        return "recv" if "recv" in said else "send" if re.search(r"\bi?send", said) else ""
+        """Return ``send`` or ``recv`` of ranks that wait in one, else empty."""
+        names = f"{self.name} {self.place.what}"
+        return "recv" if "recv" in names else "send" if re.search(r"\bi?send", names) else ""
 
     def had(self, file: str, line: int) -> dict[str, str]:
-        """Return the names in a line, and what they stood for."""
-        return {one.name: one.what for one in self.values if (one.file, one.line) == (file, line)}
+        """Return the values of the names in a line."""
+        return values_at(self.values, file, line)
+
+
+def values_at(values: Iterable[Operand], file: str, line: int) -> dict[str, str]:
+    """Return the values of the names in a line."""
+    return {value.name: value.what for value in values if (value.file, value.line) == (file, line)}
 
 
 def by_ranks(pairs: Iterable[tuple[Sequence[int], str | Both]]) -> Both:
-    """``rank 0: training_step, rank 1: _finalize_training``."""
+    """Return ``rank 0: training_step, rank 1: _finalize_training``."""
     words = [
         (ranks_in_words(ranks), what if isinstance(what, Both) else Both(what, what)) for ranks, what in pairs
     ]

@@ -1,4 +1,4 @@
-"""One rank that failed: what it said, how it ended, and where it was."""
+"""One failed rank: its output, exit and position."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TAIL = 65_536
 _TAIL_LINES = 20
 _SHOWN_LAST = 160
 
-# what paddle's native code notes beside the program (severity, month and day, time), and says of a signal
+# native log lines (severity, month and day, time), and paddle's about a signal
 _OF_NATIVE = re.compile(
     r"^(?:\[rank\d+\]:\[[IWE]\d{4} |[IW]\d{4} \d\d:\d\d:|[-=]{10,}|FLAGS\(|C\+\+ Traceback"
     r"|\d+ {3}\S+.*[(:]|No stack trace in paddle|frame #\d+: |Error Message Summary"
@@ -35,7 +35,7 @@ _OF_NATIVE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Other ranks of which the same can be said: ``kind`` is what they said, ``exit`` how they ended."""
+    """Other ranks with the same complaint (``kind``) and ``exit``."""
 
     ranks: tuple[int, ...]
     kind: str
@@ -47,13 +47,11 @@ class Group:
 class Failure:
     """The cause of a run's failure. ``others`` are the ranks that failed after it.
 
-    ``report`` is the exception where one left the program, ``frames`` its frames; ``tail`` the last
-    lines of the log where none did.
-    ``complaint`` is the cause in what the rank said, ``hint`` what is known about it. ``sources`` tells the
-    user's files from libraries. ``full`` is the disk that was full when it failed. ``early_exits`` are ranks
-    that ended well before this one complained of them, ``absent`` those that did not come to what it waited
-    in. ``groups`` is what is to be said of the others, ``notes`` are facts beside the failure: ``differing``,
-    the values in its line that differ between ranks, come first.
+    ``report`` is the exception that left the program, ``frames`` its frames, else ``tail`` the log's last
+    lines. ``complaint`` is the cause in the rank's words, ``hint`` what nbdist knows about it, ``full`` the
+    disk that was full. ``early_exits`` ended well before this rank complained of them; ``absent`` did not
+    come to the call that it waited in. ``groups`` are the others, ``notes`` facts beside the failure;
+    ``differing``, the values in its line that differ between ranks, come first.
     """
 
     rank: int
@@ -77,19 +75,19 @@ class Failure:
 
     @property
     def frames(self) -> tuple[ErrorFrame, ...]:
-        """Those of the cause, else those of the exception that left the program."""
+        """Return the frames of the cause, else of the exception that left the program."""
         if self.complaint is not None and self.complaint.root.frames:
             return self.complaint.root.frames
         return self.report.frames if self.report is not None else ()
 
     @property
     def own_frames(self) -> tuple[ErrorFrame, ...]:
-        """Those of them in the program and in modules of the user's."""
+        """Return the frames in the user's files."""
         return tuple(frame for frame in self.frames if self.sources.is_own(frame.file))
 
     @property
     def said(self) -> str:
-        """``Type: message`` of the cause; empty where the rank said nothing."""
+        """Return ``Type: message`` of the cause; empty for a rank without message."""
         return self.complaint.root.text if self.complaint is not None else ""
 
     @property
@@ -100,7 +98,7 @@ class Failure:
 
     @property
     def place(self) -> ErrorFrame | None:
-        """Return the innermost frame in the program or in a module of the user's, of the same tracebacks."""
+        """Return the innermost frame in the user's files, of the same tracebacks."""
         return self._innermost(self.sources.is_own)
 
     @property
@@ -123,7 +121,9 @@ class Failure:
         at, report = self.place, self.report
         if at is None or report is None:
             return ()
-        return tuple(one for one in report.operands if (one.file, one.line) == (at.file, at.line))
+        return tuple(
+            operand for operand in report.operands if (operand.file, operand.line) == (at.file, at.line)
+        )
 
     def _innermost(self, wanted: Callable[[str], bool]) -> ErrorFrame | None:
         outer = self.report.frames if self.report is not None else ()
@@ -135,7 +135,7 @@ class Failure:
 
     @property
     def secondary(self) -> bool:
-        """Return whether its rank only told of another one."""
+        """Return whether its rank only reported another's failure."""
         return self.complaint is not None and self.complaint.secondary
 
 
@@ -163,32 +163,31 @@ def failure_of(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
 
 
 def _with_source(complaint: Complaint | None, sources: Sources) -> Complaint | None:
-    """Return the complaint with the source in the user's frames: a signal's stack has only numbers."""
+    """Return the complaint with source lines in the user's frames: a signal's stack has only numbers."""
     if complaint is None:
         return None
+    bare = {frame for frame in complaint.root.frames if not frame.source and sources.is_own(frame.file)}
     frames = tuple(
-        replace(frame, source=sources.line(frame.file, frame.line))
-        if not frame.source and sources.is_own(frame.file)
-        else frame
+        replace(frame, source=sources.line(frame.file, frame.line)) if frame in bare else frame
         for frame in complaint.root.frames
     )
     return replace(complaint, root=replace(complaint.root, frames=frames))
 
 
 def end_of_log(rank: int, run: Run, directory: RunDirectory) -> list[str]:
-    """Return the last lines that a rank wrote, as many as a cause may lie back."""
+    """Return the last lines of a rank's log, as many as a cause may lie back."""
     return last_lines(directory.rank(rank, run.attempt).log, _TAIL)
 
 
 def last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
-    """``; its last line: …``; empty of a rank that printed nothing."""
+    """Return ``, its last line: …``; empty for a rank that printed nothing."""
     lines = _before_interrupt(end_of_log(rank, run, directory))
     lines = [line for line in lines if line.strip() and not _OF_NATIVE.match(line)]
     return both("diagnosis.its-last-line", line=lines[-1][:_SHOWN_LAST]) if lines else Both("", "")
 
 
 def _before_interrupt(lines: list[str]) -> list[str]:
-    """Without the traceback of the interrupt by which the rank was ended."""
+    """Return the lines before the traceback of the interrupt that ended the rank."""
     if not lines or not lines[-1].startswith("KeyboardInterrupt"):
         return lines
     begin = max((at for at, line in enumerate(lines) if line.startswith("Traceback (most")), default=-1)
@@ -196,8 +195,7 @@ def _before_interrupt(lines: list[str]) -> list[str]:
 
 
 def absent_places(failure: Failure, run: Run, directory: RunDirectory) -> list[tuple[Both, bool]]:
-    """Return where the ranks were that did not come, as they last said, and whether they waited there for
-    other ranks; those that waited come last."""
+    """Return absent ranks' last places, and whether they waited there (these come last)."""
     from nbdist.diagnosis.stack_text import clause  # it reads programs, and most failures need none
     from nbdist.diagnosis.stacks import last_stacks
 
@@ -212,7 +210,7 @@ def absent_places(failure: Failure, run: Run, directory: RunDirectory) -> list[t
 
 
 def known_as(failure: Failure) -> str:
-    """Return the name of the signature that knows what a rank said; empty for none."""
+    """Return the name of the signature that matched a rank's complaint; empty for none."""
     signature = failure.complaint.signature if failure.complaint is not None else None
     return signature.name if signature is not None else ""
 
@@ -220,17 +218,17 @@ def known_as(failure: Failure) -> str:
 def calls_of(failure: Failure) -> tuple[Call, ...]:
     from nbdist.store.reports import Call
 
-    return tuple(Call(file=one.file, line=one.line, function=one.function) for one in failure.frames)
+    return tuple(Call(file=frame.file, line=frame.line, function=frame.function) for frame in failure.frames)
 
 
 def waiting_side(*alike: Failure) -> Side:
-    """Return ranks that waited for others in the last of their calls, which are the same."""
+    """Return ranks that waited for others in the same last call."""
     from nbdist.diagnosis.positions import Side
     from nbdist.programs.sources import place_of
 
     first, calls = alike[0], calls_of(alike[0])
     return Side(
-        ranks=tuple(one.rank for one in alike),
+        ranks=tuple(failure.rank for failure in alike),
         way=tuple(call for call in calls if first.sources.is_own(call.file)),
         calls=calls,
         place=replace(place_of(calls[::-1], first.sources), waits=True),

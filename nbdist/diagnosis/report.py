@@ -1,4 +1,4 @@
-"""A failure as text for a person: headline, traceback in lines of the cell, hint, the others in a line."""
+"""A failure as text for a person: headline, traceback in lines of the cell, hint, the other ranks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from nbdist.text import say
 # torch's C++ stack, in the message of some exceptions
 _NATIVE_STACK = re.compile(r"\nException raised from .+", re.DOTALL)
 _SHOWN = 400
-_LONGEST_END = 4_000
-"""Characters of each end of an error's text: one may have a whole tensor in it."""
-# what many modules call their one exception
+_LONGEST_END = 4_000  # characters shown of each end of an error's text, which may contain a whole tensor
+# names that many modules give their one exception
 _MODULES_OWN = frozenset({"error", "exception", "timeout", "empty", "full"})
 
 
 def failure_headline(failure: Failure, language: str = "en") -> str:
-    """``rank 1 failed first: ZeroDivisionError at line 9 of the cell``, or of ``pkg/models.py``."""
+    """Return ``rank 1 failed first: ZeroDivisionError at line 9 of the cell``, or of ``pkg/models.py``."""
     at, where = failure.place, ""
     if at is not None:
         file = failure.sources.name(at.file)
@@ -38,7 +37,7 @@ def failure_headline(failure: Failure, language: str = "en") -> str:
 
 
 def error_text(failure: Failure) -> str:
-    """Return the exception that was the cause, or the last words of native code; empty for neither."""
+    """Return the exception that was the cause, or native code's last message; empty for neither."""
     if failure.complaint is not None and failure.complaint.root.text:
         return failure.complaint.root.text
     if failure.report is None:
@@ -58,7 +57,7 @@ def failure_report(failure: Failure, language: str = "en") -> str:
 
 
 def aftermath(failure: Failure, language: str = "en") -> list[str]:
-    """Return a line each for what differs between ranks, for the others, and for facts beside it."""
+    """Return a line each for values that differ, for the other ranks, and for further facts."""
     lines = [note.text(language) for note in failure.differing]
     lines += [_group_line(group, language) for group in failure.groups]
     lines += [note.text(language) for note in failure.notes[len(failure.differing) :]]
@@ -82,7 +81,7 @@ def failure_kind(failure: Failure, language: str) -> str:
 
 
 def _short_type(name: str) -> str:
-    """Return a class without its module, where it says enough so: not the ``error`` of ``struct.error``."""
+    """Return a class without its module, except for a name like the ``error`` of ``struct.error``."""
     last = name.rpartition(".")[2]
     return name if last.lower() in _MODULES_OWN else last
 
@@ -98,7 +97,7 @@ def said_lines(failure: Failure, language: str) -> list[str]:
     elif failure.report is not None:
         report = failure.report
         lines += _error_lines(f"{report.type}: {report.message}" if report.message else report.type)
-    # sys.exit(1) says nothing, what was printed before does
+    # sys.exit(1) explains nothing, the lines before it may
     left = failure.complaint is not None and re.fullmatch(r"SystemExit: \d+", failure.complaint.root.text)
     if failure.tail and (left or (failure.report is None and not lines)):
         lines.append(say("diagnosis.last-lines", language, rank=failure.rank))
@@ -114,19 +113,19 @@ def _error_lines(text: str) -> list[str]:
 
 
 def _raised_again(failure: Failure, language: str) -> list[str]:
-    """Return the exception that left the program, in one line, where it was not the cause itself."""
+    """Return the exception that left the program, where it was not the cause, in one line."""
     report = failure.report
     assert report is not None
     own = [frame for frame in report.frames if failure.sources.is_own(frame.file)]
     message = report.message.strip().split("\n")[0][:_SHOWN]
     kind = _short_type(report.type)
-    said = f"{kind}: {message}" if message else kind
+    text = f"{kind}: {message}" if message else kind
     line = _line(failure, own[-1], language) if own else ""
-    return [say("diagnosis.left-as", language, said=said, line=line)]
+    return [say("diagnosis.left-as", language, said=text, line=line)]
 
 
 def _group_line(group: Group, language: str) -> str:
-    """``ranks 0, 2: Connection closed by peer``, with how they ended where that says more."""
+    """Return ``ranks 0, 2: Connection closed by peer``, with their exit where that adds something."""
     kind, how = group.kind, group.exit_zh if language == "zh" else group.exit
     if kind == SAME_ERROR:
         kind = say("diagnosis.same-error", language)
@@ -136,7 +135,7 @@ def _group_line(group: Group, language: str) -> str:
 
 
 def traceback_lines(failure: Failure, language: str = "en") -> list[str]:
-    """Return the traceback with the user's frames whole and runs of others in one line each."""
+    """Return the traceback with the user's frames in full and each run of others in one line."""
     lines: list[str] = []
     hidden: list[ErrorFrame] = []
     for frame in failure.frames:
@@ -153,7 +152,6 @@ def traceback_lines(failure: Failure, language: str = "en") -> list[str]:
 
 
 def _line(failure: Failure, frame: ErrorFrame, language: str) -> str:
-    """``cell line 9``, ``pkg/models.py line 9``."""
     name = failure.sources.name(frame.file)
     code = "diagnosis.line" if name else "diagnosis.cell-line"
     return say(code, language, file=name, line=frame.line)

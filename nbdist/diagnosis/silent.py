@@ -1,7 +1,7 @@
-"""Mistakes of a training that raise nothing, from what its ranks have noted (``worker.training``): every rank
-reads the same batches, every epoch has the same order, a wrapper that averages gradients is never called.
+"""Training mistakes that raise nothing, from the ranks' notes (``worker.training``): every rank reads the
+same batches, every epoch has the same order, a wrapper that averages gradients is never called.
 
-nbdist says nothing where a right program might look the same.
+nbdist reports none where a correct program might look the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHARES = {
 _PLAIN = frozenset(
     {"SequentialSampler", "RandomSampler", "SubsetRandomSampler", "SequenceSampler", "BatchSampler"}
 )
-"""Samplers that those of ``_SHARES`` can take the place of."""
+"""Samplers that those of ``_SHARES`` can replace."""
 
 _WEIGHTED = {"WeightedRandomSampler": "generator=torch.Generator().manual_seed(seed + rank)"}
 _SHARE_OF_STREAM = "itertools.islice(data, rank, None, world_size)"
@@ -46,8 +46,8 @@ _STREAMS = frozenset({"_InfiniteConstantSampler", "_InfiniteIterableSampler"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """``at`` is the line that made the loader, where that is known; ``sampler`` the type of its sampler, and
-    ``share`` which share this takes, where it takes one."""
+    """A batch: ``at`` is the line that made its loader, ``sampler`` the sampler's type, ``share`` the share
+    it takes."""
 
     digest: int
     library: str
@@ -58,8 +58,7 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parameters:
-    """``sums`` of the absolute values of samples, one for each tensor, which may differ by the part
-    ``within``."""
+    """Sums of sampled absolute values, one for each tensor, which may differ by the part ``within``."""
 
     sums: tuple[float, ...]
     within: float
@@ -70,7 +69,7 @@ class _Parameters:
 
 
 class MistakeReader:
-    """The mistakes of one run's current attempt, read as its ranks note more; each is said once."""
+    """The mistakes of one run's current attempt, read as its ranks write notes; each is reported once."""
 
     def __init__(self, directory: RunDirectory, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._directory = directory
@@ -80,8 +79,7 @@ class MistakeReader:
         self._complete = False
 
     def look(self, run: Run) -> tuple[Both, ...]:
-        """Return the mistakes that are known by now, as sentences. Reads the files once a second, and at the
-        end of the run."""
+        """Return the mistakes so far, as sentences. Reads files once a second, and at the run's end."""
         if len(run.ranks) < 2 or run.spec.session is not None:
             return ()  # in a session a rank may well do alone what it does
         if run.attempt != self._attempt:
@@ -140,12 +138,9 @@ class MistakeReader:
                 self._say("same-batches", batch.at, sampler=sampler, fix=fix)
 
     def _take_parameters(self, rank: int, note: Mapping[str, Any]) -> None:
-        step, group = as_int(note["step"]), [as_int(one) for one in note["group"]]
-        here = _Parameters(
-            sums=tuple(float(one) for one in note["sums"]),
-            within=float(note["within"]),
-        )
-        # ranks that have come to another step, or look at other tensors, cannot be compared
+        step, group = as_int(note["step"]), [as_int(rank) for rank in note["group"]]
+        here = _Parameters(sums=tuple(float(total) for total in note["sums"]), within=float(note["within"]))
+        # ranks at another step, or with other tensors, cannot be compared
         key = (str(note["model"]), str(note["of"]), step, *group, len(here.sums))
         ranks = self._parameters.setdefault(key, {})
         ranks.setdefault(rank, here)
@@ -176,8 +171,8 @@ def _at(note: Mapping[str, Any]) -> tuple[str, int] | None:
 
 
 def _are_the_same(ranks: Sequence[Sequence[_Batch]]) -> bool:
-    """Return whether the first batches of all ranks are the same, and differ from each other: data of one
-    value or one batch tell nothing, nor do shares of their own with random numbers for samples."""
+    """Return whether all ranks' first batches are the same, and differ from each other. Single values, single
+    batches, and shares with random samples prove nothing."""
     if len({batch.share for batches in ranks for batch in batches}) > 1:
         return False
     digests = {tuple(batch.digest for batch in batches[:_BATCHES]) for batches in ranks}

@@ -1,4 +1,4 @@
-"""Stacks of ranks as text, in both languages: which ranks wait for which, cause and fix, then the groups."""
+"""Stacks of ranks as text in both languages: who waits for whom, cause and fix, then the groups."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from nbdist.diagnosis.stacks import StackReport, in_several, is_behind
 from nbdist.text import say
 
 _PROBLEMS = frozenset({"not-ready", "replaced", "stopped", "silent", "ended"})
-_KEPT = 8
-"""Groups, few enough for a sentence."""
-
+_KEPT = 8  # the most groups in one sentence
 Paint = Callable[[str, str], str]
 
 
 def sentence(report: StackReport, language: str = "en") -> str:
-    """``rank 1 is in time.sleep at line 9; ranks 0, 2, 3 wait in all_reduce at line 14``."""
+    """Return ``rank 1 is in time.sleep at line 9; ranks 0, 2, 3 wait in all_reduce at line 14``."""
     parts = [clause(group, report.script, language) for group in report.groups[:_KEPT]]
     if report.ended and any(group.place.waits for group in report.groups):
         who = rank_names(report.ended, language)
@@ -26,7 +24,7 @@ def sentence(report: StackReport, language: str = "en") -> str:
 
 
 def clause(group: StackGroup, script: str, language: str = "en") -> str:
-    """Say where the ranks of one group are."""
+    """Return the position of one group in words."""
     who, place = rank_names(group.ranks, language), group.place
     if group.problem:
         return f"{who} {_problem(group, language)}"
@@ -42,12 +40,12 @@ def clause(group: StackGroup, script: str, language: str = "en") -> str:
         code, what = "waiting", _collective(group)
     elif what:
         code = "in" if where else "in-call"
-    said = say(f"diagnosis.{code}", language, who=who, ranks=group.ranks, what=what, where=where)
-    return said + _handled(group, language)
+    text = say(f"diagnosis.{code}", language, who=who, ranks=group.ranks, what=what, where=where)
+    return text + _handled(group, language)
 
 
 def _handled(group: StackGroup, language: str) -> str:
-    """``, handling KeyError: 'y' of line 6``; empty of ranks that handle no exception."""
+    """Return ``, handling KeyError: 'y' of line 6``; empty for ranks that handle no exception."""
     if not group.handled:
         return ""
     code = "handling" if group.handled_at is None else "handling-of"
@@ -55,63 +53,47 @@ def _handled(group: StackGroup, language: str) -> str:
 
 
 def _problem(group: StackGroup, language: str) -> str:
-    """Say why nothing is known of where these ranks are."""
     code = group.problem.replace(" ", "-")
     return say(f"diagnosis.{code}", language) if code in _PROBLEMS else group.problem
 
 
 def behind_text(report: StackReport, language: str = "en") -> str:
-    """Say how far those are behind that the others wait for, and what their logs say was raised; then cause
-    and fix, a line each. Empty where nothing of it is known."""
-    said = [_distance(report, language)]
-    told = report.hint.cause.en if report.hint is not None else ""
-    for one in (one for one in report.raised if one.error not in told):
-        code = "log-raised-at" if one.where else "log-raised"
-        said.append(say(f"diagnosis.{code}", language, rank=one.rank, error=one.error, line=one.where))
-    first = say("diagnosis.and", language).join(filter(None, said))
-    values = [one.text(language) for one in report.values]
+    """Return lines: how far awaited ranks are behind, errors in their logs, cause, fix; empty if unknown."""
+    parts = [_distance(report, language)]
+    cause = report.hint.cause.en if report.hint is not None else ""
+    for raised in (raised for raised in report.raised if raised.error not in cause):
+        code = "log-raised-at" if raised.where else "log-raised"
+        parts.append(
+            say(f"diagnosis.{code}", language, rank=raised.rank, error=raised.error, line=raised.where)
+        )
+    first = say("diagnosis.and", language).join(filter(None, parts))
+    values = [value.text(language) for value in report.values]
     why = report.hint.text(language) if report.hint is not None else ""
     return "\n".join(filter(None, [first, *values, why]))
 
 
 def _distance(report: StackReport, language: str) -> str:
-    """Say how far those are behind that the others wait for."""
     if in_several(report.groups):
         return ""
-    found = [(group, one) for group in report.groups if (one := group.collective) is not None]
-    ahead = [(group, one) for group, one in found if group.place.waits and not one.over]
-    late = [(group, one) for group, one in found if set(group.ranks) <= set(report.behind)]
-    most = max((one.number for _, one in ahead), default=0)
-    least = min((one.number for _, one in late), default=most)
+    begun = [(group, call) for group in report.groups if (call := group.collective) is not None]
+    ahead = [(group, call) for group, call in begun if group.place.waits and not call.over]
+    late = [(group, call) for group, call in begun if set(group.ranks) <= set(report.behind)]
+    most = max((call.number for _, call in ahead), default=0)
+    least = min((call.number for _, call in late), default=most)
     if least >= most:
         return ""
-    last = [(group, one) for group, one in late if one.number == least]
-    behind = sorted(rank for group, _ in last for rank in group.ranks)
-    waiting = sorted(rank for group, one in ahead if one.number == most for rank in group.ranks)
+    least_begun = [(group, call) for group, call in late if call.number == least]
+    behind = sorted(rank for group, _ in least_begun for rank in group.ranks)
+    waiting = sorted(rank for group, call in ahead if call.number == most for rank in group.ranks)
     who, others = rank_names(behind, language), rank_names(waiting, language)
     if len(waiting) > 1 and len(behind) + len(waiting) == sum(len(group.ranks) for group in report.groups):
         others = say("diagnosis.the-others", language)
-    # what they wait in is not counted where their last collective is over: new_group, a message
-    if any(group.place.waits and not one.over for group, one in last):
-        return say(
-            "diagnosis.behind-waiting",
-            language,
-            who=who,
-            behind=tuple(behind),
-            least=least,
-            others=others,
-            most=most,
-        )
-    return say(
-        "diagnosis.behind",
-        language,
-        who=who,
-        behind=tuple(behind),
-        begun=least,
-        others=others,
-        waiting=tuple(waiting),
-        most=most,
-    )
+    # after a finished collective they wait in an uncounted call: new_group, a message
+    behind_waits = any(group.place.waits and not call.over for group, call in least_begun)
+    values = {"who": who, "behind": tuple(behind), "others": others, "most": most}
+    if behind_waits:
+        return say("diagnosis.behind-waiting", language, **values, least=least)
+    return say("diagnosis.behind", language, **values, begun=least, waiting=tuple(waiting))
 
 
 def role_text(group: StackGroup, report: StackReport, language: str = "en") -> str:
@@ -134,7 +116,7 @@ def stacks_text(
     all_threads: bool = False,
     paint: Paint = lambda text, _: text,
 ) -> str:
-    """Return the whole report as text. ``paint`` gets "bold" and "grey" text."""
+    """Return the whole report as text. ``paint`` receives "bold" and "grey" text."""
     if not report.groups:
         return say("diagnosis.none-taken", language, label=report.label)
     head = [paint(f"{report.label}: {sentence(report, language)}", "bold")]
@@ -174,11 +156,11 @@ def _row_lines(rows: Sequence[StackRow], paint: Paint) -> Iterator[str]:
 
 
 def _collective(group: StackGroup) -> str:
-    """``all_reduce #7``: the collective with its number, where that is known."""
-    one = group.collective
-    if one is None or one.over:
+    """Return the collective with its number, ``all_reduce #7``, where that is known."""
+    collective = group.collective
+    if collective is None or collective.over:
         return group.place.what
     what = group.place.what
-    within = what == "backward" or group.place.on_device or is_behind(one)
-    said = f"{(one.name or 'collective') if within or not what else what} #{one.number}"
-    return f"{said} in {what}" if within and what else said
+    within = what == "backward" or group.place.on_device or is_behind(collective)
+    text = f"{(collective.name or 'collective') if within or not what else what} #{collective.number}"
+    return f"{text} in {what}" if within and what else text

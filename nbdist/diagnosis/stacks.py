@@ -1,8 +1,10 @@
-"""Stacks of ranks: taken, grouped by where they are, and why those that wait for others do so."""
+"""Stacks of ranks: taken, grouped by position, and the reason why some wait."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,19 +13,16 @@ from typing import Any
 
 from nbdist.diagnosis.exits import ranks_in_words
 from nbdist.diagnosis.hangs.causes import MESSAGE, are_unlike, await_ended, cause_of, ended_before, waits_long
-from nbdist.diagnosis.hangs.deadlocks import (
-    concerned,
-    fewest,
-    first_of,
-)
+from nbdist.diagnosis.hangs.deadlocks import concerned, fewest, first_of
 from nbdist.diagnosis.hangs.divergence import History, begun_at, histories_of, parting_of
 from nbdist.diagnosis.hangs.held import of_threads
 from nbdist.diagnosis.known import Hint
-from nbdist.diagnosis.positions import Side
-from nbdist.diagnosis.stack_groups import StackGroup, groups_of
+from nbdist.diagnosis.positions import Side, values_at
+from nbdist.diagnosis.stack_groups import StackGroup, groups_of, main_calls
 from nbdist.diagnosis.stragglers import Paces
 from nbdist.diagnosis.tracebacks import Traceback, ended_by, gave_up, raised_in_logs
-from nbdist.model import Run
+from nbdist.model import ProcessId, RankState, Run
+from nbdist.processes import alive
 from nbdist.programs.sources import Sources
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.control import request_stacks
@@ -41,27 +40,21 @@ from nbdist.store.reports import (
 from nbdist.text import Both, both
 
 _POLL = 0.01
-_FARTHER = 6.0
-"""More seconds for an answer that comes from other machines, by the files that they share."""
-
+_FARTHER = 6.0  # further seconds for an answer that comes from other machines through shared files
 _STANDS, _POINTS_ROOM = 0.97, 4096
-"""The share of its time that a rank waits which hangs, and bytes of what was measured of it."""
+"""The share of its time that a hung rank waits, and the bytes of its measurements to read."""
 
-_FEW_LINES = 2
-"""So many lines that hold ranks are shown with what they work with."""
-
+_FEW_LINES = 2  # the most lines whose values are shown
 _TELLS = re.compile(r"\d|^(?:None|True|False)$")
-"""A number, a size or a shape: a kind alone says nothing that the line does not."""
+"""A number, a size or a shape: a kind alone adds nothing to the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackReport:
-    """The stacks of a run: ``time`` is when they were taken (Unix seconds), ``after`` how long after its
-    start. ``behind`` are the ranks that the others wait for, as far as that can be told, ``ended`` those that
-    have done their program; ``hint`` says why they do not come. ``problem`` says why there are no stacks:
-    ``none``, ``no answer``. ``raised`` are tracebacks in the logs of ranks that the others wait for: of a
-    thread or another process of theirs, since they go on. ``values`` say what the lines that hold such ranks
-    work with."""
+    """The stacks of a run, taken at ``time`` (Unix seconds), ``after`` seconds from its start; ``problem``:
+    "none", "no answer". ``behind`` are the ranks that others wait for, as far as known, ``ended`` those that
+    finished their program. ``hint`` explains the wait; ``raised`` are tracebacks of threads or processes in
+    the logs of awaited ranks, ``values`` those in the lines that block them."""
 
     label: str
     time: float = 0.0
@@ -87,9 +80,8 @@ def take_stacks(
     wait: Callable[[float], object] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> StackReport:
-    """Return where the ranks of a run are now; of a run that has ended, or whose supervisor does not answer
-    within ``timeout`` seconds (more from other machines), where they were last. Never raises for what is on
-    disk."""
+    """Return the ranks' present positions, or their last: after the run, or without an answer for ``timeout``
+    seconds (more from other machines). Never raises for the content of files."""
     run = snapshot(directory)
     if run is None:
         return StackReport(label=directory.run_id, problem="none", live=False)
@@ -110,8 +102,7 @@ def take_stacks(
 
 
 def last_stacks(run: Run, directory: RunDirectory) -> StackReport | None:
-    """Return the stacks that were taken last, of the attempt that the run is at; None where there are
-    none."""
+    """Return the last stacks of the run's present attempt; None without any."""
     taken = read_stacks(directory)
     if taken is None or taken.attempt != run.attempt:
         return None
@@ -119,7 +110,7 @@ def last_stacks(run: Run, directory: RunDirectory) -> StackReport | None:
 
 
 def last_sides(run: Run, directory: RunDirectory) -> tuple[Side, ...]:
-    """Return where the ranks were that said so last, of the attempt that the run is at."""
+    """Return the last known positions in the run's present attempt."""
     taken = read_stacks(directory)
     if taken is None or taken.attempt != run.attempt:
         return ()
@@ -129,22 +120,20 @@ def last_sides(run: Run, directory: RunDirectory) -> tuple[Side, ...]:
 def last_values(
     file: str, line: int, run: Run, directory: RunDirectory, *, after: float
 ) -> dict[int, dict[str, str]]:
-    """Return what the names in a line stood for, by rank, on those that were in it when they were asked
-    last; empty where that was before ``after`` (Unix seconds) or in another attempt."""
+    """Return by rank the values in a line, of ranks last in it after ``after`` (Unix seconds)."""
     taken, sources = read_stacks(directory), Sources.of(run, directory)
     if taken is None or taken.attempt != run.attempt or taken.time < after:
         return {}
     ways = [(answer, _own_ways(answer, sources)[0]) for answer in _completed(taken, directory).ranks]
     return {
-        answer.rank: {one.name: one.what for one in answer.values if (one.file, one.line) == (file, line)}
+        answer.rank: values_at(answer.values, file, line)
         for answer, way in ways
         if way and (way[-1].file, way[-1].line) == (file, line)
     }
 
 
 def _completed(taken: TakenStacks, directory: RunDirectory) -> TakenStacks:
-    """Add what the loops asked for of a rank that ran on when it was asked, and was then interrupted: the
-    traceback of that has come through the same loops."""
+    """Add the values of loops to a rank that was interrupted later, from its traceback."""
     answers = []
     for answer in taken.ranks:
         error = read_error(directory.rank(answer.rank, taken.attempt).error) if not answer.values else None
@@ -166,11 +155,11 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     )
     sides = concerned(sides_of(taken, sources, histories), taken.ranks) if hangs else []
     behind = _behind(groups, sides)
-    # of ranks that are alone, too: what they wait for may have died
+    # also for single ranks: their thread may have died
     may_hang = sides or (sides_of(taken, sources) if run.timed_out else ())
     held_sides = [side for side in may_hang if not side.place.waits]
     held = behind or tuple(rank for side in held_sides for rank in side.ranks)
-    # what ended its program is no matter of a thread
+    # an error that ended the program is no thread's
     going = [rank for rank in held if (run.ranks[rank].errored or taken.time) >= taken.time]
     raised = raised_in_logs(going, run, directory)
     if hangs:
@@ -203,8 +192,7 @@ def _will_not_meet(
     ended: Sequence[int],
     histories: Mapping[int, History],
 ) -> bool:
-    """Return whether ranks that wait at a time limit would wait for ever: a run that goes on waits here and
-    there, and means nothing by it; unlike calls never meet."""
+    """Return whether ranks waiting at a time limit would wait for ever: a healthy run waits briefly, too."""
     parted = parting_of(histories, Sources.of(run, directory)) is not None
     if waits_long(taken) or are_unlike(taken) or parted or await_ended(taken, ended, histories):
         return True
@@ -213,18 +201,16 @@ def _will_not_meet(
 
 
 def _values(held: Sequence[Side]) -> Iterator[Both]:
-    """Return what the lines work with that hold a few ranks."""
     for side in (side for side in held[:_FEW_LINES] if side.way):
         at = side.way[-1]
         had = [f"{name}: {what}" for name, what in side.had(at.file, at.line).items() if _TELLS.search(what)]
         if had:
-            told = "; ".join(had)
-            yield both("diagnosis.operands-now", line=at.line, who=ranks_in_words(side.ranks), names=told)
+            text = "; ".join(had)
+            yield both("diagnosis.operands-now", line=at.line, who=ranks_in_words(side.ranks), names=text)
 
 
 def _stand(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:
-    """Return whether these ranks have hardly done anything else than to wait, for longer than a step
-    takes."""
+    """Return whether these ranks did hardly anything but wait, for longer than a step takes."""
     paces = Paces()
     for rank in ranks:
         points = last_points(directory.rank(rank, run.attempt).system, _POINTS_ROOM)
@@ -238,8 +224,7 @@ def _stand(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:
 def sides_of(
     taken: TakenStacks, sources: Sources, histories: Mapping[int, History] = MappingProxyType({})
 ) -> tuple[Side, ...]:
-    """Return the ranks by where they are, as far as they have said so. Those that wait for their device are,
-    where ``histories`` tell, at the call that it waits in."""
+    """Return the ranks by position; those that wait for a device stand at its call, if known."""
     answers = {answer.rank: answer for answer in taken.ranks}
     ways = {rank: _own_ways(answer, sources) for rank, answer in answers.items()}
     groups = [group for group in groups_of(taken, sources) if not group.problem]
@@ -247,7 +232,7 @@ def sides_of(
         Side(
             ranks=group.ranks,
             way=ways[group.ranks[0]][0],
-            calls=_calls(answers[group.ranks[0]]),
+            calls=main_calls(answers[group.ranks[0]])[::-1],
             beside=tuple(way for way in ways[group.ranks[0]][1:] if way),
             values=answers[group.ranks[0]].values,
             workers=tuple(map(calls_of_worker, answers[group.ranks[0]].workers)),
@@ -265,29 +250,21 @@ def sides_of(
     )
 
 
-def is_behind(one: Collective | None) -> bool:
-    """Return whether a device waits in a collective that the program has called before the one that it is in.
-    Messages have numbers of their own."""
-    if one is None or one.over or not one.on_device:
+def is_behind(collective: Collective | None) -> bool:
+    """Return whether a device waits in an earlier collective than the program's last. Not for messages."""
+    if collective is None or collective.over or not collective.on_device:
         return False
-    return one.number < one.last and not MESSAGE.search(one.name)
-
-
-def _calls(answer: RankAnswer) -> tuple[Call, ...]:
-    """Return the calls of the main thread, outermost first."""
-    threads = answer.threads
-    return threads[0].calls[::-1] if threads else ()
+    return collective.number < collective.last and not MESSAGE.search(collective.name)
 
 
 def _own_ways(answer: RankAnswer, sources: Sources) -> list[tuple[Call, ...]]:
-    """Return the calls of each thread in the user's files, outermost first; the main thread first."""
+    """Return each thread's calls in the user's files, outermost first; the main thread first."""
     threads = answer.threads or (ThreadStack(calls=(), main=True),)
-    return [tuple(call for call in reversed(one.calls) if sources.is_own(call.file)) for one in threads]
+    return [tuple(call for call in reversed(thread.calls) if sources.is_own(call.file)) for thread in threads]
 
 
 def _behind(groups: Sequence[StackGroup], sides: Sequence[Side]) -> tuple[int, ...]:
-    """Find those that do not wait while others do; where all wait, those that handle an exception, that have
-    begun fewer collectives, or that are elsewhere than most."""
+    """Return the ranks that keep others waiting: busy ones, else those with errors or fewer calls."""
     waiting = [group for group in groups if group.place.waits]
     held = [group for group in groups if not group.place.waits and group.problem != "ended"]
     if not (waiting and held):
@@ -304,8 +281,51 @@ def _behind(groups: Sequence[StackGroup], sides: Sequence[Side]) -> tuple[int, .
 
 
 def in_several(groups: Sequence[StackGroup]) -> bool:
-    """Return whether these are in several process groups, each of which has numbers of its own, as messages
-    have."""
+    """Return whether these are in several process groups, which count separately, as do messages."""
     known = [group.collective for group in groups if group.collective is not None]
-    messages = any(MESSAGE.search(one.name) for one in known if not one.over)
-    return messages or len({one.members for one in known}) > 1
+    messages = any(MESSAGE.search(collective.name) for collective in known if not collective.over)
+    return messages or len({collective.members for collective in known}) > 1
+
+
+# Stacks with native frames by py-spy, which halts a process for some 10 ms.
+
+_SPY_LIMIT = 20.0
+_NO_SPY = "py-spy is not installed: %pip install py-spy, and ask again"
+
+
+def native_stacks(
+    run: Run,
+    *,
+    find: Callable[[str], str | None] = shutil.which,
+    call: Callable[[Sequence[str]], tuple[int, str]] | None = None,
+) -> Mapping[int, str]:
+    """Return py-spy's dump of each running rank, or the reason for none."""
+    program = find("py-spy")
+    running = [rank for rank in run.ranks if rank.state is RankState.RUNNING and rank.process is not None]
+    if program is None:
+        return {rank.rank: _NO_SPY for rank in running}
+    call = call or _run_spy
+    return {
+        rank.rank: _native_stack(program, rank.process, call) for rank in running if rank.process is not None
+    }
+
+
+def _native_stack(program: str, process: ProcessId, call: Callable[[Sequence[str]], tuple[int, str]]) -> str:
+    if not alive(process):
+        return "it has exited"
+    code, printed = call([program, "dump", "--native", "--pid", str(process.pid)])
+    if code == 0:
+        return printed
+    last = printed.strip().splitlines()[-1:] or [f"exit {code}"]
+    hint = ": ask as root, or allow ptrace (kernel.yama.ptrace_scope)" if "ermission" in printed else ""
+    return f"py-spy: {last[0]}{hint}"
+
+
+def _run_spy(command: Sequence[str]) -> tuple[int, str]:
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_SPY_LIMIT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, str(error)
+    return done.returncode, done.stdout.decode(errors="replace")

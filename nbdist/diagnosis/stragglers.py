@@ -1,9 +1,9 @@
-"""The rank that holds the others up at each step, from its own time: the step without waiting. Pure.
+"""The rank that slows the others at each step, by its own time: the step without waiting. Pure.
 
-In synchronous training all ranks do the same number of steps a second, so only that tells them apart. The
-share of its time that a rank waits is measured by looks at its main thread (``worker.stacks``) and, where
-none of these waits, at the collectives that are under way; the rate by the steps that it logs or prints.
-Where either is unknown for a rank, nbdist names no straggler.
+In synchronous training all ranks do equally many steps a second, so only their own time differs. The share of
+waiting comes from samples of the main thread (``worker.stacks``) or, where no main thread waits, from pending
+collectives; the rate from the steps that a rank logs or prints. Where either is unknown for a rank, nbdist
+names none.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from nbdist.text import Both, both, say
 
 _WINDOW = 30.0
 _LEAST = 10.0
-"""Seconds that are looked at, at most and at least: a tenth of a second is 3 % of the 80 looks of 10 s."""
+"""Seconds of samples, at most and at least: a tenth of a second is 3 % of the 80 samples in 10 s."""
 
 _STEPS = 10
 _FACTOR = 1.25
 _SHARE = 0.1
-"""A rank is slow when it took so many times the others' own time, over so many steps, and when the
-difference is this part of a step; less is within what chance makes of the looks."""
+"""A slow rank takes this multiple of the others' own time, over so many steps, and the difference is this
+part of a step; less is within chance."""
 
 _HARDLY = 0.05
 _STARVED = 0.1
@@ -33,9 +33,8 @@ _FULL = 0.92
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """One rank, lately: the share of the time that it waited for others, that it did so or had a collective
-    under way beside its program, and that its main thread waited for a core, each 0 to 1; whether its GPU
-    was slowed down; how full its memory is."""
+    """One rank, lately: shares of its time (0 to 1) waiting for others, waiting or with a collective pending,
+    and without a core; whether its GPU was throttled; how full its memory is."""
 
     waited: float
     exchanged: float = 0.0
@@ -46,8 +45,8 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slow:
-    """``factor`` is the rank's own time over the median of the others', ``over`` the difference in seconds
-    (None where the rate of steps is not known). ``reason`` is what its device says; empty for nothing."""
+    """The rank that slows the others: ``factor`` times their median own time, ``over`` by seconds (None
+    without a rate). ``reason`` comes from its device; empty for none."""
 
     rank: int
     factor: float
@@ -57,20 +56,20 @@ class Slow:
 
 
 class Paces:
-    """The paces of the ranks of one attempt, from what the supervisor measures of them."""
+    """The paces of the ranks of one attempt, from the supervisor's measurements."""
 
     def __init__(self) -> None:
         self._points: dict[int, deque[MetricPoint]] = {}
 
     def take(self, rank: int, points: Iterable[MetricPoint]) -> None:
-        """Take what was measured of a rank next, in the order in which it was."""
+        """Add a rank's next measurements, in order of time."""
         kept = self._points.setdefault(rank, deque())
         kept.extend(point for point in points if "wait" in point.values)
         while kept and kept[-1].time - kept[0].time > _WINDOW:
             kept.popleft()
 
     def pace(self, rank: int, now: float) -> Pace | None:
-        """Return None while too little is known."""
+        """Return the pace of a rank; None while too little is known."""
         points = self._points.get(rank)
         if not points or points[-1].time - points[0].time < _LEAST or now - points[-1].time > _WINDOW:
             return None
@@ -86,7 +85,7 @@ class Paces:
         )
 
     def slowest(self, ranks: Iterable[int], rates: Mapping[int, float | None], now: float) -> Slow | None:
-        """Return the one of these ranks, all that run, that holds the others up; ``rates``: steps/s."""
+        """Return the slowest of all running ranks, if clear; ``rates``: steps/s."""
         paces = {rank: pace for rank in ranks if (pace := self.pace(rank, now)) is not None}
         known = {rank: rate for rank in paces if (rate := rates.get(rank))}
         if set(paces) != set(ranks):
@@ -99,7 +98,7 @@ def slowest(paces: Mapping[int, Pace], rates: Mapping[int, float]) -> Slow | Non
     if len(paces) < 2 or (rates and min(rates.values()) * _WINDOW < _STEPS):
         return None
     step = {rank: 1 / rates[rank] if rates else 1.0 for rank in paces}
-    # where no main thread waits, what goes on beside it tells: in a stream of a GPU, or in another thread
+    # if no main thread waits, use work beside it: in a stream of a GPU, or in another thread
     beside = all(pace.waited < _HARDLY for pace in paces.values())
     waited = {rank: pace.exchanged if beside else pace.waited for rank, pace in paces.items()}
     own = {rank: (1 - waited[rank]) * step[rank] for rank in paces}
@@ -113,23 +112,22 @@ def slowest(paces: Mapping[int, Pace], rates: Mapping[int, float]) -> Slow | Non
         rank=last,
         factor=own[last] / max(others, 0.01 * step[last]),
         over=over if rates else None,
-        reason=say("diagnosis.and", "en").join(one.en for one in reasons),
-        reason_zh=say("diagnosis.and", "zh").join(one.zh for one in reasons),
+        reason=say("diagnosis.and", "en").join(reason.en for reason in reasons),
+        reason_zh=say("diagnosis.and", "zh").join(reason.zh for reason in reasons),
     )
 
 
 def _reasons(rank: int, paces: Mapping[int, Pace]) -> list[Both]:
-    """Return the reasons that the rank's device gives and the others' do not."""
     pace = paces[rank]
     others = median(other.starved for number, other in paces.items() if number != rank)
-    found = []
+    reasons = []
     if pace.throttled:
-        found.append(both("diagnosis.throttled"))
+        reasons.append(both("diagnosis.throttled"))
     if pace.starved >= _STARVED + others:
-        found.append(both("diagnosis.starved", share=pace.starved))
+        reasons.append(both("diagnosis.starved", share=pace.starved))
     if pace.full >= _FULL:
-        found.append(both("diagnosis.memory-full"))
-    return found
+        reasons.append(both("diagnosis.memory-full"))
+    return reasons
 
 
 def _mean(points: Iterable[MetricPoint], tag: str) -> float:

@@ -1,9 +1,8 @@
-"""The text that a rank wrote as it failed: tracebacks (chains, exception groups, tracebacks inside a
-message), and the last words of native code; and tracebacks in the logs of ranks that go on.
+"""Text that a failing rank wrote: tracebacks (chains, groups, tracebacks inside a message) and native code's
+last message; and tracebacks in the logs of running ranks.
 
-A framework that passes an error from one process to another passes it as text (a DataLoader worker's
-in the message of the error in the loop, a spawned child's in that of ``spawn``), so the cause is found
-here by reading what ``traceback`` prints, and not from exception objects.
+Frameworks pass errors between processes as text (a DataLoader worker's or a spawned child's inside the
+message of another), so this parses what ``traceback`` prints, not exception objects.
 """
 
 from __future__ import annotations
@@ -32,23 +31,22 @@ _RANK = re.compile(r"^\[rank\d+\]:? ?")
 _ESCAPED = re.compile(
     r"""^(?P<type>[A-Za-z_][\w.]*): (?P<text>(['"]).*\\nTraceback \(most recent call last\):\\n.*\3)$"""
 )
-# how the line before a traceback inside a message ends
+# ends of the line before a traceback inside a message
 _ANNOUNCES = (":", '"""')
 _INSIDE = "\0inside"
 _LINKS = {_CAUSE: "cause", _CONTEXT: "context", _INSIDE: "inside"}
-# they end a coroutine or an iteration in good order: what is raised from one is the error
+# normal ends of a coroutine or an iteration: the exception raised from one is the error
 _ENDINGS = frozenset({"CancelledError", "GeneratorExit", "StopAsyncIteration", "StopIteration"})
 _GRAPHS = re.compile(r"/torch/cuda/graphs\.py$")
-# a key is printed as its repr; what follows in a log is the program's
+# errors of one line: further lines of a log are the program's
 _OF_ONE_LINE = frozenset({"KeyError", "IndexError", "ZeroDivisionError", "NameError"})
 _PLAIN_HEADER = "Traceback (most recent call last):"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """One exception of a chain. ``link`` says how it came after the one before it in the text:
-    "cause" (``raise … from``), "context" (raised while that one was handled), "inside" (part of that
-    one: in its message, or a member of the group), or "" (nothing connects them)."""
+    """One exception of a chain. ``link`` connects it to the one before: "cause" (``raise … from``), "context"
+    (raised while handling it), "inside" (in its message, or a member of the group), or "" (not at all)."""
 
     type: str
     message: str
@@ -57,20 +55,17 @@ class Raised:
 
     @property
     def text(self) -> str:
-        """As Python prints it: type, colon, message."""
+        """Return ``type: message``, as Python prints it."""
         return ": ".join(part for part in (self.type, self.message) if part)
 
 
 def parse(text: str) -> tuple[Raised, ...]:
-    """Return the exceptions of one report, in the order in which they are printed."""
+    """Return the exceptions of one report, in the order of their text."""
     return tuple(_raised(_plain(text.splitlines()), in_log=False))
 
 
 def chains_in_log(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
-    """Return the tracebacks that stand among the lines of a log, each with what it is connected to.
-
-    Nothing marks a message's end there: it goes to the next empty line.
-    """
+    """Return the tracebacks in a log, each with its chain; a message ends at the next empty line."""
     chains: list[list[Raised]] = []
     for raised in _raised(_plain([_RANK.sub("", line) for line in lines]), in_log=True):
         if not raised.link or not chains:
@@ -80,44 +75,40 @@ def chains_in_log(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
 
 
 def root(chain: Sequence[Raised]) -> Raised:
-    """Return the exception that the others followed from: the innermost, and there what it was raised from,
-    unless a library raised that again in the same words; of the capture of a CUDA graph, what ended it."""
+    """Return the first cause: the innermost, and there what it was raised from, unless a library raised that
+    again in the same words. Of a CUDA graph's capture, the error that ended it."""
     start = max((index for index, raised in enumerate(chain) if raised.link == "inside"), default=0)
     at = len(chain) - 1
-    while at > start and (_passes_on(chain[at - 1], chain[at]) or _of_capture(chain[at])):
+    while at > start and (_is_from(chain[at - 1], chain[at]) or _of_capture(chain[at])):
         at -= 1
     return chain[at]
 
 
-def _passes_on(before: Raised, after: Raised) -> bool:
-    return after.link == "cause" and _says_more(before, after)
+def _is_from(before: Raised, after: Raised) -> bool:
+    passed_on = before.type.rpartition(".")[2] in _ENDINGS or before.text == after.text
+    return after.link == "cause" and not passed_on
 
 
 def _of_capture(raised: Raised) -> bool:
-    """Return whether it was raised as the error before it left ``with torch.cuda.graph(…):``."""
+    """Return whether it was raised while an error left ``with torch.cuda.graph(…):``."""
     return raised.link == "context" and any(
         frame.function == "__exit__" and _GRAPHS.search(frame.file) for frame in raised.frames
     )
 
 
-def _says_more(before: Raised, after: Raised) -> bool:
-    return before.type.rpartition(".")[2] not in _ENDINGS and before.text != after.text
-
-
 def _plain(lines: list[str]) -> list[str]:
-    """Return the lines without the margins of exception groups and their members but the first, and with
-    escaped messages, as a KeyError has them, in lines of their own."""
+    """Return lines without margins, groups with their first member only, escaped messages unfolded."""
     lines = [part for line in lines for part in _unescaped(line)]
     grouped = any(line.strip().removeprefix("+ ").removeprefix("| ") == _GROUP for line in lines)
     return list(_first_members(lines)) if grouped else lines
 
 
 def _unescaped(line: str) -> list[str]:
-    found = _ESCAPED.match(line)
-    if found is None:
+    match = _ESCAPED.match(line)
+    if match is None:
         return [line]
     try:
-        return f"{found['type']}: {literal_eval(found['text'])}".splitlines()
+        return f"{match['type']}: {literal_eval(match['text'])}".splitlines()
     except (ValueError, SyntaxError):
         return [line]
 
@@ -127,7 +118,7 @@ def _first_members(lines: Iterable[str]) -> Iterator[str]:
         if (member := _MEMBER.match(line)) is not None:
             if member[1] != "1":
                 return
-            # a member that was never raised has no header of its own
+            # a member never raised has no header
             yield from (_INSIDE, _PLAIN_HEADER)
         elif not _GROUP_END.match(line):
             while (margin := _MARGIN.match(line)) is not None:
@@ -149,7 +140,7 @@ def _raised(lines: Sequence[str], *, in_log: bool) -> Iterator[Raised]:
                 else:
                     message, at = _message(error["message"] or "", lines, at + 1, in_log=in_log)
                 yield Raised(type=error["type"], message=message, frames=frames, link=link)
-                # a message that goes over into a traceback tells of an exception elsewhere
+                # a message that continues as a traceback reports an exception elsewhere
                 goes_over = at < len(lines) and _is_header(lines[at])
                 if in_log and goes_over and not lines[at].lstrip().startswith("Original"):
                     # or another traceback stands next to it in the log
@@ -164,17 +155,17 @@ def _is_header(line: str) -> bool:
 
 
 def _frames(lines: Sequence[str], at: int) -> tuple[tuple[ErrorFrame, ...], int]:
-    """Return the frames from ``at`` on, and the first line that is none."""
+    """Return the frames from ``at`` on, and the first line after them."""
     frames: list[ErrorFrame] = []
     while at < len(lines) and lines[at].startswith(" "):
-        if (found := _FRAME.match(lines[at])) is not None:
+        if (match := _FRAME.match(lines[at])) is not None:
             source = lines[at + 1] if at + 1 < len(lines) else ""
             has_source = source.startswith("    ") and not _FRAME.match(source)
             frames.append(
                 ErrorFrame(
-                    file=found["file"],
-                    line=int(found["line"]),
-                    function=found["function"] or "",
+                    file=match["file"],
+                    line=int(match["line"]),
+                    function=match["function"] or "",
                     source=source.strip() if has_source else "",
                 )
             )
@@ -183,7 +174,7 @@ def _frames(lines: Sequence[str], at: int) -> tuple[tuple[ErrorFrame, ...], int]
 
 
 def _message(first: str, lines: Sequence[str], at: int, *, in_log: bool) -> tuple[str, int]:
-    """Return the message that begins with ``first`` and goes on at ``at``, and the first line after it."""
+    """Return the message that begins with ``first`` and continues at ``at``, and the first line after it."""
     message = [first]
     while at < len(lines) and lines[at] not in _LINKS and not _is_header(lines[at]):
         # spawn's message begins with empty lines
@@ -202,7 +193,7 @@ _FATAL = re.compile(r"^\[?F\d{4} [\d:.]+(?: +\d+)? (?P<where>[^\]]+:\d+)\] (?P<m
 _SUMMARY = "Error Message Summary:"
 _RULE = re.compile(r"^-{10,}$")
 _SUMMARISED = re.compile(r"^(?P<type>[A-Z]\w*Error): ?(?P<message>.*)")
-# said of every signal, and says no more than the exit code
+# printed for every signal, and no more than the exit code
 _SIGNALLED = re.compile(r"is detected by the operating system\.$")
 _PYTHON = "Fatal Python error: "
 _STACK = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):$")
@@ -215,7 +206,7 @@ _KERNEL = (
     r"(?:\S.*: block: \[\d+,\d+,\d+\],? thread: \[\d+,\d+,\d+\]|Error: \S+\.\w+:\d+)"
     r" Assertion `.+` failed\..*"
 )
-"""The words of failed checks in kernels of torch and of paddle on the GPU."""
+"""The words of failed assertions in GPU kernels of torch and paddle."""
 
 _RUNTIME = re.compile(
     rf"^(?:{_KERNEL}"
@@ -230,13 +221,10 @@ _BOOTSTRAP = ("nbdist/worker/bootstrap.py", "nbdist/worker/__main__.py")
 
 
 def last_words(lines: Sequence[str]) -> Raised | None:
-    """Return the message of native code that ended the process; None where it printed none.
-
-    ``frames`` are those of the Python code that had called it, where they are known.
-    """
+    """Return native code's message before the exit, with the Python frames if known; else None."""
     plain = [_RANK.sub("", line) for line in lines]
     kind, message = _said(plain)
-    # the collective was called long before that, and what the program does since is another matter
+    # the program called the collective long before its present line
     frames = (_collective_stack(plain) if WATCHDOG in message else ()) or _python_stack(plain)
     if not message and not frames:
         return None
@@ -244,36 +232,36 @@ def last_words(lines: Sequence[str]) -> Raised | None:
 
 
 def _said(lines: Sequence[str]) -> tuple[str, str]:
-    """Kind and message of the first of the last words: what comes after is how the process was ended."""
+    """Return kind and message of the first of the last words: later ones report how the process ended."""
     for at, line in enumerate(lines):
-        if (found := _THROWN.match(line)) is not None:
-            return found["type"], _what(lines, at + 1)
+        if (match := _THROWN.match(line)) is not None:
+            return match["type"], _what(lines, at + 1)
         if line == _SUMMARY and (summary := _summary(lines, at + 1)) is not None:
             return summary
-        if (found := _FATAL.match(line)) is not None:
-            return "", f"[{found['where']}] {_paragraph(found['message'], lines, at + 1)}"
-        if (found := _TERMINATED.match(line) or _RUNTIME.match(line)) is not None:
-            return "", found[0]
+        if (match := _FATAL.match(line)) is not None:
+            return "", f"[{match['where']}] {_paragraph(match['message'], lines, at + 1)}"
+        if (match := _TERMINATED.match(line) or _RUNTIME.match(line)) is not None:
+            return "", match[0]
     return "", ""
 
 
 def _what(lines: Sequence[str], at: int) -> str:
-    found = _WHAT.match(lines[at]) if at < len(lines) else None
-    return _paragraph(found["message"], lines, at + 1) if found is not None else ""
+    match = _WHAT.match(lines[at]) if at < len(lines) else None
+    return _paragraph(match["message"], lines, at + 1) if match is not None else ""
 
 
 def _summary(lines: Sequence[str], at: int) -> tuple[str, str] | None:
-    """Paddle's summary, when it says more than which signal it was."""
+    """Return paddle's summary, if it has more than the signal."""
     while at < len(lines) and (_RULE.match(lines[at]) or not lines[at].strip()):
         at += 1
-    found = _SUMMARISED.match(lines[at]) if at < len(lines) else None
-    if found is None or _SIGNALLED.search(found["message"]):
+    match = _SUMMARISED.match(lines[at]) if at < len(lines) else None
+    if match is None or _SIGNALLED.search(match["message"]):
         return None
-    return found["type"], _paragraph(found["message"], lines, at + 1)
+    return match["type"], _paragraph(match["message"], lines, at + 1)
 
 
 def _paragraph(first: str, lines: Sequence[str], at: int) -> str:
-    """``first`` and the lines up to the next empty one; of an empty first line, the paragraph after it."""
+    """Return ``first`` and the lines to the next empty one; after an empty ``first``, the next paragraph."""
     message = [first]
     for line in lines[at : at + _MESSAGE_LINES]:
         if line.startswith((_PYTHON, _RAISED_FROM)) or (
@@ -285,15 +273,12 @@ def _paragraph(first: str, lines: Sequence[str], at: int) -> str:
 
 
 def _python_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
-    """Return the Python stack that the signal met, outermost first: ``faulthandler`` prints it reversed.
-
-    It prints the main thread last, and a thread of native code without any frame.
-    """
+    """Return ``faulthandler``'s stack of the signal, outermost first; the main thread is last."""
     current: tuple[ErrorFrame, ...] = ()
     last: tuple[ErrorFrame, ...] = ()
     for at, line in enumerate(lines):
         if _STACK.match(line):
-            frames = _calls(lines, at + 1)
+            frames = _frames_at(_CALL, lines[at + 1 :])
             last = frames or last
             if line.startswith("Current"):
                 current = frames
@@ -301,39 +286,25 @@ def _python_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
 
 
 def _collective_stack(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
-    """Return the stack, outermost first, that called the collective which NCCL's watchdog has given up; none
-    of several: each process group has a watchdog."""
+    """Return the stack of the one collective that NCCL's watchdogs abandoned, outermost first."""
     begins = [at for at, line in enumerate(lines) if line.rstrip().endswith(_CALLED_BY)]
-    found = {_numbered(lines[at + 1 :]) for at in begins}
-    return found.pop() if len(found) == 1 else ()
+    stacks = {_frames_at(_NUMBERED, lines[at + 1 :]) for at in begins}
+    return stacks.pop() if len(stacks) == 1 else ()
 
 
-def _numbered(lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
+def _frames_at(begin: re.Pattern[str], lines: Sequence[str]) -> tuple[ErrorFrame, ...]:
+    """Return the frames that ``lines`` begin with, outermost first, without nbdist's own."""
     frames: list[ErrorFrame] = []
-    for call in map(_NUMBERED.match, lines):
+    for call in map(begin.match, lines):
         if call is None:
             break
         if not call["file"].endswith(_BOOTSTRAP):
-            frames.append(
-                ErrorFrame(file=call["file"], line=int(call["line"]), function=call["function"], source="")
-            )
+            file, line = call["file"], int(call["line"])
+            frames.append(ErrorFrame(file=file, line=line, function=call["function"], source=""))
     return tuple(reversed(frames))
 
 
-def _calls(lines: Sequence[str], at: int) -> tuple[ErrorFrame, ...]:
-    frames: list[ErrorFrame] = []
-    for call in map(_CALL.match, lines[at:]):
-        if call is None:
-            break
-        # our own lead up to the program
-        if not call["file"].endswith(_BOOTSTRAP):
-            frames.append(
-                ErrorFrame(file=call["file"], line=int(call["line"]), function=call["function"], source="")
-            )
-    return tuple(reversed(frames))
-
-
-# Tracebacks in the logs of ranks that go on.
+# Tracebacks in the logs of running ranks.
 
 _EFFECTS = frozenset(
     {"KeyboardInterrupt", "BrokenPipeError", "EOFError", "ConnectionResetError", "SystemExit"}
@@ -341,7 +312,7 @@ _EFFECTS = frozenset(
 """Exceptions that threads and processes raise when their rank is ended."""
 
 _FEW_RANKS, _LOG_ROOM, _SHOWN = 4, 32_768, 160
-"""So many ranks' logs are searched for a traceback, so many bytes of each, and so many characters shown."""
+"""The most logs to search for a traceback, the bytes of each, and the characters to show."""
 
 _STARTERS = re.compile(r"/(?:threading|multiprocessing/\w+|concurrent/futures/\w+)\.py$|^<string>$")
 """Files in which the stack of a thread or a process begins."""
@@ -349,8 +320,8 @@ _STARTERS = re.compile(r"/(?:threading|multiprocessing/\w+|concurrent/futures/\w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traceback:
-    """The last traceback in the log of a rank: its error in a line, and the innermost line of the user's, if
-    any, with its ``file`` ("" for the program). ``ended``: a thread or a process has ended with it."""
+    """The last traceback in a rank's log: its error in a line, and the innermost line of the user's files
+    with its ``file`` ("" for the program). ``ended``: it ended a thread or a process."""
 
     rank: int
     error: str
@@ -360,29 +331,28 @@ class Traceback:
 
     @property
     def where(self) -> str:
-        """``22``, or ``prefetch.py:22`` of a module beside the program; empty where that is not known."""
+        """Return ``22``, or ``prefetch.py:22`` of a module beside the program; empty if unknown."""
         return f"{self.file}:{self.line}" if self.file else str(self.line or "")
 
 
 def raised_in_logs(ranks: Sequence[int], run: Run, directory: RunDirectory) -> tuple[Traceback, ...]:
-    """Return the last traceback of a few of these ranks, but for what left their programs."""
-    found = (_last_traceback(rank, run, directory) for rank in ranks[:_FEW_RANKS])
-    return tuple(one for one in found if one is not None)
+    """Return the last traceback of a few of these ranks, except those that ended their programs."""
+    tracebacks = (_last_traceback(rank, run, directory) for rank in ranks[:_FEW_RANKS])
+    return tuple(traceback for traceback in tracebacks if traceback is not None)
 
 
 def gave_up(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:
-    """Return whether NCCL's watchdog has given up what one of these ranks waits in: it ends the process one
-    minute later."""
+    """Return whether NCCL's watchdog gave up on one of these ranks; it ends the process a minute later."""
     logs = (last_lines(directory.rank(rank, run.attempt).log, _LOG_ROOM) for rank in ranks[:_FEW_RANKS])
     return any(WATCHDOG in line for lines in logs for line in lines)
 
 
 def ended_by(tracebacks: Sequence[Traceback]) -> dict[int, str]:
-    """Return by rank the error with which a thread or a process of its has ended."""
+    """Return by rank the error that ended a thread or a process."""
     return {
-        one.rank: f"{one.error} (line {one.where})" if one.where else one.error
-        for one in tracebacks
-        if one.ended
+        traceback.rank: f"{traceback.error} (line {traceback.where})" if traceback.where else traceback.error
+        for traceback in tracebacks
+        if traceback.ended
     }
 
 
@@ -412,8 +382,7 @@ def _last_traceback(rank: int, run: Run, directory: RunDirectory) -> Traceback |
 
 
 def _ends_another(outermost: ErrorFrame, sources: Sources) -> bool:
-    """Return whether a traceback that begins so is of a thread or a process, and not one that the program has
-    caught and printed."""
+    """Return whether a traceback beginning so ended a thread or process, and was not caught and printed."""
     begins = rf"(?:target=|submit\(|map\(|apply_async\()\s*[\w.]*\b{re.escape(outermost.function)}\b"
     return (
         _STARTERS.search(outermost.file) is not None

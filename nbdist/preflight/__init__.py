@@ -1,8 +1,8 @@
-"""Checks of a program before it starts, from its text alone: nbdist imports nothing that it imports.
+"""Checks of a program's text before it starts; nbdist imports nothing that it imports.
 
-They are about several processes, devices, the launch, and what a notebook does to a program; Python reports
-mistakes that one process makes as well. Each check is right or silent. ``certain`` is only what no rank can
-get past and what the text alone shows: names and calls that are not there. The rest is a warning.
+They concern several processes, devices, the launch, and effects of a notebook; Python reports one process's
+mistakes as well. Each check is right or silent. ``certain`` findings stop every rank and show in the text
+alone: missing names and calls. The rest are warnings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 
-from nbdist.preflight.finding import Build, Finding, Holding, Origin, Rule, Situation, found, where
+from nbdist.preflight.finding import Build, Finding, Holding, Origin, Rule, Situation, finding_of, where
 from nbdist.preflight.machine import check_machine
 from nbdist.preflight.modules import check_removed
 from nbdist.preflight.names import check_names, origin_of, undefined_names
@@ -40,10 +40,10 @@ _log = logging.getLogger(__name__)
 
 
 def check(source: str | ast.Module, situation: Situation, path: Sequence[str] = ()) -> list[Finding]:
-    """Return every finding, what is certain first, then by line. ``path`` is where ranks find modules.
+    """Return every finding, certain ones first, then by line. ``path`` is where ranks find modules.
 
-    Raises SyntaxError, ValueError or RecursionError for what is no Python, or cannot be read as such. A
-    check that fails is a finding itself: a defect of nbdist stops no program.
+    Raises SyntaxError, ValueError or RecursionError for text that cannot be parsed. A failing check is a
+    finding itself: a defect of nbdist stops no program.
     """
     try:
         program = Program.of(source)
@@ -64,7 +64,7 @@ def check(source: str | ast.Module, situation: Situation, path: Sequence[str] = 
 
 
 def guarded(name: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """Return what a check finds, or that it failed, with its traceback in the log."""
+    """Return a check's findings, or that it failed, with its traceback in the log."""
     try:
         return list(look())
     except RecursionError:
@@ -77,4 +77,4 @@ def _broken(name: str, error: Exception) -> Finding:
     _log.info("the check of %s failed", name, exc_info=error)
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{type(error).__name__} in {os.path.basename(last.filename)}:{last.lineno}"
-    return found("check-broken", check=name, error=place)
+    return finding_of("check-broken", check=name, error=place)

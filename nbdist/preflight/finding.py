@@ -11,10 +11,7 @@ from nbdist.tables import read_table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Something that is known to go wrong. ``{…}`` in the texts are values of a Finding.
-
-    ``what`` says what is there, ``instead`` what to type; each in both languages.
-    """
+    """A known mistake: ``what`` is there, and what to type ``instead``. ``{…}`` are values of a Finding."""
 
     name: str
     what: str
@@ -25,10 +22,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A rule that applies. ``line`` is the program's, None where it is about the machine.
-
-    ``certain``: no rank can get past that line.
-    """
+    """A rule that applies at a line, or to the machine (None). ``certain``: every rank fails there."""
 
     rule: Rule
     line: int | None = None
@@ -36,7 +30,7 @@ class Finding:
     values: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, language: str = "en", script: str = "") -> str:
-        """Return one line; ``script`` is the program's name where it is a file and no cell."""
+        """Return one line; ``script`` is the name of a program that is a file and no cell."""
         rule, chinese = self.rule, language == "zh"
         what, instead = (rule.what_zh, rule.instead_zh) if chinese else (rule.what, rule.instead)
         text = f"{where(self.line, script, language)} {what.format_map(self.values)}".strip()
@@ -45,7 +39,6 @@ class Finding:
 
 @cache
 def rules() -> dict[str, Rule]:
-    """Return all rules (``rules.toml``), by their names."""
     return {name: Rule(name=name, **texts) for name, texts in read_table(__file__, "rules").items()}
 
 
@@ -57,19 +50,19 @@ def words(name: str) -> tuple[str, ...]:
 
 @cache
 def imports(framework: str) -> dict[str, str]:
-    """Return what programs of a framework usually write for a name."""
+    """Return the usual import of each name in programs of a framework."""
     table = read_table(__file__, "words")["imports"]
     return {**{name: f"import {name}" for name in table["modules"]}, **table["any"], **table[framework]}
 
 
-def found(rule: str, line: int | None = None, certain: bool = False, /, **values: object) -> Finding:
+def finding_of(rule: str, line: int | None = None, certain: bool = False, /, **values: object) -> Finding:
     """Return the finding of a rule at ``line``; ``values`` are those of its texts."""
     texts = {name: str(value) for name, value in values.items()}
     return Finding(rule=rules()[rule], line=line, certain=certain, values=texts)
 
 
 def where(line: int | None, script: str = "", language: str = "en") -> str:
-    """Return ``line 3 of the cell``, or of ``train.py``; nothing without a line."""
+    """Return ``line 3 of the cell``, or of ``train.py``; empty without a line."""
     if line is None:
         return ""
     if language == "zh":
@@ -79,7 +72,7 @@ def where(line: int | None, script: str = "", language: str = "en") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """An installed framework. ``cuda`` is the version it was built for; empty for a CPU build."""
+    """An installed framework. ``cuda`` is its CUDA version; empty for a CPU build."""
 
     version: str
     cuda: str = ""
@@ -87,7 +80,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """Memory of a GPU, in bytes, that is taken already; ``holder`` says who, as far as is known."""
+    """Memory of a GPU already taken, in bytes; ``holder`` names the process, if known."""
 
     gpu: int
     memory: int
@@ -100,8 +93,8 @@ class Origin:
     """The source of a name in the notebook.
 
     ``kind`` is "import", "definition", "data" or "ranks" (an earlier cell of ranks, which have ended).
-    ``code`` is what to write into the cell to have it there, where that is short; ``cell`` the number
-    in the brackets before the cell that made it, None where that is not known.
+    ``code`` is a short statement that makes it in the cell; ``cell`` the number in the brackets of the cell
+    that made it, None if unknown.
     """
 
     kind: str
@@ -112,12 +105,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """``gpus`` are the physical ids of the ranks' GPUs, empty for CPU ranks; ``machine_gpus`` tells how
-    many this machine has. ``environment`` is what the ranks inherit, ``args`` what they get behind the
-    program's name, ``given`` the names that they get from the notebook; ``shared_memory`` the size of
-    /dev/shm in bytes. The callables look only when a check calls them: whether a module can be imported,
-    which version of a distribution is installed, how a framework was built, where the notebook has a name.
-    """
+    """A planned run. ``gpus`` are physical ids of the ranks' GPUs, empty for CPU ranks; ``environment`` is
+    what the ranks inherit, ``args`` the program's arguments, ``given`` names from the notebook,
+    ``shared_memory`` the bytes of /dev/shm. Checks call the callables when needed: the machine's number of
+    GPUs, whether a module imports, a distribution's version, a framework's build, a name's origin."""
 
     world_size: int = 2
     gpus: tuple[int, ...] = ()

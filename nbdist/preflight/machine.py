@@ -1,4 +1,4 @@
-"""This machine's builds of frameworks, memory and GPUs, as a program needs them."""
+"""This machine's framework builds, memory and GPUs, as a program needs them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from importlib import machinery, metadata
 from pathlib import Path
 
-from nbdist.preflight.finding import Build, Finding, Situation, found
+from nbdist.preflight.finding import Build, Finding, Situation, finding_of
 from nbdist.preflight.program import Program
 
-# where a framework writes down its version, and what its CUDA is called there
+# the file with a framework's version, and patterns of version and CUDA
 _FILES = {
     "torch": ("version.py", r"__version__ = ['\"]([^'\"]+)", r"^cuda(?:: [\w\[\]]+)? = ['\"]([\d.]+)"),
     "paddle": ("version/__init__.py", r"full_version\s*= ['\"]([^'\"]+)", r"cuda_version\s*= ['\"]([\d.]+)"),
@@ -23,7 +23,7 @@ def find_module(name: str, path: Sequence[str]) -> machinery.ModuleSpec | None:
     spec = machinery.PathFinder.find_spec(name, list(path))
     if spec is not None:
         return spec
-    # built-in modules, and editable installations, which bring a finder of their own
+    # built-in modules, and editable installations with their own finder
     for finder in sys.meta_path:
         if finder is not machinery.PathFinder and hasattr(finder, "find_spec"):
             try:
@@ -40,7 +40,7 @@ def is_importable(name: str, path: Sequence[str]) -> bool:
 
 
 def build_of(framework: str, path: Sequence[str]) -> Build | None:
-    """Return the build of an installed framework; None where it is not installed, or does not say."""
+    """Return the build of an installed framework; None if missing or unreadable."""
     spec = find_module(framework, path)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -49,10 +49,10 @@ def build_of(framework: str, path: Sequence[str]) -> Build | None:
         text = (Path(spec.submodule_search_locations[0]) / file).read_text(errors="replace")
     except OSError:
         return None
-    found, for_cuda = re.search(version, text), re.search(cuda, text, re.MULTILINE)
-    if found is None:
+    installed, for_cuda = re.search(version, text), re.search(cuda, text, re.MULTILINE)
+    if installed is None:
         return None
-    return Build(version=found[1], cuda=for_cuda[1] if for_cuda is not None else "")
+    return Build(version=installed[1], cuda=for_cuda[1] if for_cuda is not None else "")
 
 
 def version_of(distribution: str) -> str | None:
@@ -64,18 +64,16 @@ def version_of(distribution: str) -> str | None:
 
 
 def at_least(version: str, wanted: str) -> bool:
-    """Return true for this version and later ones, by the leading numbers."""
+    """Return whether a version is the wanted one or later, by the leading numbers."""
     numbers = [tuple(map(int, re.findall(r"\d+", text)[:3])) for text in (version, wanted)]
     return numbers[0] >= numbers[1]
 
 
 _GB = 1e9
 _LEAST_SHARED = 512 << 20
-"""Bytes of /dev/shm below which workers that pass batches on soon meet its end (containers get 64 MB)."""
+"""Bytes of /dev/shm below which workers that pass batches soon fill it (containers have 64 MB)."""
 
-_TAKEN = 0.25
-"""The share of a GPU's memory that a process must hold to be named."""
-
+_TAKEN = 0.25  # the share of a GPU's memory that makes a process worth naming
 _GPU_WHEEL = {
     "torch": 'pip install "torch" --index-url of a CUDA build (pytorch.org says which)',
     "paddle": "pip install paddlepaddle-gpu in place of paddlepaddle",
@@ -96,7 +94,7 @@ def _workers(program: Program, situation: Situation) -> Iterator[Finding]:
         without = program.value(call.argument("use_shared_memory")) is False
         if call.method == "DataLoader" and isinstance(workers, int) and workers > 0 and not without:
             values = {"workers": workers, "count": situation.world_size, "size": (size or 0) >> 20}
-            yield found("shared-memory-small", call.line, **values)
+            yield finding_of("shared-memory-small", call.line, **values)
             return
 
 
@@ -113,9 +111,11 @@ def _builds(program: Program, situation: Situation) -> Iterator[Finding]:
                 f"{wheel}, or run on the CPU with  -n {count}",
                 f"{wheel}，或用  -n {count}  在 CPU 上运行",
             )
-            yield found("cpu-build", lines[0], **values, fix=fix, fix_zh=fix_zh)
+            yield finding_of("cpu-build", lines[0], **values, fix=fix, fix_zh=fix_zh)
         elif situation.driver_cuda and major(build.cuda) > major(situation.driver_cuda):
-            yield found("driver-too-old", lines[0], **values, cuda=build.cuda, driver=situation.driver_cuda)
+            yield finding_of(
+                "driver-too-old", lines[0], **values, cuda=build.cuda, driver=situation.driver_cuda
+            )
 
 
 def major(version: str) -> int:
@@ -133,4 +133,4 @@ def _holdings(situation: Situation) -> Iterator[Finding]:
                 "by": f" by {held.holder}" if held.holder else "",
                 "by_zh": f"（{held.holder}）" if held.holder else "",
             }
-            yield found("gpu-held", **values)
+            yield finding_of("gpu-held", **values)

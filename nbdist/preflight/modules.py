@@ -1,4 +1,4 @@
-"""The modules that a program imports: what frameworks have lost, and the user's own."""
+"""The modules that a program imports: names that frameworks removed, and the user's own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from nbdist.preflight.finding import Finding, Situation, found
+from nbdist.preflight.finding import Finding, Situation, finding_of
 from nbdist.preflight.machine import at_least
 from nbdist.preflight.program import Place, Program
 from nbdist.programs.removed import APEX, Removed, removed_row
@@ -28,19 +28,18 @@ def check_removed(program: Program, situation: Situation) -> Iterator[Finding]:
         version = _version(package, situation)
         if version is not None and at_least(version, since):
             rows = dict.fromkeys(row for row, _, _ in used)
-            # a module of which parts are named goes without saying
-            told = [row for row in rows if not any(other.name.startswith(f"{row.name}.") for other in rows)]
-            more = f"; … +{len(told) - _SHOWN}" if len(told) > _SHOWN else ""
-            instead = "; ".join(f"{row.name} → {row.instead}" for row in told[:_SHOWN]) + more
+            # a module is implied by its parts
+            shown = [row for row in rows if not any(other.name.startswith(f"{row.name}.") for other in rows)]
+            more = f"; … +{len(shown) - _SHOWN}" if len(shown) > _SHOWN else ""
+            instead = "; ".join(f"{row.name} → {row.instead}" for row in shown[:_SHOWN]) + more
             rule = "apex" if package == APEX else "removed"
             values = {"package": package, "version": version, "since": since, "instead": instead}
             _, line, place = used[0]
-            yield found(rule, line, place.always, **values)
+            yield finding_of(rule, line, place.always, **values)
 
 
 def _uses(program: Program) -> list[tuple[str, int, Place]]:
-    """Return every dotted name that is imported or used under no condition, which may ask for the version, in
-    the order of the lines; the whole of each chain."""
+    """Return every dotted name imported or used unconditionally, in line order; chains whole."""
     uses = [
         (name.removesuffix(".*"), statement.lineno, program.places[statement])
         for name, statement in program.imports()
@@ -55,7 +54,6 @@ def _uses(program: Program) -> list[tuple[str, int, Place]]:
 
 
 def _root(node: ast.expr) -> str:
-    """Return the name that a chain of attributes begins with."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -71,8 +69,7 @@ def _version(package: str, situation: Situation) -> str | None:
 
 
 def own_modules(program: Program, path: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Yield the texts of the user's own modules, those beside the program: what it imports (True), and what
-    these import in turn."""
+    """Yield the texts of modules beside the program: its imports (True), then theirs."""
     places = [
         place for place in path if "site-packages" not in place and not place.startswith(sys.base_prefix)
     ]
@@ -88,7 +85,7 @@ def own_modules(program: Program, path: Sequence[str]) -> Iterator[tuple[str, bo
 
 
 def _files(tree: ast.Module, folder: str, places: Sequence[str]) -> Iterator[str]:
-    """Yield where the files of imported modules, and of the packages around them, would be."""
+    """Yield the possible files of imported modules and their packages."""
     for node in ast.walk(tree):
         within = places
         if isinstance(node, ast.Import):

@@ -1,7 +1,7 @@
-"""Names that nothing in a program defines, and where the notebook has them from.
+"""Names that nothing in a program defines, and their source in the notebook.
 
-A check reads the type and module of the notebook's values, and copies none: ranks are processes of their
-own, and a cell should say itself what it needs.
+A check reads the type and module of the notebook's values and copies none: ranks are separate processes, and
+a cell should name its needs.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nbdist.preflight.finding import Finding, Origin, Situation, found, imports
+from nbdist.preflight.finding import Finding, Origin, Situation, finding_of, imports
 from nbdist.preflight.program import Program
 from nbdist.programs.sources import parsed
 
 if TYPE_CHECKING:
     from nbdist.preflight.scopes import Missing
 
-# what IPython adds to the builtins of its own process, and no rank has
+# IPython's additions to its own builtins, which no rank has
 NOTEBOOK_BUILTINS = frozenset({"get_ipython", "__IPYTHON__"})
 _OF_MODULES = (
     "name",
@@ -52,7 +52,7 @@ _RULES = {"import": "name-imported", "definition": "name-defined", "ranks": "nam
 
 
 def check_names(program: Program, situation: Situation, path: Sequence[str] = ()) -> list[Finding]:
-    """Return a finding for each name, in the order of the lines. ``path`` is where ranks find modules."""
+    """Return a finding for each name, in line order. ``path`` is where ranks find modules."""
     first: dict[str, Missing] = {}
     for missing in _missing(program, path):
         # fluid alone is a removed name
@@ -65,8 +65,7 @@ def check_names(program: Program, situation: Situation, path: Sequence[str] = ()
 
 
 def undefined_names(source: ast.Module, path: Sequence[str] = ()) -> list[str]:
-    """Return the names that a program uses and does not define, in the order of their first uses. ``path`` is
-    where ranks find modules. Raises nothing for a program that cannot be followed: then there are none."""
+    """Return the undefined names of a program in order of use; none if it nests too deeply."""
     try:
         missing = _missing(Program.of(source), path)
     except RecursionError:
@@ -99,7 +98,7 @@ def _finding(missing: Missing, program: Program, situation: Situation) -> Findin
     else:
         rule, more = _unknown(missing.name, program)
         values |= more
-    return found(rule, missing.line, missing.place.always, **values)
+    return finding_of(rule, missing.line, missing.place.always, **values)
 
 
 def _unknown(name: str, program: Program) -> tuple[str, dict[str, str]]:
@@ -107,14 +106,14 @@ def _unknown(name: str, program: Program) -> tuple[str, dict[str, str]]:
     if code := imports(framework).get(name):
         return "name-not-imported", {"code": code}
     own = {bound for bound, _ in bound_names(program.tree.body)} - {name}
-    # a short name is near to many builtins
+    # a short name resembles many builtins
     own |= GIVEN if len(name) > _FEW_LETTERS else set()
     near = difflib.get_close_matches(name, own, n=1, cutoff=0.8) if len(name) > 2 else []
     return ("name-misspelt", {"near": near[0]}) if near else ("name-unknown", {})
 
 
 def _from_stars(program: Program, path: Sequence[str]) -> set[str] | None:
-    """Return the names that star imports bring, as the modules' files have them; None if one is not known."""
+    """Return the names that star imports bring, by the modules' files; None if one is unknown."""
     names: set[str] = set()
     for node in ast.walk(program.tree):
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
@@ -126,7 +125,7 @@ def _from_stars(program: Program, path: Sequence[str]) -> set[str] | None:
 
 
 def _public_names(module: str, path: Sequence[str]) -> set[str] | None:
-    """Return what a small Python file offers; None for everything else, which would have to be imported."""
+    """Return the public names of a small Python file; None for any module that must be imported."""
     try:
         spec = importlib.machinery.PathFinder.find_spec(module, list(path) or None)
         if spec is None or not spec.origin or not spec.origin.endswith(".py") or "." in module:
@@ -144,10 +143,7 @@ def _public_names(module: str, path: Sequence[str]) -> set[str] | None:
 
 
 def origin_of(name: str, namespace: Mapping[str, object], cells: Sequence[str]) -> Origin | None:
-    """Return where ``name`` comes from; None when the notebook does not have it.
-
-    ``cells`` are the inputs of the notebook by their numbers, as IPython has turned them into Python.
-    """
+    """Return the source of ``name``; None if the notebook has none. ``cells``: inputs by number."""
     if name not in namespace:
         return _of_ranks(name, cells)
     number, statement = _maker(name, cells)
@@ -167,7 +163,7 @@ def origin_of(name: str, namespace: Mapping[str, object], cells: Sequence[str]) 
 
 
 def _with_name(name: str, cells: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the cells that have the name, each with its number, the latest first."""
+    """Yield the cells that contain the name with their numbers, the latest first."""
     word = re.compile(rf"\b{re.escape(name)}\b")
     for number in range(len(cells) - 1, max(-1, len(cells) - _MOST_CELLS), -1):
         if word.search(cells[number]):
@@ -175,7 +171,7 @@ def _with_name(name: str, cells: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _maker(name: str, cells: Sequence[str]) -> tuple[int | None, ast.stmt | None]:
-    """Return the latest cell that binds ``name``, and the statement that does."""
+    """Return the latest cell that binds ``name``, and its statement."""
     for number, cell in _with_name(name, cells):
         for statement in reversed(_of_kernel(cell)):
             if name in {bound for bound, _ in bound_names([statement])}:
@@ -184,7 +180,7 @@ def _maker(name: str, cells: Sequence[str]) -> tuple[int | None, ast.stmt | None
 
 
 def _of_ranks(name: str, cells: Sequence[str]) -> Origin | None:
-    """Return an earlier cell of ranks that had the name: its processes have ended, and it with them."""
+    """Return an earlier cell of ranks that bound the name; its processes have ended."""
     for number, cell in _with_name(name, cells):
         inner = parsed(_program_of("distributed", parsed(cell).body)).body if _MAGIC in cell else []
         if name in {bound for bound, _ in bound_names(inner)}:
@@ -193,7 +189,7 @@ def _of_ranks(name: str, cells: Sequence[str]) -> Origin | None:
 
 
 def _of_kernel(cell: str) -> list[ast.stmt]:
-    """Return what a cell lets the kernel run, in a magic that runs it, too."""
+    """Return the statements that the kernel runs, including those in magics that it runs."""
     statements = list(parsed(cell).body)
     for magic in _RUN_IN_KERNEL if _MAGIC in cell else ():
         statements += parsed(_program_of(magic, statements)).body
@@ -213,7 +209,7 @@ def _program_of(magic: str, statements: Sequence[ast.stmt]) -> str:
 
 
 def _import(statement: ast.Import | ast.ImportFrom, name: str) -> str:
-    """Return the one import out of a statement that brings ``name``."""
+    """Return the one import of a statement that binds ``name``."""
     for alias in statement.names:
         if (alias.asname or alias.name.partition(".")[0]) == name:
             renamed = f" as {alias.asname}" if alias.asname else ""
@@ -224,7 +220,7 @@ def _import(statement: ast.Import | ast.ImportFrom, name: str) -> str:
 
 
 def _short(statement: ast.stmt | None) -> str:
-    """Return the statement, if it is an assignment that can be written down in the cell as it stands."""
+    """Return a short assignment of constants, as it stands; empty for any other statement."""
     if not isinstance(statement, ast.Assign):
         return ""
     needs = any(isinstance(node, (ast.Call, ast.Name)) for node in ast.walk(statement.value))

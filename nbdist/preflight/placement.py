@@ -1,7 +1,6 @@
-"""Devices, addresses, numbers of ranks and variables of the environment that a program fixes, and this run
-decides otherwise.
+"""Devices, addresses, rank numbers and variables that a program fixes, and this run sets otherwise.
 
-None of it is certain: the run starts, and its report says which rank failed, and where.
+None is certain: the run starts, and its report names the failing rank and line.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
-from nbdist.preflight.finding import Finding, Situation, found, words
+from nbdist.preflight.finding import Finding, Situation, finding_of, words
 from nbdist.preflight.modules import own_modules
 from nbdist.preflight.program import Call, Place, Program
 
@@ -36,52 +35,52 @@ def check_environment(program: Program, situation: Situation) -> Iterator[Findin
         if key == _VISIBLE:
             if not _keeps(node, key, program) and (value not in ("", "-1") or situation.gpus):
                 shown = value if value and re.fullmatch(r"[\d,]+", value) else "0,1"
-                yield found("visible-in-cell", line, said=shown)
+                yield finding_of("visible-in-cell", line, said=shown)
         elif value is None:
             continue
         elif key == "MASTER_ADDR" and value not in _HERE:
-            yield found("address-elsewhere", line, said=value)
+            yield finding_of("address-elsewhere", line, said=value)
         elif key == "MASTER_PORT" and not (spawns and situation.world_size == 1):
-            yield found("address-fixed", line, said=f"port {value}", key=key)
+            yield finding_of("address-fixed", line, said=f"port {value}", key=key)
         elif key in _NUMBERS and not spawns:
             of_rank = _NUMBERS[key] == "rank"
             if situation.world_size > 1 if of_rank else value != str(situation.world_size):
-                yield found("rank-variable-fixed", line, key=key, said=value, count=situation.world_size)
+                yield finding_of("rank-variable-fixed", line, key=key, said=value, count=situation.world_size)
     yield from _misspelt(program, situation)
     yield from _compared(program)
 
 
 def _keeps(assignment: ast.stmt, key: str, program: Program) -> bool:
-    """Return whether ``os.environ[key] = os.environ.get(key, …)`` keeps what the launcher has set."""
+    """Return whether ``os.environ[key] = os.environ.get(key, …)`` keeps the launcher's value."""
     return isinstance(assignment, ast.Assign) and any(
         program.value(node) == key for node in ast.walk(assignment.value) if isinstance(node, ast.expr)
     )
 
 
 def _misspelt(program: Program, situation: Situation) -> Iterator[Finding]:
-    """Yield the first string, a command among them, with a name that is nearly CUDA_VISIBLE_DEVICES."""
+    """Yield the first string, or command, that nearly contains CUDA_VISIBLE_DEVICES."""
     texts = (
         node for node in program.places if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
     for node in texts:
         if (match := _MISSPELT.search(str(node.value))) is not None:
-            yield found("visible-misspelt", node.lineno, said=match[0])
+            yield finding_of("visible-misspelt", node.lineno, said=match[0])
             break
     for key in filter(_MISSPELT.fullmatch, situation.environment):
-        yield found("visible-misspelt", said=f"{key} (environment)")
+        yield finding_of("visible-misspelt", said=f"{key} (environment)")
 
 
 def _compared(program: Program) -> Iterator[Finding]:
-    """Yield where a variable of the launcher, which is a text, is compared with a number."""
-    told = set()
+    """Yield comparisons of a launcher's variable, which is a string, with a number."""
+    names = set()
     for node in program.places:
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.In)):
             continue
         for text, number in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
             key, name = program.variable(text), ast.unparse(text)
-            if key in _TEXTS and _is_number(number) and name not in told:
-                told.add(name)
-                yield found("rank-is-text", node.lineno, name=name, key=key, number=ast.unparse(number))
+            if key in _TEXTS and _is_number(number) and name not in names:
+                names.add(name)
+                yield finding_of("rank-is-text", node.lineno, name=name, key=key, number=ast.unparse(number))
 
 
 def _is_number(node: ast.expr) -> bool:
@@ -91,7 +90,7 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def assignments(program: Program) -> Iterator[tuple[str, str | None, ast.stmt, Place]]:
-    """Yield ``os.environ["KEY"] = VALUE`` and the like; ``setdefault`` lets the launcher decide."""
+    """Yield ``os.environ["KEY"] = VALUE`` and the like, but not ``setdefault``."""
     for node, place in list(program.places.items()):
         pairs: list[tuple[ast.expr | None, ast.expr]] = []
         match node:
@@ -109,8 +108,7 @@ def assignments(program: Program) -> Iterator[tuple[str, str | None, ast.stmt, P
 
 
 def check_placement(program: Program, situation: Situation, path: Sequence[str] = ()) -> Iterator[Finding]:
-    """Yield what is wrong with devices and ranks. ``path`` is where ranks find modules: one of the user's may
-    choose the device."""
+    """Yield mistakes with devices and ranks; a module on ``path`` may choose the device."""
     yield from _groups(program, situation)
     yield from _spawns(program, situation)
     yield from _launches(program, situation)
@@ -120,8 +118,7 @@ def check_placement(program: Program, situation: Situation, path: Sequence[str] 
 
 
 def _device(call: Call, program: Program) -> str:
-    """Return the GPU that a call needs: ``cuda`` for the default one, ``cuda:1``, ``cuda:?`` for one that the
-    program chooses; empty for none."""
+    """Return the GPU that a call needs: ``cuda``, ``cuda:1``, ``cuda:?`` (computed); empty for none."""
     if _moves_nothing(call, program):
         return ""
     chosen = call.argument("device", 0)
@@ -143,7 +140,7 @@ def _device(call: Call, program: Program) -> str:
 
 
 def _moves_nothing(call: Call, program: Program) -> bool:
-    """Return whether this is ``nn.CrossEntropyLoss().cuda()``: without weights, it holds nothing to move."""
+    """Return whether this is ``nn.CrossEntropyLoss().cuda()``: without weights, it moves nothing."""
     match call.node.func:
         case ast.Attribute(value=ast.Call(func=function, args=[], keywords=[])):
             name = program.dotted(function)
@@ -152,7 +149,7 @@ def _moves_nothing(call: Call, program: Program) -> bool:
 
 
 def _text(node: ast.expr | None, program: Program) -> str:
-    """Return the text of a device, as far as it is fixed: "cuda:" for f"cuda:{rank}"."""
+    """Return the fixed part of a device: "cuda:" for f"cuda:{rank}"."""
     match node:
         case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
             return text
@@ -166,13 +163,10 @@ def _on_cpu(program: Program, situation: Situation) -> Iterator[Finding]:
     """Yield the first call that needs a GPU, for ranks on the CPU."""
     uses_torch, uses_paddle = program.uses("torch"), program.uses("paddle")
     for call in program.calls if uses_torch or uses_paddle else ():
-        if (
-            call.place.plain
-            and _device(call, program)
-            and not program.switched_off(call.place, situation.args)
-        ):
+        place = call.place
+        if place.plain and _device(call, program) and not program.switched_off(place, situation.args):
             fix, fix_zh = _gpu_fix(situation, paddle=uses_paddle and not uses_torch)
-            yield found("cuda-on-cpu-ranks", call.line, fix=fix, fix_zh=fix_zh)
+            yield finding_of("cuda-on-cpu-ranks", call.line, fix=fix, fix_zh=fix_zh)
             return
 
 
@@ -189,7 +183,7 @@ def _gpu_fix(situation: Situation, *, paddle: bool) -> tuple[str, str]:
 
 
 def _on_gpus(program: Program, situation: Situation, path: Sequence[str]) -> Iterator[Finding]:
-    """Yield the first GPU that the run does not have, or that every rank would take alike."""
+    """Yield the first GPU that the run lacks, or that every rank would use."""
     count = len(situation.gpus)
     ways = ("cuda", "to", "device", "set_device")
     named = [(call, _device(call, program)) for call in program.calls if call.method in ways]
@@ -197,7 +191,7 @@ def _on_gpus(program: Program, situation: Situation, path: Sequence[str]) -> Ite
     for call, device in named:
         index = device.partition(":")[2]
         if index and int(index) >= count:
-            yield found("gpu-beyond", call.line, index=index, last=count - 1)
+            yield finding_of("gpu-beyond", call.line, index=index, last=count - 1)
             return
     if count < 2 or program.mentions(*words("chooses_a_device")):
         return
@@ -210,13 +204,12 @@ def _on_gpus(program: Program, situation: Situation, path: Sequence[str]) -> Ite
         if not _chosen_elsewhere(program, path):
             moves = call.method in ("cuda", "to")
             fix = "model.to(local_rank)" if moves else "torch.cuda.set_device(local_rank)"
-            yield found("one-gpu-for-all", call.line, what=device, fix=fix, count=count)
+            yield finding_of("one-gpu-for-all", call.line, what=device, fix=fix, count=count)
         return
 
 
 def _chosen_elsewhere(program: Program, path: Sequence[str]) -> bool:
-    """Return whether a module of the user's that the program imports may choose the device of each rank, or a
-    function or class that sets the ranks up does."""
+    """Return whether a module of the user's, or a set-up function, may choose devices."""
     foreign = _foreign(program)
     for call in program.calls:
         if "init_dist" in call.method.lower() or "setup_dist" in call.method.lower():
@@ -231,14 +224,13 @@ def _chosen_elsewhere(program: Program, path: Sequence[str]) -> bool:
 
 
 def _foreign(program: Program) -> set[str]:
-    """Return the modules that the program imports, but for those that choose no device."""
+    """Return the imported modules, except those that choose no device."""
     imported = {name.partition(".")[0] for name, _ in program.imports()}
     return imported - sys.stdlib_module_names - {*words("known_libraries"), *words("trackers")}
 
 
 def _called_by_libraries(program: Program) -> set[ast.AST]:
-    """Return what stands in classes derived from a library's, as a LightningModule: it calls them, and may
-    have chosen the device before."""
+    """Return the nodes of classes that a library calls, with the device chosen before."""
     foreign = _foreign(program)
     return {
         inner
@@ -250,14 +242,14 @@ def _called_by_libraries(program: Program) -> set[ast.AST]:
 
 
 def _groups(program: Program, situation: Situation) -> Iterator[Finding]:
-    """Yield what ``init_process_group`` is told that this run decides."""
+    """Yield arguments of ``init_process_group`` that this run decides."""
     for call in program.calls:
         if call.name == "torch.distributed.init_process_group":
             yield from _group(call, program, situation)
         elif call.method == "DistributedDataParallel" and not situation.gpus and call.place.plain:
             ids = call.argument("device_ids", 1)
             if isinstance(ids, (ast.List, ast.Tuple)) and ids.elts and not program.mentions("cuda", "nccl"):
-                yield found("device-ids-on-cpu-ranks", call.line)
+                yield finding_of("device-ids-on-cpu-ranks", call.line)
 
 
 def _group(call: Call, program: Program, situation: Situation) -> Iterator[Finding]:
@@ -268,21 +260,21 @@ def _group(call: Call, program: Program, situation: Situation) -> Iterator[Findi
         return
     chosen = not isinstance(named, ast.Constant) and program.mentions(*words("asks_for_devices"))
     if backend == "nccl" and not situation.gpus and call.place.plain and not chosen:
-        yield found("nccl-on-cpu-ranks", call.line)
+        yield finding_of("nccl-on-cpu-ranks", call.line)
     if any(call.name in words("spawns") for call in program.calls):
         return
     method = _method(call, program)
     if method.startswith("tcp://"):
-        yield found("address-fixed", call.line, said=method, key="init_method")
+        yield finding_of("address-fixed", call.line, said=method, key="init_method")
     size, rank = call.argument("world_size"), program.value(call.argument("rank"))
     number = program.value(size)
     if type(number) is int and number != count and number > 0:
         ranks = f"{count} ranks" if count > 1 else "1 rank"
-        yield found("world-size-differs", call.line, said=number, count=ranks)
+        yield finding_of("world-size-differs", call.line, said=number, count=ranks)
     elif not situation.gpus and _counts_gpus(size, program):
-        yield found("world-size-of-gpus", call.line)
+        yield finding_of("world-size-of-gpus", call.line)
     if type(rank) is int and count > 1 and call.place.plain:
-        yield found("rank-fixed", call.line, said=rank, count=count)
+        yield finding_of("rank-fixed", call.line, said=rank, count=count)
 
 
 def _counts_gpus(node: ast.AST | None, program: Program) -> bool:
@@ -292,7 +284,7 @@ def _counts_gpus(node: ast.AST | None, program: Program) -> bool:
 def _method(call: Call, program: Program) -> str:
     node = call.argument("init_method", 1)
     if isinstance(node, ast.JoinedStr):
-        # a port that is computed is not fixed
+        # a computed port is not fixed
         if any(isinstance(part, ast.FormattedValue) for part in node.values):
             return ""
         return "".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
@@ -309,13 +301,13 @@ def _spawns(program: Program, situation: Situation) -> Iterator[Finding]:
         if count > 1:
             if not _chosen_by_rank(call.place) and not _if_several(call.place, program, situation):
                 short = "dist.spawn" if call.name.startswith("paddle") else "mp.spawn"
-                yield found("spawn-in-ranks", call.line, what=short, count=count)
+                yield finding_of("spawn-in-ranks", call.line, what=short, count=count)
         elif gpus and isinstance(processes, int) and processes > gpus:
-            yield found("more-processes-than-gpus", call.line, said=processes, count=gpus)
+            yield finding_of("more-processes-than-gpus", call.line, said=processes, count=gpus)
 
 
 def _launches(program: Program, situation: Situation) -> Iterator[Finding]:
-    """Yield what starts ranks of its own, in each of several."""
+    """Yield calls that start ranks of their own, in each of several."""
     for call in program.calls if situation.world_size > 1 else ():
         if _chosen_by_rank(call.place) or program.switched_off(call.place, situation.args):
             continue
@@ -333,7 +325,7 @@ def _launches(program: Program, situation: Situation) -> Iterator[Finding]:
             what, instead = f'strategy="{strategy}"', 'strategy="ddp"'
         if what:
             values = {"what": what, "count": situation.world_size, "instead": instead}
-            yield found("launches-in-ranks", call.line, **values)
+            yield finding_of("launches-in-ranks", call.line, **values)
 
 
 def _chosen_by_rank(place: Place) -> bool:
@@ -344,9 +336,8 @@ def _chosen_by_rank(place: Place) -> bool:
 def _if_several(
     place: Place, program: Program, situation: Situation, seen: frozenset[str] = frozenset()
 ) -> bool:
-    """Return whether it stands under ``if count > 1``, and the count is not that of the GPUs, which is known:
-    an option of the program's decides, and is mostly 1 where ranks come from elsewhere. So does a function
-    that is only called there."""
+    """Return whether it stands, or is only called, under ``if count > 1`` with another count than the GPUs':
+    an option decides that, and is mostly 1 under a launcher."""
     for test in place.conditions:
         compared = test.operand if isinstance(test, ast.UnaryOp) else test
         if isinstance(compared, ast.Compare):
@@ -359,7 +350,7 @@ def _if_several(
 
 
 def _is_number_of_gpus(node: ast.expr, program: Program) -> bool:
-    """Return whether it is always that number: an option may only be kept below it."""
+    """Return whether it always equals that number: an option may only be limited to it."""
     text = ast.unparse(node)
     return _counts_gpus(node, program) or any(
         _counts_gpus(other.value, program) and text in map(ast.unparse, other.targets)
@@ -372,17 +363,16 @@ def _local_rank(program: Program, situation: Situation) -> Iterator[Finding]:
     if program.mentions("LOCAL_RANK") or any(arg.startswith("--local") for arg in situation.args):
         return
     uses = [n for n in program.places if isinstance(n, ast.Attribute) and n.attr == "local_rank"]
-    # what is never read does no harm, and what is overwritten is not what the command line gave
+    # an unread option is harmless, and an overwritten one is not the command line's
     if not uses or any(isinstance(use.ctx, ast.Store) for use in uses) or _is_completed(program, uses):
         return
     for call in program.calls:
         if call.method == "add_argument" and program.flags(call) & {"--local_rank", "--local-rank"}:
-            yield found("local-rank-argument", call.line)
+            yield finding_of("local-rank-argument", call.line)
 
 
 def _is_completed(program: Program, uses: Sequence[ast.Attribute]) -> bool:
-    """Return whether the program looks elsewhere where no local rank was passed: it gives the name another
-    value, or hands it, or all arguments, to a function that sets the ranks up."""
+    """Return whether the program handles a missing local rank: it rebinds it, or sets ranks up."""
     for node in program.places:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if value in uses:

@@ -1,8 +1,7 @@
-"""A program in the order of execution: what its names stand for, and what surely runs.
+"""A program in the order of execution: its names' meanings, and the statements that surely run.
 
-This module alone decides what "surely" means: a statement at the top level, under no condition or ``try``,
-in no loop that may be passed over, or in a function that such a statement calls, with nothing before it
-that could leave.
+This module alone defines "surely": at the top level, under no condition or ``try``, in no loop that may be
+skipped, or in a function that such a statement calls, with nothing before it that could leave.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ _OF_OTHER_LAUNCHERS = re.compile(rf"(?:{_OTHER}|not {_OTHER} not) in (?:os\.)?en
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place of a node. ``always``: every rank gets there. ``conditions`` is what must hold there, by the
-    ``if`` statements and expressions around it, ``attempted`` whether a ``try`` with handlers is,
-    ``expected`` whether that ``try`` names NameError, ``function`` the function it is in."""
+    """The place of a node. ``always``: every rank reaches it. ``conditions`` are the ``if`` tests around it;
+    ``attempted``: in a ``try`` with handlers; ``expected``: one names NameError; ``function``: the function
+    around it."""
 
     always: bool = True
     conditions: tuple[ast.expr, ...] = ()
@@ -40,8 +39,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call. ``name`` is the dotted name of what is called, imports resolved (empty where it has none),
-    ``method`` its last part."""
+    """A call. ``name`` is dotted with imports resolved (empty for none), ``method`` its last part."""
 
     node: ast.Call
     name: str
@@ -53,41 +51,41 @@ class Call:
         return self.node.lineno
 
     def argument(self, name: str, position: int | None = None) -> ast.expr | None:
-        """Return what is passed for a parameter, by its name or its position."""
+        """Return the argument for a parameter, by its name or its position."""
         for keyword in self.node.keywords:
             if keyword.arg == name:
                 return keyword.value
         if position is not None and position < len(self.node.args):
-            found = self.node.args[position]
-            return None if any(isinstance(a, ast.Starred) for a in self.node.args) else found
+            argument = self.node.args[position]
+            return None if any(isinstance(a, ast.Starred) for a in self.node.args) else argument
         return None
 
 
 @dataclass(slots=True)
 class Program:
-    """``tree`` and what was found in it. Raises nothing for what it does not understand."""
+    """A tree with its names, places and calls. Raises nothing for constructs that it does not know."""
 
     tree: ast.Module
     aliases: dict[str, str] = field(default_factory=dict)
     several: set[str] = field(default_factory=set)
-    """Names that imports give several things, of which a version or a ``try`` chooses one."""
+    """Names that imports bind to several things, by version or ``try``."""
 
     places: dict[ast.AST, Place] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     constants: dict[str, object] = field(default_factory=dict)
     once: dict[str, ast.expr] = field(default_factory=dict)
-    """The values of the names that one assignment alone binds."""
+    """The values of names that exactly one assignment binds."""
 
     words: set[str] = field(default_factory=set)
     """Every identifier, attribute and keyword."""
 
     strings: set[str] = field(default_factory=set)
     loads: dict[str, int] = field(default_factory=dict)
-    """The number of times that each name is read."""
+    """The number of reads of each name."""
 
     @classmethod
     def of(cls, source: str | ast.Module) -> Program:
-        """Return the program of a text. Raises SyntaxError or ValueError for text that is no Python."""
+        """Return the program of a text. Raises SyntaxError or ValueError for invalid Python."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = cls(tree=ast.parse(source) if isinstance(source, str) else source)
@@ -106,7 +104,7 @@ class Program:
         return ".".join([self.aliases.get(node.id, node.id), *reversed(parts)])
 
     def value(self, node: ast.AST | None) -> object:
-        """Return the constant that an expression is, or that its name was once given; None for none."""
+        """Return the constant of an expression, or of its name; None for none."""
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.Name):
@@ -117,7 +115,7 @@ class Program:
         return None
 
     def variable(self, node: ast.expr) -> str:
-        """Return the variable of the environment that an expression reads, or a name holds, or nothing."""
+        """Return the environment variable that an expression reads, or its name holds; empty for none."""
         if isinstance(node, ast.Name):
             node = self.once.get(node.id, node)
         key: ast.expr | None = None
@@ -130,7 +128,7 @@ class Program:
         return name if isinstance(name, str) else ""
 
     def imports(self) -> Iterator[tuple[str, ast.stmt]]:
-        """Yield every absolute name that is imported, with the statement."""
+        """Yield every absolute imported name with its statement."""
         for node in self.places:
             if isinstance(node, ast.Import):
                 yield from ((alias.name, node) for alias in node.names)
@@ -142,21 +140,21 @@ class Program:
         return any(name.partition(".")[0] == module for name, _ in self.imports())
 
     def mentions(self, *words: str) -> bool:
-        """Return whether one of these stands somewhere, as an identifier or as a string."""
+        """Return whether one of these is an identifier or a string of the program."""
         return any(word in self.words or word in self.strings for word in words)
 
     def flags(self, call: Call) -> set[str]:
-        """Return the names that a call of ``add_argument`` gives an argument: ``--local-rank``, ``-n``."""
+        """Return the names that a call of ``add_argument`` defines: ``--local-rank``, ``-n``."""
         return {value for node in call.node.args if isinstance(value := self.value(node), str)}
 
     def callers(self, function: str) -> list[Place]:
-        """Return where a function is called; nothing where anything else may call it, too."""
-        found = [call.place for call in self.calls if call.name == function]
-        return found if self.loads.get(function, 0) <= len(found) else []
+        """Return the calls of a function; none if it may be called otherwise."""
+        places = [call.place for call in self.calls if call.name == function]
+        return places if self.loads.get(function, 0) <= len(places) else []
 
     def switched_off(self, place: Place, args: Sequence[str], seen: frozenset[str] = frozenset()) -> bool:
-        """Return whether it stands under an option that is off and not among ``args``, or under a condition
-        that holds with another launcher; or in a function that is called nowhere else."""
+        """Return whether an option that is off, or a condition on another launcher, keeps it from running;
+        also in a function that is called nowhere else."""
         tests = place.conditions
         needed = {test.attr for test in tests if isinstance(test, ast.Attribute)}
         for call in self.calls if needed else ():
@@ -176,7 +174,7 @@ class Program:
         return all(self.switched_off(caller, args, seen) for caller in callers)
 
     def _is_never_called(self, function: str) -> bool:
-        """Return whether it is a function of a script's, and nothing in the script names it."""
+        """Return whether it is a script's function that nothing in the script names."""
         by_name = words("calls_by_name")
         if self.mentions(function, "modules", "Fire") or any(call.name in by_name for call in self.calls):
             return False
@@ -220,7 +218,7 @@ class Program:
                 case ast.Constant(value=str(text)):
                     self.strings.add(text)
         if "fluid" not in assigned:
-            # cells of old programs use it where another cell has imported it
+            # cells of old programs use it after another cell's import
             self.aliases.setdefault("fluid", "paddle.fluid")
         self.once = {name: value for name, value in self.once.items() if assigned[name] == 1}
         for statement in self.tree.body:
@@ -242,7 +240,7 @@ _LEAVES = (ast.Return, ast.Raise)
 
 
 class Walk:
-    """A way through the tree, and through functions that are surely called as if they stood there."""
+    """A walk through the tree, and through functions that are surely called, at their calls."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -257,7 +255,7 @@ class Walk:
             for node in tree.body
             if isinstance(node, ast.FunctionDef) and not node.decorator_list
         }
-        # an exit in a function may be anywhere in the order of things
+        # an exit in a function may run at any time
         functions = [node for node in ast.walk(tree) if isinstance(node, (*_FUNCTION, ast.Lambda))]
         self._left = any(self._leaves(node) for f in functions for node in ast.walk(f))
         self._block(tree.body, Place())
@@ -266,17 +264,16 @@ class Walk:
             for name in names:
                 done.add(name)
                 self._left = False
-                self._body(self._functions[name], Place(function=name, always=not self._generates(name)))
+                body = self._functions[name]
+                generates = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(body))
+                self._body(body, Place(function=name, always=not generates))
         surely = [self._functions[name] for name in done]
         for function in functions:
             if function not in surely:
-                # it is there only where its definition runs
+                # it exists only where its definition runs
                 around = self._program.places.get(function, Place()).conditions
                 name = getattr(function, "name", "lambda")
                 self._body(function, Place(function=name, always=False, conditions=around))
-
-    def _generates(self, name: str) -> bool:
-        return any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(self._functions[name]))
 
     def _body(self, function: ast.AST, place: Place) -> None:
         body = getattr(function, "body", [])
@@ -302,7 +299,7 @@ class Walk:
                 place = replace(place, always=False)
 
     def _is_entered(self, test: ast.expr) -> bool:
-        """Return whether a loop over this, or while this holds, surely has a first round."""
+        """Return whether a loop over or while this surely has a first round."""
         match test:
             case ast.Constant(value=value):
                 return value is True or value == 1
@@ -399,8 +396,7 @@ def _not(test: ast.expr) -> ast.expr:
 
 
 def _demands(test: ast.expr) -> Iterator[ast.expr]:
-    """Yield what must hold, one by one: ``a`` and ``b`` for ``if a and b:`` and for the other side of
-    ``if not a or not b:``."""
+    """Yield each part that must hold: ``a`` and ``b`` for ``a and b``, or ``not (not a or not b)``."""
     match test:
         case ast.BoolOp(op=ast.And(), values=values):
             yield from (part for value in values for part in _demands(value))
@@ -413,7 +409,7 @@ def _demands(test: ast.expr) -> Iterator[ast.expr]:
 
 
 def is_main(test: ast.expr) -> bool:
-    """Return true for ``if __name__ == "__main__":``, which holds in every rank."""
+    """Return whether this is ``if __name__ == "__main__":`` or a true constant."""
     match test:
         case ast.Compare(left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant()]):
             return True
@@ -428,7 +424,7 @@ def _suppresses(item: ast.withitem) -> bool:
 
 
 def _own(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the nodes of a statement that run with it: not those of functions it makes."""
+    """Yield the nodes that run with a statement, not those of functions that it makes."""
     queue: list[ast.AST] = [statement]
     while queue:
         node = queue.pop()
@@ -438,7 +434,7 @@ def _own(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _outside(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.AST]:
-    """Yield what of a function is evaluated where it is defined."""
+    """Yield the parts of a function that its definition evaluates."""
     yield from getattr(node, "decorator_list", ())
     yield node.args
     if (returns := getattr(node, "returns", None)) is not None:

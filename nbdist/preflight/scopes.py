@@ -1,8 +1,7 @@
-"""The names that a program uses and does not define, or uses before it binds them: Python's scopes as
-pyflakes reads them, and the order in which statements surely run.
+"""Names that a program uses but does not define, or not yet: by pyflakes' scopes and the order of execution.
 
-In doubt a name counts as defined: a program that makes names in ways that no reader can follow (``exec``,
-``globals()``, an unknown star import) has none missing.
+In doubt a name counts as defined: a program that makes names untraceably (``exec``, ``globals()``, an unknown
+star import) has none missing.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _OPAQUE = frozenset({"exec", "execfile", "globals", "locals", "runpy.run_path", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """A use of a name that is not defined there. ``later`` is the line that defines it after this use, or
-    deleted it before (``deleted``); None where no line does."""
+    """A use of an undefined name. ``later`` is the line that defines it after this use, or ``deleted`` it
+    before; None for no such line."""
 
     name: str
     line: int
@@ -37,8 +36,7 @@ class Missing:
 
 
 def missing_names(program: Program, stars: Iterable[str] | None = ()) -> list[Missing]:
-    """Return the uses of names that the ranks will not have. ``stars`` are the names that the program's star
-    imports bring; None where that cannot be known."""
+    """Return the uses of names that ranks lack. ``stars`` are star imports' names; None if unknown."""
     if stars is None or _is_opaque(program):
         return []
     reader = _Reader(program.tree, GIVEN.union(stars))
@@ -62,9 +60,9 @@ def missing_names(program: Program, stars: Iterable[str] | None = ()) -> list[Mi
 
 
 class _Reader(Checker):  # type: ignore[misc]
-    """Keeps each use of a name that is not bound yet, with its scopes, which have all their names in the end.
+    """The uses of unbound names, with their scopes, which are complete in the end.
 
-    Annotations that no rank evaluates are passed over. ``global`` binds nothing by itself.
+    It skips annotations that no rank evaluates. ``global`` binds nothing by itself.
     """
 
     NONLOCAL = Checker.ignore
@@ -87,7 +85,7 @@ class _Reader(Checker):  # type: ignore[misc]
         self.sent.setdefault(id(self.scope), set()).update(node.names)
 
     def is_local(self, name: str, scopes: list[Scope]) -> bool:
-        """Return whether a scope around the use binds the name at last, below the use or in a loop."""
+        """Return whether a scope around the use binds the name later, below the use or in a loop."""
         return any(
             name in scope and not isinstance(scope[name], Annotation)
             for scope in scopes
@@ -112,7 +110,7 @@ class _Reader(Checker):  # type: ignore[misc]
 
 
 def _first_lines(tree: ast.Module) -> dict[str, int]:
-    """Return the first line that binds each of the module's names; ``+=`` needs what it binds."""
+    """Return the first line that binds each module name; ``+=`` needs an earlier one."""
     targets = [node.target for node in ast.walk(tree) if _binds_nothing(node)]  # type: ignore[attr-defined]
     needed = {(target.id, target.lineno) for target in targets if isinstance(target, ast.Name)}
     lines: dict[str, int] = {}
@@ -127,7 +125,7 @@ def _binds_nothing(node: ast.AST) -> bool:
 
 
 def _made_by_global(program: Program) -> set[str]:
-    """Return the names that functions send to the module, and bind by more than ``+=``."""
+    """Return the names that functions make global and bind by more than ``+=``."""
     nodes = list(program.places)
     added = {node.target for node in nodes if _binds_nothing(node)}  # type: ignore[attr-defined]
     bound = {name for node in nodes if node not in added for name in binds(node)}
@@ -135,8 +133,7 @@ def _made_by_global(program: Program) -> set[str]:
 
 
 def _unbound(program: Program) -> dict[str, list[int]]:
-    """Return the names that ``del`` or the end of an ``except … as`` unbinds, with the lines where every rank
-    deletes them."""
+    """Return the names that ``del`` or ``except … as`` unbinds, with the lines of sure deletions."""
     lines: dict[str, list[int]] = {}
     for node, place in program.places.items():
         if isinstance(node, ast.ExceptHandler) and node.name:

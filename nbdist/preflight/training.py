@@ -1,4 +1,4 @@
-"""The process group, collectives under conditions, keyboards, and data that ranks do not divide."""
+"""Process groups, collectives under conditions, keyboards, and data that ranks do not divide."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from nbdist.preflight.finding import Finding, Situation, found, words
+from nbdist.preflight.finding import Finding, Situation, finding_of, words
 from nbdist.preflight.machine import at_least
 from nbdist.preflight.program import Call, Program
 
@@ -51,7 +51,7 @@ def _keyboards(program: Program, situation: Situation) -> Iterator[Finding]:
         rule = _OF_KEYBOARDS.get(call.name)
         if rule and call.place.plain and not program.switched_off(call.place, situation.args):
             # PYTHONBREAKPOINT may name another debugger, or none
-            yield found(rule, call.line, call.place.always and rule == "input")
+            yield finding_of(rule, call.line, call.place.always and rule == "input")
             return
 
 
@@ -63,7 +63,7 @@ def _samplers(program: Program) -> Iterator[Finding]:
                 sampler = program.once.get(sampler.id)
             given = isinstance(sampler, ast.Call) and program.dotted(sampler.func).endswith("Sampler")
             if given and program.value(call.argument("shuffle")) is True:
-                yield found("shuffle-and-sampler", call.line)
+                yield finding_of("shuffle-and-sampler", call.line)
 
 
 def _fleet(program: Program, situation: Situation) -> Iterator[Finding]:
@@ -72,7 +72,7 @@ def _fleet(program: Program, situation: Situation) -> Iterator[Finding]:
         return
     for call in program.calls:
         if call.name == "paddle.distributed.fleet.distributed_model" and call.place.plain:
-            yield found("fleet-with-one-rank", call.line)
+            yield finding_of("fleet-with-one-rank", call.line)
             return
 
 
@@ -91,12 +91,12 @@ def _no_group(program: Program, situation: Situation) -> Iterator[Finding]:
             continue
         if not program.switched_off(call.place, situation.args):
             fix = "dist.init_process_group()" if torch else "paddle.distributed.init_parallel_env()"
-            yield found("no-group", call.line, said=call.method, fix=fix)
+            yield finding_of("no-group", call.line, said=call.method, fix=fix)
             return
 
 
 def _on_one_rank(program: Program) -> Iterator[Finding]:
-    """Yield a collective, or the group's start, that stands nowhere but under a condition on the rank."""
+    """Yield a collective, or the group's start, that stands only under a condition on the rank."""
     if program.mentions(*words("parts_of_the_group")):
         return
     ranks = _rank_names(program)
@@ -109,20 +109,16 @@ def _on_one_rank(program: Program) -> Iterator[Finding]:
         conditions = {_rank_condition(call, ranks) for call in calls}
         if len(conditions) == 1 and all(conditions) and not any(call.argument("group") for call in calls):
             rule = "group-on-one-rank" if method in words("starts_on_all_ranks") else "collective-on-one-rank"
-            yield found(rule, calls[0].line, said=method, condition=conditions.pop())
+            yield finding_of(rule, calls[0].line, said=method, condition=conditions.pop())
 
 
 def _rank_names(program: Program) -> set[str]:
-    """Return the names that hold the global rank."""
     held = {name for name, value in program.once.items() if _RANK.fullmatch(ast.unparse(value))}
     return held | {"rank", "global_rank"}
 
 
 def _rank_condition(call: Call, ranks: set[str]) -> str:
-    """Return the condition on the rank that a call stands under, as ``if rank == 0``; empty for none.
-
-    Only what compares a rank with a number, and is the only condition, is understood.
-    """
+    """Return a call's only condition if it compares the rank, as ``if rank == 0``; else empty."""
     if len(call.place.conditions) != 1:
         return ""
     test = call.place.conditions[0]
@@ -138,7 +134,7 @@ def _rank_condition(call: Call, ranks: set[str]) -> str:
 
 
 def _undivided(program: Program, situation: Situation) -> Iterator[Finding]:
-    """Yield the loader of a parallel model that shuffles everything on every rank."""
+    """Yield the loader of a parallel model that shuffles all data on every rank."""
     called = {call.method for call in program.calls}
     # torch's DataParallel works in one process, which has no group to divide anything by
     parallel = _PARALLEL | {"distributed_model", *(["DataParallel"] if program.uses("paddle") else [])}
@@ -151,12 +147,12 @@ def _undivided(program: Program, situation: Situation) -> Iterator[Finding]:
         shuffles = program.value(call.argument("shuffle")) is True
         fix = _SAMPLERS.get(call.name.partition(".")[0])
         if call.method == "DataLoader" and shuffles and fix:
-            yield found("data-not-divided", call.line, count=situation.world_size, fix=fix)
+            yield finding_of("data-not-divided", call.line, count=situation.world_size, fix=fix)
             return
 
 
 def _uses_rank(node: ast.AST, program: Program, ranks: set[str]) -> bool:
-    """Return whether something reads the rank for more than to keep it, print it or choose a device."""
+    """Return whether a node reads the rank for more than to store it, print it or choose a device."""
     match node:
         case ast.Assign(targets=[ast.Name(id=name)]) if name in ranks or name == "local_rank":
             return False

@@ -1,4 +1,4 @@
-"""The statements around a line of a program: its ifs and its loops, and whether they ask for the rank."""
+"""The statements around a line of a program: its ifs and loops, and whether they depend on the rank."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _OF_NO_RANK = frozenset({"KeyboardInterrupt", "ImportError", "ModuleNotFoundErro
 _EXIT = re.compile(r"(?:sys\.exit|os\._exit|os\.abort|exit|quit)\(")
 
 Step = tuple[ast.stmt, str]
-"""A statement around a line, and the part of it that the line is in: ``body``, ``orelse``."""
+"""A statement around a line, and the part that holds it: ``body``, ``orelse``."""
 
 
 def around(call: Call, sources: Sources) -> list[Step]:
@@ -75,7 +75,7 @@ def _steps(statements: Sequence[ast.AST], line: int) -> list[Step]:
                 if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
                     return rest
                 return [(node, part), *rest]  # type: ignore[list-item]
-        # the head of a loop is executed in each round
+        # each round executes the head of a loop
         return [(node, "body")] if isinstance(node, LOOPS) else []
     return []
 
@@ -87,7 +87,7 @@ def holds(node: ast.AST, line: int, last: ast.AST | None = None) -> bool:
 
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a statement and what is in it, without the functions and classes that it defines."""
+    """Yield a statement and its nodes, without the functions and classes that it defines."""
     if isinstance(node, _INNER):
         return
     yield node
@@ -96,31 +96,29 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def ways_out(loop: ast.stmt) -> list[ast.If | ast.ExceptHandler]:
-    """Find what lets a rank leave the loop or the rest of a step: an ``if`` that ends so, an ``except`` that
-    does not raise again."""
-    found = []
+    """Return a loop's exits: an ``if`` that leaves a step, an ``except`` that raises nothing."""
+    ways = []
     for node in own_nodes(loop):
         leaves = isinstance(node, ast.If) and isinstance(node.body[-1], LEAVING)
         if leaves or (isinstance(node, ast.ExceptHandler) and goes_on(node)):
-            found.append(node)
-    return found  # type: ignore[return-value]
+            ways.append(node)
+    return ways  # type: ignore[return-value]
 
 
 def exits_of(loop: ast.stmt) -> list[ast.If]:
-    """Find what ends the process in a loop, as if all were well."""
+    """Return the ifs of a loop that end the process as if all were well."""
     ifs = (node for node in own_nodes(loop) if isinstance(node, ast.If))
     return [node for node in ifs if _ends(node.body[-1]) and not isinstance(node.body[-1], ast.Return)]
 
 
 def goes_on(handler: ast.ExceptHandler) -> bool:
-    """Return whether what catches an error neither raises again nor ends the process: of errors that one rank
-    may have alone."""
+    """Return whether a handler neither raises again nor exits, for errors that one rank may have alone."""
     last, error = handler.body[-1], ast.unparse(handler.type) if handler.type is not None else ""
     return not isinstance(last, ast.Raise) and not _EXIT.match(ast.unparse(last)) and error not in _OF_NO_RANK
 
 
 def caught_in_calls(loop: ast.stmt, file: str, sources: Sources) -> list[ast.ExceptHandler]:
-    """Find what catches in the functions of a file that a loop calls, and does not raise again."""
+    """Return the handlers that go on, in functions of a file that a loop calls."""
     calls = (node for node in own_nodes(loop) if isinstance(node, ast.Call))
     called = {method(call) for call in calls}
     return [
@@ -134,20 +132,19 @@ def caught_in_calls(loop: ast.stmt, file: str, sources: Sources) -> list[ast.Exc
 
 
 def returns_before(call: Call, sources: Sources) -> list[ast.If]:
-    """Find the ifs before a call, in its function, that return, or end the process."""
+    """Return the ifs before a call, in its function, that return or end the process."""
     ifs = [node for function in functions_of(call, sources) for node in _ifs_before(function.body, call.line)]
     return [node for node in ifs if _may_end(node.body[-1]) and not is_of_all(node.test)]
 
 
 def _may_end(last: ast.stmt) -> bool:
-    """Return whether a statement ends its function, also by an ``except`` of a ``try`` that is the last of
-    its statements."""
+    """Return whether a statement, or an ``except`` of a last ``try``, ends its function."""
     handlers = last.handlers if isinstance(last, ast.Try) else []
-    return _ends(last) or any(_ends(one.body[-1]) for one in handlers)
+    return _ends(last) or any(_ends(handler.body[-1]) for handler in handlers)
 
 
 def functions_of(call: Call, sources: Sources) -> list[ast.Module | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Return the function that a call is made in, or the module."""
+    """Return the function around a call, or the module."""
     tree = sources.tree(call.file)
     if call.function == "<module>":
         return [tree]
@@ -156,10 +153,10 @@ def functions_of(call: Call, sources: Sources) -> list[ast.Module | ast.Function
 
 
 def rank_decorators(call: Call, sources: Sources) -> list[ast.expr]:
-    """Return the decorators by which the function of a call runs on one rank alone: ``rank_zero_only``."""
+    """Return the decorators that run a call's function on one rank alone: ``rank_zero_only``."""
     functions = [node for node in functions_of(call, sources) if not isinstance(node, ast.Module)]
-    decorators = [one for node in functions for one in node.decorator_list]
-    return [one for one in decorators if _ONE_RANK.search(ast.unparse(one))]
+    decorators = [decorator for node in functions for decorator in node.decorator_list]
+    return [decorator for decorator in decorators if _ONE_RANK.search(ast.unparse(decorator))]
 
 
 def _ifs_before(statements: Sequence[ast.stmt], line: int) -> Iterator[ast.If]:
@@ -180,31 +177,33 @@ def _ends(last: ast.stmt) -> bool:
 
 
 def calls_of_function(name: str, file: str, sources: Sources) -> list[Call]:
-    """Find where a file calls a function, and from which of its own."""
-    found = []
+    """Return the calls of a function in a file, each with the function around it."""
+    places = []
     for node in ast.walk(sources.tree(file)):
         if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
             function = "<module>" if isinstance(node, ast.Module) else node.name
-            calls = (one for child in node.body for one in own_nodes(child) if isinstance(one, ast.Call))
-            named = (one for one in calls if method(one) == name)
-            found += [Call(file=file, line=one.lineno, function=function) for one in named]
-    return found
+            calls = (node for child in node.body for node in own_nodes(child) if isinstance(node, ast.Call))
+            named = (node for node in calls if method(node) == name)
+            places += [Call(file=file, line=node.lineno, function=function) for node in named]
+    return places
 
 
 def node_at(call: Call, sources: Sources) -> ast.stmt | None:
     """Return the innermost statement in a line."""
     nodes = ast.walk(sources.tree(call.file))
-    found = [node for node in nodes if isinstance(node, ast.stmt) and holds(node, call.line)]
-    return found[-1] if found else None
+    statements = [node for node in nodes if isinstance(node, ast.stmt) and holds(node, call.line)]
+    return statements[-1] if statements else None
 
 
 def port_by_rank(file: str, sources: Sources) -> ast.stmt | None:
-    """Find the statement by which each rank chooses by itself the port where it looks for the others."""
+    """Return the statement by which each rank chooses the meeting port by itself."""
     nodes = ast.walk(sources.tree(file))
-    found = [node for node in nodes if isinstance(node, ast.Assign | ast.Expr)]
-    meeting = [node for node in found if _MEETING.search(ast.unparse(node))]
-    names = {one.id for node in meeting for one in ast.walk(node) if isinstance(one, ast.Name)}
-    sets = [one for one in found if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) in names]
+    statements = [node for node in nodes if isinstance(node, ast.Assign | ast.Expr)]
+    meeting = [node for node in statements if _MEETING.search(ast.unparse(node))]
+    names = {name.id for node in meeting for name in ast.walk(node) if isinstance(name, ast.Name)}
+    sets = [
+        node for node in statements if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in names
+    ]
     return next((node for node in (*meeting, *sets) if _OWN_PORT.search(ast.unparse(node))), None)
 
 
@@ -216,7 +215,7 @@ def exits(file: str, sources: Sources) -> list[int]:
 
 
 def root_by_rank(call: Call, sources: Sources) -> str | None:
-    """Find ``src=rank`` of a collective in this line, which has to be the same on every rank."""
+    """Return ``src=rank`` of a collective in this line, which must be equal on every rank."""
     loops = [node.target for node, _ in around(call, sources) if isinstance(node, ast.For)]
     tree = sources.tree(call.file)
     loops += [node.target for node in ast.walk(tree) if isinstance(node, ast.comprehension)]
@@ -236,12 +235,12 @@ def _collectives_at(call: Call, sources: Sources) -> list[ast.Call]:
 
 
 def is_collective(called: str) -> bool:
-    """Recognise a collective by its name."""
+    """Return whether a name is a collective's."""
     return _COLLECTIVE.search(called.rpartition(".")[2]) is not None
 
 
 def given_group(call: Call, sources: Sources) -> str:
-    """Return what the collective in this line has as its ``group=``; empty where it has none."""
+    """Return the ``group=`` of the collective in this line; empty for none."""
     for node in _collectives_at(call, sources):
         for given in node.keywords:
             if given.arg == "group":
@@ -252,70 +251,63 @@ def given_group(call: Call, sources: Sources) -> str:
 
 
 def first_given(call: Call, name: str, sources: Sources) -> str:
-    """Return what a call of this function in a line is given first, as it is written; of a name, what that
-    was set to in the same function. Empty where there is none."""
+    """Return the first argument of this function's call in a line, or its name's value; or ""."""
     for function in functions_of(call, sources):
-        calls = [one for one in ast.walk(function) if isinstance(one, ast.Call) and holds(one, call.line)]
-        named = (one for one in calls if method(one) == name and one.args)
-        for one in named:
-            text = ast.unparse(one.args[0])
-            return next((ast.unparse(value) for value in _set_to(text, function)), text)
+        calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and holds(node, call.line)]
+        named = (node for node in calls if method(node) == name and node.args)
+        for node in named:
+            text = ast.unparse(node.args[0])
+            sets = (node for node in ast.walk(function) if isinstance(node, ast.Assign))
+            values = (node.value for node in sets if text in map(ast.unparse, node.targets))
+            return next(map(ast.unparse, values), text)
     return ""
 
 
-def _set_to(name: str, function: ast.AST) -> Iterator[ast.expr]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and any(ast.unparse(target) == name for target in node.targets):
-            yield node.value
-
-
 def counters(call: Call, sources: Sources) -> set[str]:
-    """Return the names that count the rounds of the loops around a call, on all ranks alike."""
-    found = set()
+    """Return the names that count the rounds of the loops around a call, alike on all ranks."""
+    names = set()
     for node, _ in around(call, sources):
-        found |= counted(node) if isinstance(node, LOOPS) else set()
+        names |= counted(node) if isinstance(node, LOOPS) else set()
         if not isinstance(node, ast.For) or asks_for_rank(node.iter, call, sources):
             continue
         if re.match(r"t?range\(|enumerate\(", ast.unparse(node.iter)):
             target = node.target.elts[0] if isinstance(node.target, ast.Tuple) else node.target
-            found.add(ast.unparse(target))
-    return found
+            names.add(ast.unparse(target))
+    return names
 
 
 def counted(loop: ast.stmt) -> set[str]:
-    """Return the names to which a loop adds the same in each round: before what may leave out the rest of
-    one."""
-    found = set()
+    """Return the names that a loop raises equally in each round, before any ``continue``."""
+    names = set()
     for node in getattr(loop, "body", ()):
         if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant):
-            found.add(ast.unparse(node.target))
+            names.add(ast.unparse(node.target))
         if any(isinstance(inner, ast.Continue) for inner in own_nodes(node)):
             break
-    return found
+    return names
 
 
 def counts_to_its_end(loop: ast.stmt) -> bool:
-    """Return whether a ``while`` asks for nothing else than what it counts in each round, and plain names."""
+    """Return whether a ``while`` tests only its own count and plain names."""
     if not isinstance(loop, ast.While):
         return False
     nodes = list(ast.walk(loop.test))
-    asked = {ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)}
-    # it may go past what it is to be equal to
+    names = {ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)}
+    # an equality may be jumped over
     below = any(isinstance(node, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for node in nodes)
     calls = any(isinstance(node, ast.Call) for node in nodes)
-    return below and not calls and bool(counted(loop) & asked)
+    return below and not calls and bool(counted(loop) & names)
 
 
 def calls_too(node: ast.If, part: str, name: str) -> bool:
-    """Return whether the other part of an ``if`` calls this, too, as where one rank gives and the others
-    get."""
+    """Return whether the other part of an ``if`` makes this call, too."""
     other = node.orelse if part == "body" else node.body
     calls = (inner for each in other for inner in ast.walk(each) if isinstance(inner, ast.Call))
     return any(method(inner) == name for inner in calls)
 
 
 def is_quiet(call: ast.Call) -> bool:
-    """Recognise by its name what prints, counts or saves."""
+    """Return whether a call's name is one that prints, counts or saves."""
     return _QUIET.fullmatch(method(call)) is not None
 
 
@@ -325,22 +317,28 @@ def exchanges(node: ast.If) -> bool:
     return any(_COLLECTIVE.search(method(call)) for call in calls)
 
 
+def names_in(node: ast.AST) -> set[str]:
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+
+
 def method(node: ast.Call) -> str:
     return ast.unparse(node.func).rpartition(".")[2]
 
 
 def is_default(name: str, call: Call, sources: Sources) -> bool:
-    """Return whether a name is a parameter of the function of this call that has a default."""
-    functions = [one for one in functions_of(call, sources) if not isinstance(one, ast.Module)]
+    """Return whether a name is a parameter with a default in the function of this call."""
+    functions = [function for function in functions_of(call, sources) if not isinstance(function, ast.Module)]
     for given in (function.args for function in functions):
         optional = [*given.posonlyargs, *given.args][::-1][: len(given.defaults)]
-        if name in {one.arg for one in (*optional, *given.kwonlyargs)}:
+        if name in {argument.arg for argument in (*optional, *given.kwonlyargs)}:
             return True
     return False
 
 
-def told(nodes: Sequence[ast.stmt | ast.ExceptHandler], files: Mapping[int, str] = _NO_FILES) -> Both:
-    """``line 33  if hard:, line 40 of steps.py  for step in steps:``; ``files`` is by the nodes' identity."""
+def lines_in_words(
+    nodes: Sequence[ast.stmt | ast.ExceptHandler], files: Mapping[int, str] = _NO_FILES
+) -> Both:
+    """Return ``line 33  if hard:, line 40 of steps.py  for step in steps:``; ``files`` by id."""
     ordered = sorted({(files.get(id(node), ""), node.lineno): node for node in nodes}.items())
     return Both(
         ", ".join(f"line {line}{f' of {file}' * bool(file)}  {head(node)}" for (file, line), node in ordered),
@@ -349,16 +347,16 @@ def told(nodes: Sequence[ast.stmt | ast.ExceptHandler], files: Mapping[int, str]
 
 
 def head(node: ast.AST) -> str:
-    """Return the first line of a statement, as it is written but for spaces: ``if rank == 0:``."""
+    """Return the first line of a statement, normalised: ``if rank == 0:``."""
     text = ast.unparse(node).partition("\n")[0]
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-# What a condition asks for: the rank, or what holds on all ranks.
+# Conditions: on the rank, or alike on all ranks.
 
 
 def is_of_all(test: ast.expr) -> bool:
-    """Return whether a condition holds on all ranks or on none: it asks whether there are several."""
+    """Return whether a condition holds on all ranks or on none, such as on the number of ranks."""
     if isinstance(test, ast.BoolOp):
         return all(map(is_of_all, test.values))
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -367,8 +365,7 @@ def is_of_all(test: ast.expr) -> bool:
 
 
 def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
-    """Return whether a condition is about the rank's number, itself or by a name that was given a value of
-    it."""
+    """Return whether a condition depends on the rank's number, by itself or through a name."""
     if is_of_all(test):
         return False
     if _OF_RANKS.search(ast.unparse(test)):
@@ -385,21 +382,20 @@ def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
 
 
 def spelt_out(test: ast.expr, call: Call, sources: Sources) -> str:
-    """Return a condition with what the functions and properties of the program in it return, where they only
-    tell of the rank: ``dist.get_rank() == 0`` for ``ckpt.is_writer()``. Of several with one name all have
-    to."""
-    text, found = ast.unparse(test), dict[str, list[ast.expr | None]]()
+    """Return a condition with rank-only functions replaced by their values: ``dist.get_rank() == 0`` for
+    ``ckpt.is_writer()``; all functions of one name must agree."""
+    text, returned = ast.unparse(test), dict[str, list[ast.expr | None]]()
     for node in ast.walk(sources.tree(call.file)):
         if isinstance(node, ast.FunctionDef) and re.search(rf"\b{node.name}\b", text):
-            found.setdefault(node.name, []).append(_told_of_rank(node))
-    for name, values in found.items():
+            returned.setdefault(node.name, []).append(_told_of_rank(node))
+    for name, values in returned.items():
         if values[0] is not None and all(values):
             text = re.sub(rf"(?:\w+\.)*\b{name}\b(?:\([^()]*\))?", ast.unparse(values[0]), text)
     return text
 
 
 def _told_of_rank(function: ast.FunctionDef) -> ast.expr | None:
-    """Return what a function returns that does nothing else, where that is about the rank's number."""
+    """Return the value of a function that only returns a value of the rank."""
     documented = isinstance(function.body[0], ast.Expr) and isinstance(function.body[0].value, ast.Constant)
     rest = function.body[1:] if documented else function.body
     value = rest[0].value if len(rest) == 1 and isinstance(rest[0], ast.Return) else None
@@ -408,8 +404,8 @@ def _told_of_rank(function: ast.FunctionDef) -> ast.expr | None:
 
 
 def _asked(value: ast.expr) -> str:
-    """Return a value without what its calls are given, its texts and its slices have in them: neither
-    ``mean(run_epoch(model, rank))``, nor ``f"cuda:{rank}"``, nor ``files[rank::2]`` is about the number."""
+    """Return a value without arguments, f-strings and slices: ``mean(run_epoch(model, rank))``,
+    ``f"cuda:{rank}"`` and ``files[rank::2]`` do not test the number."""
     bare = copy.deepcopy(value)
     for node in ast.walk(bare):
         if isinstance(node, ast.Call):
@@ -422,21 +418,20 @@ def _asked(value: ast.expr) -> str:
 
 
 def holds_for(test: ast.expr, rank: int, had: Mapping[str, str]) -> bool | None:
-    """Return whether a condition holds on a rank, whose names ``had`` these values; None where it asks for
-    more than the rank's number."""
+    """Return whether a condition holds on a rank with these values; None if it needs more than the number."""
     names = _Numbers(rank, {name for name, what in had.items() if what == str(rank)})
-    asked = names.visit(copy.deepcopy(test))
-    if not all(isinstance(node, (*_OPERATORS, *_VALUES)) for node in ast.walk(asked)):
+    numbered = names.visit(copy.deepcopy(test))
+    if not all(isinstance(node, (*_OPERATORS, *_VALUES)) for node in ast.walk(numbered)):
         return None
     try:
-        code = compile(ast.fix_missing_locations(ast.Expression(asked)), "<condition>", "eval")
+        code = compile(ast.fix_missing_locations(ast.Expression(numbered)), "<condition>", "eval")
         return bool(eval(code, {"__builtins__": {}}))
     except (TypeError, ValueError, ArithmeticError):
         return None
 
 
 class _Numbers(ast.NodeTransformer):
-    """Puts the rank's number in the place of what stands for it."""
+    """A transformer that replaces expressions of the rank by its number."""
 
     def __init__(self, rank: int, names: set[str]) -> None:
         self._rank, self._names = rank, names

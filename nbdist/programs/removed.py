@@ -1,4 +1,4 @@
-"""Names that a newer version of a framework has removed (``removed.toml``), with what to write today."""
+"""Names that a newer framework removed (``removed.toml``), with today's spelling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MISSING_NAMES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """A dotted name that ``package`` lacks ``since`` a version, and what to write instead."""
+    """A dotted name that ``package`` lacks ``since`` a version, and its replacement."""
 
     name: str
     package: str
@@ -29,14 +29,14 @@ class Removed:
 
 
 def removed_row(name: str) -> Removed | None:
-    """Return the row of a dotted name, or of the longest part of it that was removed."""
+    """Return the row of a dotted name, or of its longest removed part."""
     parts = name.split(".")
     candidates = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((_rows()[candidate] for candidate in candidates if candidate in _rows()), None)
 
 
 def removed_name(error: str) -> dict[str, str] | None:
-    """Return the values of the row of the name that an error's ``Type: message`` misses; None for no row."""
+    """Return the values of the row for an error's missing name; None for no row."""
     for pattern in _MISSING_NAMES:
         if (missing := pattern.match(error)) is not None:
             name = ".".join(part for part in (missing["module"], missing.groupdict().get("name")) if part)

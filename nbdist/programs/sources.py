@@ -1,12 +1,12 @@
-"""The files that stacks and tracebacks go through: the program of a run, the user's own modules, libraries;
-and where in the user's code a rank is: a line, and the call that it is in there.
+"""The files in stacks and tracebacks: the run's program, the user's modules, libraries; and a rank's place: a
+line of the user's code and the call there.
 
-What is the user's is decided here alone. It is every file that no installer has put where it lies: modules
-beside the program, on PYTHONPATH, and editable installs, but not what is below ``site-packages``, Python's
-own modules, nbdist, or a folder that ``pip install --target`` has filled.
+This module alone decides which files are the user's: every file that no installer put there. These are
+modules beside the program, on PYTHONPATH, and editable installs; not files below ``site-packages``, Python's
+own modules, nbdist, or a folder that ``pip install --target`` filled.
 
-The stacks hold Python's frames alone. Of a call into native code (``time.sleep``, ``lock.acquire``) the
-line of the program says which it is.
+Stacks hold only Python's frames. For a call into native code (``time.sleep``, ``lock.acquire``) the program's
+line names it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ _INSTALLED = re.compile(
 )
 _OURS = str(Path(__file__).parent.parent) + _SEP
 _LIMIT = 1 << 21
-_CELL = re.compile(r"In \[\d+\]")
-"""The name of code that another cell of the notebook has given to the ranks (``--push``)."""
+_CELL = re.compile(r"In \[\d+\]")  # the name of code that another cell gave to the ranks (``--push``)
 
 
 class Sources:
-    """``program`` is the path that every rank runs, as its frames name it; ``cwd`` the ranks' folder;
-    ``begun`` when the run was started, where that is known."""
+    """The files of a run. ``program`` is the path that every rank runs, as in its frames; ``cwd`` the ranks'
+    folder; ``begun`` the start, if known."""
 
     def __init__(
         self, program: str, directory: RunDirectory, cwd: str = "", begun: float | None = None
@@ -62,8 +61,7 @@ class Sources:
         return file == self._program or bool(_CELL.fullmatch(file)) or _is_users(file, self._cwd)
 
     def name(self, file: str) -> str:
-        """Return the name of a file for people: empty for a cell, else its path from the ranks' folder, or
-        the end of it."""
+        """Return a file's name for people: "" for a cell, else its path from the ranks' folder."""
         if file == self._program:
             return self.script
         if _CELL.fullmatch(file):
@@ -80,12 +78,12 @@ class Sources:
         return str(line) if self.is_program(file) else f"{self.name(file)}:{line}"
 
     def line(self, file: str, number: int) -> str:
-        """Return the source of a line without its indent; empty where it cannot be read."""
+        """Return the source of a line without its indent; empty if unreadable."""
         lines = self.lines(file)
         return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
     def lines(self, file: str) -> tuple[str, ...]:
-        """Return the lines of a file as it is now; none where it cannot be read."""
+        """Return the present lines of a file; none if unreadable."""
         path = str(self._path) if file == self._program else file
         try:
             return _read(path, os.stat(path).st_mtime_ns)
@@ -96,13 +94,13 @@ class Sources:
         return "\n".join(self.lines(file))
 
     def tree(self, file: str) -> ast.Module:
-        """Return the tree of a file, an empty one where it cannot be read."""
+        """Return the tree of a file, an empty one if unreadable."""
         return parsed(self.text(file))
 
 
 @lru_cache(maxsize=64)
 def _read(path: str, _written: int) -> tuple[str, ...]:
-    """Return the lines of a file as it was when it was written last. Raises OSError."""
+    """Return the lines of a file as last written. Raises OSError."""
     with open(path, encoding="utf-8", errors="replace") as file:
         return tuple(file.read(_LIMIT).split("\n"))
 
@@ -111,7 +109,7 @@ def _read(path: str, _written: int) -> tuple[str, ...]:
 def _is_users(file: str, cwd: str) -> bool:
     if not file.startswith(_SEP) or file.startswith(_OURS) or _INSTALLED.search(file):
         return False
-    # what pip has installed with --target lies beside its records
+    # pip install --target puts records beside the files
     around = {cwd, *map(str, Path(cwd).parents)}
     return not any(str(f) not in around and _has_records(str(f)) for f in Path(file).parents)
 
@@ -130,17 +128,14 @@ _COLLECTIVES = (
     f"{_SEP}paddle{_SEP}distributed{_SEP}",
     f"{_SEP}torch{_SEP}nn{_SEP}parallel{_SEP}distributed.py",
 )
-# where SyncBatchNorm exchanges what the ranks have of a batch
+# SyncBatchNorm's exchange between ranks
 _BATCH_NORM = f"{_SEP}torch{_SEP}nn{_SEP}modules{_SEP}_functions.py"
-_LOADERS = (
-    f"{_SEP}torch{_SEP}utils{_SEP}data{_SEP}",
-    f"{_SEP}paddle{_SEP}io{_SEP}dataloader{_SEP}",
-)
-# where Python's own modules, and what is built on them, wait for the other side of a connection
+_LOADERS = (f"{_SEP}torch{_SEP}utils{_SEP}data{_SEP}", f"{_SEP}paddle{_SEP}io{_SEP}dataloader{_SEP}")
+# files in which Python waits for the other side of a connection
 _NETWORK = (f"{_SEP}socket.py", f"{_SEP}ssl.py", f"{_SEP}http{_SEP}client.py")
-# what passes a call on to native code
+# files that pass calls on to native code
 _DISPATCHERS = (f"{_SEP}torch{_SEP}_ops.py", f"{_SEP}torch{_SEP}_library{_SEP}")
-# native code exchanges gradients in there, while it computes them
+# native code exchanges gradients there while it computes them
 _BACKWARD = frozenset({"_engine_run_backward"})
 _PADDLE_BACKWARD = (f"{_SEP}paddle{_SEP}base{_SEP}dygraph{_SEP}", f"{_SEP}paddle{_SEP}autograd{_SEP}")
 # decorators and dispatchers, which no program calls by name
@@ -152,7 +147,7 @@ WRAPPERS = frozenset({"wrapper", "_wrapper", "inner", "__impl__", "_fn", "decora
 _BUILT_IN = frozenset(vars(builtins))
 _WAITS = frozenset({"wait", "barrier", "all_reduce", "allreduce", "all_gather", "broadcast", "reduce"})
 _PENDING = frozenset({"dist", "distributed", "pg", "work", "works", "task", "handle", "req", "request"})
-# of several calls on one line, what most likely does not come back
+# of several calls on one line, those most likely to block
 _BLOCKING = frozenset(
     {"sleep", "acquire", "wait", "join", "get", "put", "recv", "accept", "select", "poll", "read", "readline"}
 ) | {"readlines", "result", "communicate", "pause", "item", "synchronize"}
@@ -160,14 +155,11 @@ _BLOCKING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeLocation:
-    """``line`` of the user's ``file`` ("" for the program), where the stack leaves the user's code, and
-    ``what`` is called there ("" when that is not known). ``waits`` says that the rank waits for other ranks,
-    ``loads`` for its own DataLoader. ``built_in``: the call is in native code, which has no frame.
-    ``on_device``: it waits for its device, which waits for those of the others; ``on_network``: for the other
-    side of a connection. ``within`` is the file of the library that the user's code has called: ``queue.py``;
-    ``through`` the call by which a library that is built on a framework came to a collective:
-    ``metrics.compute``.
-    """
+    """A rank's position: ``line`` of the user's ``file`` ("": the program) that it left last, and the call
+    ``what`` there ("": unknown). ``waits``: for other ranks; ``loads``: for its own DataLoader; ``built_in``:
+    in native code, without a frame; ``on_device``: for its device, which waits for the others';
+    ``on_network``: for a connection. ``within`` is the library's file: ``queue.py``; ``through`` the call by
+    which a library on top of a framework reached a collective: ``metrics.compute``."""
 
     line: int | None = None
     file: str = ""
@@ -182,7 +174,7 @@ class CodeLocation:
 
 
 def place_of(calls: Sequence[Call], sources: Sources) -> CodeLocation:
-    """Return where a thread is, from its calls, innermost first."""
+    """Return a thread's place, from its calls, innermost first."""
     if not calls:
         return CodeLocation()
     at = next((number for number, call in enumerate(calls) if sources.is_own(call.file)), None)
@@ -199,7 +191,7 @@ def place_of(calls: Sequence[Call], sources: Sources) -> CodeLocation:
 
 
 def _within(inside: Sequence[Call], text: str, line: int | None) -> CodeLocation:
-    """Return where a thread is that has come to libraries from this line of a file with this ``text``."""
+    """Return the place of a thread inside libraries, from this line of a file with this ``text``."""
     entry = entry_of(inside)
     while len(inside) > 1 and any(part in inside[0].file for part in _DISPATCHERS):
         inside = inside[1:]
@@ -213,28 +205,28 @@ def _within(inside: Sequence[Call], text: str, line: int | None) -> CodeLocation
         if function == "__init__" and line is not None:
             function = next(iter(_calls_on(text, line)), function)  # the outermost: the class
         elif function.startswith("_") and line is not None:
-            # a wrapper's own function, called when what it wraps had raised
+            # a wrapper's own function, called after the wrapped one raised
             function = call_on_line(text, line).rpartition(".")[2] or _public(inside, line, text) or function
         through = _entered(entry.function, line, text) if _is_built_on(entry) else ""
         return CodeLocation(line=line, what=function, waits=True, through=through)
-    if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):
+    in_paddle = any(part in inside[0].file for part in _PADDLE_BACKWARD)
+    if inside[0].function in _BACKWARD or (in_paddle and "backward" in inside[0].function):
         return CodeLocation(line=line, what="backward", waits=True)
     what, network = as_written(entry.function, line, text), inside[0].file.endswith(_NETWORK)
     if what == "__del__" and line is not None:
-        # what the line had before is freed there
+        # the line frees its former value
         what = call_on_line(text, line) or what
     return CodeLocation(line=line, what=what, on_network=network, within=os.path.basename(entry.file))
 
 
 def entry_of(calls: Sequence[Call]) -> Call:
-    """Return the call that the user's code has made, of calls within libraries, innermost first."""
+    """Return the user's call into these library calls, innermost first."""
     named = (call for call in reversed(calls) if call.function not in WRAPPERS)
     return next(named, calls[-1])
 
 
 def _public(calls: Sequence[Call], line: int, text: str) -> str:
-    """Return the outermost of these calls that the line has, ``get_total_norm`` for ``_get_total_norm``, or
-    that is not a library's own business; empty for none."""
+    """Return the outermost of these calls that the line names, or that is public; empty for none."""
     written = {name.rpartition(".")[2] for name in _calls_on(text, line)}
     names = [call.function for call in reversed(calls) if call.function not in WRAPPERS]
     own = (name.strip("_") for name in names if name.strip("_") in written)
@@ -242,18 +234,18 @@ def _public(calls: Sequence[Call], line: int, text: str) -> str:
 
 
 def package_of(file: str) -> str:
-    """``torch/distributed`` of a file in site-packages, else its name."""
-    _, found, inside = file.rpartition(f"{_SEP}site-packages{_SEP}")
-    if not found:
+    """Return ``torch/distributed`` of a file in site-packages, else its name."""
+    _, installed, inside = file.rpartition(f"{_SEP}site-packages{_SEP}")
+    if not installed:
         return os.path.basename(file)
     folders = inside.split(_SEP)[:-1]
     return "/".join(folders[:2]) or inside
 
 
 def short_path(path: str) -> str:
-    """Return the end of a path that still says which package: torch/nn/functional.py."""
-    _, found, inside = path.rpartition(f"{_SEP}site-packages{_SEP}")
-    if found:
+    """Return the end of a path that shows the package: torch/nn/functional.py."""
+    _, installed, inside = path.rpartition(f"{_SEP}site-packages{_SEP}")
+    if installed:
         return inside
     return _SEP.join(path.split(_SEP)[-2:])
 
@@ -273,12 +265,8 @@ def _is_built_on(call: Call) -> bool:
     return package_of(call.file).partition("/")[0] not in ("torch", "paddle") and "site-packages" in call.file
 
 
-def _is_paddle_backward(call: Call) -> bool:
-    return "backward" in call.function and any(part in call.file for part in _PADDLE_BACKWARD)
-
-
 def as_written(function: str, line: int | None, text: str) -> str:
-    """Return the name of a function of a library as the user has it: ``thread.join`` for ``join``."""
+    """Return a library function's name as the user writes it: ``thread.join`` for ``join``."""
     if line is None:
         return function
     written = [name for name in _calls_on(text, line) if name.rpartition(".")[2] == function]
@@ -286,22 +274,21 @@ def as_written(function: str, line: int | None, text: str) -> str:
 
 
 def _entered(function: str, line: int | None, text: str) -> str:
-    """Return the same of a function of a library; where a decorator gave it another name (``wrapped_func`` of
-    ``metric.compute``), the one call of the line."""
+    """Return the same, or the line's one call where a decorator renamed it: ``metric.compute``."""
     here = text.split("\n")[line - 1 : line] if line else []
     calls = {
         name
         for name in _calls_on(text, line or 0)
         if name not in _BUILT_IN and name.rpartition(".")[2] not in _WAITS
     }
-    # a property is there by its name, too
+    # the name may also be a property's
     is_renamed = not any(re.search(rf"\b{function}\b", source) for source in here)
     return calls.pop() if is_renamed and len(calls) == 1 else as_written(function, line, text)
 
 
 @lru_cache(maxsize=256)
 def call_on_line(source: str, line: int) -> str:
-    """Return the call that a line of a program is in, as it is written; empty where there may be several."""
+    """Return the call that a line is in, as written; empty if ambiguous."""
     names = _calls_on(source, line)
     if len(set(names)) == 1:
         return names[0]
@@ -310,7 +297,7 @@ def call_on_line(source: str, line: int) -> str:
 
 
 def _with_on_line(source: str, line: int) -> str:
-    """``with lock``, of a line that enters or leaves it."""
+    """Return ``with lock``, for a line that enters or leaves it."""
     for node in ast.walk(parsed(source)):
         if isinstance(node, ast.With) and node.lineno == line:
             return f"with {ast.unparse(node.items[0].context_expr)}"
@@ -339,7 +326,7 @@ def _spans(node: ast.Call, line: int) -> bool:
 
 @lru_cache(maxsize=4)
 def parsed(source: str) -> ast.Module:
-    """Return the tree of a text, an empty one of what is no Python."""
+    """Return the tree of a text, an empty one for invalid Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

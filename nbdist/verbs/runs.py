@@ -369,8 +369,7 @@ def stacks(_: Frontend, *, run: str | None, threads: bool, native: bool, json: b
     """Raises UnknownRun."""
     handle = runner.attach(run)
     # both read programs, and no other verb needs them
-    from nbdist.diagnosis.native_stacks import native_stacks
-    from nbdist.diagnosis.stacks import take_stacks
+    from nbdist.diagnosis.stacks import native_stacks, take_stacks
 
     return Stacks(
         report=take_stacks(handle.directory),

@@ -61,6 +61,6 @@ def read(directory: RunDirectory) -> dict[str, object]:
 
 @pytest.mark.parametrize("recorded", RUNS, ids=lambda recorded: recorded["name"])
 def test_an_old_run_is_read_as_it_was(recorded: Mapping[str, Any], tmp_path: Path) -> None:
-    found = read(laid_out(tmp_path, recorded))
+    contents = read(laid_out(tmp_path, recorded))
 
-    assert {name: found[name] for name in recorded["read"]} == recorded["read"]
+    assert {name: contents[name] for name in recorded["read"]} == recorded["read"]

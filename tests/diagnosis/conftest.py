@@ -1,4 +1,4 @@
-"""The scores of the reported programs, at the end of a run that has run some of them."""
+"""The scores of the reported programs, printed at the end of a test run with some of them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tests.diagnosis.score import Score, table
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    ended = [one for kind in ("passed", "failed") for one in terminalreporter.stats.get(kind, [])]
-    found = [value for one in ended for key, value in one.user_properties if key == "score"]
-    if found:
+    ended = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    scores = [value for report in ended for key, value in report.user_properties if key == "score"]
+    if scores:
         terminalreporter.section("how good the reports are")
-        for line in table({name: Score(*rest) for name, *rest in found}):
+        for line in table({name: Score(*rest) for name, *rest in scores}):
             terminalreporter.write_line(line)

@@ -1,4 +1,4 @@
-"""A cell that fails on rank 1, and the hint that is shown of it."""
+"""A cell that fails on rank 1, and its hint."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def hint_of(
     function: str = "<module>",
     spec: RunSpec | None = None,
 ) -> Hint | None:
-    """Return the hint that is shown of an exception in a line of a cell, with the values of names in it."""
+    """Return the hint for an exception in a line of a cell, with the values of names in it."""
     written = WrittenRun(tmp_path / "home", spec, cell=cell).happened(*STARTED)
     program = a_spec().program
     frames, operands = [(program, line, function, "")], [(program, line, *value) for value in values]

@@ -128,8 +128,7 @@ def at(
     had: Sequence[tuple[int, str, str]] = (),
     **place: Any,
 ) -> Side:
-    """Return ranks that are in a call, by the lines that lead there: of the module, or with their functions.
-    ``had`` are lines, names in them, and what these stood for."""
+    """Return ranks in a call, by its lines: of the module, or with functions; ``had``: values by line."""
     steps = [(step, "<module>") if isinstance(step, int) else step for step in way]
     calls = tuple(Call(file=a_spec().program, line=line, function=function) for line, function in steps)
     location = CodeLocation(line=steps[-1][0], what=what, waits=waits, **place)
@@ -147,8 +146,8 @@ def the_value(line: int, name: str, what: str) -> Operand:
 
 
 def waiting(rank: int, group: str, begun: float, *members: int) -> RankAnswer:
-    one = Collective(name="all_reduce", number=1, over=False, begun=begun, members=members)
-    return RankAnswer(rank=rank, collectives={group: one})
+    collective = Collective(name="all_reduce", number=1, over=False, begun=begun, members=members)
+    return RankAnswer(rank=rank, collectives={group: collective})
 
 
 COUNTS = """\

@@ -1,6 +1,6 @@
-"""Runs as they lay on disk when they had ended, to read what is said of them without running them again.
+"""Runs as files, in order to diagnose them without running them again.
 
-A recording is the text of a run's files, with marks in place of a machine's own: its folders, its name.
+A recording is the text of a run's files, with marks in place of a machine's own folders and name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROGRAM = "cell.py"
 
 
 def record(name: str, directory: RunDirectory, folder: Path = RECORDED) -> None:
-    """Keep the files of a run, but for the room that is kept for an error's report."""
+    """Keep the files of a run, except the room reserved for an error's report."""
     files = {}
     for path in sorted(directory.path.rglob("*")):
         if path.is_file() and path.suffix != ".room":
@@ -39,12 +39,12 @@ def program_of(name: str, folder: Path = RECORDED) -> str:
 
 
 def text_of(recorded: str | list[str]) -> str:
-    """Return the text of a file: programs are kept as lists of lines, for people to read."""
+    """Return the text of a file: programs are lists of lines, for people to read."""
     return recorded if isinstance(recorded, str) else "".join(f"{line}\n" for line in recorded)
 
 
 def laid_out(name: str, home: Path, folder: Path = RECORDED) -> RunDirectory:
-    """Lay out the files of a recorded run as they would be here."""
+    """Write the files of a recorded run as they would be here."""
     files = json.loads((folder / f"{name}.json").read_text())
     directory = RunDirectory(home / json.loads(files["spec.json"])["run_id"])
     for file, recorded in files.items():

@@ -1,4 +1,4 @@
-"""How good a report is: what the header of a program asks for, held against what the report says.
+"""The score of a report: the header of a program compared with the report.
 
 This module alone decides what counts as right. The words in a header are regular expressions.
 """
@@ -20,8 +20,8 @@ _KEYS = frozenset({"expect", "cause", "fix", "never", "run", "needs"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """``rank`` is None where all do the same; ``lines`` are those that a report must all name, of ``file``
-    where that is not the cell. ``fix`` is empty where the exception is advice enough."""
+    """The wanted report: ``rank`` is None where all fail alike; it must name all ``lines``, of ``file`` if
+    not of the cell. ``fix`` is empty where the exception suffices."""
 
     hangs: bool
     rank: int | None
@@ -36,9 +36,9 @@ class Expected:
     def of(cls, source: str) -> Expected:
         header = dict(re.findall(r"^# (\w+): (.+)$", source, re.MULTILINE))
         assert header.keys() <= _KEYS, f"unknown: {header.keys() - _KEYS}"
-        found = re.fullmatch(r"(hang, )?rank (any|\d+)(?:, line (\d+) of (\S+))?", header["expect"])
-        assert found is not None, header["expect"]
-        hangs, rank, line, file = found.groups()
+        match = re.fullmatch(r"(hang, )?rank (any|\d+)(?:, line (\d+) of (\S+))?", header["expect"])
+        assert match is not None, header["expect"]
+        hangs, rank, line, file = match.groups()
         marked = [number for number, text in enumerate(source.split("\n"), 1) if text.endswith(MARK)]
         return cls(
             hangs=hangs is not None,
@@ -54,7 +54,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """``ranks`` are those that a report holds responsible, ``error`` the exception's own text in it."""
+    """A report: the ``ranks`` that it holds responsible, and ``error``, the exception's own text."""
 
     report: str
     ranks: frozenset[int] = frozenset()
@@ -63,7 +63,7 @@ class Said:
 
     @property
     def explained(self) -> list[str]:
-        """The lines that are neither a stack nor what the exception says."""
+        """Return the lines that are neither a stack nor the exception's words."""
         own = set(self.error.split("\n"))
         return [
             line for line in self.report.split("\n") if line.strip() and line[0] != " " and line not in own
@@ -72,9 +72,8 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Each in one word; ``cause`` one of ``CAUSES``: right or misleading in nbdist's words, named by the
-    exception itself, vague words about another thing, cryptic where nbdist has none, lost where not even
-    the place is right."""
+    """One word each; ``cause`` is one of ``CAUSES``: right or misleading in nbdist's words, named by the
+    exception itself, vague, cryptic where nbdist has none, lost where even the place is wrong."""
 
     rank: str
     line: str
@@ -82,26 +81,32 @@ class Score:
     fix: str
 
 
-def score(said: Said, expected: Expected) -> Score:
-    explained = said.explained
+def score(diagnosis: Said, expected: Expected) -> Score:
+    explained = diagnosis.explained
     advice = "\n".join(line for line in explained if line.startswith("fix:"))
     words = "\n".join(line for line in explained if not line.startswith("fix:"))
-    rank = bool(said.report) and (expected.rank is None or expected.rank in said.ranks)
+    rank = bool(diagnosis.report) and (expected.rank is None or expected.rank in diagnosis.ranks)
     of_file = rf" of \S*{re.escape(expected.file)}" if expected.file else r"\b"
     line = all(re.search(rf"\bline {number}{of_file}", words) for number in expected.lines)
     if expected.never and _has(expected.never, f"{words}\n{advice}"):
         cause = "misleading"
     elif _has(expected.cause, words):
         cause = "right"
-    elif _has(expected.cause, said.error):
+    elif _has(expected.cause, diagnosis.error):
         cause = "itself"
     elif not rank or not line:
         cause = "lost"
     else:
-        cause = "vague" if said.hinted else "cryptic"
+        cause = "vague" if diagnosis.hinted else "cryptic"
     fix = "–"
     if expected.fix:
-        fix = "right" if _has(expected.fix, advice) else "itself" if _has(expected.fix, said.error) else "no"
+        fix = (
+            "right"
+            if _has(expected.fix, advice)
+            else "itself"
+            if _has(expected.fix, diagnosis.error)
+            else "no"
+        )
     return Score("right" if rank else "wrong", "right" if line else "wrong", cause, fix)
 
 
@@ -109,30 +114,30 @@ def _has(words: str, text: str) -> bool:
     return re.search(words, text, re.IGNORECASE) is not None
 
 
-def row(name: str, one: Score) -> str:
-    return f"| {name} | {' | '.join(astuple(one))} |"
+def row(name: str, score: Score) -> str:
+    return f"| {name} | {' | '.join(astuple(score))} |"
 
 
 def table(scores: Mapping[str, Score]) -> list[str]:
-    """The totals in a sentence, then a row for each program, as in ``PAGE``."""
-    rows = [row(name, one) for name, one in sorted(scores.items())]
+    """Return the totals in a sentence, then a row for each program, as in ``PAGE``."""
+    rows = [row(name, score) for name, score in sorted(scores.items())]
     return [totals(scores.values()), "", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|", *rows]
 
 
 def totals(scores: Iterable[Score]) -> str:
-    """``Rank 70 of 82, line 65, cause 31 right, …; fix 25 of 70``."""
+    """Return ``Rank 70 of 82, line 65, cause 31 right, …; fix 25 of 70``."""
     scores = list(scores)
-    ranks = sum(one.rank == "right" for one in scores)
-    lines = sum(one.line == "right" for one in scores)
-    causes = Counter(one.cause for one in scores)
+    ranks = sum(score.rank == "right" for score in scores)
+    lines = sum(score.line == "right" for score in scores)
+    causes = Counter(score.cause for score in scores)
     cause = ", ".join(f"{causes[kind]} {kind}" for kind in CAUSES)
-    wanted = [one.fix for one in scores if one.fix != "–"]
-    fix = f"{sum(one != 'no' for one in wanted)} of {len(wanted)}"
+    wanted = [score.fix for score in scores if score.fix != "–"]
+    fix = f"{sum(fixed != 'no' for fixed in wanted)} of {len(wanted)}"
     return f"Of {len(scores)} programs: rank {ranks}, line {lines}; cause {cause}; fix {fix}."
 
 
 def recorded(page: str) -> dict[str, Score]:
-    """The rows of the tables of programs in ``page``, the last row of each."""
+    """Return the rows of the tables in ``page``, the last row of each program."""
     cells = [line.strip("| ").split(" | ") for line in page.split("\n") if line.startswith("| ")]
     cells = [row for row in cells if len(row) == len(COLUMNS)]
     return {name: Score(*rest) for name, *rest in cells if name != COLUMNS[0]}

@@ -1,7 +1,6 @@
-"""Programs that train on two ranks, each with what it does right or wrong in its name.
+"""Programs that train on two ranks, each named after its mistake or its correct way.
 
-Each begins with the lines of its framework, and goes on from there; ``# here`` marks the line that a warning
-names.
+Each continues its framework's first lines; ``# here`` marks the line that a warning names.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ loader = DataLoader(data, batch_sampler=ByLength())  # here
 train(DDP(net()), loader)
 """,
     "torch_draws_alike_by_weight": """
-# expect: every rank reads the same batches (DataLoader, {here}): let each draw others: WeightedRandomSampler(
+# expect: every rank reads the same batches (DataLoader, {here}): let each draw others by  Weighted
 from torch.utils.data import WeightedRandomSampler
 loader = DataLoader(data, batch_size=4, sampler=WeightedRandomSampler([1.0] * 64, 64))  # here
 train(DDP(net()), loader)

@@ -1,8 +1,8 @@
-"""Situations in which ranks wait for each other, and the hint that each gets.
+"""Situations in which ranks wait for each other, and the hint for each.
 
 Above a program stand its situations: a title in words, then the ranks, each with its call and the lines that
-lead there (``held``: it waits for no other rank; ``6.step=9``: what a name in a line stood for), and the row
-of the table; then words of the cause, with ``$`` for its end, and of the fix.
+lead there (``held``: it waits for no other rank; ``6.step=9``: a value in a line), the row of the table, then
+words of the cause, with ``$`` for its end, and of the fix.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.diagnosis.hang_cells import COUNTS, LINES, MORE, at
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """Ranks in a program, and what is said of them."""
+    """Ranks in a program, and their hint."""
 
     title: str
     program: str
@@ -52,7 +52,7 @@ def _side(words: list[str], program: str) -> Side:
     """Parse ``0,1 all_reduce 8 3 6.step=9``."""
     ranks, call, *rest = words
     way = [(int(word), _function(int(word), program)) for word in rest if word.isdecimal()]
-    had = [found.groups() for word in rest if (found := re.fullmatch(r"(\d+)\.([\w.]+)=(.*)", word))]
+    had = [match.groups() for word in rest if (match := re.fullmatch(r"(\d+)\.([\w.]+)=(.*)", word))]
     within = next((word.removeprefix("within=") for word in rest if word.startswith("within=")), "")
     flags: dict[str, Any] = {flag: True for flag in ("built_in", "on_network") if flag in rest}
     values = [(int(line), name, what) for line, name, what in had]

@@ -1,4 +1,4 @@
-"""Ranks that part inside of a library, which calls the program back."""
+"""Ranks that part inside a library, which calls the program back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIBRARY = "/usr/lib/python3/dist-packages/trainer/loops.py"
 
 
 def inside(rank: int, line: int, *calls: tuple[str, int]) -> Side:
-    """A rank that has come from a line of the program into these functions of a library."""
+    """Return a rank that came from a line of the program into these functions of a library."""
     own = Call(file=a_spec().program, line=line, function="<module>")
     rest = (Call(file=LIBRARY, line=at, function=function) for function, at in calls)
     place = CodeLocation(line=line, what="barrier", waits=True)

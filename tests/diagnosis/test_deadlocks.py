@@ -1,4 +1,4 @@
-"""Why ranks that wait never meet, from their lines in a program."""
+"""Hints for ranks that never meet, from their lines in a program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ SITE = "/v/lib/python3.11/site-packages"
 SITUATIONS = situations(*PARTED, *GROUPED, *HELD, *EXCHANGING)
 
 
-@pytest.mark.parametrize("situation", [pytest.param(one, id=one.title) for one in SITUATIONS])
+@pytest.mark.parametrize(
+    "situation", [pytest.param(situation, id=situation.title) for situation in SITUATIONS]
+)
 def test_what_holds_ranks_or_parted_them_is_told(situation: Situation, tmp_path: Path) -> None:
     hint = reason(a_program(tmp_path, situation.program), *situation.sides)
 

@@ -1,4 +1,4 @@
-"""At which collective ranks parted, from what they have called."""
+"""The collective at which ranks parted, from their calls."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def sources(tmp_path: Path) -> Sources:
 
 
 def history(*ways: tuple[int, ...], begin: int = 1, **given: str) -> History:
-    """What a rank has called in one group: the lines that led to each call, the outermost first. ``given`` is
-    by the name of the collective."""
+    """Return a rank's calls in one group by lines, outermost first; ``given`` is by collective."""
     names = {2: "all_reduce", 3: "all_reduce", 8: "barrier", 10: "broadcast", 12: "broadcast", 13: "gather"}
     functions = ("<module>", "average")
     return {
@@ -66,44 +65,44 @@ def history(*ways: tuple[int, ...], begin: int = 1, **given: str) -> History:
     }
 
 
-def said(sources: Sources, *histories: History) -> str:
-    found = of_histories(dict(enumerate(histories)), sources)
-    return found.cause.en if found is not None else ""
+def signature_of(sources: Sources, *histories: History) -> str:
+    hint = of_histories(dict(enumerate(histories)), sources)
+    return hint.cause.en if hint is not None else ""
 
 
 def test_a_call_that_one_rank_has_made_more_is_found_long_after(sources: Sources) -> None:
     more = history(IN_STEP, INSIDE_IF, *[IN_STEP] * 8)
     less = history(*[IN_STEP] * 9, BARRIER)
 
-    assert "rank 0 went into  if main and step == 1:  (line 5)" in said(sources, more, less)
-    assert "rank 1 went into  if main and step == 1:  (line 5)" in said(sources, less, more)
+    assert "rank 0 went into  if main and step == 1:  (line 5)" in signature_of(sources, more, less)
+    assert "rank 1 went into  if main and step == 1:  (line 5)" in signature_of(sources, less, more)
 
 
 def test_what_happened_before_a_rank_remembers_is_not_compared(sources: Sources) -> None:
     more = history(*[IN_STEP] * 8, begin=3)
     less = history(*[IN_STEP] * 7, BARRIER, begin=3)
 
-    found = parting_of({0: more, 1: less}, sources)
+    parting = parting_of({0: more, 1: less}, sources)
 
-    assert found is not None
-    assert (found.number, found.latest) == (10, True)
+    assert parting is not None
+    assert (parting.number, parting.latest) == (10, True)
 
 
 def test_ranks_that_come_to_one_collective_by_two_ways_have_not_parted_there(sources: Sources) -> None:
     mine = history(SENDS, IN_STEP, SENDS, IN_STEP, IN_STEP, IN_STEP)
     theirs = history(RECEIVES, IN_STEP, RECEIVES, IN_STEP, IN_STEP, BARRIER)
 
-    found = parting_of({0: mine, 1: theirs}, sources)
+    parting = parting_of({0: mine, 1: theirs}, sources)
 
-    assert found is not None
-    assert found.number == 6
+    assert parting is not None
+    assert parting.number == 6
 
 
 def test_ranks_that_have_called_the_same_have_not_parted(sources: Sources) -> None:
     alike = history(IN_STEP, BARRIER), history(IN_STEP, BARRIER, IN_STEP)
 
-    assert said(sources, *alike) == ""
-    assert said(sources, history(IN_STEP), {}) == ""
+    assert signature_of(sources, *alike) == ""
+    assert signature_of(sources, history(IN_STEP), {}) == ""
 
 
 @pytest.mark.parametrize(
@@ -128,29 +127,29 @@ def test_ranks_that_have_called_the_same_have_not_parted(sources: Sources) -> No
 def test_what_the_ranks_gave_to_one_call_is_told(
     sources: Sources, mine: str, theirs: str, cause: str
 ) -> None:
-    one = history(BARRIER, IN_STEP, all_reduce=mine)
+    calls = history(BARRIER, IN_STEP, all_reduce=mine)
     other = history(BARRIER, IN_STEP, all_reduce=theirs)
 
-    assert cause in said(sources, one, other)
+    assert cause in signature_of(sources, calls, other)
 
 
 def under_way(name: str, number: int) -> Collective:
     return Collective(name=name, number=number, over=False, begun=1.0, on_device=True)
 
 
-def asked(one: Collective, group: str = "0") -> RankAnswer:
-    return RankAnswer(rank=0, collectives={group: one})
+def answer_of(collective: Collective, group: str = "0") -> RankAnswer:
+    return RankAnswer(rank=0, collectives={group: collective})
 
 
-def on_nccl(one: History) -> History:
+def on_nccl(history: History) -> History:
     return {
         group: [replace(call, name=call.name.replace("gloo:", "nccl:")) for call in calls]
-        for group, calls in one.items()
+        for group, calls in history.items()
     }
 
 
 @pytest.mark.parametrize(
-    ("theirs", "line", "told"),
+    ("theirs", "line", "differs"),
     [
         pytest.param(BARRIER, None, False, id="the same sizes"),
         pytest.param(IN_STEP, "float32 (9,)", True, id="other sizes"),
@@ -159,21 +158,21 @@ def on_nccl(one: History) -> History:
     ],
 )
 def test_a_rank_that_waits_in_nccl_may_have_given_another_size(
-    sources: Sources, theirs: tuple[int, ...], line: str | None, *, told: bool
+    sources: Sources, theirs: tuple[int, ...], line: str | None, *, differs: bool
 ) -> None:
     mine = on_nccl(history(BARRIER, IN_STEP))
     # the other one has gone on from there
     other = on_nccl(history(BARRIER, theirs, IN_STEP, begin=1, **({"all_reduce": line} if line else {})))
 
-    one = under_way("all_reduce", 2)
-    found = of_sizes_at(0, "0", one, {0: mine, 1: other}, sources)
+    collective = under_way("all_reduce", 2)
+    hint = of_sizes_at(0, "0", collective, {0: mine, 1: other}, sources)
 
-    assert (found is not None and "rank 0: float32 (4,), rank 1: float32 (9,)" in found.cause.en) == told
-    assert of_sizes_at(0, "0", one, {0: history(BARRIER, IN_STEP), 1: other}, sources) is None
+    assert (hint is not None and "rank 0: float32 (4,), rank 1: float32 (9,)" in hint.cause.en) == differs
+    assert of_sizes_at(0, "0", collective, {0: history(BARRIER, IN_STEP), 1: other}, sources) is None
     # a message with its number, and a collective of another group
     message = under_way("recv 0<-1", 2)
     assert of_sizes_at(0, "0", message, {0: mine, 1: other}, sources) is None
-    assert of_sizes_at(0, "1", one, {0: mine, 1: other}, sources) is None
+    assert of_sizes_at(0, "1", collective, {0: mine, 1: other}, sources) is None
 
 
 def waits_for_its_device(line: int, name: str, sources: Sources) -> Side:
@@ -185,16 +184,16 @@ def waits_for_its_device(line: int, name: str, sources: Sources) -> Side:
 def test_a_rank_that_waits_for_its_device_is_at_the_call_that_this_waits_in(sources: Sources) -> None:
     side = waits_for_its_device(9, "all_reduce", sources)
 
-    one, called = under_way("all_reduce", 2), history(BARRIER, IN_STEP)
-    found = begun_at(side, one, asked(one), called, sources)
+    collective, called = under_way("all_reduce", 2), history(BARRIER, IN_STEP)
+    moved = begun_at(side, collective, answer_of(collective), called, sources)
 
-    assert [call.line for call in found.way] == [7, 2]
-    assert (found.place.line, found.place.what, found.place.on_device) == (2, "all_reduce", False)
+    assert [call.line for call in moved.way] == [7, 2]
+    assert (moved.place.line, moved.place.what, moved.place.on_device) == (2, "all_reduce", False)
     # of another group, or a message with its number: where that was called is not known
-    assert begun_at(side, one, asked(one, "1"), called, sources) is side
+    assert begun_at(side, collective, answer_of(collective, "1"), called, sources) is side
     message = under_way("recv 0<-1", 2)
-    assert begun_at(side, message, asked(message), called, sources) is side
-    assert begun_at(side, one, asked(one), {}, sources) is side
+    assert begun_at(side, message, answer_of(message), called, sources) is side
+    assert begun_at(side, collective, answer_of(collective), {}, sources) is side
 
 
 @pytest.mark.parametrize(
@@ -217,37 +216,37 @@ def test_what_a_model_has_called_without_a_line_is_in_the_only_backward(
     text = a_program(tmp_path, program)
     side = waits_for_its_device(len(program.splitlines()), name, text)
 
-    one = under_way(name, 2)
+    collective = under_way(name, 2)
     called = {"0": [Issued(number=2, name=f"nccl:{name}", given="", way=())]}
-    found = begun_at(side, one, asked(one), called, text)
-    of_none = begun_at(side, one, asked(one), {}, text)
+    moved = begun_at(side, collective, answer_of(collective), called, text)
+    of_none = begun_at(side, collective, answer_of(collective), {}, text)
 
-    assert found.way[-1].line == of_none.way[-1].line == line
+    assert moved.way[-1].line == of_none.way[-1].line == line
 
 
 def test_what_two_calls_of_a_library_were_given_says_nothing(sources: Sources) -> None:
     trainer = "/usr/lib/python3/site-packages/trainer.py"
-    one, other = (
+    gathers, other = (
         [replace(call, way=(*call.way, Call(file=trainer, line=line, function="step")), given=given)]
         for line, given in ((3, "float32 (1,)"), (9, "float32 (610,)"))
         for call in history(IN_STEP)["0"]
     )
 
-    assert said(sources, {"0": one}, {"0": other}) == ""
+    assert signature_of(sources, {"0": gathers}, {"0": other}) == ""
 
 
 def test_a_collective_to_which_each_gives_what_it_likes_parts_none(sources: Sources) -> None:
     mine, theirs = history(GATHERS, gather="float32 (4,)"), history(GATHERS, gather="")
 
-    assert said(sources, mine, theirs) == ""
+    assert signature_of(sources, mine, theirs) == ""
 
 
 def test_calls_without_an_if_or_a_loop_between_them_are_named(sources: Sources) -> None:
     mine = history(BARRIER, GATHERS, BARRIER)
     theirs = history(BARRIER, BARRIER, BARRIER)
 
-    assert "collective number 2 was not the same call on all ranks" in said(sources, mine, theirs)
-    assert "rank 0: gather (line 13), rank 1: barrier (line 8)" in said(sources, mine, theirs)
+    assert "collective number 2 was not the same call on all ranks" in signature_of(sources, mine, theirs)
+    assert "rank 0: gather (line 13), rank 1: barrier (line 8)" in signature_of(sources, mine, theirs)
 
 
 def test_the_last_calls_of_a_rank_come_latest_first(sources: Sources) -> None:

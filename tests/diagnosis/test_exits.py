@@ -1,4 +1,4 @@
-"""Exit codes, read aloud."""
+"""Exit codes in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nbdist.diagnosis import describe_exit
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "text"),
     [
         pytest.param(0, "exit 0", id="success"),
         pytest.param(1, "exit 1", id="an exception"),
@@ -22,8 +22,8 @@ from nbdist.diagnosis import describe_exit
         pytest.param(-99, "signal 99", id="a signal that does not exist"),
     ],
 )
-def test_an_exit_code_is_read_aloud(code: int, said: str) -> None:
-    assert describe_exit(code) == said
+def test_an_exit_code_is_read_aloud(code: int, text: str) -> None:
+    assert describe_exit(code) == text
 
 
 @pytest.mark.parametrize(
@@ -55,15 +55,17 @@ def test_an_exit_code_is_read_aloud(code: int, said: str) -> None:
 def test_a_killed_rank_says_how_much_memory_it_had(
     oom: bool, memory: int, english: str, chinese: str
 ) -> None:
-    said = [describe_exit(-9, oom=oom, memory=memory, language=language) for language in ("en", "zh")]
+    texts = [describe_exit(-9, oom=oom, memory=memory, language=language) for language in ("en", "zh")]
 
-    assert said == [english, chinese]
+    assert texts == [english, chinese]
 
 
 def test_a_rank_that_met_its_memory_limit_says_so() -> None:
-    said = [describe_exit(-9, oom=True, limit=16_000_000_000, language=language) for language in ("en", "zh")]
+    texts = [
+        describe_exit(-9, oom=True, limit=16_000_000_000, language=language) for language in ("en", "zh")
+    ]
 
-    assert said == [
+    assert texts == [
         "SIGKILL (out of its memory limit of 16.0 GB)",
         "SIGKILL（超出其 16.0 GB 的内存限制，被强制结束）",
     ]

@@ -1,4 +1,4 @@
-"""Where the values of the failing line were set."""
+"""The lines that set the values of the failing line."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def notes_of(
     kind: str = "ValueError",
     values: Sequence[tuple[int, str, str]] = (),
 ) -> list[str]:
-    """Return the notes on an error in the innermost of these frames: of the cell by line and function, or
-    of a library. ``operands`` are the names in that line, ``values`` those in lines around it."""
+    """Return the notes on an error in the innermost frame: of the cell by line and function, or of a library.
+    ``operands`` are names in that line, ``values`` in lines around it."""
     program = a_spec().program
     stack = [(program, *frame, "") if len(frame) == 2 else frame for frame in frames]
     written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
@@ -62,8 +62,8 @@ def notes_of(
         kind,
         "no" * (kind == "ValueError"),
         frames=stack,
-        operands=[(program, stack[-1][1], *one) for one in operands],
-        values=[(program, *one) for one in values],
+        operands=[(program, stack[-1][1], *operand) for operand in operands],
+        values=[(program, *value) for value in values],
         time=CREATED + 5,
     )
     failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
@@ -71,8 +71,8 @@ def notes_of(
     return [note.en for note in failure.notes]
 
 
-def told(tmp_path: Path, frames: list[Frame], *values: tuple[str, str], cell: str = CELL) -> list[str]:
-    """Return where these values in the innermost frame are from."""
+def origins_of(tmp_path: Path, frames: list[Frame], *values: tuple[str, str], cell: str = CELL) -> list[str]:
+    """Return the origins of these values in the innermost frame."""
     return [note for note in notes_of(tmp_path, cell, frames, values) if " is from " in note]
 
 
@@ -100,17 +100,17 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("frames", "value", "said"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("frames", "value", "text"), CASES.values(), ids=CASES)
 def test_the_line_that_set_a_value_is_told(
-    frames: list[tuple[int, str]], value: tuple[str, str], said: str, tmp_path: Path
+    frames: list[tuple[int, str]], value: tuple[str, str], text: str, tmp_path: Path
 ) -> None:
-    assert told(tmp_path, frames, value) == [said]
+    assert origins_of(tmp_path, frames, value) == [text]
 
 
 def test_arrays_come_before_modules_and_each_line_once(tmp_path: Path) -> None:
     values = [("Net", "Net"), ("pairs", "list of 0"), ("labels", TENSOR), ("x", TENSOR)]
 
-    lines = told(tmp_path, [(22, "main")], *values)
+    lines = origins_of(tmp_path, [(22, "main")], *values)
 
     assert lines == [
         "pairs is from line 18  pairs = []",
@@ -119,11 +119,11 @@ def test_arrays_come_before_modules_and_each_line_once(tmp_path: Path) -> None:
 
 
 def test_of_a_name_that_was_cut_nothing_is_told(tmp_path: Path) -> None:
-    assert told(tmp_path, [(20, "main")], ("x[labels.index('a", TENSOR)) == []
+    assert origins_of(tmp_path, [(20, "main")], ("x[labels.index('a", TENSOR)) == []
 
 
 def test_a_line_that_the_traceback_shows_is_not_told_again(tmp_path: Path) -> None:
-    assert told(tmp_path, [(20, "main"), (14, "score"), (15, "score")], ("best", TENSOR)) == []
+    assert origins_of(tmp_path, [(20, "main"), (14, "score"), (15, "score")], ("best", TENSOR)) == []
 
 
 BRANCHES = """\
@@ -143,7 +143,7 @@ evaluate(0.5, 0)
 
 def test_a_line_in_an_if_may_not_have_set_a_value(tmp_path: Path) -> None:
     def branches(folder: str, *values: tuple[str, str]) -> list[str]:
-        return told(tmp_path / folder, [(11, "<module>"), (9, "evaluate")], *values, cell=BRANCHES)
+        return origins_of(tmp_path / folder, [(11, "<module>"), (9, "evaluate")], *values, cell=BRANCHES)
 
     assert branches("if", ("best", "0.5"), ("score", "0.25")) == []
     assert branches("none", ("score", "None")) == ["score is from line 2  score = None"]
@@ -168,7 +168,9 @@ def test_what_a_function_of_a_library_hands_on_is_not_taken_by_its_place(
     # where no such function lies between, checkpoint is the layer itself
     library = ("/v/lib/python3.11/site-packages/torch/utils/checkpoint.py", 500, inner, "")
 
-    notes = told(tmp_path, [(7, "forward"), library, (3, "forward")], ("mask", TENSOR), cell=CHECKPOINTED)
+    notes = origins_of(
+        tmp_path, [(7, "forward"), library, (3, "forward")], ("mask", TENSOR), cell=CHECKPOINTED
+    )
 
     assert bool(notes) is known
 
@@ -187,7 +189,7 @@ NAN, FINE = "Tensor (8, 3) float32, 25% nan", "Tensor (8, 3) float32"
 
 
 def not_finite(tmp_path: Path, loss: str, *values: tuple[int, str, str]) -> list[str]:
-    """Return the notes on what was not finite first, of an assertion that failed in line 4."""
+    """Return the notes on the first value that was not finite, for an assertion in line 4."""
     frames = [(8, "<module>"), (4, "step")]
     notes = notes_of(tmp_path, DIVERGED, frames, [("loss", loss)], kind="AssertionError", values=values)
     return [note for note in notes if " was not finite first: " in note]

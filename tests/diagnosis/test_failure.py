@@ -1,5 +1,5 @@
-"""The first failure is the cause, not the first exit. What the ranks say here, torch 2.13 and paddle
-3.3.1 say with gloo on the CPU."""
+"""The first failure is the cause, not the first exit. The messages are those of torch 2.13 and paddle 3.3.1
+with gloo on the CPU."""
 
 from __future__ import annotations
 
@@ -224,9 +224,9 @@ def test_a_failure_points_at_the_innermost_line_of_the_cell(written: WrittenRun)
     assert failure_of(written).line == 12
 
 
-@pytest.mark.parametrize(("line", "said"), [(12, ["line 12 had x: None; batch: list of 2"]), (20, [])])
+@pytest.mark.parametrize(("line", "lines"), [(12, ["line 12 had x: None; batch: list of 2"]), (20, [])])
 def test_what_the_names_in_that_line_were_is_said_with_it(
-    written: WrittenRun, line: int, said: list[str]
+    written: WrittenRun, line: int, lines: list[str]
 ) -> None:
     cell = written.spec.program
     names = [(cell, line, "x", "None"), (cell, line, "batch", "list of 2")]
@@ -237,7 +237,7 @@ def test_what_the_names_in_that_line_were_is_said_with_it(
     failure = diagnose(written.run, written.directory)
 
     assert failure is not None
-    assert [note.en for note in failure.notes] == said
+    assert [note.en for note in failure.notes] == lines
 
 
 @pytest.mark.parametrize(
@@ -310,13 +310,13 @@ def test_a_worker_that_was_killed_is_the_cause_and_not_its_closed_connection(
 
 
 def test_a_rank_that_could_not_be_started_did_not_leave_by_itself(written: WrittenRun) -> None:
-    said = "nbdist: rank 0 could not be started: [Errno 2] No such file or directory: '/gone'"
-    written.printed(0, f"{said}\n").happened(exited(0, 127))
+    message = "nbdist: rank 0 could not be started: [Errno 2] No such file or directory: '/gone'"
+    written.printed(0, f"{message}\n").happened(exited(0, 127))
 
     failure = failure_of(written)
 
     assert failure.complaint is not None
-    assert failure.complaint.root.message == said
+    assert failure.complaint.root.message == message
     assert failure.hint is None
 
 
@@ -331,13 +331,13 @@ def test_a_message_with_a_whole_tensor_in_it_is_shown_by_its_ends(written: Writt
 
 
 @pytest.mark.parametrize(
-    ("printed", "name", "said"),
+    ("printed", "name", "text"),
     [
         pytest.param("no more batches", "exit-after-words", "no more batches", id="words of its own"),
     ],
 )
 def test_of_a_rank_that_left_its_last_words_are_the_cause(
-    written: WrittenRun, printed: str, name: str, said: str
+    written: WrittenRun, printed: str, name: str, text: str
 ) -> None:
     written.printed(1, f"step 3\n{printed}\n").raised(1, "SystemExit", "1")
     written.happened(errored(1), exited(1, 1))
@@ -345,7 +345,7 @@ def test_of_a_rank_that_left_its_last_words_are_the_cause(
     hint = failure_of(written).hint
 
     assert hint is not None
-    assert (hint.signature, said in hint.cause.en) == (name, True)
+    assert (hint.signature, text in hint.cause.en) == (name, True)
 
 
 CELL = """\
@@ -386,14 +386,14 @@ OTHER_SIZE = (
 
 
 @pytest.mark.parametrize(
-    ("program", "name", "said"),
+    ("program", "name", "text"),
     [
         pytest.param(POLLS, "met-another-call", "a collective with async_op=True, met", id="has begun one"),
         pytest.param(POLLS.replace(", async_op=True", ""), "collective-sizes", "", id="has begun none"),
     ],
 )
 def test_a_rank_that_sleeps_has_not_called_what_met_another_call(
-    tmp_path: Path, program: str, name: str, said: str
+    tmp_path: Path, program: str, name: str, text: str
 ) -> None:
     written = WrittenRun(tmp_path / "home", cell=program).happened(*STARTED)
     own = (written.spec.program, 3, "<module>", "")
@@ -403,7 +403,7 @@ def test_a_rank_that_sleeps_has_not_called_what_met_another_call(
 
     assert hint is not None
     assert hint.signature == name
-    assert said in hint.cause.en
+    assert text in hint.cause.en
 
 
 def test_a_rank_that_was_asked_while_it_wrote_its_report_is_where_it_failed(written: WrittenRun) -> None:
@@ -411,8 +411,8 @@ def test_a_rank_that_was_asked_while_it_wrote_its_report_is_where_it_failed(writ
     sizes = "[enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 1216 vs 448"
     written.raised(1, "RuntimeError", sizes, time=CREATED + 7, frames=[line])
     written.raised(0, "RuntimeError", PEER_RESET, time=CREATED + 8, frames=[line])
-    asked = 'Thread 0x07 (most recent call first):\n  File "/lib/nbdist/worker/operands.py", line 9 in walk\n'
-    answer = {"rank": 0, "text": asked, "problem": "", "blocked": False, "collectives": {}, "beats": None}
+    stack = 'Thread 0x07 (most recent call first):\n  File "/lib/nbdist/worker/operands.py", line 9 in walk\n'
+    answer = {"rank": 0, "text": stack, "problem": "", "blocked": False, "collectives": {}, "beats": None}
     taken = {"format": 1, "time": CREATED + 9, "attempt": 1, "ranks": [answer]}
     (written.directory.path / "stacks.json").write_text(json.dumps(taken))
     written.happened(errored(1), errored(0), exited(1, 1), exited(0, 1))
@@ -434,9 +434,9 @@ def test_a_rank_that_met_another_collective_is_told_of_the_rounds_of_the_others(
     written = WrittenRun(tmp_path / "home", cell=RESUMES).happened(*STARTED)
     reduces = ("/v/site-packages/torch/distributed/distributed_c10d.py", 3252, "all_reduce", "")
     backward = ("/v/site-packages/torch/autograd/graph.py", 979, "_engine_run_backward", "")
-    for rank, line, said, call in ((0, 3, OTHER_SIZE, reduces), (1, 2, PEER_RESET, backward)):
+    for rank, line, error, call in ((0, 3, OTHER_SIZE, reduces), (1, 2, PEER_RESET, backward)):
         own = (written.spec.program, line, "<module>", "")
-        written.raised(rank, "RuntimeError", said, time=CREATED + rank, frames=(own, call))
+        written.raised(rank, "RuntimeError", error, time=CREATED + rank, frames=(own, call))
     written.happened(errored(0), errored(1), exited(0, 1), exited(1, 1))
 
     hint = failure_of(written).hint

@@ -1,4 +1,4 @@
-"""Who holds the memory of a GPU that is full."""
+"""The holders of a full GPU's memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why ranks that wait in process groups never meet."""
+"""Hints for ranks in process groups that never meet."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def test_ranks_that_wait_for_all_and_have_a_group_are_told_to_name_it(
 ) -> None:
     own = Collective(name="barrier", number=1, over=True, begun=4.0, members=members)
     answers = [
-        replace(one, collectives={**one.collectives, "1": own})
-        for one in (waiting(rank, "0", 5.0, 0, 1, 2) for rank in (0, 1))
+        replace(answer, collectives={**answer.collectives, "1": own})
+        for answer in (waiting(rank, "0", 5.0, 0, 1, 2) for rank in (0, 1))
     ]
     sides = [at((0, 1), "all_reduce", 5, (3, "average")), at((2,), "broadcast", 6)]
 
@@ -116,8 +116,8 @@ def test_the_group_of_a_caller_is_missing_in_the_function_that_it_calls(
 ) -> None:
     own = Collective(name="all_gather", number=1, over=True, begun=4.0, members=(0, 2))
     answers = [
-        replace(one, collectives={**one.collectives, "1": own})
-        for one in (waiting(rank, "0", 5.0, 0, 1, 2, 3) for rank in (0, 2))
+        replace(answer, collectives={**answer.collectives, "1": own})
+        for answer in (waiting(rank, "0", 5.0, 0, 1, 2, 3) for rank in (0, 2))
     ]
     answers += [waiting(rank, "2", 5.0, *others) for rank in (1, 3)]
     sides = [
@@ -163,12 +163,12 @@ def test_a_loop_that_was_left_comes_before_the_groups_in_which_ranks_wait_behind
     sides = [at((0,), "all_reduce", 2), at((1,), "all_reduce", 3)]
     answers = [waiting(0, "1", 5.0, 0, 1), waiting(1, "0", 4.0, 0, 1)]
 
-    found = first_of(sides, reason(a_program(tmp_path, text), *sides), answers)
+    hint = first_of(sides, reason(a_program(tmp_path, text), *sides), answers)
 
-    assert found is not None
-    assert found.signature == "hang-loop"
+    assert hint is not None
+    assert hint.signature == "hang-loop"
     # in one line, or where nothing parts the lines, it is the group
-    assert first_of([sides[0], replace(sides[0], ranks=(1,))], found, answers) == crossed(answers)
+    assert first_of([sides[0], replace(sides[0], ranks=(1,))], hint, answers) == crossed(answers)
     assert first_of(sides, None, answers) == crossed(answers)
 
 

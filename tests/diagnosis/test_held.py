@@ -1,4 +1,4 @@
-"""What holds a rank that others wait for: loaders, threads, files, stores, ports."""
+"""Calls that hold a rank which others wait for: loaders, threads, files, stores, ports."""
 
 from __future__ import annotations
 

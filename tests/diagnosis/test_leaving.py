@@ -1,4 +1,4 @@
-"""Why ranks have ended while another still waits for them in a collective."""
+"""Ranks that ended while another still waits for them in a collective."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TORCH = "/v/site-packages/torch/distributed/distributed_c10d.py"
 
 
 def side_at(line: int, sources: Sources, *, on_device: bool = False) -> Side:
-    """Rank 0 in the collective of a line."""
+    """Return rank 0 in the collective of a line."""
     backward = "backward()" in sources.line(a_spec().program, line)
     calls = (
         Call(file=AUTOGRAD, line=1, function="_engine_run_backward")
@@ -32,7 +32,7 @@ def side_at(line: int, sources: Sources, *, on_device: bool = False) -> Side:
 
 
 @pytest.mark.parametrize(
-    ("program", "line", "signature", "said"),
+    ("program", "line", "signature", "text"),
     [
         pytest.param(
             "for k, v in losses.items():\n    all_reduce(v)\n",
@@ -54,14 +54,14 @@ def side_at(line: int, sources: Sources, *, on_device: bool = False) -> Side:
     ],
 )
 def test_ranks_end_before_the_others_are_done(
-    tmp_path: Path, program: str, line: int, signature: str, said: str
+    tmp_path: Path, program: str, line: int, signature: str, text: str
 ) -> None:
     sources = a_program(tmp_path, program)
 
-    found = why_left(side_at(line, sources), (1,), a_spec().program, sources)
+    hint = why_left(side_at(line, sources), (1,), a_spec().program, sources)
 
-    assert found.signature == signature
-    assert said in found.cause.en
+    assert hint.signature == signature
+    assert text in hint.cause.en
 
 
 LOADS = """\
@@ -82,26 +82,26 @@ def test_the_if_whose_other_half_is_in_the_function_is_not_the_one(tmp_path: Pat
     sources = a_program(tmp_path, LOADS)
     late = at((0,), "barrier", 10, (6, "load"))
 
-    found = why_left(late, (1,), a_spec().program, sources)
+    hint = why_left(late, (1,), a_spec().program, sources)
 
-    assert found.signature == "left-alone"
-    assert "if rank == 0:  (line 9)" in found.cause.en
+    assert hint.signature == "left-alone"
+    assert "if rank == 0:  (line 9)" in hint.cause.en
 
 
 def test_an_if_around_a_wait_for_the_device_is_none_around_its_collective(tmp_path: Path) -> None:
     sources = a_program(tmp_path, "all_reduce(x)\nif rank == 0:\n    print(x.item())\n")
 
-    found = why_left(side_at(3, sources, on_device=True), (1,), a_spec().program, sources)
+    hint = why_left(side_at(3, sources, on_device=True), (1,), a_spec().program, sources)
 
-    assert found.signature == "uneven-steps"
+    assert hint.signature == "uneven-steps"
 
 
 def test_what_is_meant_for_a_part_of_the_ranks_they_have_not_entered_alone(tmp_path: Path) -> None:
     sources = a_program(tmp_path, "if rank == 0:\n    all_reduce(x, group=tensor_parallel)\n")
 
-    found = why_left(side_at(2, sources), (1,), a_spec().program, sources, alone=False)
+    hint = why_left(side_at(2, sources), (1,), a_spec().program, sources, alone=False)
 
-    assert found.signature == "uneven-steps"
+    assert hint.signature == "uneven-steps"
 
 
 def test_ranks_in_the_loop_of_a_library_may_have_had_fewer_batches(tmp_path: Path) -> None:

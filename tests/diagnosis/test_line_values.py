@@ -1,4 +1,4 @@
-"""What the names in the failing line stood for, on each rank; what differs comes first."""
+"""The values of names in the failing line on each rank; those that differ come first."""
 
 from __future__ import annotations
 

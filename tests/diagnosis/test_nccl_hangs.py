@@ -1,4 +1,4 @@
-"""Two ranks that wait in NCCL on a GPU: what is said of each run, as it lay on disk when it had ended.
+"""Two ranks that wait in NCCL on a GPU: the sentence about each recorded run.
 
 Recorded on one H200 (torch 2.11, NCCL 2.28), which the two ranks shared (``tests/gpu/test_nccl.py``).
 """
@@ -58,8 +58,8 @@ def test_ranks_that_have_ended_are_named(tmp_path: Path) -> None:
     report = last_stacks(handle.run, handle.directory)
 
     assert report is not None
-    said = "rank 0 waits in all_reduce #15 in torch.cuda.synchronize at line 46 of n05.py; rank 1 has ended"
-    assert sentence(report) == said
+    text = "rank 0 waits in all_reduce #15 in torch.cuda.synchronize at line 46 of n05.py; rank 1 has ended"
+    assert sentence(report) == text
 
 
 def test_every_recording_is_read() -> None:

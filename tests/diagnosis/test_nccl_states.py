@@ -1,4 +1,4 @@
-"""What is said of ranks on NCCL where some have ended, some wait and some work: nothing that is not so."""
+"""Hints for ranks on NCCL of which some ended, some wait and some work: nothing untrue."""
 
 from __future__ import annotations
 
@@ -66,21 +66,25 @@ def under_way(
 
 
 def at(
-    written: WrittenRun, rank: int, calls: Sequence[str], one: Collective | None = None, group: str = "0"
+    written: WrittenRun,
+    rank: int,
+    calls: Sequence[str],
+    collective: Collective | None = None,
+    group: str = "0",
 ) -> RankAnswer:
     values = (Operand(file=written.spec.program, line=6, name="loss", what="Tensor () float32 on cuda:0"),)
-    known = {group: one} if one is not None else {}
+    known = {group: collective} if collective is not None else {}
     return RankAnswer(
         rank=rank, text=dump(*calls, program=written.spec.program), collectives=known, values=values
     )
 
 
 def has_called(written: WrittenRun, rank: int, *lines: int) -> None:
-    """What a rank has called in the group of all, by the lines."""
+    """Record a rank's calls in the group of all, by lines."""
     ways = [[[written.spec.program, line, "<module>"]] for line in lines]
     calls = [[at, f"nccl:{NAMES[line]}", "float32 ()", at - 1] for at, line in enumerate(lines, start=1)]
-    told = {"ways": ways, "groups": {"0": calls}}
-    written.directory.rank(rank).history.write_text(json.dumps(told))
+    history = {"ways": ways, "groups": {"0": calls}}
+    written.directory.rank(rank).history.write_text(json.dumps(history))
 
 
 def report_of(written: WrittenRun, *answers: RankAnswer) -> StackReport:
@@ -122,8 +126,8 @@ def test_an_if_around_a_line_that_waits_for_a_gradient_has_parted_none(tmp_path:
 
 def test_a_rank_that_has_ended_in_another_group_is_not_waited_for(tmp_path: Path) -> None:
     written = a_run(tmp_path / "home", ended=[3]).happened(stalled())
-    one = under_way(2, members=(0, 1))
-    stood = [at(written, rank, IN_STAGE, one, "1") for rank in (0, 1)]
+    collective = under_way(2, members=(0, 1))
+    stood = [at(written, rank, IN_STAGE, collective, "1") for rank in (0, 1)]
 
     assert cause(written, *stood) == ""
 
@@ -148,11 +152,11 @@ def test_numbers_of_messages_are_not_compared_with_those_of_collectives(tmp_path
 
 def test_an_if_for_the_members_of_a_group_is_not_one_for_those_that_wait_alone(tmp_path: Path) -> None:
     written = a_run(tmp_path / "home", ended=[1]).happened(stalled())
-    one = under_way(2, members=(0, 1))
+    collective = under_way(2, members=(0, 1))
 
-    said = cause(written, at(written, 0, IN_STAGE, one, "1"))
+    text = cause(written, at(written, 0, IN_STAGE, collective, "1"))
 
-    assert said.startswith("rank 1 ended while rank 0 still waited in")
+    assert text.startswith("rank 1 ended while rank 0 still waited in")
 
 
 def test_a_rank_that_ended_after_the_same_call_is_not_said_never_to_have_come(tmp_path: Path) -> None:
@@ -170,9 +174,9 @@ def test_a_rank_that_ended_after_the_same_call_is_not_said_never_to_have_come(tm
 
 def test_a_message_is_not_what_all_ranks_have_to_call(tmp_path: Path) -> None:
     written = a_run(tmp_path / "home", ended=[3]).happened(stalled())
-    one = under_way(4, "recv 0<-1")
+    collective = under_way(4, "recv 0<-1")
 
-    assert "rank 3 ended" not in cause(written, at(written, 0, RECEIVES, one))
+    assert "rank 3 ended" not in cause(written, at(written, 0, RECEIVES, collective))
 
 
 def test_of_a_rank_that_does_not_answer_it_is_not_known_who_waits(tmp_path: Path) -> None:
@@ -190,7 +194,10 @@ def test_a_run_whose_ranks_are_ahead_of_their_devices_does_not_hang(tmp_path: Pa
     written = at_the_time_limit(a_run(tmp_path / "home", ranks=2))
     ahead = [under_way(7 + rank, members=(0, 1), waited=12, last=9) for rank in (0, 1)]
 
-    assert cause(written, *(at(written, rank, COPIES, one) for rank, one in enumerate(ahead))) == ""
+    assert (
+        cause(written, *(at(written, rank, COPIES, collective) for rank, collective in enumerate(ahead)))
+        == ""
+    )
     # and one that has called less is missed
     late = Collective(name="", number=6, over=True, last=6, members=(0, 1), on_device=True)
     asleep = at(written, 1, (WORKS,), late)
@@ -220,9 +227,9 @@ def test_a_rank_that_ends_well_when_it_is_interrupted_had_not_ended_before(tmp_p
 
 def test_ranks_of_another_group_go_on_when_some_have_ended(tmp_path: Path) -> None:
     written = at_the_time_limit(a_run(tmp_path / "home", ended=[2, 3]))
-    one = under_way(7, members=(0, 1), waited=1)
+    collective = under_way(7, members=(0, 1), waited=1)
 
-    assert cause(written, *(at(written, rank, IN_STEP, one, "1") for rank in (0, 1))) == ""
+    assert cause(written, *(at(written, rank, IN_STEP, collective, "1") for rank in (0, 1))) == ""
 
 
 def test_a_rank_that_compiles_or_saves_does_not_wait_for_its_device(tmp_path: Path) -> None:

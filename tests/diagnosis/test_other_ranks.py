@@ -190,11 +190,11 @@ OTHER_VALUES = {
 }
 
 
-@pytest.mark.parametrize(("cell", "told"), OTHER_VALUES.values(), ids=OTHER_VALUES)
-def test_a_value_of_another_collective_is_told_by_the_if(tmp_path: Path, cell: str, told: bool) -> None:
+@pytest.mark.parametrize(("cell", "has_hint"), OTHER_VALUES.values(), ids=OTHER_VALUES)
+def test_a_value_of_another_collective_is_told_by_the_if(tmp_path: Path, cell: str, has_hint: bool) -> None:
     cause = cause_of(tmp_path, "TypeError", NO_NUMBER, 5, cell=cell)
 
-    assert cause.startswith("results is not what broadcast_object_list (line 4) was given") is told
+    assert cause.startswith("results is not what broadcast_object_list (line 4) was given") is has_hint
 
 
 def test_a_key_that_is_missing_is_of_the_kind_that_was_expected(tmp_path: Path) -> None:

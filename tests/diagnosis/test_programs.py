@@ -32,8 +32,8 @@ ASKED = os.environ.get("NBDIST_DIAGNOSIS", "")
 
 
 def header(source: str, key: str) -> str:
-    found = re.search(rf"^# {key}: (.+)$", source, re.MULTILINE)
-    return found[1] if found is not None else ""
+    match = re.search(rf"^# {key}: (.+)$", source, re.MULTILINE)
+    return match[1] if match is not None else ""
 
 
 def skip_where_it_cannot_run(name: str, source: str) -> None:
@@ -93,12 +93,14 @@ def test_the_report_on_a_recorded_run_names_rank_line_and_cause(name: str, tmp_p
 
 def check(handle: RunHandle, expected: str) -> None:
     diagnosis = diagnose(handle.run, handle.directory)
-    found = in_short(diagnosis)
+    summary = in_short(diagnosis)
     if expected.startswith("rank any"):
-        found = re.sub(r"^rank \d+", "rank any", found)
+        summary = re.sub(r"^rank \d+", "rank any", summary)
     report = failure_report(diagnosis) if diagnosis is not None else ""
     logs = "\n".join(handle.logs(rank) for rank in range(handle.run.spec.world_size))
-    assert found == expected, f"{report}\n\n{logs}"
-    told = handle.explain().to_dict()
-    assert len(encode(told).encode()) <= ROOM
-    assert in_data(told["failure"]) == (diagnosis and (diagnosis.rank, diagnosis.line, *_hint(diagnosis)))
+    assert summary == expected, f"{report}\n\n{logs}"
+    explained = handle.explain().to_dict()
+    assert len(encode(explained).encode()) <= ROOM
+    assert in_data(explained["failure"]) == (
+        diagnosis and (diagnosis.rank, diagnosis.line, *_hint(diagnosis))
+    )

@@ -1,10 +1,10 @@
-"""Programs that fail as people have reported it of other projects: how good the report about each is.
+"""Programs that fail as people reported of other projects, and the score of each report.
 
-Their headers say which words a right cause and fix have, ``# here`` marks the lines that must be named.
-``docs/diagnosis-score.md`` has the score of each; a program whose score changes, for the better, too, fails
-until that page is brought up to date. The reports are read from recorded runs, which have their programs in
-them, where there is a recording. With NBDIST_REPORTED=all every program runs (``make test-diagnosis``), with
-NBDIST_REPORTED=record it is also recorded: write a new one to ``reported/`` first.
+Their headers state a right cause and fix, ``# here`` marks the lines that must be named.
+``docs/diagnosis-score.md`` has each score; a program whose score changes, even for the better, fails until
+that page follows. The reports come from recorded runs where there is a recording. With NBDIST_REPORTED=all
+every program runs (``make test-diagnosis``), with NBDIST_REPORTED=record it is also recorded: write a new one
+to ``reported/`` first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LONGEST = 120.0
 
 
 def what_it_says(run: Run, directory: RunDirectory) -> Said:
-    """Return what the screen says of a run that hangs, or has ended."""
+    """Return the screen's text about a run that hangs, or has ended."""
     if run.stalled is not None and not run.state.terminal:
         view, stacks = StallReader(directory).look(run), last_stacks(run, directory)
         if view is None or stacks is None:
@@ -76,14 +76,14 @@ def test_the_report_is_as_good_as_recorded(
     deadline = time.monotonic() + _LONGEST
     while not _stands(handle.run, expected) and time.monotonic() < deadline:
         time.sleep(0.1)
-    said = what_it_says(handle.run, handle.directory)
+    diagnosis = what_it_says(handle.run, handle.directory)
     if WANTED == "record":
         record(name, handle.directory, RECORDED)
 
-    found = score(said, expected)
-    record_property("score", (name, *astuple(found)))
+    scored = score(diagnosis, expected)
+    record_property("score", (name, *astuple(scored)))
     logs = "\n".join(handle.logs(rank) for rank in range(handle.run.spec.world_size))
-    assert found == recorded(PAGE.read_text()).get(name), f"{said.report}\n\n{logs}"
+    assert scored == recorded(PAGE.read_text()).get(name), f"{diagnosis.report}\n\n{logs}"
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECORDED.glob("*.json")))
@@ -92,9 +92,9 @@ def test_the_report_on_a_recorded_run_is_as_good_as_the_page_says(name: str, tmp
     # as its events have it: the processes of a run that hangs are no more
     run = replayed(read_spec(directory), read_events(directory.journal))
 
-    said = what_it_says(run, directory)
+    diagnosis = what_it_says(run, directory)
 
-    assert score(said, Expected.of(PROGRAMS[name])) == recorded(PAGE.read_text())[name], said.report
+    assert score(diagnosis, Expected.of(PROGRAMS[name])) == recorded(PAGE.read_text())[name], diagnosis.report
 
 
 def test_the_page_has_a_row_for_each_program_and_the_right_totals() -> None:
@@ -103,7 +103,7 @@ def test_the_page_has_a_row_for_each_program_and_the_right_totals() -> None:
     scores = recorded(page)
 
     assert sorted(scores) == sorted(PROGRAMS)
-    assert {one.cause for one in scores.values()} <= set(CAUSES)
+    assert {score.cause for score in scores.values()} <= set(CAUSES)
     assert totals(scores.values()) in page
 
 
@@ -129,7 +129,7 @@ KNOWN = "run-x: rank 1 failed first: E at line 5 of the cell\n\n  cell line 5\nE
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("diagnosis", "expected"),
     [
         pytest.param(
             Said(report=KNOWN + "cause: a dtype\nfix: x.float()", ranks=frozenset({1}), error="E: no"),
@@ -163,5 +163,5 @@ KNOWN = "run-x: rank 1 failed first: E at line 5 of the cell\n\n  cell line 5\nE
         ),
     ],
 )
-def test_a_report_is_judged_by_what_nbdist_says_in_it(said: Said, expected: Score) -> None:
-    assert score(said, Expected.of(ASKED)) == expected
+def test_a_report_is_judged_by_what_nbdist_says_in_it(diagnosis: Said, expected: Score) -> None:
+    assert score(diagnosis, Expected.of(ASKED)) == expected

@@ -1,4 +1,4 @@
-"""Every row of the table, against what the software really prints; and none against healthy output."""
+"""Every row of the table, against the software's real output; none matches healthy output."""
 
 from __future__ import annotations
 
@@ -36,18 +36,20 @@ ORIGINS = (
     "# made up: ",
 )
 SIGNATURES = tuple(signatures().values())
-WITH_SAMPLES = [one for one in SIGNATURES if one.source not in (Source.SITUATION, Source.PROGRAM)]
+WITH_SAMPLES = [
+    signature for signature in SIGNATURES if signature.source not in (Source.SITUATION, Source.PROGRAM)
+]
 
 
 def sample_of(signature: Signature) -> str:
-    """The sample without the line that says where it comes from."""
+    """Return the sample without the line that names its source."""
     origin, _, text = (SAMPLES / f"{signature.name}.txt").read_text().partition("\n")
     assert origin.startswith(ORIGINS)
     return text
 
 
 def recognised(text: str) -> str | None:
-    """The name of the signature that knows the text as the end of one rank."""
+    """Return the signature that matches the text as the end of one rank."""
     if (exit_code := re.fullmatch(r"exit (-?\d+)( oom| limit)?\n", text)) is not None:
         kind = exit_kind(
             int(exit_code[1]), oom=exit_code[2] == " oom", limit=1 if exit_code[2] == " limit" else 0
@@ -84,13 +86,15 @@ def test_names_are_unique() -> None:
 
 def test_a_program_of_paddle_is_told_no_call_of_torch() -> None:
     called = re.compile(r"torch\.\w+\.|\bDistributedSampler")
-    others = (one for one in SIGNATURES if one.framework != "torch")
+    others = (signature for signature in SIGNATURES if signature.framework != "torch")
 
-    assert [one.name for one in others if called.search(in_paddle(one.fix + one.fix_zh))] == []
+    assert [
+        signature.name for signature in others if called.search(in_paddle(signature.fix + signature.fix_zh))
+    ] == []
 
 
 def test_cause_and_fix_are_one_line_each_in_both_languages() -> None:
-    assert [one.name for one in SIGNATURES if not is_in_both_languages(one)] == []
+    assert [signature.name for signature in SIGNATURES if not is_in_both_languages(signature)] == []
 
 
 def is_in_both_languages(signature: Signature) -> bool:

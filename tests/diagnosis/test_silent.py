@@ -1,4 +1,4 @@
-"""Mistakes that raise nothing are named, with their line and what to write; right programs get no word.
+"""Mistakes that raise nothing get a warning with line and fix; right programs get none.
 
 NBDIST_REPORTED=all runs every program, else one or two of each kind.
 """
@@ -43,8 +43,8 @@ def wanted(names: dict[str, str]) -> list[str]:
     return [name for name in names if name in ALWAYS or os.environ.get("NBDIST_REPORTED") == "all"]
 
 
-def said(run_cell: RunCell, name: str, program: str) -> tuple[str, str]:
-    """The program, and what the summary of its run says, but for the first line; the run must succeed."""
+def mistakes_of(run_cell: RunCell, name: str, program: str) -> tuple[str, str]:
+    """Return the program, and its run's summary but for the first line; the run must succeed."""
     framework = name.partition("_")[0]
     if find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
@@ -62,21 +62,21 @@ def said(run_cell: RunCell, name: str, program: str) -> tuple[str, str]:
 @pytest.mark.usefixtures("leaves_nothing")
 @pytest.mark.parametrize("name", wanted(MISTAKES))
 def test_a_mistake_that_raises_nothing_is_said(run_cell: RunCell, name: str) -> None:
-    source, found = said(run_cell, name, MISTAKES[name])
+    source, mistakes = mistakes_of(run_cell, name, MISTAKES[name])
 
     line = next(number for number, text in enumerate(source.split("\n"), 1) if text.endswith("# here"))
     expected = re.search(r"# expect: (.+)", source)
     assert expected is not None
-    assert expected[1].replace("{here}", f"cell line {line}") in found
-    assert found.partition("\n\n")[0].count("[nbdist]") == 1, found
+    assert expected[1].replace("{here}", f"cell line {line}") in mistakes
+    assert mistakes.partition("\n\n")[0].count("[nbdist]") == 1, mistakes
 
 
 @pytest.mark.usefixtures("leaves_nothing")
 @pytest.mark.parametrize("name", wanted(RIGHT))
 def test_a_right_program_is_not_warned_about(run_cell: RunCell, name: str) -> None:
-    _, found = said(run_cell, name, RIGHT[name])
+    _, mistakes = mistakes_of(run_cell, name, RIGHT[name])
 
-    words, _, detail = found.partition("\n\n")
+    words, _, detail = mistakes.partition("\n\n")
     assert not re.search("same batches|same order|parameters", words), f"{words}\n{detail}"
 
 
@@ -136,7 +136,7 @@ def parameters(*sums: float, step: int = 8, **changes: Any) -> dict[str, Any]:
 
 
 class Ranks:
-    """The ranks of one run of four, which note what the test says."""
+    """The ranks of one run of four, with the test's notes."""
 
     def __init__(self, path: Path) -> None:
         self.directory = RunDirectory(path)
@@ -168,11 +168,11 @@ def test_batches_are_the_same_once_all_ranks_have_noted_three(ranks: Ranks) -> N
         assert ranks.look() == []
         ranks.note(rank, a_batch(3))
 
-    [said] = ranks.look()
-    assert said.startswith(
+    [mistake] = ranks.look()
+    assert mistake.startswith(
         "every rank reads the same batches (DataLoader, data.py line 7): DistributedSampler"
     )
-    assert ranks.look() == [said]
+    assert ranks.look() == [mistake]
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_parameters_that_no_wrapper_averages_are_named_with_their_model(ranks: R
     for rank in range(4):
         ranks.note(rank, parameters(1.0, 2.1 if rank == 2 else 2.0))
 
-    [said] = ranks.look()
-    assert said.startswith("the parameters of Net differ between ranks at step 8, since")
+    [mistake] = ranks.look()
+    assert mistake.startswith("the parameters of Net differ between ranks at step 8, since")
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_parameters_that_are_not_compared(ranks: Ranks, noted: list[object]) -> 
 
 def test_a_later_attempt_begins_anew(ranks: Ranks) -> None:
     ranks.note(0, {"epoch": "0", "place": None, "library": "torch"})
-    assert [said.partition(":")[0] for said in ranks.look()] == ["every epoch has the same order"]
+    assert [mistake.partition(":")[0] for mistake in ranks.look()] == ["every epoch has the same order"]
 
     ranks.run = Run.of(a_spec(ranks=4), [*STARTED, attempt_failed(1, "a rank failed"), attempt_started(2)])
 

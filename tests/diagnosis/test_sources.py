@@ -1,4 +1,4 @@
-"""Which files are the user's, and what they are called."""
+"""The user's files, and their names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def hang():
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder with modules of the user's own."""
+    """Return a folder with modules of the user's own."""
     folder = tmp_path / "project"
     (folder / "pkg").mkdir(parents=True)
     (folder / "pkg" / "__init__.py").touch()
@@ -124,10 +124,10 @@ def test_a_stack_in_a_module_of_the_users_names_its_function_there(
     until(lambda: "here" in handle.logs(0))
 
     deadline = time.monotonic() + 10
-    while "time.sleep" not in (said := sentence(take_stacks(handle.directory))):
-        assert time.monotonic() < deadline, said
+    while "time.sleep" not in (text := sentence(take_stacks(handle.directory))):
+        assert time.monotonic() < deadline, text
 
-    assert said == "rank 0 is in time.sleep at line 12 of pkg/models.py"
+    assert text == "rank 0 is in time.sleep at line 12 of pkg/models.py"
     rows = take_stacks(handle.directory).groups[0].rows
     assert [row.place for row in rows if row.own] == [
         "pkg/models.py line 12",

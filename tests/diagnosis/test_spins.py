@@ -68,17 +68,17 @@ def test_ranks_that_spin_hang_and_ranks_that_compute_do_not(start_cell: RunCell)
     hang = {name: start_cell("-n 2 --hang-after 1s", BEGIN + cell) for name, (cell, _) in HANGS.items()}
     work = {name: start_cell("-n 2 --hang-after 2s", BEGIN + cell) for name, cell in WORKS.items()}
 
-    until(lambda: all(one.run.stalled is not None for one in hang.values()), 120)
-    ends = {name: one.wait(120) for name, one in work.items()}
+    until(lambda: all(handle.run.stalled is not None for handle in hang.values()), 120)
+    ends = {name: run.wait(120) for name, run in work.items()}
 
-    assert {name: said(one) for name, one in hang.items()} == {
+    assert {name: sentence_of(handle) for name, handle in hang.items()} == {
         name: text for name, (_, text) in HANGS.items()
     }
     assert ends == dict.fromkeys(WORKS, "succeeded")
-    assert [name for name, one in work.items() if "Stalled" in one.directory.journal.read_text()] == []
+    assert [name for name, run in work.items() if "Stalled" in run.directory.journal.read_text()] == []
 
 
-def said(handle: RunHandle) -> str:
+def sentence_of(handle: RunHandle) -> str:
     report = last_stacks(handle.run, handle.directory)
     assert report is not None, handle.logs(0)
     return sentence(report)

@@ -1,4 +1,4 @@
-"""From faulthandler's words to where a rank is, in lines of the cell."""
+"""From faulthandler's words to a rank's place, in lines of the cell."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WORKER = "/opt/nbdist/worker"
 
 
 def dump(*calls: str, program: str) -> str:
-    """What faulthandler writes: a thread for signals, one of the program, the main thread last."""
+    """Return faulthandler's text: a thread for signals, one of the program, the main thread last."""
     lines = [
         "Current thread 0x00007f01 (most recent call first):",
         f'  File "{WORKER}/stacks.py", line 99 in run',
@@ -82,7 +82,7 @@ def at(written: WrittenRun, rank: int, calls: tuple[str, ...], **more: object) -
     return RankAnswer(rank=rank, text=dump(*calls, program=written.spec.program), **more)  # type: ignore[arg-type]
 
 
-def said(written: WrittenRun, language: str = "en") -> str:
+def sentence_of(written: WrittenRun, language: str = "en") -> str:
     report = last_stacks(written.run, written.directory)
     assert report is not None
     return sentence(report, language)
@@ -91,8 +91,13 @@ def said(written: WrittenRun, language: str = "en") -> str:
 def test_who_waits_for_whom_is_one_sentence(written: WrittenRun) -> None:
     taken(written, *(at(written, rank, SLEEP if rank == 1 else ALL_REDUCE) for rank in range(4)))
 
-    assert said(written) == "rank 1 is in time.sleep at line 4; ranks 0, 2, 3 wait in all_reduce at line 8"
-    assert said(written, "zh") == "进程 1 在第 4 行的 time.sleep 中；进程 0, 2–3 在第 8 行等待 all_reduce"
+    assert (
+        sentence_of(written)
+        == "rank 1 is in time.sleep at line 4; ranks 0, 2, 3 wait in all_reduce at line 8"
+    )
+    assert (
+        sentence_of(written, "zh") == "进程 1 在第 4 行的 time.sleep 中；进程 0, 2–3 在第 8 行等待 all_reduce"
+    )
 
 
 def test_an_interrupt_that_follows_the_stack_is_nothing_that_a_rank_handles(written: WrittenRun) -> None:
@@ -101,7 +106,7 @@ def test_an_interrupt_that_follows_the_stack_is_nothing_that_a_rank_handles(writ
     earlier = Handled(text="KeyError: 'y'", places=((program, 6),))
     taken(written, at(written, 0, SLEEP, handling=came), at(written, 1, SLEEP, handling=earlier))
 
-    assert said(written) == (
+    assert sentence_of(written) == (
         "rank 0 is in time.sleep at line 4; "
         "rank 1 is in time.sleep at line 4, handling KeyError: 'y' from line 6"
     )
@@ -119,7 +124,7 @@ def test_a_traceback_in_the_log_is_a_threads_where_the_program_goes_on(
     report = last_stacks(written.run, written.directory)
 
     assert report is not None
-    assert [one.rank for one in report.raised] == ([] if has_ended else [1])
+    assert [raised.rank for raised in report.raised] == ([] if has_ended else [1])
     assert (report.hint is not None and report.hint.signature == "hang-thread") is not has_ended
 
 
@@ -161,14 +166,14 @@ def test_what_the_line_works_with_that_holds_a_rank_is_said(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "text"),
     [
         pytest.param("KeyboardInterrupt", "line 4 on rank 1 has delay: 120\ncause: ", id="interrupted"),
         pytest.param("ValueError", "cause: ", id="another error"),
     ],
 )
 def test_a_rank_that_ran_on_has_told_its_values_when_it_was_interrupted(
-    tmp_path: Path, kind: str, said: str
+    tmp_path: Path, kind: str, text: str
 ) -> None:
     written = WrittenRun(tmp_path / "home", cell=CELL).happened(*STARTED, stalled())
     taken(written, at(written, 0, ALL_REDUCE), at(written, 1, SLEEP))
@@ -179,7 +184,7 @@ def test_a_rank_that_ran_on_has_told_its_values_when_it_was_interrupted(
     report = last_stacks(written.run, written.directory)
 
     assert report is not None
-    assert behind_text(report).startswith(said)
+    assert behind_text(report).startswith(text)
 
 
 def begun(name: str, number: int) -> dict[str, Collective]:
@@ -211,7 +216,9 @@ def test_the_collective_has_its_number_and_who_is_behind_is_said(written: Writte
     report = last_stacks(written.run, written.directory)
 
     assert report is not None
-    assert said(written) == "rank 1 is in time.sleep at line 4; rank 0 waits in all_reduce #7 at line 8"
+    assert (
+        sentence_of(written) == "rank 1 is in time.sleep at line 4; rank 0 waits in all_reduce #7 at line 8"
+    )
     assert behind_text(report) == "rank 1 has begun 6 collectives, rank 0 waits in number 7"
     assert behind_text(report, "zh") == "进程 1 已发起 6 次集合通信，进程 0 在等待第 7 次"
 
@@ -248,7 +255,7 @@ def test_at_the_time_limit_ranks_that_have_done_nothing_but_wait_hang(
 ) -> None:
     for rank in range(4):
         points = [{"t": CREATED + 2 * at, "v": {"wait": waited if rank != 1 else 0}} for at in range(35)]
-        written.directory.rank(rank).system.write_text("".join(json.dumps(one) + "\n" for one in points))
+        written.directory.rank(rank).system.write_text("".join(json.dumps(point) + "\n" for point in points))
     taken(written, *(at(written, rank, SLEEP if rank == 1 else ALL_REDUCE) for rank in range(4)))
     written.happened(run_ended(RunState.FAILED, Reason("time-limit", seconds=70.0)))
 
@@ -265,8 +272,8 @@ def test_at_the_time_limit_unlike_calls_are_the_cause_however_short_the_wait(wri
     for rank in range(4):
         name = "barrier" if rank else "all_reduce"
         way = [[written.spec.program, 7 if rank else 8, "<module>"]]
-        told = {"ways": [way], "groups": {"0": [[1, f"gloo:{name}", "", 0]]}}
-        written.directory.rank(rank).history.write_text(json.dumps(told))
+        history = {"ways": [way], "groups": {"0": [[1, f"gloo:{name}", "", 0]]}}
+        written.directory.rank(rank).history.write_text(json.dumps(history))
     taken(written, *(at(written, rank, calls) for rank, calls in enumerate(stood)))
     written.happened(run_ended(RunState.FAILED, Reason("time-limit", seconds=70.0)))
     report = last_stacks(written.run, written.directory)
@@ -278,7 +285,7 @@ def test_at_the_time_limit_unlike_calls_are_the_cause_however_short_the_wait(wri
 
 
 @pytest.mark.parametrize(
-    ("first", "others", "said"),
+    ("first", "others", "text"),
     [
         pytest.param(
             begun("all_reduce", 5),
@@ -303,13 +310,13 @@ def test_at_the_time_limit_unlike_calls_are_the_cause_however_short_the_wait(wri
     ],
 )
 def test_where_all_wait_it_is_said_whether_they_can_meet(
-    written: WrittenRun, first: dict[str, Collective], others: dict[str, Collective], said: str
+    written: WrittenRun, first: dict[str, Collective], others: dict[str, Collective], text: str
 ) -> None:
     answers = [at(written, rank, ALL_REDUCE, collectives=others if rank else first) for rank in range(4)]
     report = last_stacks(written.run, taken(written, *answers).directory)
 
     assert report is not None
-    assert behind_text(report) == said
+    assert behind_text(report) == text
 
 
 def test_equal_stacks_stand_together_with_the_lines_of_the_cell(written: WrittenRun) -> None:
@@ -337,7 +344,7 @@ def test_equal_stacks_stand_together_with_the_lines_of_the_cell(written: Written
 @pytest.mark.parametrize(
     ("problem", "text"),
     [
-        pytest.param("stopped", "rank 0 is stopped by a signal (SIGSTOP); kill -CONT lets it go on", id="T"),
+        pytest.param("stopped", "rank 0 is stopped by a signal (SIGSTOP), kill -CONT lets it go on", id="T"),
         pytest.param("not ready", "rank 0 has not come to its program", id="imports"),
         pytest.param("silent", "rank 0 does not answer", id="no answer"),
     ],
@@ -347,7 +354,7 @@ def test_a_rank_without_a_stack_is_named_with_the_reason(
 ) -> None:
     taken(written, RankAnswer(rank=0, problem=problem))
 
-    assert said(written) == text
+    assert sentence_of(written) == text
 
 
 def test_stacks_of_another_attempt_say_nothing_of_this_one(written: WrittenRun) -> None:

@@ -1,5 +1,5 @@
-"""Ranks that hang, each in its own way: what is said of them while they do, and that they do not notice that
-anybody asked. NBDIST_DIAGNOSIS=all runs every recorded stall, NBDIST_DIAGNOSIS=record also records it."""
+"""Ranks that hang, each in its own way: their report meanwhile, and that asking does not disturb them.
+NBDIST_DIAGNOSIS=all runs every recorded stall, NBDIST_DIAGNOSIS=record also records it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ LIVE = list(STALLS) if ASKED else ["torch_loader_worker_sleeps", "torch_one_call
 
 
 def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
-    """Wait until the run has stalled; the stacks that tell where."""
+    """Wait until the run has stalled; return the stacks."""
     until(lambda: handle.run.stalled is not None or handle.run.state.terminal, limit)
     report = last_stacks(handle.run, handle.directory)
     assert report is not None, handle.logs(0)
@@ -199,7 +199,7 @@ for step in range(100_000):
     until(named, 120)
 
     slow = [view.slow for view in seen]
-    assert [(one.rank, one.factor > 1.2) for one in slow if one is not None] == [(1, True)] * 2
+    assert [(rank.rank, rank.factor > 1.2) for rank in slow if rank is not None] == [(1, True)] * 2
     assert status_text(seen, "en").count("rank 1 is the slowest") == 2
 
 
@@ -304,11 +304,11 @@ while time.monotonic() < end:
 print("done")
 """
     handle = start_cell("-n 1", cell)
-    asked = 0
+    requests = 0
     while not handle.run.state.terminal:
-        asked += bool(take_stacks(handle.directory).groups)
+        requests += bool(take_stacks(handle.directory).groups)
     log = handle.logs(0)
 
-    assert asked > 20
+    assert requests > 20
     assert "done" in log, log
     assert "DISTURBED" not in log, log

@@ -1,4 +1,4 @@
-"""The rank that holds the others up is the one whose own time is the longest."""
+"""The rank with the longest own time holds the others up."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from nbdist.store import MetricPoint
 
 
 def paces(*waited: float, starved: float = 0.0) -> dict[int, Pace]:
-    """Of rank 1 it may be said that it waits for a core."""
+    """Return paces in which rank 1 may wait for a core."""
     return {
         rank: Pace(waited=share, starved=starved if rank == 1 else 0.0) for rank, share in enumerate(waited)
     }
 
 
 def beside(*shares: float) -> dict[int, Pace]:
-    """Ranks whose main threads hardly wait, and whose collectives go on beside them."""
+    """Return ranks whose main threads hardly wait, and whose collectives continue beside them."""
     return {rank: Pace(waited=0.01, exchanged=share) for rank, share in enumerate(shares)}
 
 
 @pytest.mark.parametrize(
-    ("found", "rates", "slow"),
+    ("paces", "rates", "slow"),
     [
         pytest.param(paces(0.5, 0.0, 0.5), {}, (1, 2.0, None), id="it alone does not wait"),
         pytest.param(
@@ -37,9 +37,9 @@ def beside(*shares: float) -> dict[int, Pace]:
     ],
 )
 def test_the_rank_that_waits_least_is_named_when_it_is_clear(
-    found: dict[int, Pace], rates: dict[int, float], slow: tuple[int, float, float | None] | None
+    paces: dict[int, Pace], rates: dict[int, float], slow: tuple[int, float, float | None] | None
 ) -> None:
-    named = slowest(found, rates)
+    named = slowest(paces, rates)
 
     if slow is None:
         assert named is None

@@ -1,4 +1,4 @@
-"""Tracebacks read back from text: what a framework passed on as text, and what Python chained."""
+"""Tracebacks parsed from text: passed on by a framework, and chained by Python."""
 
 from __future__ import annotations
 
@@ -147,9 +147,9 @@ def while_handling() -> None:
     ],
 )
 def test_the_cause_is_the_innermost_error(text: str, cause: str, where: int) -> None:
-    found = root(parse(text))
+    first = root(parse(text))
 
-    assert (found.text, found.frames[-1].line) == (cause, where)
+    assert (first.text, first.frames[-1].line) == (cause, where)
 
 
 def test_the_cause_of_a_chain_is_what_it_was_raised_from() -> None:
@@ -168,10 +168,10 @@ def test_what_was_raised_while_handling_another_error_stands_for_itself() -> Non
 
 
 def test_what_ends_the_capture_of_a_cuda_graph_is_the_cause() -> None:
-    found = parse(CAPTURE)
+    chain = parse(CAPTURE)
 
-    assert found[1].link == "context"
-    assert root(found).text == "RuntimeError: CUDA error: operation not permitted when stream is capturing"
+    assert chain[1].link == "context"
+    assert root(chain).text == "RuntimeError: CUDA error: operation not permitted when stream is capturing"
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="there are exception groups from Python 3.11 on")
@@ -184,10 +184,10 @@ def test_what_a_library_raises_again_in_the_same_words_is_told_where_the_program
 
     with pytest.raises(KeyError) as raised:
         look_up(191)
-    found = root(parse("".join(traceback.format_exception(raised.value))))
+    cause = root(parse("".join(traceback.format_exception(raised.value))))
 
-    assert found.text == "KeyError: 191"
-    assert [frame.function for frame in found.frames][-2:] == [raised.traceback[0].name, "look_up"]
+    assert cause.text == "KeyError: 191"
+    assert [frame.function for frame in cause.frames][-2:] == [raised.traceback[0].name, "look_up"]
 
 
 def test_the_cause_of_a_group_is_its_first_member() -> None:
@@ -200,10 +200,10 @@ def test_the_cause_of_a_group_is_its_first_member() -> None:
                 errors.append(error)
         raise ExceptionGroup("all", [ExceptionGroup("inner", errors), OSError("no")])  # noqa: F821
 
-    found = root(parse(text_of(group)))
+    cause = root(parse(text_of(group)))
 
-    assert found.text == "KeyError: 'learning_rate'"
-    assert found.frames[-1].function == "rate"
+    assert cause.text == "KeyError: 'learning_rate'"
+    assert cause.frames[-1].function == "rate"
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="there are exception groups from Python 3.11 on")
@@ -211,9 +211,9 @@ def test_a_member_that_was_never_raised_has_no_frames() -> None:
     def group() -> None:
         raise ExceptionGroup("all", [TypeError("no number"), OSError("no")])  # noqa: F821
 
-    found = root(parse(text_of(group)))
+    cause = root(parse(text_of(group)))
 
-    assert (found.text, found.frames) == ("TypeError: no number", ())
+    assert (cause.text, cause.frames) == ("TypeError: no number", ())
 
 
 def test_tracebacks_are_found_among_other_lines() -> None:
@@ -232,7 +232,7 @@ def test_tracebacks_are_found_among_other_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "said"),
+    ("log", "text"),
     [
         pytest.param(
             ABORTED,
@@ -251,11 +251,11 @@ def test_tracebacks_are_found_among_other_lines() -> None:
         ),
     ],
 )
-def test_native_code_has_last_words(log: str, said: str) -> None:
+def test_native_code_has_last_words(log: str, text: str) -> None:
     words = last_words(log.splitlines())
 
     assert words is not None
-    assert words.text == said
+    assert words.text == text
 
 
 WATCHDOG = """\

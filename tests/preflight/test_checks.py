@@ -1,6 +1,5 @@
-"""The checks of programs before they start: each rule where it applies, and silence elsewhere, also of code
-that this run does not reach: functions that nothing calls, options that are off, other launchers' variables.
-"""
+"""The checks of programs before they start: each rule where it applies, and silence elsewhere, also about
+code that this run does not reach: uncalled functions, options that are off, other launchers' variables."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ ONE_RANK = {"world_size": 1}
 
 def rules(cell: str, path: tuple[str, ...] = (), **situation: object) -> list[tuple[str, int | None]]:
     known = {"build": BUILDS.get, "version": {"torch": "2.13"}.get} | situation
-    return [(found.rule.name, found.line) for found in check(cell, Situation(**known), path)]
+    return [(finding.rule.name, finding.line) for finding in check(cell, Situation(**known), path)]
 
 
 WRONG_ON_CPU = {
@@ -425,7 +424,7 @@ def test_healthy_programs_get_no_word(cell: str) -> None:
 
 def test_only_what_the_text_alone_shows_keeps_a_run_from_starting() -> None:
     certain = {
-        found.rule.name
+        finding.rule.name
         for cell in (
             "import paddle.fluid",
             "from apex import amp",
@@ -434,8 +433,8 @@ def test_only_what_the_text_alone_shows_keeps_a_run_from_starting() -> None:
             "x",
             TORCH + "torch.ones(1).cuda()",
         )
-        for found in check(cell, Situation(build=BUILDS.get, installed=lambda name: name != "apex"))
-        if found.certain
+        for finding in check(cell, Situation(build=BUILDS.get, installed=lambda name: name != "apex"))
+        if finding.certain
     }
 
     assert certain == {"removed", "apex", "input", "name-unknown"}
@@ -454,7 +453,7 @@ def test_the_check_of_a_cell_takes_no_more_than_its_length() -> None:
     function = "def f(a, b=1):\n    c = [a + b for a in range(b)]\n    return torch.ones(len(c))\n\n"
 
     def spent(count: int) -> float:
-        """Seconds of a processor, the least of three times."""
+        """Return seconds of a processor, the least of three times."""
         cell = "import torch\n" + function * count
         times = []
         for _ in range(3):
@@ -475,7 +474,7 @@ def test_a_module_of_the_user_s_may_choose_the_device(tmp_path: Path) -> None:
     cell = "import torch\nfrom utils import misc\nmisc.start(0)\ntorch.nn.Linear(1, 1).to('cuda')"
     situation = Situation(**GPUS)
 
-    assert [one.rule.name for one in check(cell, situation)] == ["one-gpu-for-all"]
+    assert [finding.rule.name for finding in check(cell, situation)] == ["one-gpu-for-all"]
     assert check(cell, situation, [str(tmp_path)]) == []
 
 
@@ -507,14 +506,18 @@ def test_a_module_that_the_user_s_modules_import_may_choose_the_device(tmp_path:
 
 
 def test_a_module_of_python_that_is_not_imported_is_no_misspelt_name() -> None:
-    [found] = check("warnings.warn('apex may not be installed')", Situation())
+    [finding] = check("warnings.warn('apex may not be installed')", Situation())
 
-    assert found.rule.name == "name-not-imported"
-    assert "import warnings" in found.text()
+    assert finding.rule.name == "name-not-imported"
+    assert "import warnings" in finding.text()
 
 
 def lines(cell: str) -> list[int | None]:
-    return [one.line for one in check("import os\n" + cell, Situation()) if one.rule.name == "rank-is-text"]
+    return [
+        finding.line
+        for finding in check("import os\n" + cell, Situation())
+        if finding.rule.name == "rank-is-text"
+    ]
 
 
 @pytest.mark.parametrize(

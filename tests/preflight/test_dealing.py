@@ -1,6 +1,5 @@
-"""Programs that give each rank data of its own, in the many ways there are, get no word of undivided data;
-those that only print, log or choose a device by the rank do.
-"""
+"""Programs that divide data between ranks, in many ways, get no warning; those that only print, log or choose
+a device by the rank do."""
 
 from __future__ import annotations
 
@@ -93,7 +92,7 @@ TORCH_HARMLESS = {
 
 def rules(program: str, deal: str, dataset: str) -> list[str]:
     cell = program.format(deal=deal, dataset=dataset)
-    return [found.rule.name for found in check(cell, Situation(installed=lambda _: True))]
+    return [finding.rule.name for finding in check(cell, Situation(installed=lambda _: True))]
 
 
 @FRAMEWORKS

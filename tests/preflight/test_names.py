@@ -1,4 +1,4 @@
-"""Names that ranks will not have: which, where they come from, and when that is certain."""
+"""Names that ranks lack, their source, and when that is certain."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from nbdist.preflight import Situation, check, origin_of
 
 
-def said(cell: str, **situation: object) -> list[tuple[str, str, int | None, bool]]:
-    """Rule, name, line and certainty of what is said of the names of a cell."""
-    found = check(cell, Situation(**situation))
-    return [(f.rule.name, f.values.get("name", ""), f.line, f.certain) for f in found]
+def findings_of(cell: str, **situation: object) -> list[tuple[str, str, int | None, bool]]:
+    """Return rule, name, line and certainty of the findings about a cell's names."""
+    findings = check(cell, Situation(**situation))
+    return [(f.rule.name, f.values.get("name", ""), f.line, f.certain) for f in findings]
 
 
 DEFINED = {
@@ -63,7 +63,7 @@ DEFINED = {
 
 @pytest.mark.parametrize("cell", DEFINED.values(), ids=DEFINED)
 def test_a_program_that_defines_what_it_uses_gets_no_word(cell: str) -> None:
-    assert said(cell) == []
+    assert findings_of(cell) == []
 
 
 UNDEFINED = {
@@ -122,13 +122,13 @@ UNDEFINED = {
 def test_a_name_that_nobody_defines_is_named_with_its_line(
     cell: str, rule: str, name: str, line: int, certain: bool
 ) -> None:
-    assert said(cell) == [(rule, name, line, certain)]
+    assert findings_of(cell) == [(rule, name, line, certain)]
 
 
 def test_what_pyflakes_is_told_elsewhere_gives_ranks_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYFLAKES_BUILTINS", "weight")
 
-    assert said("weight") == [("name-unknown", "weight", 1, True)]
+    assert findings_of("weight") == [("name-unknown", "weight", 1, True)]
 
 
 CELLS = [
@@ -181,28 +181,30 @@ def test_a_name_that_only_earlier_ranks_had_is_told_from_one_that_nobody_has() -
 def test_a_model_that_the_cell_wraps_is_looked_for_in_the_notebook() -> None:
     cell = "model = str(model)"
 
-    assert said(cell, origin=lambda name: origin_of(name, {"model": [1]}, CELLS))[0][0] == "name-of-data"
-    assert said(cell) == [("name-unknown", "model", 1, True)]
+    assert (
+        findings_of(cell, origin=lambda name: origin_of(name, {"model": [1]}, CELLS))[0][0] == "name-of-data"
+    )
+    assert findings_of(cell) == [("name-unknown", "model", 1, True)]
 
 
 def test_a_star_import_of_a_small_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("rate = 1\n_own = 2\n")
 
-    found = check("from mine import *\nprint(rate, decay)", Situation(), [str(tmp_path)])
+    findings = check("from mine import *\nprint(rate, decay)", Situation(), [str(tmp_path)])
 
-    assert [found.values["name"] for found in found] == ["decay"]
+    assert [finding.values["name"] for finding in findings] == ["decay"]
 
 
 def test_the_texts_say_what_to_type_in_both_languages() -> None:
     cell = "print(lr)"
-    [found] = check(cell, Situation(origin=lambda name: origin_of(name, {"lr": 0.1}, CELLS)))
+    [finding] = check(cell, Situation(origin=lambda name: origin_of(name, {"lr": 0.1}, CELLS)))
 
-    assert found.text() == (
+    assert finding.text() == (
         "line 1 of the cell uses lr, which cell [3] of the notebook assigned: ranks do not see the kernel's "
         "variables: write  lr = 0.1  into this cell"
     )
-    assert found.text(script="train.py").startswith("line 1 of train.py uses lr")
-    assert found.text("zh").startswith("单元第 1 行 用到 lr，它由笔记本的单元 [3]赋值")
+    assert finding.text(script="train.py").startswith("line 1 of train.py uses lr")
+    assert finding.text("zh").startswith("单元第 1 行 用到 lr，它由笔记本的单元 [3]赋值")
 
 
 def test_loading_nbdist_imports_no_pyflakes() -> None:

@@ -1,6 +1,5 @@
-"""The checks over programs that were not written for them: every file of Python, torch and paddle that is
-installed. NBDIST_CHECKS=all looks at all of them, else at every fiftieth.
-"""
+"""The checks over foreign programs: every file of Python, torch and paddle that is installed.
+NBDIST_CHECKS=all checks all of them, else every fiftieth."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ def sources(package: str) -> Iterator[Path]:
     if package == "Python":
         root = Path(sysconfig.get_path("stdlib"))
     else:
-        found = find_spec(package)
-        if found is None or found.origin is None:
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
             pytest.skip(f"{package} is not installed")
-        root = Path(found.origin).parent
+        root = Path(spec.origin).parent
     for path in root.rglob("*.py"):
         inside = path.relative_to(root)
         if "site-packages" not in inside.parts and zlib.crc32(str(inside).encode()) % _ONE_OF == 0:
@@ -43,7 +42,7 @@ def test_no_check_fails_over_what_is_installed(package: str) -> None:
         except (SyntaxError, ValueError, RecursionError):
             continue  # Python's own tests hold what is no Python
         looked_at += 1
-        broken += [f"{path}: {found.text()}" for found in findings if found.rule.name == "check-broken"]
+        broken += [f"{path}: {finding.text()}" for finding in findings if finding.rule.name == "check-broken"]
 
     assert looked_at > 20
     assert not broken
@@ -54,10 +53,10 @@ def test_a_check_that_fails_is_a_line_and_stops_no_program(caplog: pytest.LogCap
         raise AttributeError("'str' object has no attribute 'name'")
 
     with caplog.at_level("INFO", logger="nbdist"):
-        [found] = guarded("names", breaks)
+        [finding] = guarded("names", breaks)
 
-    assert not found.certain
-    assert "nbdist's own check of names failed (AttributeError in test_other_programs.py:" in found.text()
+    assert not finding.certain
+    assert "nbdist's own check of names failed (AttributeError in test_other_programs.py:" in finding.text()
     assert "'str' object has no attribute 'name'" in caplog.text
 
 

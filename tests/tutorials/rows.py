@@ -1,4 +1,4 @@
-"""The systems of the tutorials: a program, how it is run, and what its ranks must print.
+"""The systems of the tutorials: a program, its options, and the output that its ranks must print.
 
 A row of a notebook is run with it, as the cell of that name; every other is pasted into a kernel.
 """
@@ -22,8 +22,8 @@ GLOBAL = r"all ranks: (\d+) of 357 = (0\.[789]|1\.0)"
 class Row:
     """One system. ``{r}`` in a pattern is the rank, and patterns are searched in the rank's log.
 
-    A pasted row has a ``program`` and a ``line`` of options; ``swaps`` are the words in which it differs from
-    the program. A row with ``more`` is left to ``make test-more``: others go the same way through the code.
+    A pasted row has a ``program``, a ``line`` of options, and ``swaps``, words that differ from the program.
+    A row with ``more`` is left to ``make test-more``: others cover the same code.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Every system of the tutorials, as its users paste it, and what they see."""
+"""Every system of the tutorials, as its users paste it, and its output."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def free_port() -> int:
 
 
 def pasted(row: Row) -> str:
-    """Return the program of a row, with what is swapped in it."""
+    """Return the program of a row, with its swaps."""
     text = row.program
     for old, new in row.swaps:
         assert old in text

@@ -1,9 +1,9 @@
-"""The place where the ways of two groups of ranks parted: an ``if``, a ``return`` or a loop of the program.
+"""The place where two groups of ranks parted: an ``if``, a ``return`` or a loop of the program.
 
-The way of a rank is the calls in the user's files that lead to where it is. The first two that differ are in
-one function. What one of the two is in from there on, and the other is not, may have parted them: an ``if``
-that asks for the rank comes first, then a loop that the other has left, then what the data decides. An ``if``
-with the same values on both has not parted them, nor one whose other part calls the same.
+A rank's way is its calls in the user's files. The first two that differ are in one function. A statement
+around one of them but not the other may have parted them: an ``if`` on the rank comes first, then a loop that
+the other has left, then conditions on data. An ``if`` with equal values on both has not parted them, nor one
+whose other part makes the same call.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
 _OF_MODEL = re.compile(r"forward|backward|^model\b")
-"""Calls of a wrapped model, in which all ranks exchange something."""
+"""Calls of a wrapped model, in which all ranks exchange data."""
 
 
 def of_parting(sides: Sequence[Side], sources: Sources) -> Hint | None:
-    """Explain where ranks parted that all wait for others; None where none could be asked."""
+    """Explain where ranks parted that all wait; None if unknown."""
     ordered = sorted(sides, key=lambda side: (len(side.ranks), side.ranks))
     for at, side in enumerate(ordered):
         for other in ordered[at + 1 :]:
-            if (found := _parted(side, other, sources)) is not None:
-                return found
-    if (found := _by_deeper(ordered, sources) or of_library(ordered, sources)) is not None:
-        return found
+            if (cause := _parted(side, other, sources)) is not None:
+                return cause
+    if (cause := _by_deeper(ordered, sources) or of_library(ordered, sources)) is not None:
+        return cause
     calls = dict.fromkeys(f"{side.call} (line {side.place.line})" for side in sides)
     return hint("hang-apart", calls=", ".join(calls)) if len(calls) > 1 else None
 
 
 def of_groups(sides: Sequence[Side], sources: Sources) -> Hint | None:
-    """Find the ``if`` that keeps some ranks from a new_group, where others wait in one, or in a collective of
-    a group that NCCL makes in it: a group has its name by its number."""
+    """Find the ``if`` that keeps ranks from a new_group that others wait in, itself or in NCCL's first
+    collective: groups are named by their number."""
     who = {"who": ranks_of(sides), "call": sides[0].call}
     for call in calls_of_function("new_group", sides[0].way[-1].file, sources) if sides[0].way else ():
         if _is_of_members(call, sources):
             continue
         inside = [node for node, _ in around(call, sources)]
         ifs = [node for node in inside if isinstance(node, ast.If)]
-        # of those that some ranks are no members of, they may go on to the next
+        # ranks may skip a group without them and continue with the next
         left = (way for loop in inside if isinstance(loop, LOOPS) for way in ways_out(loop))
         ifs += [way for way in left if isinstance(way, ast.If) and way.lineno < call.line]
         for node in (*returns_before(call, sources), *ifs):
@@ -69,11 +69,13 @@ def of_groups(sides: Sequence[Side], sources: Sources) -> Hint | None:
 
 
 def _is_of_members(call: Call, sources: Sources) -> bool:
-    """Return whether its members alone are to call this new_group."""
+    """Return whether only members must call this new_group."""
     nodes = ast.walk(sources.tree(call.file))
     calls = (node for node in nodes if isinstance(node, ast.Call) and holds(node, call.line))
-    given = (one for node in calls for one in node.keywords if one.arg == "use_local_synchronization")
-    return any(ast.unparse(one.value) != "False" for one in given)
+    given = (
+        keyword for node in calls for keyword in node.keywords if keyword.arg == "use_local_synchronization"
+    )
+    return any(ast.unparse(keyword.value) != "False" for keyword in given)
 
 
 def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
@@ -81,20 +83,20 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
     depth = next((at for at, (a, b) in enumerate(ways) if (a.file, a.line) != (b.file, b.line)), None)
     if depth is None:
         return None
-    here, there = side.way[depth], other.way[depth]
-    if (here.file, here.function) != (there.file, there.function):
+    here, elsewhere = side.way[depth], other.way[depth]
+    if (here.file, here.function) != (elsewhere.file, elsewhere.function):
         return None
-    mine, theirs = around(here, sources), around(there, sources)
+    mine, theirs = around(here, sources), around(elsewhere, sources)
     common: list[ast.stmt] = []
     while mine and theirs and mine[0] == theirs[0]:
         common.append(mine.pop(0)[0])
         del theirs[0]
-    deeper, deeper_there = side.way[depth + 1 :], other.way[depth + 1 :]
+    deeper, their_deeper = side.way[depth + 1 :], other.way[depth + 1 :]
     entries = [
-        Entry(inside=side, outside=other, here=here, there=there, steps=mine, deeper=deeper),
-        Entry(inside=other, outside=side, here=there, there=here, steps=theirs, deeper=deeper_there),
+        Entry(inside=side, outside=other, here=here, elsewhere=elsewhere, steps=mine, deeper=deeper),
+        Entry(inside=other, outside=side, here=elsewhere, elsewhere=here, steps=theirs, deeper=their_deeper),
     ]
-    entries = [_without_ifs(one) for one in entries]
+    entries = [_without_ifs(entry) for entry in entries]
     return (
         _by_rank(entries, sources)
         or _by_order(entries, sources)
@@ -105,103 +107,97 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
     )
 
 
-def _without_ifs(one: Entry) -> Entry:
-    """Drop the ifs around a line that waits for what was called elsewhere: they have parted no ranks."""
-    if not one.inside.called_elsewhere:
-        return one
-    return replace(one, steps=[step for step in one.steps if isinstance(step[0], LOOPS)], deeper=())
+def _without_ifs(entry: Entry) -> Entry:
+    """Drop the ifs around a line that waits for an earlier call: they parted no ranks."""
+    if not entry.inside.called_elsewhere:
+        return entry
+    return replace(entry, steps=[step for step in entry.steps if isinstance(step[0], LOOPS)], deeper=())
 
 
-def _ifs(one: Entry, sources: Sources) -> Iterator[tuple[ast.If, str, Call]]:
-    """Find the ifs that the inside alone is in, but for those where the other ranks make the same call in
-    an ``if`` of their own."""
-    for node, part, call in one.ifs(sources):
+def _ifs(entry: Entry, sources: Sources) -> Iterator[tuple[ast.If, str, Call]]:
+    """Yield the ifs around the inside alone, unless the other ranks make the same call in another ``if``."""
+    for node, part, call in entry.ifs(sources):
         of_rank = asks_for_rank(node.test, call, sources)
-        if not of_rank or not has_other_half(one.inside, call, (node, part), sources):
+        if not of_rank or not has_other_half(entry.inside, call, (node, part), sources):
             yield node, part, call
 
 
 def _by_rank(entries: Sequence[Entry], sources: Sources) -> Hint | None:
     for here in (True, False):
-        for one in entries:
-            if (found := _went_past(one, sources, here=here)) is not None:
-                return found
-            # both may have been in the if around the call, and parted in the function
-            for node, part, call in _ifs(one, sources):
-                of_rank = asks_for_rank(node.test, call, sources) and (call is one.here or not here)
-                if of_rank and not decides_alike(node, one, call, sources):
-                    return _branch(
-                        "hang-rank-branch", node, part, one, sources.short(call.file, node.lineno), sources
-                    )
+        for entry in entries:
+            if (cause := _went_past(entry, sources, here=here)) is not None:
+                return cause
+            # both may have been in the if around the call and parted in the function
+            for node, part, call in _ifs(entry, sources):
+                of_rank = asks_for_rank(node.test, call, sources) and (call is entry.here or not here)
+                if of_rank and not decides_alike(node, entry, call, sources):
+                    return _branch("hang-rank-branch", node, part, entry, call.file, sources)
     return None
 
 
-def _went_past(one: Entry, sources: Sources, *, here: bool) -> Hint | None:
-    """Find the return of the other ranks, or the decorator, that the inside alone has come past."""
-    for call in (one.here,) if here else one.deeper:
+def _went_past(entry: Entry, sources: Sources, *, here: bool) -> Hint | None:
+    """Find the return of the other ranks, or the decorator, that the inside alone has passed."""
+    for call in (entry.here,) if here else entry.deeper:
         for left in returns_before(call, sources):
-            others_in = not here or holds(left, one.there.line)
+            others_in = not here or holds(left, entry.elsewhere.line)
             if others_in and asks_for_rank(left.test, call, sources):
-                return _branch(
-                    "hang-rank-return", left, "body", one, sources.short(call.file, left.lineno), sources
-                )
+                return _branch("hang-rank-return", left, "body", entry, call.file, sources)
         for only in () if here else rank_decorators(call, sources):
             line = sources.short(call.file, only.lineno)
-            return _told_of("hang-rank-branch", one, f"@{ast.unparse(only)}", line, sources)
+            return _told_of("hang-rank-branch", entry, f"@{ast.unparse(only)}", line, sources)
     return None
 
 
 def _by_order(entries: Sequence[Entry], sources: Sources) -> Hint | None:
     """Find the ``if`` whose two parts make the same calls in another order."""
-    one, other = entries
-    if not one.steps or not other.steps or one.steps[0][0] is not other.steps[0][0]:
+    entry, other = entries
+    if not entry.steps or not other.steps or entry.steps[0][0] is not other.steps[0][0]:
         return None
-    node = one.steps[0][0]
+    node = entry.steps[0][0]
     if not isinstance(node, ast.If) or not all(_does_as(each, node) for each in entries):
         return None
-    at = sources.short(one.here.file, node.lineno)
-    return hint("hang-order", who=one.inside.ranks, others=other.inside.ranks, test=head(node), line=at)
+    at = sources.short(entry.here.file, node.lineno)
+    return hint("hang-order", who=entry.inside.ranks, others=other.inside.ranks, test=head(node), line=at)
 
 
-def _does_as(one: Entry, node: ast.If) -> bool:
-    """Return whether the other part of an ``if`` has the statement that these ranks are in, too."""
+def _does_as(entry: Entry, node: ast.If) -> bool:
+    """Return whether the other part of an ``if`` contains these ranks' statement, too."""
     parts = {"body": node.body, "orelse": node.orelse}
-    mine = parts.pop(one.steps[0][1])
+    mine = parts.pop(entry.steps[0][1])
     theirs = {ast.unparse(each) for part in parts.values() for each in part}
-    return any(holds(each, one.here.line) and ast.unparse(each) in theirs for each in mine)
+    return any(holds(each, entry.here.line) and ast.unparse(each) in theirs for each in mine)
 
 
 def _by_data(entries: Sequence[Entry], sources: Sources) -> Hint | None:
-    for one in entries:
-        for node, part, call in _ifs(one, sources):
-            if (call is one.here or one.is_behind) and not decides_alike(node, one, call, sources):
-                at, values = sources.short(call.file, node.lineno), differences(node, one, call, sources)
-                if not values.en and (caught := of_caught(one, [node], sources)) is not None:
+    for entry in entries:
+        for node, part, call in _ifs(entry, sources):
+            if (call is entry.here or entry.is_behind) and not decides_alike(node, entry, call, sources):
+                values = differences(node, entry, call, sources)
+                if not values.en and (caught := of_caught(entry, [node], sources)) is not None:
                     return caught
-                return _branch("hang-branch", node, part, one, at, sources, values=values)
-        if one.is_behind and (caught := of_caught(one, [], sources)) is not None:
+                return _branch("hang-branch", node, part, entry, call.file, sources, values=values)
+        if entry.is_behind and (caught := of_caught(entry, [], sources)) is not None:
             return caught
-        for call in one.deeper if one.is_behind else ():
+        for call in entry.deeper if entry.is_behind else ():
             for left in returns_before(call, sources):
-                return _branch(
-                    "hang-return", left, "body", one, sources.short(call.file, left.lineno), sources
-                )
+                return _branch("hang-return", left, "body", entry, call.file, sources)
     return None
 
 
 def _by_library(entries: Sequence[Entry], sources: Sources) -> Hint | None:
-    """Find the loop of a library that one side is in, and the other has come past."""
-    for one in (one for one in entries if one.is_behind):
-        calls = one.inside.calls
-        after = calls[calls.index(one.here) + 1 :] if one.here in calls else ()
-        if after and is_in_loop_of_library(replace(one.inside, calls=(one.here, after[0])), sources):
-            ways = by_ranks([(one.inside.ranks, _function(after)), (one.outside.ranks, one.outside.call)])
-            return _in_library(one.here, after[0], ways, sources)
+    for entry in (entry for entry in entries if entry.is_behind):
+        calls = entry.inside.calls
+        after = calls[calls.index(entry.here) + 1 :] if entry.here in calls else ()
+        if after and is_in_loop_of_library(replace(entry.inside, calls=(entry.here, after[0])), sources):
+            ways = by_ranks(
+                [(entry.inside.ranks, _function(after)), (entry.outside.ranks, entry.outside.call)]
+            )
+            return _in_library(entry.here, after[0], ways, sources)
     return None
 
 
 def of_library(sides: Sequence[Side], sources: Sources) -> Hint | None:
-    """Find the call of a library in whose code the ways part of ranks that all wait."""
+    """Find the library call inside which the ways of waiting ranks part."""
     pairs = enumerate(zip(*(side.calls for side in sides), strict=False))
     parted = (at for at, calls in pairs if len({(call.file, call.function) for call in calls}) > 1)
     depth = next(parted, None)
@@ -212,8 +208,8 @@ def of_library(sides: Sequence[Side], sources: Sources) -> Hint | None:
     ways = [_function(side.calls[depth:]) for side in sides]
     if len(set(ways)) < 2:
         return None
-    told = by_ranks((side.ranks, way) for side, way in zip(sides, ways, strict=True))
-    return _in_library(calls[own[-1]], calls[own[-1] + 1], told, sources)
+    functions = by_ranks((side.ranks, way) for side, way in zip(sides, ways, strict=True))
+    return _in_library(calls[own[-1]], calls[own[-1] + 1], functions, sources)
 
 
 def _in_library(own: Call, after: Call, ways: Both, sources: Sources) -> Hint:
@@ -226,43 +222,44 @@ def _function(calls: Sequence[Call]) -> str:
 
 
 def _branch(
-    name: str, node: ast.If, part: str, one: Entry, line: str, sources: Sources, **more: object
+    name: str, node: ast.If, part: str, entry: Entry, file: str, sources: Sources, **more: object
 ) -> Hint:
     test = head(node) if part == "body" else f"else of {head(node)}"
-    return _told_of(name, one, test, line, sources, **more)
+    return _told_of(name, entry, test, sources.short(file, node.lineno), sources, **more)
 
 
-def _told_of(name: str, one: Entry, test: str, line: str, sources: Sources, **more: object) -> Hint:
+def _told_of(name: str, entry: Entry, test: str, line: str, sources: Sources, **more: object) -> Hint:
     mend = Both("", "")
-    if _OF_MODEL.search(one.inside.place.what) is not None:
+    if _OF_MODEL.search(entry.inside.place.what) is not None:
         mend = both("diagnosis.unwrapped")
-    elif "new_group" in sources.text(one.here.file) and "new_group" not in one.inside.place.what:
+    elif "new_group" in sources.text(entry.here.file) and "new_group" not in entry.inside.place.what:
         mend = both("diagnosis.or-group", said=mend)
-    ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
-    return hint(name, **ranks, test=test, line=line, call=one.inside.call, unwrapped=mend, **more)
+    ranks = {"inside": entry.inside.ranks, "outside": entry.outside.ranks}
+    return hint(name, **ranks, test=test, line=line, call=entry.inside.call, unwrapped=mend, **more)
 
 
 def passed_by(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
-    """Find the ``if`` for some ranks alone in which others wait, where these are already behind it."""
+    """Find the ``if`` for some ranks in which others wait while these are already behind it."""
     for other in waiting:
-        for here, there in zip(side.way, other.way, strict=False):
-            if (here.file, here.function) != (there.file, there.function):
+        for here, elsewhere in zip(side.way, other.way, strict=False):
+            if (here.file, here.function) != (elsewhere.file, elsewhere.function):
                 break
-            one = Entry(inside=other, outside=side, here=there, there=here, steps=(), deeper=())
-            for node, part in around(there, sources):
+            entry = Entry(inside=other, outside=side, here=elsewhere, elsewhere=here, steps=(), deeper=())
+            for node, part in around(elsewhere, sources):
                 behind = here.line > (node.end_lineno or node.lineno) and not other.direction
-                if not isinstance(node, ast.If) or not behind or not asks_for_rank(node.test, there, sources):
+                if (
+                    not isinstance(node, ast.If)
+                    or not behind
+                    or not asks_for_rank(node.test, elsewhere, sources)
+                ):
                     continue
-                if not has_other_half(other, there, (node, part), sources):
-                    return _branch(
-                        "hang-rank-branch", node, part, one, sources.short(there.file, node.lineno), sources
-                    )
+                if not has_other_half(other, elsewhere, (node, part), sources):
+                    return _branch("hang-rank-branch", node, part, entry, elsewhere.file, sources)
     return None
 
 
 def _by_deeper(sides: Sequence[Side], sources: Sources) -> Hint | None:
-    """Find the rank that is alone in what a library has called back, where the others may be in another
-    function that it calls back."""
+    """Find the rank that is alone in a library's callback, while others may be in another one."""
     steps = zip(*(side.way for side in sides), strict=False)
     shared = next((depth for depth, calls in enumerate(steps) if len(set(calls)) > 1), None)
     shared = min((len(side.way) for side in sides), default=0) if shared is None else shared

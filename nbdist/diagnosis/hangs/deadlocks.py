@@ -1,10 +1,10 @@
-"""The causes of hangs: a call that holds one rank, or the place where the ways of ranks parted."""
+"""The causes of hangs: a call that holds one rank, or the place where ranks parted."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from types import MappingProxyType
@@ -30,9 +30,7 @@ from nbdist.programs.sources import Sources
 from nbdist.store.reports import Call, Collective, RankAnswer
 
 _BATON = "file_baton.py"
-_WITHOUT_REASON = frozenset({"hang-apart", "hang-parted"})
-"""Hints that say that ways have parted, and not where."""
-
+_WITHOUT_REASON = frozenset({"hang-apart", "hang-parted"})  # hints that ranks parted, without the place
 _OF_RANKS = frozenset({"hang-rank-branch", "hang-rank-return"})
 _SHAPED = re.compile(r"\w+ \([^)]*\) \w+|(?:list|tuple) of \d+")
 
@@ -43,16 +41,15 @@ def why(
     raised: Mapping[int, str],
     histories: Mapping[int, History] = MappingProxyType({}),
 ) -> Hint | None:
-    """Explain why these ranks will not meet; None where that cannot be told. ``raised`` is by rank the error
-    with which a thread or a process of its has ended, ``histories`` what the ranks have called."""
-    handling = [
-        one for one in sides if one.handled and not _is_of_others(one.handled) and not _begins_anew(one)
-    ]
+    """Explain why these ranks will not meet; ``raised``: by rank, a thread's or process's last error."""
+    # StopIteration in a loader: it ended, and begins anew
+    failing = (s for s in sides if not (s.place.loads and s.handled.startswith("StopIteration")))
+    handling = [side for side in failing if side.handled and not _is_of_others(side.handled)]
     if handling and len(handling) < len(sides):
         first = handling[0]
         return hint("hang-exception", who=first.ranks, error=first.handled, call=first.call)
     waiting = [side for side in sides if side.place.waits]
-    # what waits for a build waits for the rank that builds
+    # ranks that wait for a build wait for the rank that builds
     held = sorted(
         (side for side in sides if not side.place.waits),
         key=lambda side: (side.place.within == _BATON, len(side.ranks)),
@@ -65,7 +62,6 @@ def why(
 
 
 def _of_waiting(sides: Sequence[Side], sources: Sources, histories: Mapping[int, History]) -> Hint | None:
-    """Explain why ranks do not meet that all wait for others."""
     if {side.direction for side in sides} >= {"send", "recv"}:
         return _unmet(sides)
     return (
@@ -86,17 +82,12 @@ def _of_making(sides: Sequence[Side], waiting: Sequence[Side], sources: Sources)
     on_the_way = any(_is_before(side, making[0]) for side in sides if not side.place.waits)
     if len(sides) > 1 and (len(making) == len(sides) or on_the_way):
         return None
-    # an if for some ranks may be further out than where the group is made
+    # an if for some ranks may stand in a caller
     parted = of_parting(waiting, sources) if len(waiting) == len(sides) > 1 else None
     if parted is not None and parted.signature in _OF_RANKS:
         return parted
     ranks = ranks_of(making)
     return hint("hang-groups", who=ranks, call=making[0].call)
-
-
-def _begins_anew(side: Side) -> bool:
-    """Return whether ranks are in a loader that has ended, and that they begin once more: no error."""
-    return side.place.loads and side.handled.startswith("StopIteration")
 
 
 def _is_before(side: Side, other: Side) -> bool:
@@ -109,35 +100,34 @@ def _is_before(side: Side, other: Side) -> bool:
 
 
 def _is_of_others(error: str) -> bool:
-    """Return whether an error only tells that another rank is gone or has not come."""
+    """Return whether an error only reports that another rank is gone or absent."""
     known = match(error)
     return known is not None and known[0].role in (Role.GONE, Role.WAITED)
 
 
 def crossed(answers: Sequence[RankAnswer]) -> Hint | None:
-    """Tell that ranks wait for one another in different process groups."""
+    """Find two ranks that wait for each other in different process groups."""
     waits = {answer.rank: _awaited(answer) for answer in answers}
-    for one, other in combinations(waits, 2):
-        (group, members), (theirs, of_theirs) = waits[one], waits[other]
-        # of two ranks both are in each group that waits, where its members are not known
+    for rank, other in combinations(waits, 2):
+        (group, members), (theirs, of_theirs) = waits[rank], waits[other]
+        # with unknown members, two ranks are both in each group
         known = members and of_theirs
-        meet = other in members and one in of_theirs if known else len(answers) == 2
+        meet = other in members and rank in of_theirs if known else len(answers) == 2
         if group and theirs and group != theirs and meet:
-            return hint("hang-crossed", who=(one,), others=(other,))
+            return hint("hang-crossed", who=(rank,), others=(other,))
     return _crossed_in_a_ring(waits)
 
 
-def first_of(sides: Sequence[Side], found: Hint | None, answers: Sequence[RankAnswer]) -> Hint | None:
-    """Choose what parted ranks in calls of one name: in one line the group, in several the way to these,
-    where that is known."""
+def first_of(sides: Sequence[Side], cause: Hint | None, answers: Sequence[RankAnswer]) -> Hint | None:
+    """Choose the hint for calls of one name: crossed groups in one line, a known parting in several."""
     lines = {side.way[-1:] for side in sides}
-    if found is not None and len(lines) > 1 and found.signature not in _WITHOUT_REASON:
-        return found
-    return crossed(answers) or found or unlike(sides[0], answers)
+    if cause is not None and len(lines) > 1 and cause.signature not in _WITHOUT_REASON:
+        return cause
+    return crossed(answers) or cause or unlike(sides[0], answers)
 
 
 def _crossed_in_a_ring(waits: Mapping[int, tuple[str, tuple[int, ...]]]) -> Hint | None:
-    """Find three ranks or more of which each waits for a member of its group that waits in another one."""
+    """Find a ring of ranks that each wait for a member of their group which waits in another one."""
     for first in waits:
         ring, at = [first], first
         while (after := _missing(at, waits)) is not None and after not in ring:
@@ -152,9 +142,9 @@ def _crossed_in_a_ring(waits: Mapping[int, tuple[str, tuple[int, ...]]]) -> Hint
 
 
 def _missing(rank: int, waits: Mapping[int, tuple[str, tuple[int, ...]]]) -> int | None:
-    """Return a member of the group that a rank waits in, which waits in another group."""
+    """Return a member of a rank's awaited group that waits in another group."""
     group, members = waits[rank]
-    away = (one for one in members if one in waits and waits[one][0] not in ("", group))
+    away = (member for member in members if member in waits and waits[member][0] not in ("", group))
     return next(away, None)
 
 
@@ -164,17 +154,15 @@ def ungrouped(
     sources: Sources,
     histories: Mapping[int, History] = MappingProxyType({}),
 ) -> Hint | None:
-    """Find ranks that wait in a collective of more than themselves, and have a group of just themselves: the
-    function names that group for another call. Where others have made that call before, it is meant for
-    all."""
+    """Find ranks that wait in a collective of more ranks although they have their own group: the function
+    passes that group to another call. Not where others made that call before."""
     if not _all_wait(sides):
         return None
     for side in (side for side in sides if side.way and len(side.ranks) > 1):
-        theirs = [one for one in answers if one.rank in side.ranks]
-        has_own = all(side.ranks in {one.members for one in answer.collectives.values()} for answer in theirs)
-        if any(_has_made(side.way[-1], histories[rank]) for rank in histories.keys() - set(side.ranks)):
-            continue
-        if not has_own:
+        theirs = [answer for answer in answers if answer.rank in side.ranks]
+        has_own = all(side.ranks in _known_groups([answer]) for answer in theirs)
+        others = histories.keys() - set(side.ranks)
+        if not has_own or any(_has_made(side.way[-1], histories[rank]) for rank in others):
             continue
         line, at, group = side.way[-1].line, "", ""
         if (left := _group_left_out(side.way[-1], sources)) is not None:
@@ -187,18 +175,16 @@ def ungrouped(
 
 
 def _group_left_out(call: Call, sources: Sources) -> tuple[int, str] | None:
-    """Find another collective in the function of one without ``group=`` that has it: its line, and what it
-    was given."""
-    found = _collectives_by(call, sources)
-    here = [node for node in found if holds(node, call.line)]
+    """Find another collective of the function that has a ``group=``: its line and group."""
+    calls = _collectives_by(call, sources)
+    here = [node for node in calls if holds(node, call.line)]
     if not here or any("group" in ast.unparse(node) for node in here):
         return None
-    return next(iter(_groups_given(found)), None)
+    return next(iter(_groups_given(calls)), None)
 
 
 def _group_of_callers(way: Sequence[Call], sources: Sources) -> tuple[Call, int, str] | None:
-    """Find one in the innermost function on the way to it that has such, with the call there. None where that
-    has several groups."""
+    """Find the only ``group=`` in the innermost caller that has any, with the call there."""
     here = [node for node in _collectives_by(way[-1], sources) if holds(node, way[-1].line)]
     if not here or any("group" in ast.unparse(node) for node in here):
         return None
@@ -209,7 +195,6 @@ def _group_of_callers(way: Sequence[Call], sources: Sources) -> tuple[Call, int,
 
 
 def _collectives_by(call: Call, sources: Sources) -> list[ast.Call]:
-    """Return the collectives that the function of a call makes itself."""
     return [
         node
         for function in functions_of(call, sources)
@@ -220,32 +205,34 @@ def _collectives_by(call: Call, sources: Sources) -> list[ast.Call]:
 
 
 def _groups_given(calls: Sequence[ast.Call]) -> list[tuple[int, str]]:
-    given = ((node.lineno, one) for node in calls for one in node.keywords if one.arg == "group")
-    return [(line, ast.unparse(one.value)) for line, one in given]
+    given = ((node.lineno, keyword) for node in calls for keyword in node.keywords if keyword.arg == "group")
+    return [(line, ast.unparse(keyword.value)) for line, keyword in given]
+
+
+def _known_groups(answers: Sequence[RankAnswer]) -> set[tuple[int, ...]]:
+    """Return the known process groups by their members."""
+    return {call.members for answer in answers for call in answer.collectives.values() if call.members}
 
 
 def _is_only_group(ranks: Sequence[int], answers: Sequence[RankAnswer]) -> bool:
-    """Return whether the other ranks have no group without these: then they are no members of one of its
-    kind."""
-    groups = {one.members for answer in answers for one in answer.collectives.values() if one.members}
-    return all(set(group) & set(ranks) for group in groups)
+    """Return whether all known groups include some of these ranks: the others may be in none of its kind."""
+    return all(set(group) & set(ranks) for group in _known_groups(answers))
 
 
 def _has_made(call: Call, history: History) -> bool:
     """Return whether a rank remembers a collective of this line."""
-    lines = ((one.file, one.line) for calls in history.values() for issued in calls for one in issued.way)
+    lines = ((step.file, step.line) for calls in history.values() for issued in calls for step in issued.way)
     return (call.file, call.line) in lines
 
 
 def no_member(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sources) -> Hint | None:
-    """Find ranks that gave None for a group of which they are no members, which means all ranks."""
+    """Find ranks that passed None for a group without them, which means all ranks."""
     for side in (side for side in sides if _all_wait(sides) and side.way):
         call = side.way[-1]
         group = given_group(call, sources)
         if side.had(call.file, call.line).get(group) != "None" or is_default(group, call, sources):
             continue
-        groups = {one.members for answer in answers for one in answer.collectives.values() if one.members}
-        others = sorted(group for group in groups if not set(side.ranks) & set(group))
+        others = sorted(group for group in _known_groups(answers) if not set(side.ranks) & set(group))
         if others:
             values = {"call": side.call, "line": call.line, "group": group}
             return hint("hang-no-member", who=side.ranks, others=others[0], **values)
@@ -253,56 +240,61 @@ def no_member(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sou
 
 
 def _all_wait(sides: Sequence[Side]) -> bool:
-    """Return whether nothing else keeps some ranks away: they wait for no rank, or handle an error."""
+    """Return whether nothing else keeps ranks away: all wait, and none handles an error."""
     return all(side.place.waits and not side.handled for side in sides)
 
 
 def unlike(side: Side, answers: Sequence[RankAnswer]) -> Hint | None:
-    """Find what has another shape on some ranks in the line of a collective that all are in."""
+    """Find a value with another shape on some ranks in the line of a collective that all are in."""
     if not is_collective(side.place.what):
         return None
     line = (side.way[-1].file, side.way[-1].line) if side.way else None
     had: dict[str, dict[str, list[int]]] = {}
     for answer in answers:
-        for one in (one for one in answer.values if (one.file, one.line) == line):
-            if (shaped := _SHAPED.match(one.what)) is not None:
-                had.setdefault(one.name, {}).setdefault(shaped[0], []).append(answer.rank)
+        for value in (value for value in answer.values if (value.file, value.line) == line):
+            if (shaped := _SHAPED.match(value.what)) is not None:
+                had.setdefault(value.name, {}).setdefault(shaped[0], []).append(answer.rank)
     for name, shapes in ((name, shapes) for name, shapes in had.items() if len(shapes) > 1):
-        told = by_ranks((ranks, what) for what, ranks in shapes.items())
-        return hint("hang-unlike", call=side.call, line=side.way[-1].line, name=name, shapes=told)
+        by_shape = by_ranks((ranks, what) for what, ranks in shapes.items())
+        return hint("hang-unlike", call=side.call, line=side.way[-1].line, name=name, shapes=by_shape)
     return None
 
 
 def concerned(sides: Sequence[Side], answers: Sequence[RankAnswer]) -> list[Side]:
-    """Return the ranks that wait in one process group, and its members that do not: of the wait that began
-    first."""
+    """Return the process group whose wait began first: its waiting members, and those that do not wait."""
     waits = {answer.rank: _awaited(answer) for answer in answers}
-    first = [one for answer in answers for one in answer.collectives.values() if not one.over and one.members]
-    for one in sorted(first, key=lambda one: one.begun):
-        here = {rank for rank, (group, members) in waits.items() if group and members == one.members}
-        if set(one.members) - here:
+    first = [call for _, _, call in pending(answers) if call.members]
+    for call in sorted(first, key=lambda call: call.begun):
+        here = {rank for rank, (group, members) in waits.items() if group and members == call.members}
+        if set(call.members) - here:
             return [
                 replace(side, ranks=ranks)
                 for side in sides
-                if (ranks := tuple(rank for rank in side.ranks if rank in one.members))
+                if (ranks := tuple(rank for rank in side.ranks if rank in call.members))
             ]
     return list(sides)
 
 
+def pending(answers: Sequence[RankAnswer]) -> Iterator[tuple[int, str, Collective]]:
+    """Yield the collectives that ranks wait in, each with the rank and the group."""
+    for answer in answers:
+        yield from ((answer.rank, group, call) for group, call in answer.collectives.items() if not call.over)
+
+
 def awaited(answer: RankAnswer) -> tuple[str, Collective | None]:
-    """Return the collective in which a rank waits, and its process group; None for none."""
-    begun = [(group, one) for group, one in answer.collectives.items() if not one.over]
+    """Return the process group and the collective in which a rank waits; None for none."""
+    begun = [(group, call) for _, group, call in pending([answer])]
     return min(begun, key=lambda pair: pair[1].begun, default=("", None))
 
 
 def _awaited(answer: RankAnswer) -> tuple[str, tuple[int, ...]]:
     """Return the process group in which a rank waits, and its members; empty for none."""
-    group, one = awaited(answer)
-    return group, one.members if one is not None else ()
+    group, call = awaited(answer)
+    return group, call.members if call is not None else ()
 
 
 def all_joining(sides: Sequence[Side], world_size: int, sources: Sources) -> Hint | None:
-    """Tell that all ranks of the run wait in init_process_group, which waits for more than there are."""
+    """Find that all ranks wait in init_process_group, which waits for more than there are."""
     ranks = ranks_of(sides)
     if len(ranks) < world_size or any(
         side.place.what.rpartition(".")[2] != "init_process_group" for side in sides
@@ -324,12 +316,12 @@ def fewest(sides: Sequence[Side]) -> tuple[int, ...]:
 
 
 def _of_root(sides: Sequence[Side], sources: Sources) -> Hint | None:
-    """Find a collective from or to one rank, which each rank takes for another one."""
+    """Find a collective whose root differs between ranks."""
     for side in (side for side in sides if side.way):
         call = side.way[-1]
         if (root := root_by_rank(call, sources)) is not None:
             given = side.had(call.file, call.line).get(root.partition("=")[2], "")
-            # a parameter that is called so may be the same on all
+            # a parameter of that name may be equal on all
             if given.isdecimal() and int(given) not in side.ranks:
                 continue
             return hint("hang-root", call=sides[0].call, root=root, line=call.line)
@@ -337,7 +329,7 @@ def _of_root(sides: Sequence[Side], sources: Sources) -> Hint | None:
 
 
 def _unmet(sides: Sequence[Side]) -> Hint | None:
-    """Tell that ranks send and ranks receive: where all do, no message is still to come."""
+    """Find ranks that all send or receive, so that no message is still to come."""
     if not all(side.direction for side in sides):
         return None
     sending = ranks_of(side for side in sides if side.direction == "send")
@@ -346,7 +338,6 @@ def _unmet(sides: Sequence[Side]) -> Hint | None:
 
 
 def _of_messages(sides: Sequence[Side], sources: Sources) -> Hint | None:
-    """Explain why ranks wait for messages that do not come."""
     mine = [side for side in sides if side.direction]
     others = [side for side in sides if not side.direction]
     ranks = ranks_of(mine)

@@ -1,8 +1,8 @@
-"""At which collective the ranks parted, from what each has called in a process group (``worker.history``).
+"""The collective at which ranks parted, by each one's calls in a process group (``worker.history``).
 
-Ranks that wait for each other stand behind the mistake, sometimes far behind: where one of them left out a
-call, its next one met that of the others, as long as it was of the same kind. So the calls are compared by
-number up to the first that cannot meet, and then as two texts are: where has one rank a call more?
+Ranks hang behind the mistake, sometimes far behind: after a missing call, a rank's next one meets the others'
+as long as the kinds agree. So calls are compared by number up to the first that cannot meet, and then like
+two texts: where does one rank have a call more?
 """
 
 from __future__ import annotations
@@ -23,32 +23,28 @@ from nbdist.store.reports import Call, Collective, Issued, RankAnswer, read_hist
 from nbdist.text import Both, both
 
 _AS_EACH_LIKES = ("all_to_all", "alltoall", "gather", "scatter", "all_gather")
-"""Collectives to which a rank may give other sizes than the others; all_gather only with NCCL."""
+"""Collectives with sizes that may differ between ranks; all_gather only with NCCL."""
 
 _ALIKE_ON_ALL = frozenset(
     {"all_gather", "all_gather_into_tensor", "all_reduce", "broadcast", "reduce", "reduce_scatter_tensor"}
 )
-"""Those that take the same sizes from all ranks."""
+"""Collectives with the same sizes on all ranks."""
 
-_MOST_ADDED = 40
-"""So many calls in a row may be one rank's alone: an average over the parameters of a small model."""
-
-_LATEST = 12
-"""So many calls of a rank may lie between its mistake and where another one met it."""
-
+_MOST_ADDED = 40  # the most calls in a row of one rank alone: an average over the parameters of a small model
+_LATEST = 12  # the most calls of a rank between its mistake and the call that met another's
 _BACKWARD = frozenset({"backward", "manual_backward"})
 
 _APART = "hang-apart"
 
 _GIVEN = re.compile(r"([a-z]+)(\d*) \(([\d, ]*)\)")
 History = Mapping[str, Sequence[Issued]]
-"""By process group, what a rank has called, oldest first."""
+"""By process group, a rank's calls, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """The ranks at collective ``number``, by the lines that they came from, and what each gave to it.
-    ``latest``: no rank has called anything after it. ``inside`` are they by their ways in libraries, too."""
+    """The ranks at collective ``number``, by line, and the sizes ``given``. ``latest``: no rank called
+    anything later. ``inside``: the ranks by their ways in libraries, too."""
 
     number: int
     sides: tuple[Side, ...]
@@ -58,13 +54,15 @@ class Parting:
 
 
 def histories_of(run: Run, directory: RunDirectory) -> dict[int, History]:
-    """Return by rank what each has called, of those that remember it."""
-    found = {one.rank: read_history(directory.rank(one.rank, run.attempt).history) for one in run.ranks}
-    return {rank: history for rank, history in found.items() if history}
+    """Return by rank its calls, as far as remembered."""
+    histories = {
+        rank.rank: read_history(directory.rank(rank.rank, run.attempt).history) for rank in run.ranks
+    }
+    return {rank: history for rank, history in histories.items() if history}
 
 
 def of_histories(histories: Mapping[int, History], sources: Sources) -> Hint | None:
-    """Explain why the ranks do not meet, where what they have called says more than where they are now."""
+    """Explain why the ranks do not meet, where their calls show more than their positions."""
     parting = parting_of(histories, sources)
     if parting is None:
         return None
@@ -72,64 +70,60 @@ def of_histories(histories: Mapping[int, History], sources: Sources) -> Hint | N
         return _of_given(parting) if len(parting.inside) == 1 else of_library(parting.inside, sources)
     if parting.latest:
         return None
-    found = of_parting(parting.sides, sources)
-    if found is not None and found.signature != _APART:
-        return found
+    cause = of_parting(parting.sides, sources)
+    if cause is not None and cause.signature != _APART:
+        return cause
     return hint("hang-parted", number=parting.number, calls=places(parting.sides))
 
 
 def of_sizes_at(
-    rank: int, group: str, one: Collective, histories: Mapping[int, History], sources: Sources
+    rank: int, group: str, collective: Collective, histories: Mapping[int, History], sources: Sources
 ) -> Hint | None:
-    """Compare the sizes that the ranks gave to this collective of a group, in which one waits: NCCL does not
-    compare them, and some may go on from there."""
-    called = {other: _called(group, one, history) for other, history in histories.items()}
+    """Compare the ranks' sizes in a collective that one waits in: NCCL does not."""
+    called = {other: _called(group, collective, history) for other, history in histories.items()}
     mine = called.get(rank)
     backend, _, name = mine.name.rpartition(":") if mine is not None else ("", "", "")
     if mine is None or backend != "nccl" or name not in _ALIKE_ON_ALL:
         return None
     given = {other: call.given for other, call in called.items() if call is not None}
     side = _own(mine, sources).side([rank], sources)
-    parting = Parting(number=one.number, sides=(side,), given=given, latest=False, inside=(side,))
+    parting = Parting(number=collective.number, sides=(side,), given=given, latest=False, inside=(side,))
     return _of_given(parting)
 
 
-def _called(group: str, one: Collective, history: History) -> Issued | None:
-    """Find the call of this collective in a history. A message may have the number of one, and not its
-    name."""
-    made = (call for call in history.get(group, ()) if call.number == one.number)
-    return next((call for call in made if call.name.rpartition(":")[2] == one.name), None)
+def _called(group: str, collective: Collective, history: History) -> Issued | None:
+    """Find the call of this collective in a history; a message may share its number, not its name."""
+    made = (call for call in history.get(group, ()) if call.number == collective.number)
+    return next((call for call in made if call.name.rpartition(":")[2] == collective.name), None)
 
 
 def last_calls(histories: Mapping[int, History], sources: Sources) -> Iterator[Side]:
-    """Return the calls that each rank has made last, latest first."""
+    """Yield each rank's last calls, latest first."""
     for rank, history in histories.items():
         for calls in history.values():
             yield from (_own(call, sources).side([rank], sources) for call in reversed(calls[-_LATEST:]))
 
 
 def came_to(way: Sequence[Call], history: History, sources: Sources) -> bool:
-    """Return whether a rank remembers a call to which it came by these lines of the user's files."""
+    """Return whether a rank remembers a call by these lines of the user's files."""
     made = (_own(call, sources).way for calls in history.values() for call in calls)
     return bool(way) and tuple(way) in made
 
 
 def begun_at(
-    side: Side, one: Collective | None, answer: RankAnswer, history: History, sources: Sources
+    side: Side, collective: Collective | None, answer: RankAnswer, history: History, sources: Sources
 ) -> Side:
-    """Move ranks that wait for their device to the line that called the collective which this waits in. Of
-    one that a model has called in backward() torch knows no line: then it is that of backward(), where the
-    file has one alone. So it is where the rank remembers nothing, and its file does not call it by name."""
-    group = next((name for name, its in answer.collectives.items() if its is one), "")
-    call = _called(group, one, history) if one is not None else None
+    """Move ranks that wait for their device to its call, or to the file's only backward()."""
+    group = next((name for name, its in answer.collectives.items() if its is collective), "")
+    call = _called(group, collective, history) if collective is not None else None
     if call is None and history:
         return side
     if call is not None and (made := _own(call, sources)).way:
-        found = made.side(side.ranks, sources)
-        # a layer of a library, as SyncBatchNorm, calls it by native code alone
-        named = is_collective(found.place.what)
-        place = found.place if named else replace(found.place, what=side.name, through=found.place.what)
-        return replace(found, place=place, values=side.values)
+        called = made.side(side.ranks, sources)
+        # a library's layer, such as SyncBatchNorm, calls it from native code
+        named = is_collective(called.place.what)
+        place = called.place if named else replace(called.place, what=side.name, through=called.place.what)
+        return replace(called, place=place, values=side.values)
     written = side.way and calls_of_function(side.name, side.way[-1].file, sources)
     line = _only_backward(side, sources) if call is not None or not written else None
     if line is None:
@@ -148,20 +142,18 @@ def _only_backward(side: Side, sources: Sources) -> int | None:
 
 
 def _counted(given: str) -> object:
-    """Return what was given without the shapes, which NCCL and gloo do not compare: by tensor the dtype and
-    how many numbers; as it is where that is not known."""
+    """Return each tensor's dtype and size: NCCL and gloo ignore shapes. The text if unknown."""
     parts = _GIVEN.findall(given)
     if len(parts) != len(re.findall(r"\(", given)):
         return given
-    return tuple((kind + bits, _count(size)) for kind, bits, size in parts)
-
-
-def _count(size: str) -> int:
-    return prod(int(each) for each in size.split(",") if each.strip())
+    return tuple(
+        (kind + bits, prod(int(each) for each in size.split(",") if each.strip()))
+        for kind, bits, size in parts
+    )
 
 
 def places(sides: Sequence[Side]) -> Both:
-    """``rank 0: all_reduce (line 28), rank 1: barrier (line 47)``."""
+    """Return ``rank 0: all_reduce (line 28), rank 1: barrier (line 47)``."""
     return by_ranks(
         (side.ranks, both("diagnosis.call-at", call=side.call, file=side.place.file, line=side.place.line))
         for side in sides
@@ -169,7 +161,7 @@ def places(sides: Sequence[Side]) -> Both:
 
 
 def _of_given(parting: Parting) -> Hint | None:
-    """Tell what ranks in one line gave to one collective, where that differs."""
+    """Compare the sizes that ranks in one line gave to one collective."""
     by_given: dict[str, list[int]] = {}
     for rank, given in parting.given.items():
         by_given.setdefault(given, []).append(rank)
@@ -187,15 +179,15 @@ def _of_given(parting: Parting) -> Hint | None:
 
 
 def parting_of(histories: Mapping[int, History], sources: Sources) -> Parting | None:
-    """Find where these ranks parted; None where what they have called does not tell."""
+    """Find where these ranks parted; None if their calls do not show it."""
     for group in sorted({group for history in histories.values() for group in history}):
         calls = {
             rank: {call.number: _own(call, sources) for call in history[group]}
             for rank, history in histories.items()
             if history.get(group)
         }
-        if len(calls) > 1 and (found := _parting(calls, sources)) is not None:
-            return found
+        if len(calls) > 1 and (parting := _parting(calls, sources)) is not None:
+            return parting
     return None
 
 
@@ -204,36 +196,33 @@ def _parting(ranks: Mapping[int, Mapping[int, _Made]], sources: Sources) -> Part
     first = next((n for n in known if len({calls[n].kind for calls in ranks.values()}) > 1), None)
     if first is None:
         return None
-    number = min([first, *_added(list(ranks.values()), known[0])])
+    begin = known[0]
+    mine, *others = (
+        [call for number, call in sorted(calls.items()) if number >= begin] for calls in ranks.values()
+    )
+    added = (_first_added(mine, theirs) for theirs in others)
+    number = min([first, *(begin + at for at in added if at is not None)])
     made = {rank: calls[number] for rank, calls in ranks.items()}
     by_way: dict[tuple[Call, ...], list[int]] = {}
     by_calls: dict[tuple[Call, ...], list[int]] = {}
-    for rank, one in made.items():
-        by_way.setdefault(one.way, []).append(rank)
-        by_calls.setdefault(one.call.way, []).append(rank)
+    for rank, call in made.items():
+        by_way.setdefault(call.way, []).append(rank)
+        by_calls.setdefault(call.call.way, []).append(rank)
     sides, inside = (
         tuple(made[some[0]].side(some, sources) for some in by.values()) for by in (by_way, by_calls)
     )
     return Parting(
         number=number,
         sides=sides,
-        given={rank: one.call.given for rank, one in made.items()},
+        given={rank: call.call.given for rank, call in made.items()},
         latest=all(number == max(calls) for calls in ranks.values()),
         inside=inside,
     )
 
 
-def _added(ranks: Sequence[Mapping[int, _Made]], begin: int) -> Iterator[int]:
-    """Return the numbers at which one rank has made a call that another has not."""
-    sequences = [[one for number, one in sorted(calls.items()) if number >= begin] for calls in ranks]
-    for others in sequences[1:]:
-        if (at := _first_added(sequences[0], others)) is not None:
-            yield begin + at
-
-
 def _first_added(mine: Sequence[_Made], theirs: Sequence[_Made]) -> int | None:
-    """Find where one of two ranks has made calls that the other has not, both having made the same before.
-    Ranks that come to one collective by two ways, which is right, go on alike without anything left out."""
+    """Find where one of two ranks made extra calls after the same ones. Ranks that reach one collective by
+    two ways continue alike without a missing call."""
     at = 0
     while (at := at + _alike(mine[at:], theirs[at:])) < min(len(mine), len(theirs)):
         instead = _alike(mine[at + 1 :], theirs[at + 1 :])
@@ -248,7 +237,7 @@ def _first_added(mine: Sequence[_Made], theirs: Sequence[_Made]) -> int | None:
 
 
 def _alike(mine: Sequence[_Made], theirs: Sequence[_Made]) -> int:
-    """Return how many calls both begin with."""
+    """Return the number of equal calls at the start of both."""
     pairs = zip(mine, theirs, strict=False)
     return next(
         (at for at, (a, b) in enumerate(pairs) if (a.kind, a.way) != (b.kind, b.way)),
@@ -265,7 +254,7 @@ class _Made:
 
     @property
     def kind(self) -> tuple[str, object]:
-        """Return what has to be alike on all ranks."""
+        """Return the parts that must agree on all ranks."""
         backend, _, name = self.call.name.rpartition(":")
         free = name in _AS_EACH_LIKES and (name, backend) != ("all_gather", "gloo")
         return self.call.name, "" if free else _counted(self.call.given)
@@ -277,4 +266,4 @@ class _Made:
 
 
 def _own(call: Issued, sources: Sources) -> _Made:
-    return _Made(call=call, way=tuple(one for one in call.way if sources.is_own(one.file)))
+    return _Made(call=call, way=tuple(step for step in call.way if sources.is_own(step.file)))

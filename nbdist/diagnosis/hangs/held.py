@@ -1,4 +1,4 @@
-"""The call, with its line, that holds a rank which waits for no other rank."""
+"""The call, with its line, that blocks a rank which waits for no other rank."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from nbdist.programs.branches import (
     first_given,
     head,
     holds,
+    names_in,
 )
 from nbdist.programs.sources import Sources
 from nbdist.text import Both, both
@@ -25,20 +26,18 @@ _OF_ITS_OWN = frozenset({"get", "put", "join", "acquire", "wait", "result", "com
 _OF_SOCKETS = frozenset({"recv", "recv_into", "recvfrom", "accept", "connect"})
 _OF_ASYNCIO = frozenset({"runners.py", "base_events.py"})
 _OF_THREADS = frozenset({"", "threading.py", "queue.py", "_base.py", "thread.py"})
-# what the interpreter calls when the program has come to its end
+# calls of the interpreter at the program's end
 _AT_THE_END = frozenset({"_shutdown", "_exit_function", "_python_exit"})
 _OF_STORES = frozenset({"get", "wait", "multi_get", "barrier"})
 _STORE = re.compile(r"(?<!re)store", re.IGNORECASE)
-_FEW = 3
-"""So many lines that set a key of the store are named."""
-
+_FEW = 3  # the most lines that set a key of the store to name
 _OF_PROCESS = re.compile(r"\b(?:strftime|isoformat|uuid[14]|mkdtemp|mktemp|token_hex)\(")
 _MOMENT = re.compile(r"(?:\w+\.)*(?:now|utcnow|today|time|time_ns|getpid)\(\)")
-"""Calls that return something else in each process: as a name, and when it is written into one."""
+"""Calls whose results differ between processes: inside a name, and written into one."""
 
 
 def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
-    """Name the call that holds these ranks; ``waiting`` are those that wait for others."""
+    """Name the call that blocks these ranks; ``waiting`` are those that wait for others."""
     call = side.place.what.rpartition(".")[2]
     values = {"who": side.ranks, "where": _where(side, sources), "call": side.place.what}
     if side.place.loads:
@@ -57,7 +56,7 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
 
 
 def _row(side: Side, call: str, sources: Sources) -> str | None:
-    """Return the name of the row about what a call waits for, as far as the call tells."""
+    """Return the row for a blocking call, as far as the call shows it."""
     place, text = side.place, sources.text(side.way[-1].file) if side.way else ""
     if place.on_network or (place.built_in and call in _OF_SOCKETS and "socket" in text):
         return "hang-network"
@@ -69,13 +68,13 @@ def _row(side: Side, call: str, sources: Sources) -> str | None:
 
 
 def _may_be_fed(side: Side) -> bool:
-    """Return whether a thread or a process of these ranks is to end what they wait in."""
+    """Return whether a thread or a process of these ranks must end their wait."""
     call = side.place.what.rpartition(".")[2]
     return side.place.loads or call in _OF_ITS_OWN or call == "sleep" or call.startswith("with ")
 
 
 def of_threads(held: Sequence[Side], raised: Mapping[int, str]) -> Hint | None:
-    """Name the error of the thread or the process that a rank waits for; ``raised`` is by rank."""
+    """Name the error of the thread or process that a rank waits for; ``raised`` is by rank."""
     ranks = (rank for side in held if _may_be_fed(side) for rank in side.ranks)
     dead = next((rank for rank in ranks if rank in raised), None)
     return hint("hang-thread", who=(dead,), error=raised[dead]) if dead is not None else None
@@ -89,7 +88,6 @@ def _at_the_end(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint:
 
 
 def _where(side: Side, sources: Sources) -> Both:
-    """`` at line 6``; empty for ranks outside the program."""
     if not side.way:
         return Both("", "")
     at = side.way[-1]
@@ -97,7 +95,7 @@ def _where(side: Side, sources: Sources) -> Both:
 
 
 def _beside(side: Side, sources: Sources) -> Both:
-    """Return the lines of the other threads and processes of these ranks, or that there are none."""
+    """Return the lines of these ranks' other threads and processes, or that there are none."""
     workers = (next((call for call in calls if sources.is_own(call.file)), None) for calls in side.workers)
     ends = [*(way[-1] for way in side.beside if way), *(call for call in workers if call is not None)]
     if ends:
@@ -108,7 +106,7 @@ def _beside(side: Side, sources: Sources) -> Both:
 
 
 def _loop_of(side: Side, waiting: Sequence[Side], sources: Sources) -> ast.While | None:
-    """Find the innermost ``while`` that these ranks alone are in, if it counts no rounds."""
+    """Find the innermost ``while`` around these ranks alone, if it counts no rounds."""
     for here in reversed(side.way):
         elsewhere = [call for other in waiting for call in other.way if call.file == here.file]
         for node, _ in reversed(around(here, sources)):
@@ -118,52 +116,46 @@ def _loop_of(side: Side, waiting: Sequence[Side], sources: Sources) -> ast.While
 
 
 def _is_of_store(side: Side) -> bool:
-    """Recognise a store by its name, or by its kind: a PrefixStore may be called anything."""
+    """Return whether a name, or its kind, is a store's: a PrefixStore may have any name."""
     owner, at = side.place.what.rpartition(".")[0], side.way[-1] if side.way else None
     kind = side.had(at.file, at.line).get(owner, "") if at is not None else ""
     return _STORE.search(side.place.what) is not None or kind.endswith("Store")
 
 
 def _keys(side: Side, sources: Sources) -> Both:
-    """Return the key that is waited for, and those that the same file sets, as they are written."""
+    """Return the awaited key and the keys that the same file sets, as they are written."""
     if not side.way:
         return Both("", "")
     at = side.way[-1]
-    asked = first_given(at, side.place.what.rpartition(".")[2], sources)
+    awaited = first_given(at, side.place.what.rpartition(".")[2], sources)
     for own in _own_names(at.file, sources):
-        if set(map(ast.unparse, own.targets)) & _names(asked) or asked == ast.unparse(own.value):
+        names = names_in(ast.parse(awaited))
+        if names & set(map(ast.unparse, own.targets)) or awaited == ast.unparse(own.value):
             return both("diagnosis.own-names", line=own.lineno, source=head(own))
     calls = calls_of_function("set", at.file, sources)
     keys = {call.line: key for call in calls if (key := first_given(call, "set", sources))}
-    if not asked or not 0 < len(keys) <= _FEW:
+    if not awaited or not 0 < len(keys) <= _FEW:
         return Both("", "")
-    told = [both("diagnosis.sets", line=line, key=key) for line, key in keys.items()]
-    places = Both(", ".join(one.en for one in told), "，".join(one.zh for one in told))
-    return both("diagnosis.asked-and-set", line=at.line, asked=asked, places=places)
+    set_at = [both("diagnosis.sets", line=line, key=key) for line, key in keys.items()]
+    places = Both(", ".join(key.en for key in set_at), "，".join(key.zh for key in set_at))
+    return both("diagnosis.asked-and-set", line=at.line, asked=awaited, places=places)
 
 
 def _own_names(file: str, sources: Sources) -> Iterator[ast.Assign]:
-    """Find names made of the time, a pid or a temporary folder. A function that broadcasts may give its own
-    to all ranks."""
+    """Yield names made of the time, a pid or a temporary folder; a broadcast may share them."""
     tree = sources.tree(file)
-    sets = [one for one in ast.walk(tree) if isinstance(one, ast.Assign)]
-    moments = {ast.unparse(one.targets[0]) for one in sets if _MOMENT.fullmatch(ast.unparse(one.value))}
-    for one in sets:
-        parts = (part.value for part in ast.walk(one.value) if isinstance(part, ast.FormattedValue))
+    sets = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    moments = {ast.unparse(node.targets[0]) for node in sets if _MOMENT.fullmatch(ast.unparse(node.value))}
+    for node in sets:
+        parts = (part.value for part in ast.walk(node.value) if isinstance(part, ast.FormattedValue))
         written = [ast.unparse(part) for part in parts]
         own = any(text in moments or _MOMENT.search(text) for text in written)
-        if (own or _OF_PROCESS.search(ast.unparse(one.value))) and not _is_given_to_all(one, tree):
-            yield one
+        if (own or _OF_PROCESS.search(ast.unparse(node.value))) and not _is_given_to_all(node, tree):
+            yield node
 
 
 def _is_given_to_all(node: ast.Assign, tree: ast.Module) -> bool:
-    functions = [
-        one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and holds(one, node.lineno)
-    ]
-    calls = (one for one in ast.walk(functions[-1] if functions else tree) if isinstance(one, ast.Call))
-    return any("broadcast" in ast.unparse(one.func) for one in calls)
-
-
-def _names(text: str) -> set[str]:
-    """Return the names in an expression, as it is written."""
-    return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
+    around = [function for function in functions if holds(function, node.lineno)]
+    calls = (each for each in ast.walk(around[-1] if around else tree) if isinstance(each, ast.Call))
+    return any("broadcast" in ast.unparse(call.func) for call in calls)

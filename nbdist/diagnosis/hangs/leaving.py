@@ -1,6 +1,6 @@
-"""Ranks that have ended while others still wait for them: these came to a call alone, or have a step more.
+"""Ranks that ended while others wait for them: the others made a call alone, or have a step more.
 
-With gloo those that wait fail then. With NCCL they go on waiting: nothing tells them.
+With gloo the waiting ranks fail then. With NCCL they wait on: nothing notifies them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from nbdist.programs.branches import (
     holds,
     holds_for,
     is_collective,
+    lines_in_words,
+    names_in,
     own_nodes,
     rank_decorators,
     returns_before,
     spelt_out,
-    told,
     ways_out,
 )
 from nbdist.programs.sources import Sources
@@ -45,21 +46,21 @@ _PICKS_OTHERS = re.compile(r"!= \d|> \d|^not \w|^[\w.]*rank(?:\(\))?$")
 _EXCHANGES = re.compile(
     r"\b(?:dist|distributed|accelerator|fabric)\.\w+$|\b(?:all_reduce|all_gather|barrier)\w*$"
 )
-"""Calls that surely go to other ranks: not ``logits.gather``, nor ``plt.scatter``."""
+"""Calls that surely reach other ranks: not ``logits.gather``, nor ``plt.scatter``."""
 
 _GROUPS = re.compile(r"\bnew_(?:sub)?group|[dD]evice_?[mM]esh|\bgroup=")
-# functions of libraries that are a loop, and call the program back
+# library functions that loop and call the program back
 _TRAINS = re.compile(r"fit|train|eval|predict|test|valid|learn")
 
 
 def why_left(
     side: Side, early: tuple[int, ...], program: str, sources: Sources, *, alone: bool = True
 ) -> Hint:
-    """Explain why ``early`` have ended and ``side`` waits, in the ``program`` that all run. ``alone``: these
-    may be the only ranks that come to their line, where all are to come."""
+    """Explain why ``early`` ended and ``side`` waits, in ``program``. ``alone``: ``side`` may be the only
+    ranks in a line that is for all."""
     who: dict[str, object] = {"late": side.ranks, "early": early, "call": side.call}
     if side.place.on_device:
-        # where the device's collective was called is not known: an if around this line need not be around it
+        # the device's collective may come from another line, outside this if
         return hint("uneven-steps", **who, tests=Both("", ""))
     if alone and (entered := entered_alone(side, sources)) is not None:
         return hint("left-alone", **who | entered)
@@ -69,11 +70,13 @@ def why_left(
         seen = both("diagnosis.see-lines", lines=lines) if lines else Both("", "")
         return hint("left-before-call", **who, lines=seen)
     ways = [*ways_past(side, sources)] or _loops(side, sources)[:1]
-    return hint("uneven-steps", **who, tests=both("diagnosis.see-tests", tests=told(ways)) if ways else "")
+    return hint(
+        "uneven-steps", **who, tests=both("diagnosis.see-tests", tests=lines_in_words(ways)) if ways else ""
+    )
 
 
 def is_in_loop_of_library(side: Side, sources: Sources) -> bool:
-    """Return whether ranks are in a library's loop over the batches, as that of  trainer.fit() ."""
+    """Return whether ranks are in a library's loop over the batches, such as  trainer.fit() ."""
     return any(
         sources.is_own(call.file) and not sources.is_own(after.file) and _TRAINS.search(after.function)
         for call, after in pairwise(side.calls)
@@ -81,18 +84,16 @@ def is_in_loop_of_library(side: Side, sources: Sources) -> bool:
 
 
 def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:
-    """Find the innermost ``if`` for some ranks that these are in, or have come past where it returns.
-
-    ``went`` says how they got there; ``line``, ``call`` and ``mend`` where, into what, and what to do."""
+    """Find the innermost ``if`` for some ranks around these, or with a return that these passed."""
     for call in reversed(side.way):
-        found = [
+        entries = [
             (way, head(node), sources.short(call.file, node.lineno))
             for way, node in _picked(side, call, sources)
             if asks_for_rank(node.test, call, sources)
         ]
         for only in rank_decorators(call, sources):
-            found.append(("into-function", f"@{ast.unparse(only)}", sources.short(call.file, only.lineno)))
-        for way, test, line in found:
+            entries.append(("into-function", f"@{ast.unparse(only)}", sources.short(call.file, only.lineno)))
+        for way, test, line in entries:
             went, mend = both(f"diagnosis.went-{way}", test=test), both(f"diagnosis.instead-of-{way}")
             if "new_group" in sources.text(call.file):
                 mend = both("diagnosis.or-group", said=mend)
@@ -101,12 +102,12 @@ def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:
 
 
 def _picked(side: Side, call: Call, sources: Sources) -> Iterator[tuple[str, ast.If]]:
-    """Find the ifs around a call, or the returns above it, that pick some ranks."""
+    """Yield the ifs around a call, or the returns above it, that select some ranks."""
     called = side.place.what.rpartition(".")[2]
     for node, part in reversed(around(call, sources)):
         if not isinstance(node, ast.If) or part != "body" or calls_too(node, part, called):
             continue
-        # what the others call in an if of their own of this function is no reason: their caller is
+        # the others may make the same call in another if of this function
         picks = _PICKS.search(spelt_out(node.test, call, sources))
         if picks and not has_other_half(side, call, (node, part), sources):
             yield "into", node
@@ -116,22 +117,21 @@ def _picked(side: Side, call: Call, sources: Sources) -> Iterator[tuple[str, ast
 
 
 def _loops(side: Side, sources: Sources) -> list[ast.stmt]:
-    """Return the loops of the program around these ranks, innermost first."""
     steps = (node for call in reversed(side.way) for node, _ in reversed(around(call, sources)))
     return [node for node in steps if isinstance(node, LOOPS)]
 
 
 def ways_past(side: Side, sources: Sources) -> list[Way]:
-    """Find what can leave out the call that these ranks are in: returns before it, else what leaves the
-    innermost loop around it that has such; none where there is nothing, or too much to name."""
+    """Find what can skip these ranks' call: returns before it, else exits of the innermost loop with any;
+    none if there are too many to name."""
     for call in reversed(side.way):
         loops = [node for node, _ in reversed(around(call, sources)) if isinstance(node, LOOPS)]
         counts = counters(call, sources)
         left = (
             [
                 *ways_out(loop),
-                # what counts the rounds ends all ranks alike
-                *(node for node in exits_of(loop) if not counts & _names(node.test)),
+                # a counter of rounds ends all ranks alike
+                *(node for node in exits_of(loop) if not counts & names_in(node.test)),
                 *caught_in_calls(loop, call.file, sources),
             ]
             for loop in loops
@@ -143,28 +143,28 @@ def ways_past(side: Side, sources: Sources) -> list[Way]:
 
 
 def called_alone(side: Side, sources: Sources) -> tuple[ast.If, str] | None:
-    """Find the one ``if`` for some ranks in a loop around these that leads to a collective.
-    Not where a group may be what it is for."""
+    """Find the one ``if`` on the rank in a loop around these that leads to a collective."""
     for here in reversed(side.way):
-        found: dict[str, list[ast.If]] = {}
+        by_name: dict[str, list[ast.If]] = {}
         loops = [node for node, _ in around(here, sources) if isinstance(node, LOOPS)]
         nodes = [node for loop in loops[:1] for node in own_nodes(loop) if isinstance(node, ast.If)]
         for node in (node for node in nodes if asks_for_rank(node.test, here, sources)):
             for name in exchanged(node, here.file, sources):
-                found.setdefault(name, []).append(node)
-        lone = next(((some[0], name) for name, some in found.items() if len(some) == 1), None)
+                by_name.setdefault(name, []).append(node)
+        lone = next(((some[0], name) for name, some in by_name.items() if len(some) == 1), None)
         if lone is not None and not _GROUPS.search(sources.text(here.file)):
             return lone
     return None
 
 
 def exchanged(node: ast.If, file: str, sources: Sources) -> set[str]:
-    """Return the names of the collectives that the body of an ``if`` calls, and its other part does not."""
+    """Return the collectives that the body of an ``if`` calls, and its other part does not."""
     tree = sources.tree(file)
-    defined = {one.name: one.body for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
+    functions = (each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef))
+    defined = {function.name: function.body for function in functions}
     called = _calls(node.body)
-    called += [name for one in called for name in _calls(defined.get(one.rpartition(".")[2], ()))]
-    names = {one.rpartition(".")[2] for one in called if _EXCHANGES.search(one)}
+    called += [inner for name in called for inner in _calls(defined.get(name.rpartition(".")[2], ()))]
+    names = {name.rpartition(".")[2] for name in called if _EXCHANGES.search(name)}
     return {name for name in names if is_collective(name) and not calls_too(node, "body", name)}
 
 
@@ -174,12 +174,12 @@ def _calls(statements: Sequence[ast.stmt]) -> list[str]:
 
 
 def has_other_half(side: Side, here: Call, step: Step, sources: Sources) -> bool:
-    """Return whether the function calls what these ranks are in for the other ranks, too, above or below."""
+    """Return whether the function makes these ranks' call for the other ranks, too, above or below."""
     name = side.place.what.rpartition(".")[2]
     for call in calls_of_function(name, here.file, sources):
         if call.function == here.function and not holds(step[0], call.line):
-            ifs = (one for one in around(call, sources) if isinstance(one[0], ast.If))
-            if any(_is_for_others(one, step, side, call, sources) for one in ifs):
+            ifs = (outer for outer in around(call, sources) if isinstance(outer[0], ast.If))
+            if any(_is_for_others(outer, step, side, call, sources) for outer in ifs):
                 return True
     return False
 
@@ -196,7 +196,7 @@ def _is_for_others(step: Step, first: Step, side: Side, call: Call, sources: Sou
         return part != its_part
     mine = [each for each in _conjuncts(node.test) if asks_for_rank(each, call, sources)]
     theirs = set(map(ast.unparse, _conjuncts(other.test))) if part == its_part == "body" else set()
-    # beside something else, too, the same number is for the same ranks
+    # the same test of the rank selects the same ranks, also within an and
     if theirs.intersection(map(ast.unparse, mine)):
         return False
     if part == "body" and any(all(holds_for(each, rank, {}) for each in mine) for rank in side.ranks):
@@ -206,7 +206,3 @@ def _is_for_others(step: Step, first: Step, side: Side, call: Call, sources: Sou
 
 def _conjuncts(test: ast.expr) -> list[ast.expr]:
     return list(test.values) if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-
-
-def _names(test: ast.expr) -> set[str]:
-    return {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}

@@ -1,7 +1,7 @@
-"""Errors that are known, what caused them and how to fix them: a table for each family of software.
+"""Known errors with cause and fix: a table for each family of software.
 
-A row that matches what a healthy program prints is a defect: patterns are searched in the text of the first
-failure alone, and tested against the logs of runs that went well.
+A row that matches a healthy program's output is a defect: patterns are searched in the first failure's text
+alone, and tested against logs of runs that went well.
 """
 
 from __future__ import annotations
@@ -17,16 +17,8 @@ from nbdist.diagnosis.exits import rank_names
 from nbdist.tables import read_table
 from nbdist.text import Both, say
 
-# the first that matches counts: NCCL's and CUDA's errors come in torch's and paddle's words
-_TABLES = (
-    "nccl",
-    "ranks",
-    "cuda",
-    "paddle",
-    "python",
-    "exits",
-    "hangs",
-)
+# the first match counts: torch and paddle wrap NCCL's and CUDA's errors
+_TABLES = ("nccl", "ranks", "cuda", "paddle", "python", "exits", "hangs")
 
 # the type and message are at the head, what they pass on at the tail; between them native stacks take 45 KB
 _HEAD, _TAIL = 4_096, 1_024
@@ -37,8 +29,8 @@ _GROUP, _NEVER = re.compile(r"\\g<(\w+)>"), "(?!)"
 class Role(Enum):
     """The part of a rank in an error.
 
-    CAUSE: this rank did it. GONE: another rank closed its connection. WAITED: another rank did not come
-    in time. CHILD: a process that this rank had started failed, and said itself why.
+    CAUSE: this rank did it. GONE: another rank closed its connection. WAITED: another rank did not come in
+    time. CHILD: a process that this rank had started failed, and printed its own error.
     """
 
     CAUSE = "cause"
@@ -48,23 +40,22 @@ class Role(Enum):
 
 
 class Source(Enum):
-    """The text that a pattern is searched in: ``Type: message`` of an error, or an ``exits.exit_kind``."""
+    """The text to search: ``Type: message`` of an error, or an ``exits.exit_kind``."""
 
     ERROR = "error"
     EXIT = "exit"
     SITUATION = "situation"
-    """Nothing: it is seen from what all ranks did."""
+    """No text: it follows from all ranks' behaviour."""
     PROGRAM = "program"
-    """``Type: message`` of an error that no other row knows, in a program with the text ``where``."""
+    """``Type: message`` of an error that no other row matches, in a program that contains ``where``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """An error that is known. Named groups of ``pattern`` can be used in the texts as ``{group}``.
+    """A known error. Its texts may use named groups of ``pattern`` as ``{group}``.
 
-    ``framework`` is whose words the pattern has: "torch", "paddle" or "any". ``of`` is a pattern of the names
-    of other signatures, for which this one speaks where the program's text has the pattern ``where``; there,
-    ``\\g<name>`` stands for what the other's pattern has found by that name.
+    ``framework`` is the pattern's: "torch", "paddle" or "any". ``of`` matches names of other signatures that
+    this one replaces where the program matches ``where``; there, ``\\g<name>`` stands for the other's group.
     """
 
     name: str
@@ -82,13 +73,13 @@ class Signature:
 
 @cache
 def signatures() -> dict[str, Signature]:
-    """Return all of them by name, in the order in which they are tried."""
+    """Return all rows by name, in the order of matching."""
     rows = {name: row for table in _TABLES for name, row in read_table(__file__, table).items()}
     return {name: _signature(name, row) for name, row in rows.items()}
 
 
 def _signature(name: str, row: dict[str, str | list[str]]) -> Signature:
-    """Return a row of a table; its pattern is a text, or the alternatives one below the other."""
+    """Return the signature of a row; its pattern is a string or a list of alternatives."""
     pattern = row.pop("pattern", "")
     texts = {key: str(text) for key, text in row.items()}
     return Signature(
@@ -101,28 +92,24 @@ def _signature(name: str, row: dict[str, str | list[str]]) -> Signature:
 
 
 def match(text: str, source: Source = Source.ERROR) -> tuple[Signature, re.Match[str]] | None:
-    """Return the signature of an error's (or an exit's) text and where it matched; None for an unknown one.
-
-    Of a long text only both ends are searched.
-    """
+    """Return the signature that matches an error's (or exit's) text, by the ends of a long one."""
     return _match(_ends(text), source)
 
 
 def _ends(text: str) -> str:
-    """Return both ends of a text that is long."""
     return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]}\n{text[-_TAIL:]}"
 
 
-# hundreds of ranks say the same
+# hundreds of ranks print the same
 @lru_cache(maxsize=64)
 def _match(text: str, source: Source) -> tuple[Signature, re.Match[str]] | None:
     for signature, pattern in _compiled(source):
-        if (found := pattern.search(text)) is not None:
-            return signature, found
+        if (found_match := pattern.search(text)) is not None:
+            return signature, found_match
     return None
 
 
-# there are more rows than patterns that re keeps
+# re caches fewer patterns than there are rows
 @cache
 def _compiled(source: Source) -> tuple[tuple[Signature, re.Pattern[str]], ...]:
     rows = (row for row in signatures().values() if row.source is source)
@@ -130,22 +117,22 @@ def _compiled(source: Source) -> tuple[tuple[Signature, re.Pattern[str]], ...]:
 
 
 def variant(
-    known: Signature, program: str, found: Mapping[str, str | None] = MappingProxyType({})
+    known: Signature, program: str, groups: Mapping[str, str | None] = MappingProxyType({})
 ) -> Signature:
-    """Return the row that speaks for ``known`` in a program with this text; ``found`` are named groups."""
+    """Return the row that replaces ``known`` in a program with this text; ``groups`` are named groups."""
 
     def group(mark: re.Match[str]) -> str:
-        return re.escape(found.get(mark[1]) or "") or _NEVER
+        return re.escape(groups.get(mark[1]) or "") or _NEVER
 
     rows = (row for row in signatures().values() if row.of and re.fullmatch(row.of, known.name))
     return next((row for row in rows if re.search(_GROUP.sub(group, row.where), program)), known)
 
 
 def match_in(text: str, program: str) -> tuple[Signature, re.Match[str]] | None:
-    """Return the row of an error's text that counts in a program with this text alone."""
+    """Return the row of an error's text that applies only in a program with this text."""
     for row, pattern in _compiled(Source.PROGRAM):
-        if (found := pattern.search(_ends(text))) is not None and re.search(row.where, program):
-            return row, found
+        if (found_match := pattern.search(_ends(text))) is not None and re.search(row.where, program):
+            return row, found_match
     return None
 
 
@@ -158,25 +145,24 @@ def in_paddle(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """``signature`` is the name of the row in the table of signatures."""
+    """Cause and fix; ``signature`` is the row's name."""
 
     signature: str
     cause: Both
     fix: Both
 
     def in_paddle(self) -> Hint:
-        """Return the same in the words of a program of paddle."""
+        """Return the hint in the words of a program of paddle."""
         return replace(self, cause=Both(*map(in_paddle, self.cause)), fix=Both(*map(in_paddle, self.fix)))
 
     def text(self, language: str = "en") -> str:
-        """Two lines: the cause, the fix."""
+        """Return two lines: the cause, the fix."""
         cause = say("diagnosis.cause", language, cause=self.cause.text(language))
         return f"{cause}\n{say('diagnosis.fix', language, fix=self.fix.text(language))}"
 
 
 def hint(row: str | Signature, /, **values: object) -> Hint:
-    """Return the hint of a row, with these values in its texts: tuples are ranks, None is a part of a pattern
-    that matched nothing."""
+    """Return the hint of a row with these values: tuples are ranks, None a group without a match."""
     row = signatures()[row] if isinstance(row, str) else row
     en, zh = ({key: _word(value, language) for key, value in values.items()} for language in ("en", "zh"))
     return Hint(
