@@ -1,1 +1,1 @@
-"""What a screen gets of a run: its state, its logs, its charts and progress, as plain values."""
+"""A run as plain values for a screen: its state, its logs, its charts and progress."""

@@ -1,4 +1,4 @@
-"""ANSI escape sequences in what ranks write: left out, kept where they are colours, or as HTML."""
+"""ANSI escape sequences in text of ranks: removed, kept as colours, or made HTML."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 _COLOUR = re.compile(r"\x1b\[([0-9;:]*)m")
 _WITHIN = r"\[(?:[0-9;:]*m|\d*[CDGK])"  # colours, columns, "erase to the end"
 _WITHIN_A_LINE = re.compile(rf"\x1b{_WITHIN}")
-# A terminal acts on these, too: the C0 and C1 controls but the tab
+# the C0 and C1 controls but the tab: a terminal acts on these, too
 _CONTROLS = dict.fromkeys((*range(0x09), *range(0x0A, 0x20), *range(0x7F, 0xA0)))
 _BETWEEN_LINES = {code: None for code in _CONTROLS if chr(code) not in "\b\r"}
-# and by these it turns round what stands beside them (Unicode Bidirectional Algorithm, 2)
+# and by these it reverses their neighbours (Unicode Bidirectional Algorithm, 2)
 _UNSEEN = _CONTROLS | dict.fromkeys((0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
 _ACTED_ON = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f]")
 _ACTED_ON_BEYOND = re.compile(rf"[\0-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f](?:(?<!\x1b)|(?!{_WITHIN}))")
@@ -33,24 +33,19 @@ _HUES = ((0, 1), (60, 3), (120, 2), (180, 6), (240, 4), (300, 5), (360, 1))
 
 
 def strip_ansi(text: str) -> str:
-    """``text`` without escape sequences."""
     return _SEQUENCE.sub("", text) if "\x1b" in text else text
 
 
 def printable(text: str) -> str:
-    """``text`` without anything that a terminal would act on; a tab becomes spaces."""
+    """Return ``text`` without anything that a terminal would act on; a tab becomes spaces."""
     plain = strip_ansi(text)
     return plain if plain.isprintable() else plain.expandtabs().translate(_UNSEEN)
 
 
 def harmless(text: str) -> str:
-    """``text``, of any number of lines, with its colours and what moves within a line, and without anything
-    else that a terminal would act on: no title, no clipboard, no question that it answers. For all that is
-    written to a terminal as lines; as no line holds half a sequence, none can begin one for the next.
-
-    What a line sets ends with it.
-    """
-    # most logs hold nothing of it, or colours alone, which is seen at once for all lines
+    """Return lines with their colours and moves within a line, for a terminal: without titles, clipboard,
+    or queries. No line holds half a sequence, so none can begin one for the next; its colours end with it."""
+    # most logs hold no escapes, or colours alone: test all lines at once
     if (text.isascii() and not text.encode().translate(None, _PLAIN)) or not _ACTED_ON.search(text):
         return text
     if _ACTED_ON_BEYOND.search(text):
@@ -59,10 +54,7 @@ def harmless(text: str) -> str:
 
 
 def colours_alone(text: str) -> str:
-    """``text`` with its colours, and without what would move the cursor or ring a bell.
-
-    What it sets ends with it.
-    """
+    """Return ``text`` with its colours, which end with it, and without cursor moves and bells."""
     if text.isprintable():
         return text
     kept = _filtered(text, _COLOUR, _CONTROLS)
@@ -70,21 +62,21 @@ def colours_alone(text: str) -> str:
 
 
 def _filtered(text: str, allowed: re.Pattern[str], controls: Mapping[int, None]) -> str:
-    """``text`` with these sequences and without the others, and without ``controls``."""
+    """Return ``text`` without ``controls`` and without sequences other than the ``allowed``."""
     pieces = []
     end = 0
-    for found in _SEQUENCE.finditer(text):
-        pieces.append(text[end : found.start()].translate(controls))
-        if allowed.fullmatch(found[0]):
-            pieces.append(found[0])
-        end = found.end()
+    for match in _SEQUENCE.finditer(text):
+        pieces.append(text[end : match.start()].translate(controls))
+        if allowed.fullmatch(match[0]):
+            pieces.append(match[0])
+        end = match.end()
     pieces.append(text[end:].translate(controls))
     return "".join(pieces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """How text looks: ``colour`` is 0 for the page's own, else 1 to 6 as in a terminal, 7 for grey."""
+    """The look of text: ``colour`` is 0 for the page's own, else 1 to 6 as in a terminal, 7 for grey."""
 
     colour: int = 0
     bold: bool = False
@@ -100,12 +92,9 @@ class _Look:
 
 
 def ansi_html(text: str) -> str:
-    """``text`` escaped, with its colours as spans.
-
-    The classes are ``n-c1`` to ``n-c7`` for red, green, yellow, blue, magenta, cyan and grey, whatever
-    shade the text asks for, so that a page can choose colours that are read on its ground; ``n-cb``,
-    ``n-cd``, ``n-ci``, ``n-cu`` for bold, dim, italic, underlined. Backgrounds are left out.
-    """
+    """Return ``text`` escaped, with its colours as spans. The classes are ``n-c1`` to ``n-c7`` for red,
+    green, yellow, blue, magenta, cyan and grey of any shade, so that a page can choose legible colours;
+    ``n-cb``, ``n-cd``, ``n-ci``, ``n-cu`` for bold, dim, italic, underlined. There are no backgrounds."""
     parts = []
     for piece, look in _runs(text):
         escaped = html.escape(piece, quote=False)
@@ -114,12 +103,12 @@ def ansi_html(text: str) -> str:
 
 
 def _runs(text: str) -> Iterator[tuple[str, _Look]]:
-    """The pieces of ``text`` between its colour sequences, with how each looks."""
+    """Yield the pieces of ``text`` between its colour sequences, and the look of each."""
     look, end = _Look(), 0
-    for found in _COLOUR.finditer(text):
-        if piece := strip_ansi(text[end : found.start()]).translate(_CONTROLS):
+    for match in _COLOUR.finditer(text):
+        if piece := strip_ansi(text[end : match.start()]).translate(_CONTROLS):
             yield piece, look
-        look, end = _after(look, found[1]), found.end()
+        look, end = _after(look, match[1]), match.end()
     if piece := strip_ansi(text[end:]).translate(_CONTROLS):
         yield piece, look
 
@@ -137,7 +126,7 @@ _SETS: dict[int, dict[str, Any]] = {
 
 
 def _after(look: _Look, parameters: str) -> _Look:
-    """The look after one sequence of SGR parameters (ECMA-48, 8.3.117)."""
+    """Return the look after one sequence of SGR parameters (ECMA-48, 8.3.117)."""
     codes = [int(code or 0) for code in parameters.replace(":", ";").split(";")]
     while codes:
         code = codes.pop(0)
@@ -154,7 +143,7 @@ def _after(look: _Look, parameters: str) -> _Look:
 
 
 def _extended(codes: list[int]) -> int:
-    """The colour behind 38 or 48: ``5;N`` of 256, or ``2;R;G;B``. Takes what it reads from ``codes``."""
+    """Return the colour behind 38 or 48: ``5;N`` of 256, or ``2;R;G;B``; remove these from ``codes``."""
     kind = codes.pop(0) if codes else 0
     if kind == 5 and codes:
         number = codes.pop(0)
@@ -172,7 +161,7 @@ def _extended(codes: list[int]) -> int:
 
 
 def _basic(number: int) -> int:
-    """One of the 16: black and white are the page's own, bright black is grey, bright is not brighter."""
+    """Return one of the 16: black and white are the page's own, bright black is grey, others not brighter."""
     return 7 if number == 8 else number % 8 % 7
 
 

@@ -15,16 +15,13 @@ SAMPLING = 2.0  # seconds between two looks of the supervisor
 _NAN = math.nan
 
 _Row = list[float]
-"""Of a band: x and time of its last point, count, sum, least, greatest. Of lines: the time of its last
-point, then sum and count of each rank."""
+"""A band's x and time of its last point, count, sum, least, greatest; or the time of the last point of lines,
+then sum and count of each rank."""
 
 
 class Band:
-    """Mean, least and greatest along ``x``, in at most ROWS rows.
-
-    Rows are ``width`` of ``x`` wide; when there are too many, neighbours become one. So points may come
-    in any order, and what came early weighs as much as what comes late.
-    """
+    """Mean, least and greatest along ``x``, in at most ROWS rows. Rows are ``width`` of ``x`` wide; too
+    many are merged in pairs. So points may come in any order, and early ones weigh as much as late ones."""
 
     def __init__(self, width: float) -> None:
         self._width = width
@@ -38,7 +35,7 @@ class Band:
             if len(self._rows) > ROWS:
                 self._rows, self._width = _narrowed(self._rows, self._width, _merge)
             return
-        # written out: every point of a run comes here
+        # no calls here: every point of a run comes by
         if x > row[0]:
             row[0] = x
         if time > row[1]:
@@ -64,7 +61,7 @@ def _merge(row: _Row, other: _Row) -> None:
 
 
 class Lines:
-    """A value of each rank along the time, in at most ROWS rows; values that share a row are averaged."""
+    """A value of each rank along the time, in at most ROWS rows; a row holds the mean of its values."""
 
     def __init__(self, ranks: tuple[int, ...]) -> None:
         self._places = {rank: 2 * place + 1 for place, rank in enumerate(ranks)}
@@ -94,20 +91,20 @@ class Lines:
 
 def _add_up(row: _Row, other: _Row) -> None:
     row[0] = max(row[0], other[0])
-    row[1:] = [one + two for one, two in zip(row[1:], other[1:], strict=True)]
+    row[1:] = map(sum, zip(row[1:], other[1:], strict=True))
 
 
 def _narrowed(
     rows: dict[float, _Row], width: float, merge: Callable[[_Row, _Row], None]
 ) -> tuple[dict[float, _Row], float]:
-    """The rows in wider ones, as few as it takes to be under the bound, and their width."""
+    """Return the rows merged until they keep to the bound, and their width."""
     while len(rows) > ROWS:
         width *= 2
         wider: dict[float, _Row] = {}
         for key, row in rows.items():
-            there = wider.setdefault(key // 2, row)
-            if there is not row:
-                merge(there, row)
+            wide = wider.setdefault(key // 2, row)
+            if wide is not row:
+                merge(wide, row)
         rows = wider
     return rows, width
 
@@ -115,16 +112,15 @@ def _narrowed(
 TAGS = 50
 _MOST_NAMES = 10_000
 SINGLE_RANKS = 8  # up to here, a system chart has a line for each rank
-
 _FORGOTTEN = 60.0  # seconds without a point, after which a tag gives way to a new one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """One chart of ``ranks``, those with values. ``band``: the columns step, time, mean, min, max over ranks.
-    ``ranks``: step, time, and one for each rank. Times are seconds since the run was created; NaN is no
-    value. ``last``: the last value of each rank, of a band their mean, min and max (``metrics.spread``).
-    ``highest`` is what was used at any time, and by which rank."""
+    """One chart of ``ranks``, those with values. The columns of a ``band`` are step, time, mean, min, max
+    over ranks; of ``ranks`` step, time, and one for each rank. Times are seconds since the run was
+    created; NaN is no value. ``last``: the last value of each rank, of a band their mean, min and max
+    (``metrics.spread``). ``highest``: the greatest use at any time, and its rank."""
 
     tag: str
     kind: str
@@ -142,23 +138,20 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartKey:
-    """What a chart is known by: a program may log a tag that is also the name of a system chart."""
+    """The key of a chart: a program may log a tag that is also the name of a system chart."""
 
     group: str
     tag: str
 
 
-# what the supervisor samples and a chart shows, in the order on the page, with its unit
+# the supervisor's samples that have a chart, in the order on the page, with their units
 _MEASURES = {"memory": "GB", "cpu": "%", "gpu": "%", "gpu_memory": "GB"}
 _SCALES = {"GB": 1e-9, "%": 1.0}
 
 
 class Charts:
-    """What the ranks of one run logged and used, ready to be drawn.
-
-    ``created`` is the moment of the run's creation in Unix seconds, ``ranks`` the run's. Of ``most`` tags the
-    charts are kept, the first; where it is None of TAGS, and new ones take the place of the oldest.
-    """
+    """The logs and uses of one run's ranks, ready to be drawn. ``created`` is the run's creation in Unix
+    seconds. The first ``most`` tags have charts; with None, TAGS tags, and new ones replace the oldest."""
 
     def __init__(self, *, created: float, ranks: Sequence[int], most: int | None = None) -> None:
         self._created = created
@@ -170,13 +163,13 @@ class Charts:
     def clear(self) -> None:
         """Forget everything: the steps of a new attempt begin again."""
         self.dropped: dict[str, None] = {}
-        """The tags that have no chart, as they were left out."""
+        """The tags without a chart, in the order of their loss."""
         self._metrics: dict[str, _Metric] = {}
         self._system: dict[str, _System] = {}
         self._full_until = -math.inf
 
     def take(self, rank: int, points: Iterable[MetricPoint]) -> None:
-        """What the rank logged next. Where it left the step out, each tag counts on from its last."""
+        """Take the rank's next points. Without a step, each tag counts on from its last."""
         self._mark = mark = self._mark + 1
         metrics, created = self._metrics, self._created
         for point in points:
@@ -185,39 +178,32 @@ class Charts:
                 metric = metrics.get(tag) or self._metric(tag, time)
                 if metric is None:
                     continue
-                last = metric.last
-                at = step
-                if at is None:
-                    at = last[rank] + 1 if rank in last else 0
-                last[rank] = at
+                at = metric.last.get(rank, -1) + 1 if step is None else step
+                metric.last[rank] = at
                 metric.values[rank] = (step, value)
                 metric.time, metric.mark = time, mark
                 if -math.inf < value < math.inf:
                     metric.band.add(at, time, value)
 
     def take_system(self, rank: int, points: Iterable[MetricPoint]) -> None:
-        """What the supervisor measured of the rank next."""
+        """Take the supervisor's next measurements of the rank."""
         self._mark += 1
         for point in points:
             for tag, value in point.values.items():
-                if tag not in _MEASURES or not math.isfinite(value):
-                    continue
-                if tag not in self._system:
-                    self._system[tag] = _System(self._ranks)
-                self._system[tag].mark = self._mark
-                scaled = value * _SCALES[_MEASURES[tag]]
-                self._system[tag].add(rank, point.time - self._created, scaled)
+                if tag in _MEASURES and math.isfinite(value):
+                    system = self._system.setdefault(tag, _System(self._ranks))
+                    system.mark = self._mark
+                    system.add(rank, point.time - self._created, value * _SCALES[_MEASURES[tag]])
 
     @property
     def marks(self) -> dict[ChartKey, int]:
-        """Every chart in the order on the page: metrics as they first appeared, then what is used.
-        A chart that has changed has a higher mark than before."""
+        """Return the charts in the page's order, with a mark that grows when the chart changes."""
         used = {tag: self._system[tag] for tag in _MEASURES if tag in self._system}
         marks = {ChartKey(group="metric", tag=tag): metric.mark for tag, metric in self._metrics.items()}
         return marks | {ChartKey(group="system", tag=tag): system.mark for tag, system in used.items()}
 
     def chart(self, key: ChartKey) -> Chart:
-        """The chart as it is now. Raises KeyError for none of ``marks``."""
+        """Return the chart as it is now. Raises KeyError for none of ``marks``."""
         if key.group == "metric":
             metric = self._metrics[key.tag]
             return Chart(
@@ -245,7 +231,7 @@ class Charts:
         return [self.chart(key) for key in self.marks]
 
     def _metric(self, tag: str, time: float) -> _Metric | None:
-        """A chart for a tag that has none; None when there is no room for it."""
+        """Return a chart for a tag that has none; None when there is no room for it."""
         if len(self._metrics) >= (TAGS if self._most is None else self._most):
             if self._most is not None or not self._forget_oldest(time):
                 self._drop(tag)
@@ -254,7 +240,7 @@ class Charts:
         return self._metrics.setdefault(tag, _Metric())
 
     def _forget_oldest(self, time: float) -> bool:
-        """Make room for a new tag; False where every tag has had a point lately."""
+        """Make room for a new tag; return False where every tag has had a point lately."""
         if time < self._full_until:
             return False
         oldest = min(self._metrics, key=lambda known: self._metrics[known].time)
@@ -271,7 +257,7 @@ class Charts:
 
 
 class _Metric:
-    """One tag: its band, and what each rank logged last, at which step."""
+    """One tag: its band, and each rank's last value and step."""
 
     def __init__(self) -> None:
         self.band = Band(1)
@@ -281,7 +267,7 @@ class _Metric:
         self.mark = 0
 
     def columns(self) -> list[array[float]]:
-        """The band, which ends with the last values: a row of it may stand for many steps."""
+        """Return the band, which ends with the last values: a row of it may stand for many steps."""
         columns = self.band.columns()
         last = spread(self.values.values())
         if columns[0] and columns[0][-1] == max(self.last.values()) and all(map(math.isfinite, last)):

@@ -1,5 +1,5 @@
-"""Several runs beside each other: what went into them, what came out, and how their programs differ. This
-module alone decides what is compared; commands, magics and the server encode it."""
+"""Several runs beside each other: inputs, results, and the differences of their programs. This module
+alone decides what is compared; commands, magics and the server encode it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nbdist.worker.results import CALL
 
 _TAGS = 50
 _TEXT = 200  # characters of a value
-_PROGRAM = 200_000  # characters of a program of which lines are compared
+_PROGRAM = 200_000  # characters of a program whose lines are compared
 _DIFF = 2_000  # lines
 _POINTS = 100_000  # of all curves that a page gets
 _EACH = (60, 600)  # points of one of them
@@ -47,9 +47,9 @@ _OTHER = frozenset({"scale", "scaler", "weight", "lr"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One property of all runs, in their order; None where a run has none. ``steps`` are where the best
-    values of a metric were. ``name`` is a flag, a name of the user's, or in the groups ``run``, ``code``,
-    ``machine`` and ``time`` a code that ``text/compare.toml`` has words for."""
+    """One property of all runs, in their order; None where a run has none. ``steps`` are those of a
+    metric's best values. ``name`` is a flag, a user's name, or in the groups ``run``, ``code``,
+    ``machine`` and ``time`` a code of ``text/compare.toml``."""
 
     group: str
     name: str
@@ -73,9 +73,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One of the runs. ``elapsed`` in seconds. ``diff`` is how its program differs
-    from that of the first run: lines of a unified diff, without secrets, none where they are the same; None
-    where one of them is not known any more."""
+    """One of the runs. ``elapsed`` in seconds. ``diff`` are lines of a unified diff from the first run's
+    program, without secrets; None where one of the programs is not known any more."""
 
     run: Run
     letter: str
@@ -99,48 +98,44 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Runs in the order in which they were named. ``step`` is where the rows of the group ``at`` stand; None
-    where there are none."""
+    """Runs in the order in which they were named. ``step`` is that of the rows of the group ``at``."""
 
     runs: tuple[Compared, ...]
     rows: tuple[Row, ...]
     step: int | None
 
     def shown(self, *, all_rows: bool) -> list[Row]:
-        """The rows in which the runs differ, or all of them."""
+        """Return the rows in which the runs differ, or all of them."""
         return [row for row in self.rows if all_rows or row.differs]
 
     def to_dict(self, *, all_rows: bool, curves: bool = False) -> dict[str, Any]:
-        """For JSON; with ``curves`` these are in the place of the programs' differences."""
+        """Return it for JSON, with the programs' differences or, with ``curves``, each run's curves."""
         rows = self.shown(all_rows=all_rows)
         data = {
             "version": JSON_VERSION,
-            "runs": [one.to_dict() for one in self.runs],
+            "runs": [run.to_dict() for run in self.runs],
             "step": self.step,
             "rows": [row.to_dict() for row in rows if row.group != "hparam"],
             "untrusted": {"rows": [row.to_dict() for row in rows if row.group == "hparam"]},
         }
         if curves:
-            return data | {"curves": self._curves()}
+            count = sum(len(compared.curves) for compared in self.runs)
+            most = max(_EACH[0], min(_EACH[1], _POINTS // max(1, count)))
+            columns = [[_columns(curve, run.run, most) for curve in run.curves[:_TAGS]] for run in self.runs]
+            return data | {"curves": columns}
         first, *others = self.runs
-        diffs = [{"run_id": one.run.run_id, "lines": one.diff} for one in others]
+        diffs = [{"run_id": other.run.run_id, "lines": other.diff} for other in others]
         return data | {"against": first.run.run_id, "diffs": diffs}
-
-    def _curves(self) -> list[list[dict[str, Any]]]:
-        """Of each run its curves: columns of steps, seconds since its start, and values."""
-        count = sum(len(one.curves) for one in self.runs)
-        most = max(_EACH[0], min(_EACH[1], _POINTS // max(1, count)))
-        return [[_columns(curve, one.run, most) for curve in one.curves[:_TAGS]] for one in self.runs]
 
 
 def compare(
     runs: Sequence[tuple[Run, RunDirectory]], *, step: int | None = None, now: float | None = None
 ) -> Comparison:
-    """The runs at the moment ``now`` (Unix seconds). Without ``step`` metrics are compared where the shortest
-    run ended, too, unless all are as long."""
+    """Return the runs at ``now`` (Unix seconds). ``step``: where to compare metrics, too; else the
+    shortest run's end."""
     moment = time.time() if now is None else now
     programs = [_program(run, directory) for run, directory in runs]
-    found = tuple(
+    compared = tuple(
         Compared(
             run=run,
             letter=letter_of(number),
@@ -150,15 +145,16 @@ def compare(
         )
         for number, (run, directory) in enumerate(runs)
     )
-    ends = [max(int(curve.points[-1][0]) for curve in one.curves) for one in found if one.curves]
+    ends = [max(int(curve.points[-1][0]) for curve in run.curves) for run in compared if run.curves]
     at = step if step is not None else min(ends) if len(set(ends)) > 1 else None
     parts: list[Mapping[tuple[str, str], Value]] = [
-        dict(_inputs(one, directory)) | dict(_machine(one.run, directory, len(runs)))
-        for one, (_, directory) in zip(found, runs, strict=True)
+        dict(_inputs(run, directory)) | dict(_machine(run, directory, len(runs))) for run, directory in runs
     ]
-    outcome = [dict(_outcome(one)) for one in found]
-    rows = [*_rows(outcome), *_metrics(found, at), *_rows(parts), *_changes(found)]
-    return Comparison(runs=found, rows=tuple(sorted(rows, key=_place)), step=at)
+    outcome = [dict(_outcome(run)) for run in compared]
+    rows = [*_rows(outcome), *_metrics(compared, at), *_rows(parts), *_changes(compared)]
+    # results first, then inputs; the rows of a group in their order
+    rows.sort(key=lambda row: _GROUPS.index(row.group))
+    return Comparison(runs=compared, rows=tuple(rows), step=at)
 
 
 _GROUPS = (
@@ -167,13 +163,8 @@ _GROUPS = (
 )
 
 
-def _place(row: Row) -> int:
-    """Where a row stands: what came out first, then what went in; rows of a group as they came."""
-    return _GROUPS.index(row.group)
-
-
 def letter_of(number: int) -> str:
-    """A to Z, AA, AB, …"""
+    """Return A to Z, AA, AB, …"""
     letters = ""
     while number >= 0:
         letters, number = chr(ord("A") + number % 26) + letters, number // 26 - 1
@@ -181,7 +172,6 @@ def letter_of(number: int) -> str:
 
 
 def _rows(parts: Sequence[Mapping[tuple[str, str], Value]]) -> Iterator[Row]:
-    """A row for whatever one of the runs has."""
     for group, name in dict.fromkeys(key for part in parts for key in part):
         values = tuple(part.get((group, name)) for part in parts)
         if any(value not in (None, "") for value in values):
@@ -191,19 +181,18 @@ def _rows(parts: Sequence[Mapping[tuple[str, str], Value]]) -> Iterator[Row]:
 Property = tuple[tuple[str, str], Value]
 
 
-def _outcome(one: Compared) -> Iterator[Property]:
-    yield ("run", "state"), one.run.state.value
-    yield ("run", "duration"), round(one.elapsed, 1)
-    yield ("run", "resumed"), one.run.spec.resumed_label
+def _outcome(compared: Compared) -> Iterator[Property]:
+    yield ("run", "state"), compared.run.state.value
+    yield ("run", "duration"), round(compared.elapsed, 1)
+    yield ("run", "resumed"), compared.run.spec.resumed_label
 
 
-def _inputs(one: Compared, directory: RunDirectory) -> Iterator[Property]:
-    """What the user and the program said that the run is made with."""
-    spec = one.run.spec.shown()
+def _inputs(run: Run, directory: RunDirectory) -> Iterator[Property]:
+    spec = run.spec.shown()
     if spec.sweep is not None:
         for name, value in spec.sweep.params.items():
             yield ("sweep", name), value
-    for name, setting in read_hparams(one.run, directory).items():
+    for name, setting in read_hparams(run, directory).items():
         yield ("hparam", name), setting
     for name, value in arguments_of(spec.args):
         yield ("argument", name), value
@@ -233,7 +222,6 @@ def _inputs(one: Compared, directory: RunDirectory) -> Iterator[Property]:
 
 
 def _machine(run: Run, directory: RunDirectory, runs: int) -> Iterator[Property]:
-    """On what it ran, and where its time went."""
     spec = run.spec
     devices = dict.fromkeys(rank.device for rank in spec.ranks)
     yield ("machine", "ranks"), spec.world_size
@@ -250,58 +238,54 @@ _FLAG = re.compile(r"--?[A-Za-z]")
 
 
 def arguments_of(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
-    """A program's arguments by their names: ``--lr 0.1``, ``--lr=0.1``, ``lr=0.1``, ``--fast``; others by
-    their number. A name that comes again has all of its values."""
-    found: dict[str, list[str]] = {}
+    """Yield a program's arguments by name (``--lr 0.1``, ``lr=0.1``, ``--fast``), others by number."""
+    by_name: dict[str, list[str]] = {}
     left, number = list(words), 0
     while left:
         word = left.pop(0)
         name, is_set, value = word.partition("=")
         if is_set and _NAME.fullmatch(name):
-            found.setdefault(name, []).append(value)
+            by_name.setdefault(name, []).append(value)
         elif _FLAG.match(word):
-            values = found.setdefault(word, [])
+            values = by_name.setdefault(word, [])
             if left and not _FLAG.match(left[0]) and not _SETTING.match(left[0]):
                 values.append(left.pop(0))
         else:
             number += 1
-            found[f"[{number}]"] = [word]
-    for name, values in found.items():
+            by_name[f"[{number}]"] = [word]
+    for name, values in by_name.items():
         yield name, " ".join(values) if values else True
 
 
 def _commit(directory: RunDirectory) -> tuple[str, bool | None]:
-    """The commit, and whether no tracked file was changed since; nothing where git was not asked, or has
-    failed."""
-    lines = []
+    """Return the commit, and whether tracked files were unchanged; nothing where git has no answer."""
     with suppress(OSError):
         lines = directory.git.read_text(errors="replace").splitlines()
-    for line in lines:
-        if line.startswith("# branch.oid "):
-            return line.split()[-1][:12], all(line.startswith("#") for line in lines)
+        if commits := [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]:
+            return commits[0][:12], all(line.startswith("#") for line in lines)
     return "", None
 
 
 def _metrics(runs: Sequence[Compared], step: int | None) -> Iterator[Row]:
-    """The last value of each metric, the best one where its name tells, and the one at ``step``."""
-    by_tag = [{curve.tag: curve for curve in one.curves} for one in runs]
+    by_tag = [{curve.tag: curve for curve in run.curves} for run in runs]
     for tag in islice(dict.fromkeys(tag for curves in by_tag for tag in curves), _TAGS):
-        curves = [found.get(tag) for found in by_tag]
+        curves = [known.get(tag) for known in by_tag]
         row = partial(Row, name=tag)
-        yield row(group="last", values=tuple(None if one is None else one.last for one in curves))
+        yield row(group="last", values=tuple(None if curve is None else curve.last for curve in curves))
         if (best := best_of(tag)) is not None:
-            points = [None if one is None else _best(one, best) for one in curves]
+            points = [None if curve is None else _best(curve, best) for curve in curves]
             yield row(
                 group="best",
                 values=tuple(None if point is None else point[1] for point in points),
                 steps=tuple(None if point is None else int(point[0]) for point in points),
             )
         if step is not None:
-            yield row(group="at", values=tuple(None if one is None else _at(one, step) for one in curves))
+            values = tuple(None if curve is None else _at(curve, step) for curve in curves)
+            yield row(group="at", values=values)
 
 
 def best_of(tag: str) -> Callable[..., Any] | None:
-    """``max`` or ``min``, by the words in a metric's name; None where these do not tell."""
+    """Return ``max`` or ``min``, by the words in a metric's name; None where these do not tell."""
     words = set(re.split(r"[^a-z0-9]+", tag.rpartition("/")[2].lower()))
     if words & _OTHER:
         return None
@@ -314,13 +298,12 @@ def _best(curve: Curve, best: Callable[..., Any]) -> tuple[float, float] | None:
 
 
 def _at(curve: Curve, step: int) -> float | None:
-    """The latest value at the step, or before it."""
     before = [point for point in curve.points if point[0] <= step]
     return max(before, key=lambda point: point[0])[1] if before else None
 
 
 def _program(run: Run, directory: RunDirectory) -> tuple[str, ...] | None:
-    """The lines of the program as it ran; None where it cannot be read, or a script was changed since."""
+    """Return the lines of the program as it ran; None where it is unreadable, or a script changed since."""
     path = directory.program(run.spec.program)
     try:
         if not directory.is_cell(run.spec.program) and path.stat().st_mtime > run.spec.created:
@@ -333,19 +316,19 @@ def _program(run: Run, directory: RunDirectory) -> tuple[str, ...] | None:
     return tuple(Privacy(run.spec).clean(text).strip("\n").split("\n"))
 
 
-def _diff(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    if one is None or other is None:
+def _diff(first: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if first is None or other is None:
         return None
     # the first two lines name files
-    return tuple(islice(difflib.unified_diff(one, other, lineterm=""), 2, _DIFF + 2))
+    return tuple(islice(difflib.unified_diff(first, other, lineterm=""), 2, _DIFF + 2))
 
 
 def _changes(runs: Sequence[Compared]) -> Iterator[Row]:
-    """How many lines of each program are not in the first, and the other way round."""
+    """Yield the number of lines that each program has more, and fewer, than the first."""
     counts: list[Value] = []
-    for one in runs:
-        more, fewer = (sum(line.startswith(sign) for line in one.diff or ()) for sign in "+-")
-        counts.append(None if one.diff is None else f"+{more} \N{MINUS SIGN}{fewer}" if one.diff else "=")
+    for run in runs:
+        more, fewer = (sum(line.startswith(sign) for line in run.diff or ()) for sign in "+-")
+        counts.append(None if run.diff is None else f"+{more} \N{MINUS SIGN}{fewer}" if run.diff else "=")
     yield Row(group="code", name="program", values=tuple(counts))
 
 
@@ -362,7 +345,6 @@ def _columns(curve: Curve, run: Run, most: int) -> dict[str, Any]:
 
 
 def _plain(value: Value) -> Value:
-    """As JSON can hold it."""
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     return clipped(value, _TEXT) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Metrics as small curves, read in samples, however long the files are."""
+"""Metrics as small curves, sampled from files of any length."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ from nbdist.store.scraped.log import merge_points, printed_points, read_points, 
 POINTS = 40
 _WHOLE = 32 * 1024
 _PIECE = 1024
-# to find numbers in a log takes a hundred times as long as to read those that were logged
-_PRINTED = 16 * 1024
+_PRINTED = 16 * 1024  # finding numbers in a log is a hundred times slower than reading logged ones
 _PIECES = 8
-_PRINTING = 8  # ranks whose logs are looked through
+_PRINTING = 8  # ranks whose logs are searched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spark:
-    """Up to POINTS values in their order, all finite; the last is the last that was logged."""
+    """Up to POINTS values in their order, all finite; the last is the last logged."""
 
     tag: str
     values: tuple[float, ...]
 
 
 def spark_of(run: Run, directory: RunDirectory) -> tuple[Spark | None, float]:
-    """The main metric of the lowest rank that has logged or printed any, and where it stands: the mean of the
-    last values of all ranks that have it. None where no rank has any."""
+    """Return the main metric of the lowest rank that has logged or printed any, and the mean of the last
+    values of all ranks that have it. None and NaN where no rank has any."""
     shape: dict[str, list[_Logged]] = {}
     last: dict[str, list[Number]] = {}
     room = max(_PIECE, _WHOLE // max(1, len(run.ranks)))
@@ -58,13 +57,13 @@ def spark_of(run: Run, directory: RunDirectory) -> tuple[Spark | None, float]:
 
 
 def main_tag(tags: list[str]) -> str:
-    """Of these tags, in the order in which they came: the loss, where one is called so; else the first."""
+    """Return the loss of these tags, or else the first."""
     named = [tag for tag in tags if "loss" in tag.lower()]
     return next((tag for tag in named if tag.lower() == "loss"), (named or tags)[0])
 
 
 def picked(count: int, most: int) -> Sequence[int]:
-    """Up to ``most`` of so many places, the first and the last among them."""
+    """Return up to ``most`` of ``count`` places, the first and the last among them."""
     if count <= most:
         return range(count)
     return [round(number * (count - 1) / (most - 1)) for number in range(most)]
@@ -78,23 +77,20 @@ def _sampled(path: Path) -> Iterator[MetricPoint]:
         return
     for number in range(POINTS):
         stream.offset = (size - _PIECE) * number // (POINTS - 1)
-        # a piece begins and ends within lines, which are none then
+        # a piece begins and ends within lines, which do not parse then
         yield from points_of(stream.read(_PIECE).splitlines())
 
 
 _WIDTH, _HEIGHT, _INSET = 120, 24, 2
-# what can still be added up and subtracted
-_HUGE = 1e300
+_HUGE = 1e300  # can still be added up and subtracted
 
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One metric: the mean over the ranks that have it. ``points`` are step and value, in the
-    order in which they were logged: some of them where there were very many, the first and last always.
-    ``times`` are when the last rank logged each, Unix seconds.
-    """
+    """One metric: the mean over the ranks that have it. ``points`` are step and value, as logged: a sample
+    of very many, the first and last always. ``times`` are when the last rank logged each, Unix seconds."""
 
     tag: str
     points: tuple[Point, ...]
@@ -110,29 +106,29 @@ class Curve:
 
 
 def read_curves(run: Run, directory: RunDirectory, runs: int = 1) -> tuple[Curve, ...]:
-    """Every metric of the run, those of the lowest ranks first. It is one of ``runs`` that are read."""
-    found: dict[str, list[list[_Logged]]] = {}
+    """Return every metric of the run, those of the lowest ranks first. Its caller reads ``runs`` runs."""
+    by_tag: dict[str, list[list[_Logged]]] = {}
     for points in read_points(run, directory, runs):
         for tag, logged in _by_tag(points).items():
-            found.setdefault(tag, []).append(logged)
-    return tuple(_curve(tag, ranks) for tag, ranks in found.items())
+            by_tag.setdefault(tag, []).append(logged)
+    return tuple(_curve(tag, ranks) for tag, ranks in by_tag.items())
 
 
 _Logged = tuple[int | None, float, float]
-"""Step, where the program said one, value and time."""
+"""Step (None where the program gave none), value and time."""
 
 
 def _by_tag(points: Iterable[MetricPoint]) -> dict[str, list[_Logged]]:
-    found: dict[str, list[_Logged]] = {}
+    by_tag: dict[str, list[_Logged]] = {}
     for point in points:
         for tag, value in point.values.items():
-            found.setdefault(tag, []).append((point.step, value, point.time))
-    return found
+            by_tag.setdefault(tag, []).append((point.step, value, point.time))
+    return by_tag
 
 
 def _curve(tag: str, ranks: Sequence[Sequence[_Logged]]) -> Curve:
-    """The mean over the ranks at each step; where steps begin again, the lowest rank's. Where steps were left
-    out they are counted. It ends with the value that counts as the last."""
+    """Return the mean over the ranks at each step, with the value that counts as the last; where steps
+    begin again, the lowest rank's. Missing steps are counted."""
     counted = [_counted(logged) for logged in ranks]
     if any(b[0] < a[0] for points in counted for a, b in itertools.pairwise(points)):
         curve = counted[0]
@@ -162,7 +158,7 @@ def _counted(logged: Sequence[_Logged]) -> list[tuple[float, float, float]]:
 
 
 def curve_svg(curve: Curve) -> str:
-    """The curve as a picture in the colour of the text around it; empty where a line says nothing."""
+    """Return the curve as a picture in the colour of the text around it; empty for a single point."""
     points = [
         (at, max(-_HUGE, min(_HUGE, value)))
         for at, value in curve.points
@@ -181,10 +177,10 @@ def curve_svg(curve: Curve) -> str:
 
 
 def _drawn(points: Sequence[Point]) -> Iterator[Point]:
-    """A point for every second column of the picture at most: the mean of what falls there."""
+    """Yield a point for at most every second column of the picture: the mean of the values there."""
     begin, end = points[0][0], points[-1][0]
     if end <= begin or any(b[0] < a[0] for a, b in itertools.pairwise(points)):
-        # steps that began again, or none: then the order is what is known
+        # steps that began again, or none: only the order is known
         points = [(number, value) for number, (_, value) in enumerate(points)]
         begin, end = 0, len(points) - 1
     columns: dict[int, list[float]] = {}

@@ -1,9 +1,8 @@
-"""What is known of a run in two kilobytes: how it stands, what failed first and why, what holds it up, where
-its time goes. This module alone decides what that is; commands, magics, server and Python encode it.
+"""A run's state, first failure, stall and use of time in two kilobytes. This module alone decides their
+content; commands, magics, server and Python encode it.
 
-It says what the panel says, from the same functions. What ranks wrote is ``untrusted``: text of a program, or
-of the data that it read, which a reader, a language model above all, must not take for nbdist's own.
-"""
+It says what the panel says, from the same functions. ``untrusted`` is text of a program or its data, which a
+reader, above all a language model, must not take for nbdist's own."""
 
 from __future__ import annotations
 
@@ -31,23 +30,21 @@ from nbdist.store.metrics import last_points, sampled_points
 from nbdist.text import reason_text, say
 from nbdist.version import JSON_VERSION
 
-ROOM = 2048
-"""Bytes of an explanation as JSON."""
-
+ROOM = 2048  # bytes of an explanation as JSON
 _TEXT = 400  # characters of a line that a rank or the user wrote
 _SHORTER = (1600, 800, 400, 240, 120, 60)  # characters of any text, until all of it fits
-_PART = {"untrusted": 4, "source": 8}  # by what is written there the least is lost
+_PART = {"untrusted": 4, "source": 8}  # divisors of that for what a reader misses least
 _LISTED = 16
 _END = 5  # last lines of a rank that raised nothing
 _AFTER = 4
-_LATELY = 4096  # bytes of what was measured of a rank that runs
+_LATELY = 4096  # bytes at the end of a live rank's measurements
 _OF_PROGRAM = {"failure": ("kind", "headline", "file", "source"), "stall": ("where", "behind")}
 _WATCHED = ("wait", "cpu", "gpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Lines of the user's file around ``line``, at most five; the number of the first is ``first``."""
+    """Lines of the user's file around ``line``, at most five; ``first`` is the number of the first."""
 
     first: int
     line: int
@@ -56,8 +53,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankText:
-    """What ranks wrote, without what is private: the exception's text, the last lines of a rank that raised
-    none, and a line for each group of the others."""
+    """Text of ranks, without secrets: the exception's, or the last lines; and a line for each other group."""
 
     message: str
     last_lines: tuple[str, ...] = ()
@@ -66,11 +62,10 @@ class RankText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstFailure:
-    """The failure that the others followed from: of ``rank``, an exception of the class ``kind``, or how the
-    rank ended. ``line``, ``file`` and ``file_line`` are as in ``FailureView``. ``signature`` names the known
-    mistake that it is, with its ``cause`` and ``fix``; empty for none. ``early`` are ranks that had ended
-    before and that it waited for, ``absent`` those that did not come to what it waited in: the fault may be
-    theirs. ``others`` failed, or were ended, after it."""
+    """The failure that caused the others: an exception of class ``kind``, or the rank's end. ``line``,
+    ``file`` and ``file_line`` are as in ``FailureView``. ``signature`` names the known mistake, with its
+    ``cause`` and ``fix``; empty for none. ``early`` ended before and ``absent`` never came to what
+    ``rank`` waited in: the fault may be theirs. ``others`` failed, or were ended, after it."""
 
     rank: int
     kind: str
@@ -89,15 +84,14 @@ class FirstFailure:
 
     @property
     def message(self) -> str:
-        """The exception's type and text, else the last line of the rank."""
+        """Return the exception's type and text, else the last line of the rank."""
         return self.untrusted.message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
-    """Nothing has happened for ``seconds`` (of a run that has ended: until then). ``ranks`` are those that
-    the others wait for, the first of them in ``line`` of the user's code; ``where`` and ``behind`` say where
-    all are. Empty while no stacks were taken."""
+    """A stall of ``seconds``, until now or the run's end. The others wait for ``ranks``, the first of them
+    in ``line`` of the user's code; ``where`` and ``behind`` describe all. Empty without stacks."""
 
     seconds: float
     ranks: tuple[int, ...]
@@ -109,10 +103,9 @@ class Stall:
     fix: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Slowest:
-    """The rank that holds the others up: ``factor`` times their own time a step, ``over`` milliseconds more
-    (None where that is not known)."""
+    """The rank that holds the others up: ``factor`` times their own time a step, ``over`` ms more."""
 
     rank: int
     factor: float
@@ -122,7 +115,7 @@ class Slowest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A percentage over the ranks; ``rank`` is the one with the most."""
+    """A percentage over the ranks; ``rank`` has the most."""
 
     mean: float
     least: float
@@ -132,8 +125,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpent:
-    """Where the time goes, lately or, once the run has ended, over all of it: ``wait`` for other ranks,
-    ``cpu`` of one core, ``gpu`` of the ranks' GPUs, each None where it was not measured."""
+    """Shares of time, lately or in all of an ended run: ``wait`` for others, ``cpu`` of a core, ``gpu``."""
 
     wait: Share | None = None
     cpu: Share | None = None
@@ -142,9 +134,8 @@ class TimeSpent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """How a run stands and why. ``elapsed`` in seconds, ``done`` a fraction of 1 (None where it is not
-    known), ``progress`` the same in words. ``warnings`` name mistakes of the program that fail no rank.
-    Sentences are in ``language``."""
+    """A run's state and its reasons. ``elapsed`` in seconds, ``done`` a fraction of 1 (None: not known),
+    ``progress`` in words. ``warnings`` name mistakes that fail no rank. Sentences are in ``language``."""
 
     run_id: str
     label: str
@@ -164,8 +155,8 @@ class Explanation:
     time: TimeSpent
 
     def to_dict(self, *, apart: bool = False) -> dict[str, Any]:
-        """Return it for JSON, of at most ROOM bytes: where it is more, what ranks wrote and the source are
-        cut. With ``apart``, for agents, also what names parts of the program stands below ``untrusted``."""
+        """Return it for JSON, in at most ROOM bytes: longer text of ranks and source is cut. ``apart``,
+        for agents, moves names of the program's parts below ``untrusted``, too."""
         data: dict[str, Any] = {"version": JSON_VERSION} | asdict(self)
         for most in _SHORTER:
             shorter: dict[str, Any] = _clipped(data, most)
@@ -175,7 +166,7 @@ class Explanation:
         return shorter
 
     def __str__(self) -> str:
-        """For a person: a few lines."""
+        """Return a few lines for a person."""
         state, elapsed = state_word(RunState(self.state), self.language), duration(self.elapsed)
         lines = [" · ".join(filter(None, (self.label, state, elapsed, self.progress, self.reason)))]
         if self.failure is not None:
@@ -188,19 +179,19 @@ class Explanation:
         return "\n".join(lines)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What a notebook shows of it."""
+        """Print it in a notebook."""
         printer.text(str(self))
 
 
 def encode(data: object) -> str:
-    """JSON as nbdist's commands print it, in one line. Raises ValueError for a number that JSON has not."""
+    """Return JSON in one line, as nbdist's commands print it. Raises ValueError for NaN and infinities."""
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def explain_run(
     run: Run, directory: RunDirectory, language: str = "en", *, now: float | None = None
 ) -> Explanation:
-    """The run as it stands at the moment ``now`` (Unix seconds), from the files of its directory."""
+    """Return the run as it stands at ``now`` (Unix seconds), from the files of its directory."""
     now = time.time() if now is None else now
     clean = Privacy(run.spec).clean
     seen = glance(run, directory, run.ended or now)
@@ -224,16 +215,14 @@ def explain_run(
         progress="" if progress is None else progress.text,
         failure=None if failure is None else first_failure_of(failure, clean, language),
         stall=None if stall is None else _stall(stall, run, directory, run.elapsed(now), clean, language),
-        slow=None
-        if slow is None
-        else Slowest(rank=slow.rank, factor=slow.factor, over=slow.over, text=slow_text(slow, language)),
-        warnings=tuple(clean(one.text(language)) for one in MistakeReader(directory).look(run)),
+        slow=None if slow is None else Slowest(slow.rank, slow.factor, slow.over, slow_text(slow, language)),
+        warnings=tuple(clean(mistake.text(language)) for mistake in MistakeReader(directory).look(run)),
         time=time_spent(run, directory),
     )
 
 
 def first_failure_of(failure: Failure, clean: Callable[[str], str], language: str = "en") -> FirstFailure:
-    """The panel's view of a failure, and what is known besides. ``clean`` takes out what is private."""
+    """Return the panel's view of a failure, and what else is known. ``clean`` removes secrets."""
     view, zh = failure_view(failure), language == "zh"
     code = code_lines(failure)
     failing = next((line.number for line in code if line.failing), 0)
@@ -258,20 +247,19 @@ def first_failure_of(failure: Failure, clean: Callable[[str], str], language: st
         absent=failure.absent,
         others=tuple(sorted(others)),
         untrusted=RankText(
-            message=_said(view.message, clean),
-            last_lines=_all_said(failure.tail[-_END:], clean) if failure.report is None else (),
-            after=_all_said(aftermath(failure, language)[:_AFTER], clean),
+            message=_printable(view.message, clean),
+            last_lines=_all_printable(failure.tail[-_END:], clean) if failure.report is None else (),
+            after=_all_printable(aftermath(failure, language)[:_AFTER], clean),
         ),
     )
 
 
-def _said(text: str, clean: Callable[[str], str]) -> str:
-    """What a rank wrote, without what a terminal would act on."""
+def _printable(text: str, clean: Callable[[str], str]) -> str:
     return "\n".join(printable(line) for line in clean(text).split("\n"))
 
 
-def _all_said(lines: Iterable[str], clean: Callable[[str], str]) -> tuple[str, ...]:
-    return tuple(_said(line, clean)[:_TEXT] for line in lines)
+def _all_printable(lines: Iterable[str], clean: Callable[[str], str]) -> tuple[str, ...]:
+    return tuple(_printable(line, clean)[:_TEXT] for line in lines)
 
 
 def _stall(
@@ -299,7 +287,7 @@ def _stall(
 
 
 def time_spent(run: Run, directory: RunDirectory, runs: int = 1) -> TimeSpent:
-    """By what the supervisor has measured of the ranks of one of ``runs``."""
+    """Return the supervisor's measurements of the ranks of one of ``runs``."""
     means: dict[str, dict[int, float]] = {}
     for rank in run.ranks:
         path = directory.rank(rank.rank, run.attempt).system
@@ -312,12 +300,12 @@ def time_spent(run: Run, directory: RunDirectory, runs: int = 1) -> TimeSpent:
 
 
 def _means(points: Iterable[MetricPoint]) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
+    by_tag: dict[str, list[float]] = {}
     for point in points:
         for tag in _WATCHED:
             if isfinite(value := point.values.get(tag, float("nan"))):
-                found.setdefault(tag, []).append(value)
-    return {tag: sum(values) / len(values) for tag, values in found.items()}
+                by_tag.setdefault(tag, []).append(value)
+    return {tag: sum(values) / len(values) for tag, values in by_tag.items()}
 
 
 def _share(by_rank: Mapping[int, float]) -> Share:
@@ -328,8 +316,7 @@ def _share(by_rank: Mapping[int, float]) -> Share:
 
 
 def _apart(data: dict[str, Any]) -> dict[str, Any]:
-    """Return an explanation as data, in which no class, function, file or line of the program stands among
-    what is nbdist's own."""
+    """Return an explanation as data in which names and lines of the program stand apart."""
     for part, names in _OF_PROGRAM.items():
         if data[part] is not None:
             own = {name: value for name, value in data[part].items() if name not in names}
@@ -339,8 +326,7 @@ def _apart(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _clipped(value: Any, most: int) -> Any:
-    """A part of an explanation as data, with at most ``most`` characters in each text, and fewer where ranks
-    or the user wrote it."""
+    """Return ``value`` with at most ``most`` characters in each text, and fewer in text of ranks."""
     match value:
         case str():
             return clipped(value, most)
@@ -369,12 +355,12 @@ def _reasons(known: FirstFailure | Stall, language: str) -> list[str]:
 
 
 def _stall_lines(stall: Stall, known: str, *, live: bool, language: str) -> list[str]:
-    """With its cause, where that is not the one already ``known`` of the failure."""
+    """Return the stall and, unless it is ``known`` from the failure, its cause."""
     quiet = say("panel.no-progress", language, seconds=f"{stall.seconds:.0f}")
-    said = quiet if live else say("panel.hung", language)
+    state = quiet if live else say("panel.hung", language)
     where = f"{say('diagnosis.colon', language)}{stall.where}" if stall.where else ""
     reasons = [] if stall.cause == known else _reasons(stall, language)
-    return [said + where, *filter(None, [stall.behind]), *reasons]
+    return [state + where, *filter(None, [stall.behind]), *reasons]
 
 
 def _time_line(spent: TimeSpent, language: str) -> str:

@@ -1,4 +1,4 @@
-"""Reads a run's directory: once for the server, ten times a second for a surface until the run has ended."""
+"""Read a run's directory: once for the server, ten times a second for a surface until the run has ended."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _PERIOD = 0.1
 _LEAST_WAIT = 0.02
 _END_PERIOD, _END = 0.025, 0.5
 _USAGE_PERIOD = 2.0
-_MANY_RANKS = 16  # above, a view is made once a second
+_MANY_RANKS = 16  # with more, a view is made once a second
 _VIEW_PERIOD = 1.0
 _ROOM = 16 * 1024 * 1024
 NO_USAGE: Mapping[int, RankUsage] = {}
 
 
 class Surface(Protocol):
-    """Something that shows a run while it goes on."""
+    """A view of a run while it goes on."""
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
         """Show what is new. ``deltas`` is empty when no rank wrote anything."""
 
 
 class RunFeed:
-    """All that is read of one run, whatever shows it. ``room`` as in ``Logs``."""
+    """All that is read of one run, for any surface. ``room`` as in ``Logs``."""
 
     def __init__(
         self,
@@ -57,20 +57,20 @@ class RunFeed:
         self._view: RunView | None = None
 
     def run(self) -> Run | None:
-        """How the run stands; None when it cannot be read."""
+        """Return the run; None when it cannot be read."""
         return self._reader.look()
 
     def read(
         self, run: Run, now: float, *, last: bool = False, budget: int = LOOK_BYTES, prints: bool = True
     ) -> list[LogDelta]:
-        """Take what is new in the logs and metrics. ``prints`` as in ``Measures.look``."""
+        """Take new lines and metrics. ``prints`` as in ``Measures.look``."""
         moment = now if run.ended is None else min(now, run.ended)
         deltas = self.logs.look(run, moment, last=last, budget=budget)
         self.measures.look(run, deltas, now, prints=prints)
         return deltas
 
     def view(self, run: Run, now: float, usage: Mapping[int, RankUsage] = NO_USAGE) -> RunView:
-        """The run as it is shown; where the ranks are many, the same view for a while."""
+        """Return the view of the run; with many ranks, the same one for a while."""
         unchanged = run is self._run and 0 <= now - self._made < _VIEW_PERIOD
         if self._view is not None and unchanged and len(run.ranks) > _MANY_RANKS:
             return self._view
@@ -107,17 +107,13 @@ def follow(
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
 ) -> Run:
-    """Show the run on ``surface`` until it has ended; how it ended.
-
-    ``watch`` looks at what the ranks use, ``measures`` at what they log. Lines are those of ``local_ranks``,
-    of all where that is None. ``whole`` shows every line, as fast as that goes; otherwise a few megabytes a
-    look, and a run that is more than ``room`` bytes ahead of what was shown is skipped ahead. Without
-    ``finish`` what is still waiting when the run ends is not shown, but for its end. ``budget`` tells how
-    many bytes the surface has room for now, None for the usual. ``attend`` gets the run at each look, to keep
-    going what it needs on this machine. ``wait`` is called with the seconds to wait between two looks (with
-    ``whole``, only when all that was written has been shown). Raises UnknownRun when the run's directory
-    disappears.
-    """
+    """Show the run on ``surface`` until it has ended; return it. ``watch`` measures what the ranks use,
+    ``measures`` reads what they log. Lines are those of ``local_ranks`` (None: all ranks). ``whole`` shows
+    every line at full speed; otherwise a look shows a few megabytes, and skips ahead where more than
+    ``room`` bytes wait. Without ``finish``, of what waits at the run's end only the last part is shown.
+    ``budget`` returns the bytes that the surface can take now (None: the usual). ``attend`` gets the run
+    at each look, to run its local helpers. ``wait`` is called with the seconds between two looks (with
+    ``whole``, only once all lines were shown). Raises UnknownRun when the run's directory disappears."""
     watch = watch or UsageWatch()
     feed = RunFeed(directory, room=None if whole else room, measures=measures, clock=clock)
     usage = NO_USAGE
@@ -140,12 +136,11 @@ def follow(
         if ended and not behind:
             return run
         if not (whole and behind):
-            # what takes long to read is not to be waited for besides
+            # subtract the time that reading took
             spent = max(0.0, clock() - now) if behind else 0.0
             wait(max(_LEAST_WAIT, (_END_PERIOD if _ends(run, now) else _PERIOD) - spent))
 
 
 def _ends(run: Run, now: float) -> bool:
-    """Whether the last statement of every rank is done, and that just now: the run is over in a moment."""
-    finished = [rank.finished for rank in run.ranks]
-    return all(done is not None and now - done < _END for done in finished)
+    """Return whether every rank has just finished its program: the run is over in a moment."""
+    return all(rank.finished is not None and now - rank.finished < _END for rank in run.ranks)

@@ -1,5 +1,4 @@
-"""What the notebook gave a run, and what its ranks gave out, in a few words each. No value is read for it:
-the spec names the inputs, and the index of each result says what it is."""
+"""The inputs and results of a run in a few words each, from the spec and the indexes: no value is read."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ _NUMBER = re.compile(r"np\.\w+\((.+)\)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenValue:
-    """A value by its name. ``about`` says what it is: ``DataFrame, 48 MB``; ``float, 0.93``. ``ranks`` gave
-    it out: ``1–3``; empty where rank 0 did."""
+    """A value by name; ``about``: type and size (``float, 0.93``); ``ranks`` that gave it (empty: rank 0)."""
 
     name: str
     about: str
@@ -44,7 +42,7 @@ class Given:
         return cls(values=tuple(values[:_MOST]), more=max(0, len(values) - _MOST))
 
     def texts(self, language: str) -> Iterator[tuple[str, str]]:
-        """The name of each value, and what it is."""
+        """Yield the name of each value and its description."""
         for value in self.values:
             about = (language == "zh" and value.about_zh) or value.about
             ranks = say("panel.of-ranks", language, ranks=value.ranks) if value.ranks else ""
@@ -55,14 +53,14 @@ NOTHING = Given()
 
 
 def inputs_of(run: Run) -> Given:
-    """What the ranks got from the notebook; what was not named came along with what was, and is last."""
-    shown = [one for one in run.spec.inputs if one.name != CALL]
-    ordered = sorted(shown, key=lambda one: not one.asked)
-    return Given.of([GivenValue(name=one.name, about=_of_input(one)) for one in ordered])
+    """Return the ranks' names from the notebook, the ones that nobody named last."""
+    shown = [given for given in run.spec.inputs if given.name != CALL]
+    ordered = sorted(shown, key=lambda given: not given.asked)
+    return Given.of([GivenValue(name=given.name, about=_of_input(given)) for given in ordered])
 
 
 def results_of(run: Run, directory: RunDirectory) -> Given:
-    """What the ranks gave out in the last attempt. Of a name that several gave, rank 0's, or the lowest's."""
+    """Return the ranks' results of the last attempt; of a name that several ranks give, the lowest rank's."""
     first: dict[str, Result] = {}
     givers: dict[str, list[int]] = {}
     for rank in run.ranks:
@@ -74,7 +72,7 @@ def results_of(run: Run, directory: RunDirectory) -> Given:
 
 
 class ResultsWatch:
-    """What the ranks have given out, read again where that has changed, about once a second."""
+    """The ranks' results, read again when they have changed, about once a second."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
@@ -83,7 +81,7 @@ class ResultsWatch:
         self._results = NOTHING
 
     def look(self, run: Run, now: float) -> Given:
-        """At the moment ``now`` (Unix seconds)."""
+        """Return the results at ``now`` (Unix seconds)."""
         ended = run.state.terminal
         if not ended and 0 <= now - self._looked < max(1.0, len(run.ranks) / _RANKS_A_SECOND):
             return self._results
@@ -103,14 +101,14 @@ class ResultsWatch:
                 yield 0
 
 
-def _of_input(one: Input) -> str:
-    return one.type if one.is_definition else f"{_short(one.type)}, {size_text(one.size)}"
+def _of_input(given: Input) -> str:
+    return given.type if given.is_definition else f"{_short(given.type)}, {size_text(given.size)}"
 
 
 def _given(result: Result, ranks: Sequence[int]) -> GivenValue:
     about = both("panel.not-stored") if result.problem else Both(*[_of_result(result)] * 2)
     return GivenValue(
-        # as it is read: run.result()
+        # as users read it: run.result()
         name="result()" if result.name == RETURNED else result.name,
         about=about.en,
         about_zh=about.zh,
@@ -119,7 +117,7 @@ def _given(result: Result, ranks: Sequence[int]) -> GivenValue:
 
 
 def _of_result(result: Result) -> str:
-    """``float, 0.93``; ``Tensor float32, 10 × 10, 472 B``; ``state_dict (Linear), 12 MB``."""
+    """Return ``float, 0.93``; ``Tensor float32, 10 × 10, 472 B``; ``state_dict (Linear), 12 MB``."""
     kind = _short(result.type)
     value = _NUMBER.sub(r"\1", result.repr) if result.kind in ("value", "number") else ""
     if result.kind == "state_dict":

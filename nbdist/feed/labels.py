@@ -1,4 +1,4 @@
-"""The words of states and columns on a screen, and text cut to the room there is."""
+"""The words of states and columns on a screen, and text cut to its room."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nbdist.diagnosis import describe_exit
 from nbdist.model import Rank, RankState, RunState
 from nbdist.text import say
 
-# by the value, which runs and ranks share: a shape beside the word, so that no state is a colour alone
+# a shape beside the word, so that no state is a colour alone
 _MARKS = {
     "pending": "○",
     "starting": "○",
@@ -25,23 +25,22 @@ _MARKS = {
 
 
 def ranks_text(count: int, language: str) -> str:
-    """``1 rank``, ``2 ranks``, ``2 个进程``."""
+    """Return ``1 rank``, ``2 ranks``, ``2 个进程``."""
     return say("panel.ranks", language, count=count)
 
 
 def state_word(state: RunState | RankState, language: str) -> str:
-    """The word for a state, as it stands in the pill and in the strip."""
+    """Return the word for a state in the pill and in the strip."""
     kind = "run" if isinstance(state, RunState) else "rank"
     return say(f"panel.{kind}-{state.value}", language)
 
 
 def state_mark(state: str) -> str:
-    """The shape that goes with a state of a run or of a rank."""
     return _MARKS[state]
 
 
 def exit_text(rank: Rank, language: str) -> str:
-    """How a rank exited, read aloud; empty while it has not."""
+    """Return a rank's exit in words; empty before it."""
     if rank.code is None:
         return ""
     ended = rank.state is RankState.ENDED
@@ -51,14 +50,14 @@ def exit_text(rank: Rank, language: str) -> str:
 
 
 def width(text: str) -> int:
-    """The columns that ``text`` takes."""
+    """Return the columns that ``text`` takes."""
     if text.isascii():
         return len(text)
     return sum(_columns(character) for character in text)
 
 
 def cut(text: str, columns: int) -> str:
-    """``text`` in at most so many columns; an ellipsis stands for what does not fit."""
+    """Return ``text`` in at most ``columns`` columns; an ellipsis replaces what does not fit."""
     if width(text) <= columns:
         return text
     if columns < 1:
@@ -74,17 +73,17 @@ def cut(text: str, columns: int) -> str:
 
 
 def pad(text: str, columns: int) -> str:
-    """``text`` with spaces up to so many columns."""
+    """Return ``text`` with spaces up to ``columns`` columns."""
     return text + " " * (columns - width(text))
 
 
 def clipped(text: str, room: int) -> str:
-    """``text`` in at most ``room`` characters."""
+    """Return ``text`` in at most ``room`` characters."""
     return text if len(text) <= room else text[: room - 1] + "…"
 
 
 def shortened(text: str, room: int) -> str:
-    """``text`` with its middle left out where it is longer than ``room`` characters."""
+    """Return ``text`` without its middle where it is longer than ``room`` characters."""
     return text if len(text) <= room else f"{text[: room // 2]}\n…\n{text[-room // 2 :]}"
 
 

@@ -1,7 +1,6 @@
-"""The lines of a rank's log from a place on, each once: for programs that read on where they stopped.
+"""The lines of a rank's log from a place on, each once, for programs that read on where they stopped.
 
-A line that may still grow, or be drawn over, waits until it cannot.
-"""
+A line that may still grow, or be redrawn, waits until it cannot."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line, without colours and secrets. ``offset`` is its address (``feed.rank_log``); ``time`` is when
-    it was written, in Unix seconds."""
+    """One line, without colours and secrets. ``offset`` is its address, ``time`` in Unix seconds."""
 
     rank: int
     attempt: int
@@ -36,8 +34,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Behind the first ``lines`` lines from an address on: where a program moves the cursor, a line that it
-    leaves behind begins with no byte of its own."""
+    """A place ``lines`` lines behind an address: lines of a moving cursor have no bytes of their own."""
 
     address: int
     lines: int = 0
@@ -47,15 +44,15 @@ class Place:
 
 
 def places_text(places: Mapping[int, Place]) -> str:
-    """Places by rank, as programs give them back: ``0:4096,1:80+2``."""
+    """Return places by rank, as programs give them back: ``0:4096,1:80+2``."""
     return ",".join(f"{rank}:{place}" for rank, place in places.items())
 
 
 class LineReader:
-    """Reads one rank's log on, through all attempts of a run."""
+    """One rank's log, read on through all attempts of a run."""
 
     def __init__(self, directory: RunDirectory, run: Run, rank: int, since: Place | None = None) -> None:
-        """Without ``since`` it begins with the last attempt."""
+        """Begin at ``since``, or else with the last attempt."""
         bases = [log_base(directory, rank, attempt) for attempt in range(1, run.attempt + 1)]
         self.rank = rank
         self._directory = directory
@@ -68,7 +65,7 @@ class LineReader:
 
     @property
     def next(self) -> Place:
-        """From where to read on."""
+        """Return the place to read on from."""
         return Place(self._address, max(self._read, self._skip))
 
     def skip(self, keep: int) -> None:
@@ -77,7 +74,7 @@ class LineReader:
         self._address = self._follower.address
 
     def read(self, run: Run) -> Iterator[LogLine]:
-        """The lines that are new. Of an attempt that is over, also the one that no newline ended."""
+        """Yield new lines; of an attempt that is over also the one that no newline ended."""
         while True:
             over = run.state.terminal or self._attempt < run.attempt
             moment = run.ended or time.time()
@@ -108,7 +105,7 @@ class LineReader:
 
     def _lines(self, delta: LogDelta, run: Run) -> Iterator[LogLine]:
         times = itertools.chain.from_iterable(itertools.repeat(at, count) for count, at in delta.times)
-        # all at once: a secret may go over several lines, of which each keeps its place
+        # at once: a secret may span several lines, and each line keeps its place
         texts = self._clean(delta.text.decode()).split("\n") if delta.count else []
         # one edge more than lines
         for text, begin, at in zip(texts, delta.all_edges(), times, strict=False):
@@ -126,7 +123,7 @@ class LineReader:
 
 
 class MergedLines:
-    """The lines of several ranks, the oldest first. A line is taken when the next one is asked for."""
+    """The lines of several ranks, the oldest first. A line counts as read when the next one is requested."""
 
     def __init__(self, readers: Sequence[LineReader], run: Run) -> None:
         self._readers = {reader.rank: reader for reader in readers}
@@ -136,12 +133,12 @@ class MergedLines:
     def __iter__(self) -> Iterator[LogLine]:
         for line in heapq.merge(*map(self._read, self._readers), key=lambda line: line.time):
             yield line
-            # its reader goes on when the next line is looked for
+            # its reader goes on when the caller asks for the next line
             self._places[line.rank] = self._readers[line.rank].next
 
     @property
     def next(self) -> str:
-        """From where to read on: behind the lines that were taken."""
+        """Return the places to read on from: behind the lines that were read."""
         return places_text(self._places)
 
     def _read(self, rank: int) -> Iterator[LogLine]:
@@ -150,24 +147,23 @@ class MergedLines:
 
 
 class _Follower(RankFollower):
-    """Knows whether its address is that of a byte: where rows are drawn anew, and within a line that is too
-    long, it is not."""
+    """A follower that knows whether its address is a byte's: in redrawn rows and long lines it is not."""
 
     _exact = True
 
     @property
     def address(self) -> int:
-        """The byte at which the next line begins."""
+        """Return the byte at which the next line begins."""
         return self._at
 
     @property
     def settled(self) -> int | None:
-        """The address from which what comes can be read without what was before; None for none yet."""
+        """Return the address from which the rest can be read without what was before; None for none yet."""
         exact = self._exact or self._at == self._base + self._stream.offset
         return self._at if exact and not self._lines.moves else None
 
-    def _take(self, data: bytes, moment: float, found: Any) -> None:
+    def _take(self, data: bytes, moment: float, news: Any) -> None:
         before = self._at
-        super()._take(data, moment, found)
+        super()._take(data, moment, news)
         line = self._base + self._stream.offset - len(data) + data.rfind(b"\n") + 1
         self._exact = self._at == line or (self._exact and self._at == before)

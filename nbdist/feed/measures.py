@@ -1,5 +1,4 @@
-"""What is read of a run besides its logs: what its ranks log and use, and which has failed first. For readers
-that do not follow a run from its start, all of that from the ends of its files."""
+"""A run's metrics, use of the machine and first failure; for late readers, from the ends of its files."""
 
 from __future__ import annotations
 
@@ -28,18 +27,16 @@ from nbdist.store.scraped.log import ScrapedMetrics, merge_points
 _PERIOD = 1.0
 _LOOK_BYTES = 1024 * 1024  # of all ranks, in one look
 _LEAST_BYTES = 16 * 1024
-_BACKLOG = 2_000  # points in one look, after which the next one looks again
+_BACKLOG = 2_000  # points in one look; after more, the next look reads on
 _MESSAGE = 500
-_NOTES = 6
-"""Lines beside a failure's cause, so many are shown."""
-
+_NOTES = 6  # lines shown beside a failure's cause
 
 _PRINTED_BYTES = 16 * 1024  # of a log, in one go
 _PRINTED_MOST = 512 * 1024  # of a log without numbers, in one go
-_PRINTED_ROOM = 16 * 1024 * 1024  # at the ends of all logs: what stands before is not looked through
-_PRINTED_TURN = 0.01  # seconds of a core at a look, after which the other ranks wait for the next one
-_PRINTED_SHARE = 0.05  # of a core, at most, for numbers that are only printed: a log may hold nothing else
-_PRINTED_LIMIT = 3.0  # seconds for those of a run that has ended
+_PRINTED_ROOM = 16 * 1024 * 1024  # at the ends of all logs
+_PRINTED_TURN = 0.01  # seconds of a core in one look; the other ranks wait for the next
+_PRINTED_SHARE = 0.05  # of a core, at most
+_PRINTED_LIMIT = 3.0  # seconds, for a run that has ended
 
 
 class Measures:
@@ -65,11 +62,10 @@ class Measures:
         self._used: dict[int, _Used] = {}
         self._looks_left: int | None = None
         self.behind = False
-        """Whether the run has ended and more of its points are to be read."""
+        """Whether points of a run that has ended still wait to be read."""
 
     def look(self, run: Run, deltas: Iterable[LogDelta], now: float, *, prints: bool = True) -> None:
-        """Take what is new. Where there is much, and once the run has ended, every look reads on. Without
-        ``prints`` logs are not looked through for numbers: the next look does it."""
+        """Take new points; in a backlog and at the end at every look. ``prints``: search the logs, too."""
         if run.attempt != self._attempt:
             self._begin_attempt(run)
         for delta in deltas:
@@ -80,7 +76,7 @@ class Measures:
                 files = (file for files in self._files.values() for file in (files.metrics, files.system))
                 largest = max((LogStream(file).size for file in files), default=0)
                 self._looks_left = largest // self._limit + 1
-            # what a process that was left behind goes on to write is not waited for
+            # a process that was left behind may go on writing for ever
             self._looks_left -= 1
             self.behind = self._read() > 0 and self._looks_left > 0
             self.behind |= not prints or self._take_printed(self._prints.rest())
@@ -92,20 +88,20 @@ class Measures:
             self._take_printed(self._prints.next(now))
 
     def finish(self, run: Run) -> None:
-        """Take all that is left of a run that has ended."""
+        """Take the rest of a run that has ended."""
         while self.behind:
             self.look(run, (), run.ended or run.spec.created)
 
     def needs(self, run: Run) -> bool:
-        """Whether the supervisor has not measured what the ranks use, or what their GPUs hold."""
+        """Return whether the supervisor has not measured what the ranks use, or their GPUs' memory."""
         return not self.system or any(rank.spec.device.kind == "gpu" for rank in run.ranks)
 
     def progress(self, now: float) -> Progress | None:
-        """How far the run is: as far as its slowest rank."""
+        """Return the progress of the slowest rank."""
         return furthest_behind(rank.progress(now) for rank in self._progress.values())
 
     def rates(self, now: float) -> dict[int, float | None]:
-        """Steps a second of each rank: lately, or in the mean over a run that has ended."""
+        """Return each rank's recent steps a second, or the mean once the run has ended."""
         ended = self._looks_left is not None
         return {
             rank: progress.mean_rate if ended else progress.rate(now)
@@ -114,13 +110,11 @@ class Measures:
 
     @property
     def system(self) -> dict[int, MetricPoint]:
-        """The last that the supervisor measured of each rank. Of a run that has ended, all of it in one: the
-        most memory, the mean of the rest."""
+        """Return the supervisor's last measurement of each rank; after the end, most memory and means."""
         ended = self._looks_left is not None
         return {rank: used.whole if ended else used.last for rank, used in self._used.items()}
 
     def slow(self, run: Run, now: float) -> SlowView | None:
-        """The rank that holds the others up."""
         return slow_view(self._paces, run, self.rates(now), now)
 
     def _begin_attempt(self, run: Run) -> None:
@@ -140,7 +134,7 @@ class Measures:
         return max(_LEAST_BYTES, _LOOK_BYTES // max(1, len(self._files)))
 
     def _read(self) -> int:
-        """Take the points that are new, at most about ``limit`` bytes a file; how many there were."""
+        """Take new points, some ``_limit`` bytes a file; return their number."""
         count = 0
         for rank, reader in self._points.items():
             points = reader.read(self._limit)
@@ -158,10 +152,10 @@ class Measures:
                     self._charts.take_system(rank, points)
         return count
 
-    def _take_printed(self, found: Iterable[tuple[int, list[MetricPoint]]]) -> bool:
-        """Chart what ranks print and do not record; whether there was any."""
+    def _take_printed(self, printed: Iterable[tuple[int, list[MetricPoint]]]) -> bool:
+        """Chart what ranks print and do not record; return whether there was any."""
         some = False
-        for rank, points in found:
+        for rank, points in printed:
             some = True
             if self._charts is not None:
                 self._charts.take(rank, points)
@@ -169,10 +163,10 @@ class Measures:
 
 
 class _Used:
-    """What the supervisor measured of one rank."""
+    """The supervisor's measurements of one rank."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, float, float]] = {}  # how often, the sum, the most
+        self._seen: dict[str, tuple[int, float, float]] = {}  # count, sum, greatest
 
     def take(self, points: Sequence[MetricPoint]) -> None:
         self.last = points[-1]
@@ -192,22 +186,19 @@ class _Used:
 
 
 class Prints:
-    """The numbers that ranks only print, read rank by rank with a small part of a core.
-
-    ``clock`` tells the CPU seconds of this thread.
-    """
+    """The numbers that ranks only print, read with a small part of a core. ``clock``: CPU seconds used."""
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
         self._clock = clock
         self._logs: dict[int, ScrapedMetrics] = {}
         self._recorded: dict[int, set[str]] = {}
-        self._due: list[int] = []  # ranks that are still to be read in this round
+        self._due: list[int] = []  # ranks left in this round
         self._spent = 0.0
-        self._free = 0.0  # the moment from which on more may be read
+        self._free = 0.0  # when the next round may begin
         self._left = _PRINTED_LIMIT
 
     def begin(self, files: Mapping[int, RankDirectory]) -> None:
-        """Read the logs of another attempt."""
+        """Read the logs of another attempt from now on."""
         self._logs = {rank: ScrapedMetrics(f.log, LogTimes(f.log_times)) for rank, f in files.items()}
         for log in self._logs.values():
             log.skip_to_tail(_PRINTED_ROOM // len(files))
@@ -215,20 +206,18 @@ class Prints:
         self._due = []
 
     def recorded(self, rank: int, points: Iterable[MetricPoint]) -> None:
-        """These a rank does not only print."""
+        """Note the tags that a rank records, and does not only print."""
         if rank in self._recorded:
             self._recorded[rank].update(tag for point in points for tag in point.values)
 
     @property
     def begun(self) -> bool:
-        """Whether a round has begun, of which ``next`` reads on."""
+        """Return whether ``next`` has to read on in a round."""
         return bool(self._due)
 
     def next(self, now: float) -> Iterator[tuple[int, list[MetricPoint]]]:
-        """What is new, rank by rank until a turn's time is up; nothing while the share is used up.
-
-        Lines that are to be shown wait while this reads: a round of all ranks may take several looks.
-        """
+        """Yield new points rank by rank until a turn's time is up; nothing while the share is used up.
+        Lines on their way to a screen wait meanwhile, so a round may take several looks."""
         if now < self._free:
             return
         started = self._clock()
@@ -236,8 +225,8 @@ class Prints:
         self._due = self._due or list(self._logs)
         while self._due and spent < _PRINTED_TURN:
             rank = self._due.pop(0)
-            if found := self._read(rank):
-                yield rank, found
+            if points := self._read(rank):
+                yield rank, points
             elif self._logs[rank].waiting:
                 self._due.append(rank)
             spent = self._clock() - started
@@ -247,21 +236,21 @@ class Prints:
             self._spent = 0.0
 
     def rest(self) -> Iterator[tuple[int, list[MetricPoint]]]:
-        """What a run that has ended still has to say, of each rank a part; nothing when it took too long."""
+        """Yield a part of the rest of each rank of a run that has ended, until that has taken too long."""
         if self._left > 0:
             started = self._clock()
             for rank, log in self._logs.items():
-                if (found := self._read(rank)) or log.waiting:
-                    yield rank, found
+                if (points := self._read(rank)) or log.waiting:
+                    yield rank, points
             self._left -= self._clock() - started
 
     def _read(self, rank: int) -> list[MetricPoint]:
-        found = self._logs[rank].read(_PRINTED_BYTES, most=_PRINTED_MOST)
-        return merge_points([], found, tags=self._recorded[rank])
+        points = self._logs[rank].read(_PRINTED_BYTES, most=_PRINTED_MOST)
+        return merge_points([], points, tags=self._recorded[rank])
 
 
 class FailureWatch:
-    """The first failure of a run, looked for when a rank has failed, and not again before another has."""
+    """The first failure of a run, diagnosed again only when another rank has failed."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
@@ -282,15 +271,15 @@ class FailureWatch:
 
 
 def failure_view(failure: Failure) -> FailureView:
-    """A failure as screens show it."""
-    said = error_text(failure) or next((line for line in reversed(failure.tail) if line.strip()), "")
+    """Return a failure as screens show it."""
+    message = error_text(failure) or next((line for line in reversed(failure.tail) if line.strip()), "")
     view = FailureView(
         rank=failure.rank,
         headline=failure_headline(failure),
         headline_zh=failure_headline(failure, "zh"),
-        message=said[:_MESSAGE],
+        message=message[:_MESSAGE],
         line=failure.line,
-        notes=tuple(NoteView(text=one.en, text_zh=one.zh) for one in failure.notes[:_NOTES]),
+        notes=tuple(NoteView(text=note.en, text_zh=note.zh) for note in failure.notes[:_NOTES]),
     )
     if (hint := failure.hint) is not None:
         cause, fix = hint.cause, hint.fix
@@ -301,15 +290,13 @@ def failure_view(failure: Failure) -> FailureView:
     return replace(view, file=failure.sources.name(at.file), file_line=at.line, source=at.source[:_MESSAGE])
 
 
-# bytes at the end of a file, and of the metrics of all ranks
-_END_ROOM = 4096
-_POINTS_ROOM = 256 * 1024
+_END_ROOM = 4096  # bytes at the end of a file
+_POINTS_ROOM = 256 * 1024  # the same, of the metrics of all ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glance:
-    """What the files of the ranks say: the last line that has text, the last that was measured, steps a
-    second; and how far the run is."""
+    """The ends of the ranks' files: last line with text, last measurement, steps a second; and progress."""
 
     last_lines: Mapping[int, str]
     system: Mapping[int, MetricPoint]
@@ -319,14 +306,18 @@ class Glance:
 
 
 def glance(run: Run, directory: RunDirectory, now: float) -> Glance:
-    """Look at the run at the moment ``now`` (Unix seconds)."""
-    said, system, rates, progresses, paces = {}, {}, {}, [], Paces()
+    """Look at the run at ``now`` (Unix seconds)."""
+    shown, system, rates, progresses, paces = {}, {}, {}, [], Paces()
     for rank in run.ranks:
         files = directory.rank(rank.rank, run.attempt)
         lines = last_lines(files.log, _END_ROOM)
         texts = (text for line in reversed(lines) if (text := strip_ansi(line)).strip())
-        said[rank.rank] = next(texts, "")
-        progress = _progress(files, lines, len(run.ranks))
+        shown[rank.rank] = next(texts, "")
+        progress = RankProgress()
+        progress.logged(last_points(files.metrics, max(_END_ROOM, _POINTS_ROOM // len(run.ranks))))
+        if lines:
+            with suppress(OSError):
+                progress.printed(lines[:-1], lines[-1], os.stat(files.log).st_mtime)
         progresses.append(progress.progress(now))
         if not rank.state.terminal:
             rates[rank.rank] = progress.rate(now)
@@ -334,18 +325,9 @@ def glance(run: Run, directory: RunDirectory, now: float) -> Glance:
                 system[rank.rank] = measured[-1]
                 paces.take(rank.rank, measured)
     return Glance(
-        last_lines=said,
+        last_lines=shown,
         system=system,
         rates=rates,
         progress=furthest_behind(progresses),
         slow=slow_view(paces, run, rates, now),
     )
-
-
-def _progress(files: RankDirectory, lines: list[str], ranks: int) -> RankProgress:
-    progress = RankProgress()
-    progress.logged(last_points(files.metrics, max(_END_ROOM, _POINTS_ROOM // ranks)))
-    if lines:
-        with suppress(OSError):
-            progress.printed(lines[:-1], lines[-1], os.stat(files.log).st_mtime)
-    return progress

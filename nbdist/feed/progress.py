@@ -1,4 +1,4 @@
-"""How far a run is and how fast it goes, from what its ranks log and print."""
+"""A run's progress and pace, from the logs and prints of its ranks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nbdist.store import MetricPoint
 
 _WINDOW = 60.0
 _SPACING = 0.5  # between two samples of a pace
-_SPAN = 2.0  # what is measured over less than this says little
-QUIET = 10.0  # a pace that nothing confirms for this long, and for as long as it was measured, is over
+_SPAN = 2.0  # less time than this yields no pace
+QUIET = 10.0  # a pace ends when nothing confirms it for this long and for as long as it was measured
 
 
 class Pace:
-    """How fast a number grows, over the recent past."""
+    """The growth of a number over the recent past."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, float]] = deque()
@@ -35,7 +35,7 @@ class Pace:
             samples.popleft()
 
     def rate(self, now: float) -> float | None:
-        """A second's growth; None while too little is known, or when nothing has come for long."""
+        """Return the growth a second; None while too little is known, or nothing came for long."""
         if len(self._samples) < 2:
             return None
         (begun, low), (last, high) = self._samples[0], self._samples[-1]
@@ -45,13 +45,13 @@ class Pace:
         return (high - low) / span
 
     def remaining(self, rest: float, now: float) -> float | None:
-        """Seconds until the number has grown by ``rest`` more than it had at the last sample."""
+        """Return the seconds until the number has grown by ``rest`` since the last sample."""
         rate = self.rate(now)
         return None if rate is None else left_of(rest / rate, now - self._samples[-1][0])
 
 
 def left_of(seconds: float, age: float) -> float | None:
-    """Of a time that was told ``age`` seconds ago, what is left; None when it is over and was wrong."""
+    """Return the rest of a time that was printed ``age`` seconds ago; None when it is over and was wrong."""
     left = seconds - max(0.0, age)
     if seconds == 0:
         return 0.0
@@ -71,13 +71,13 @@ _BARS = (
 _RICH = re.compile(
     r"[━╸╺][━╸╺ ]*\s(?P<done>\d+)/(?P<total>\d+)\s+[\d:]+ • (?P<left>[\d:]+|[-:]+)\s+(?P<rate>[\d.]+)it/s"
 )
-# "400/938 [=====>....]", "400/938 ━━━━━━": the bars of Keras, whose words are those of a line
+# "400/938 [=====>....]", "400/938 ━━━━━━": Keras, which has the words of a line
 _KERAS = re.compile(r"^\s*(?P<done>\d+)/(?P<total>\d+)\s+(?:\[[=>.]|━|╸)")
 _COUNT = re.compile(
     r"\b(?:step|batch|iter(?:ation)?)(?:s|es)?\b[\s:=#\[(]*(?P<done>\d+)\s*(?:/|of)\s*(?P<total>\d+)",
     re.IGNORECASE,
 )
-# what a bar counts before training begins, or the files of a network
+# bars before training begins, or over a network's files
 _PREPARES = re.compile(
     r"\W*(?:map|filter|flatten|tokeniz|running tokenizer|generating|casting|sav(?:e|ing)|creating|sorting"
     r"|packing|grouping|truncating|load|download|fetch|extract|resolv|import|convert|cach|preprocess|prepar"
@@ -86,7 +86,7 @@ _PREPARES = re.compile(
 )
 # bytes or examples: a download, or ``datasets.map``, is not the run
 _NO_STEPS = re.compile(r".*B/s|examples/s|s/.*B")
-# what a loop over a validation set is called; "val loss 0.25" is a number of the training's
+# the name of a loop over a validation set; "val loss 0.25" is a number of the training's
 _EVALUATES = re.compile(
     r"\b(?:val|valid|validat\w+|eval|evaluat\w+|test|testing|sanity|predict\w*)\b"
     r"(?![\s\w]*[:=]?\s*\d*\.\d)",
@@ -100,9 +100,8 @@ _SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A count of steps on the screen. ``about`` is what stands in front of it, ``rate`` and ``left`` what it
-    says itself, ``drawn`` whether it is a bar, ``to_last`` whether its epochs are counted from 0 to the last
-    of them."""
+    """A count of steps on the screen: ``about`` stands in front of it, ``rate`` and ``left`` are its own
+    figures. ``drawn``: it is a bar. ``to_last``: its epochs are counted from 0 to the last of them."""
 
     about: str
     done: float
@@ -122,34 +121,32 @@ class Bar:
 
     @property
     def evaluates(self) -> bool:
-        """Whether it counts a validation, a test, or what comes before training to try the program."""
+        """Return whether it counts a validation, a test, or a trial of the program before training."""
         return _EVALUATES.search(self.about) is not None and _TRAINS.search(self.about) is None
 
 
 def read_bar(line: str) -> Bar | None:
-    """The count in a line; None for none, and for one of what only prepares the run."""
+    """Return the count in a line; None for none, and for one that only prepares the run."""
     searched = (pattern.search(line) for pattern in (*_BARS, _RICH, _KERAS, _COUNT))
-    found = next((match for match in searched if match is not None), None)
-    if found is None:
+    match = next(filter(None, searched), None)
+    if match is None:
         return None
-    words = found.groupdict("")
-    drawn, unit = found.re not in (_KERAS, _COUNT), words.get("unit", "")
+    words = match.groupdict("")
+    drawn, unit = match.re not in (_KERAS, _COUNT), words.get("unit", "")
+    rate = _number(words, "rate") or None
+    if rate is not None and unit.startswith("s/"):
+        rate = 1 / rate
     bar = Bar(
-        about=line[: found.start()],
+        about=line[: match.start()],
         done=_number(words, "done"),
         total=_number(words, "total"),
-        rate=_rate(words, unit) if drawn else _rate_behind(line, found.end()),
+        rate=rate if drawn else _rate_behind(line, match.end()),
         left=_clock_seconds(words.get("left", "")),
         drawn=drawn,
-        to_last=found.re is _RICH,
+        to_last=match.re is _RICH,
     )
     prepares = drawn and (_PREPARES.match(bar.about) or _NO_STEPS.fullmatch(unit))
     return bar if bar.total > 0 and not prepares else None
-
-
-def _rate(words: Mapping[str, str], unit: str) -> float | None:
-    rate = _number(words, "rate") or None
-    return 1 / rate if rate is not None and unit.startswith("s/") else rate
 
 
 def _rate_behind(line: str, end: int) -> float | None:
@@ -166,7 +163,7 @@ def _number(words: Mapping[str, str], name: str) -> float:
 
 
 def _clock_seconds(text: str) -> float | None:
-    """``00:17``, ``1:02:03``; None for ``?`` and ``-:--:--``."""
+    """Parse ``00:17``, ``1:02:03``; None for ``?`` and ``-:--:--``."""
     try:
         parts = [int(part) for part in text.split(":")]
     except ValueError:
@@ -174,7 +171,7 @@ def _clock_seconds(text: str) -> float | None:
     return float(sum(part * 60**power for power, part in enumerate(reversed(parts))))
 
 
-LINES = 6  # at the end of what is new: a bar, the bar around it, and some words between them
+LINES = 6  # the last of new lines: a bar, the bar around it, and some words between them
 _SAMPLES = 100
 _EPOCH = re.compile(r"\bepochs?\b[\s:=#\[(]*(\d+)\s*(?:/|of)\s*(\d+)", re.IGNORECASE)
 _EPOCH_ALONE = re.compile(r"\bepoch[\s:=#\[(]*(\d+)\b(?!\s*(?:/|of))", re.IGNORECASE)
@@ -184,7 +181,7 @@ _FIGURE = re.compile(r"\d")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """``fraction`` is in 0…1, ``remaining`` in seconds, None while it cannot be told."""
+    """A ``fraction`` in 0…1, and ``remaining`` seconds, None while they are unknown."""
 
     fraction: float
     remaining: float | None
@@ -192,16 +189,13 @@ class Progress:
 
 
 def furthest_behind(progresses: Iterable[Progress | None]) -> Progress | None:
-    """That of the rank that is behind all others; a run is as far as its slowest rank."""
+    """Return the least progress; a run is as far as its slowest rank."""
     known = [progress for progress in progresses if progress is not None]
     return min(known, key=lambda progress: progress.fraction, default=None)
 
 
 class RankProgress:
-    """One rank's progress: from the steps that it logs, else from the progress bars that it prints.
-
-    Times are Unix seconds, in the order in which things happened.
-    """
+    """One rank's progress: from logged steps, else from progress bars. Times are Unix seconds, in order."""
 
     def __init__(self) -> None:
         self._printed = _Printed()
@@ -213,7 +207,7 @@ class RankProgress:
         self._total = 0
 
     def logged(self, points: Sequence[MetricPoint]) -> None:
-        """What is new of ``nbdist.log``. One point may say of how many steps; all the others need not."""
+        """Take new points of ``nbdist.log``. One point may hold the number of all steps."""
         stepped = [point for point in points if point.step is not None]
         if not stepped:
             return
@@ -222,23 +216,23 @@ class RankProgress:
             self._span = (stepped[0].time, 0.0)
         self._span = (self._span[0], stepped[-1].time)
         self._total = next((point.total for point in reversed(points) if point.total), self._total)
-        # some points are enough to know the pace; the last one must be among them
+        # some points are enough for the pace; the last must be among them
         for point in stepped[:: -(len(stepped) // _SAMPLES + 1)][::-1]:
-            # another series may count something slower, such as epochs
+            # another series may count epochs
             self._step = max(self._step, point.step or 0)
             self._steps.note(point.time, self._step)
 
     def printed(self, lines: Sequence[str], partial: str, time: float) -> None:
-        """What is new in the log. Only its end is looked at."""
+        """Take what is new in the log, of which only the end is read."""
         counts = [line for line in (*lines[-LINES:], *partial.split("\n")) if "/" in line or " of " in line]
         seen = [self._printed.see(line, time) for line in counts]
         if any(seen) and self._printed.fraction is not None:
             self._done.note(time, self._printed.fraction)
 
     def progress(self, now: float) -> Progress | None:
-        """How far the rank is; None when it has said nothing of that."""
+        """Return the rank's progress; None while it showed none."""
         if self._total:
-            # a program that counts from 0 has done one more than the number of its last step
+            # counted from 0, one more step is done than the last number
             done = min(self._step + (self._first == 0), self._total)
             text = f"step {done}/{self._total}"
             remaining = self._steps.remaining(self._total - done, now)
@@ -252,13 +246,13 @@ class RankProgress:
         return Progress(fraction=fraction, remaining=remaining, text=self._printed.text)
 
     def rate(self, now: float) -> float | None:
-        """Steps a second, lately."""
+        """Return the recent steps a second."""
         logged = self._steps.rate(now)
         return self._printed.rate(now) if logged is None and not self._step else logged
 
     @property
     def mean_rate(self) -> float | None:
-        """Steps a second from the first step to the last; where none was logged, as the last bar says."""
+        """Return the steps a second from the first step to the last; without logged ones, by the last bar."""
         seconds = self._span[1] - self._span[0]
         if self._first is None:
             return self._printed.last_rate
@@ -266,7 +260,7 @@ class RankProgress:
 
 
 class _Printed:
-    """What the progress bars on a rank's screen say, read line by line."""
+    """The progress bars on a rank's screen, read line by line."""
 
     def __init__(self) -> None:
         self._epochs: tuple[int, int] | None = None  # done, of how many
@@ -275,14 +269,14 @@ class _Printed:
         self._outer: Bar | None = None  # a bar over epochs
         self._steps: Bar | None = None  # of the epoch, or of all
         self._inner: Bar | None = None  # a loop within them
-        self._evaluates = False  # whether they are those of an evaluation, and nothing else was seen
+        self._evaluates = False  # these are an evaluation's, and nothing else was seen
         self._from_zero = False
-        self._to_last = False  # whether epochs are counted from 0 to the last of them
-        self._after: bool | None = None  # whether epochs are named at their end; None: not known yet
+        self._to_last = False  # epochs are counted from 0 to the last of them
+        self._after: bool | None = None  # epochs are named at their end; None: not known yet
         self._guessed_end = False
         self._time = 0.0
         self.starts_again = False
-        """Whether the bar has begun anew, and nothing says how often it will."""
+        """Whether the bar has begun anew, with an unknown number of repeats."""
 
     @property
     def fraction(self) -> float | None:
@@ -299,7 +293,7 @@ class _Printed:
         return f"{self._named}{self._steps.text}" if self._steps is not None else ""
 
     def remaining(self, now: float) -> float | None:
-        """Seconds, by the bar's own figures."""
+        """Return the seconds left by the bar's own figures."""
         steps = self._steps
         if steps is None:
             outer = self._outer
@@ -320,12 +314,10 @@ class _Printed:
 
     def rate(self, now: float) -> float | None:
         rate = self.last_rate
-        if not rate or now - self._time > max(QUIET, 5 / rate):
-            return None
-        return rate
+        return rate if rate and now - self._time <= max(QUIET, 5 / rate) else None
 
     def see(self, line: str, time: float) -> bool:
-        """Read one line; whether it said anything of progress."""
+        """Read one line; return whether it showed progress."""
         line = strip_ansi(line)
         bar = read_bar(line)
         before = bar.about if bar is not None and bar.drawn else line
@@ -346,7 +338,7 @@ class _Printed:
         return True
 
     def _counts(self, bar: Bar) -> bool:
-        """Whether a bar is about the run, and not about an evaluation within it."""
+        """Return whether a bar is about the run, and not about an evaluation within it."""
         if bar.evaluates:
             self._evaluates = self._evaluates or (self._steps is None and self._epochs is None)
             return self._evaluates
@@ -386,7 +378,6 @@ class _Printed:
             return
         before, self._steps = self._steps, steps
         if epoch is not None:
-            # how many there are, it does not tell
             self._named, self.starts_again = f"epoch {epoch[1]}, ", True
         elif self._epochs is None:
             if before is not None and steps.done < before.done:
@@ -398,7 +389,7 @@ class _Printed:
                 self._epochs = (self._epochs[0] - 1, self._epochs[1])
 
     def _is_inner(self, outer: Bar, steps: Bar) -> bool:
-        """Whether these are the steps of a loop within those, or of one that follows them in an epoch."""
+        """Return whether these are the steps of a loop within those, or of one after them in an epoch."""
         if steps.total == outer.total:
             self._inner = None
             return False
@@ -406,6 +397,6 @@ class _Printed:
             return self._epochs is not None
         again = self._inner is not None and steps.done < self._inner.done
         self._inner = steps
-        # a loop that begins again while the outer one stays as it is has taken its place
+        # a loop that begins again while the outer one stands still has taken its place
         self.starts_again = self.starts_again or (again and self._epochs is None)
         return steps.total < outer.total and not again

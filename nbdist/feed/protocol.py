@@ -1,7 +1,6 @@
-"""What goes from the kernel to the page, as JSON and bytes. Pure.
+"""Messages from the kernel to the page, as JSON and bytes. Pure.
 
-``labextension/src/protocol.ts`` is the other side of it, ``tests/fixtures/protocol`` what both read.
-"""
+``labextension/src/protocol.ts`` is the other side, ``tests/fixtures/protocol`` what both read."""
 
 from __future__ import annotations
 
@@ -16,13 +15,15 @@ from nbdist.feed.charts import Chart
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.view import RunView
 
-_LAST_LINES = 64  # ranks; above, lines would be most of a message, and the page has the log
+_LAST_LINES = 64  # ranks; with more, lines would be most of a message, and the page has the log
 _PARTIAL = 2_000  # characters of a line that is still growing
+_TITLE = ("tag", "kind", "group", "unit", "ranks", "rows", "highest")
+_HEAD = ("rank", "first", "count", "edges", "times", "partial", "skipped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """A file of an output, by the name that the log's line has of it."""
+    """A file of an output, under its name in the log."""
 
     name: str
     data: bytes
@@ -30,9 +31,8 @@ class Media:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """What is new. ``view`` and ``cell`` are None when they are not sent again; lines written until
-    ``complete_until`` have come from every rank, None says that all there are have come. ``left_out`` counts
-    the metrics that have no chart, None where it is not sent again."""
+    """News of a run. ``view``, ``cell`` and ``left_out`` (metrics without a chart) are None where they are
+    not sent again. All ranks' lines written until ``complete_until`` were sent; None: all lines."""
 
     view: RunView | None = None
     chunks: Sequence[LogDelta] = ()
@@ -45,7 +45,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardAnswer:
-    """Where VisualDL shows the run, or why it does not."""
+    """VisualDL's address of the run, or the problem."""
 
     url: str = ""
     problem: str = ""
@@ -62,7 +62,7 @@ Message = Update | BoardAnswer | ReportAnswer
 
 
 def encode(message: Message) -> tuple[dict[str, Any], list[bytes]]:
-    """The content of a custom message, and the buffers that go with it."""
+    """Return a custom message's content and buffers."""
     if isinstance(message, BoardAnswer):
         return {"kind": "board", "url": message.url, "problem": message.problem}, []
     if isinstance(message, ReportAnswer):
@@ -70,7 +70,10 @@ def encode(message: Message) -> tuple[dict[str, Any], list[bytes]]:
     content: dict[str, Any] = {
         "kind": "update",
         "view": None if message.view is None else message.view.to_dict(),
-        "deltas": [_head(chunk) for chunk in message.chunks],
+        "deltas": [
+            {name: getattr(chunk, name) for name in _HEAD} | {"partial": chunk.partial[:_PARTIAL]}
+            for chunk in message.chunks
+        ],
         "complete_until": message.complete_until,
         "charts": [_title(chart) for chart in message.charts],
         "left_out": message.left_out,
@@ -86,37 +89,21 @@ def encode(message: Message) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def frame(header: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> bytes:
-    """A header and its buffers as one binary frame: the header's length in four bytes, header, buffers."""
+    """Return one binary frame: the header's length in four bytes, header, buffers."""
     text = json.dumps({**header, "buffers": [len(buffer) for buffer in buffers]}).encode()
     return b"".join((len(text).to_bytes(4, "little"), text, *buffers))
 
 
 def for_the_strip(view: RunView) -> RunView:
-    """The view as it is sent: in a run of many ranks without their last lines."""
+    """Return the view as it is sent: without last lines where ranks are many."""
     if len(view.ranks) <= _LAST_LINES:
         return view
     return replace(view, ranks=tuple(replace(rank, last_line="") for rank in view.ranks))
 
 
-_HEAD = ("rank", "first", "count", "edges", "times", "partial", "skipped")
-
-
-def _head(chunk: LogDelta) -> dict[str, Any]:
-    return {name: getattr(chunk, name) for name in _HEAD} | {"partial": chunk.partial[:_PARTIAL]}
-
-
 def _title(chart: Chart) -> dict[str, Any]:
-    return {
-        "tag": chart.tag,
-        "kind": chart.kind,
-        "group": chart.group,
-        "unit": chart.unit,
-        "ranks": chart.ranks,
-        "columns": len(chart.columns),
-        "rows": chart.rows,
-        "last": [value if math.isfinite(value) else None for value in chart.last],
-        "highest": chart.highest,
-    }
+    last = [value if math.isfinite(value) else None for value in chart.last]
+    return {name: getattr(chart, name) for name in _TITLE} | {"columns": len(chart.columns), "last": last}
 
 
 def _values(chart: Chart) -> bytes:

@@ -1,8 +1,7 @@
-"""The logs of the ranks: new lines, where they begin and when they were written; and older lines.
+"""The logs of the ranks: new lines with their addresses and times; and older lines.
 
-A line's address is the byte at which it begins, counted through the logs of all attempts of its rank. Between
-two of them the line that parts them has an address. It is the same for all readers, and never changes.
-"""
+A line's address is its first byte, counted through the logs of all attempts of its rank, and of a line
+between two attempts. It is the same for all readers, and never changes."""
 
 from __future__ import annotations
 
@@ -19,27 +18,20 @@ from nbdist.store import LogLines, LogStream, LogTimes, RankDirectory, RunDirect
 from nbdist.store.journal import open_plain
 from nbdist.store.logs import kept_parts
 
-_WIDTH = 16_384
-"""Characters of a line, as LogLines cuts them."""
+_WIDTH = 16_384  # characters of a line, as LogLines cuts them
 _CHUNK = 1024 * 1024
-_PARTING = 2
-"""Addresses between the logs of two attempts: of a newline that may be missing, and of the line between."""
-_BULK = 64 * 1024  # from so many bytes on it pays to look whether they need to be taken apart
-_ROWS = 8  # that a program goes up at once, as a rule
+_PARTING = 2  # addresses between two attempts' logs: a newline that may be missing, and the line between
+_BULK = 64 * 1024  # bytes from which it pays to check whether lines can be taken unread
+_ROWS = 8  # a program seldom goes up more rows at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDelta:
-    """New lines of a rank: ``count`` lines in ``text``, UTF-8, with newlines between them. ``first`` is the
-    address of the first one, or of the one that will come next; ``skipped`` bytes were passed over before it.
-    ``partial`` is the line still growing, or the lines of which each may still change.
-
-    ``edges`` are the addresses of the lines and the end of the last. They are empty where each line takes as
-    many bytes as its text and a newline.
-
-    ``times`` says how many of the lines were written by when, in seconds since the run was created;
-    ``behind`` whether more of the log was waiting than was taken.
-    """
+    """New lines of a rank: ``count`` lines in ``text``, UTF-8, with newlines between them. ``first`` is
+    the address of the first line, or of the next to come; ``skipped`` bytes were passed over before it.
+    ``partial`` still grows, or may change. ``behind``: more of the log waits. ``edges`` are the addresses
+    of the lines and the end of the last; empty where each line takes as many bytes as its text and a
+    newline. ``times`` counts the lines written by a time, in seconds since the run was created."""
 
     rank: int
     first: int
@@ -53,7 +45,7 @@ class LogDelta:
 
     @classmethod
     def of(cls, rank: int, lines: Sequence[str], *, edges: Sequence[int] = (), **fields: Any) -> LogDelta:
-        """Return these lines as a delta; ``fields`` are the others of a delta."""
+        """Return lines as a delta; ``fields`` are its other fields."""
         text = "\n".join(lines).encode("utf-8", "replace")
         delta = cls(**{"rank": rank, "first": 0} | fields, count=len(lines), text=text)
         return delta if delta.all_edges() == tuple(edges) else replace(delta, edges=tuple(edges))
@@ -63,12 +55,12 @@ class LogDelta:
         return self.text.decode().split("\n") if self.count else []
 
     def last(self, count: int) -> list[str]:
-        """Return the last lines, without a look at the others."""
+        """Return the last lines, and decode no others."""
         return [line.decode() for line in self.text.rsplit(b"\n", count)[-count:]] if self.count else []
 
     @property
     def end(self) -> int:
-        """The address behind the last line."""
+        """Return the address behind the last line."""
         if self.edges or not self.count:
             return self.edges[-1] if self.edges else self.first
         return self.first + len(self.text) + 1
@@ -82,11 +74,8 @@ class LogDelta:
 
 
 class RankFollower:
-    """One rank's log as deltas. ``created`` is the moment of the run's creation in Unix seconds.
-
-    It begins at the byte ``offset`` of the file, whose first byte has the address ``base``. ``index`` may be
-    shared.
-    """
+    """One rank's log as deltas, from the byte ``offset`` of the file, whose first byte has the address
+    ``base``. ``created`` is the run's creation in Unix seconds. ``index`` may be shared."""
 
     def __init__(
         self,
@@ -118,11 +107,11 @@ class RankFollower:
 
     @property
     def waiting(self) -> int:
-        """Bytes of the log that were not read yet."""
+        """Return the unread bytes of the log."""
         return max(0, self._stream.size - self._stream.offset)
 
     def skip(self, keep: int) -> None:
-        """Go on ``keep`` bytes before the end; the next lines say how much was passed over."""
+        """Go on ``keep`` bytes before the end; the next delta counts the bytes passed over."""
         if self._stream.skip_to_tail(keep):
             at = self._base + self._stream.offset
             self._skipped += at - self._at
@@ -130,9 +119,9 @@ class RankFollower:
             self._lines = LogLines()
 
     def go_on(self, directory: RankDirectory, attempt: int, base: int, moment: float) -> list[LogDelta]:
-        """Take the log of a later attempt from here on; what is left of the last one, and a line between."""
+        """Read the log of a later attempt from now on; return the rest of the last one and a line between."""
         rest = self.read(_CHUNK, moment, final=True)
-        # the logs of attempts in between are passed over
+        # skip the logs of attempts in between
         begin = self._at if base - self._at <= _PARTING else base - 1
         line = LogDelta.of(
             self.rank,
@@ -148,113 +137,106 @@ class RankFollower:
         return [line] if rest is None else [rest, line]
 
     def read(self, limit: int, moment: float, *, final: bool = False) -> LogDelta | None:
-        """What is new, at most ``limit`` bytes of it; None for nothing. ``final`` takes all, also the
-        line that no newline ended. ``moment`` is the time of lines of which nothing else is known."""
-        found = _Found(self._at)
+        """Return new lines, at most ``limit`` bytes; None for none. ``final`` takes all, also a line
+        without a newline. ``moment`` is the time of lines that the index does not know."""
+        news = _Read(self._at)
         waiting, begun = self.waiting, self._stream.offset
         if waiting >= _BULK and not final:
-            self._take_bulk(self._read_whole_lines(limit), moment, found)
+            data = self._stream.read(limit)
+            if end := data.rfind(b"\n") + 1:
+                self._stream.offset -= len(data) - end
+                data = data[:end]
+            self._take_bulk(data, moment, news)
         elif waiting or final:
-            self._take(self._stream.read(limit), moment, found)
+            self._take(self._stream.read(limit), moment, news)
         if final:
             while data := self._stream.read(limit):
-                self._take(data, moment, found)
-            self._close(moment, found)
+                self._take(data, moment, news)
+            self._close(moment, news)
         was_behind, self._behind = self._behind, waiting > self._stream.offset - begun and not final
-        return self._delta(found, changed=self._behind != was_behind)
+        return self._delta(news, changed=self._behind != was_behind)
 
     def read_to(self, end: int, moment: float) -> LogDelta | None:
-        """The lines from here to the byte ``end`` of the file, whether or not the last of them ends there."""
-        found = _Found(self._at)
+        """Return the lines up to the byte ``end`` of the file, even if the last goes on behind it."""
+        news = _Read(self._at)
         while data := self._stream.read(max(0, end - self._stream.offset)):
-            self._take(data, moment, found)
-        self._close(moment, found)
-        return self._delta(found, changed=False)
+            self._take(data, moment, news)
+        self._close(moment, news)
+        return self._delta(news, changed=False)
 
-    def _delta(self, found: _Found, *, changed: bool) -> LogDelta | None:
-        partial, some = self._lines.partial, bool(found.lines or found.plain)
+    def _delta(self, news: _Read, *, changed: bool) -> LogDelta | None:
+        partial, some = self._lines.partial, bool(news.lines or news.plain)
         if not some and partial == self._partial and not changed:
             return None
         self._partial = partial
         delta = LogDelta.of(
             self.rank,
-            found.lines,
-            first=found.first if some else self._at,
-            edges=(*found.starts, self._at) if found.lines else (),
+            news.lines,
+            first=news.first if some else self._at,
+            edges=(*news.starts, self._at) if news.lines else (),
             partial=partial,
             skipped=self._skipped if some else 0,
-            times=tuple(found.times),
+            times=tuple(news.times),
             behind=self._behind,
         )
-        if found.plain:
-            delta = replace(delta, count=found.plain.count(b"\n"), text=found.plain[:-1])
+        if news.plain:
+            delta = replace(delta, count=news.plain.count(b"\n"), text=news.plain[:-1])
         if some:
             self._skipped = 0
         last = delta.text.rstrip(b"\n").rpartition(b"\n")[2].decode()
         self.last_line = partial.rpartition("\n")[2] or last or self.last_line
         return delta
 
-    def _take_bulk(self, data: bytes, moment: float, found: _Found) -> None:
-        """Take lines as they are, without a look at each, where no line takes more care."""
+    def _take_bulk(self, data: bytes, moment: float, news: _Read) -> None:
         begins_line = self._base + self._stream.offset - len(data) == self._at
         if begins_line and not self._lines.moves and _is_plain(data):
-            self._time_lines(data, data.count(b"\n"), moment, found.times)
+            self._time_lines(data, data.count(b"\n"), moment, news.times)
             self._at += len(data)
-            found.plain = data
+            news.plain = data
         else:
-            self._take(data, moment, found)
+            self._take(data, moment, news)
 
-    def _read_whole_lines(self, limit: int) -> bytes:
-        """The next bytes, to the end of a line where there is one."""
-        data = self._stream.read(limit)
-        if end := data.rfind(b"\n") + 1:
-            self._stream.offset -= len(data) - end
-            return data[:end]
-        return data
-
-    def _take(self, data: bytes, moment: float, found: _Found) -> None:
+    def _take(self, data: bytes, moment: float, news: _Read) -> None:
         start = self._base + self._stream.offset - len(data)
-        ends = _line_ends(data)
-        before = len(found.lines)
+        ends = [newline.end() for newline in re.finditer(b"\n", data)]
+        before = len(news.lines)
         if self._lines.moves or moves_up(data) or self._takes_care(data, ends):
             for low, high in _parts(data, ends):
-                self._take_part(data[low:high], start + high, found)
+                self._take_part(data[low:high], start + high, news)
         else:
-            found.lines += self._lines.feed(data)
-            found.starts += [self._at, *(start + end for end in ends)][: len(ends)]
+            news.lines += self._lines.feed(data)
+            news.starts += [self._at, *(start + end for end in ends)][: len(ends)]
             self._at = start + ends[-1] if ends else self._at
-        if count := len(found.lines) - before:
-            self._time_lines(data, count, moment, found.times)
+        if count := len(news.lines) - before:
+            self._time_lines(data, count, moment, news.times)
 
-    def _take_part(self, data: bytes, end: int, found: _Found) -> None:
-        """A line, or a part of one, that may be cut into several or change those above it."""
-        # what is drawn anew is shorter than what the program wrote
+    def _take_part(self, data: bytes, end: int, news: _Read) -> None:
+        """Take a line, or a part of one, that may be cut into several or change those above it."""
+        # redrawn rows are shorter than what the program wrote
         width = 1 if self._lines.moves or moves_up(data) else _WIDTH
         lines = self._lines.feed(data)
-        found.lines += lines
-        found.starts += [self._at + width * at for at in range(len(lines))]
+        news.lines += lines
+        news.starts += [self._at + width * at for at in range(len(lines))]
         self._at = end if data.endswith(b"\n") and not self._lines.moves else self._at + width * len(lines)
 
     def _takes_care(self, data: bytes, ends: list[int]) -> bool:
-        """Whether a line is too long, or how the cursor moves began with the last data."""
+        """Return whether a line is too long, or a cursor movement began in the last data."""
         partial = self._lines.partial
         edges = [-len(partial), *ends, len(data)]
         return "\x1b" in partial[-8:] or any(high - low > _WIDTH for low, high in pairwise(edges))
 
-    def _close(self, moment: float, found: _Found) -> None:
-        """Take the line that no newline ended."""
+    def _close(self, moment: float, news: _Read) -> None:
         moved = self._lines.moves
         if last := self._lines.close():
-            found.lines += last
-            found.starts += range(self._at, self._at + len(last))
+            news.lines += last
+            news.starts += range(self._at, self._at + len(last))
             written = self._index.at(self._stream.offset) or moment
-            _count_in(found.times, len(last), self._later(written))
+            _count_in(news.times, len(last), self._later(written))
         end = self._base + self._stream.offset
         self._at = max(end + bool(last), self._at + len(last) * moved)
 
     def _time_lines(self, data: bytes, left: int, moment: float, times: list[tuple[int, float]]) -> None:
-        """Note when ``left`` lines were written, which end in ``data``: at ``moment`` where the index does
-        not know. A line that is too long is several, of which the last time gets the others."""
+        """Note the times of ``left`` lines that end in ``data``; parts of a cut line get its last time."""
         start, low = self._stream.offset - len(data), 0
         end = data.rfind(b"\n") + 1
         for size, written in self._index.between(start, start + end):
@@ -267,13 +249,13 @@ class RankFollower:
         _count_in(times, left, self._later(moment))
 
     def _later(self, written: float) -> float:
-        """A Unix time as seconds of the run; clocks may step back, the lines of a rank never do."""
+        """Return a Unix time as seconds of the run; clocks may step back, the lines of a rank never do."""
         self._time = max(self._time, round(written - self._created, 3))
         return self._time
 
 
 @dataclass(slots=True)
-class _Found:
+class _Read:
     """Whole lines that are ``plain``, or lines with their addresses; and their times."""
 
     first: int
@@ -284,7 +266,7 @@ class _Found:
 
 
 def _parts(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
-    """Each line alone, but for rows that are drawn anew, with those above them."""
+    """Yield each line alone, but redrawn rows with those above them."""
     edges, low = ends if data.endswith(b"\n") else [*ends, len(data)], 0
     for at, high in enumerate(edges):
         if not moves_up(data[high : edges[min(at + _ROWS, len(edges) - 1)]]):
@@ -292,12 +274,8 @@ def _parts(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
             low = high
 
 
-def _line_ends(data: bytes) -> list[int]:
-    return [newline.end() for newline in re.finditer(b"\n", data)]
-
-
 def _is_plain(data: bytes) -> bool:
-    """Whether these are whole lines of ASCII, of which none is cut or moves the cursor."""
+    """Return whether these are whole lines of ASCII that need no cut and move no cursor."""
     if not data.endswith(b"\n") or not data.isascii() or b"\r" in data or moves_up(data):
         return False
     start = 0
@@ -317,10 +295,7 @@ LOOK_BYTES = 4 * 1024 * 1024  # of all ranks, in one look
 
 
 def level(sizes: Sequence[int], room: int) -> int:
-    """How much each may take at most, so that all together take no more than ``room``.
-
-    What small ones leave is for the large ones.
-    """
+    """Return the most that each may take, so that all take no more than ``room``."""
     left = room
     for index, size in enumerate(sorted(sizes)):
         share = left // (len(sizes) - index)
@@ -331,11 +306,8 @@ def level(sizes: Sequence[int], room: int) -> int:
 
 
 class Logs:
-    """The logs of all ranks, read fairly and at a pace that a page can keep up with.
-
-    A run that writes faster is skipped ahead once more than ``room`` bytes wait (its logs on disk stay
-    whole); None never skips.
-    """
+    """The logs of all ranks, read fairly and at a pace that a page can keep up with. With more than
+    ``room`` bytes waiting, reading skips ahead (the logs on disk stay whole); None never skips."""
 
     def __init__(self, directory: RunDirectory, room: int | None) -> None:
         self._directory = directory
@@ -344,19 +316,18 @@ class Logs:
         self._followers: dict[int, RankFollower] = {}
         self._times: dict[tuple[int, int], LogTimes] = {}
         self.behind = False
-        """Whether more is waiting than the last look took."""
+        """Whether more waits than the last look took."""
 
     def look(
         self, run: Run, moment: float, *, last: bool = False, budget: int = LOOK_BYTES
     ) -> list[LogDelta]:
-        """What is new in all logs, at most about ``budget`` bytes. ``last`` takes what is left, within what
-        is taken in one look."""
+        """Return new lines of all logs, about ``budget`` bytes; with ``last`` the rest, within LOOK_BYTES."""
         deltas = self._begin_attempt(run, moment) if run.attempt != self._attempt else []
         followers = self._followers.values()
         waiting = {follower.rank: follower.waiting for follower in followers}
         room = LOOK_BYTES if last and self._room is not None else self._room
         if room is not None and sum(waiting.values()) > room:
-            # a run that goes on is taken further ahead, or it would have to be so at every look
+            # a live run skips further, or it would skip at every look
             keep = level(list(waiting.values()), room if run.state.terminal else room // 2)
             for follower in followers:
                 follower.skip(keep)
@@ -373,8 +344,7 @@ class Logs:
     def before(
         self, run: Run, rank: int, after: int, before: int, limit: int, moment: float
     ) -> list[LogDelta]:
-        """The last lines from the address ``after`` on to ``before``, about ``limit`` bytes of them.
-        ``moment`` is the time of lines of which nothing else is known."""
+        """Return the last lines between two addresses, about ``limit`` bytes; ``moment`` of unknown times."""
         bases = [log_base(self._directory, rank, attempt) for attempt in range(1, run.attempt + 2)]
         attempt = bisect_left(bases, before)
         if not 0 < attempt <= run.attempt:
@@ -392,7 +362,7 @@ class Logs:
         )
         delta = follower.read_to(min(high, end), moment)
         if delta is not None and end < high:
-            # what is left out of the file is nothing to ask for
+            # a page must not request the part that the file lacks
             delta = replace(delta, edges=(*delta.all_edges()[:-1], base + high))
         deltas = [] if delta is None else [delta]
         if before == bases[attempt] and attempt < run.attempt:
@@ -430,13 +400,12 @@ class Logs:
 
 
 def log_base(directory: RunDirectory, rank: int, attempt: int) -> int:
-    """The address of the first byte of an attempt's log."""
+    """Return the address of the first byte of an attempt's log."""
     logs = (directory.rank(rank, before).log for before in range(1, attempt))
     return sum(LogStream(log).size + _PARTING for log in logs)
 
 
 def _kept_before(log: Path, offset: int) -> tuple[int, int]:
-    """The last part of a log, of those that its file has, that begins before a byte."""
     try:
         with open_plain(log) as file:
             parts = kept_parts(file.fileno())
@@ -446,12 +415,12 @@ def _kept_before(log: Path, offset: int) -> tuple[int, int]:
 
 
 def _begin_of_line(stream: LogStream, low: int, high: int, limit: int) -> int:
-    """Where a line begins about ``limit`` bytes before ``high``, but not before ``low``."""
+    """Return the begin of a line about ``limit`` bytes before ``high``, but not before ``low``."""
     end = high
     while (start := max(low, end - limit)) > low:
         stream.offset = start - 1
         data = stream.read(end - start)
-        if found := data.find(b"\n") + 1:
-            return stream.offset - len(data) + found
+        if begin := data.find(b"\n") + 1:
+            return stream.offset - len(data) + begin
         end = start
     return low

@@ -1,5 +1,4 @@
-"""A run as one plain text, to be copied for a colleague or an assistant: how it stands, the program, what it
-failed with or where it hangs, what the ranks had, the end of a log. Without what is private."""
+"""A run as one plain text for a colleague or an assistant, without secrets."""
 
 from __future__ import annotations
 
@@ -26,16 +25,14 @@ from nbdist.store import RunDirectory
 from nbdist.text import reason_text, say
 from nbdist.version import __version__
 
-ROOM = 8192
-"""Bytes of the whole text."""
-
+ROOM = 8192  # bytes of the whole text
 _LINE, _TITLE = 500, 60  # bytes, characters
 _NEAR, _LOG_LINES = 200, 20  # lines
 _TRACEBACK = "Traceback (most recent call last)"
 
 
 def report_text(run: Run, directory: RunDirectory, language: str = "en", *, now: float | None = None) -> str:
-    """Return the run as it stands at the moment ``now`` (Unix seconds), in at most ROOM bytes of UTF-8."""
+    """Return the run as it stands at ``now`` (Unix seconds), in at most ROOM bytes of UTF-8."""
     stacks = last_stacks(run, directory) if run.state is not RunState.SUCCEEDED else None
     known = stacks if stacks is not None else StackReport(label=run.label)
     report = _Report(run, directory, language, diagnose(run, directory), known)
@@ -55,7 +52,7 @@ def _joined(parts: Sequence[_Part]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """Keep ``room`` bytes of the lines where the whole is too long, those around the line ``at``."""
+    """Lines of the text; where the whole is too long, ``room`` bytes of them around the line ``at``."""
 
     lines: Sequence[str]
     room: int
@@ -121,19 +118,19 @@ class _Report:
         return _Part(lines=list(filter(None, lines)), room=600)
 
     def _failure(self, failure: Failure) -> Iterator[_Part]:
-        """Yield the facts, the exception, and the lines of the module in which it was raised."""
+        """Yield the facts, the exception, and the lines of the module that raised it."""
         hint = failure.hint.text(self.language).split("\n") if failure.hint is not None else []
         facts = [failure_headline(failure, self.language), *hint, *aftermath(failure, self.language)]
         yield _Part(lines=facts, room=1500)
         if failure.report is not None or failure.said:
-            said, error = said_lines(failure, self.language), len(traceback_lines(failure, self.language))
-            yield _Part(title=self._say("exception"), lines=said, room=1400, at=min(error, len(said) - 1))
+            lines, error = said_lines(failure, self.language), len(traceback_lines(failure, self.language))
+            yield _Part(title=self._say("exception"), lines=lines, room=1400, at=min(error, len(lines) - 1))
         if failure.place is not None and not failure.sources.is_program(failure.place.file):
-            lines = [_code(*astuple(line)) for line in code_lines(failure)]
-            yield _Part(title=failure.sources.name(failure.place.file)[-_TITLE:], lines=lines, room=500)
+            code = [_code(*astuple(line)) for line in code_lines(failure)]
+            yield _Part(title=failure.sources.name(failure.place.file)[-_TITLE:], lines=code, room=500)
 
     def _program(self) -> _Part:
-        """Return the program around the line that failed, or around those in which ranks are."""
+        """Return the program around the line that failed, or around the lines the ranks are in."""
         places = [group.place for group in self.stacks.groups if not group.place.file]
         marked = [place.line for place in places] if self.failure is None else [self.failure.line]
         lines = Sources.of(self.run, self.directory).text(self.run.spec.program).rstrip().split("\n")
@@ -148,7 +145,7 @@ class _Report:
         return _Part(title=self._say("stacks"), lines=lines, room=1000)
 
     def _log(self) -> _Part:
-        """Return the end of the log of the rank that failed, up to its traceback, or that holds up others."""
+        """Return the log's end of the rank that failed, up to its traceback, or that holds up others."""
         failure = self.failure
         rank = min(self.stacks.behind, default=0) if failure is None else failure.rank
         lines = end_of_log(rank, self.run, self.directory)

@@ -1,9 +1,8 @@
-"""What goes into the next message to a page: lines of the logs, the view, the charts. Pure.
+"""The contents of the next message to a page: lines of the logs, the view, the charts. Pure.
 
-A page that is sent a backlog faster than it reads sees the newest line last. So there is a limit to what
-a message holds, and where more waits the newest lines go ahead, again and again, and the others follow in
-their order: the page knows by their addresses what is still to come.
-"""
+A page that gets a backlog faster than it reads shows the newest line last. So a message has a limit, and
+where more waits the newest lines go ahead, and the others follow in their order: by their addresses the page
+knows what is still to come."""
 
 from __future__ import annotations
 
@@ -23,17 +22,16 @@ _WHOLE = 4_096  # bytes; smaller chunks are joined with what comes next
 
 
 class Tail:
-    """All of a rank's lines that were not sent yet, and of those that were the last ``room`` bytes
-    (at times half as much again)."""
+    """A rank's unsent lines, and the last ``room`` bytes (at times half as much again) of the sent ones."""
 
     def __init__(self, room: int) -> None:
         self._room = room
         self._kept: list[LogDelta] = []
         self._news: deque[LogDelta] = deque()
-        self._ahead = 0  # the address until which the newest lines have gone ahead
+        self._ahead = 0  # the newest lines up to this address have gone ahead
         self._behind = False
         self.last_time = 0.0
-        """When the last line that was sent (in order) was written, in seconds since the run was created."""
+        """The time of the last line sent in order, in seconds since the run was created."""
 
     def take(self, delta: LogDelta) -> None:
         self._news.append(delta)
@@ -41,18 +39,17 @@ class Tail:
 
     @property
     def incomplete(self) -> bool:
-        """Whether more lines are there than have been sent."""
+        """Return whether there are unsent lines."""
         return self._behind or any(chunk.count for chunk in self._news)
 
     @property
     def size(self) -> int:
-        """Bytes that were not sent yet."""
+        """Return the unsent bytes."""
         return _size(self._news)
 
     def newest(self, lines: int, room: int, *, again: bool = False) -> list[LogDelta]:
-        """The last of what was not sent, at most ``lines`` and ``room`` bytes: to be shown before what
-        comes before it, with which it is sent once more. Nothing when it has been shown already, but
-        for ``again``."""
+        """Return the last unsent lines, at most ``lines`` and ``room`` bytes, to go ahead; they are sent
+        once more in order. Nothing when they went ahead already, unless ``again``."""
         ahead, self._ahead = self._ahead, self._news[-1].end
         ends = _ends(self._news, lines, room)
         if not again:
@@ -60,8 +57,7 @@ class Tail:
         return [chunk for chunk in ends if chunk.count or chunk.partial]
 
     def part(self, room: int = sys.maxsize) -> list[LogDelta]:
-        """The oldest of what was not sent, about ``room`` bytes of it and at least a line: one chunk, more
-        where something was passed over between them. It counts as sent."""
+        """Return the oldest unsent lines, about ``room`` bytes and at least one; mark them as sent."""
         taken = _taken(self._news, room)
         for chunk in taken:
             if chunk.times:
@@ -73,12 +69,11 @@ class Tail:
         return joined(taken)
 
     def kept(self, room: int, lines: int = sys.maxsize) -> list[LogDelta]:
-        """The last ``room`` bytes of the lines already sent, at most so many ``lines``."""
+        """Return the last ``room`` bytes of the sent lines, at most ``lines`` of them."""
         return _ends(self._kept, lines, room)
 
     def end(self, room: int, lines: int = sys.maxsize) -> list[LogDelta]:
-        """All unsent lines, which count as sent, preceded by sent ones up to ``lines`` in all, of those at
-        most ``room`` bytes."""
+        """Return all unsent lines, behind sent ones up to ``lines`` in all and ``room`` bytes."""
         before = self.kept(room, lines - sum(chunk.count for chunk in self._news))
         return joined((*before, *self.part()))
 
@@ -88,7 +83,6 @@ def _size(chunks: Iterable[LogDelta]) -> int:
 
 
 def _taken(chunks: deque[LogDelta], room: int) -> list[LogDelta]:
-    """Take the first ``room`` bytes of the chunks, one line at least."""
     taken: list[LogDelta] = []
     while chunks and room > 0:
         head, rest = split(chunks.popleft(), room)
@@ -100,7 +94,6 @@ def _taken(chunks: deque[LogDelta], room: int) -> list[LogDelta]:
 
 
 def _ends(chunks: Sequence[LogDelta], lines: int, room: int) -> list[LogDelta]:
-    """The last ``lines`` of the chunks, in at most ``room`` bytes."""
     ends: list[LogDelta] = []
     for chunk in reversed(chunks):
         part = end_of(chunk, lines, room)
@@ -113,7 +106,7 @@ def _ends(chunks: Sequence[LogDelta], lines: int, room: int) -> list[LogDelta]:
 
 
 def split(chunk: LogDelta, room: int) -> tuple[LogDelta, LogDelta | None]:
-    """As many of the chunk's first lines as make ``room`` bytes, one at least; and the others."""
+    """Return the chunk's first lines that make ``room`` bytes, one at least; and the others."""
     text = chunk.text
     if len(text) <= room:
         return chunk, None
@@ -144,7 +137,7 @@ def split(chunk: LogDelta, room: int) -> tuple[LogDelta, LogDelta | None]:
 
 
 def end_of(chunk: LogDelta, lines: int, room: int) -> LogDelta:
-    """The last ``lines`` of the chunk, in at most ``room`` bytes."""
+    """Return the last ``lines`` of the chunk, in at most ``room`` bytes."""
     text, count = chunk.text, chunk.count
     start = 0
     if len(text) > room:
@@ -172,7 +165,7 @@ def end_of(chunk: LogDelta, lines: int, room: int) -> LogDelta:
 
 
 def since(chunk: LogDelta, address: int) -> LogDelta | None:
-    """The lines from an address on; None where there are none, and none grows behind them."""
+    """Return the lines from an address on; None where there are none, and none grows behind them."""
     if address <= chunk.first:
         return chunk
     lines = bisect_left(chunk.all_edges(), address)
@@ -188,22 +181,19 @@ def _without(times: tuple[tuple[int, float], ...], dropped: int) -> tuple[tuple[
 
 
 def joined(chunks: Iterable[LogDelta]) -> list[LogDelta]:
-    """The chunks as few: one for lines that follow each other."""
+    """Return the chunks as few: one for lines that follow each other."""
     groups: list[list[LogDelta]] = []
     for chunk in chunks:
         if groups and not chunk.skipped:
             groups[-1].append(chunk)
         else:
             groups.append([chunk])
-    return [group[0] if len(group) == 1 else _one(group) for group in groups]
+    return [group[0] if len(group) == 1 else _merged(group) for group in groups]
 
 
-def _one(group: list[LogDelta]) -> LogDelta:
+def _merged(group: list[LogDelta]) -> LogDelta:
     with_lines = [chunk for chunk in group if chunk.count]
-    times: list[tuple[int, float]] = []
     edges: list[int] = []
-    for chunk in with_lines:
-        times += chunk.times
     if any(chunk.edges for chunk in with_lines):
         edges = [at for chunk in with_lines for at in chunk.all_edges()[:-1]]
         edges.append(with_lines[-1].end)
@@ -212,13 +202,13 @@ def _one(group: list[LogDelta]) -> LogDelta:
         edges=tuple(edges),
         count=sum(chunk.count for chunk in with_lines),
         text=b"\n".join([chunk.text for chunk in with_lines]),
-        times=tuple(times),
+        times=tuple(time for chunk in with_lines for time in chunk.times),
         partial=group[-1].partial,
     )
 
 
-# Bytes of all ranks, in one message: what is sent while the page may still be loading has to be sent again,
-# and what is sent while more is being written is in the way of what is newer.
+# bytes of all ranks in one message: a page that still loads gets them again, and while ranks write, old lines
+# are in the way of newer ones
 _PACES = ((1.0, 128 * 1024), (2.0, 256 * 1024))
 _BUSY_PACE = 256 * 1024
 _PACE = 512 * 1024
@@ -235,7 +225,7 @@ _LEAST_BUDGET = 64 * 1024
 
 
 class LogQueue:
-    """The lines that were not sent yet, and the ends of those that were; of ``ranks`` ranks."""
+    """The unsent lines of ``ranks`` ranks, and the ends of the sent ones."""
 
     def __init__(self, ranks: int) -> None:
         self._ranks = max(1, ranks)
@@ -253,41 +243,28 @@ class LogQueue:
 
     @property
     def waiting(self) -> int:
-        """Bytes that were not sent yet."""
+        """Return the unsent bytes."""
         return sum(tail.size for tail in self._tails.values())
 
     @property
     def repeating(self) -> bool:
-        """Whether some of what was sent is on its way again."""
+        """Return whether sent lines are on their way again."""
         return bool(self._repeats)
 
     @property
     def budget(self) -> int:
-        """How many bytes more there is room for now."""
+        """Return the bytes that there is room for."""
         return max(_LEAST_BUDGET, _WAITING - self.waiting)
 
     @property
     def complete_until(self) -> float | None:
-        """The time until which all lines have been sent; None when there are no others."""
+        """Return the time until which all lines were sent; None when all were."""
         return min((tail.last_time for tail in self._tails.values() if tail.incomplete), default=None)
 
-    def next(self, age: float) -> list[LogDelta]:
-        """What is new, for a page that was opened ``age`` seconds ago."""
-        return self._message(age)
-
-    def again(self, age: float, *, whole: bool) -> list[LogDelta]:
-        """As ``next``, for a page that may have missed what was sent: with the ends of the logs. Or
-        ``whole``: with the begin of all that came so far, of which each message from now on has a part."""
-        if not whole:
-            return self._message(age, again=True, room=_KEYFRAME_BYTES)
-        room = _EARLY_BYTES // self._ranks
-        self._repeats = deque(chunk for tail in self._tails.values() for chunk in joined(tail.kept(room)))
-        return self._message(age, again=True)
-
-    def _message(self, age: float, *, again: bool = False, room: int = 0) -> list[LogDelta]:
-        """What is new, preceded by so much of what was sent that it is ``room`` bytes; of a backlog the
-        newest lines that have not gone ahead, or all of them ``again``. Beside it there is room for what is
-        sent again: a page reads nothing of a chunk that it has."""
+    def next(self, age: float, *, again: bool = False, room: int = 0) -> list[LogDelta]:
+        """Return what is new, behind sent lines up to ``room`` bytes, ``age`` seconds after a page was
+        opened. Of a backlog the newest lines go ahead once, or all ``again``; repeats have room of their
+        own."""
         share, tails = self._share(age), self._tails.values()
         before = max(0, room - sum(min(share, tail.size) for tail in tails)) // self._ranks
         newest, chunks = [], []
@@ -299,8 +276,17 @@ class LogQueue:
                 chunks += tail.end(before, _KEYFRAME_LINES) if room else tail.part()
         return [*newest, *_taken(self._repeats, self._pace(age) // 2), *chunks]
 
+    def again(self, age: float, *, whole: bool) -> list[LogDelta]:
+        """Do as ``next``, for a page that may have missed lines: with the ends of the logs; or ``whole``,
+        with the begin of all that came so far, whose rest the next messages have."""
+        if not whole:
+            return self.next(age, again=True, room=_KEYFRAME_BYTES)
+        room = _EARLY_BYTES // self._ranks
+        self._repeats = deque(chunk for tail in self._tails.values() for chunk in joined(tail.kept(room)))
+        return self.next(age, again=True)
+
     def _share(self, age: float) -> int:
-        """How much a rank may send now, so that a message holds no more than it should."""
+        """Return the bytes that a rank may send, so that a message keeps to its limit."""
         if self._has_news:
             self._has_news, self._news_at = False, age
         room = self._pace(age)
@@ -308,11 +294,9 @@ class LogQueue:
         return level(sizes, room) if sum(sizes) > room else sys.maxsize
 
     def _pace(self, age: float) -> int:
-        for until, room in _PACES:
-            if age < until:
-                return room
         busy = age - self._news_at < _QUIET and self.waiting < _MUCH
-        return _BUSY_PACE if busy else _PACE
+        usual = _BUSY_PACE if busy else _PACE
+        return next((room for until, room in _PACES if age < until), usual)
 
 
 _MEDIA_BYTES = 256 * 1024  # in one message, or one file
@@ -320,8 +304,8 @@ _MOST_MEDIA = 200
 
 
 class MediaQueue:
-    """The files of outputs whose lines are sent, of the newest where there are many: a page asks for the
-    others when it draws them. ``read`` finds the file of a rank by its name, empty for none."""
+    """The files of outputs whose lines are sent, the newest where there are many: a page requests the
+    others when it draws them. ``read`` returns a rank's file by name, empty for none."""
 
     def __init__(self, read: Callable[[int, str], bytes]) -> None:
         self._read = read
@@ -332,7 +316,7 @@ class MediaQueue:
         return len(self._waiting)
 
     def take(self, chunks: Iterable[LogDelta], *, again: bool) -> list[Media]:
-        """What goes with these lines, and what waits. ``again``: the page may have missed what was sent."""
+        """Return the files for these lines, and waiting ones; ``again`` includes files that were sent."""
         for chunk in chunks:
             for name in named_in(chunk.text):
                 if again or name not in self._sent:
@@ -350,19 +334,19 @@ class MediaQueue:
 
 _CHARTS_PERIOD = 2.0
 _CHARTS_BYTES = 200_000
-_MANY_RANKS = 16  # above, a view is so large that it is sent once a second
+_MANY_RANKS = 16  # with more, a view is so large that it is sent once a second
 _VIEW_PERIOD = 1.0
 
 
 class ViewQueue:
-    """When a view is sent: when it says something new, and where ranks are many not at every look."""
+    """The views to send: each that differs, and where ranks are many not at every look."""
 
     def __init__(self) -> None:
         self._sent_at = 0.0
         self._sent: RunView | None = None
 
     def take(self, view: RunView, now: float, *, again: bool) -> RunView | None:
-        """The view as it is to be sent now; None for not now."""
+        """Return the view to send now; None for not now."""
         last = self._sent
         if not again and last is not None and len(view.ranks) > _MANY_RANKS:
             urgent = (view.state, view.failure, view.stall) != (last.state, last.failure, last.stall)
@@ -378,10 +362,7 @@ class ViewQueue:
 
 
 class ChartQueue:
-    """When a chart is sent: when it has changed, but no oftener than it pays to look at it.
-
-    There may be more than one message should hold; those that were not sent for longest come first.
-    """
+    """The charts to send: each that has changed, at a readable pace, the longest unsent first."""
 
     def __init__(self, charts: Charts) -> None:
         self._charts = charts
@@ -391,12 +372,11 @@ class ChartQueue:
 
     @property
     def left_out(self) -> int:
-        """How many metrics have no chart."""
+        """Return the number of metrics without a chart."""
         return len(self._charts.dropped)
 
     def take(self, now: float, *, again: bool, at_once: bool = False) -> Sequence[Chart]:
-        """The charts that are to be sent now; ``again`` takes in those that did not change. ``at_once`` does
-        not wait until the last look was long enough ago."""
+        """Return the charts to send now; ``again`` includes unchanged ones, ``at_once`` ignores the pace."""
         if not (again or at_once) and now - self._looked < _CHARTS_PERIOD:
             return ()
         self._looked = now

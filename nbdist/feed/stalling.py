@@ -1,9 +1,9 @@
-"""What holds a run up, as it is shown: a stall with its stacks, a wait that was ended, a slow rank."""
+"""A stall with its stacks, a wait that nbdist ended, or a slow rank, as screens show them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from nbdist.diagnosis.exits import rank_names, rank_ranges
 from nbdist.diagnosis.stack_groups import StackGroup, StackRow
@@ -27,8 +27,8 @@ _SOURCE = 200  # characters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackGroupView:
-    """Ranks with the same stack. ``kind`` is ``waits`` (for other ranks), ``held`` (the others wait for
-    it), ``loads`` (waits for its DataLoader), ``problem`` (no stack) or ``is``; ``role`` the words for it."""
+    """Ranks with the same stack. ``kind``: ``waits`` (for other ranks), ``held`` (others wait for it),
+    ``loads`` (waits for its DataLoader), ``problem`` (no stack) or ``is``; ``role``: the words for it."""
 
     ranks: tuple[int, ...]
     kind: str
@@ -42,8 +42,8 @@ class StackGroupView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StallView:
-    """``since`` is when something last happened, ``taken`` when the stacks were taken (None: they were not,
-    yet), in seconds after the ranks were started. ``text`` is a sentence, ``behind`` has lines."""
+    """A stall: seconds from the ranks' start to the last sign of progress (``since``) and to the stacks
+    (``taken``; None before). ``text`` is a sentence, ``behind`` has lines."""
 
     since: float
     taken: float | None = None
@@ -61,23 +61,23 @@ class StallView:
 
 
 def stall_sentence(stall: StallView, elapsed: float, language: str) -> str:
-    """``No progress for 60 s: rank 1 is in time.sleep at line 9; …``, ``elapsed`` after the start."""
+    """Return ``No progress for 60 s: rank 1 is in time.sleep at line 9; …``; ``elapsed`` in seconds."""
     quiet = max(0.0, elapsed - stall.since)
     text = say("panel.no-progress", language, seconds=f"{quiet:.0f}")
-    said = stall.sentence(language)
-    return f"{text}{say('diagnosis.colon', language)}{said}" if said else text
+    where = stall.sentence(language)
+    return f"{text}{say('diagnosis.colon', language)}{where}" if where else text
 
 
 def hung_lines(stall: StallView, language: str) -> list[str]:
-    """Where the ranks of a run were that was ended while it hung, or at its time limit."""
+    """Return the ranks' places in a run that was ended while it hung, or at its time limit."""
     zh = language == "zh"
     lines = [say("panel.hung", language) + say("diagnosis.colon", language) + stall.sentence(language)]
     lines += stall.behind_text(language).splitlines()
     for group in stall.groups:
         if not group.rows:
             continue
-        name = ("进程 " if zh else "rank " if len(group.ranks) == 1 else "ranks ") + rank_ranges(group.ranks)
-        lines.append(f"  {name}")
+        name = "进程" if zh else "rank" if len(group.ranks) == 1 else "ranks"
+        lines.append(f"  {name} {rank_ranges(group.ranks)}")
         widths = [max(len(part) for part in parts) for parts in zip(*map(_parts, group.rows), strict=True)]
         for row in group.rows:
             cells = "  ".join(f"{part:<{width}}" for part, width in zip(_parts(row), widths, strict=True))
@@ -90,12 +90,12 @@ def _parts(row: StackRow) -> tuple[str, str, str]:
 
 
 def held_words(stall: StallView) -> dict[int, tuple[str, str]]:
-    """By rank, the kind of what it does, and what that is."""
+    """Return by rank the kind and the name of what it does."""
     return {rank: (group.kind, group.what) for group in stall.groups for rank in group.ranks}
 
 
 class StallReader:
-    """How a run hangs, read when other stacks have been taken."""
+    """The stall of a run, read again when there are new stacks."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
@@ -103,8 +103,7 @@ class StallReader:
         self._view: StallView | None = None
 
     def look(self, run: Run) -> StallView | None:
-        """None while the run does not hang. Of one that has ended hanging, or at its time limit, where its
-        ranks were."""
+        """Return the stall; after the end, of a run that hung or reached its time limit; else None."""
         if run.stalled is None and not run.timed_out:
             return None
         seen = (run.attempt, run.stalled, stacks_stamp(self._directory))
@@ -113,7 +112,7 @@ class StallReader:
         return self._view
 
     def _read(self, run: Run) -> StallView | None:
-        # it reads programs, and most runs never hang
+        # imported late: it reads programs, and most runs never hang
         from nbdist.diagnosis.stacks import last_stacks
 
         begun = run.started or run.spec.created
@@ -147,8 +146,8 @@ def _group(group: StackGroup, report: StackReport) -> StackGroupView:
         line=group.place.line,
         role=role_text(group, report),
         role_zh=role_text(group, report, "zh"),
-        rows=tuple(map(_row, group.rows[:_ROWS])),
-        threads=tuple(tuple(map(_row, rows[:_ROWS])) for rows in group.threads[:_THREADS]),
+        rows=_rows(group.rows),
+        threads=tuple(map(_rows, group.threads[:_THREADS])),
     )
 
 
@@ -162,12 +161,12 @@ def _kind(group: StackGroup, report: StackReport) -> str:
     return "loads" if group.place.loads else "is"
 
 
-def _row(row: StackRow) -> StackRow:
-    return replace(row, source=row.source[:_SOURCE])
+def _rows(rows: Sequence[StackRow]) -> tuple[StackRow, ...]:
+    return tuple(replace(row, source=row.source[:_SOURCE]) for row in rows[:_ROWS])
 
 
 def freed_texts(run: Run, directory: RunDirectory) -> tuple[Both, ...]:
-    """``rank 0 was waiting in recv at line 5 and was freed``, of the ranks whose waits nbdist ended."""
+    """Return ``rank 0 was waiting in recv at line 5 and was freed``, for waits that nbdist ended."""
     freed = [rank.rank for rank in run.ranks if rank.freed is not None]
     if not freed:
         return ()
@@ -178,7 +177,7 @@ def freed_texts(run: Run, directory: RunDirectory) -> tuple[Both, ...]:
     ranks: dict[CodeLocation, list[int]] = {}
     for rank in freed:
         place, left = seen.get(rank, CodeLocation()), _left_at(directory.rank(rank, run.attempt), sources)
-        # the look may have met the rank before it came to its wait
+        # the stack may be from before the rank's wait
         if left is not None and (left.file, left.line) != (place.file, place.line):
             place = left
         known = place.waits or place.on_device or place.built_in
@@ -187,7 +186,7 @@ def freed_texts(run: Run, directory: RunDirectory) -> tuple[Both, ...]:
 
 
 def _left_at(rank: RankDirectory, sources: Sources) -> CodeLocation | None:
-    """The wait from which a rank raised; None where its traceback has none."""
+    """Return the wait from which a rank raised; None where its traceback has none."""
     report = read_error(rank.error)
     frames = report.frames[::-1] if report is not None else ()
     place = place_of([Call(file=at.file, line=at.line, function=at.function) for at in frames], sources)
@@ -205,15 +204,13 @@ def _freed(ranks: Sequence[int], place: CodeLocation, script: str) -> Both:
 
 
 _POINTS_ROOM = 4096
-_ONLY_WAITED = 30
-"""From so many times the others' own time on, these have done nothing at all."""
+_ONLY_WAITED = 30  # times the others' own time: from here on these only waited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowView:
-    """``over`` is the rank's own time of a step over the median of the others', in milliseconds, None
-    where it is not known; ``factor`` the two divided: in steps that can be seen, for it is drawn again when
-    it changes."""
+    """The slowest rank. ``factor`` is its own time of a step over the median of the others', ``over`` the
+    difference in milliseconds (None: not known). Both are rounded, for each change is drawn."""
 
     rank: int
     factor: float
@@ -223,7 +220,7 @@ class SlowView:
 
 
 def slow_view(paces: Paces, run: Run, rates: Mapping[int, float | None], now: float) -> SlowView | None:
-    """None while no rank is clearly slower than the others."""
+    """Return None while no rank is clearly slower than the others."""
     running = [rank.rank for rank in run.ranks if rank.state is RankState.RUNNING]
     if run.stalled is not None or len(running) < 2:
         return None
@@ -231,8 +228,8 @@ def slow_view(paces: Paces, run: Run, rates: Mapping[int, float | None], now: fl
 
 
 def ended_slow(run: Run, directory: RunDirectory) -> SlowView | None:
-    """The rank that held the others up towards the end of a run; None where none did, where the others have
-    only waited for it, or where a rank has failed: what was told of that is the reason."""
+    """Return the rank that held up the others towards the end of a run. None where none did, where the
+    others only waited for it, or where a rank has failed: the failure is then the reason."""
     failed = run.state is RunState.FAILED and not run.timed_out
     if run.stalled is not None or failed or len(run.ranks) < 2:
         return None
@@ -241,24 +238,19 @@ def ended_slow(run: Run, directory: RunDirectory) -> SlowView | None:
         points = last_points(directory.rank(rank.rank, run.attempt).system, _POINTS_ROOM)
         paces.take(rank.rank, points)
         last = max([last, *(point.time for point in points)])
-    found = paces.slowest([rank.rank for rank in run.ranks], {}, last)
-    return _view(found) if found is None or found.factor < _ONLY_WAITED else None
+    slow = paces.slowest([rank.rank for rank in run.ranks], {}, last)
+    return _view(slow) if slow is None or slow.factor < _ONLY_WAITED else None
 
 
-def _view(found: Slow | None) -> SlowView | None:
-    if found is None:
+def _view(slow: Slow | None) -> SlowView | None:
+    if slow is None:
         return None
-    return SlowView(
-        rank=found.rank,
-        factor=round(found.factor, 1),
-        over=None if found.over is None else float(f"{1000 * found.over:.2g}"),
-        reason=found.reason,
-        reason_zh=found.reason_zh,
-    )
+    over = None if slow.over is None else float(f"{1000 * slow.over:.2g}")
+    return SlowView(**asdict(slow) | {"factor": round(slow.factor, 1), "over": over})
 
 
 def slow_text(slow: SlowView, language: str) -> str:
-    """``rank 1 is the slowest: 18 ms a step over the others (1.6 times); it waits for a core …``."""
+    """Return ``rank 1 is the slowest: 18 ms a step over the others (1.6 times); it waits for a core …``."""
     reason = slow.reason_zh if language == "zh" else slow.reason
     code = "panel.slow" if slow.over is not None else "panel.slow-times"
     text = say(code, language, rank=slow.rank, over=f"{slow.over or 0:.3g}", factor=f"{slow.factor:.1f}")

@@ -1,12 +1,10 @@
-"""What is to be said of a finished run: read once from its directory; how its ranks ended, and why."""
+"""A finished run, read once from its directory: its ranks' ends, and the reasons."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from pathlib import Path
 
 from nbdist.diagnosis import Failure, diagnose, failure_report
 from nbdist.diagnosis.exits import rank_ranges, signal_name
@@ -42,7 +40,7 @@ _AROUND = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeLine:
-    """One line of the user's file. ``failing`` is where the failure came from."""
+    """One line of the user's file; the failure came from the ``failing`` one."""
 
     number: int
     text: str
@@ -51,7 +49,7 @@ class CodeLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
-    """The end of a log, which these ranks have in common; ``whole`` where there is nothing before it."""
+    """The end of a log that these ranks have in common; ``whole`` where nothing stands before it."""
 
     ranks: tuple[Rank, ...]
     lines: tuple[str, ...]
@@ -60,13 +58,10 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """A finished run. ``progress`` is how far it came where it did not succeed; ``code`` is around the line
-    that failed; ``later`` says of each rank how many seconds after the first failure it ended; ``logs`` are
-    those of the ranks that matter where they are short, else their ends. ``stall`` is where the ranks were,
-    where a run was ended while it hung, ``slow`` the rank that held up the others towards the end, ``freed``
-    those whose waits were ended with the run. ``alone``: no rank joined a process group, and the program asks
-    for no rank's number. ``results`` are what the ranks gave out, ``mistakes`` of the program those that fail
-    no rank."""
+    """A finished run. ``progress`` of one that did not succeed; ``code`` around the failing line;
+    ``later``: by rank, seconds from the first failure to its end; ``logs`` of the ranks that matter, or
+    their ends; ``stall`` of a run that hung to its end; ``freed``: the waits that nbdist ended with it.
+    ``alone``: no rank joined a process group or asks for a rank's number. ``mistakes`` fail no rank."""
 
     run: Run
     curves: tuple[Curve, ...]
@@ -84,7 +79,7 @@ class Facts:
 
 
 def facts_of(run: Run, directory: RunDirectory) -> Facts:
-    """Read from the run's directory what its summary shows."""
+    """Read the facts from the run's directory."""
     succeeded = run.state is RunState.SUCCEEDED
     failure = diagnose(run, directory)
     return Facts(
@@ -105,8 +100,7 @@ def facts_of(run: Run, directory: RunDirectory) -> Facts:
 
 
 def _alone(run: Run, directory: RunDirectory) -> bool:
-    """Whether each rank may have done the whole work. A program that asks which rank it is shares it out;
-    what the cells of a session did is the user's to say."""
+    """Return whether each rank may have done the whole work: a program that asks for its rank divides it."""
     joined = any(rank.joined or rank.finished is None for rank in run.ranks)
     if run.spec.session is not None or len(run.ranks) == 1 or joined:
         return False
@@ -115,7 +109,7 @@ def _alone(run: Run, directory: RunDirectory) -> bool:
 
 
 def _that_matter(run: Run, failure: Failure | None) -> list[Rank]:
-    """At most eight ranks: the first failure, the others that did not succeed, the lowest; by number."""
+    """Return at most eight ranks by number: the first failure, others that did not succeed, the lowest."""
 
     def weight(rank: Rank) -> tuple[bool, bool, bool, int]:
         first = failure is not None and rank.rank == failure.rank
@@ -126,7 +120,7 @@ def _that_matter(run: Run, failure: Failure | None) -> list[Rank]:
 
 
 def code_lines(failure: Failure) -> tuple[CodeLine, ...]:
-    """The lines around the failure; of a file that was changed since, the line that failed alone."""
+    """Return the lines around the failure; of a file changed since, the failing line alone."""
     frame = failure.place
     if frame is None:
         return ()
@@ -152,25 +146,22 @@ def _later(failure: Failure, run: Run) -> dict[int, float]:
 
 
 def _logs(ranks: list[Rank], run: Run, directory: RunDirectory) -> tuple[LogEnd, ...]:
-    ends = [_log(rank, directory.rank(rank.rank, run.attempt).log) for rank in ranks]
+    ends = []
+    for rank in ranks:
+        path = directory.rank(rank.rank, run.attempt).log
+        lines = tuple(last_lines(path, _TAIL_BYTES))
+        ends.append(LogEnd(ranks=(rank,), lines=lines, whole=LogStream(path).size <= _TAIL_BYTES))
     logs = _alike(ends)
     if all(log.whole for log in logs) and sum(len(log.lines) for log in logs) <= _WHOLE:
         return logs
-    return _alike([_end(log) for log in ends])
-
-
-def _log(rank: Rank, path: Path) -> LogEnd:
-    lines = tuple(last_lines(path, _TAIL_BYTES))
-    return LogEnd(ranks=(rank,), lines=lines, whole=LogStream(path).size <= _TAIL_BYTES)
-
-
-def _end(log: LogEnd) -> LogEnd:
-    lines = log.lines[-_TAIL_LINES:]
-    return replace(log, lines=lines, whole=log.whole and len(lines) == len(log.lines))
+    short = (
+        replace(log, lines=log.lines[-_TAIL_LINES:], whole=log.whole and len(log.lines) <= _TAIL_LINES)
+        for log in ends
+    )
+    return _alike(list(short))
 
 
 def _alike(logs: Sequence[LogEnd]) -> tuple[LogEnd, ...]:
-    """One for the ranks that ended alike and wrote the same."""
     alike: dict[tuple[RankState, LogEnd], list[Rank]] = {}
     for log in logs:
         (rank,) = log.ranks
@@ -182,26 +173,26 @@ _EACH = 8
 
 
 def outcomes(facts: Facts, language: str) -> list[tuple[str, str, str]]:
-    """Which ranks, the mark and the words of how they ended: each rank, or where there are many the
-    ranks that ended alike."""
+    """Return ranks, mark and words of their ends: of each rank, or of those that ended alike."""
     run = facts.run
     each = len(run.ranks) <= _EACH
-    found = []
+    ends = []
     for rank in run.ranks:
         how = _how(rank, facts, language)
         if each and rank.rank in facts.later:
             how += f", +{facts.later[rank.rank]:.1f} s"
-        found.append((rank.rank, state_mark(rank.state.value), how))
+        ends.append((rank.rank, state_mark(rank.state.value), how))
     if each:
-        return [(str(number), mark, how) for number, mark, how in found]
-    alike = sorted(found, key=lambda one: one[1:])
-    groups = [(key, [one[0] for one in group]) for key, group in groupby(alike, key=lambda one: one[1:])]
-    groups.sort(key=lambda pair: (len(pair[1]), pair[1]))
+        return [(str(number), mark, how) for number, mark, how in ends]
+    alike: dict[tuple[str, str], list[int]] = {}
+    for number, mark, how in ends:
+        alike.setdefault((mark, how), []).append(number)
+    groups = sorted(alike.items(), key=lambda pair: (len(pair[1]), pair[1]))
     return [(rank_ranges(numbers), mark, how) for (mark, how), numbers in groups]
 
 
 def _how(rank: Rank, facts: Facts, language: str) -> str:
-    """``Failed first, exit 1``, ``Ended, SIGTERM``."""
+    """Return ``Failed first, exit 1``, ``Ended, SIGTERM``."""
     if facts.failure is not None and rank.rank == facts.failure.rank:
         return f"{say('panel.failed-first', language)}, {exit_text(rank, language)}".rstrip(", ")
     state = state_word(rank.state, language)
@@ -211,12 +202,12 @@ def _how(rank: Rank, facts: Facts, language: str) -> str:
 
 
 def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
-    """What is to be said of the run beside how it ended; ``notes`` last."""
+    """Return what a summary notes beside the ends of the ranks; ``notes`` last."""
     ranks, leftover = ranks_text(len(facts.run.ranks), language), facts.run.leftover
     own = (
-        *(one.text(language) for one in facts.mistakes),
+        *(mistake.text(language) for mistake in facts.mistakes),
         slow_text(facts.slow, language) if facts.slow is not None else "",
-        *(one.text(language) for one in facts.freed),
+        *(freed.text(language) for freed in facts.freed),
         say("panel.alone", language, ranks=ranks) if facts.alone else "",
         say("panel.leftover", language, count=leftover) if leftover else "",
     )
@@ -224,15 +215,14 @@ def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
 
 
 def logs_title(ranks: Sequence[Rank], language: str) -> str:
-    """Whose log it is; how they ended where that was no success."""
+    """Return the ranks of a log, and how they ended unless they succeeded."""
     name = f"{say('panel.rank', language)} {rank_ranges([rank.rank for rank in ranks])}"
     state = ranks[0].state
     return name if state is RankState.SUCCEEDED else f"{name} · {state_word(state, language)}"
 
 
 def run_report(run: Run, directory: RunDirectory, language: str = "en") -> str:
-    """Why the run did not succeed: the first failure where a rank has failed, else its reason. Of a run that
-    was stopped because that was asked for, one line."""
+    """Return why the run did not succeed: its first failure, else its reason; one line if asked to stop."""
     return harmless(_report(run, directory, language))
 
 
@@ -251,14 +241,14 @@ def _report(run: Run, directory: RunDirectory, language: str) -> str:
 
 
 def _ended(run: Run, language: str, log: str = "") -> str:
-    """``lenet-k3f9 failed: the time limit of 60 s was reached``, and which log has more."""
+    """Return ``lenet-k3f9 failed: the time limit of 60 s was reached``, and the log that has more."""
     state = state_word(run.state, language) if language == "zh" else run.state.value
     reason = reason_text(run.reason, language)
     return say("panel.ended", language, label=run.label, state=state, reason=reason, log=log)
 
 
 def stopped_text(run: Run) -> str:
-    """``lenet-k3f9 cancelled: 2 processes ended``: the line about a stopped run."""
+    """Return ``lenet-k3f9 cancelled: 2 processes ended``, the line about a stopped run."""
     here = (run.ranks[spec.rank] for spec in run.spec.here)
     ended = sum(rank.exited is not None for rank in here) + run.leftover
     return f"[nbdist] {run.label} {run.state.value}: {ended} process{'' if ended == 1 else 'es'} ended"

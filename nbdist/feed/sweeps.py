@@ -1,4 +1,4 @@
-"""How a sweep stands: its points, each a run that has ended, goes on or waits for room."""
+"""A sweep as it stands: its points, each a run that has ended, goes on or waits for room."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _FAILED = (RunState.FAILED, RunState.LOST)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepView:
-    """``runs`` are those of all points, in their order; of a point that waits its run is PENDING, and has no
-    directory. ``live``: a process goes on with it. ``reason`` is why it ended early."""
+    """A sweep, with the ``runs`` of all points in their order; a waiting point's run is PENDING and has no
+    directory. ``live``: a process goes on with it. ``reason``: why it ended early."""
 
     sweep: Sweep
     runs: tuple[tuple[Run, RunDirectory], ...]
@@ -38,7 +38,7 @@ class SweepView:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many points have ended, failed, go on, and wait, or would wait had the sweep not ended."""
+        """Return the numbers of points: ended, failed, running, and waiting, also once it has ended."""
         begun = Counter(
             run.state for run, _ in self.runs if run.supervisor is not None or run.state in _FAILED
         )
@@ -56,25 +56,18 @@ class SweepView:
     def state(self) -> RunState:
         if self.live:
             return RunState.RUNNING
-        states = {run.state for run, _ in self.runs}
-        if states <= {RunState.SUCCEEDED}:
+        if {run.state for run, _ in self.runs} <= {RunState.SUCCEEDED}:
             return RunState.SUCCEEDED
-        return self._ended if self._ended is not RunState.SUCCEEDED else RunState.FAILED
-
-    @property
-    def _ended(self) -> RunState:
-        if not self.reason:
-            return RunState.SUCCEEDED
-        states = {"sweep-stuck": RunState.FAILED, "sweep-ended": RunState.LOST}
+        states = {"": RunState.FAILED, "sweep-stuck": RunState.FAILED, "sweep-ended": RunState.LOST}
         return states.get(self.reason.code, RunState.CANCELLED)
 
     def compare(self) -> Comparison:
-        """The points beside each other: of their rows those that tell one from another."""
-        found = compare(self.runs)
-        return replace(found, rows=tuple(filter(_is_shown, found.rows)), step=None)
+        """Return the points beside each other, with the rows that tell them apart."""
+        compared = compare(self.runs)
+        return replace(compared, rows=tuple(filter(_is_shown, compared.rows)), step=None)
 
 
-# what came out stands there from the first point on; what went in are the values of the sweep
+# results stand there from the first point on; inputs are the values of the sweep
 _ALWAYS = frozenset({"sweep", "run", "last", "best"})
 _NEVER = frozenset({"at", "argument", "option", "code", "version", "time"})
 
@@ -84,7 +77,7 @@ def _is_shown(row: Row) -> bool:
 
 
 class SweepReader:
-    """Looks at one sweep again and again. Raises UnknownRun and NotPrivate where it cannot be read."""
+    """A reader of one sweep. Raises UnknownRun and NotPrivate where it cannot be read."""
 
     def __init__(self, directory: SweepDirectory) -> None:
         self.sweep = read_sweep(directory)
@@ -95,12 +88,12 @@ class SweepReader:
         self._ended: dict[int, Run] = {}
 
     def look(self) -> SweepView:
-        # asked first: what it records before it ends is seen then
+        # before the runs, to see what it records before it ends
         live = is_run_locked(self._directory)
         reason = Reason() if live else self._reason()
-        found = [self._look(number, reason, live=live) for number in range(len(self._runs))]
-        runs = tuple(zip(found, self._runs, strict=True))
-        return SweepView(sweep=self.sweep, runs=runs, live=live, reason=reason)
+        runs = [self._look(number, reason, live=live) for number in range(len(self._runs))]
+        pairs = tuple(zip(runs, self._runs, strict=True))
+        return SweepView(sweep=self.sweep, runs=pairs, live=live, reason=reason)
 
     def _look(self, number: int, reason: Reason, *, live: bool) -> Run:
         if number in self._ended:
@@ -114,45 +107,44 @@ class SweepReader:
         return run
 
     def _reason(self) -> Reason:
-        """Why it ended early; none where it came to its end."""
         ended = read_object(self._directory.ended)
         try:
             return Reason.decode(ended["reason"])
         except MALFORMED:
-            return Reason("sweep-ended")  # nothing was written: it was killed
+            return Reason("sweep-ended")  # no file: it was killed
 
 
 class SweepTable:
-    """What screens show of a sweep, again and again, in one language."""
+    """The content of screens that show a sweep, again and again, in one language."""
 
     def __init__(self, language: str) -> None:
         self._language = language
         self._causes: dict[str, str] = {}
 
     def compare(self, view: SweepView) -> Comparison:
-        """The points with why some have failed."""
-        found = view.compare()
+        """Return the points, and why some have failed."""
+        points = view.compare()
         causes = tuple(self.cause(run, directory) for run, directory in view.runs)
         if not any(causes):
-            return found
-        return replace(found, rows=(*found.rows, Row(group="run", name="failure", values=causes)))
+            return points
+        return replace(points, rows=(*points.rows, Row(group="run", name="failure", values=causes)))
 
     def cause(self, run: Run, directory: RunDirectory) -> str:
-        """Why a run has failed, in a line: the error, else how it ended; empty of others."""
+        """Return a failed run's error in one line, else how it ended; empty for other runs."""
         if run.state not in _FAILED:
             return ""
         if run.run_id not in self._causes:
             failure = first_failure(run, directory)
-            said = "" if failure is None else error_text(failure) or failure_headline(failure, self._language)
-            line = (said or reason_text(run.reason, self._language)).partition("\n")[0]
+            text = "" if failure is None else error_text(failure) or failure_headline(failure, self._language)
+            line = (text or reason_text(run.reason, self._language)).partition("\n")[0]
             self._causes[run.run_id] = clipped(printable(line), _CAUSE)
         return self._causes[run.run_id]
 
     def data(self, view: SweepView) -> dict[str, Any]:
-        """``sweep`` in the page's protocol: a comparison of all points, and how the sweep stands."""
-        found = self.compare(view)
-        row, descending = main_metric(found, view.sweep.metric)
-        return found.to_dict(all_rows=True, curves=True) | {
+        """Return ``sweep`` of the page's protocol: a comparison of all points, and the sweep's state."""
+        points = self.compare(view)
+        row, descending = main_metric(points, view.sweep.metric)
+        return points.to_dict(all_rows=True, curves=True) | {
             "sweep_id": view.sweep.sweep_id,
             "label": view.sweep.label,
             "state": view.state.value,
@@ -160,28 +152,29 @@ class SweepTable:
             "reason": reason_text(view.reason, self._language),
             "counts": dict(view.counts),
             "sort": None if row is None else {"group": row.group, "name": row.name, "descending": descending},
-            "order": ranking(found, view.sweep.metric),
+            "order": ranking(points, view.sweep.metric),
         }
 
 
-def main_metric(found: Comparison, wanted: str = "") -> tuple[Row | None, bool]:
-    """What the points of a sweep are sorted by at first, the best where its name tells which that is, and
-    whether from the highest value down. The metric ``wanted``, else the first whose name tells, else the
-    first. None where there is no metric (of this name) yet."""
-    metrics = [row for row in found.rows if row.group in ("last", "best")]
+def main_metric(points: Comparison, wanted: str = "") -> tuple[Row | None, bool]:
+    """Return the row that sorts the points at first, of ``wanted``, else of the first metric whose name
+    tells the better value, else of the first; and whether the highest value is first."""
+    metrics = [row for row in points.rows if row.group in ("last", "best")]
     names = [wanted] if wanted else [row.name for row in metrics]
     name = next((name for name in names if best_of(name)), names[0] if names else "")
     rows = {row.group: row for row in metrics if row.name == name}
     return rows.get("best", rows.get("last")), best_of(name) is max
 
 
-def ranking(found: Comparison, wanted: str = "") -> list[int]:
-    """The numbers of the points, the best first; those without a value, and those that have failed, are last
-    in their order."""
-    row, descending = main_metric(found, wanted)
+def ranking(points: Comparison, wanted: str = "") -> list[int]:
+    """Return the numbers of the points, the best first; those without a value or that failed are last."""
+    row, descending = main_metric(points, wanted)
     values = row.values if row is not None else ()
-    known = {number: value for number, value in enumerate(values) if isinstance(value, (int, float))}
-    failed = {number for number, one in enumerate(found.runs) if one.run.state in _FAILED}
-    known = {number: value for number, value in known.items() if not isnan(value) and number not in failed}
+    failed = {number for number, point in enumerate(points.runs) if point.run.state in _FAILED}
+    known = {
+        number: value
+        for number, value in enumerate(values)
+        if isinstance(value, (int, float)) and not isnan(value) and number not in failed
+    }
     order = sorted(known, key=lambda number: known[number], reverse=descending)
-    return [*order, *(number for number in range(len(found.runs)) if number not in known)]
+    return [*order, *(number for number in range(len(points.runs)) if number not in known)]

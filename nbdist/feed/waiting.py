@@ -1,4 +1,4 @@
-"""What one can wait for in a run: its moments, and which of them has come."""
+"""The moments of a run that one can wait for."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nbdist.store.scraped.log import printed_points
 
 _STEP = "step="
 _NUMBER = re.compile(r"\d{1,18}")
-_ROOM = 4096  # bytes at the end of a file, in which its last step is
+_ROOM = 4096  # bytes at the end of a file that hold its last step
 
 
 def _has_failed(run: Run, directory: RunDirectory) -> bool:
-    """Whether a rank has failed, in any attempt, or the run itself. One that raises KeyboardInterrupt because
-    the run is being stopped has not; one whose exception has left the program has when it can be read."""
+    """Return whether the run or a rank of any attempt has failed. KeyboardInterrupt in a run being stopped
+    is no failure; an exception that left the program is one once it can be read."""
     if run.failures or run.state in (RunState.FAILED, RunState.LOST):
         return True
     failed = (
@@ -45,7 +45,7 @@ _MOMENTS: Mapping[str, Callable[[Run, RunDirectory], bool]] = {
 
 
 def parse_moments(text: str, name: str = "--until ") -> tuple[str, ...]:
-    """``failed,step=500`` as its parts. Raises UsageMistake, of what is called ``name``."""
+    """Parse ``failed,step=500``. Raises UsageMistake, which calls the option ``name``."""
     parts = tuple(part.strip() for part in text.split(","))
     for part in parts:
         if part not in _MOMENTS and not _NUMBER.fullmatch(part.removeprefix(_STEP)):
@@ -55,7 +55,7 @@ def parse_moments(text: str, name: str = "--until ") -> tuple[str, ...]:
 
 
 class Awaited:
-    """The moments of one run that are waited for."""
+    """The moments of one run that somebody waits for."""
 
     def __init__(self, directory: RunDirectory, moments: Iterable[str]) -> None:
         self._directory = directory
@@ -63,7 +63,7 @@ class Awaited:
         self._steps = _StepReader(directory)
 
     def came(self, run: Run) -> str:
-        """The first of them that has come; empty for none."""
+        """Return the first of them that has come; empty for none."""
         return next((moment for moment in self._moments if self._has_come(moment, run)), "")
 
     def _has_come(self, moment: str, run: Run) -> bool:
@@ -74,8 +74,7 @@ class Awaited:
 
 
 class _StepReader:
-    """The step that a run has reached: that of the rank furthest behind, of those that record or print any. A
-    file is read again when it has changed."""
+    """The step of the rank furthest behind, of those that record or print any; read when files change."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
@@ -99,7 +98,7 @@ class _StepReader:
         stamp = (status.st_size, status.st_mtime_ns)
         seen, step = self._seen.get(path, (None, None))
         if stamp != seen:
-            # the end of a file may hold no step, when what it logs has none for a while
+            # the end of a file may hold no step
             now = read()
             step = now if step is None or (now is not None and now > step) else step
             self._seen[path] = (stamp, step)

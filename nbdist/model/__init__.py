@@ -1,5 +1,5 @@
-"""Values: what a run is, what happened to it, and which state may follow which. No I/O."""
-# it says once what is to be had from here
+"""Values: a run, its events, and its legal states. No I/O."""
+# names are listed once
 # ruff: noqa: F401
 # mypy: implicit-reexport
 

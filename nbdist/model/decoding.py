@@ -1,6 +1,5 @@
-"""JSON that may be anything by now: text in, and a value of the kind that a field asks for, or ValueError.
-
-Every reader of a socket or a file decodes here, and catches MALFORMED around what it makes of the value."""
+"""JSON of any content: text in, and a value of the kind that a field asks for, or ValueError. Every reader
+of a socket or a file decodes here, and catches MALFORMED around its use of the value."""
 
 from __future__ import annotations
 
@@ -17,15 +16,15 @@ from nbdist.model.reason import Reason
 T = TypeVar("T")
 
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What comes of taking something for what it is not."""
+"""The errors of a value of the wrong kind."""
 
 _LARGEST = 1 << 63
 _LATEST = 1e15  # seconds; no calendar knows a later time
 
 
 def loads(text: str | bytes, *, exact: bool = False) -> Any:
-    """As ``json.loads``, of which nothing but ValueError comes. Halves of characters, which can be neither
-    printed nor written, become question marks; unless ``exact``, for in a path they stand for bytes."""
+    """Parse as ``json.loads``, and raise nothing but ValueError. Halves of surrogate pairs, which cannot
+    be printed or written, become question marks; unless ``exact``, for in a path they stand for bytes."""
     try:
         value = json.loads(text)
         if not exact and _may_hold_halves(text):
@@ -42,7 +41,7 @@ def _may_hold_halves(text: str | bytes) -> bool:
 
 
 def as_int(given: Any) -> int:
-    """A number that fits into 64 bits. Raises one of MALFORMED."""
+    """Return a number of 64 bits. Raises one of MALFORMED."""
     number = int(given)  # OverflowError for an infinity
     if not -_LARGEST <= number < _LARGEST:
         raise ValueError(f"too large: {given!r:.40}")
@@ -50,7 +49,7 @@ def as_int(given: Any) -> int:
 
 
 def as_time(given: Any) -> float:
-    """Seconds. Raises one of MALFORMED."""
+    """Return seconds. Raises one of MALFORMED."""
     number = float(given)
     if not -_LATEST < number < _LATEST:  # NaN is not
         raise ValueError(f"no time: {given!r:.40}")
@@ -58,21 +57,21 @@ def as_time(given: Any) -> float:
 
 
 def build(cls: type[T], data: object) -> T:
-    """A value of this dataclass from an object, or from a list in the order of its fields. What is not one of
-    its fields, as a newer nbdist may have written, is left out. Raises one of MALFORMED."""
+    """Build this dataclass from an object, or from a list in the order of its fields. Unknown fields,
+    perhaps of a newer nbdist, are dropped. Raises one of MALFORMED."""
     converters = _converters(cls)  # type: ignore[arg-type]  # every class is hashable
     if isinstance(data, (list, tuple)):
         data = dict(zip(converters, data, strict=True))
     if not isinstance(data, Mapping):
         raise TypeError(f"no {cls.__name__}: {data!r:.80}")
-    found = {}
+    values = {}
     for name, converter in converters.items():
         if name in data:
             try:
-                found[name] = converter(data[name])
+                values[name] = converter(data[name])
             except _Unfit:
                 raise ValueError(f"no {cls.__name__}: {name} is {data[name]!r:.40}") from None
-    return cls(**found)
+    return cls(**values)
 
 
 class _Unfit(ValueError):
@@ -86,7 +85,6 @@ def _converters(cls: Any) -> dict[str, Callable[[Any], Any]]:
 
 
 def _converter(kind: Any) -> Callable[[Any], Any]:
-    """What makes a value of this kind of one that JSON can hold."""
     if kind in _PLAIN:
         return partial(_plain, _PLAIN[kind])
     if kind is Reason:
@@ -97,9 +95,10 @@ def _converter(kind: Any) -> Callable[[Any], Any]:
         return kind
     inner = get_args(kind)
     if get_origin(kind) is tuple:
-        return partial(_tuple, [_converter(one) for one in inner if one is not ...], many=... in inner)
+        return partial(_tuple, [_converter(each) for each in inner if each is not ...], many=... in inner)
     if get_origin(kind) is Mapping:
-        return partial(_mapping, _converter(inner[1]))
+        convert = _converter(inner[1])
+        return lambda value: {str(key): convert(item) for key, item in value.items()}
     assert NoneType in inner, f"a kind of field that no record has: {kind}"
     some = _converter(inner[0])
     return lambda value: None if value is None else some(value)
@@ -116,11 +115,7 @@ def _tuple(each: list[Callable[[Any], Any]], value: Any, *, many: bool) -> tuple
         raise TypeError(f"no list: {value!r:.40}")
     if many:
         return tuple(map(each[0], value))
-    return tuple(convert(one) for convert, one in zip(each, value, strict=True))
-
-
-def _mapping(convert: Callable[[Any], Any], value: Any) -> dict[str, Any]:
-    return {str(key): convert(one) for key, one in value.items()}
+    return tuple(convert(item) for convert, item in zip(each, value, strict=True))
 
 
 _PLAIN: Mapping[type, Callable[[Any], bool]] = {

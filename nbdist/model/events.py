@@ -1,9 +1,8 @@
-"""The states of a run and of its ranks, and the events that change them.
+"""The states of a run and of its ranks, and the events that change them. This module alone decides which
+state may follow which.
 
-Which state may follow which is decided here alone. An event stands in the journal as one JSON object a line,
-``kind`` first. Only the supervisor writes events, except RunLost, which the process that finds a run without
-its supervisor writes in its place. ``time`` is Unix seconds.
-"""
+An event stands in the journal as one JSON object a line, ``kind`` first. Only the supervisor writes events,
+except RunLost, by the process that finds a run without its supervisor. ``time`` is Unix seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import TypeVar, Union, get_args
+from typing import Any, TypeVar, Union, get_args
 
 from nbdist.errors import IllegalTransition
 from nbdist.model.decoding import MALFORMED, build, loads
@@ -20,7 +19,7 @@ from nbdist.model.spec import ProcessId
 
 
 class RunState(str, Enum):
-    """Where a run is. The values are what is written on disk."""
+    """The state of a run. The values are on disk."""
 
     PENDING = "pending"
     STARTING = "starting"
@@ -33,12 +32,12 @@ class RunState(str, Enum):
 
     @property
     def terminal(self) -> bool:
-        """Whether nothing can follow."""
+        """Return whether no state can follow."""
         return not RUN_TRANSITIONS[self]
 
 
 class RankState(str, Enum):
-    """Where a rank is. ENDED is a rank that nbdist ended; FAILED is one that failed by itself."""
+    """The state of a rank. nbdist ended an ENDED rank; a FAILED one failed by itself."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -49,7 +48,7 @@ class RankState(str, Enum):
 
     @property
     def terminal(self) -> bool:
-        """Whether nothing can follow, within one attempt."""
+        """Return whether no state can follow, within one attempt."""
         return not RANK_TRANSITIONS[self]
 
 
@@ -57,9 +56,9 @@ _R = RunState
 _ENDS = frozenset({_R.SUCCEEDED, _R.FAILED, _R.CANCELLED, _R.LOST})
 RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     _R.PENDING: frozenset({_R.STARTING, _R.STOPPING, _R.FAILED, _R.CANCELLED, _R.LOST}),
-    # back to PENDING: an engine has put it into its queue, or there again
+    # back to PENDING: an engine has queued it
     _R.STARTING: frozenset({_R.PENDING, _R.RUNNING, _R.STOPPING}) | _ENDS,
-    # a run that is tried again goes back to STARTING, as the next attempt
+    # back to STARTING: the next attempt
     _R.RUNNING: frozenset({_R.PENDING, _R.STARTING, _R.STOPPING}) | _ENDS,
     _R.STOPPING: frozenset({_R.PENDING, _R.STARTING}) | _ENDS,
     **{end: frozenset() for end in _ENDS},
@@ -73,22 +72,14 @@ RANK_TRANSITIONS: Mapping[RankState, frozenset[RankState]] = {
     **{end: frozenset() for end in _EXITS},
 }
 
+_TRANSITIONS: Mapping[type, Mapping[Any, frozenset[Any]]] = {_R: RUN_TRANSITIONS, _K: RANK_TRANSITIONS}
 S = TypeVar("S", RunState, RankState)
 
 
-def move_run(now: RunState, to: RunState) -> RunState:
-    """The state ``to``, when it may follow ``now``. Raises IllegalTransition otherwise."""
-    return _move(RUN_TRANSITIONS, now, to)
-
-
-def move_rank(now: RankState, to: RankState) -> RankState:
-    """The state ``to``, when it may follow ``now``. Raises IllegalTransition otherwise."""
-    return _move(RANK_TRANSITIONS, now, to)
-
-
-def _move(table: Mapping[S, frozenset[S]], now: S, to: S) -> S:
+def move(now: S, to: S) -> S:
+    """Return ``to`` when it may follow ``now``; raise IllegalTransition otherwise."""
     # a state may always follow itself: some events change no state
-    if to is now or to in table[now]:
+    if to is now or to in _TRANSITIONS[type(now)][now]:
         return to
     raise IllegalTransition(f"{type(now).__name__}: {to.value} cannot follow {now.value}")
 
@@ -111,14 +102,14 @@ class _Started(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorStarted(_Started):
-    """The supervisor is up. Usually the first event."""
+    """The start of the supervisor. Usually the first event."""
 
     host: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted(_Event):
-    """The ranks are about to be started, and meet at this host and port."""
+    """The start of an attempt, whose ranks meet at this host and port."""
 
     attempt: int
     host: str
@@ -127,23 +118,21 @@ class AttemptStarted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStarted(_Started):
-    """The process of a rank is there."""
+    """The start of a rank's process."""
 
     rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportsAwaited(_Event):
-    """These ranks were started before the run, and still import its framework; their program begins when
-    they have. None when no rank does any longer."""
+    """The ranks whose program begins when their imports, begun before the run, are done; none at last."""
 
     ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankFinished(_Event):
-    """The last statement of the program is done; the process is on its way out. ``joined`` says whether the
-    rank has been in a process group."""
+    """The end of a rank's program; its process exits next. ``joined``: the rank was in a process group."""
 
     rank: int
     joined: bool = True
@@ -151,27 +140,25 @@ class RankFinished(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankErrored(_Event):
-    """An exception left the program; it is being written to error.json, the process is on its way out."""
+    """An exception that left the program; the rank writes error.json, and exits."""
 
     rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankFreed(_Event):
-    """The rank waited for others in native code, as the run was about to end, and nbdist ended the wait: what
-    its program raises from now on is no cause of anything."""
+    """The end of a wait for others, by nbdist at the run's end: later exceptions are no cause of anything."""
 
     rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankExited(_Event):
-    """``code`` is the exit code, or the negative number of the signal that ended the process. ``ended``:
-    nbdist had told this rank to end before it failed or exited by itself. ``oom``: the system's out-of-memory
-    killer struck during the attempt. ``memory`` is the most bytes that it has held; 0 when unknown.
-    ``log`` is how many bytes its log has: another machine may see them later than this event. ``limit``: the
-    rank was killed because it had more than so many bytes; 0 when it was not. ``full`` is the disk that was
-    full then, of those where the rank may have wanted to write why it ended."""
+    """A rank's exit. ``code`` is the exit code, or the negative signal. ``ended``: nbdist ended the rank
+    before it failed or exited by itself. ``oom``: the system's out-of-memory killer struck during the
+    attempt. ``memory``: the most bytes held; 0 when unknown. ``log``: bytes of its log, which another
+    machine may see later. ``limit``: the bytes beyond which nbdist killed it; else 0. ``full``: a full
+    disk that the rank may have needed."""
 
     rank: int
     code: int
@@ -185,20 +172,19 @@ class RankExited(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stalled(_Event):
-    """No rank has written, logged or computed anything since ``since`` (Unix seconds)."""
+    """No write, log or computation of any rank since ``since`` (Unix seconds)."""
 
     since: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed(_Event):
-    """A run that had stalled goes on."""
+    """The end of a stall."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellStarted(_Event):
-    """The ranks ``ranks`` of a session execute its cell ``cell``, which are numbered from 1. ``logs`` are the
-    bytes that the log of each of them had then, ``line`` is the cell's first line, shortened."""
+    """The start of a session's cell, numbered from 1, on ``ranks`` with ``logs`` of so many bytes."""
 
     cell: int
     ranks: tuple[int, ...]
@@ -208,9 +194,8 @@ class CellStarted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEnded(_Event):
-    """A rank of a session is done with a cell: ``outcome`` is ok, error, interrupted, freed (from a wait for
-    a rank that had failed), died, or unreachable (it had closed its socket, and was ended). ``log`` is how
-    many bytes its log has."""
+    """The end of a cell on a rank. ``outcome``: ok, error, interrupted, freed (from a wait for a failed
+    rank), died, or unreachable (its socket was closed, and nbdist ended it). ``log``: bytes of its log."""
 
     cell: int
     rank: int
@@ -220,14 +205,14 @@ class CellEnded(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejoined(_Event):
-    """The ranks of a session have left their process group, and meet from now on at this port."""
+    """A session's ranks left their process group, and meet at this port from now on."""
 
     port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteRank(_Event):
-    """What is known of a rank on another machine: its state there, and its exit code once it has one."""
+    """The state of a rank on another machine, and its exit code once it has one."""
 
     rank: int
     state: RankState
@@ -236,8 +221,8 @@ class RemoteRank(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesAwaited(_Event):
-    """Other machines of the run are waited for until ``until``; none when all have come, and ``hosts`` are
-    the addresses of all. Once the ranks run: machines that are there, and whose nbdist waits for its disk."""
+    """Machines that the run waits for until ``until``; none when all have come, at the addresses
+    ``hosts``. Once the ranks run: machines whose nbdist waits for its disk."""
 
     nodes: tuple[int, ...]
     until: float
@@ -246,7 +231,7 @@ class NodesAwaited(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued(_Event):
-    """The run waits in the queue of an engine, as its job ``job``; ``reason`` says why."""
+    """A run in the queue of an engine, as its job ``job``, for this ``reason``."""
 
     job: str
     reason: Reason
@@ -254,7 +239,7 @@ class Queued(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested(_Event):
-    """The run is to end: because a person or a program asked for it, or else what it depends on has gone."""
+    """A stop: ``requested`` by a person or a program, or else because what the run depends on has gone."""
 
     reason: Reason
     requested: bool = True
@@ -262,7 +247,7 @@ class StopRequested(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Escalated(_Event):
-    """These ranks were sent this signal."""
+    """A signal to these ranks."""
 
     ranks: tuple[int, ...]
     signal: str
@@ -270,7 +255,7 @@ class Escalated(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFailed(_Event):
-    """An attempt is over and there will be another one. ``leftover`` as in RunEnded."""
+    """The end of an attempt before another. ``leftover`` as in RunEnded."""
 
     attempt: int
     reason: Reason
@@ -279,7 +264,7 @@ class AttemptFailed(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(_Event):
-    """``leftover`` counts processes of the ranks that were still there and were ended."""
+    """The end of a run. ``leftover`` counts processes of the ranks that still lived and nbdist ended."""
 
     state: RunState
     reason: Reason
@@ -288,7 +273,7 @@ class RunEnded(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLost(_Event):
-    """The supervisor has gone without a word. ``leftover`` as in RunEnded."""
+    """The disappearance of the supervisor. ``leftover`` as in RunEnded."""
 
     reason: Reason
     leftover: int = 0
@@ -322,16 +307,13 @@ _KINDS: dict[str, type[Event]] = {cls.__name__: cls for cls in get_args(Event)}
 
 
 def encode_event(event: Event) -> str:
-    """The line of the journal for ``event``, without its newline."""
+    """Return the line of the journal for ``event``, without its newline."""
     data = {field.name: getattr(event, field.name) for field in fields(event)}
     return json.dumps({"kind": type(event).__name__, **data}, default=Reason.encode)
 
 
 def decode_event(line: str | bytes) -> Event | None:
-    """The event on a line of the journal; None for a kind that only a newer nbdist knows.
-
-    Raises ValueError when the line is torn or no event at all.
-    """
+    """Return a line's event; None for a newer nbdist's. Raises ValueError for a torn line, or no event."""
     data = loads(line)
     if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
         raise ValueError(f"no event: {line[:80]!r}")

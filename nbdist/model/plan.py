@@ -13,23 +13,23 @@ from nbdist.model.spec import RunSpec
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What the ranks will run, parsed once: whatever looks at it before the start takes this tree."""
+    """The program of the ranks, parsed once: whatever looks at it before the start takes this tree."""
 
     text: str
     tree: ast.Module
 
     @classmethod
     def parse(cls, text: str, path: str = "<cell>") -> Program:
-        """Raises SyntaxError for what does not compile."""
+        """Parse it. Raises SyntaxError for code that does not compile."""
         with warnings.catch_warnings():
-            # the ranks give the same warnings, with the line
+            # the ranks print the same warnings, with the line
             warnings.simplefilter("ignore")
             try:
                 tree = ast.parse(text, path)
-                # finds what the grammar allows and Python does not, such as return outside a function
+                # catches what the grammar allows, such as return outside a function
                 compile(tree, path, "exec", dont_inherit=True)
             except RecursionError:
-                # nested this deeply it is left unchecked; a rank may still run it
+                # too deeply nested to check; a rank may still run it
                 tree = ast.Module([], [])
             except ValueError as error:  # a null character, half a surrogate pair
                 raise SyntaxError(str(error)) from None
@@ -38,14 +38,9 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A run that could start: its spec, its program (``is_cell``: of the notebook, and no script), the
-    environment that its ranks inherit, and notes for the user.
-
-    ``write_inputs`` writes the values of the spec's inputs into a file; None where there are none.
-
-    ``token`` is what other machines prove themselves by that have another home directory, where this one is
-    the first and was given none. It is good for this run alone, and in no file.
-    """
+    """A run that could start. ``is_cell``: the program is no script. Ranks inherit ``environment``, users
+    read ``notes``. ``write_inputs`` writes the inputs' values into a file; None without inputs. ``token``
+    proves machines with another home directory to this one, for this run alone; no file has it."""
 
     spec: RunSpec
     program: Program
@@ -57,5 +52,5 @@ class Plan:
 
     @property
     def cell(self) -> str | None:
-        """The text of the cell; None where the program is a script."""
+        """Return the text of the cell; None where the program is a script."""
         return self.program.text if self.is_cell else None

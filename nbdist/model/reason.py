@@ -1,5 +1,4 @@
-"""Why something happened to a run: a code and its fields, no sentence. ``nbdist.text`` has the words for each
-code; whatever depends on a reason asks its code."""
+"""The reason of an event: a code and its fields, no sentence. ``nbdist.text`` has the words for each code."""
 
 from __future__ import annotations
 
@@ -12,13 +11,12 @@ Value = Union[str, int, float, tuple[Any, ...], "Reason"]
 _OF_RANKS = frozenset(
     {"rank-failed", "rank-failed-on-node", "rank-not-started", "rank-stuck", "ranks-failed", "said-of-ranks"}
 )
-_DEEPEST = 4  # a reason may hold the one behind it, which may hold one, too
+_DEEPEST = 4  # reasons behind each other
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Reason:
-    """``code`` names it, empty for none, which is false. ``fields`` are what differs from one to the next:
-    text, numbers, tuples of them, or under ``why`` the reason behind this one."""
+    """A ``code``, empty for none, and ``fields``: text, numbers, tuples, or under ``why`` its own reason."""
 
     code: str
     fields: Mapping[str, Value]
@@ -29,7 +27,7 @@ class Reason:
 
     @classmethod
     def said(cls, text: str) -> Reason:
-        """One that a person, a program or the system has put into words."""
+        """Return a reason in the words of a person, a program or the system."""
         return cls("said", text=text) if text else cls()
 
     def __bool__(self) -> bool:
@@ -37,26 +35,26 @@ class Reason:
 
     @property
     def origin(self) -> Reason:
-        """What is behind it in the end: itself, unless it holds another one."""
+        """Return the last reason behind it, or itself."""
         why = self.fields.get("why")
         return why.origin if isinstance(why, Reason) else self
 
     @property
     def of_ranks(self) -> bool:
-        """Whether it says that a rank failed, and not what else ended the run."""
+        """Return whether a rank failed, and nothing else ended the run."""
         return self.origin.code in _OF_RANKS
 
     def extends(self, other: Reason) -> bool:
-        """Whether it says what ``other`` says, or more of the same."""
+        """Return whether it has all that ``other`` has."""
         return self.code == other.code and self.fields.items() >= other.fields.items()
 
     def encode(self) -> dict[str, Any] | str:
-        """For JSON: ``{"code": …}`` with the fields beside it, or an empty text for none."""
+        """Return ``{"code": …}`` with the fields beside it, or an empty text for none."""
         return {"code": self.code} | {k: _encoded(v) for k, v in self.fields.items()} if self.code else ""
 
     @classmethod
     def decode(cls, data: object, *, depth: int = 0) -> Reason:
-        """What ``encode`` has made; a text is what a person or a program said. Raises ValueError."""
+        """Decode the result of ``encode``; a text is that of a person or a program. Raises ValueError."""
         if isinstance(data, str):
             return cls.said(data)
         if not isinstance(data, dict) or not isinstance(data.get("code"), str) or depth > _DEEPEST:
@@ -65,8 +63,8 @@ class Reason:
 
     @classmethod
     def recorded(cls, data: object) -> Reason:
-        """What stands in a journal. Before reasons had codes it was a sentence, which is kept: only those on
-        which more depends than what is shown get their code."""
+        """Decode a reason of a journal. Before reasons had codes it was a sentence: only those that more
+        depends on than a message get their code."""
         if not isinstance(data, str):
             return cls.decode(data)
         words = data.split()
@@ -88,7 +86,7 @@ def _encoded(value: Value) -> Any:
 def _decoded(value: object, depth: int) -> Value:
     if isinstance(value, dict):
         return Reason.decode(value, depth=depth + 1)
-    if isinstance(value, list) and all(isinstance(one, (str, int, float)) for one in value):
+    if isinstance(value, list) and all(isinstance(item, (str, int, float)) for item in value):
         return tuple(value)
     if isinstance(value, (str, int, float)):
         return value

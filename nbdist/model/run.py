@@ -8,13 +8,12 @@ from typing import Any
 
 from nbdist.errors import IllegalTransition
 from nbdist.model import events
-from nbdist.model.events import Event, RankExited, RankState, RunEnded, RunLost, RunState, move_rank, move_run
+from nbdist.model.events import Event, RankExited, RankState, RunEnded, RunLost, RunState, move
 from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.spec import ProcessId, RankSpec, RunSpec
 
-# Signals that a correct program can die of after its last statement, while the interpreter and the
-# framework tear down (torch's gloo aborts so in about 2 % of correct runs; the report of the abort may then
-# meet a thread that is no more: SIGBUS or SIGSEGV).
+# signals that can kill a correct program after its last statement, while the framework tears down (torch's
+# gloo aborts in about 2 % of correct runs; the abort's report may meet a dead thread: SIGBUS or SIGSEGV)
 _TEARDOWN_SIGNALS = frozenset({-6, -7, -11})
 _OF_EXIT = ("code", "oom", "memory", "log", "limit", "full")
 
@@ -46,15 +45,13 @@ class Rank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run at one moment. ``supervisor_host`` is the machine whose pids the processes are; ``stalled``
-    since when nothing has happened (Unix seconds), None while something does; it stays when the run ends
-    so. ``failures`` says why each attempt before this one failed; ``leftover`` counts processes that the
-    ranks had left behind and that were ended. ``awaited`` are the machines that have not come yet, ``hosts``
-    the addresses of all. ``importing`` are the ranks whose program begins when the imports that were begun
-    before the run are done. ``job`` is what the engine calls the run, ``queued`` why it waits in its queue.
-    ``cell`` is the last cell that a session has begun, ``cell_line`` its first line, ``busy`` the ranks that
-    execute it, ``active`` when one began or ended last.
-    """
+    """A run at one moment. ``supervisor_host`` is the machine of the processes' pids; ``stalled`` the last
+    sign of progress (Unix seconds) of a run that stalls, or ended so; ``failures`` the reasons of failed
+    attempts; ``leftover`` the number of processes that the ranks left behind and nbdist ended.
+    ``awaited``: machines that have not come yet; ``hosts``: the addresses of all; ``importing``: ranks
+    whose imports, begun before the run, are not done. ``job``: the run's name in its engine; ``queued``:
+    why it waits there. ``cell``: the last cell that a session began; ``busy``: the ranks that execute it;
+    ``active``: when one began or ended last."""
 
     spec: RunSpec
     state: RunState = RunState.PENDING
@@ -83,7 +80,7 @@ class Run:
 
     @classmethod
     def of(cls, spec: RunSpec, events: Iterable[Event] = ()) -> Run:
-        """The run after ``events``. Raises IllegalTransition when they cannot have happened."""
+        """Return the run after ``events``. Raises IllegalTransition when they cannot have happened."""
         run = cls(spec=spec, ranks=tuple(Rank(spec=rank) for rank in spec.ranks))
         for event in events:
             run = run.after(event)
@@ -95,35 +92,35 @@ class Run:
 
     @property
     def label(self) -> str:
-        """The short name on a screen: name and the random end of the run id."""
+        """Return the short name on a screen: name and the random end of the run id."""
         return f"{self.spec.name}-{self.run_id.rsplit('-', 1)[-1]}"
 
     @property
     def idle(self) -> bool:
-        """Whether it is a session that waits for a cell."""
+        """Return whether it is a session that waits for a cell."""
         return self.spec.session is not None and self.state is RunState.RUNNING and not self.busy
 
     @property
     def timed_out(self) -> bool:
-        """Whether its time limit ended it, and not the failure of a rank."""
+        """Return whether its time limit ended it, and not the failure of a rank."""
         return self.state is RunState.FAILED and self.reason.code == "time-limit"
 
     @property
     def stopped_as_asked(self) -> bool:
-        """Whether it was stopped because a person or a program asked for it: nothing went wrong."""
+        """Return whether it was stopped on request: nothing went wrong."""
         return self.state is RunState.CANCELLED and self.stop_requested
 
     def elapsed(self, now: float) -> float:
-        """Seconds since the ranks were started, until ``now`` or until the end."""
+        """Return the seconds from the ranks' start until ``now`` or the end."""
         if self.started is None:
             return 0.0
         return max(0.0, (self.ended if self.ended is not None else now) - self.started)
 
     def after(self, event: Event) -> Run:
-        """The run after one more event."""
+        """Return the run after one more event."""
         match event:
             case events.SupervisorStarted():
-                # of a run on an engine the one who watches may be replaced
+                # an engine's run may get another supervisor
                 fresh = self.state is RunState.PENDING and not self.job
                 return self._move(
                     RunState.STARTING if fresh else self.state,
@@ -204,20 +201,19 @@ class Run:
     def _end(
         self, to: RunState, event: RunEnded | RunLost, now: set[RankState], end: RankState, **changes: Any
     ) -> Run:
-        """The run as it has ended, and with it the ranks that are in one of these states ``now``."""
+        """Return the ended run; ranks that are in one of the states ``now`` end as ``end``."""
         ranks = tuple(
-            replace(rank, state=move_rank(rank.state, end), **changes) if rank.state in now else rank
+            replace(rank, state=move(rank.state, end), **changes) if rank.state in now else rank
             for rank in self.ranks
         )
         leftover = self.leftover + event.leftover
         return self._move(to, ended=event.time, reason=event.reason, leftover=leftover, ranks=ranks)
 
     def _move(self, to: RunState, **changes: Any) -> Run:
-        return replace(self, state=move_run(self.state, to), **changes)
+        return replace(self, state=move(self.state, to), **changes)
 
     def _all_started(self) -> bool:
-        """Whether an attempt that is starting has all ranks of this machine. The last ones are looked at
-        first: they are what is missing, and this is asked at each."""
+        """Return whether a starting attempt has all ranks of this machine; the last are missing longest."""
         return self.state is RunState.STARTING and all(
             rank.started is not None or not self.spec.is_here(rank.spec) for rank in reversed(self.ranks)
         )
@@ -229,13 +225,13 @@ class Run:
 
     def _with_rank(self, rank: int, to: RankState | None = None, **changes: Any) -> Run:
         now = self._rank(rank)
-        moved = replace(now, state=move_rank(now.state, to or now.state), **changes)
+        moved = replace(now, state=move(now.state, to or now.state), **changes)
         return replace(self, ranks=(*self.ranks[:rank], moved, *self.ranks[rank + 1 :]))
 
 
 def exit_state(rank: Rank, exited: RankExited) -> RankState:
-    """What the exit of a rank means, given what it had said before."""
-    # of a program that was done, what ends the process after that is no matter
+    """Return the state of a rank after its exit."""
+    # once the program has finished, the exit status is irrelevant
     torn_down = rank.finished is not None and (exited.ended or exited.code in _TEARDOWN_SIGNALS)
     if rank.errored is None and (exited.code == 0 or torn_down):
         return RankState.SUCCEEDED

@@ -1,4 +1,4 @@
-"""What was asked for: a run and its ranks. Written once as spec.json, never changed."""
+"""The spec of a run and its ranks. Written once as spec.json, never changed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,8 @@ _HOST = re.compile(r"\{host(\d+)\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessId:
-    """One process, for as long as this machine is up. A pid alone is none: the kernel gives it to another
-    process later.
-
-    ``start_time`` is what the system counts it in (Linux: clock ticks since boot), so it means
-    nothing without ``boot_id``; both are compared, never computed with.
-    """
+    """One process, until this machine restarts: pids are used again. ``start_time`` (Linux: clock ticks
+    since boot) means nothing without ``boot_id``; both are compared, never computed with."""
 
     pid: int
     start_time: int
@@ -31,18 +27,15 @@ class ProcessId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendezvous:
-    """Where the ranks of one attempt meet. Only ``port`` itself is ever bound.
-
-    ``hosts`` are the addresses of the nodes of a run on several.
-    """
+    """The meeting place of one attempt's ranks. Only ``port`` is ever bound. ``hosts``: several nodes."""
 
     host: str
     port: int
     hosts: tuple[str, ...] = ()
 
     def fill(self, template: str, *, run: str = "", restarts: int = 0, retries: int = 0) -> str:
-        """``template`` with ``{host}``, ``{hostN}`` of node N, ``{port}`` and ``{port+K}`` put in, and with
-        ``{run}``, what all ranks call the run, how often it was started again, and how often it may be."""
+        """Fill in ``template``: ``{host}``, ``{hostN}`` of node N, ``{port}`` and ``{port+K}``, ``{run}``
+        (its name for all ranks), ``{restarts}`` and ``{retries}``."""
         text = template.replace("{host}", self.host).replace("{run}", run)
         text = text.replace("{restarts}", str(restarts)).replace("{retries}", str(retries))
         text = _HOST.sub(lambda match: self.hosts[int(match[1])], text)
@@ -51,8 +44,7 @@ class Rendezvous:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """What a rank computes on: the CPU, or the GPU with this index in nvidia-smi. ``name`` is its model where
-    it was looked at."""
+    """A rank's CPU, or the GPU with this index in nvidia-smi. ``name`` is its model where known."""
 
     kind: str = "cpu"
     index: int = 0
@@ -75,10 +67,9 @@ class RankSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """A name that ranks got from the notebook. ``type`` is "class", "function", "module" or the name of its
-    value's type; ``size`` counts bytes, without what it shares with names before it. ``asked``: it was named,
-    and did not come along because another one uses it. ``value`` is what it is where it is a number;
-    ``digest`` tells other data apart."""
+    """A name that ranks got from the notebook. ``type`` is "class", "function", "module" or its value's
+    type; ``size`` counts bytes, without those shared with names before it. ``asked``: the user named it,
+    no other name brought it along. ``value``: a number's value; ``digest`` tells other data apart."""
 
     name: str
     type: str
@@ -89,7 +80,7 @@ class Input:
 
     @property
     def is_definition(self) -> bool:
-        """Whether it is code, and no data."""
+        """Return whether it is code, and no data."""
         return self.type in ("class", "function", "module")
 
 
@@ -99,7 +90,7 @@ _WORDS: Mapping[str, Value] = {"true": True, "false": False, "none": None}
 
 
 def value_of(text: str) -> Value:
-    """What a program gets for what was typed: a number, true or false, none, else the text itself."""
+    """Parse what was typed: a number, true or false, none, else the text itself."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     for kind in (int, float):
@@ -112,8 +103,7 @@ def value_of(text: str) -> Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """Which point of which sweep a run is: its ``number`` from 0, its ``values`` by name, as typed, and how
-    many points there are (0: not known)."""
+    """A run's point of a sweep: ``number`` from 0, ``values`` as typed, and all ``points`` (0: not known)."""
 
     sweep: str
     number: int
@@ -122,39 +112,29 @@ class SweepPoint:
 
     @property
     def params(self) -> dict[str, Value]:
-        """The values as its program has them."""
+        """Return the values as its program has them."""
         return {name: value_of(text) for name, text in self.values.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """One run, as it was asked for.
+    """One run, as it was asked for. Times are Unix seconds, durations seconds.
 
-    ``program`` is the file that every rank runs as ``__main__``, ``module`` its name where it is run as
-    ``python -m`` would; ``python_path`` is what ``sys.path`` is in a rank (empty: what the interpreter
-    makes it). Times are Unix seconds, durations seconds.
-    ``hang_after`` is how long nothing may happen before the run is called stalled; None for never.
-    ``memory`` is how many bytes each rank may have; None for no limit.
-    ``environment`` is what the user asked to be set, with a mask for each value that is not known to be
-    harmless (``privacy``): the ranks inherit the real ones from process to process, never through a file.
-    ``digests`` are those of their secret variables (``privacy.digests_of``).
-    ``scrape``: numbers that the ranks print become curves. ``log_dir`` is where each rank's log is written
-    besides.
-    ``inputs`` are the names that the ranks have from the notebook; their values are deleted when the run has
-    ended unless ``keep_inputs``. ``versions`` are those of what the run stands on, by name.
-    ``checkpoints`` is the directory of the program's checkpoints (empty: none that all machines are known to
-    see), ``resumed`` the id of the run that this one goes on from.
-    ``sweep`` says which point of a sweep it is; None for a run by itself.
-    Of a session, whose ranks execute cells, ``session`` is after how many seconds without one it ends itself;
-    None for any other run.
+    ``program`` is the file that every rank runs as ``__main__``, ``module`` its name for ``python -m``;
+    ``python_path`` is a rank's ``sys.path`` (empty: the interpreter's). After ``hang_after`` without progress
+    the run is called stalled; None for never. ``memory``: bytes of each rank; None for no limit.
+    ``environment``: the user's variables, with a mask for each value that may be secret (``privacy``): the
+    ranks inherit the real ones, never through a file. ``digests`` are those of their secret variables
+    (``privacy.digests_of``). ``scrape``: printed numbers become curves. ``log_dir``: a folder for copies of
+    the logs. ``inputs``: names from the notebook, whose values are deleted after the run unless
+    ``keep_inputs``. ``versions`` of libraries, by name. ``checkpoints``: their directory (empty: none that
+    all machines see). ``resumed``: the id of the run that this one goes on from. ``sweep``: its point of a
+    sweep. ``session``: the seconds without a cell after which a session ends itself; None for any other run.
 
-    Of a run on several machines each has a directory of its own. ``ranks`` are all of its ranks, ``here``
-    those of this machine, node ``node_rank``; ``master`` is where the ranks meet, ``addresses`` are the
-    nodes' as far as they were given, ``host`` is this machine's own where it was chosen.
-
-    Where an ``engine`` (slurm) places the run, its nodes share the directory, and nothing is elsewhere;
-    ``engine_options`` are what the user told the engine, each ``key=value`` or a bare ``key``.
-    """
+    Each of several machines has a directory of its own. ``ranks`` are all ranks, ``here`` those of this
+    machine, node ``node_rank``; ``master`` is where the ranks meet, ``addresses`` are the nodes' as far as
+    given, ``host`` is this machine's own where chosen. Where an ``engine`` places the run, its nodes share
+    the directory, and all ranks are here; ``engine_options`` are the user's, ``key=value`` or ``key``."""
 
     run_id: str
     name: str
@@ -203,21 +183,21 @@ class RunSpec:
 
     @property
     def resumed_label(self) -> str:
-        """What the run is called that this one goes on from; empty for none."""
+        """Return the label of the run that this one goes on from; empty for none."""
         return self.resumed.split("-", 2)[-1]
 
     @property
     def here(self) -> tuple[RankSpec, ...]:
-        """The ranks of this machine."""
+        """Return the ranks of this machine."""
         return tuple(rank for rank in self.ranks if self.is_here(rank))
 
     @property
     def timeout_reason(self) -> Reason:
-        """Why a run ended that its time limit has ended; none without a limit."""
+        """Return the reason of an end by the time limit; none without a limit."""
         return Reason() if self.timeout is None else Reason("time-limit", seconds=self.timeout)
 
     def shown(self) -> RunSpec:
-        """The spec as it may leave the run's directory: what may be secret in it is masked."""
+        """Return the spec as it may leave the run's directory, with masks over possible secrets."""
         from nbdist import privacy  # a supervisor starts sooner without it
 
         return replace(
@@ -229,12 +209,11 @@ class RunSpec:
         )
 
     def is_here(self, rank: RankSpec) -> bool:
-        """Whether the files of a rank are to be found in this directory."""
+        """Return whether the files of a rank are in this directory."""
         return bool(self.engine) or rank.node_rank == self.node_rank
 
     def to_dict(self) -> dict[str, Any]:
-        """For a file. What all ranks have in their environment is written once: with each rank the list of
-        all ranks would make it grow with their square."""
+        """Return it for a file, with the ranks' common environment once: it lists all the ranks."""
         data = asdict(self)
         environments = [rank["environment"].items() for rank in data["ranks"]]
         common = dict(sorted(set.intersection(*map(set, environments)))) if len(environments) > 1 else {}
@@ -244,10 +223,8 @@ class RunSpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunSpec:
-        """The spec in ``data``; what a newer version of nbdist added is left out.
-
-        Raises KeyError, TypeError, ValueError or AttributeError when ``data`` is not a spec.
-        """
+        """Return the spec in ``data``, without fields of newer versions. Raises KeyError, TypeError,
+        ValueError or AttributeError when ``data`` is not a spec."""
         given, common = data["ranks"], data.get("rank_environment", {})
         ranks = [{**rank, "environment": {**common, **rank.get("environment", {})}} for rank in given]
         spec = build(cls, {**data, "ranks": ranks})

@@ -1,4 +1,4 @@
-"""Many runs from one program: the values that a sweep goes through, and the run of each point."""
+"""Many runs from one program: the values of a sweep, and the run of each point."""
 
 from __future__ import annotations
 
@@ -12,45 +12,38 @@ from typing import Any
 from nbdist.model.decoding import build
 from nbdist.model.spec import ProcessId, RankSpec, RunSpec, SweepPoint
 
-MOST = 200
-"""Runs that are compared at once, and points of a sweep."""
-
-Points = tuple[Mapping[str, str], ...]
-"""Each with its values by name, as they were typed."""
+MOST = 200  # runs that are compared at once, and points of a sweep
+Points = tuple[Mapping[str, str], ...]  # each with its values by name, as typed
 
 _NAME = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*)\}")
 
 
 def grid(lists: Sequence[Points]) -> Points:
-    """Every combination of the points of each list, the last list's changing first."""
-    return tuple({name: one[name] for one in combined for name in one} for combined in product(*lists))
+    """Return every combination of the points of each list, the last list's changing first."""
+    return tuple({name: point[name] for point in row for name in point} for row in product(*lists))
 
 
 def names_of(points: Points) -> list[str]:
-    """The names that any of the points has."""
+    """Return the names that any of the points has."""
     return list(dict.fromkeys(name for point in points for name in point))
 
 
 def names_in(word: str) -> list[str]:
-    """The names that stand in braces in ``word``."""
+    """Return the names in braces in ``word``."""
     return [match[1] for match in _NAME.finditer(word) if match[1]]
 
 
 def filled(word: str, values: Mapping[str, str]) -> str:
-    """``word`` with the values in the place of their names in braces; doubled braces are plain ones. What
-    stands in braces and is no name of the sweep stays."""
+    """Return ``word`` with values for names in braces; doubled braces become plain, unknown names stay."""
     return _NAME.sub(lambda m: values.get(m[1], m[0]) if m[1] else m[0][0], word)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What was asked for. Written once, never changed.
-
-    ``spec`` is the run of a point, without what differs from point to point; its arguments may hold names in
-    braces. ``runs`` are the ids of the points' runs, ``points`` their values as they were typed. ``slots``
-    are the ranks of each run that goes on at one time. ``metric`` is what the points are sorted by at first
-    (empty: the first there is). ``warm`` is as in ``Options``.
-    """
+    """A sweep as it was asked for. Written once, never changed. ``spec`` is the run of a point, without
+    what differs; its arguments may hold names in braces. ``runs`` are the ids of the points' runs,
+    ``points`` their values as typed. ``slots`` are the ranks of each concurrent run. ``metric`` sorts the
+    points at first (empty: the first there is). ``warm`` is as in ``Options``."""
 
     sweep_id: str
     name: str
@@ -64,18 +57,18 @@ class Sweep:
 
     @property
     def label(self) -> str:
-        """Its name and the end of its id, as a run has it."""
+        """Return its name and the end of its id, as a run has it."""
         return self.sweep_id.split("-", 2)[2]
 
     @property
     def is_cell(self) -> bool:
-        """Whether the program is a cell, of which each run has a copy, and not a script."""
+        """Return whether the program is a cell, and each run has a copy."""
         return Path(self.spec.program).parts[-2:-1] == (self.spec.run_id,)
 
     def run_of(
         self, number: int, *, slot: int = 0, created: float, owner: ProcessId | None = None
     ) -> RunSpec:
-        """The run of one point, which belongs to the process ``owner``."""
+        """Return the run of one point, which belongs to the process ``owner``."""
         values, run_id, spec = self.points[number], self.runs[number], self.spec
         program = Path(spec.program)
         return replace(
@@ -98,7 +91,7 @@ class Sweep:
 
     @classmethod
     def from_dict(cls, data: object) -> Sweep:
-        """Raises KeyError, TypeError, ValueError or AttributeError when ``data`` is no sweep."""
+        """Raise KeyError, TypeError, ValueError or AttributeError when ``data`` is no sweep."""
         sweep = build(cls, data)
         if not sweep.slots or len(sweep.runs) != len(sweep.points):
             raise ValueError("each point has a run, and a place to run")

@@ -1,4 +1,4 @@
-"""Words become Options; a mistake in them says what to type instead."""
+"""Words become Options; the message of a mistake has what to type instead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import functools
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -22,17 +22,13 @@ from nbdist.privacy import masked_text, masked_words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What was typed behind ``%%distributed``, checked for itself (not yet against the machine).
-
-    ``gpus`` is None where the option is left out, "all", or ids. ``timeout``, ``hang_after`` (0: never)
-    and ``wait`` are in seconds, ``memory`` is what each rank may have in bytes.
-    ``engine`` is where the run is started, ``slurm`` what Slurm is told, each ``key=value`` or ``key``,
-    ``ray`` where a Ray is.
-    ``master`` is "host:port", either of which may be missing. ``any_device``: as another launcher does,
-    ranks get GPUs where there are enough. ``sweep`` are lists of points, of which every
-    combination gets a run; ``each`` is how many ranks each of these has. ``push`` are names of the notebook,
-    or "auto". ``notes`` say what of another launcher's flags has no effect.
-    """
+    """The words behind ``%%distributed``, checked for themselves (not yet against the machine). ``gpus``
+    is None where the option is left out, "all", or ids. ``timeout``, ``hang_after`` (0: never) and
+    ``wait`` are in seconds, ``memory`` is bytes of each rank. ``slurm`` is for Slurm, each ``key=value``
+    or ``key``, ``ray`` the address of a Ray. ``master`` is "host:port", where either may be missing.
+    ``any_device``: as with another launcher, ranks get GPUs where there are enough. ``sweep`` are lists of
+    points, and every combination gets a run of ``each`` ranks. ``push`` are names of the notebook, or
+    "auto". ``notes`` name flags of another launcher without effect."""
 
     nproc: int | None = None
     gpus: tuple[int, ...] | str | None = None
@@ -74,7 +70,7 @@ class Options:
 
 
 def check(options: Options) -> None:
-    """Raises UsageMistake."""
+    """Check the options against each other. Raises UsageMistake."""
     if options.pull:
         _check_pull(options)
     if options.sweep or options.each is not None or options.metric:
@@ -127,7 +123,7 @@ def _check_sweep(options: Options) -> None:
 
 
 def check_each(options: Options, room: int | None) -> None:
-    """Raises UsageMistake where the runs of a sweep are to have more ranks than there is ``room`` for."""
+    """Raise UsageMistake where the runs of a sweep need more ranks than there is ``room`` for."""
     if options.each is not None and room is not None and options.each > room:
         what = "-n" if options.gpus is None else "--gpus"
         raise UsageMistake(
@@ -187,13 +183,13 @@ def _check_nodes(options: Options) -> None:
             "--push: the other machines do not see this one's files, in which the values would lie: make "
             "them in the cell, or read them from a disk that all machines have"
         )
-    # torchrun takes any free port for 0, which the other machines could not know
+    # torchrun takes any free port for 0, which other machines cannot know
     if count > 1 and options.master.endswith(":0"):
         raise UsageMistake(f"--master {options.master}: several machines need a port that each knows: 29500")
 
 
 class LineParser(argparse.ArgumentParser):
-    """The arguments of a line magic or a command; a mistake is answered with how it is written."""
+    """The arguments of a line magic or a command; the message of a mistake has the usage."""
 
     def __init__(self, usage: str) -> None:
         super().__init__(add_help=False, allow_abbrev=False)
@@ -210,7 +206,7 @@ class LineParser(argparse.ArgumentParser):
 
 
 def split_line(line: str) -> list[str]:
-    """The words of a line as a shell reads them, without a comment behind. Raises UsageMistake."""
+    """Split a line as a shell does, without a comment behind. Raises UsageMistake."""
     if "\0" in line:
         raise UsageMistake(f"a null character stands in {line.strip()!r:.80}: take it out")
     try:
@@ -225,34 +221,28 @@ _WORDS = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|(?<=\S)\#|[^\\'"\#])*""
 
 
 def _without_comment(line: str) -> str:
-    """``line`` up to a ``#`` that begins a word outside quotes."""
+    """Return ``line`` up to a ``#`` that begins a word outside quotes."""
     words = _WORDS.match(line)
     return words[0] if words is not None and line[words.end() :].startswith("#") else line
 
 
-MODULE_FLAGS = ("-m", "--module")
-"""What stands before the name of a module where a script could stand."""
-
-COMMAND_FLAGS = ("--no-python", "--no_python")
-"""What stands before a program that is not Python's."""
+MODULE_FLAGS = ("-m", "--module")  # before the name of a module
+COMMAND_FLAGS = ("--no-python", "--no_python")  # before a program that is not Python's
 
 
 def instead_of(command: str) -> str:
-    """What to type instead of ``!command`` in a notebook, where it starts another launcher; else empty."""
+    """Return the line to type for ``!command`` where it starts another launcher; else empty."""
     try:
-        words = split_line(command)
-        launcher, _ = launchers.behind_launcher(words)
+        launcher, _ = launchers.behind_launcher(split_line(command))
     except UsageMistake:
         return ""
     return f"%distributed {command.strip()}" if launcher else ""
 
 
 def split_program(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The options in front of a program, and the program with its arguments, which are not looked at.
-
-    A program begins with the first word that is neither an option nor its value, or behind ``--``.
-    ``-m`` and ``--no-python`` say what it is, and may stand anywhere before it.
-    """
+    """Return the options in front of a program, and the program with its arguments, unparsed. A program
+    begins with the first word that is neither an option nor its value, or behind ``--``. ``-m`` and
+    ``--no-python`` may stand anywhere before it."""
     _, words = launchers.behind_launcher(words)
     valued = {flag for option in OPTIONS if option.metavar for flag in option.spellings}
     own: list[str] = []
@@ -270,25 +260,22 @@ def split_program(words: Sequence[str]) -> tuple[list[str], list[str]]:
         if not word.startswith("-"):
             break
         foreign = launchers.flag_of(word)
-        takes_next = word in valued if foreign is None else not foreign.switch and _bare(word)
+        # the value of a foreign flag may stand in the same word
+        bare = "=" not in word and (word.startswith("--") or len(word) == 2)
+        takes_next = word in valued if foreign is None else not foreign.switch and bare
         own += words[at : at + 1 + takes_next]
         at += 1 + takes_next
     return own, [*kind, *words[at:]]
 
 
-def _bare(flag: str) -> bool:
-    """Whether the value of a flag does not stand in the same word."""
-    return "=" not in flag and (flag.startswith("--") or len(flag) == 2)
-
-
 def parse(line: str) -> Options:
-    """The options on a line, which a comment may end. Raises UsageMistake, whose message is one line."""
+    """Parse the options on a line, which a comment may end. Raises UsageMistake with one line."""
     return parse_words(split_line(line))
 
 
 def parse_words(words: Sequence[str], standing: Mapping[str, Any] | None = None) -> Options:
-    """The options in ``words``, as nbdist or another launcher writes them. ``standing`` are values, by the
-    fields of Options, that hold where ``words`` do not say otherwise. Raises UsageMistake."""
+    """Parse options as nbdist or another launcher writes them. ``standing`` are values, by the fields of
+    Options, that hold where ``words`` have no others. Raises UsageMistake."""
     typed = words
     launcher, words = launchers.behind_launcher(words)
     if launcher and (program := split_program(words)[1]):
@@ -302,12 +289,16 @@ def parse_words(words: Sequence[str], standing: Mapping[str, Any] | None = None)
     if unknown:
         raise UsageMistake(_about_unknown(unknown[0], swept=named.sweep or ()))
     given = {name: value for name, value in vars(named).items() if value is not None}
-    for many in ("env", "sweep"):
-        if many in given:
-            given[many] = tuple(given[many])
+    if "sweep" in given:
+        given["sweep"] = tuple(given["sweep"])
     if "master" in given:
         given["master"] = table.joined_address(given["master"])
-    options = Options(**_over(standing or {}, given))
+    kept = dict(standing or {})
+    # each says how many ranks there are, and on what
+    for name in ("nproc", "gpus") if {"nproc", "gpus"} & given.keys() else ():
+        kept.pop(name, None)
+    given["env"] = (*kept.get("env", ()), *given.get("env", ()))
+    options = Options(**kept | given)
     options = replace(options, any_device=foreign.any_device and options.gpus is None, notes=foreign.notes)
     if options.engine == "local" and (options.slurm or options.ray):
         options = replace(options, engine="slurm" if options.slurm else "ray")
@@ -315,17 +306,9 @@ def parse_words(words: Sequence[str], standing: Mapping[str, Any] | None = None)
     return options
 
 
-def _over(standing: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """``given`` in the place of what stands; of variables both."""
-    # each says how many ranks there are, and on what
-    left_out = {"nproc", "gpus"} if {"nproc", "gpus"} & given.keys() else set()
-    kept = {name: value for name, value in standing.items() if name not in left_out}
-    return {**kept, **given, "env": (*kept.get("env", ()), *given.get("env", ()))}
-
-
 def parse_keywords(keywords: Mapping[str, object]) -> Options:
-    """The options as a call has them: ``nproc=2, gpus=[0, 1], env={"K": "V"}, detach=True, timeout="5m"``;
-    ``sweep`` may also be a list of points. Raises UsageMistake, as for a line, and for what is no option."""
+    """Parse a call's options: ``nproc=2, gpus=[0, 1], env={"K": "V"}, detach=True, timeout="5m"``;
+    ``sweep`` may also be a list of points. Raises UsageMistake."""
     swept = keywords.get("sweep")
     if hasattr(swept, "to_dict"):  # pandas' DataFrame has a row for each point
         swept = swept.to_dict("records")
@@ -336,7 +319,7 @@ def parse_keywords(keywords: Mapping[str, object]) -> Options:
 
 
 def keyword_words(keywords: Mapping[str, object]) -> list[str]:
-    """What a line would have in the place of these keywords. Raises UsageMistake for what is no option."""
+    """Return these keywords as words of a line. Raises UsageMistake for an unknown option."""
     by_field = {option.field: option for option in OPTIONS}
     words: list[str] = []
     for name, value in keywords.items():
@@ -354,7 +337,7 @@ def _words_of(option: Option, value: object) -> list[str]:
             raise UsageMistake(f"{option.field}={value!r}: write  {option.field}=True  or  False")
         return option.switches(value)[:1]
     if option.many and isinstance(value, Mapping):
-        return [f"{option.flags[-1]}={key}={_listed(one)}" for key, one in value.items()]
+        return [f"{option.flags[-1]}={key}={_listed(item)}" for key, item in value.items()]
     return [f"{option.flags[-1]}={_listed(value)}"]
 
 
@@ -363,12 +346,12 @@ def _listed(value: object) -> str:
 
 
 def get_ready() -> None:
-    """Make what every line needs, which is made once."""
+    """Make the parser, which is made once."""
     _parser()
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """``--args --lr=0.1`` as one word: argparse would take the value for an option of its own."""
+    """Join ``--args --lr=0.1`` to one word: argparse would take the value for an option of its own."""
     known = {flag for option in OPTIONS for flag in option.spellings}
     joined: list[str] = []
     for word in words:
@@ -385,28 +368,26 @@ def _parser() -> argparse.ArgumentParser:
     for option in OPTIONS:
         if option.metavar:
             action = "append" if option.many else "store"
-            parser.add_argument(*option.spellings, dest=option.field, type=_checked(option), action=action)
+            parse = functools.partial(_parsed, option)
+            parser.add_argument(*option.spellings, dest=option.field, type=parse, action=action)
         for value in () if option.metavar else (True, False):
             if flags := option.switches(value):
                 parser.add_argument(*flags, dest=option.field, action="store_const", const=value)
     return parser
 
 
-def _checked(option: Option) -> Callable[[str], object]:
-    def convert(text: str) -> object:
-        if option.choices and text not in option.choices:
-            flag = option.flags[-1]
-            raise UsageMistake(f"{flag} {text}: write {flag} {', '.join(option.choices)}")
-        return option.parse(text)
-
-    return convert
+def _parsed(option: Option, text: str) -> object:
+    if option.choices and text not in option.choices:
+        flag = option.flags[-1]
+        raise UsageMistake(f"{flag} {text}: write {flag} {', '.join(option.choices)}")
+    return option.parse(text)
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse, with errors that say what to type instead."""
+    """argparse, with errors that have what to type instead."""
 
     def error(self, message: str) -> NoReturn:
-        # "argument -n/--nproc/…: what is wrong": only a value that is missing, or one too many
+        # "argument -n/--nproc/…: what is wrong": a value is missing, or one too many
         flag = message.removeprefix("argument ").partition("/")[0].partition(":")[0]
         option = next((option for option in OPTIONS if flag in option.flags), None)
         if option is None:

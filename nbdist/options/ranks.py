@@ -1,4 +1,4 @@
-"""The line of ``%%ranks``: which ranks, and options of ``%%distributed`` for the session that it starts."""
+"""The line of ``%%ranks``: its ranks, and options of ``%%distributed`` for the session that it starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WITHOUT = frozenset(
     {"detach", "timeout", "retries", "args", "sweep", "each", "metric", "keep_inputs", "nodes", "node_rank"}
     | {"master", "ips", "host", "wait", "engine", "slurm", "ray", "panel", "check", "show_ranks"}
 )
-"""The options of ``%%distributed`` that say nothing of ranks which live on, on one machine."""
+"""The options of ``%%distributed`` without a meaning for ranks which live on, on one machine."""
 
 _IDLE = "--idle"
 _OWN = Option((_IDLE,), "idle", "TIME", partial(parse_duration, flag=_IDLE))
@@ -22,8 +22,7 @@ _OWN = Option((_IDLE,), "idle", "TIME", partial(parse_duration, flag=_IDLE))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RanksLine:
-    """``ranks`` are those that are to execute the cell; None for all. ``idle`` is in seconds, None where it
-    was not said."""
+    """The ``ranks`` that execute the cell (None: all), and ``idle`` in seconds (None where not typed)."""
 
     ranks: tuple[int, ...] | None
     options: Options
@@ -31,17 +30,17 @@ class RanksLine:
 
     @property
     def starts(self) -> bool:
-        """Whether something was said that only matters to a session that is started."""
+        """Return whether it has options that only a session's start needs."""
         plain = replace(self.options, push=(), pull=(), notes=(), any_device=False)
         return plain != Options() or self.idle is not None
 
 
 def parse_ranks(line: str) -> RanksLine:
-    """Raises UsageMistake."""
+    """Parse the line. Raises UsageMistake."""
     # nbdistributed writes them in brackets
-    found = re.match(r"\s*(\[[^\]]*\]|[^-#\s]\S*)", line)
-    which = found[1] if found is not None else ""
-    words = split_line(line[found.end() :] if found is not None else line)
+    match = re.match(r"\s*(\[[^\]]*\]|[^-#\s]\S*)", line)
+    which = match[1] if match is not None else ""
+    words = split_line(line[match.end() :] if match is not None else line)
     parser = LineParser(f"{_IDLE} 30m")
     parser.add_argument(_IDLE, type=_OWN.parse)
     own, words = parser.parse_known_args(words)
@@ -61,10 +60,10 @@ def parse_ranks(line: str) -> RanksLine:
 
 
 def _numbers(text: str) -> tuple[int, ...] | None:
-    """``0``, ``0,2``, ``1-3``, ``[0, 1]``; None for ``all``."""
+    """Parse ``0``, ``0,2``, ``1-3``, ``[0, 1]``; None for ``all``."""
     if text == "all":
         return None
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.strip("[]").split(","):
         match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip())
         if match is None:
@@ -72,18 +71,18 @@ def _numbers(text: str) -> tuple[int, ...] | None:
                 f"%%ranks {text}: write which ranks, without spaces:  %%ranks 0  or  0,2  or  1-3; the first "
                 "cell starts them:  %%ranks -n 2"
             )
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return tuple(sorted(set(found)))
+        numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return tuple(sorted(set(numbers)))
 
 
 def ranks_help() -> str:
-    """What ``%%ranks --help`` prints."""
+    """Return the text of ``%%ranks --help``."""
     idle = f"  {_IDLE} {_OWN.metavar}  {_OWN.help.en}"
     return help_text(f"%%ranks [0|0,2|1-3] [options]\n{idle}", without=_WITHOUT)
 
 
 def option_list() -> list[dict[str, object]]:
-    """``OptionList`` in openapi.yaml: for pages that complete options, or make a form of them."""
+    """Return ``OptionList`` in openapi.yaml, for pages that complete options, or make a form of them."""
     both = [
         described(option)
         | {"magics": ["distributed"] if option.field in _WITHOUT else ["distributed", "ranks"]}

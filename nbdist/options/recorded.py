@@ -16,18 +16,16 @@ _AS_TYPED = (
     *("framework", "backend", "timeout", "retries", "memory", "args", "keep_inputs", "cwd", "log_dir"),
     *("scrape", "wait"),
 )
-_NO_FRAMEWORK = ("framework", "none")
-_COMMAND = ("worker", "execute.py")
-"""What a rank runs whose program is not Python's, which is the first of its arguments."""
+_COMMAND = ("worker", "execute.py")  # runs a program that is not Python's, its first argument
 
 
 def recorded_options(spec: RunSpec) -> dict[str, Any]:
-    """By the fields of Options, where they are not what they are without being asked for. What nbdist did not
-    write down (``privacy``) is missing, and so are the names that were pushed."""
+    """Return by the fields of Options those that differ from the defaults, without what nbdist did not
+    write down (``privacy``) and without pushed names."""
     here = spec.here[: len(spec.ranks) // spec.nodes]  # with an engine all nodes are here
     gpus = tuple(rank.device.index for rank in here if rank.device.kind == "gpu")
     on_engine = (len(gpus),) if spec.engine and gpus else gpus
-    found = {name: getattr(spec, name) for name in _AS_TYPED} | {
+    given = {name: getattr(spec, name) for name in _AS_TYPED} | {
         "nproc": None if gpus else len(here),
         "gpus": on_engine or None,
         "name": "" if spec.name in (spec.framework, "run") else spec.name,
@@ -39,39 +37,35 @@ def recorded_options(spec: RunSpec) -> dict[str, Any]:
         "slurm": spec.engine_options if spec.engine == "slurm" else (),
     }
     if spec.engine == "ray":
-        found["ray"] = next(iter(spec.engine_options), "").removeprefix(ADDRESS)
+        given["ray"] = next(iter(spec.engine_options), "").removeprefix(ADDRESS)
     elif spec.nodes > 1 and not spec.engine:
-        found |= {
-            "node_rank": spec.node_rank,
-            "master": spec.master,
-            "ips": spec.addresses,
-            "host": spec.host,
-        }
-    return {name: found[name] for name, usual in _UNASKED.items() if name in found and found[name] != usual}
+        given |= {"node_rank": spec.node_rank, "master": spec.master}
+        given |= {"ips": spec.addresses, "host": spec.host}
+    return {name: given[name] for name, usual in _UNASKED.items() if name in given and given[name] != usual}
 
 
 _UNASKED = {field.name: None if field.default is MISSING else field.default for field in fields(Options)}
 
 
 def program_words(spec: RunSpec) -> list[str]:
-    """The script or module of a run and its arguments, as they would be typed; none for a cell."""
-    if Path(spec.program).parts[-2:] == (spec.run_id, "cell.py"):
+    """Return the script or module of a run and its arguments, as typed; none for a cell."""
+    path = Path(spec.program).parts[-2:]
+    if path == (spec.run_id, "cell.py"):
         return []
-    if Path(spec.program).parts[-2:] == _COMMAND:
+    if path == _COMMAND:
         return [COMMAND_FLAGS[0], *spec.args]
     return [*([MODULE_FLAGS[0], spec.module] if spec.module else [spec.program]), *spec.args]
 
 
 def first_line(spec: RunSpec) -> str:
-    """``%%distributed …``, with which the run's cell would start it in the folder of its notebook; of a
-    script ``%distributed … train.py``, which is all. Empty for a session."""
+    """Return ``%%distributed …`` of a cell, ``%distributed … train.py`` of a script; empty of a session."""
     program = program_words(spec)
     if spec.session is not None:
         return ""
     words = ["%distributed" if program else "%%distributed"]
     for name, value in recorded_options(spec).items():
-        # a program that imports none is told apart without being said so
-        if (name == "cwd" and not program) or (name == "args" and program) or (name, value) == _NO_FRAMEWORK:
+        # a program without a framework needs no flag
+        if name == ("args" if program else "cwd") or (name, value) == ("framework", "none"):
             continue
         for word in keyword_words({name: _typed(name, value)}):
             flag, is_set, text = word.partition("=")

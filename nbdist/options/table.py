@@ -1,4 +1,4 @@
-"""The options of ``%%distributed``: how each value is read, and the table of all."""
+"""The options of ``%%distributed``: the parser of each value, and the table of all."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from nbdist.text import Both, both
 
 
 def counted(flag: str, instead: str, *, least: int = 0) -> Callable[[str], int]:
-    """What reads a number behind ``flag``; where there is none it raises UsageMistake, with what to do
-    ``instead``."""
+    """Return a parser of a number behind ``flag``; its UsageMistake has what to write ``instead``."""
 
     def parse(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
@@ -34,8 +33,7 @@ node_rank = counted("--node-rank", "number the machines from 0:  --node-rank 0")
 retries = counted("--retries", "write a number of times, for example  --retries 2")
 each = counted("--each", "write how many ranks each run of a sweep has:  --each 1", least=1)
 
-_STANDALONE = "-"
-"""What another launcher's ``--standalone`` is translated to: no meeting, whatever address was said."""
+_STANDALONE = "-"  # another launcher's ``--standalone``: no meeting, despite any address
 
 
 def address(text: str) -> str:
@@ -54,7 +52,7 @@ def addresses(text: str) -> tuple[str, ...]:
 
 
 def joined_address(parts: Sequence[str]) -> str:
-    """The address that was said in one piece or in several: torchrun has a flag for each half."""
+    """Join an address from one piece or several: torchrun has a flag for each half."""
     if not parts or _STANDALONE in parts:
         return ""
     split = [part.rpartition(":")[::2] if ":" in part else (part, "") for part in parts]
@@ -100,7 +98,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_duration(text: str, flag: str = "--timeout") -> float:
-    """Seconds in ``90``, ``90s``, ``5m``, ``1.5h`` or ``1h30m``. Raises UsageMistake, of ``flag``."""
+    """Parse seconds from ``90``, ``90s``, ``5m``, ``1.5h`` or ``1h30m``. Raises UsageMistake, of ``flag``."""
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
@@ -112,7 +110,7 @@ wait = partial(parse_duration, flag="--wait")
 
 
 def hang_after(text: str) -> float:
-    """Seconds; 0 for ``off``."""
+    """Parse seconds; 0 for ``off``."""
     if text in ("off", "0"):
         return 0.0
     try:
@@ -127,11 +125,11 @@ _BYTES = {"M": 1e6, "G": 1e9, "T": 1e12}
 
 
 def memory(text: str) -> int:
-    """Bytes in ``16G``, ``512M`` or ``1.5T``. Raises UsageMistake."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([MGT])B?", text.strip(), re.IGNORECASE)
-    if found is None or not float(found[1]):
+    """Parse bytes from ``16G``, ``512M`` or ``1.5T``. Raises UsageMistake."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([MGT])B?", text.strip(), re.IGNORECASE)
+    if match is None or not float(match[1]):
         raise UsageMistake(f"--memory {text}: write how much each rank may have:  --memory 16G  or  512M")
-    return int(float(found[1]) * _BYTES[found[2].upper()])
+    return int(float(match[1]) * _BYTES[match[2].upper()])
 
 
 def env(text: str) -> tuple[str, str]:
@@ -142,7 +140,7 @@ def env(text: str) -> tuple[str, str]:
 
 
 def _without_value(text: str) -> str:
-    """What was typed, without what may be the value: a message is kept with the notebook."""
+    """Return ``text`` without a possible value: a message is kept with the notebook."""
     name = re.match(r"[\w.\-]*", text)
     return text if name is None or name[0] == text else f"{name[0]}{text[name.end()]}{MASK}"
 
@@ -155,7 +153,7 @@ def args(text: str) -> tuple[str, ...]:
 
 
 def push(text: str) -> tuple[str, ...]:
-    """The names, or ``auto`` alone. Raises UsageMistake."""
+    """Parse the names, or ``auto`` alone. Raises UsageMistake."""
     return _names(
         text, f"--push {text}: write names of the notebook, without spaces:  --push df,cfg  or  --push auto"
     )
@@ -173,8 +171,7 @@ def _names(text: str, mistake: str) -> tuple[str, ...]:
 
 
 def sweep(text: str) -> Points:
-    """``lr=0.1,0.01``, a point for each value, or ``lr,width=0.1,64 0.01,128``, with values of several names.
-    Raises UsageMistake."""
+    """Parse a point for each value, ``lr=0.1,0.01``, or for several names, ``lr,width=0.1,64 0.01,128``."""
     listed, equals, values = text.partition("=")
     names = [name.strip() for name in listed.split(",")]
     rows = [row.split(",") for row in values.split()] if len(names) > 1 else [[v] for v in values.split(",")]
@@ -201,7 +198,7 @@ def sweep(text: str) -> Points:
 
 
 def listed_points(points: Sequence[Mapping[str, object]]) -> Points:
-    """The points of a call, one by one. Raises UsageMistake."""
+    """Parse the points of a call. Raises UsageMistake."""
     if not points or not all(point and isinstance(point, Mapping) for point in points):
         raise UsageMistake(
             "sweep: write a list of points, each a dict of names and values:  "
@@ -212,7 +209,7 @@ def listed_points(points: Sequence[Mapping[str, object]]) -> Points:
 
 def _swept(name: str, value: object) -> str:
     _check_swept(name, f"sweep: {name}={value!r}")
-    # numpy's numbers have no other dimension
+    # a number of numpy's
     plain = value.item() if hasattr(value, "item") and not getattr(value, "ndim", 0) else value
     if not isinstance(plain, (bool, int, float, str, type(None))) or "," in str(plain):
         raise UsageMistake(
@@ -223,7 +220,7 @@ def _swept(name: str, value: object) -> str:
 
 
 def _check_swept(name: str, typed: str) -> None:
-    """Raises UsageMistake where a program could not read ``nbdist.params.name``."""
+    """Raise UsageMistake where a program could not read ``nbdist.params.name``."""
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or keyword.iskeyword(name) or hasattr(dict, name):
         raise UsageMistake(
             f"{typed}: {name!r} cannot be read as nbdist.params.{name}: write another name, of "
@@ -239,25 +236,20 @@ def ranks_to_show(text: str) -> tuple[int, ...]:
 
 
 def slug(text: str) -> str:
-    """``text`` as the name of a run, which is part of a path: in small letters, with digits, dots, dashes and
-    underscores as they are. Empty when nothing of it can be."""
+    """Return ``text`` as a run's name in a path: small letters, digits, ``.``, ``-``, ``_``; or empty."""
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:40].strip("-._")
 
 
 def name(text: str) -> str:
-    given = slug(text)
-    if not given:
+    if not slug(text):
         raise UsageMistake(f"--name {text!r}: a name needs a letter or digit:  --name lenet")
-    return given
+    return slug(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its spellings (the first is the one shown), its value, and what it does (``options.toml``).
-
-    ``aliases`` are what other launchers call it; they are accepted and not shown. A ``rare`` one is in
-    the reference, and not in the README.
-    """
+    """One option: its spellings (the first is shown), its value, and its help (``options.toml``).
+    ``aliases``, of other launchers, are not shown. A ``rare`` one is in the reference, not in the README."""
 
     flags: tuple[str, ...]
     field: str
@@ -270,7 +262,7 @@ class Option:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """All of them, also what is not shown."""
+        """Return the flags and aliases."""
         return (*self.flags, *self.aliases)
 
     def switches(self, value: bool) -> list[str]:
@@ -279,7 +271,6 @@ class Option:
 
     @property
     def help(self) -> Both:
-        """What it does."""
         return both(f"options.{self.field}")
 
 
@@ -325,7 +316,7 @@ OPTIONS: tuple[Option, ...] = (
 
 
 def help_text(usage: str = "%%distributed [options]", *, without: Collection[str] = ()) -> str:
-    """The options below ``usage`` as a table of text, but for the fields in ``without``."""
+    """Return a table of the options below ``usage``, but for the fields in ``without``."""
     shown = [option for option in OPTIONS if option.field not in without]
     rows = [(", ".join(o.flags) + (f" {o.metavar}" if o.metavar else ""), o.help.en) for o in shown]
     width = max(len(left) for left, _ in rows)
@@ -333,7 +324,7 @@ def help_text(usage: str = "%%distributed [options]", *, without: Collection[str
 
 
 def described(option: Option) -> dict[str, object]:
-    """``Option`` in openapi.yaml, without ``magics``."""
+    """Return ``Option`` in openapi.yaml, without ``magics``."""
     return {
         "flags": list(option.flags),
         "metavar": option.metavar,

@@ -1,4 +1,4 @@
-"""A line has one address, whichever way its log is read."""
+"""One address for a line, however its log is read."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def read_back(written: WrittenRun, end: int, limit: int) -> Lines:
     logs, run = Logs(written.directory, None), written.run
     lines: Lines = {}
     while end > 0:
-        found = logs.before(run, 0, 0, end, limit, CREATED)
-        for delta in found:
+        deltas = logs.before(run, 0, 0, end, limit, CREATED)
+        for delta in deltas:
             added(lines, delta)
-        assert found
-        assert found[0].first < end
-        end = found[0].first
+        assert deltas
+        assert deltas[0].first < end
+        end = deltas[0].first
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Escape sequences in what ranks write: taken out, or kept where they are colours."""
+"""Escape sequences in text of ranks: removed, or kept where they are colours."""
 
 from __future__ import annotations
 

@@ -19,17 +19,17 @@ def a_delta(first: int, *lines: str, skipped: int = 0, partial: str = "") -> Log
 
 
 def numbered(first: int, count: int) -> LogDelta:
-    """Ten bytes a line, with its newline."""
+    """Return ten bytes a line, with its newline."""
     return a_delta(first, *(f"{number:9}" for number in range(first, first + count)))
 
 
 def numbers(chunks: list[LogDelta]) -> list[int]:
-    """The numbers that the lines say, each at its place."""
-    found = [(chunk.first + at, int(line)) for chunk in chunks for at, line in enumerate(chunk.lines)]
-    assert all(place == number for place, number in found)
+    """Return the numbers on the lines, each at its place."""
+    places = [(chunk.first + at, int(line)) for chunk in chunks for at, line in enumerate(chunk.lines)]
+    assert all(place == number for place, number in places)
     times = [time for chunk in chunks for count, time in chunk.times for _ in range(count)]
-    assert times == [float(number) for _, number in found]
-    return [number for _, number in found]
+    assert times == [float(number) for _, number in places]
+    return [number for _, number in places]
 
 
 def test_what_is_new_is_sent_once() -> None:

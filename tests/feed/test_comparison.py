@@ -1,4 +1,4 @@
-"""Runs beside each other: what differs in them, and in their programs."""
+"""Runs beside each other: their differences, and those of their programs."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def written(
 
 
 def compared(*runs: WrittenRun, step: int | None = None) -> Comparison:
-    return compare([(one.run, one.directory) for one in runs], step=step)
+    return compare([(run.run, run.directory) for run in runs], step=step)
 
 
-def differing(found: Comparison) -> dict[tuple[str, str], tuple[Value, ...]]:
-    return {(row.group, row.name): row.values for row in found.shown(all_rows=False)}
+def differing(comparison: Comparison) -> dict[tuple[str, str], tuple[Value, ...]]:
+    return {(row.group, row.name): row.values for row in comparison.shown(all_rows=False)}
 
 
 def test_what_was_asked_for_and_given_is_compared(home: Path) -> None:
-    one = written(
+    first = written(
         home,
         "aaaa",
         args=("--lr", "0.1", "--fast", "width=64", "--api-key", "hf_abcdefghijklmnop"),
@@ -75,7 +75,7 @@ def test_what_was_asked_for_and_given_is_compared(home: Path) -> None:
         git="# branch.oid 0123456789abcdef\n# branch.head main\n1 .M N... 100644 train.py\n",
     )
 
-    rows = differing(compared(one, other))
+    rows = differing(compared(first, other))
 
     assert rows["argument", "--lr"] == ("0.1", "0.3")
     assert rows["argument", "--fast"] == (True, None)
@@ -96,12 +96,12 @@ def test_metrics_are_compared_at_their_end_at_their_best_and_at_the_same_step(ho
     longer = written(home, "aaaa", losses={0: 3.0, 1: 0.5, 2: 1.0, 9: 0.75})
     shorter = written(home, "bbbb", losses={0: 4.0, 2: 2.0})
 
-    found = compared(longer, shorter)
+    comparison = compared(longer, shorter)
 
-    rows = {row.group: row for row in found.rows if row.name == "loss"}
+    rows = {row.group: row for row in comparison.rows if row.name == "loss"}
     assert rows["last"].values == (0.75, 2.0)
     assert (rows["best"].values, rows["best"].steps) == ((0.5, 2.0), (1, 2))
-    assert (found.step, rows["at"].values) == (2, (1.0, 2.0))
+    assert (comparison.step, rows["at"].values) == (2, (1.0, 2.0))
     at = {row.group: row.values for row in compared(longer, shorter, step=1).rows if row.name == "loss"}
     assert at["at"] == (0.5, 4.0)
     assert compared(shorter, shorter).step is None
@@ -109,33 +109,33 @@ def test_metrics_are_compared_at_their_end_at_their_best_and_at_the_same_step(ho
 
 def test_hyperparameters_are_what_the_ranks_logged(home: Path) -> None:
     hparams = {"lr": 0.1, "optimizer": "sgd", "api_token": "hf_abc", "nesterov": True}
-    one = written(home, "aaaa", hparams=hparams, losses={0: 1.0})
+    first = written(home, "aaaa", hparams=hparams, losses={0: 1.0})
     other = written(home, "bbbb", hparams=hparams | {"lr": 0.2}, losses={0: 1.0})
 
-    found = compared(one, other).to_dict(all_rows=True)
+    comparison = compared(first, other).to_dict(all_rows=True)
 
-    values = {row["name"]: row["values"] for row in found["untrusted"]["rows"]}
+    values = {row["name"]: row["values"] for row in comparison["untrusted"]["rows"]}
     assert values == {
         "lr": [0.1, 0.2],
         "optimizer": ["sgd", "sgd"],
         "api_token": [MASK, MASK],
         "nesterov": [True, True],
     }
-    assert not [row for row in found["rows"] if row["group"] == "hparam"]
+    assert not [row for row in comparison["rows"] if row["group"] == "hparam"]
 
 
 def test_programs_are_compared_line_by_line(home: Path) -> None:
-    one = written(home, "aaaa")
+    first = written(home, "aaaa")
     other = written(home, "bbbb", cell=CELL.replace("0.1", "0.3"))
     same = written(home, "cccc", cell=f"\n{CELL}")
     script = written(home, "dddd", program=str(home / "gone.py"))
 
-    found = compared(one, other, same, script)
+    comparison = compared(first, other, same, script)
 
-    diffs = [each.diff for each in found.runs]
+    diffs = [each.diff for each in comparison.runs]
     assert [line for line in diffs[1] or () if line[0] in "+-"] == ["-lr = 0.1", "+lr = 0.3"]
     assert (diffs[2], diffs[3]) == ((), None)
-    assert differing(found)["code", "program"] == ("=", "+1 −1", "=", None)
+    assert differing(comparison)["code", "program"] == ("=", "+1 −1", "=", None)
 
 
 def test_a_script_that_was_changed_since_is_not_what_ran(home: Path) -> None:
@@ -152,10 +152,10 @@ def test_a_script_that_was_changed_since_is_not_what_ran(home: Path) -> None:
 
 
 def test_curves_have_steps_and_the_seconds_of_their_own_run(home: Path) -> None:
-    one = written(home, "aaaa", losses={step: 1 / (step + 1) for step in range(2000)})
+    first = written(home, "aaaa", losses={step: 1 / (step + 1) for step in range(2000)})
     other = written(home, "bbbb")
 
-    curves, none = compared(one, other).to_dict(all_rows=True, curves=True)["curves"]
+    curves, none = compared(first, other).to_dict(all_rows=True, curves=True)["curves"]
 
     (loss,) = curves
     assert (loss["steps"][0], loss["steps"][-1], len(loss["values"])) == (0, 1999, 600)
@@ -190,12 +190,12 @@ def test_runs_have_letters() -> None:
 
 
 def test_the_table_is_text_and_html(home: Path) -> None:
-    one = written(home, "aaaa", losses={0: 1.0, 5: 0.25}, cell=CELL)
+    first = written(home, "aaaa", losses={0: 1.0, 5: 0.25}, cell=CELL)
     other = written(home, "bbbb", losses={0: 2.0, 5: 0.5}, cell=CELL.replace("0.1", "'<b>'"), retries=3)
-    found = compared(one, other)
+    comparison = compared(first, other)
 
-    text = comparison_text(found, "en", all_rows=False)
-    bundle = comparison_bundle(found, "zh", all_rows=False)
+    text = comparison_text(comparison, "en", all_rows=False)
+    bundle = comparison_bundle(comparison, "zh", all_rows=False)
 
     lines = [line.split() for line in text.splitlines()]
     assert lines[0] == ["A", "lenet-aaaa", "B", "lenet-bbbb"]
@@ -207,7 +207,7 @@ def test_the_table_is_text_and_html(home: Path) -> None:
     assert "最后值" in bundle["text/html"]
     assert "&lt;b&gt;" in bundle["text/html"]
     assert "<b>'" not in bundle["text/html"]
-    assert "the runs do not differ" in comparison_text(compared(one, one), "en", all_rows=False)
+    assert "the runs do not differ" in comparison_text(compared(first, first), "en", all_rows=False)
 
 
 def test_many_runs_are_rows(home: Path) -> None:

@@ -1,4 +1,4 @@
-"""Metrics as small curves, however many points there are."""
+"""Metrics as small curves of any number of points."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def test_of_a_million_points_some_are_read_with_the_first_and_the_last(tmp_path:
 def test_a_curve_is_drawn(points: list[tuple[float, float]], drawn: str) -> None:
     svg = curve_svg(Curve(tag="loss", points=tuple(points)))
 
-    found = re.search(r'points="([^"]*)"', svg)
-    assert found is not None
-    assert found[1] == drawn
+    match = re.search(r'points="([^"]*)"', svg)
+    assert match is not None
+    assert match[1] == drawn
 
 
 def test_a_single_point_is_no_curve() -> None:

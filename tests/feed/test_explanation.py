@@ -1,4 +1,4 @@
-"""What is known of a run in two kilobytes: what the panel says, without what is private."""
+"""An explanation of a run in two kilobytes: the panel's facts, without secrets."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def explained(written: WrittenRun, language: str = "en") -> Explanation:
 
 
 def as_read(explanation: Explanation) -> dict[str, Any]:
-    """What a program reads."""
+    """Return the data that a program reads."""
     text = encode(explanation.to_dict())
     assert len(text.encode()) <= ROOM
-    found: dict[str, Any] = json.loads(text)
-    return found
+    data: dict[str, Any] = json.loads(text)
+    return data
 
 
 def shown(directory: RunDirectory) -> dict[str, Any] | None:
-    """The first failure in the panel."""
+    """Return the first failure in the panel."""
     run = snapshot(directory)
     assert run is not None
     feed = RunFeed(directory, room=None)
@@ -62,15 +62,15 @@ def shown(directory: RunDirectory) -> dict[str, Any] | None:
 
 
 def captured(tmp_path: Path) -> Iterator[tuple[str, RunDirectory]]:
-    """Runs that nbdist has recorded, and one for each sample of what frameworks say when they fail."""
+    """Return recorded runs, and one for each sample of a framework's error."""
     for recorded in RUNS:
         (home := tmp_path / recorded["name"].replace("/", "-") / "runs").mkdir(parents=True)
         yield recorded["name"], laid_out(home, recorded)
     for sample in SAMPLES:
         run = WrittenRun(tmp_path / sample.stem, cell=CELL).happened(*STARTED)
-        said = sample.read_text()
-        code = re.search(r"^exit (-?\d+)( oom| limit)?$", said, re.M)
-        run.printed(1, said if code is None else "epoch 1\n").printed(0, "epoch 1\n")
+        text = sample.read_text()
+        code = re.search(r"^exit (-?\d+)( oom| limit)?$", text, re.M)
+        run.printed(1, text if code is None else "epoch 1\n").printed(0, "epoch 1\n")
         ended = exited(1, int(code[1]) if code is not None else 1, time=CREATED + 8)
         run.happened(ended, exited(0, -15, ended=True, time=CREATED + 9))
         yield sample.stem, run.happened(run_ended(RunState.FAILED, "rank 1 failed")).directory
@@ -78,7 +78,7 @@ def captured(tmp_path: Path) -> Iterator[tuple[str, RunDirectory]]:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_it_has_the_rank_the_line_and_the_cause_of_the_panel(tmp_path: Path, language: str) -> None:
-    known = found = 0
+    known = failures = 0
     zh = "_zh" if language == "zh" else ""
     for name, directory in captured(tmp_path):
         run, panel = snapshot(directory), shown(directory)
@@ -89,13 +89,13 @@ def test_it_has_the_rank_the_line_and_the_cause_of_the_panel(tmp_path: Path, lan
         assert (failure is None) == (panel is None), name
         if failure is None or panel is None:
             continue
-        found += 1
+        failures += 1
         known += bool(failure["cause"])
         for field in ("rank", "line", "file", "file_line"):
             assert failure[field] == panel[field], (name, field)
         for field in ("headline", "cause", "fix"):
             assert failure[field] == panel[field + zh], (name, field)
-    assert found > 170
+    assert failures > 170
     assert known > 160
 
 
@@ -188,8 +188,8 @@ def test_what_looks_like_a_secret_or_has_its_value_is_masked_in_all_of_it(tmp_pa
     cell = f"PGPASSWORD = 'hunter2'\nlogin(token='{TOKEN}')\nfail('swordfish-of-ada')\n"
     written = WrittenRun(tmp_path / "home", spec, cell=cell).happened(*STARTED)
     frames = [(spec.program, 3, "<module>", "fail('swordfish-of-ada')")]
-    said = f"{{'api_key': 'tuna'}} swordfish-of-ada: {TOKEN}, hunter3-of-ada"
-    written.raised(1, "ValueError", said, frames=frames)
+    text = f"{{'api_key': 'tuna'}} swordfish-of-ada: {TOKEN}, hunter3-of-ada"
+    written.raised(1, "ValueError", text, frames=frames)
     written.raised(0, "ValueError", "password=hunter2", frames=frames, time=CREATED + 12)
     written.happened(errored(1), errored(0), exited(1, 1), run_ended(RunState.FAILED, "rank 1 failed"))
 

@@ -1,4 +1,4 @@
-"""Following a run to its end, whatever its directory does meanwhile."""
+"""A surface that follows a run to its end, whatever happens to its directory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DONE = (exited(0), exited(1), run_ended(RunState.SUCCEEDED))
 
 
 class Screen:
-    """A surface that keeps what it was shown."""
+    """A surface that keeps its updates."""
 
     def __init__(self) -> None:
         self.views: list[RunView] = []
@@ -51,7 +51,7 @@ class Screen:
 
     @property
     def states(self) -> list[str]:
-        """Each state once, in the order in which they were shown."""
+        """Return each state once, in the order on the screen."""
         return list(dict.fromkeys(view.state for view in self.views))
 
     def lines(self, rank: int) -> list[str]:
@@ -213,12 +213,12 @@ def follower(rank: RankDirectory) -> RankFollower:
 
 
 def numbered(lines: int, *, start: int = 0) -> str:
-    """100 bytes a line."""
+    """Return lines of 100 bytes."""
     return "".join(f"{number:>99}\n" for number in range(start, start + lines))
 
 
 def reached(rank: RankDirectory, *records: tuple[float, int]) -> None:
-    """The supervisor has seen the log at these sizes, so many seconds after the run's creation."""
+    """Note that the supervisor saw the log at these sizes, so many seconds after the run's creation."""
     with rank.log_times.open("ab") as file:
         file.writelines(RECORD.pack(CREATED + time, size) for time, size in records)
 

@@ -1,4 +1,4 @@
-"""What nbdist says of ranks whose waits nbdist ended."""
+"""Reports of ranks whose waits nbdist ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run was given and gave out, as a screen says it."""
+"""A run's inputs and results on a screen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.fakes.runs import CREATED, STARTED, a_spec, exited, run_ended
 
 @pytest.fixture
 def give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A run of four ranks, of which a test lets one give values."""
+    """Return a function that lets a rank of four give values."""
     written = WrittenRun(tmp_path, a_spec(ranks=4)).happened(*STARTED)
 
     def give(rank: int, **values: object) -> WrittenRun:

@@ -1,4 +1,4 @@
-"""Lines of a log from an address on: read on as often as one likes, none comes twice and none is lost."""
+"""Lines of a log from an address on: however often a program reads on, none comes twice and none is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG = b"x" * 50_000 + b"\nshort\n"
 
 
 def read(written: WrittenRun, since: Place | None = None) -> tuple[list[LogLine], Place]:
-    """The lines from a place on, and from where to read on."""
+    """Return the lines from a place on, and the place to read on from."""
     reader = LineReader(written.directory, written.run, 0, since)
     return list(reader.read(written.run)), reader.next
 
@@ -54,7 +54,7 @@ def written(tmp_path: Path) -> WrittenRun:
 def test_who_reads_on_gets_each_line_once(tmp_path: Path, written: WrittenRun, log: bytes) -> None:
     chance = random.Random(5)
     whole = WrittenRun(tmp_path / "whole").happened(*STARTED, *ENDED).printed(0, log)
-    found: list[LogLine] = []
+    seen: list[LogLine] = []
     place, at = None, 0
 
     while at < len(log):
@@ -62,11 +62,11 @@ def test_who_reads_on_gets_each_line_once(tmp_path: Path, written: WrittenRun, l
         written.printed(0, log[at : at + size])
         at += size
         lines, place = read(written, place)
-        found += lines
+        seen += lines
     written.happened(*ENDED)
     lines, place = read(written, place)
 
-    assert texts(found + lines) == texts(read(whole)[0])
+    assert texts(seen + lines) == texts(read(whole)[0])
     assert read(written, place) == ([], place)
 
 
@@ -81,10 +81,10 @@ def test_a_line_begins_at_its_offset(written: WrittenRun) -> None:
 def test_a_line_that_may_still_grow_waits(written: WrittenRun) -> None:
     written.printed(0, "one\ntw")
 
-    one, place = read(written)
+    before, place = read(written)
     written.printed(0, "o\n")
 
-    assert (texts(one), str(place)) == (["one"], "4")
+    assert (texts(before), str(place)) == (["one"], "4")
     assert texts(read(written, place)[0]) == ["two"]
 
 
@@ -134,14 +134,14 @@ def test_where_there_is_nothing_nothing_is_read(written: WrittenRun) -> None:
 
 def test_who_takes_only_some_lines_of_several_ranks_reads_on_behind_them(written: WrittenRun) -> None:
     written.printed(0, "a\nb\nc\n").printed(1, "d\ne\n").happened(*ENDED)
-    found: list[tuple[int, str]] = []
+    seen: list[tuple[int, str]] = []
     places = log_places("0:0,1:0")
 
     for _ in range(9):
         readers = [LineReader(written.directory, written.run, rank, since) for rank, since in places.items()]
         merged = MergedLines(readers, written.run)
         # the second line is looked at, and not taken
-        found += [(line.rank, line.text) for line, _ in zip(merged, range(1), strict=False)]
+        seen += [(line.rank, line.text) for line, _ in zip(merged, range(1), strict=False)]
         places = log_places(merged.next)
 
-    assert sorted(found) == [(0, "a"), (0, "b"), (0, "c"), (1, "d"), (1, "e")]
+    assert sorted(seen) == [(0, "a"), (0, "b"), (0, "c"), (1, "d"), (1, "e")]

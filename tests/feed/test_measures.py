@@ -1,4 +1,4 @@
-"""What is read of a run besides its logs."""
+"""A run's metrics and figures besides its logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a run is and how fast it goes, from what its ranks log and print."""
+"""A run's progress and pace, from the logs and prints of its ranks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def points(
 
 
 def after_lines(*lines: str, every: float = 1.0) -> RankProgress:
-    """A rank that printed these lines, the last of them now."""
+    """Return the progress of a rank that printed these lines, the last of them now."""
     progress = RankProgress()
     for number, line in enumerate(lines):
         progress.printed([line], "", NOW + (number - len(lines) + 1) * every)
@@ -47,9 +47,9 @@ def test_steps_that_are_logged_say_how_far_it_is(
 
     progress.logged(points(steps, total=total))
 
-    found = progress.progress(NOW)
-    assert found is not None
-    assert (found.fraction, found.text) == (fraction, text)
+    shown = progress.progress(NOW)
+    assert shown is not None
+    assert (shown.fraction, shown.text) == (fraction, text)
 
 
 def test_the_total_need_be_said_only_once() -> None:
@@ -58,9 +58,9 @@ def test_the_total_need_be_said_only_once() -> None:
 
     progress.logged(points(range(1, 50), begin=NOW + 1))
 
-    found = progress.progress(NOW + 49)
-    assert found is not None
-    assert found.fraction == 0.5
+    shown = progress.progress(NOW + 49)
+    assert shown is not None
+    assert shown.fraction == 0.5
 
 
 def test_steps_without_a_total_give_a_rate_and_no_progress() -> None:
@@ -99,10 +99,10 @@ def test_the_time_left_is_not_told_before_it_can_be() -> None:
 def test_at_the_end_nothing_is_left_however_long_ago_that_was() -> None:
     progress = after_lines("100%|██████████| 10/10 [00:05<00:00,  2.0it/s]")
 
-    found = progress.progress(NOW + 7200)
+    shown = progress.progress(NOW + 7200)
 
-    assert found is not None
-    assert found.remaining == 0.0
+    assert shown is not None
+    assert shown.remaining == 0.0
 
 
 def test_the_time_left_follows_the_recent_past() -> None:
@@ -111,16 +111,16 @@ def test_the_time_left_follows_the_recent_past() -> None:
 
     progress.logged(points(range(100, 300), total=1000, every=1.0, begin=NOW + 10))
 
-    found = progress.progress(NOW + 209)
-    assert found is not None
-    assert found.remaining == pytest.approx(700, rel=0.05)
+    shown = progress.progress(NOW + 209)
+    assert shown is not None
+    assert shown.remaining == pytest.approx(700, rel=0.05)
 
 
 def test_the_time_left_runs_down_between_two_steps_and_is_taken_back_when_it_was_wrong() -> None:
     progress = RankProgress()
     progress.logged(points(range(11), total=13, every=5.0))
 
-    left = [found.remaining for age in (0, 4, 9, 11) if (found := progress.progress(NOW + 50 + age))]
+    left = [shown.remaining for age in (0, 4, 9, 11) if (shown := progress.progress(NOW + 50 + age))]
 
     assert left == [10.0, 6.0, 1.0, None]
 
@@ -250,10 +250,10 @@ def test_what_is_printed_says_how_far_it_is(name: str) -> None:
     lines, expected = PRINTED[name]
     progress = after_lines(*lines)
 
-    found = progress.progress(NOW)
+    shown = progress.progress(NOW)
 
-    assert found is not None
-    assert (found.fraction, found.remaining, found.text, progress.rate(NOW)) == pytest.approx(expected)
+    assert shown is not None
+    assert (shown.fraction, shown.remaining, shown.text, progress.rate(NOW)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -280,19 +280,19 @@ def test_a_bar_that_begins_again_and_again_does_not_tell_when_the_run_ends() -> 
         "100%|██████████| 10/10 [00:20<00:00, 2.0it/s]", " 50%|█████     | 5/10 [00:10<00:10, 2.0it/s]"
     )
 
-    found = progress.progress(NOW)
+    shown = progress.progress(NOW)
 
-    assert found is not None
-    assert (found.fraction, found.remaining) == (0.5, None)
+    assert shown is not None
+    assert (shown.fraction, shown.remaining) == (0.5, None)
 
 
 def test_without_a_figure_of_its_own_the_time_left_of_a_bar_is_measured() -> None:
     progress = after_lines(*(f"step {step}/100" for step in range(1, 21)), every=2.0)
 
-    found = progress.progress(NOW)
+    shown = progress.progress(NOW)
 
-    assert found is not None
-    assert found.remaining == pytest.approx(160.0, abs=1.0)
+    assert shown is not None
+    assert shown.remaining == pytest.approx(160.0, abs=1.0)
 
 
 def test_a_bar_is_seen_while_it_grows_and_among_other_lines() -> None:
@@ -300,9 +300,9 @@ def test_a_bar_is_seen_while_it_grows_and_among_other_lines() -> None:
 
     progress.printed(["saved to out/model.pt"], " 50%|█████     | 5/10 [00:10<00:10, 2.0it/s]", NOW)
 
-    found = progress.progress(NOW)
-    assert found is not None
-    assert found.fraction == 0.5
+    shown = progress.progress(NOW)
+    assert shown is not None
+    assert shown.fraction == 0.5
 
 
 def test_what_is_logged_counts_more_than_what_is_printed() -> None:
@@ -310,9 +310,9 @@ def test_what_is_logged_counts_more_than_what_is_printed() -> None:
 
     progress.logged(points(range(1, 11), total=100, begin=NOW - 9))
 
-    found = progress.progress(NOW)
-    assert found is not None
-    assert found.text == "step 10/100"
+    shown = progress.progress(NOW)
+    assert shown is not None
+    assert shown.text == "step 10/100"
     assert progress.rate(NOW) == pytest.approx(1.0)
 
 
@@ -329,10 +329,10 @@ def test_a_bar_that_was_given_up_does_not_stand_for_the_run_for_ever() -> None:
         *(f" 50%|█████     | {done}/20 [00:10<00:10, 1.0it/s]" for done in (10, 20, 10)),
     )
 
-    found = progress.progress(NOW)
+    shown = progress.progress(NOW)
 
-    assert found is not None
-    assert (found.text, found.remaining) == ("step 10/20", None)
+    assert shown is not None
+    assert (shown.text, shown.remaining) == ("step 10/20", None)
 
 
 def test_rows_of_nested_bars_are_read_together() -> None:
@@ -343,6 +343,6 @@ def test_rows_of_nested_bars_are_read_together() -> None:
     )
     progress.printed([], rows, NOW)
 
-    found = progress.progress(NOW)
-    assert found is not None
-    assert (found.fraction, found.text) == (1.5 / 4, "epoch 2/4")
+    shown = progress.progress(NOW)
+    assert shown is not None
+    assert (shown.fraction, shown.text) == (1.5 / 4, "epoch 2/4")

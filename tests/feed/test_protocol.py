@@ -1,4 +1,4 @@
-"""What goes from the kernel to the page."""
+"""Messages from the kernel to the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as one text to be copied: what is in it, and what stays where there is too much."""
+"""A run as one text: its parts, and those that stay where there are too many."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def text_of(written: WrittenRun, language: str = "en") -> str:
 
 
 def sections(text: str) -> dict[str, str]:
-    """The parts by their titles; those without one by their first line."""
+    """Return the parts by their titles; those without one by their first line."""
     parts = text.rstrip("\n").split("\n\n==")
     return {part.partition("==\n")[0].strip(): part.partition("==\n")[2] for part in parts}
 
@@ -80,21 +80,21 @@ def test_it_has_the_state_the_facts_the_exception_the_program_the_log_and_versio
         "rank 1 failed first: ZeroDivisionError at line 6 of the cell",
         "rate differs: 1 on rank 1, 2 on rank 0",
     ]
-    found = sections(text)
-    assert found["Exception"].splitlines()[-1] == "ZeroDivisionError: division by zero"
-    assert [line for line in found["Program"].splitlines() if line.startswith("▸")] == [
+    parts = sections(text)
+    assert parts["Exception"].splitlines()[-1] == "ZeroDivisionError: division by zero"
+    assert [line for line in parts["Program"].splitlines() if line.startswith("▸")] == [
         "▸   6          rate / (step - 4)"
     ]
-    assert "    9  train(1)" in found["Program"]
+    assert "    9  train(1)" in parts["Program"]
     # the traceback stands above
-    assert found["Last lines of rank 1"] == "epoch 1"
-    assert "Python 3.11.4 · torch 2.13.0" in found["Versions"]
+    assert parts["Last lines of rank 1"] == "epoch 1"
+    assert "Python 3.11.4 · torch 2.13.0" in parts["Versions"]
 
 
 def test_it_speaks_chinese(written: WrittenRun) -> None:
-    found = sections(text_of(failed(written), "zh"))
+    parts = sections(text_of(failed(written), "zh"))
 
-    assert list(found)[1:] == ["异常", "程序", "进程 1 的最后几行", "版本"]
+    assert list(parts)[1:] == ["异常", "程序", "进程 1 的最后几行", "版本"]
 
 
 def test_a_stalled_run_says_who_waits_for_whom_before_its_program(written: WrittenRun) -> None:
@@ -108,14 +108,14 @@ def test_a_stalled_run_says_who_waits_for_whom_before_its_program(written: Writt
         "Stalled · 2 ranks (CPU) · torch · 1:40",
         "No progress for 90 s",
     ]
-    found = sections(text)
-    assert list(found)[1:] == ["Stacks", "Program", "Last lines of rank 1", "Versions"]
-    assert "rank 0 waits in all_reduce at line 9" in found["Stacks"]
-    assert [line[3:] for line in found["Program"].splitlines() if line.startswith("▸")] == [
+    parts = sections(text)
+    assert list(parts)[1:] == ["Stacks", "Program", "Last lines of rank 1", "Versions"]
+    assert "rank 0 waits in all_reduce at line 9" in parts["Stacks"]
+    assert [line[3:] for line in parts["Program"].splitlines() if line.startswith("▸")] == [
         " 6          rate / (step - 4)",
         " 9  train(1)",
     ]
-    assert found["Last lines of rank 1"] == "waiting for a lock"
+    assert parts["Last lines of rank 1"] == "waiting for a lock"
 
 
 def test_where_the_others_were_when_one_failed_stands_in_it(written: WrittenRun) -> None:
@@ -131,10 +131,10 @@ def test_a_failure_in_a_module_has_the_lines_of_the_module_and_of_the_program(
     module.parent.mkdir()
     module.write_text("def f():\n    pass\n\n\ndef train(rate):\n    rate / (step - 4)\n")
 
-    found = sections(text_of(failed(written, file=str(module))))
+    parts = sections(text_of(failed(written, file=str(module))))
 
-    assert "▸   6      rate / (step - 4)" in found["pkg/models.py"]
-    assert "▸   9  train(1)" in found["Program"]
+    assert "▸   6      rate / (step - 4)" in parts["pkg/models.py"]
+    assert "▸   9  train(1)" in parts["Program"]
 
 
 def test_what_is_secret_is_masked(written: WrittenRun) -> None:

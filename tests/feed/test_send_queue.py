@@ -1,4 +1,4 @@
-"""Which lines go into the next message to the page."""
+"""The lines of the next message to the page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ LOADED = 10.0
 
 
 def a_delta(rank: int, first: int, count: int, *, width: int = 99) -> LogDelta:
-    """``width`` and one bytes a line; its number is its address, and the second in which it was written."""
+    """Return ``width`` and one bytes a line; its number is its address, and the second in which it was
+    written."""
     lines = tuple(f"{number:{width}}" for number in range(first, first + count))
     times = tuple((1, float(number)) for number in range(first, first + count))
     edges = range(first, first + count + 1)
@@ -22,14 +23,14 @@ def a_delta(rank: int, first: int, count: int, *, width: int = 99) -> LogDelta:
 
 
 def numbers(chunks: list[LogDelta], rank: int) -> list[int]:
-    found = [
+    places = [
         (chunk.first + at, int(line))
         for chunk in chunks
         if chunk.rank == rank
         for at, line in enumerate(chunk.lines)
     ]
-    assert all(place == number for place, number in found)
-    return [number for _, number in found]
+    assert all(place == number for place, number in places)
+    return [number for _, number in places]
 
 
 def size(chunks: list[LogDelta]) -> int:

@@ -1,4 +1,4 @@
-"""How a sweep stands, read from the directories of its points."""
+"""A sweep as it stands, read from the directories of its points."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SWEEP = "20261120-141503-lenet-k3f9"
 
 
 def a_sweep(home: Path, *losses: float | None) -> tuple[SweepDirectory, Sweep]:
-    """A sweep with a run that has ended for each of the losses, and one more point. None: it has failed."""
+    """Return a sweep with an ended run for each of the losses (None: a failed one), and one more point."""
     ids = tuple(f"20261120-141503-lenet-{number + 1}-aaa{letter}" for number, letter in enumerate("abcd"))
     points = grid([({"lr": "0.1"}, {"lr": "0.01"}), ({"width": "64"}, {"width": "128"})])
     spec = a_spec(ranks=1)
@@ -46,7 +46,7 @@ def a_sweep(home: Path, *losses: float | None) -> tuple[SweepDirectory, Sweep]:
 
 @pytest.fixture
 def view(home: Path) -> SweepView:
-    """Two points have ended, one has failed, one waits."""
+    """Return a view of two points that have ended, one that has failed, and one that waits."""
     directory, _ = a_sweep(home, 0.5, 0.25, None)
     lock = take_run_lock(directory)
     try:
@@ -56,14 +56,14 @@ def view(home: Path) -> SweepView:
 
 
 def test_points_are_counted_and_sorted_with_those_that_failed_last(view: SweepView) -> None:
-    found = view.compare()
-    row, descending = main_metric(found)
+    points = view.compare()
+    row, descending = main_metric(points)
 
     assert dict(view.counts) == {"points": 4, "ended": 3, "failed": 1, "running": 0, "waiting": 1}
     assert view.state is RunState.RUNNING
     assert row is not None
     assert (row.group, row.name, descending) == ("best", "loss", False)
-    assert ranking(found) == [1, 0, 2, 3]
+    assert ranking(points) == [1, 0, 2, 3]
 
 
 def test_the_page_gets_what_its_tests_draw(view: SweepView) -> None:

@@ -1,4 +1,4 @@
-"""What ranks use, and what of it came back."""
+"""The ranks' use of memory, and the memory that came back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STARTED = (runs.supervisor_started(), runs.attempt_started(), runs.rank_started(
 
 
 class Machine:
-    """Two GPUs, and who holds what of them."""
+    """Two GPUs, and the holders of their memory."""
 
     def __init__(self, *uses: GpuUse) -> None:
         self.uses = list(uses)
@@ -23,7 +23,7 @@ class Machine:
 
     @staticmethod
     def tree(process: ProcessId) -> TreeUsage:
-        """Each rank has one child, whose pid is a thousand more."""
+        """Return a rank with one child, whose pid is a thousand more."""
         return TreeUsage(memory=500, pids=frozenset({process.pid, process.pid + 1000}))
 
     def watch(self) -> UsageWatch:
@@ -35,9 +35,9 @@ def of_rank(rank: int, memory: int, *, index: int, child: bool = False) -> GpuUs
 
 
 def test_a_rank_on_the_cpu_has_no_gpu_memory() -> None:
-    found = Machine().watch().look(Run.of(runs.a_spec(), STARTED))
+    usages = Machine().watch().look(Run.of(runs.a_spec(), STARTED))
 
-    assert found == {0: RankUsage(memory=500), 1: RankUsage(memory=500)}
+    assert usages == {0: RankUsage(memory=500), 1: RankUsage(memory=500)}
 
 
 def test_gpu_memory_of_a_rank_is_that_of_its_process_tree() -> None:
@@ -48,9 +48,9 @@ def test_gpu_memory_of_a_rank_is_that_of_its_process_tree() -> None:
         GpuUse(index=0, pid=1, memory=99),
     )
 
-    found = machine.watch().look(Run.of(runs.a_spec(devices=GPUS), STARTED))
+    usages = machine.watch().look(Run.of(runs.a_spec(devices=GPUS), STARTED))
 
-    assert [found[rank].gpu_memory for rank in (0, 1)] == [7, 5]
+    assert [usages[rank].gpu_memory for rank in (0, 1)] == [7, 5]
 
 
 def test_the_report_says_what_came_back() -> None:
@@ -86,8 +86,8 @@ def test_of_several_that_hold_memory_the_largest_is_named() -> None:
     machine.uses = [GpuUse(index=0, pid=pid, memory=pid * 100_000_000) for pid in (7, 9, 8)]
     machine.uses.append(GpuUse(index=0, pid=10, memory=1_000_000))
 
-    said = "GPU 0: 2.4 GB still held by 3 processes, 0.9 GB of it by python (pid 9)"
-    assert watch.report("en") == [said]
+    line = "GPU 0: 2.4 GB still held by 3 processes, 0.9 GB of it by python (pid 9)"
+    assert watch.report("en") == [line]
 
 
 def test_nothing_is_said_of_gpus_after_a_run_on_the_cpu() -> None:

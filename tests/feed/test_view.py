@@ -1,4 +1,4 @@
-"""The view model: what every surface draws of a run."""
+"""The view of a run that every surface draws."""
 
 from __future__ import annotations
 

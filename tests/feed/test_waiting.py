@@ -1,4 +1,4 @@
-"""Which moment of a run has come."""
+"""The moments of a run that have come."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def came(written: WrittenRun, until: str) -> str:
 def test_a_moment_has_come_or_not(tmp_path: Path, events: Sequence[Event], moments: Sequence[str]) -> None:
     written = WrittenRun(tmp_path / "home", a_spec(retries=1)).happened(*events)
 
-    found = [name for name in ("running", "stalled", "failed", "succeeded", "ended") if came(written, name)]
+    reached = [name for name in ("running", "stalled", "failed", "succeeded", "ended") if came(written, name)]
 
-    assert tuple(found) == tuple(moments)
+    assert tuple(reached) == tuple(moments)
 
 
 def test_a_rank_has_failed_once_it_can_be_read_why(tmp_path: Path) -> None:

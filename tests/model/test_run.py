@@ -1,4 +1,4 @@
-"""A run is the fold of its events: histories, and what a reader sees of each."""
+"""A run is the fold of its events: histories, and a reader's view of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was asked for, as it is written once and read by any version."""
+"""The spec of a run, written once and read by any version."""
 
 from __future__ import annotations
 

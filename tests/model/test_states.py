@@ -1,4 +1,4 @@
-"""Which state may follow which."""
+"""The order in which states may follow each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from nbdist.errors import IllegalTransition
 from nbdist.model import RankState, RunState
-from nbdist.model.events import RANK_TRANSITIONS, RUN_TRANSITIONS, move_rank, move_run
+from nbdist.model.events import RANK_TRANSITIONS, RUN_TRANSITIONS, move
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_run_and_a_rank_have_four_ends() -> None:
 )
 def test_a_finished_run_does_not_start_again(end: RunState, after: RunState) -> None:
     with pytest.raises(IllegalTransition, match=f"{after.value} cannot follow {end.value}"):
-        move_run(end, after)
+        move(end, after)
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_a_finished_run_does_not_start_again(end: RunState, after: RunState) -> 
 )
 def test_neither_moves_against_the_table(now: Any, to: Any) -> None:
     with pytest.raises(IllegalTransition):
-        move_run(now, to) if isinstance(now, RunState) else move_rank(now, to)
+        move(now, to)
 
 
 def test_a_state_may_follow_itself() -> None:
-    assert [move_run(state, state) for state in RunState] == list(RunState)
+    assert [move(state, state) for state in RunState] == list(RunState)
 
 
 @pytest.mark.parametrize("now", [RunState.STARTING, RunState.RUNNING, RunState.STOPPING])
 def test_an_engine_may_put_a_run_back_into_its_queue(now: RunState) -> None:
-    assert move_run(now, RunState.PENDING) is RunState.PENDING
+    assert move(now, RunState.PENDING) is RunState.PENDING

@@ -1,4 +1,4 @@
-"""What may be typed behind ``%%distributed``, and what is said of what may not."""
+"""Lines behind ``%%distributed``, and the messages for mistakes in them."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_what_is_no_duration_is_told_what_is(text: str) -> None:
         parse_duration(text)
 
 
-# a line, and what is said of it: what was asked, and behind it what to type instead
+# a line, and its message: the word typed, and behind it what to type instead
 MISTAKES = [
     pytest.param("-n 0", "-n 0 starts no rank: write  -n 1  or more", id="no rank"),
     pytest.param("-n -1", "-n -1 starts no rank: write  -n 1  or more", id="fewer than no rank"),
@@ -201,13 +201,13 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "said"), MISTAKES)
-def test_a_mistake_gets_one_line_that_says_what_to_type(line: str, said: str) -> None:
+@pytest.mark.parametrize(("line", "hint"), MISTAKES)
+def test_a_mistake_gets_one_line_that_says_what_to_type(line: str, hint: str) -> None:
     with pytest.raises(UsageMistake) as raised:
         parse(line)
 
     message = str(raised.value)
-    assert said in message
+    assert hint in message
     assert "\n" not in message
     # in words of this program: neither argparse's nor another launcher's
     assert "argument" not in message.replace("arguments of the program", "")
@@ -221,7 +221,7 @@ def test_a_call_may_list_the_points_of_a_sweep() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "said"),
+    ("points", "hint"),
     [
         pytest.param([], "write a list of points, each a dict", id="none"),
         pytest.param([{"lr": 0.1}, {}], "write a list of points, each a dict", id="an empty one"),
@@ -231,8 +231,8 @@ def test_a_call_may_list_the_points_of_a_sweep() -> None:
         pytest.param([{"lr": n} for n in range(201)], "that is 201 points", id="too many"),
     ],
 )
-def test_a_list_of_points_that_makes_no_sweep_is_refused(points: list[Any], said: str) -> None:
-    with pytest.raises(UsageMistake, match=said):
+def test_a_list_of_points_that_makes_no_sweep_is_refused(points: list[Any], hint: str) -> None:
+    with pytest.raises(UsageMistake, match=hint):
         parse_keywords({"sweep": points})
 
 

@@ -27,16 +27,16 @@ def test_a_line_says_which_ranks(line: str, ranks: tuple[int, ...] | None) -> No
 
 
 def test_a_line_says_what_a_session_is_started_with() -> None:
-    asked = options.parse_ranks("0 -n 2 --idle 5m --push a,b")
+    parsed = options.parse_ranks("0 -n 2 --idle 5m --push a,b")
 
-    assert (asked.options.nproc, asked.idle, asked.options.push) == (2, 300.0, ("a", "b"))
-    assert asked.starts
+    assert (parsed.options.nproc, parsed.idle, parsed.options.push) == (2, 300.0, ("a", "b"))
+    assert parsed.starts
     assert options.parse_ranks("--idle=90s").starts
     assert not options.parse_ranks("1 --push a --pull b").starts
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "hint"),
     [
         pytest.param("two", "write which ranks, without spaces:  %%ranks 0", id="no ranks"),
         pytest.param("-n 2 --retries 3", "--retries: ranks of a session live on", id="another attempt"),
@@ -46,8 +46,8 @@ def test_a_line_says_what_a_session_is_started_with() -> None:
         pytest.param("--push auto", "write which  --push df", id="names that the ranks may have"),
     ],
 )
-def test_what_makes_no_sense_for_live_ranks_is_refused(line: str, said: str) -> None:
-    with pytest.raises(UsageMistake, match=said):
+def test_what_makes_no_sense_for_live_ranks_is_refused(line: str, hint: str) -> None:
+    with pytest.raises(UsageMistake, match=hint):
         options.parse_ranks(line)
 
 

@@ -1,4 +1,4 @@
-"""The points of a rank's log: which, at which steps, each of them once."""
+"""The points of a rank's log, each of them once, at their steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LATER = 4e9  # long after any of these logs was written
 
 
 def all_points(scraped: ScrapedMetrics) -> list[MetricPoint]:
-    """To the end, and until what waits there has been left alone for long enough."""
+    """Read to the end, and until the last states have been left alone for long enough."""
     points: list[MetricPoint] = []
     for _ in range(3):
         while more := scraped.read():

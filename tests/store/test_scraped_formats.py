@@ -1,4 +1,4 @@
-"""What sixty kinds of programs print, and which curves that makes: all of them, and no others."""
+"""The prints of sixty kinds of programs, and the curves that they make, all and no others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Curves = dict[str, list[tuple[int | None, float]]]
 
 
 def curves_of(log: Path, text: str, size: int) -> Curves:
-    """Those of a log that grows by ``size`` bytes at a time."""
+    """Return the curves of a log that grows by ``size`` bytes at a time."""
     data, now = text.encode(), 0.0
     log.write_bytes(b"")
     scraped = ScrapedMetrics(log, clock=lambda: now)
@@ -41,7 +41,7 @@ WRAPPED = " " * 60 + "\x1b[3mval_loss: {}  \x1b[0m"
 
 
 def rich(at: int, postfix: str) -> str:
-    """Lightning's bar as rich draws it, after ``at`` of two batches of the first epoch of two."""
+    """Return Lightning's bar in rich, after ``at`` of two batches of the first epoch of two."""
     time = "\x1b[2m0:00:00 • 0:00:01\x1b[0m \x1b[2;4m80.25it/s\x1b[0m"
     return f"Epoch 0/1  \x1b[35m━━━━━\x1b[0m {at}/2 {time} \x1b[3m{postfix}\x1b[0m"
 

@@ -1,4 +1,4 @@
-"""What a line of a training log says, and that other lines say nothing."""
+"""The metrics in lines of training logs, and lines without any."""
 
 from __future__ import annotations
 

@@ -1,15 +1,12 @@
-"""What a line of a training log says: its metrics, and where training stands.
+"""The metrics in a line of a training log, and the place of training.
 
-A line is read where it names a metric (``loss``, ``acc``, ``ppl``, …) and a number behind it. A setting
-(``lr``, ``grad_norm``, throughput, …: COMPANIONS) is read beside a metric or behind a step; any other
-name only in a progress bar's postfix, a dict, or a list joined by " - " or " | ", and only where a metric
-stands in it too. What looks like a configuration, a call or source code says nothing. In doubt: nothing.
+A metric (``loss``, ``acc``, ``ppl``, …) with a number behind it is read. A setting (``lr``, ``grad_norm``,
+throughput, …: COMPANIONS) is read beside a metric or behind a step; any other name only in a progress bar's
+postfix, a dict, or a list joined by " - " or " | ", beside a metric. Configurations, calls and source code
+are skipped, and all that is in doubt.
 
-A line or bar that says whose numbers it has passes that on: ``Test set: Average loss`` is
-``test_average_loss``, ``val Loss: 0.2 Acc: 0.9`` is ``val_loss`` and ``val_acc``.
-
-Nothing here remembers a line; steps are counted in ``store.scraped.log``.
-"""
+A line or bar passes its phase on: ``Test set: Average loss`` is ``test_average_loss``, ``val Loss: 0.2 Acc:
+0.9`` is ``val_loss`` and ``val_acc``. No line is remembered; ``store.scraped.log`` counts steps."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ _COUNTER = re.compile(
     r"|batch(?:[_ ]?(?:idx|id|no))?)"
     r"(?:\(\w+\))?['\"]?\s*[:=#]?\s*[\[(]?\s*(?P<at>\d+)(?![\d.]*[a-z%]|\d*\.\d)(?:\s*/\s*(?P<of>\d+))?",
 )
-# where no word names the counter: [epoch, batch], [epoch/epochs][batch/batches], a line's start, [10/100]
+# counters without a word: [epoch, batch], [epoch/epochs][batch/batches], a line's start, [10/100]
 _COUNTERS = (
     re.compile(r"^\s*\[\s*(?P<epoch>\d+),\s*(?P<at>\d+)\]"),
     re.compile(r"^\s*\[(?P<epoch>\d+)/(?P<epochs>\d+)\]\s*\[\s*(?P<at>\d+)/(?P<of>\d+)\]"),
@@ -56,10 +53,7 @@ _OVER_ALL = re.compile(r"global|num_updates|update|episode")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a line says that training stands: ``at`` of ``of``, counted by ``unit``, in an epoch.
-
-    ``over_all``: the counter does not begin again with each epoch.
-    """
+    """The place of training by a line: ``at`` of ``of``, counted by ``unit`` in an epoch or ``over_all``."""
 
     epoch: float | None = None
     epochs: int | None = None
@@ -78,10 +72,10 @@ def progress_in(text: str) -> Progress:
     # an epoch's own brackets are not those of a counter
     rest = text[named.end() :] if named is not None else text
     searched = (pattern.search(rest) for pattern in _COUNTERS)
-    counter = _COUNTER.search(text) or next((found for found in searched if found is not None), None)
+    counter = _COUNTER.search(text) or next(filter(None, searched), None)
     words = {"unit": "[]"} if counter is not None else {"unit": ""}
-    for found in filter(None, (named, counter)):
-        words |= {name: value for name, value in found.groupdict().items() if value is not None}
+    for match in filter(None, (named, counter)):
+        words |= {name: value for name, value in match.groupdict().items() if value is not None}
     unit = words.pop("unit")
     places: dict[str, Any] = {
         name: float(word) if name == "epoch" else int(word) for name, word in words.items()
@@ -93,7 +87,7 @@ CUES = tuple(
     cue.encode()
     for cue in "loss acc epoch step iter eval ppl auc reward mse psnr valid_ 损失".split()  # noqa: SIM905
 )
-"""A line without any of these, in small letters, is not looked at: what makes ordinary lines cheap."""
+"""A line without any of these, in small letters, is skipped, so that ordinary lines are cheap."""
 
 _LONGEST = 4096
 _CHINESE = (
@@ -115,18 +109,18 @@ _BAR = re.compile(
     r"(?P<at>\d+)(?:/(?P<of>\d+|\?)|[a-z]+)\s+\[(?:\d+:)?\d+:\d+(?:<[^,\]]*)?,\s*[^,\]]*"
     r"(?:,\s*(?P<postfix>(?:[^\[\]]|\[[^\[\]]*\])*))?\]",
 )
-"""tqdm's bar, Lightning's and Hugging Face's with it."""
+"""tqdm's bar, also in Lightning and Hugging Face."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x08+")
 _RICH_BAR = re.compile(
     r"\s*(?P<about>[^━╸╺]*?)\s*[━╸╺ ]+(?P<at>\d+)/(?P<of>\d+)\s+\d+:\d\d:\d\d • [\d:-]+\s+[\d.]+it/s"
     r"(?P<postfix>.*)"
 )
-"""Lightning's with rich; it counts epochs from 0, to the last of them."""
+"""Lightning's bar with rich; it counts epochs from 0, to the last of them."""
 _WRAPPED = re.compile(r"\s{8,}(?:[a-z][\w/@.-]*:\s*[-+.\de]+\s*)+$")
 _CALL = re.compile(r"\w\((?<!tensor\()(?<!array\()\w+=")
 _CODE = re.compile(r"\s*(?:file \"|>>>|def |class |import |from |print\(|return\b)")
-# a line without any of these has no metric, whatever stands in it
+# a line without any of these has no metric
 _NAMED = re.compile(
     r"loss|acc|f1|auc|auroc|ppl|perplexity|map|iou|top[15]|rmse|mse|mae|bleu|rouge|wer|nll|psnr|reward"
     r"|err(?:or)?_rate|lr|learning|gnorm|norm"
@@ -141,10 +135,8 @@ _IN_CIFAR = re.compile(r"accuracy of the (?:network|model) on the [\d,]+ test im
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one line says. ``phase`` is "val", "test" or "eval" where its numbers are not training's.
-
-    ``bar`` is the description of a progress bar, whose next state replaces this one; None for a line.
-    """
+    """The content of one line. ``phase`` is "val", "test" or "eval" where its numbers are not training's.
+    ``bar`` describes a progress bar, whose next state replaces this one; None for a line."""
 
     values: Mapping[str, float]
     progress: Progress = field(default_factory=Progress)
@@ -153,7 +145,7 @@ class Reading:
 
     @property
     def lacks_step(self) -> bool:
-        """Whether it has numbers of an epoch, and no step."""
+        """Return whether it has numbers of an epoch, and no step."""
         return bool(self.values) and self.progress.epoch is not None and self.progress.at is None
 
     def at_step(self, at: int, of: int) -> Reading:
@@ -162,25 +154,22 @@ class Reading:
 
 
 def lines_with_cues(data: bytes) -> list[tuple[int, int]]:
-    """Where the lines of ``data`` lie that may say something: start and end, without the newline."""
+    """Return start and end (before the newline) of the lines of ``data`` that may have metrics."""
     small = data.lower()
-    found: dict[int, int] = {}
+    ends: dict[int, int] = {}
     for cue in CUES:
         at = small.find(cue)
         while at >= 0:
             end = small.find(b"\n", at)
-            if end < 0:
-                end = len(data)
-            found[small.rfind(b"\n", 0, at) + 1] = end
+            end = end if end >= 0 else len(data)
+            ends[small.rfind(b"\n", 0, at) + 1] = end
             at = small.find(cue, end)
-    return sorted(found.items())
+    return sorted(ends.items())
 
 
 def read_line(line: str, *, phase: str = "") -> Reading | None:
-    """What ``line`` says; None when that is nothing. ``phase`` is that of the lines before it.
-
-    A line with an epoch and no metric is a Reading without values.
-    """
+    """Parse ``line``; None without content. ``phase`` is that of the lines before it. A line with an epoch
+    and no metric is a Reading without values."""
     if len(line) > _LONGEST:
         return None
     text = plain(line).lower()
@@ -188,10 +177,8 @@ def read_line(line: str, *, phase: str = "") -> Reading | None:
         text = text.replace(written, meant)
     if (bar := _bar(text)) is not None:
         return _of_bar(bar, phase)
-    if _is_of_no_curve(text):
-        return None
     named = _NAMED.search(text) is not None
-    if not named and "epoch" not in text:
+    if _is_of_no_curve(text) or (not named and "epoch" not in text):
         return None
     if _CODE.match(text) or ("=" in text and "(" in text and _CALL.search(text)):
         return None
@@ -208,15 +195,14 @@ def read_line(line: str, *, phase: str = "") -> Reading | None:
 
 
 def _is_of_no_curve(text: str) -> bool:
-    """W&B's closing summary; the best so far; the mean of an epoch among its steps; a bar of a program whose
-    tests look like its training."""
+    """Match W&B's summary, the best so far, an epoch's mean, and a bar of tests that look like training."""
     if text.startswith("wandb:") or "best metric" in text or "| tot: " in text:
         return True
     return "[avg]" in text and "[train]" in text
 
 
 def read_wrapped(line: str, above: Reading) -> Reading | None:
-    """What a line says that goes on with the bar above it, where rich had no more room."""
+    """Parse a line that goes on with the bar above it, where rich had no more room."""
     text = plain(line).lower()
     if _WRAPPED.match(text) is None:
         return None
@@ -225,7 +211,7 @@ def read_wrapped(line: str, above: Reading) -> Reading | None:
 
 
 def plain(line: str) -> str:
-    """``line`` without escape sequences, and in English."""
+    """Return ``line`` without escape sequences, and in English."""
     if "\x1b" in line or "\x08" in line:
         line = _ANSI.sub("", line)
     if not line.isascii():
@@ -261,33 +247,31 @@ def _of_bar(bar: re.Match[str], phase: str) -> Reading | None:
 def _of_dict(text: str, items: str) -> dict[str, float]:
     if _CONFIGURED.search(text):
         return {}
-    pairs = ((tag_of(found["name"]), number(found)) for found in ITEM.finditer(items))
+    pairs = ((tag_of(item["name"]), number(item)) for item in ITEM.finditer(items))
     values = {tag: value for tag, value in pairs if value is not None and may_be_listed(tag)}
     return values if has_metric(values) else {}
 
 
 def _of_text(text: str, progress: Progress, phase: str) -> tuple[dict[str, float], str]:
-    """Return the metrics of a line of words, and whose they are."""
+    """Return the metrics of a line of words, and their phase."""
     counted = progress.at is not None
-    told = counted or progress.epoch is not None
-    if (found := _IN_CIFAR.search(text)) is not None:
-        return {"test_accuracy": float(found[1])}, phase or "test"
+    placed = counted or progress.epoch is not None
+    if (match := _IN_CIFAR.search(text)) is not None:
+        return {"test_accuracy": float(match[1])}, phase or "test"
     listed = len(_LISTED.findall(text)) > 1
-    values = dict(metrics_in(text, listed=listed, exact=not told))
+    values = dict(metrics_in(text, listed=listed, exact=not placed))
     if not has_metric(values):
         # a step and a companion are enough, an unknown name is not
         values = {tag: value for tag, value in values.items() if counted and is_companion(tag)}
     if not values:
         return {}, phase
-    if (not counted and _CONFIGURED.search(text)) or (not told and _is_prose(text)):
+    if (not counted and _CONFIGURED.search(text)) or (
+        # a sentence, or indented like the source under a traceback
+        not placed and (text.startswith("    ") or len(re.findall(r"[a-z]{3,}", text)) > 12)
+    ):
         return {}, phase
     if not phase and PHASE.search(text) and (first := PAIR.search(text)) is not None:
         phase = phase_before(text[: first.start()])
     if phase and counted and "(" in text:
         values |= metrics_in(text, listed=listed, mean=True)
     return values, phase
-
-
-def _is_prose(text: str) -> bool:
-    """Whether a line that tells no step is a sentence, or indented as the source under a traceback is."""
-    return text.startswith("    ") or len(re.findall(r"[a-z]{3,}", text)) > 12

@@ -1,13 +1,11 @@
-"""The points of one log, each of them once, at the step at which it stands.
+"""The points of one log, each of them once, at its step.
 
-A counter in the line (``step 400/938``) is the step. Where it begins again with each epoch it counts on:
-epochs are as long as the line says, else as long as the one before was seen to be. A line with an epoch
-alone stands where the counters stand, else at its epoch; one with neither stands where the counters
-stand, else the points of a tag are counted. Evaluations are not counted: what is printed after one (its
-end, where it has a counter of its own) stands at the training step before it.
+A counter in the line (``step 400/938``) is the step. Where it begins again with each epoch, steps go on:
+epochs are as long as the line says, else as long as the one before. Other lines have the counters' step, else
+their epoch, else a count of the tag's points. Evaluations are not counted: their results have the training
+step before them.
 
-A state that a carriage return overwrites is a point at most once a second, and at the bar's end.
-"""
+A state that a carriage return overwrites is a point at most once a second, and at the bar's end."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ _EVALUATED = ("val_", "test_", "eval_", "valid_")
 
 
 class Position:
-    """Where training stands, by all that was read so far."""
+    """The place of training after all lines so far."""
 
     def __init__(self) -> None:
         self._counters: dict[str, _Counter] = {}
@@ -40,7 +38,7 @@ class Position:
         self._last: dict[str, tuple[int, float]] = {}
 
     def step(self, reading: Reading) -> tuple[int | None, int | None]:
-        """The step that a line tells, and the last there will be; None where it does not."""
+        """Return the step of a line, and the last there will be; None where it has none."""
         progress = reading.progress
         if progress.at is None and progress.epoch is not None and progress.epoch.is_integer():
             self._epoch = progress
@@ -55,15 +53,14 @@ class Position:
         return int(progress.epoch), progress.epochs
 
     def new(self, point: MetricPoint, *, bar: bool = False) -> list[MetricPoint]:
-        """``point`` at its step, without what is there already; empty when nothing is left.
-
-        A ``bar`` goes on showing the result of an evaluation until the next.
-        """
+        """Return ``point`` at its step, without known values; empty when nothing is left. A ``bar`` goes
+        on showing the result of an evaluation until the next."""
         step = self._untold(point.values) if point.step is None else point.step
         values = {
             tag: value
             for tag, value in point.values.items()
-            if not self._is_there(tag, step, value) and not (bar and self._is_shown_on(tag, value))
+            if not self._is_there(tag, step, value)
+            and not (bar and tag.startswith(_EVALUATED) and self._last.get(tag, (0, None))[1] == value)
         }
         self._last |= {tag: (step, value) for tag, value in values.items()}
         if step == point.step and len(values) == len(point.values):
@@ -71,16 +68,12 @@ class Position:
         return [replace(point, step=step, values=values)] if values else []
 
     def _is_there(self, tag: str, step: int, value: float) -> bool:
-        """Whether this is the last point again: a result is often printed twice, and once rounded."""
+        """Return whether this is the last point again: programs print a result twice, or once rounded."""
         last = self._last.get(tag)
         if last is None or last[0] != step:
             return False
         rounding = 1e-3 if tag.startswith(_EVALUATED) else 0.0
         return math.isclose(last[1], value, rel_tol=rounding, abs_tol=rounding)
-
-    def _is_shown_on(self, tag: str, value: float) -> bool:
-        last = self._last.get(tag)
-        return tag.startswith(_EVALUATED) and last is not None and last[1] == value
 
     def _untold(self, values: Mapping[str, float]) -> int:
         now = self._now
@@ -106,7 +99,7 @@ class _Counter:
     over_all: bool = False
 
     def advance(self, progress: Progress, epoch: Progress) -> tuple[int, int | None]:
-        """The step over all epochs, and how many there will be where that is known."""
+        """Return the step over all epochs, and their number where that is known."""
         at = progress.at or 0
         self.over_all |= progress.over_all
         if self.last < 0:
@@ -135,40 +128,35 @@ class _Counter:
         self.laps, self.base, self.last = True, self.base + length, -1
 
     def _before(self, epoch: float | None, progress: Progress) -> int:
-        """The steps of the epochs before the first that is seen; 0 and 1 are the first there is."""
+        """Return the steps of the epochs before the first that was read; 0 and 1 are the first."""
         if epoch is None or progress.of is None or self.over_all:
             return 0
         return int(max(epoch - 1, 0)) * progress.of
 
     def _length(self) -> int:
-        """Of the epoch that ends: what its lines said, else what keeps its points apart from the next."""
+        """Return the length of the epoch that ends: by its lines, else enough to keep its points apart."""
         least = self.last if self.first else self.last + 1
         return self.of or max(self.last - self.first + self.gap, least)
 
     def _total(self, progress: Progress, epoch: Progress) -> int | None:
-        if progress.of is None:
-            return None
-        if epoch.epochs is not None:
+        if progress.of is not None and epoch.epochs is not None:
             return epoch.epochs * progress.of
         return progress.of if epoch.epoch is None and not self.laps else None
 
 
 _EVERY = 1.0  # seconds between two states of a bar
-_LONGEST = 1 << 16  # bytes of a line; what is longer is no line of metrics
+_LONGEST = 1 << 16  # bytes of a line of metrics
 _EVALUATION = re.compile(r"\s*(?:eval (?:begin|samples)|\*+ ?(?:running )?(?:evaluat|validat))", re.I)
-_STAR = re.compile(r"\s*\*\s+(?:acc|prec)@", re.I)
-"""How ImageNet's programs end an evaluation."""
+_STAR = re.compile(r"\s*\*\s+(?:acc|prec)@", re.I)  # the end of an evaluation in ImageNet's programs
 _DIGITS = re.compile(r"\d[\d.]*(?:e[-+]?\d+)?")
-# Hugging Face prints its dict without a step, and at once its bar again, which has it
+# Hugging Face prints its dict without a step, and then its bar with the step
 _NEXT_BAR = re.compile(rb"\s*\d+%\|[^|\r\n]*\| (\d+)/(\d+) \[")
 _ENDED = re.compile(rb"\s*[^\s][^\r\n]*[\r\n]")  # a line that can grow no more
 
 
 class ScrapedMetrics:
-    """The points of one log, each of them once. The file may not exist yet, or any more.
-
-    ``times`` tells when a line was written; without it a line has the time of the log's last change.
-    """
+    """The points of one log, each of them once. The file may be missing. ``times`` has the lines' times;
+    without it a line has the time of the log's last change."""
 
     def __init__(
         self, log: Path, times: LogTimes | None = None, *, clock: Callable[[], float] = time.time
@@ -176,8 +164,8 @@ class ScrapedMetrics:
         self._stream = LogStream(log)
         self._times = times
         self._clock = clock
-        self._start = 0  # of the first byte that was not looked at for good
-        self._tail = b""  # what stands there: a line that is not complete
+        self._start = 0  # of the first byte that may be read again
+        self._tail = b""  # the incomplete line there
         self._idle_at = -1
         self._changed = 0.0
         self._position = Position()
@@ -187,27 +175,24 @@ class ScrapedMetrics:
         self._above: Reading | None = None
 
     def skip_to_tail(self, length: int) -> None:
-        """Go on ``length`` bytes before the end, at a line's start. Only before anything was read."""
+        """Go on ``length`` bytes before the end, at a line's start. Only before the first read."""
         self._stream.skip_to_tail(length)
         self._start = self._stream.offset
 
     @property
     def waiting(self) -> int:
-        """Bytes of the log that were not read yet."""
+        """Return the unread bytes of the log."""
         return max(0, self._stream.size - self._stream.offset)
 
     def read(self, limit: int = 1 << 20, *, most: float = math.inf) -> list[MetricPoint]:
-        """The points that are new since the last call, from at most about ``limit`` bytes of the log.
-
-        Empty when there are none yet, or none in about ``most`` bytes. A bar's state is a point when the bar
-        has moved on, and a line when it has ended; what stays as it is counts when the log did not grow
-        between two calls.
-        """
+        """Return the points since the last call, from about ``limit`` bytes; empty for none, or none in
+        about ``most`` bytes. A bar's state is a point when the bar moves on, and a line when it has ended;
+        both count too when the log did not grow between two calls."""
         begun = self._stream.offset
         while data := self._stream.read(limit):
             with contextlib.suppress(OSError):
                 self._changed = os.stat(self._stream.path).st_mtime
-            # behind a gap it does not go on where it was
+            # behind a gap the offset jumps
             self._start = self._stream.offset - len(data) - len(self._tail)
             if points := self._take(self._tail + data):
                 return points
@@ -215,16 +200,15 @@ class ScrapedMetrics:
                 return []
         size = self._start + len(self._tail)
         waited, self._idle_at = self._idle_at == size, size
-        return self._wait_no_longer() if waited else []
-
-    def _wait_no_longer(self) -> list[MetricPoint]:
-        """The points of what the program has left as it is for some time."""
+        if not waited:
+            return []
+        # the program has left its last lines and bars as they are
         quiet = self._clock() - _EVERY
         points = self._take(self._tail, final=True) if self._tail and self._changed <= quiet else []
         return points + self._held(quiet, ended=True)
 
     def _take(self, data: bytes, *, final: bool = False) -> list[MetricPoint]:
-        """The points of ``data``, of which a line that is not complete is kept unless ``final``."""
+        """Return the points of ``data``; keep an incomplete line unless ``final``."""
         points: list[MetricPoint] = []
         end = len(data) if final else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         for start, stop in lines_with_cues(data[:end]):
@@ -244,7 +228,7 @@ class ScrapedMetrics:
         return self._keep(data, end, points)
 
     def _keep(self, data: bytes, at: int, points: list[MetricPoint]) -> list[MetricPoint]:
-        """Keep what begins at ``at`` for the next time, where it may become a line of metrics."""
+        """Keep the bytes from ``at`` on, which may become a line of metrics."""
         at = at if len(data) - at <= _LONGEST else len(data)
         self._start += at
         self._tail = data[at:]
@@ -260,7 +244,7 @@ class ScrapedMetrics:
             return None
         if "@" in line and _STAR.match(line):
             return read_line(line, phase=self._evaluated or "val")
-        # what comes after an evaluation is about it, too, until the next epoch
+        # until the next epoch, lines after an evaluation are about it
         reading = read_line(line, phase="eval" if self._evaluating else "")
         if self._evaluating and reading is not None and reading.progress.epoch is not None:
             self._evaluating = False
@@ -276,7 +260,9 @@ class ScrapedMetrics:
         step, total = self._position.step(reading)
         if not reading.values or (reading.phase and reading.progress.on_the_way):
             return
-        point = MetricPoint(time=self._time(offset), step=step, values=reading.values, total=total)
+        known = self._times.at(offset) if self._times is not None else None
+        written = self._changed if known is None else known
+        point = MetricPoint(time=written, step=step, values=reading.values, total=total)
         if reading.bar is None:
             points += self._held()
             points += self._position.new(point)
@@ -284,10 +270,8 @@ class ScrapedMetrics:
             points += self._state(reading.bar, reading.progress, point)
 
     def _state(self, about: str, progress: Progress, point: MetricPoint) -> list[MetricPoint]:
-        """The points that a bar's state makes: of the state before, when the bar has moved on.
-
-        Until then the values may still change, and the last of them are those of the step.
-        """
+        """Return the points that a bar's new state makes: the state before, when the bar has moved on;
+        until then its values may change."""
         bar = self._bars.setdefault(_DIGITS.sub("#", about), _Bar())
         at, held = progress.at or 0, bar.held
         points = self._held(point.time - _EVERY, ended=True, but=bar)
@@ -300,7 +284,7 @@ class ScrapedMetrics:
         point, bar.held = bar.held, None
         if point is None:
             return []
-        # without an index all that one call reads was written at the same time
+        # without an index all lines of one call have the same time
         knows_times = self._times is not None and self._times.at(0) is not None
         bar.next = point.time + (_EVERY if knows_times else 0.0)
         return self._position.new(point, bar=True)
@@ -308,7 +292,7 @@ class ScrapedMetrics:
     def _held(
         self, before: float = math.inf, *, ended: bool = False, but: _Bar | None = None
     ) -> list[MetricPoint]:
-        """The states of bars that have not moved since ``before``, or have ended; not that of ``but``."""
+        """Return the states of bars, but for ``but``, that have ended or not moved since ``before``."""
         bars = [
             bar
             for bar in self._bars.values()
@@ -316,14 +300,10 @@ class ScrapedMetrics:
         ]
         return [point for bar in bars for point in self._show(bar)]
 
-    def _time(self, offset: int) -> float:
-        known = self._times.at(offset) if self._times is not None else None
-        return self._changed if known is None else known
-
 
 @dataclass(slots=True)
 class _Bar:
-    """A progress bar: its last state, which is not a point yet, and from when on it may be one."""
+    """A progress bar: its last state, which is no point yet, and the time from which it may be one."""
 
     held: MetricPoint | None = None
     next: float = 0.0
@@ -331,9 +311,9 @@ class _Bar:
     ended: bool = False
 
 
-_WHOLE = 4  # ranks of which all is read that is read of one
-_RUNS = 8  # of several, those that are read as one is
-_PRINTED = 4 << 20  # bytes at the ends of all logs that are looked through for numbers
+_WHOLE = 4  # ranks that are read like one rank
+_RUNS = 8  # runs that are read like one run
+_PRINTED = 4 << 20  # bytes at the ends of all logs that are searched for numbers
 _PRINTED_BESIDE = 512 << 10  # the same of several runs, from everywhere in a log: two seconds of work
 _PIECES = 16
 
@@ -341,10 +321,7 @@ _PIECES = 16
 def merge_points(
     recorded: Iterable[MetricPoint], printed: Iterable[MetricPoint], *, tags: Collection[str] = ()
 ) -> list[MetricPoint]:
-    """Both by time, without the printed values of a tag that ``nbdist.log`` recorded.
-
-    ``tags`` are those that were recorded in points which are not among ``recorded`` any more.
-    """
+    """Merge both by time, without printed values of tags that ``nbdist.log`` recorded."""
     points = list(recorded)
     own = {tag_of(tag) for point in points for tag in point.values} | {tag_of(tag) for tag in tags}
     for point in printed:
@@ -354,18 +331,17 @@ def merge_points(
 
 
 def printed_points(files: RankDirectory, room: int) -> Iterator[MetricPoint]:
-    """The points in about the last ``room`` bytes of a rank's log, as it is now."""
+    """Yield the points in about the last ``room`` bytes of a rank's log, as it is now."""
     log = ScrapedMetrics(files.log, LogTimes(files.log_times), clock=lambda: math.inf)
     log.skip_to_tail(room)
     while points := log.read():
         yield from points
-    # what is left as it is counts at a second look, and there will be none later
+    # the last states count at a second look
     yield from log.read()
 
 
 def sampled_prints(files: RankDirectory, room: int, pieces: int) -> Iterator[MetricPoint]:
-    """The points in about the last half of ``room`` bytes of a rank's log, and before them those in so many
-    pieces of all that stands before."""
+    """Yield the points in the last ``room / 2`` bytes of a log, behind those in ``pieces`` of the rest."""
     end = room // 2
     before = LogStream(files.log).size - end
     for number in range(pieces if before > end else 0):
@@ -376,15 +352,14 @@ def sampled_prints(files: RankDirectory, room: int, pieces: int) -> Iterator[Met
 
 
 def read_points(run: Run, directory: RunDirectory, runs: int = 1) -> Iterator[list[MetricPoint]]:
-    """Of each rank what it recorded, then what it printed besides: some of it where it is very much, the
-    first and the last always. Of each of many ``runs`` that is less."""
+    """Yield each rank's recorded points, then its printed ones: samples of very many, the first and last
+    always. There are fewer where ``runs`` are many."""
     share = len(run.ranks) * runs
     whole = _WHOLE * min(runs, _RUNS)
     for rank in run.ranks:
         files = directory.rank(rank.rank, run.attempt)
         points = list(sampled_points(files.metrics, max(1, share // whole)))
         if run.spec.scrape:
-            # what a rank records it does not only print
             tags = {tag for point in points for tag in point.values}
             printed = (
                 printed_points(files, _PRINTED // share)

@@ -1,11 +1,9 @@
-"""Names and numbers in a line: which are metrics, whose they are, and the tags that are made of them.
+"""Names and numbers in a line: metrics, their phases, and their tags.
 
-Tags: lower case, what is no letter or digit becomes ``_`` (``/`` stays): ``Acc@1`` is ``acc_1``.
-
-Words in front of a name that qualify it stay: ``Avg Loss`` is ``avg_loss``. Of ``0.5 (0.6)`` the first is
-taken (in an evaluation the second, the mean), an array is its mean, ``9870/10000`` of an accuracy is 0.987, a
-percentage stays as it is written, a number with a unit (``12ms``) is no metric.
-"""
+Tags are in lower case, with ``_`` for other characters than letters, digits and ``/``: ``Acc@1`` is
+``acc_1``. Words that qualify a name stay: ``Avg Loss`` is ``avg_loss``. Of ``0.5 (0.6)`` the first counts (in
+an evaluation the second, the mean), an array is its mean, ``9870/10000`` of an accuracy is 0.987, a
+percentage stays, a number with a unit (``12ms``) is no metric."""
 
 from __future__ import annotations
 
@@ -47,21 +45,20 @@ QUALIFIERS = _words("""
     smoothed current final epoch batch lm mlm aux cls reg box mask kd ce gen disc generator discriminator
     actor critic policy value top-1 top-5 micro macro weighted balanced packet
 """)
-"""What a word in front of a name may be, to belong to it."""
+"""Words in front of a name that belong to it."""
 
-# a name that ends in one of these is one with the word in front of it: learning rate, grad norm, F1 score
+# a name that ends in one of these needs the word in front of it: learning rate, grad norm, F1 score
 TAILS = frozenset({"rate", "norm", "score"})
 
 
 @lru_cache(NAMES)
 def tag_of(name: str) -> str:
-    """``name`` as a tag."""
     return re.sub(r"[^a-z0-9/]+", "_", name.lower()).strip("_/")
 
 
 @lru_cache(NAMES)
 def is_metric(tag: str) -> bool:
-    """Whether a tag names a metric by itself."""
+    """Return whether a tag names a metric by itself."""
     if METRICS.fullmatch(tag):
         return True
     parts = re.split(r"[_/]", tag)
@@ -79,7 +76,7 @@ def is_companion(tag: str) -> bool:
 
 @lru_cache(NAMES)
 def may_be_named(name: str) -> bool:
-    """Whether a name is a metric's or a companion's, or the last word of one."""
+    """Return whether a name is a metric's or a companion's, or the last word of one."""
     return name in TAILS or is_metric(tag_of(name)) or is_companion(tag_of(name))
 
 
@@ -104,8 +101,8 @@ PHASE = re.compile(r"(?<![\w.-])(" + "|".join(PHASES) + r")(?![\w.-]*\w*[\w./])"
 
 
 def phase_before(text: str) -> str:
-    found = PHASE.search(text)
-    return PHASES[found[1]] if found is not None else ""
+    match = PHASE.search(text)
+    return PHASES[match[1]] if match is not None else ""
 
 
 @lru_cache(NAMES)
@@ -114,7 +111,7 @@ def phase_of(tag: str) -> str:
 
 
 def in_phase(values: Mapping[str, float], phase: str) -> Mapping[str, float]:
-    """Whose numbers they are goes into the tags of the metrics that do not say so."""
+    """Put the phase into the tags of the metrics that do not name one."""
     if not phase:
         return values
     return {
@@ -142,25 +139,22 @@ _WORDS_BEFORE = re.compile(r"([a-z][\w-]*)\s+$")
 def metrics_in(
     text: str, *, listed: bool, exact: bool = False, mean: bool = False
 ) -> Iterator[tuple[str, float]]:
-    """The pairs of a name and a number, in which ``listed`` lets names in that are not known.
-
-    ``exact``: a number behind nothing but a space needs a decimal point. ``mean``: of ``0.5 (0.6)`` the
-    second is taken.
-    """
+    """Yield the pairs of a name and a number; ``listed`` admits unknown names. ``exact``: a number behind
+    nothing but a space needs a decimal point. ``mean``: of ``0.5 (0.6)`` the second counts."""
     end, passed_on = 0, ""
-    for found in PAIR.finditer(text):
-        name, before, end = found["name"], text[end : found.start()], found.end()
-        # in a table the first column has the names; that of layers has them by kind: CrossEntropyLoss
-        if "│" in found["by"] and text.count("│", 0, found.start()) > 1:
+    for pair in PAIR.finditer(text):
+        name, before, end = pair["name"], text[end : pair.start()], pair.end()
+        # only the first column of a table has names; a table of layers has types: CrossEntropyLoss
+        if "│" in pair["by"] and text.count("│", 0, pair.start()) > 1:
             continue
         if not listed and not may_be_named(name):
             continue
-        value = number(found)
+        value = number(pair)
         if mean and (average := _MEAN.match(text, end)) is not None:
             value = float(average[1])
-        if value is None or (exact and found["by"].strip() in ("", "is", "was") and not _is_exact(found)):
+        if value is None or (exact and pair["by"].strip() in ("", "is", "was") and not _is_exact(pair)):
             continue
-        # only a word that a space parts from the name can belong to it
+        # only a word and a space before the name can belong to it
         name, qualified = _with_words_before(name, before) if before.rstrip()[-1:].isalpha() else (name, "")
         tag = tag_of(name)
         if is_metric(tag) or is_companion(tag):
@@ -169,12 +163,12 @@ def metrics_in(
             elif passed_on and is_metric(tag) and not phase_of(tag):
                 tag = f"{passed_on}_{tag}"
             yield tag, value
-        elif listed and found["by"].strip() and may_be_listed(tag):
+        elif listed and pair["by"].strip() and may_be_listed(tag):
             yield tag, value
 
 
 def _with_words_before(name: str, before: str) -> tuple[str, str]:
-    """``name`` with the words in front of it that belong to it, and the phase among these."""
+    """Return ``name`` with the words in front of it that belong to it, and the phase among these."""
     phase = ""
     for _ in range(3):
         word = _WORDS_BEFORE.search(before)
@@ -186,18 +180,18 @@ def _with_words_before(name: str, before: str) -> tuple[str, str]:
     return name, phase
 
 
-def number(found: re.Match[str]) -> float | None:
+def number(pair: re.Match[str]) -> float | None:
     try:
-        if found["many"] is not None:
-            numbers = [float(word) for word in found["many"].replace(",", " ").split()]
+        if pair["many"] is not None:
+            numbers = [float(word) for word in pair["many"].replace(",", " ").split()]
             return sum(numbers) / len(numbers)
-        value = float(found["value"].replace(",", ""))
+        value = float(pair["value"].replace(",", ""))
     except (ValueError, ZeroDivisionError):
         return None
-    if found["of"] is None:
+    if pair["of"] is None:
         return value
-    return value / float(found["of"]) if "acc" in found["name"] and float(found["of"]) else None
+    return value / float(pair["of"]) if "acc" in pair["name"] and float(pair["of"]) else None
 
 
-def _is_exact(found: re.Match[str]) -> bool:
-    return found["many"] is not None or found["of"] is not None or bool(re.search(r"[.a-z]", found["value"]))
+def _is_exact(pair: re.Match[str]) -> bool:
+    return pair["many"] is not None or pair["of"] is not None or bool(re.search(r"[.a-z]", pair["value"]))
