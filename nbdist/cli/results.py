@@ -20,19 +20,16 @@ from nbdist.feed.labels import cut
 from nbdist.feed.log_lines import LogLine, places_text
 from nbdist.feed.view import RunView, number_text
 from nbdist.panel import (
-    Block,
-    Line,
-    LogSurface,
     StatusReader,
-    Terminal,
     comparison_text,
     follow,
-    rank_prefix,
     status_text,
     stopped_text,
     sweep_headline,
     watch_status,
 )
+from nbdist.panel.terminal import Block, Line, Terminal
+from nbdist.panel.text import LogSurface, rank_prefix
 from nbdist.text import say
 from nbdist.verbs.machines import Examined
 from nbdist.verbs.runs import (
