@@ -250,7 +250,7 @@ def show_board(found: Curves | Report | bool) -> int:
         _show_address(found)
     else:
         print(found.path)
-        note(found.said)
+        note(found.text)
     return 0
 
 

@@ -45,7 +45,7 @@ class Report:
     left_out: Sequence[str] = ()
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """Return ``report.html was replaced: 1.2 MB, opens without a network``."""
         done = "was replaced" if self.replaced else "was written"
         text = f"{self.path} {done}: {max(self.size, 50_000) / 1e6:.1f} MB, opens without a network"

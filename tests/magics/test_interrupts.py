@@ -31,13 +31,13 @@ def kernel(same_kernel: Kernel) -> Kernel:
 
 
 def state_of(run: RunDirectory) -> str:
-    found = snapshot(run)
-    assert found is not None, "its spec can be read"
-    return found.state.value
+    current = snapshot(run)
+    assert current is not None, "its spec can be read"
+    return current.state.value
 
 
 def is_interrupted(kernel: Kernel, moment: str, cell: str, outcome: tuple[str, str | None]) -> None:
-    """Check the error of a cell that is interrupted at this moment, and how its run ends."""
+    """Interrupt a cell at this moment; check its error and the end of its run."""
     before = set(RunStore(kernel.home).directories())
     kernel.run(INTERRUPT_AT.format(tuple(moment.split())))
 

@@ -174,7 +174,7 @@ def test_pictures_of_the_log_for_which_there_is_no_room_are_counted(run: Written
 
     kept = played((tmp_path / "report.html").read_text()).media
     assert list(kept) == names[:1:-1]
-    assert f"2 pictures and tables of the log; all of them: nbdist attach {run.run.label}" in report.said
+    assert f"2 pictures and tables of the log; all of them: nbdist attach {run.run.label}" in report.text
 
 
 def test_several_runs_are_laid_side_by_side(run: WrittenRun, tmp_path: Path) -> None:
@@ -299,8 +299,8 @@ def test_what_has_no_room_in_a_report_is_said_where_it_begins(
     assert tags in missing
     assert logs in missing
     assert f"nbdist logs {run.run.label} --rank 1" in missing
-    assert "not in it" in report.said
-    assert "1 of 2 metrics" in report.said
+    assert "not in it" in report.text
+    assert "1 of 2 metrics" in report.text
 
 
 def test_a_report_replaces_an_older_one_and_is_open_to_others(run: WrittenRun, tmp_path: Path) -> None:
