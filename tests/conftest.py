@@ -44,7 +44,8 @@ PROMISES = {
     "a cell fails": "magics/test_distributed.py::test_a_failed_run_fails_its_cell_with_one_clear_error",
     "a cell hangs": "diagnosis/test_stalls_in_runs.py::test_a_run_that_hangs_shows_it_and_can_go_on",
     "a cell is interrupted": "magics/test_distributed.py::test_an_interrupted_cell_stops_its_run_and_fails",
-    "stuck ranks save": "faults/test_stuck_ranks.py::test_a_rank_gets_to_its_finally[torch one in all_reduce]",
+    "stuck ranks save": "faults/test_stuck_ranks.py"
+    "::test_a_rank_gets_to_its_finally[torch one in all_reduce]",
     "the kernel is killed": "faults/test_the_owner_goes.py::test_a_foreground_run_is_cancelled[killed]",
     "the kernel is killed, -d": "faults/test_the_owner_goes.py::test_a_detached_run_goes_on[killed]",
     "the supervisor is killed": "faults/test_the_supervisor_goes.py"

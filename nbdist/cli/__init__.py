@@ -1,4 +1,4 @@
-"""``nbdist`` on the command line: parse, call, present, and an exit code that scripts can use."""
+"""``nbdist`` on the command line: parse, call, present, and return an exit code for scripts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Sequence
 else:
-    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
+    import _signal as signal  # without enums, which cost 5 ms at the start
 
 _INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code. An interrupt ends the process quietly, also while it begins."""
-    # a shell's script has those ignored that it starts with &
+    """Run one command; return its exit code. An interrupt ends the process quietly, even while it starts."""
+    # commands that a script starts with & ignore it
     listens = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if listens:
         signal.signal(signal.SIGINT, _leave)
@@ -34,5 +34,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _leave(*_: object) -> None:
-    # nothing has begun, or all is done: Python would show where it was
+    # before or after the command: without a traceback
     os._exit(_INTERRUPTED)

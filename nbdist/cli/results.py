@@ -1,4 +1,4 @@
-"""What came of a verb, as a terminal shows it: text, JSON, an exit code."""
+"""The results of verbs in a terminal: text, JSON, an exit code."""
 
 from __future__ import annotations
 
@@ -20,39 +20,27 @@ from nbdist.feed.labels import cut
 from nbdist.feed.log_lines import LogLine, places_text
 from nbdist.feed.view import RunView, number_text
 from nbdist.panel import (
-    Block,
-    Line,
-    LogSurface,
     StatusReader,
-    Terminal,
     comparison_text,
     follow,
-    rank_prefix,
     status_text,
     stopped_text,
     sweep_headline,
     watch_status,
 )
+from nbdist.panel.terminal import Block, Line, Terminal
+from nbdist.panel.text import LogSurface, rank_prefix
 from nbdist.text import say
 from nbdist.verbs.machines import Examined
-from nbdist.verbs.runs import (
-    Beside,
-    Curves,
-    Explained,
-    Listed,
-    Logs,
-    Metrics,
-    Stacks,
-    Stopped,
-    Waited,
-)
+from nbdist.verbs.runs import Beside, Curves, Explained, Listed, Logs, Metrics, Stacks, Stopped, Waited
 from nbdist.version import JSON_VERSION
 
 if TYPE_CHECKING:
+    from nbdist.board import Reach
     from nbdist.panel.report import Report
 
-_LINES = 4096  # that are written at once
-_PAUSE = 0.1  # seconds between two looks at logs that are followed
+_LINES = 4096  # per write
+_PAUSE = 0.1  # seconds between two looks at followed logs
 
 
 def _versioned(data: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +64,7 @@ def show_status(listed: Listed) -> int:
 
 
 def _watch(reader: StatusReader) -> None:
-    """Keep the table at the foot of the terminal up to date; its last state stays there as text."""
+    """Keep the table at the foot of the terminal up to date, and leave the last one as text."""
     terminal = Terminal(sys.stdout)
     if not terminal.drawable:
         raise UsageMistake("--watch draws over itself, which only a terminal can show: write  nbdist status")
@@ -101,13 +89,12 @@ def _watch(reader: StatusReader) -> None:
 
 
 def _fitting(text: str, terminal: Terminal) -> list[Line]:
-    """As much of the text as the terminal has columns and rows for."""
+    """Return the part of the text that fits into the terminal."""
     columns, rows = terminal.size()
     lines = text.splitlines()
     if len(lines) >= rows:
         shown = max(1, rows - 2)
-        more = say("panel.more-lines", config.language(), count=len(lines) - shown)
-        lines = [*lines[:shown], more]
+        lines[shown:] = [say("panel.more-lines", config.language(), count=len(lines) - shown)]
     return [Line().add(cut(line, columns - 1)) for line in lines]
 
 
@@ -120,9 +107,9 @@ def show_logs(logs: Logs) -> int:
         return 0
     count = logs.handle.run.spec.world_size
     for rank in logs.ranks:
-        prefix = "" if logs.one else rank_prefix(rank, count)
-        found = (f"{prefix}{line}\n" for line in logs.lines(rank))
-        while text := "".join(islice(found, _LINES)):
+        prefix = "" if logs.named else rank_prefix(rank, count)
+        lines = (f"{prefix}{line}\n" for line in logs.lines(rank))
+        while text := "".join(islice(lines, _LINES)):
             sys.stdout.write(harmless(text))
     sys.stdout.flush()
     return 0
@@ -130,7 +117,7 @@ def show_logs(logs: Logs) -> int:
 
 def _follow(logs: Logs) -> None:
     surface = LogSurface(
-        _write, ranks=logs.ranks, pattern=logs.pattern, tail=logs.tail, prefixed=not logs.one
+        _write, ranks=logs.ranks, pattern=logs.pattern, tail=logs.tail, prefixed=not logs.named
     )
 
     def wait(seconds: float) -> None:
@@ -145,14 +132,16 @@ def _follow(logs: Logs) -> None:
 
 
 def _print_lines(logs: Logs) -> None:
-    """An object for each line, and a last one that says from where to read on."""
+    """Print an object for each line, and a last one with the places to read on from."""
     readers, tail = logs.readers(), logs.tail
     while True:
         run = logs.handle.run
         for reader in readers:
             lines: Iterable[LogLine] = (line for line in reader.read(run) if logs.pattern.search(line.text))
             for line in lines if tail is None else deque(lines, maxlen=tail):
-                sys.stdout.write(f"{encode(_line(line))}\n")
+                place = {"rank": line.rank, "attempt": line.attempt, "time": line.time, "offset": line.offset}
+                row = _versioned(place | {"untrusted": {"text": line.text}})
+                sys.stdout.write(f"{encode(row)}\n")
         sys.stdout.flush()
         if not logs.follow or run.state.terminal:
             ahead = places_text({reader.rank: reader.next for reader in readers})
@@ -160,11 +149,6 @@ def _print_lines(logs: Logs) -> None:
             return
         tail = None
         time.sleep(_PAUSE)
-
-
-def _line(line: LogLine) -> dict[str, Any]:
-    place = {"rank": line.rank, "attempt": line.attempt, "time": line.time, "offset": line.offset}
-    return _versioned(place | {"untrusted": {"text": line.text}})
 
 
 def show_explained(explained: Explained) -> int:
@@ -192,7 +176,7 @@ def show_waited(waited: Waited) -> int:
 
 def show_metrics(metrics: Metrics) -> int:
     if metrics.json:
-        print_json([_versioned(found) for found in metrics.to_list()])
+        print_json([_versioned(row) for row in metrics.to_list()])
         return 0
     for run, curves in metrics.runs:
         width = max((len(curve.tag) for curve in curves), default=0)
@@ -205,11 +189,10 @@ def show_metrics(metrics: Metrics) -> int:
 
 
 def show_compared(beside: Beside) -> int:
-    found = beside.comparison
     if beside.json:
-        print_json(found.to_dict(all_rows=beside.all_rows))
+        print_json(beside.comparison.to_dict(all_rows=beside.all_rows))
     else:
-        text = comparison_text(found, config.language(), all_rows=beside.all_rows)
+        text = comparison_text(beside.comparison, config.language(), all_rows=beside.all_rows)
         print(harmless(in_a_shell(text)))
     return 0
 
@@ -227,7 +210,7 @@ def show_stopped(stopped: Stopped) -> int:
 
 
 def show_stacks(stacks: Stacks) -> int:
-    # it reads programs, and no other command needs it
+    # an import that only this command needs
     from nbdist.diagnosis.stack_text import sentence, stacks_text
 
     language, report = config.language(), stacks.report
@@ -246,19 +229,18 @@ def show_stacks(stacks: Stacks) -> int:
     return 1 if report.problem else 0
 
 
-def show_board(found: Curves | Report | bool) -> int:
-    if isinstance(found, bool):
-        note("the server has ended" if found else "there was no server")
-    elif isinstance(found, Curves):
-        _show_address(found)
+def show_board(shown: Curves | Report | bool) -> int:
+    if isinstance(shown, Curves):
+        _show_address(shown.reach)
+    elif isinstance(shown, bool):
+        note("the server has ended" if shown else "there was no server")
     else:
-        print(found.path)
-        note(found.said)
+        print(shown.path)
+        note(shown.text)
     return 0
 
 
-def _show_address(curves: Curves) -> None:
-    reach = curves.reach
+def _show_address(reach: Reach) -> None:
     if not reach.url:
         raise LaunchError(reach.problem)
     print(reach.url)
@@ -270,7 +252,7 @@ def _show_address(curves: Curves) -> None:
 
 
 def show_examined(examined: Examined) -> int:
-    # most commands never ask
+    # an import that only this command needs
     from nbdist.doctor import report_text
 
     report = examined.report

@@ -1,4 +1,4 @@
-"""``nbdist run``: start a program, and show its run in a terminal."""
+"""``nbdist run``: the start of a program, and its run in a terminal."""
 
 from __future__ import annotations
 
@@ -33,13 +33,11 @@ from nbdist.verbs.runs import Again
 from nbdist.verbs.verb import TERMINAL, Frontend
 
 USAGE = 2
-TIME_LIMIT = 124
-"""As timeout(1) has it."""
-
+TIME_LIMIT = 124  # as of timeout(1)
 INTERRUPTED = 128 + signal.SIGINT
 OUTPUT_CLOSED = 128 + signal.SIGPIPE
 
-# as messages are written for a notebook, and what a shell calls the same
+# words of a notebook, and the same in a shell
 _IN_A_SHELL = (
     ("%%distributed -n 2", "nbdist run -n 2 train.py"),
     ("%%distributed ", "nbdist run "),
@@ -54,19 +52,19 @@ _IN_A_SHELL = (
 
 
 def in_a_shell(message: str) -> str:
-    """A message with what to type written for a shell."""
+    """Return a message with commands of a shell in place of a notebook's."""
     for notebook, shell in _IN_A_SHELL:
         message = message.replace(notebook, shell)
     return message
 
 
 def complain(message: str) -> None:
-    """What went wrong, in one line."""
+    """Print an error as one line."""
     _to_stderr(f"nbdist: {in_a_shell(message)}")
 
 
 def note(message: str) -> None:
-    """What a person should know, and a program that reads stdout need not."""
+    """Print a note for people, not for a program that reads stdout."""
     _to_stderr(f"[nbdist] {in_a_shell(message)}")
 
 
@@ -74,18 +72,18 @@ HERE = Frontend(TERMINAL, note)
 
 
 def print_json(data: object) -> None:
-    """Data for a program, in a line."""
+    """Print data for a program as one line."""
     print(harmless(encode(data)), flush=True)
 
 
 def _to_stderr(text: str) -> None:
-    # a terminal that has gone takes nothing more
+    # the terminal may have gone
     with contextlib.suppress(OSError):
         print(harmless(text), file=sys.stderr, flush=True)
 
 
 class Output:
-    """stdout as long as it is read; ``on_closed`` is called once when its reader has gone."""
+    """stdout while it has a reader; it calls ``on_closed`` once, when the reader has gone."""
 
     def __init__(self, on_closed: Callable[[OSError], object]) -> None:
         self._on_closed = on_closed
@@ -104,15 +102,14 @@ class Output:
 
 
 def discard_output() -> None:
-    """Let what is still written to stdout go nowhere, so that the flush at exit does not fail."""
+    """Discard further output, so that the flush at exit does not fail."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
 
 
 def exit_code(run: Run, directory: RunDirectory) -> int:
-    """0 for success, 130 for a run that was stopped, 124 at its time limit, else that of its first
-    failure: its exit code, or 128 + N for signal N; 1 where there is none."""
+    """Return 0, 130 (stopped), 124 (time limit), the first failure's code (128 + N for signal N), or 1."""
     if run.state is RunState.SUCCEEDED:
         return 0
     if run.state is RunState.CANCELLED:
@@ -121,10 +118,10 @@ def exit_code(run: Run, directory: RunDirectory) -> int:
         return TIME_LIMIT
     failure = first_failure(run, directory) if run.state is RunState.FAILED else None
     if failure is None or not failure.code:
-        # an exception that left the program, whatever the process made of it
+        # an uncaught exception
         return 1
     if failure.code < 0:
-        # after an exception, a signal is only how the process was ended
+        # after an exception, the signal only ended the process
         return 1 if failure.report is not None else 128 - failure.code
     return failure.code
 
@@ -132,11 +129,8 @@ def exit_code(run: Run, directory: RunDirectory) -> int:
 JSON = "--json"
 _USAGE = "nbdist run [options] train.py [arguments] or nbdist run [options] -m package.module [arguments]"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_PRUNING = 0.5
-"""Seconds for old runs, of a command that may end at once."""
-
-# what a terminal has no use for
-_LEFT_OUT = ("args", "panel", "warm", "push", "keep_inputs", "pull")
+_PRUNING = 0.5  # seconds to remove old runs, of a command that may end at once
+_LEFT_OUT = ("args", "panel", "warm", "push", "keep_inputs", "pull")  # useless in a terminal
 
 
 def run_help() -> str:
@@ -183,20 +177,16 @@ def run(words: Sequence[str]) -> int:
 
 
 def resume(again: Again) -> int:
-    """Go on from a run, as ``nbdist run`` would start it; the exit code."""
+    """Continue a run; return the exit code."""
     changes = [word for word in again.changes if word != JSON]
-
-    def planned() -> tuple[Options, runner.Plan]:
-        return runner.resume_plan(again.handle, changes)
-
+    planned = functools.partial(runner.resume_plan, again.handle, changes)
     return _start(planned, [], as_json=len(changes) < len(again.changes))
 
 
 def _start(
     planned: Callable[[], tuple[Options, runner.Plan]], on_node_1: Sequence[str], *, as_json: bool
 ) -> int:
-    """Start what is planned, and show it; the exit code. ``on_node_1`` is what to type on the second of
-    several machines behind ``nbdist run``."""
+    """Start and show the planned run; return the exit code. ``on_node_1``: the words for a second machine."""
     with runner.Interrupts(_why, _SIGNALS, raises=False) as interrupts:
         try:
             with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
@@ -212,9 +202,11 @@ def _run(
     options: Options, plan: runner.Plan, on_node_1: Sequence[str], interrupts: runner.Interrupts
 ) -> tuple[runner.RunHandle, int]:
     handle, notes = runner.launch(plan, interrupts, check=options.check, pruning=_PRUNING)
-    there = _command_there(plan.token, on_node_1) if plan.token else ""
-    for said in filter(None, (*notes, runner.thread_advice(plan), there)):
-        note(said)
+    # the token before the command, hidden from other users of the machine
+    command = f"nbdist run {shlex.join(on_node_1)}" if on_node_1 else "nbdist resume RUN"
+    elsewhere = f"on a machine with another home directory:  {runner.TOKEN}={plan.token} {command}"
+    for text in filter(None, (*notes, runner.thread_advice(plan), plan.token and elsewhere)):
+        note(text)
     if options.detach:
         return handle, _leave(handle, interrupts)
     code = _follow(handle, interrupts, options.show_ranks)
@@ -223,26 +215,24 @@ def _run(
 
 
 def _run_sweep(options: Options, program: Sequence[str], interrupts: runner.Interrupts) -> int:
-    planned = runner.plan_sweep(
-        options, functools.partial(runner.plan_script, words=program, cwd=os.getcwd())
+    plan = functools.partial(runner.plan_script, words=program, cwd=os.getcwd())
+    handle, notes = runner.launch_sweep(
+        runner.plan_sweep(options, plan), interrupts, check=options.check, pruning=_PRUNING
     )
-    handle, notes = runner.launch_sweep(planned, interrupts, check=options.check, pruning=_PRUNING)
-    for said in notes:
-        note(said)
+    for text in notes:
+        note(text)
     if options.detach:
         print(handle.sweep_id, flush=True)
         _say_what_was_removed()
         return 0
-    code = show_sweep(
-        handle, lambda _: handle.request_stop(Reason("not-shown", error="its output was closed"))
-    )
+    closed = Reason("not-shown", error="its output was closed")
+    code = show_sweep(handle, lambda _: handle.request_stop(closed))
     _say_what_was_removed()
     return _code(interrupts) if interrupts.came() else code
 
 
 def show_sweep(handle: runner.SweepHandle, on_closed: Callable[[OSError], object]) -> int:
-    """Show a sweep until it ends; the exit code: 0 where every point succeeded, 130 for one that was stopped,
-    else 1."""
+    """Show a sweep until it ends; return 0 if every point succeeded, 130 for a stop, else 1."""
     language = config.language()
     output = Output(on_closed)
     try:
@@ -254,7 +244,7 @@ def show_sweep(handle: runner.SweepHandle, on_closed: Callable[[OSError], object
 
 
 def _leave(handle: runner.RunHandle, interrupts: runner.Interrupts) -> int:
-    """Let the run go on by itself."""
+    """Detach from the run; return the exit code."""
     print(handle.run_id, flush=True)
     _say_what_was_removed()
     if interrupts.came():
@@ -267,14 +257,14 @@ def _leave(handle: runner.RunHandle, interrupts: runner.Interrupts) -> int:
 def _follow(
     handle: runner.RunHandle, interrupts: runner.Interrupts, show_ranks: Collection[int] | None
 ) -> int:
-    """Show the run until it ends. An output whose reader has gone stops it, too."""
+    """Show the run until it ends; return the exit code. A closed output stops the run."""
     closed: list[int] = []
 
     def output_closed(error: OSError) -> None:
         if interrupts.came():
-            return  # Ctrl-C ends the reader, too: no reason to hasten the run
+            return  # Ctrl-C ends the reader, too
         closed.append(OUTPUT_CLOSED if isinstance(error, BrokenPipeError) else 1)
-        # a run whose directory was deleted is stopped by its supervisor
+        # the supervisor stops a run whose directory is deleted
         with contextlib.suppress(UnknownRun):
             handle.request_stop(Reason("not-shown", error=error.strerror or str(error)))
 
@@ -282,12 +272,6 @@ def _follow(
     if ended.state is RunState.CANCELLED and (interrupts.came() or closed):
         return _code(interrupts) if interrupts.came() else closed[0]
     return exit_code(ended, handle.directory)
-
-
-def _command_there(token: str, words: Sequence[str]) -> str:
-    # before the command, where other users of a machine do not see it
-    command = f"nbdist run {shlex.join(words)}" if words else "nbdist resume RUN"
-    return f"on a machine with another home directory:  {runner.TOKEN}={token} {command}"
 
 
 def _say_what_was_removed() -> None:
@@ -300,12 +284,12 @@ def _why(number: signal.Signals) -> Reason:
 
 
 def _code(interrupts: runner.Interrupts) -> int:
-    """The exit code of what has stopped the run."""
+    """Return the exit code for the interrupt."""
     return 128 + (interrupts.latest or signal.SIGINT)
 
 
 def show_attached(handle: runner.RunHandle | runner.SweepHandle) -> int:
-    """Show the run, or sweep, until it ends; the exit code."""
+    """Show the run, or sweep, until it ends; return the exit code."""
     label = handle.label if isinstance(handle, runner.SweepHandle) else handle.run.label
     try:
         if isinstance(handle, runner.SweepHandle):
@@ -317,7 +301,7 @@ def show_attached(handle: runner.RunHandle | runner.SweepHandle) -> int:
 
 
 def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int] | None = None) -> Run:
-    """Show the run until it ends, and then how it ended. ``show_ranks`` are the local ones to show."""
+    """Show the run, by the lines of the local ``show_ranks``, and its summary; return its last state."""
     watch, language = UsageWatch(), config.language()
     screen = on_text_screen(
         output.write, Terminal(sys.stdout), language=language, logs="nbdist logs", limit=sys.maxsize
@@ -335,7 +319,7 @@ def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int]
     except UnknownRun as gone:
         raise LaunchError(str(gone)) from None
     output.write(summary_text(ended, handle.directory, language, watch.report(language)) + "\n")
-    # the line above says all of a stop that was asked for
+    # the summary suffices for a requested stop
     if ended.state is not RunState.SUCCEEDED and not ended.stopped_as_asked:
         _to_stderr(in_a_shell(run_report(ended, handle.directory, language)))
     return ended

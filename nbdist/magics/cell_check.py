@@ -1,4 +1,4 @@
-"""A cell before anything is started: its lines as the editor counts them, and whether it is a program."""
+"""A cell before it starts anything: its lines as the editor numbers them, and its syntax."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # how IPython writes its own commands: "%magic", "!command", "x = !ls", "x = %env A", "name?"
 _COMMAND = re.compile(r"^\s*(?:[%!]|[\w, ]+=\s*[%!]\s*\w|\?|[\w.]+\?{1,2}\s*$)")
-# what says the same to ranks as these commands say to a notebook
+# instead of these commands of a notebook
 _INSTEAD = (
     (re.compile(r"%%writefile\b"), "leave it out: nbdist writes the cell into a file itself"),
     (re.compile(r"%matplotlib\b"), "leave it out: figures are shown without it"),
@@ -33,35 +33,21 @@ _INSTEAD = (
     (re.compile(r"[\w.]*\?{1,2}[\w.]*$"), "leave it out"),
 )
 _INLINE = re.compile(r"\s*%matplotlib\s+inline\s*(?:#.*)?")
-# what copying from a page or a notebook does to a program, and Python's words for it
-_COPIED = (
-    (
-        re.compile(r"expected an indented block"),
-        "is its indentation lost in copying? indent what belongs to it",
-    ),
-    (
-        re.compile(r"inconsistent use of tabs|unindent does not match"),
-        "indent with spaces alone, four a level",
-    ),
-    (re.compile(r"'await' outside|asynchronous comprehension outside"), "write  asyncio.run(main())"),
-    (re.compile(r"invalid non-printable character"), "type that space anew"),
-    (re.compile(r"invalid character"), "type its plain form:  , ( ) : ' \" -"),
-)
 
 
 def as_in_editor(shell: InteractiveShell, cell: str) -> str:
-    """Return the body of a cell with an empty line for each line above it, ``%%distributed`` or ``%%ranks``
-    the last of these: so every traceback, report and check has the editor's numbers."""
+    """Return the body of a cell below an empty line for each line above it, as ``%%distributed``: so
+    tracebacks, reports and checks have the editor's line numbers."""
     whole = str(request_of(shell).get("content", {}).get("code", "")).splitlines()
     above = len(whole) - len(cell.splitlines())
-    # a magic that is called by code has other lines above it
+    # code that calls a magic has other lines above it
     if not (1 <= above <= len(whole) and whole[above - 1].lstrip().startswith(("%%distributed", "%%rank"))):
         above = 1
     return "\n" * above + _without_inline(cell)
 
 
 def _without_inline(cell: str) -> str:
-    """Return the cell without ``%matplotlib inline``, which holds for a rank anyway."""
+    """Return the cell without ``%matplotlib inline``, the default in ranks."""
     lines = cell.splitlines()
     for at, line in enumerate(lines):
         if _INLINE.fullmatch(line) and _is_command(lines, at + 1, SyntaxError()):
@@ -72,8 +58,7 @@ def _without_inline(cell: str) -> str:
 
 @contextlib.contextmanager
 def explained(cell: str) -> Iterator[None]:
-    """Raise what is wrong with the text of a cell that is planned meanwhile as a UsageMistake, with the line
-    and what to type instead."""
+    """Check the text of a cell that the block plans. Raises UsageMistake with the line and what to type."""
     if not cell.strip():
         raise UsageMistake("the cell is empty: write the program of the ranks below %%distributed")
     _check_coding(cell)
@@ -86,7 +71,7 @@ def explained(cell: str) -> Iterator[None]:
 
 
 def name_origins(shell: InteractiveShell | None) -> Callable[[str], Origin | None]:
-    """Return what tells where this notebook has a name from."""
+    """Return a function that finds the origin of a name in this notebook."""
 
     def origin(name: str) -> Origin | None:
         if shell is None:
@@ -101,7 +86,7 @@ def name_origins(shell: InteractiveShell | None) -> Callable[[str], Origin | Non
 
 
 def notebook_names(shell: InteractiveShell | None) -> runner.Namespace:
-    """Return the names of this notebook, or program, for its ranks; code is named by its cell: ``In [5]``."""
+    """Return the names of this notebook, or program, for its ranks. Code has its cell's title: ``In [5]``."""
     if shell is None:
         return runner.Namespace(values=vars(sys.modules["__main__"]))
 
@@ -113,7 +98,7 @@ def notebook_names(shell: InteractiveShell | None) -> runner.Namespace:
 
 
 def _check_coding(cell: str) -> None:
-    """Refuse a cell, which is UTF-8, that names another encoding: its ranks would read other characters."""
+    """Refuse a declared encoding other than UTF-8: the ranks would read other characters."""
     try:
         coding, _ = tokenize.detect_encoding(io.BytesIO(cell.encode(errors="replace")).readline)
     except SyntaxError as error:
@@ -131,22 +116,15 @@ def _about(cell: str, error: SyntaxError) -> str:
                     f"line {number} of the cell starts another launcher, and so does %%distributed: "
                     f"write  {instead}  in a cell of its own"
                 )
-            return (
-                f"line {number} of the cell is a notebook command, which ranks cannot run: "
-                f"{_instead(line.strip())}"
-            )
+            instead = _instead(line.strip())
+            return f"line {number} of the cell is a notebook command, which ranks cannot run: {instead}"
     where = f"line {error.lineno} of the cell" if error.lineno else "the cell"
     text = lines[error.lineno - 1].strip() if error.lineno and error.lineno <= len(lines) else ""
-    known = next((advice for pattern, advice in _COPIED if pattern.search(error.msg)), "")
-    if text.startswith("? "):
-        known = "type spaces for those  ?"
-    mistake = f"{where} does not compile: {error.msg}" + (f": {text}" if text else "")
-    return f"{mistake}; {known}" if known else mistake
+    return f"{where} does not compile: {error.msg}" + (f": {text}" if text else "")
 
 
 def _is_command(lines: list[str], number: int, error: SyntaxError) -> bool:
-    """Return whether a line is one of IPython's commands, and not a part of an expression: without it the
-    program compiles, or fails only further below."""
+    """Return whether a line is an IPython command, without which the lines above it compile."""
     line = lines[number - 1]
     if not _COMMAND.match(line) or number > (error.lineno or number):
         return False

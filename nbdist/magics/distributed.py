@@ -37,8 +37,7 @@ from nbdist.text import say
 class DistributedMagics(Magics):
     """The cell magic."""
 
-    _advised = False
-    """Whether this kernel has had its advice: once is enough."""
+    _advised = False  # once for each kernel
 
     @no_var_expand
     @line_cell_magic
@@ -88,14 +87,19 @@ def start_and_show(
     typed: str = "",
     advice: str = "",
 ) -> runner.RunHandle:
-    """Start the run, and show it until it ends unless it is detached. Raises UsageMistake or LaunchError with
-    nothing started, RunFailed or RunCancelled as it ended."""
+    """Start the run, and show it until it ends unless it is detached. Raises UsageMistake or LaunchError
+    before the start, RunFailed or RunCancelled after the end."""
     runner.check_pulled(chosen.pull, notebook_names(shell))
     with started(shell, chosen, planned, taken, typed=typed, advice=advice) as handle:
         if chosen.detach:
             show_detached(shell, handle, chosen, planned)
         else:
-            _watch(shell, handle, chosen, planned)
+            run, drawn = follow(shell, handle, chosen, planned)
+            if run.state is not RunState.SUCCEEDED:
+                text = panel.run_report(run, handle.directory, config.language())
+                if run.stopped_as_asked:
+                    raise stopped(text, shown=not drawn)
+                raise without_frames(RunFailed(text), brief=drawn)
             show_last(handle)
             _pull(shell, handle, chosen.pull)
     return handle
@@ -111,49 +115,29 @@ def started(
     typed: str = "",
     advice: str = "",
 ) -> Iterator[runner.RunHandle]:
-    """Start the run, print the notes about that, and stop it where the block fails."""
+    """Start the run, print its notes, and stop it if the block fails."""
     handle, notes = runner.launch(
         planned, taken, check=chosen.check, warm=chosen.warm, origin=name_origins(shell), typed=typed
     )
+    other_home = say("runs.other-home", config.language(), command=f"%env {runner.TOKEN}={planned.token}")
     with stopped_with_its_cell(handle, taken):
-        tell(*notes, advice, _elsewhere(planned), runner.pruner.removed())
+        tell(*notes, advice, other_home if planned.token else "", runner.pruner.removed())
         yield handle
 
 
 def resume_and_show(
     shell: InteractiveShell, ended: runner.RunHandle, changes: Sequence[str]
 ) -> runner.RunHandle:
-    """Go on from a run, as ``%%distributed`` would start it with its options and ``changes``. Raises as
-    ``start_and_show``."""
+    """Continue a run, with its options and ``changes``. Raises as ``start_and_show``."""
     with interrupts() as taken:
-        chosen, planned = resumed(shell, ended, changes)
-        return start_and_show(shell, chosen, planned, taken)
-
-
-def resumed(
-    shell: InteractiveShell | None, ended: runner.RunHandle, changes: Sequence[str]
-) -> tuple[options.Options, runner.Plan]:
-    """Plan a run that goes on from another, for the cell that is run now."""
-    return runner.resume_plan(ended, changes, namespace=notebook_names(shell), **place_of(shell))
-
-
-def _watch(
-    shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
-) -> None:
-    """Show the run until it ends. Raises RunFailed or RunCancelled, as it ended."""
-    run, drawn = follow(shell, handle, chosen, planned)
-    if run.state is RunState.SUCCEEDED:
-        return
-    text = panel.run_report(run, handle.directory, config.language())
-    if run.stopped_as_asked:
-        raise stopped(text, shown=not drawn)
-    raise without_frames(RunFailed(text), brief=drawn)
+        plan = runner.resume_plan(ended, changes, namespace=notebook_names(shell), **place_of(shell))
+        return start_and_show(shell, *plan, taken)
 
 
 def follow(
     shell: InteractiveShell | None, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
 ) -> tuple[Run, bool]:
-    """Show the run until it ends; return how it ended, and whether a panel was drawn. Raises RunFailed when
+    """Show the run until it ends; return its last state, and whether a panel shows it. Raises RunFailed when
     its directory disappears."""
     drawn = chosen.panel and draws_widgets(shell)
     try:
@@ -171,8 +155,7 @@ def follow(
 
 
 def _pull(shell: InteractiveShell, handle: runner.RunHandle, names: Sequence[str]) -> None:
-    """Put these results of rank 0 into the notebook. Raises RunFailed when one cannot be had, after all that
-    can be are there."""
+    """Put these results of rank 0 into the notebook. Raises RunFailed, at the end, for missing ones."""
     problems = []
     for name in names:
         try:
@@ -193,22 +176,14 @@ def show_detached(
         tell(say("runs.detached", config.language(), label=handle.run.label))
 
 
-def _elsewhere(planned: runner.Plan) -> str:
-    """Return the command for a machine with another home directory; empty where there is none."""
-    if not planned.token:
-        return ""
-    command = f"%env {runner.TOKEN}={planned.token}"
-    return say("runs.other-home", config.language(), command=command)
-
-
 _SWEPT = re.compile(r"--sweep[ =]['\"]?([A-Za-z_][\w,]*)=")
 
 
 def _expanded(shell: InteractiveShell, line: str) -> str:
-    """Return the line with names in braces replaced as IPython does, but for those of a sweep."""
+    """Return the line with names in braces expanded by IPython, but not those of a sweep."""
     swept = "|".join(_SWEPT.findall(line)).replace(",", "|")
     kept = re.sub(rf"(?<!{{){{({swept})}}(?!}})", r"{{\1}}", line) if swept else line
-    # counted from here: this method, IPython's call of it, the cell
+    # frames from here: the method, IPython's call of it, the cell
     expanded: str = shell.var_expand(kept, depth=3)
     return line if expanded == kept else expanded
 
@@ -216,7 +191,7 @@ def _expanded(shell: InteractiveShell, line: str) -> str:
 def _planner(
     shell: InteractiveShell, line: str, cell: str | None
 ) -> tuple[options.Options, Callable[[options.Options], runner.Plan]]:
-    """Return the options on the line, and what plans its program with options."""
+    """Return the options on the line, and a function that plans its program with options."""
     if cell is not None:
         return options.parse(line), functools.partial(_plan_cell, shell, cell)
     own, program = options.split_program(options.split_line(line))

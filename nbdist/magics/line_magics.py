@@ -1,4 +1,4 @@
-"""The line magics: they show in a notebook what came of a verb."""
+"""The line magics, which show the results of verbs in a notebook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from IPython.display import HTML, display
 from nbdist import config, panel, runner, verbs
 from nbdist.feed.ansi import harmless
 from nbdist.magics.distributed import resume_and_show
-from nbdist.magics.presentation import as_usage_errors, draws_widgets, shell_of
+from nbdist.magics.presentation import as_usage_errors, draws_widgets, shell_of, tell
 from nbdist.magics.showing import show_again, show_as_text, show_outputs
 from nbdist.magics.sweeps import show_sweep_again
 from nbdist.model import RunState
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 _GRAIN = 5.0
 
-# Only a browser on this machine reaches the port; the page finds out, and shows what else there is.
-# So does a notebook that is opened again when the server has long ended.
+# Only a browser on this machine reaches the port, while the server lives; else the page shows the charts.
 _FIND_OUT = """<script>(() => {
   const board = document.getElementById("NAME");
   const frame = board.querySelector("iframe");
@@ -43,16 +42,11 @@ _FIND_OUT = """<script>(() => {
 })()</script>"""
 
 
-def _say(*lines: str) -> None:
-    for line in lines:
-        print(harmless(f"[nbdist] {line}"), flush=True)
-
-
-_HERE = Frontend(NOTEBOOK, _say)
+_HERE = Frontend(NOTEBOOK, tell)
 
 
 def _shows(verb: Verb[Result]) -> Callable[[Callable[[Any, Result], None]], Callable[[Any, str], None]]:
-    """Make a line magic that does what is typed; the method shows what came of it."""
+    """Make a line magic of a method that shows the result of a verb."""
 
     def magic_of(show: Callable[[Any, Result], None]) -> Callable[[Any, str], None]:
         @functools.wraps(show)
@@ -82,7 +76,7 @@ class VerbMagics(Magics):
     @_shows(verbs.STATUS)
     def dist_status(self, listed: Listed) -> None:
         self._table.show(listed.directories, live=draws_widgets(shell_of(self)))
-        _say(*listed.beside())
+        tell(*listed.beside())
 
     @_shows(verbs.LOGS)
     def dist_logs(self, logs: Logs) -> None:
@@ -104,11 +98,11 @@ class VerbMagics(Magics):
             print(panel.stopped_text(run))
         for view in stopped.sweeps:
             print(panel.sweep_headline(view, config.language()))
-        _say(*stopped.going_on, *filter(None, [stopped.note]))
+        tell(*stopped.going_on, stopped.note)
 
     @_shows(verbs.STACKS)
     def dist_stacks(self, stacks: Stacks) -> None:
-        # it reads programs, and is not needed before
+        # an import that only this verb needs
         from nbdist.diagnosis.stack_text import stacks_text
 
         text = stacks_text(stacks.report, config.language(), all_threads=stacks.threads, paint=_paint)
@@ -129,7 +123,7 @@ class VerbMagics(Magics):
         try:
             run = show_as_text(handle)
         except KeyboardInterrupt:
-            _say(f"{label} goes on; %dist_attach {label} shows it again")
+            tell(f"{label} goes on; %dist_attach {label} shows it again")
             return
         show_outputs(shell, handle, run)
         if run.state is not RunState.SUCCEEDED and not run.stopped_as_asked:
@@ -140,13 +134,13 @@ class VerbMagics(Magics):
         resume_and_show(shell_of(self), again.handle, again.changes)
 
     @_shows(verbs.BOARD)
-    def dist_board(self, found: Curves | Report | bool) -> None:
-        if isinstance(found, bool):
-            _say("ended" if found else "no server was there")
-        elif isinstance(found, Curves):
-            _show_curves(found)
+    def dist_board(self, shown: Curves | Report | bool) -> None:
+        if isinstance(shown, Curves):
+            _show_curves(shown)
+        elif isinstance(shown, bool):
+            tell("ended" if shown else "no server was there")
         else:
-            _say(found.said)
+            tell(shown.text)
 
     @_shows(verbs.EXPORT)
     def dist_export(self, exported: runner.Export) -> None:
@@ -154,19 +148,19 @@ class VerbMagics(Magics):
 
     @_shows(verbs.DOCTOR)
     def dist_doctor(self, examined: Examined) -> None:
-        # most sessions never ask
+        # an import that only this verb needs
         from nbdist.doctor import report_bundle
 
-        _say(*examined.mended)
+        tell(*examined.mended)
         display(report_bundle(examined.report, config.language()), raw=True)
 
     @_shows(verbs.SESSION)
     def dist_session(self, lines: Sequence[str]) -> None:
-        _say(*lines)
+        tell(*lines)
 
     @_shows(verbs.WARM)
     def dist_warm(self, state: runner.WarmState) -> None:
-        _say(*(runner.describe_warm(state) or [f"warm: {state.mode}; no ranks wait"]))
+        tell(*(runner.describe_warm(state) or [f"warm: {state.mode}; no ranks wait"]))
 
 
 def _paint(text: str, shade: str) -> str:
@@ -175,16 +169,16 @@ def _paint(text: str, shade: str) -> str:
 
 def _show_curves(curves: Curves) -> None:
     reach, charts = curves.reach, ""
-    # the browser may turn out not to reach the server
+    # the browser may not reach the server
     if reach.direct or not reach.url:
         runs = [(handle.run, handle.directory) for handle in curves.handles]
         charts = panel.curves_html(runs, config.language())
     if not reach.url:
-        _say(f"VisualDL cannot be shown here: {reach.problem}")
+        tell(f"VisualDL cannot be shown here: {reach.problem}")
         display(HTML(charts))
         return
     display(HTML(_frame(reach.url, curves.height, charts)))
-    _say(f"VisualDL: {reach.url}")
+    tell(f"VisualDL: {reach.url}")
 
 
 def _frame(url: str, height: int, charts: str) -> str:
@@ -193,7 +187,7 @@ def _frame(url: str, height: int, charts: str) -> str:
         'allowfullscreen title="VisualDL"></iframe>'
     )
     if not charts:
-        return f"<div>{frame}</div>"  # IPython warns about what is an iframe alone
+        return f"<div>{frame}</div>"  # IPython warns about an iframe alone
     name = f"nbdist-board-{secrets.token_hex(4)}"
     away = say("runs.board-away", config.language())
     return (
@@ -203,14 +197,14 @@ def _frame(url: str, height: int, charts: str) -> str:
 
 
 class StatusTable:
-    """A table of runs that is kept up to date without any widget: the latest."""
+    """The latest table of runs in the notebook, up to date without a widget."""
 
     def __init__(self) -> None:
         self._superseded = threading.Event()
 
     def show(self, runs: Sequence[RunDirectory], *, live: bool) -> None:
-        """Display how the runs stand. ``live`` replaces it when that changes, until all have ended, a
-        newer table is shown, or an hour is over; the last one stays in the notebook."""
+        """Display the runs; while ``live``, replace the table when they change, until all have ended, an hour
+        is over, or a newer table appears. The last one stays in the notebook."""
         language = config.language()
         reader = panel.StatusReader(runs)
 

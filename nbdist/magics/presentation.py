@@ -31,7 +31,7 @@ def shell_of(magics: Magics) -> InteractiveShell:
 
 @contextlib.contextmanager
 def as_usage_errors() -> Iterator[None]:
-    """Raise what the user can mend as one line: exactly UsageError (a subclass prints a traceback)."""
+    """Raise mistakes of the user as UsageError, a line in IPython (of a subclass it prints a traceback)."""
     try:
         yield
     except (UsageMistake, LaunchError) as error:
@@ -41,8 +41,7 @@ def as_usage_errors() -> Iterator[None]:
 
 
 def without_frames(error: AnError, *, brief: bool = False) -> AnError:
-    """Return the same error, which IPython shows as its message alone: our own frames do not help a user.
-    ``brief``: as the first line of its message, since the panel above says the rest."""
+    """Return the error, of which IPython shows only the message; ``brief``: its first line, below a panel."""
 
     def render() -> list[str]:
         head, _, rest = str(error).partition("\n")
@@ -55,9 +54,8 @@ def without_frames(error: AnError, *, brief: bool = False) -> AnError:
 
 
 def show_stops_calmly(shell: InteractiveShell) -> None:
-    """Show no error for a cell that raises RunCancelled: it fails, and with it what was to run after it, but
-    its run did what it was asked to do."""
-    # IPython has room for one such handler, and another extension may have taken it
+    """Show no traceback for RunCancelled: the cell fails, but its run obeyed the user."""
+    # IPython has one such handler, which another extension may have set
     if not shell.custom_exceptions:
         shell.set_custom_exc((RunCancelled,), _show_stop)
 
@@ -69,9 +67,9 @@ def forget_stops(shell: InteractiveShell) -> None:
 
 
 def stopped(text: str, *, shown: bool) -> RunCancelled:
-    """Return the error of a stop that was asked for: one grey line, and none where the panel is ``shown``."""
+    """Return the error of a requested stop: one grey line, or none below a panel that is ``shown``."""
     error = RunCancelled(text)
-    # 244 is read on white and on black alike
+    # 244 is readable on white and on black
     lines = [] if shown else [f"\x1b[38;5;244m{text}\x1b[0m"]
     error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
     return error
@@ -83,13 +81,13 @@ def _show_stop(
     lines: list[str] = error._render_traceback_()  # type: ignore[attr-defined]
     for line in lines:
         print(line)
-    # a kernel's reply carries the traceback of the last error that was shown
+    # a kernel's reply carries the last traceback
     shell._last_traceback = lines  # type: ignore[attr-defined]
     return lines
 
 
 def interrupts() -> runner.Interrupts:
-    """Return the interrupts of the kernel from here on: they stop the run that is started meanwhile."""
+    """Return the interrupts of the kernel from here on, which stop a run that starts meanwhile."""
     return runner.Interrupts(lambda _: Reason("kernel-interrupted"), raises=True)
 
 
@@ -97,7 +95,7 @@ def interrupts() -> runner.Interrupts:
 def stopped_with_its_cell(
     handle: runner.RunHandle | runner.SweepHandle, taken: runner.Interrupts
 ) -> Iterator[None]:
-    """Stop the run, or sweep, when its cell ends early, whatever the reason: it would go on unseen."""
+    """Stop the run, or sweep, when its cell fails: it would go on unseen."""
     try:
         yield
     except BaseException:
@@ -108,19 +106,18 @@ def stopped_with_its_cell(
 
 
 def tell(*notes: object) -> None:
-    """Print notes about the run."""
+    """Print notes, except empty ones."""
     for note in filter(None, notes):
-        print(harmless(f"[nbdist] {note}"))
+        print(harmless(f"[nbdist] {note}"), flush=True)
 
 
 def write(text: str) -> None:
-    """Write text that is to be seen at once."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def kernel_id(shell: InteractiveShell | None) -> str:
-    """Return the id by which the Jupyter server knows this kernel; empty outside one."""
+    """Return the Jupyter server's id of this kernel; empty outside one."""
     if getattr(shell, "kernel", None) is None:
         return ""
     from ipykernel.connect import get_connection_file
@@ -134,18 +131,17 @@ def kernel_id(shell: InteractiveShell | None) -> str:
 
 
 def in_marimo() -> bool:
-    """Return whether a page of marimo's runs this cell: it draws anywidgets, and has no shell of IPython."""
+    """Return whether marimo runs this cell: it draws anywidgets, and has no IPython shell."""
     marimo = sys.modules.get("marimo")
     return marimo is not None and bool(marimo.running_in_notebook())
 
 
 def draws_widgets(shell: InteractiveShell | None) -> bool:
-    """Return whether a front end that draws widgets runs this cell.
+    """Guess whether a front end that draws widgets runs this cell; NBDIST_PANEL=widget or text overrides it.
 
-    No kernel is told what its front end is. A notebook page names the cell in its request's metadata
-    (JupyterLab, Notebook 7, VS Code) or sends an empty user name; nbclassic answers input() and calls
-    its user "username". jupyter_client, and with it nbclient and the consoles, does none of that.
-    NBDIST_PANEL=widget or text overrides the guess.
+    A notebook page names the cell in its request's metadata (JupyterLab, Notebook 7, VS Code) or sends an
+    empty user name; nbclassic answers input() and calls its user "username". jupyter_client, and with it
+    nbclient and the consoles, does none of that.
     """
     if not _PANEL.exists():
         print("[nbdist] the panel of this checkout is not built (make builds it): text instead")
@@ -157,43 +153,38 @@ def draws_widgets(shell: InteractiveShell | None) -> bool:
         return True
     if getattr(shell, "kernel", None) is None:
         return False
-    # Voilà executes the notebook itself, as a client without a page, and serves one then
+    # Voilà executes the notebook without a page, and serves one afterwards
     if "google.colab" in sys.modules or os.environ.get("SERVER_SOFTWARE", "").startswith("voila/"):
         return True
     parent = request_of(shell)
     user = parent.get("header", {}).get("username")
     if "cellId" in parent.get("metadata", {}) or user == "":
         return True
-    # jupyter_client says "username", too, where USER is not set
+    # jupyter_client, too, sends "username" where USER is not set
     answers = parent.get("content", {}).get("allow_stdin")
     return bool(user == "username" and answers and os.environ.get("USER"))
 
 
 def widgets_reach_outputs(shell: InteractiveShell | None) -> bool:
-    """Return whether a widget's script finds the other outputs of the notebook in its page.
-
-    In JupyterLab, Notebook 7 and nbclassic it does; VS Code (whose cells are called by their URI) and Colab
-    keep outputs in frames, and load no widget that is not an output itself.
-    """
+    """Return whether a widget's script finds the other outputs of the notebook in its page. Not in VS Code
+    (whose cell ids are URIs) and Colab: they keep outputs in frames, and load no other widgets."""
     if getattr(shell, "kernel", None) is None or "google.colab" in sys.modules:
         return False
     return not cell_id(shell).startswith("vscode")
 
 
 def cell_id(shell: InteractiveShell | None) -> str:
-    """Return the id of the cell that is run, as a notebook page tells it (JupyterLab, Notebook 7: the one in
-    the .ipynb; VS Code: a URI); empty where it does not."""
+    """Return the current cell's id (in VS Code a URI), where the front end sends it."""
     return str(request_of(shell).get("metadata", {}).get("cellId", ""))
 
 
 def place_of(shell: InteractiveShell | None) -> dict[str, Any]:
-    """Return ``notebook``, the path of the notebook, where the front end tells it (JupyterLab, Notebook 7),
-    and ``cell_id`` of the cell that is run."""
+    """Return ``notebook``, its path, which JupyterLab and Notebook 7 set, and the current ``cell_id``."""
     return {"notebook": os.environ.get("JPY_SESSION_NAME", ""), "cell_id": cell_id(shell)}
 
 
 def request_of(shell: InteractiveShell | None) -> dict[str, Any]:
-    """Return the message that asked the kernel to run the cell; empty outside a kernel."""
+    """Return the execute request of the cell; empty outside a kernel."""
     kernel = getattr(shell, "kernel", None)
     parent: dict[str, Any] | None = kernel.get_parent() if kernel is not None else None
     return parent or {}

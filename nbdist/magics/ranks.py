@@ -1,4 +1,4 @@
-"""``%%ranks``: a cell in ranks that live on, with their variables from the cells before."""
+"""``%%ranks``: cells in ranks that keep their variables from cell to cell."""
 
 from __future__ import annotations
 
@@ -39,16 +39,14 @@ from nbdist.store.run_store import read_spec
 from nbdist.text import reason_text, say
 
 _LOOK = 0.05
-_STAYS = 3.0
-"""Seconds after an interrupt after which ranks that have not come back are named, and may be ended."""
+_STAYS = 3.0  # seconds after an interrupt until busy ranks are named, and may be killed
 
 
 @magics_class
 class RanksMagics(Magics):
     """The cell magic, by two names."""
 
-    _started: options.RanksLine | None = None
-    """The line that started the session of this kernel."""
+    _started: options.RanksLine | None = None  # the line that started the session of this kernel
 
     @cell_magic
     def ranks(self, line: str, cell: str) -> None:
@@ -62,7 +60,7 @@ class RanksMagics(Magics):
 
     @cell_magic
     def rank(self, line: str, cell: str) -> None:
-        """``%%ranks``, by the name that one rank reads better with: ``%%rank 0``."""
+        """Run ``%%ranks``, by a name that reads better for one rank: ``%%rank 0``."""
         self._run(line, cell)
 
     def _run(self, line: str, cell: str) -> None:
@@ -71,18 +69,17 @@ class RanksMagics(Magics):
             return
         shell = shell_of(self)
         with as_usage_errors():
-            asked = options.parse_ranks(line)
-            runner.check_pulled(asked.options.pull, notebook_names(shell))
-            _execute(shell, self._session(shell, asked, cell), asked, cell)
+            request = options.parse_ranks(line)
+            runner.check_pulled(request.options.pull, notebook_names(shell))
+            _execute(shell, self._session(shell, request, cell), request, cell)
 
-    def _session(self, shell: InteractiveShell, asked: options.RanksLine, cell: str) -> runner.RunHandle:
-        """Return the session that is to execute the cell; start one where there is none. Raises
-        UsageMistake."""
+    def _session(self, shell: InteractiveShell, request: options.RanksLine, cell: str) -> runner.RunHandle:
+        """Return the session for the cell; without one, start one. Raises UsageMistake."""
         notebook = os.environ.get("JPY_SESSION_NAME", "")
         if (ended := runner.sessions.ended) is not None:
             runner.sessions.mine = None
-            if not asked.starts:
-                # what the cell expects of the ones before is gone
+            if not request.starts:
+                # the variables that the cell may need are gone
                 raise UsageMistake(
                     f"the session {_label(ended)} has ended ({_why(ended)}), and with it its variables: the "
                     "next cell with  %%ranks  starts another one"
@@ -90,38 +87,37 @@ class RanksMagics(Magics):
         known = runner.sessions.mine
         handle = runner.sessions.current(notebook, os.getcwd())
         if handle is None:
-            if self._started is not None and not asked.starts:
-                # as the last one
-                asked = replace(self._started, ranks=asked.ranks)
-            return self._start(shell, asked, cell)
+            if self._started is not None and not request.starts:
+                request = replace(self._started, ranks=request.ranks)
+            return self._start(shell, request, cell)
         if known is None:
             run = handle.run
             tell(say("runs.session-found", config.language(), label=run.label, cells=run.cell))
-        if asked.starts or asked.ranks is not None:
-            self._check(asked, handle)
+        if request.starts or request.ranks is not None:
+            self._check(request, handle)
         return handle
 
-    def _check(self, asked: options.RanksLine, handle: runner.RunHandle) -> None:
-        """Refuse a session that goes on and is not what was asked for. Raises UsageMistake."""
-        # its journal may be long
+    def _check(self, request: options.RanksLine, handle: runner.RunHandle) -> None:
+        """Raise UsageMistake for a live session that does not match the request."""
+        # not from its journal, which may be long
         count = read_spec(handle.directory).world_size
         label = _label(handle)
-        same = asked.options.nproc in (None, count)
-        if self._started is not None and asked.starts:
-            same &= _of_session(asked) == _of_session(self._started)
+        same = request.options.nproc in (None, count)
+        if self._started is not None and request.starts:
+            same &= _of_session(request) == _of_session(self._started)
         if not same:
             raise UsageMistake(
                 f"the session {label} goes on, with {count} ranks and what it was started with: write  "
                 "%%ranks  alone, or first  %dist_session end"
             )
-        if beyond := [rank for rank in asked.ranks or () if rank >= count]:
+        if beyond := [rank for rank in request.ranks or () if rank >= count]:
             raise UsageMistake(
                 f"%%ranks: the session {label} has no rank {beyond[0]}: it has 0 to {count - 1}"
             )
 
-    def _start(self, shell: InteractiveShell, asked: options.RanksLine, cell: str) -> runner.RunHandle:
+    def _start(self, shell: InteractiveShell, request: options.RanksLine, cell: str) -> runner.RunHandle:
         """Start a session. Raises UsageMistake, LaunchError and KeyboardInterrupt."""
-        chosen = replace(asked.options, push=(), pull=(), detach=True, name=asked.options.name or "ranks")
+        chosen = replace(request.options, push=(), pull=(), detach=True, name=request.options.name or "ranks")
         with interrupts() as taken:
             planned = runner.plan(
                 chosen,
@@ -132,19 +128,19 @@ class RanksMagics(Magics):
                 **place_of(shell),
             )
             count = len(planned.spec.ranks)
-            if beyond := [rank for rank in asked.ranks or () if rank >= count]:
+            if beyond := [rank for rank in request.ranks or () if rank >= count]:
                 raise UsageMistake(
                     f"%%ranks: this starts ranks 0 to {count - 1}, and no rank {beyond[0]}: add  "
                     f"-n {beyond[0] + 1}"
                 )
             handle, notes = runner.launch(
-                runner.session_plan(planned, asked.idle or runner.IDLE),
+                runner.session_plan(planned, request.idle or runner.IDLE),
                 taken,
                 check=False,
                 warm=chosen.warm,
             )
             runner.sessions.mine = handle
-            self._started = asked
+            self._started = request
             label = handle.run.label
             tell(*notes, say("runs.session-begun", config.language(), label=label, ranks=count))
         return handle
@@ -154,9 +150,9 @@ class RanksMagics(Magics):
 RanksMagics.ranks.__doc__ = f"{inspect.cleandoc(RanksMagics.ranks.__doc__ or '')}\n\n{options.ranks_help()}"
 
 
-def _of_session(asked: options.RanksLine) -> options.RanksLine:
-    """Return the line without what is for its cell alone."""
-    return replace(asked, ranks=None, options=replace(asked.options, push=(), pull=()))
+def _of_session(request: options.RanksLine) -> options.RanksLine:
+    """Return the line without the options of its cell."""
+    return replace(request, ranks=None, options=replace(request.options, push=(), pull=()))
 
 
 def _label(handle: runner.RunHandle) -> str:
@@ -169,30 +165,32 @@ def _why(handle: runner.RunHandle) -> str:
 
 
 def _as_python(shell: InteractiveShell, cell: str) -> str:
-    """Return the cell as Python; empty where it is none, which its ranks will say."""
+    """Return the cell as Python; empty for a syntax error, which its ranks will raise."""
     text: str = shell.transform_cell(cell)
     with contextlib.suppress(SyntaxError):
         return Program.parse(text).text
     return ""
 
 
-def _execute(shell: InteractiveShell, handle: runner.RunHandle, asked: options.RanksLine, cell: str) -> None:
-    """Let the ranks execute the cell, and show it. Raises UsageMistake, LaunchError, RunFailed and
+def _execute(
+    shell: InteractiveShell, handle: runner.RunHandle, request: options.RanksLine, cell: str
+) -> None:
+    """Execute the cell in the ranks, and show it. Raises UsageMistake, LaunchError, RunFailed and
     KeyboardInterrupt."""
     language, label = config.language(), _label(handle)
 
-    def ranks_said(code: str, ranks: Sequence[int], **facts: object) -> str:
+    def about_ranks(code: str, ranks: Sequence[int], **facts: object) -> str:
         names = rank_names(ranks, language)
         return say(f"panel.{code}", language, ranks=names, count=len(ranks), label=label, **facts)
 
-    inputs = _push(shell, handle, asked.options)
+    inputs = _push(shell, handle, request.options)
     text = as_in_editor(shell, cell)
     with (
         _presses() as presses,
-        runner.LiveCell(handle, text, asked.ranks, inputs=inputs, pull=asked.options.pull) as live,
+        runner.LiveCell(handle, text, request.ranks, inputs=inputs, pull=request.options.pull) as live,
     ):
-        if live.gone and asked.ranks is None:
-            tell(ranks_said("session-gone", live.gone))
+        if live.gone and request.ranks is None:
+            tell(about_ranks("session-gone", live.gone))
         draws = getattr(shell, "kernel", None) is not None
         output = panel.CellOutput(
             handle.directory,
@@ -208,30 +206,30 @@ def _execute(shell: InteractiveShell, handle: runner.RunHandle, asked: options.R
         raise without_frames(RunFailed(harmless(say(code, language, label=label, why=_why(handle)))))
     report = panel.cell_report(handle.directory, live.number, live.ended, live.exits, language)
     if interrupted:
-        ended = ranks_said("cell-interrupted", panel.ranks_kept(live.ended), number=live.number)
+        ended = about_ranks("cell-interrupted", panel.ranks_kept(live.ended), number=live.number)
         raise without_frames(KeyboardInterrupt(harmless("\n".join(filter(None, [ended, report])))))
     if report:
         raise without_frames(RunFailed(harmless(report)))
-    for name in asked.options.pull:
+    for name in request.options.pull:
         shell.push({name: handle.results.of(live.ranks[0])[name]})
 
 
 def _watch(
     live: runner.LiveCell, output: panel.CellOutput, presses: list[int], handle: runner.RunHandle
 ) -> bool:
-    """Show the cell until it is over; return whether it was interrupted. Raises KeyboardInterrupt when it
-    had not begun then: it will not."""
+    """Show the cell until it ends; return whether the user interrupted it. Raises KeyboardInterrupt for an
+    interrupt before it begins: it will not begin."""
     language = config.language()
-    told_to_wait = told_of_stall = named = False
+    waits = stalls = named = False
     taken, since = 0, 0.0
     while not live.over:
         live.listen(_LOOK)
         output.look(live.logs, live.ended)
-        if live.stalled and not told_of_stall:
-            told_of_stall = True
+        if live.stalled and not stalls:
+            stalls = True
             tell(say("panel.cell-stalled", language))
-        if live.behind and not live.logs and not told_to_wait:
-            told_to_wait = True
+        if live.behind and not live.logs and not waits:
+            waits = True
             tell(say("panel.cell-waits", language, number=live.number, before=live.behind))
         if len(presses) > taken:
             taken = len(presses)
@@ -248,8 +246,8 @@ def _watch(
 
 
 def _stays(live: runner.LiveCell, handle: runner.RunHandle) -> str:
-    """Return which ranks have not come back after an interrupt, and from what."""
-    from nbdist.diagnosis.stacks import take_stacks  # it reads programs, and is seldom needed
+    """Return the ranks that are still busy after an interrupt, and their calls."""
+    from nbdist.diagnosis.stacks import take_stacks  # rarely needed, and slow to import
 
     groups = take_stacks(handle.directory).groups
     calls = {group.place.what for group in groups if set(group.ranks) & set(live.busy)}
@@ -259,14 +257,14 @@ def _stays(live: runner.LiveCell, handle: runner.RunHandle) -> str:
 
 
 def _push(shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options) -> Path | None:
-    """Write what the notebook gives the cell; return the file. Raises UsageMistake."""
+    """Write the inputs of the cell; return their file. Raises UsageMistake."""
     if not chosen.push:
         return None
     packed = runner.pack_inputs(chosen, Program.parse(""), notebook_names(shell), path=sys.path, environ={})
     if packed is None:
         return None
     tell(runner.describe_inputs(packed))
-    # its supervisor may not have come to that
+    # perhaps before the supervisor does
     path = make_private(handle.directory.cells) / f"{secrets.token_hex(8)}.box"
     packed.write(path)
     return path
@@ -274,7 +272,7 @@ def _push(shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Opt
 
 @contextlib.contextmanager
 def _presses() -> Iterator[list[int]]:
-    """Collect the interrupts of the kernel meanwhile: they are for the ranks."""
+    """Collect the interrupts of the kernel, which are for the ranks."""
     taken: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield taken

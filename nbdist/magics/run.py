@@ -1,4 +1,4 @@
-"""``nbdist.run``: a function of the notebook, a script or the text of a cell on several ranks, by a call."""
+"""``nbdist.run``: a function, a script or the text of a cell on several ranks, by a call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from nbdist import options, runner
 from nbdist.errors import UsageMistake
 from nbdist.magics.cell_check import explained, notebook_names
-from nbdist.magics.distributed import follow, resumed, show_detached, started
+from nbdist.magics.distributed import follow, show_detached, started
 from nbdist.magics.presentation import in_marimo, interrupts, place_of
 from nbdist.magics.showing import show_as_text
 from nbdist.magics.sweeps import run_sweep
@@ -71,18 +71,18 @@ def run(
     """
     shell = get_ipython()
     own = {option.field for option in options.OPTIONS}
-    asked = {name: value for name, value in keywords.items() if name in own}
+    settings = {name: value for name, value in keywords.items() if name in own}
     given = {name: value for name, value in keywords.items() if name not in own}
-    chosen = options.parse_keywords(asked)
+    chosen = options.parse_keywords(settings)
     if callable(program):
-        _check_keywords(program, asked)
+        _check_keywords(program, settings)
     if chosen.pull:
         raise UsageMistake("pull: leave it out, and read  run.results  of the run that nbdist.run returns")
     with interrupts() as taken:
         if chosen.sweep:
             plan = functools.partial(_plan, shell, program=program, args=args, given=given, swept=True)
             sweep = run_sweep(shell, chosen, plan, taken, raises=False)
-            assert sweep is not None, "what does not raise gives the sweep"
+            assert sweep is not None, "without raises it returns the sweep"
             return sweep
         return _start(shell, chosen, _plan(shell, chosen, program, args, given), taken)
 
@@ -99,21 +99,17 @@ def resume(run: str | runner.RunHandle | None = None, **options_of_run: Any) -> 
     changes = options.keyword_words(options_of_run)
     ended = run if isinstance(run, runner.RunHandle) else runner.attach(run)
     with interrupts() as taken:
-        chosen, planned = resumed(shell, ended, changes)
-        return _start(shell, chosen, planned, taken)
+        plan = runner.resume_plan(ended, changes, namespace=notebook_names(shell), **place_of(shell))
+        return _start(shell, *plan, taken)
 
 
 def _start(
-    shell: InteractiveShell | None,
-    chosen: options.Options,
-    planned: runner.Plan,
-    taken: runner.Interrupts,
+    shell: InteractiveShell | None, chosen: options.Options, planned: runner.Plan, taken: runner.Interrupts
 ) -> runner.RunHandle:
     """Start the run, and show it until it ends unless it is detached."""
     with started(shell, chosen, planned, taken) as handle:
         if shell is None and not in_marimo():
-            # a program, and no notebook
-            if not chosen.detach:
+            if not chosen.detach:  # in a program
                 show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks)
         elif chosen.detach:
             show_detached(shell, handle, chosen, planned)
@@ -151,7 +147,7 @@ def _plan(
     try:
         return runner.plan(chosen, cell=cell, python_path=sys.path, namespace=names, **here)
     except UsageMistake as mistake:
-        # what was typed is the call
+        # the user typed the call
         text = str(mistake).replace(f"--push: {CALL} (partial)", f"nbdist.run({name}, …)")
         raise UsageMistake(text) from None
 
@@ -161,7 +157,7 @@ def _name_of(function: Callable[..., object]) -> str:
 
 
 def _check_keywords(function: Callable[..., object], keywords: Collection[str]) -> None:
-    """Refuse a keyword that an option and the function both have. Raises UsageMistake."""
+    """Raise UsageMistake for a keyword of both an option and the function."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):

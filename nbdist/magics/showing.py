@@ -1,4 +1,4 @@
-"""Shows a run in the front end that asks: as a panel where widgets are drawn, else as text."""
+"""The display of a run in this front end: a panel where it draws widgets, else text."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def show_as_text(
     show_ranks: Collection[int] | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> Run:
-    """Follow the run in text until it ends; return how it ended. Raises UnknownRun.
+    """Follow the run in text until it ends; return its last state. Raises UnknownRun.
 
-    On a terminal a block below the lines says how the run stands, unless ``plain`` asks for lines alone.
-    ``show_ranks`` are the local ranks whose lines are shown. ``pause`` waits between two looks, in seconds.
+    A terminal has a block with the run's state below the lines, unless ``plain``. ``show_ranks`` are local
+    ranks; ``pause`` waits between two looks, in seconds.
     """
     watch, language = panel.UsageWatch(), config.language()
-    # IPython's own setting holds for what its magics show, too
+    # IPython's own setting
     colours = str(getattr(get_ipython(), "colors", "")).lower() != "nocolor"
     terminal = panel.Terminal(sys.stdout, colours=colours, plain=plain)
     with panel.on_text_screen(write, terminal, language=language) as surface:
-        # a notebook must stay small, and a terminal has room for every line
+        # a notebook must stay small; a terminal has room for every line
         run = panel.follow(
             handle.directory,
             surface,
@@ -70,19 +70,18 @@ def show_as_text(
 def show_as_panel(
     shell: InteractiveShell | None, handle: runner.RunHandle, *, pause: Callable[[float], None] = time.sleep
 ) -> Run:
-    """Follow the run in a panel until it ends; return how it ended. ``pause`` waits between two looks, in
-    seconds. Raises UnknownRun."""
+    """Follow the run in a panel until it ends; return its last state. Raises UnknownRun."""
     return _Panel(shell, handle, foreground=True).follow(pause)
 
 
 def show_last(handle: runner.RunHandle) -> None:
-    """Show the value of the cell's last expression in rank 0, if it has one, as its text."""
+    """Show the value of the cell's last expression in rank 0 as text."""
     if text := handle.results.last_text:
         display({"text/plain": harmless(text)}, raw=True)
 
 
 def show_in_background(shell: InteractiveShell | None, handle: runner.RunHandle) -> None:
-    """Show the run in a panel that lives on while other cells run."""
+    """Show the run in a panel that stays live while other cells run."""
     follow_beside(_Panel(shell, handle, foreground=False).follow, f"nbdist panel {handle.run_id}")
 
 
@@ -90,7 +89,7 @@ def follow_beside(follow: Callable[[], object], name: str) -> None:
     """Keep a panel up to date in a thread of this name, while other cells run."""
 
     def follow_it() -> None:
-        # what has lost its directory has nothing more to show
+        # until its directory is deleted
         with contextlib.suppress(UnknownRun):
             follow()
 
@@ -98,7 +97,7 @@ def follow_beside(follow: Callable[[], object], name: str) -> None:
 
 
 def show_again(shell: InteractiveShell, handle: runner.RunHandle) -> None:
-    """Show the run in a panel, as it goes on or as it has ended."""
+    """Show the live or ended run in a panel."""
     if handle.run.state.terminal:
         _Panel(shell, handle, foreground=False, ended=True)
         show_outputs(shell, handle, handle.run)
@@ -107,7 +106,7 @@ def show_again(shell: InteractiveShell, handle: runner.RunHandle) -> None:
 
 
 def show_outputs(shell: InteractiveShell | None, handle: runner.RunHandle, run: Run) -> None:
-    """Leave what the ranks showed in the notebook, as outputs of the cell that is run now."""
+    """Display the outputs of the ranks below the current cell."""
     if getattr(shell, "kernel", None) is not None or in_marimo():
         for bundle in panel.output_bundles(run, handle.directory, config.language()):
             display(bundle, raw=True)
@@ -116,9 +115,8 @@ def show_outputs(shell: InteractiveShell | None, handle: runner.RunHandle, run: 
 class _Panel:
     """A run in a panel, which stays when the run has ended.
 
-    The output is the static summary then, which is what a notebook keeps; where the page allows it, the
-    panel takes its place there. A page that was loaded again asks for all of it, and gets it from disk.
-    Raises UnknownRun when the run's directory disappears.
+    The notebook then keeps the static summary; in the page, where possible, the panel replaces it. A reloaded
+    page requests everything again, from disk. Raises UnknownRun when the run's directory disappears.
     """
 
     def __init__(
@@ -133,7 +131,7 @@ class _Panel:
         self._guard = threading.Lock()
         self._sending = False
         self._asked = threading.Event()
-        # marimo changes the output of no cell that is done: there the panel of a detached run stays
+        # marimo changes no output of an ended cell: there the panel of a detached run stays
         self._stays = widgets_reach_outputs(shell) or (in_marimo() and not foreground)
         self._cell = cell_id(shell)
         self._run = run = handle.run
@@ -151,10 +149,10 @@ class _Panel:
         self._wanted()
 
     def follow(self, pause: Callable[[float], None] = time.sleep) -> Run:
-        """Show the run until it ends; return how it ended."""
+        """Show the run until it ends; return its last state."""
         watch, surface = panel.UsageWatch(), self._surface
         try:
-            # the cell is not kept waiting by what the page has not got yet
+            # the page gets its backlog after the end of the cell
             run = self._follow(watch=watch, finish=False, attend=self._handle.keep_watched, wait=pause)
         except BaseException:
             surface.close()
@@ -180,11 +178,10 @@ class _Panel:
         )
 
     def close(self) -> None:
-        """Leave the summary alone in its place."""
         self._surface.close()
 
     def _stay(self, last: dict[str, str], notes: Sequence[str]) -> dict[str, Any]:
-        """Return the output from now on."""
+        """Return the output of an ended run."""
         directory, run = self._handle.directory, self._run
         logs = (LogStream(directory.rank(rank.rank, run.attempt).log) for rank in run.ranks)
         ended_panels.add(self._cell, min(sum(log.size for log in logs), self._surface.room), self)
@@ -195,7 +192,7 @@ class _Panel:
             self._send(whole=True)
 
     def _send(self, *, whole: bool) -> None:
-        """Send what the page has not got, or everything, for the first time or again."""
+        """Send the backlog, or the ``whole`` run again."""
         with self._guard:
             if whole:
                 self._asked.set()
@@ -211,13 +208,13 @@ class _Panel:
             surface.finish()
             self._repeat()
         while self._go_on():
-            # of a run that was deleted meanwhile the page keeps what it has
+            # of a deleted run the page keeps the lines so far
             with contextlib.suppress(UnknownRun):
                 self._follow()
                 self._repeat()
 
     def _repeat(self) -> None:
-        # the page may only now have loaded the widget, and then knows of nothing to ask for
+        # a page that has just loaded the widget does not know what it misses
         while (waits := self._surface.waiting) or self._surface.early:
             if self._asked.wait(_BACKLOG_PERIOD if waits else _REPEAT_PERIOD):
                 return
@@ -227,7 +224,7 @@ class _Panel:
         with self._guard:
             self._sending = self._asked.is_set()
             self._asked.clear()
-            # nothing that was sent is kept in memory
+            # keep nothing in memory
             self._measures, charts = _measures(self._handle, self._run)
             self._surface.begin(charts)
             return self._sending
@@ -235,19 +232,18 @@ class _Panel:
 
 class EndedPanel(Protocol):
     def close(self) -> None:
-        """Leave what a notebook keeps alone in its place."""
-        ...
+        """Close the panel; its static output stays."""
 
 
 class EndedPanels:
-    """The panels of runs that have ended: a kernel and a page keep the latest, one for each cell."""
+    """The panels of ended runs: the latest, one for each cell."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._kept: list[tuple[str, int, EndedPanel]] = []
 
     def add(self, cell: str, size: int, ended: EndedPanel) -> None:
-        """Keep a panel, for which a page keeps ``size`` bytes, and close the oldest beyond the room."""
+        """Keep a panel of ``size`` bytes in the page; close the oldest beyond the limits."""
         gone = []
         with self._guard:
             self._kept.append((cell, size, ended))
@@ -259,7 +255,7 @@ class EndedPanels:
             other.close()
 
     def leave(self, cell: str) -> None:
-        """Close the panels of a cell that has other output now."""
+        """Close the panels of a cell that has new output."""
         with self._guard:
             gone = [kept for kept in self._kept if cell and kept[0] == cell]
             self._kept = [kept for kept in self._kept if kept not in gone]
@@ -278,7 +274,7 @@ def _surface(
     foreground: bool,
     pulled: Callable[[], None],
 ) -> WidgetSurface:
-    # the widget stack takes a while to import and is not needed for text
+    # the widget stack is slow to import, and for panels alone
     from nbdist.panel.widget import PanelWidget, WidgetSurface
 
     directory = handle.directory
@@ -298,14 +294,14 @@ def _surface(
 
 
 def _report(handle: runner.RunHandle, language: str) -> str:
-    """Return the run as one text; empty once its directory is deleted."""
+    """Return the run as one text; empty for a deleted directory."""
     with contextlib.suppress(UnknownRun):
         return report_text(handle.run, handle.directory, language)
     return ""
 
 
 def _board_url(handle: runner.RunHandle) -> str:
-    """Raise LaunchError when VisualDL does not start, or cannot be reached from a browser."""
+    """Return the URL of VisualDL. Raises LaunchError when it does not start, or no browser reaches it."""
     reach = runner.reach_board([handle])
     if not reach.url:
         raise LaunchError(reach.problem)
@@ -313,13 +309,13 @@ def _board_url(handle: runner.RunHandle) -> str:
 
 
 def _ask(request: Callable[[], object]) -> None:
-    # a run whose directory was deleted is stopped by its supervisor
+    # the supervisor stops a run whose directory is deleted
     with contextlib.suppress(OSError, UnknownRun):
         request()
 
 
 def _measures(handle: runner.RunHandle, run: Run) -> tuple[Measures, Charts]:
-    # for panels alone, as the widget stack
+    # as the widget stack
     from nbdist.feed.charts import Charts
     from nbdist.feed.measures import Measures
 
@@ -328,7 +324,7 @@ def _measures(handle: runner.RunHandle, run: Run) -> tuple[Measures, Charts]:
 
 
 def _program(handle: runner.RunHandle) -> str:
-    """Return the cell, or the script that the run is of; empty when it cannot be read."""
+    """Return the text of the cell or script; empty for an unreadable one."""
     path = handle.directory.program(handle.run.spec.program)
     with contextlib.suppress(OSError):
         return path.read_text(encoding="utf-8", errors="replace")

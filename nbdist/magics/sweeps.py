@@ -1,4 +1,4 @@
-"""A sweep in a notebook: started from its cell, and shown as one panel of its points."""
+"""A sweep in a notebook: its start from a cell, and one panel of its points."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from nbdist.magics.showing import ended_panels, follow_beside
 from nbdist.model import Reason, RunState
 from nbdist.text import say
 
-_LOOK = 1.0
-"""Seconds between two looks at a sweep for a page, which gets all of it each time."""
+_LOOK = 1.0  # seconds between two looks for a page, which receives the whole sweep each time
 
 
 def run_sweep(
@@ -40,12 +39,9 @@ def run_sweep(
     typed: str = "",
     raises: bool = True,
 ) -> runner.SweepHandle | None:
-    """Start a sweep and show it: until it has ended, unless it is detached. Return the sweep where it is
-    detached or nothing ``raises``.
-
-    Raises UsageMistake or LaunchError, with nothing started; RunFailed when a point has failed and
-    RunCancelled when it was stopped, where it ``raises``.
-    """
+    """Start a sweep, and show it until it ends unless it is detached. Return it if it is detached or not
+    ``raises``. Raises UsageMistake or LaunchError before the start; if ``raises``, RunFailed for a failed
+    point and RunCancelled for a stop."""
     planned = runner.plan_sweep(chosen, plan)
     handle, notes = runner.launch_sweep(
         planned, taken, check=chosen.check, origin=name_origins(shell), typed=typed
@@ -63,8 +59,7 @@ def run_sweep(
 
 
 def show_sweep_as_text(handle: runner.SweepHandle) -> SweepView:
-    """Write a line for each point that ends, then the table of all. Raises RunFailed when the sweep's
-    directory disappears."""
+    """Write a line for each ended point, then the table. Raises RunFailed when the directory disappears."""
     language = config.language()
     lines = panel.SweepLines(write, language)
     try:
@@ -76,7 +71,7 @@ def show_sweep_as_text(handle: runner.SweepHandle) -> SweepView:
 
 
 def show_sweep_again(shell: InteractiveShell, handle: runner.SweepHandle) -> None:
-    """Show a sweep as it goes on, or as it has ended."""
+    """Show a live or ended sweep."""
     if not draws_widgets(shell):
         show_sweep_as_text(handle)
     elif handle.look().live:
@@ -96,7 +91,7 @@ def _raise(view: SweepView, *, drawn: bool) -> None:
 
 
 def _show_detached(shell: InteractiveShell | None, handle: runner.SweepHandle) -> None:
-    """Show the sweep in a panel, where there is a ``shell`` that draws it."""
+    """Show the sweep in a panel, if there is a ``shell`` to draw it."""
     if shell is None:
         tell(say("runs.sweep-detached", config.language(), label=handle.label))
         return
@@ -111,11 +106,11 @@ def _show(shell: InteractiveShell, handle: runner.SweepHandle) -> SweepView:
 
 
 class _SweepPanel:
-    """A sweep in a panel. When it has ended the output is the static table, which is what a notebook keeps;
-    where the page allows it the panel takes its place there, while page and kernel live."""
+    """A sweep in a panel. The notebook then keeps the static table; in the page, where possible, the panel
+    replaces it while page and kernel live."""
 
     def __init__(self, shell: InteractiveShell, handle: runner.SweepHandle, *, foreground: bool) -> None:
-        # the widget stack takes a while to import and is not needed for text
+        # the widget stack is slow to import, and for panels alone
         from nbdist.panel.widget import SweepWidget
 
         self._handle = handle
@@ -131,7 +126,7 @@ class _SweepPanel:
         self._output = output
 
     def follow(self) -> SweepView:
-        """Show the sweep until it has ended; return how it ended. Raises UnknownRun."""
+        """Show the sweep until it ends; return its last view. Raises UnknownRun."""
         try:
             view = panel.follow_sweep(self._handle.look, self._send, least=_LOOK)
         except BaseException:
@@ -149,13 +144,12 @@ class _SweepPanel:
         return view
 
     def close(self) -> None:
-        """Leave the table alone in its place."""
         self._widget.close()
 
     def _send(self, view: SweepView) -> None:
         self._widget.sweep = self._table.data(view)
 
     def _stop(self) -> None:
-        # one that was deleted is stopped already
+        # a deleted sweep is stopped already
         with contextlib.suppress(OSError):
             self._handle.request_stop(Reason("stopped-from-panel"))

@@ -1,6 +1,6 @@
-"""How a run is shown: a widget, plain text, a static summary; all drawn from one view model.
+"""The display of a run: a widget, plain text, a static summary, all drawn from one view model.
 
-What is only needed once something is shown is imported then: loading the extension must be quick.
+Its modules load when something is shown: the extension must load quickly.
 """
 
 from importlib import import_module
@@ -33,12 +33,9 @@ if TYPE_CHECKING:
     from nbdist.panel.summary import initial_html as initial_html
     from nbdist.panel.summary import summary_bundle as summary_bundle
     from nbdist.panel.summary import summary_text as summary_text
-    from nbdist.panel.terminal import Block as Block
-    from nbdist.panel.terminal import Line as Line
     from nbdist.panel.terminal import Terminal as Terminal
     from nbdist.panel.terminal import on_text_screen as on_text_screen
     from nbdist.panel.text import LogSurface as LogSurface
-    from nbdist.panel.text import rank_prefix as rank_prefix
 
 _LATER = {
     "nbdist.feed.following": "follow",
@@ -51,8 +48,8 @@ _LATER = {
     "nbdist.panel.report": "write_report",
     "nbdist.panel.status": "StatusReader status_bundle status_text watch_status",
     "nbdist.panel.summary": "curves_html ending initial_html summary_bundle summary_text",
-    "nbdist.panel.terminal": "Block Line Terminal on_text_screen",
-    "nbdist.panel.text": "LogSurface rank_prefix",
+    "nbdist.panel.terminal": "Terminal on_text_screen",
+    "nbdist.panel.text": "LogSurface",
 }
 
 

@@ -1,4 +1,4 @@
-"""A cell of a session on the screen: what its ranks write and show meanwhile, and how it ended."""
+"""A cell of a session on the screen: the output of its ranks, and how it ended."""
 
 from __future__ import annotations
 
@@ -21,16 +21,13 @@ from nbdist.store import ErrorReport, LogLines, LogStream, RunDirectory, read_er
 from nbdist.text import say
 
 _CHUNK = 1 << 20
-_CELL_FILE = re.compile(r"\b(\d{4,})\.py\b")
-"""As the message of a SyntaxError has it."""
-
-_HOLD = 0.15
-"""Seconds that a line may wait for the same line of the other ranks."""
+_CELL_FILE = re.compile(r"\b(\d{4,})\.py\b")  # in the message of a SyntaxError
+_HOLD = 0.15  # seconds that a line may wait for the same line of the other ranks
 
 
 class CellOutput:
-    """Shows a cell by ``write``, and figures by ``show`` where that is given: a line that all of its ranks
-    write once. Tracebacks are left to ``cell_report``."""
+    """The output of a cell, by ``write`` and, for figures, ``show``: once where all of its ranks write the
+    same line. ``cell_report`` has the tracebacks."""
 
     def __init__(
         self,
@@ -54,8 +51,8 @@ class CellOutput:
         self._room = Room()
 
     def look(self, logs: Mapping[int, int], ended: Mapping[int, CellEnded], *, last: bool = False) -> None:
-        """Show what is new. ``logs`` are the ranks that execute the cell, and where in their logs they began;
-        ``ended`` those that are done with it. ``last``: nothing more comes."""
+        """Show the new lines. ``logs`` has the offset in the log at which each rank began the cell, ``ended``
+        the ranks that are done with it. ``last``: nothing more comes."""
         if self._room.full:
             return
         for rank, begin in logs.items():
@@ -67,11 +64,10 @@ class CellOutput:
                 self._since = self._since if self._held else self._clock()
                 self._held.setdefault(rank, []).extend(new)
         if self._held:
-            late = last or len(self._ranks) == 1 or self._clock() - self._since >= _HOLD
-            self._release(late=late)
+            self._release(late=last or len(self._ranks) == 1 or self._clock() - self._since >= _HOLD)
 
     def _release(self, *, late: bool) -> None:
-        """Show what is held, but for what may still be the same in all ranks unless it is ``late``."""
+        """Show the held lines; unless ``late``, keep those that the other ranks may still write."""
         if len(self._held) < len(self._ranks) and not late:
             return
         held, self._held = sorted(self._held.items()), {}
@@ -81,7 +77,7 @@ class CellOutput:
         while not late and end and lines[end - 1][0] is not None:
             end -= 1
         for rank, line in lines[end:]:
-            assert rank is not None, "what is of all is not held"
+            assert rank is not None, "a line of all ranks is not held"
             self._held.setdefault(rank, []).append(line)
         self._since = self._clock() if end else self._since
         self._put(lines[:end])
@@ -105,7 +101,7 @@ class CellOutput:
 
 
 class _RankLines:
-    """The lines that a rank writes, up to a traceback that it reports."""
+    """Lines of one rank, up to a traceback that it reports."""
 
     def __init__(self, stream: LogStream, error: Path) -> None:
         self._stream = stream
@@ -115,12 +111,12 @@ class _RankLines:
         self._closed = False
 
     def read(self, end: int | None, most: int) -> list[str]:
-        """Return the next lines, until they have more than ``most`` characters. ``end`` is where the rank was
-        done; None while it is not."""
+        """Return the next lines, until they exceed ``most`` characters. ``end`` is the offset at which the
+        rank was done; None while it is not."""
         if self._closed:
             return []
         size = self._stream.size if end is None else end
-        # the report is there before the traceback is
+        # the rank writes its report before the traceback
         if self._end is None and os.path.lexists(self._error):
             report = read_error(self._error)
             self._end = None if report is None else report.log
@@ -144,8 +140,8 @@ def cell_report(
     exits: Mapping[int, RankExited],
     language: str,
 ) -> str:
-    """Return what went wrong in a cell: a line for each error that its ranks raised, then their tracebacks,
-    those that are alike once, and cause and fix where they are known. Empty when all ended well."""
+    """Return the errors in a cell, a line each, their tracebacks, and known causes and fixes; empty
+    without."""
     outcomes: dict[str, list[int]] = {}
     for rank in sorted(ended):
         outcomes.setdefault(ended[rank].outcome, []).append(rank)
@@ -180,19 +176,14 @@ def cell_report(
 
 
 def ranks_kept(ended: Mapping[int, CellEnded]) -> list[int]:
-    """Return the ranks of a cell that live on, with their variables."""
+    """Return the ranks of a cell that kept their variables."""
     return [rank for rank in sorted(ended) if ended[rank].outcome not in ("died", "unreachable")]
 
 
 def _hint(report: ErrorReport, language: str) -> str:
-    """Return cause and fix of an error that is known; empty for any other."""
-    complaint = complaint_of(report, (), None)
-    if (
-        complaint is None
-        or complaint.signature is None
-        or complaint.found is None
-        or report.type == "SystemExit"
-    ):
+    """Return cause and fix of a known error; empty for any other."""
+    complaint = None if report.type == "SystemExit" else complaint_of(report, (), None)
+    if complaint is None or complaint.signature is None or complaint.found is None:
         return ""
     return hint(complaint.signature, **complaint.found.groupdict()).text(language)
 
@@ -204,15 +195,15 @@ def _exit_text(gone: RankExited | None, language: str) -> str:
 
 
 def _line_of(report: ErrorReport | None, directory: RunDirectory, number: int) -> int | None:
-    """Return the innermost line of the cell that an error has come through."""
-    # the directory may have been moved since
+    """Return the cell's line in the innermost of the error's frames that is in the cell."""
+    # the user may have moved the directory since
     name = directory.session_cell(number).name
     frames = report.frames if report is not None else ()
     return next((frame.line for frame in reversed(frames) if Path(frame.file).name == name), None)
 
 
 def _plain(text: str, directory: RunDirectory) -> str:
-    """Return a traceback with ``cell 7`` for the file of that cell."""
+    """Return a traceback with ``cell 7`` in place of that cell's file."""
     folder = re.escape(f"{directory.cells}{os.sep}")
     return re.sub(rf'File "{folder}(\d+)\.py"', _cell_name, text)
 

@@ -1,5 +1,4 @@
-"""Several runs beside each other, and the points of a sweep: as text, as static HTML for a notebook, and a
-sweep as lines while it goes on."""
+"""Runs side by side, and the points of a sweep, as text and as static HTML; a live sweep as lines."""
 
 from __future__ import annotations
 
@@ -10,6 +9,7 @@ from dataclasses import replace
 from functools import reduce
 from itertools import chain
 from math import isfinite
+from typing import Any
 
 from nbdist.feed.ansi import printable
 from nbdist.feed.comparison import Compared, Comparison, Row
@@ -21,9 +21,7 @@ from nbdist.model import RunState
 from nbdist.panel.look import mark, page_sheet, text_table
 from nbdist.text import messages, reason_text, say, size_text
 
-_BESIDE = 5
-"""Runs that are columns, and whose programs are shown; more are rows."""
-
+_BESIDE = 5  # runs that are columns, and whose programs are shown; more are rows
 _COLUMNS = 48  # of a value in text
 _DIFF = 80  # lines of a program's differences
 _CODED = frozenset({"run", "code", "machine", "time"})
@@ -31,7 +29,7 @@ _METRICS = frozenset({"last", "best", "at"})
 
 
 def comparison_text(comparison: Comparison, language: str, *, all_rows: bool) -> str:
-    """Return the table, and how the programs differ."""
+    """Return the table, and the differences of the programs."""
     rows = comparison.shown(all_rows=all_rows)
     parts = [_text_table(comparison, rows, language) if rows else say("compare.same", language)]
     for title, lines in _diffs(comparison, language):
@@ -40,11 +38,10 @@ def comparison_text(comparison: Comparison, language: str, *, all_rows: bool) ->
 
 
 def comparison_bundle(comparison: Comparison, language: str, *, all_rows: bool) -> dict[str, str]:
-    """Return the same for a notebook: as HTML without scripts or outside resources, and as plain text."""
+    """Return the same as HTML without scripts or outside resources, and as plain text."""
     rows = comparison.shown(all_rows=all_rows)
     title = html.escape(say("compare.title", language, count=len(comparison.runs)))
-    same = f"<div>{html.escape(say('compare.same', language))}</div>"
-    table = _html_table(comparison, rows, language) if rows else same
+    table = _html_table(comparison, rows, language) if rows else _html_diff(say("compare.same", language), ())
     diffs = "".join(_html_diff(*diff) for diff in _diffs(comparison, language))
     return {
         "text/plain": comparison_text(comparison, language, all_rows=all_rows),
@@ -53,7 +50,7 @@ def comparison_bundle(comparison: Comparison, language: str, *, all_rows: bool) 
 
 
 def _text_table(comparison: Comparison, rows: Sequence[Row], language: str, *, beside: int = _BESIDE) -> str:
-    """Return a table in which up to ``beside`` runs are columns, more are rows."""
+    """Return a table with a column for each run, or a row for each where they are more than ``beside``."""
     grid = [["", "", *(f"{each.letter} {each.run.label}" for each in comparison.runs)]]
     grid += [[group, title, *cells] for group, title, cells in _grouped(comparison, rows, language)]
     if len(comparison.runs) > beside:
@@ -65,7 +62,7 @@ def _text_table(comparison: Comparison, rows: Sequence[Row], language: str, *, b
 def _grouped(
     comparison: Comparison, rows: Sequence[Row], language: str
 ) -> Iterator[tuple[str, str, list[str]]]:
-    """Return of each row its group, where the row above has another, its title and its cells."""
+    """Yield each row's group (empty where the row above has the same), title and cells."""
     above = ""
     for row in rows:
         group = _group(row, comparison, language)
@@ -111,7 +108,7 @@ def _value(row: Row, number: int, language: str) -> str:
 
 
 def _diffs(comparison: Comparison, language: str) -> Iterator[tuple[str, Sequence[str]]]:
-    """Return for each program beside the first the words about it, and the lines that differ."""
+    """Yield a title and the differing lines for each program but the first."""
     first, *others = comparison.runs
     for each in others if len(comparison.runs) <= _BESIDE else ():
         names = {"run": f"{each.letter} {each.run.label}", "first": first.letter}
@@ -125,7 +122,6 @@ def _diffs(comparison: Comparison, language: str) -> Iterator[tuple[str, Sequenc
 
 
 def _html_table(comparison: Comparison, rows: Sequence[Row], language: str) -> str:
-    """Return a table in which runs are columns."""
     head = "".join(f"<th>{_html_name(each)}</th>" for each in comparison.runs)
     body = ""
     for row, (group, title, texts) in zip(rows, _grouped(comparison, rows, language), strict=True):
@@ -136,7 +132,7 @@ def _html_table(comparison: Comparison, rows: Sequence[Row], language: str) -> s
 
 
 def _table(head: str, body: str) -> str:
-    """Return a table that scrolls where it is wider than the notebook's page."""
+    """Return a table that scrolls when it is wider than the page."""
     return f'<div class="n-wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
@@ -160,11 +156,7 @@ def _framed(name: str, body: str) -> str:
     return f'{page_sheet("comparison", name)}<div class="nbdist-{name}">{body}</div>'
 
 
-# A sweep.
-
-_SHARE = 5
-"""What a look costs, times this, is the least pause before the next."""
-
+_SHARE = 5  # of the duration of a look: the least pause before the next
 _WIDTH, _HEIGHT = 480, 160
 _DRAWN = 32  # curves
 _COLOURS = 8
@@ -177,8 +169,8 @@ def follow_sweep(
     least: float = 0.25,
     wait: Callable[[float], object] = time.sleep,
 ) -> SweepView:
-    """Show a sweep again and again until it has ended, every ``least`` seconds or, where that costs much,
-    less often; return how it ended. Raises UnknownRun."""
+    """Show a sweep every ``least`` seconds, or less often where a look takes long, until it ends; return its
+    last view. Raises UnknownRun."""
     while True:
         begun = time.monotonic()
         view = look()
@@ -189,7 +181,7 @@ def follow_sweep(
 
 
 class SweepLines:
-    """Writes a line for each point that has ended."""
+    """Lines of a sweep: one for each point that has ended."""
 
     def __init__(self, write: Callable[[str], object], language: str) -> None:
         self._write = write
@@ -216,15 +208,9 @@ class SweepLines:
 
 def sweep_headline(view: SweepView, language: str) -> str:
     """Return ``Sweep lenet-k3f9 · Running · 3 of 8 points · 1 failed · 2 running``."""
-    counts = view.counts
-    head = say(
-        "compare.sweep",
-        language,
-        label=view.sweep.label,
-        state=state_word(view.state, language),
-        ended=counts["ended"],
-        points=counts["points"],
-    )
+    counts, state = view.counts, state_word(view.state, language)
+    done = {"ended": counts["ended"], "points": counts["points"]}
+    head = say("compare.sweep", language, label=view.sweep.label, state=state, **done)
     kinds = ("failed", "running", "waiting") if view.live else ("failed",)
     words = [say(f"compare.sweep-{kind}", language, count=counts[kind]) for kind in kinds if counts[kind]]
     return " · ".join([head, *words, *filter(None, [reason_text(view.reason, language)])])
@@ -240,8 +226,7 @@ def _sweep_text(view: SweepView, points: Comparison, language: str) -> str:
 
 
 def sweep_bundle(view: SweepView, language: str) -> dict[str, str]:
-    """Return the same for a notebook, with the curves of the main metric over each other: as HTML without
-    scripts or outside resources, and as plain text."""
+    """Return the same as plain text, and as static HTML with the curves of the main metric in one picture."""
     points = _sorted(view, language)
     title = html.escape(sweep_headline(view, language))
     body = f"<b>{title}</b>{_html_points(points, language)}{_html_curves(points, view.sweep.metric)}"
@@ -249,7 +234,7 @@ def sweep_bundle(view: SweepView, language: str) -> dict[str, str]:
 
 
 def sweep_failures(view: SweepView, language: str) -> str:
-    """Return which points have failed, and why, a line each."""
+    """Return the failed points with their causes, a line each."""
     table = SweepTable(language)
     causes = [(run, table.cause(run, directory)) for run, directory in view.runs]
     failed = [f"  {run.label}: {cause}" for run, cause in causes if cause]
@@ -258,18 +243,15 @@ def sweep_failures(view: SweepView, language: str) -> str:
 
 
 def _sorted(view: SweepView, language: str) -> Comparison:
-    """Return the points beside each other, the best first."""
+    """Return the points side by side, the best first."""
     points = SweepTable(language).compare(view)
     order = ranking(points, view.sweep.metric)
-    rows = tuple(
-        replace(
-            row,
-            values=tuple(row.values[number] for number in order),
-            steps=tuple(row.steps[number] for number in order) if row.steps else (),
-        )
-        for row in points.rows
-    )
-    return replace(points, runs=tuple(points.runs[number] for number in order), rows=rows)
+
+    def in_order(values: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(values[number] for number in order) if values else ()
+
+    rows = (replace(row, values=in_order(row.values), steps=in_order(row.steps)) for row in points.rows)
+    return replace(points, runs=in_order(points.runs), rows=tuple(rows))
 
 
 def _html_points(points: Comparison, language: str) -> str:
@@ -289,7 +271,7 @@ def _html_points(points: Comparison, language: str) -> str:
 
 
 def _html_curves(points: Comparison, wanted: str) -> str:
-    """Return the main metric of the best points in one picture, each with its letter at its end."""
+    """Return the main metric of the best points in one picture, each curve with its letter at its end."""
     row, _ = main_metric(points, wanted)
     drawn: list[tuple[Compared, list[Point]]] = [
         (each, [(at, value) for at, value in curve.points if isfinite(at) and isfinite(value)])
@@ -332,5 +314,5 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _number(letter: str) -> int:
-    """Return the number of a run by its letters (``feed.comparison.letter_of``)."""
+    """Invert ``feed.comparison.letter_of``."""
     return reduce(lambda number, each: number * 26 + ord(each) - ord("A") + 1, letter, 0) - 1

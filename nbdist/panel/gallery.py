@@ -1,4 +1,4 @@
-"""Pictures, texts, distributions, curves and sounds that ranks logged, as parts of a report."""
+"""Pictures, texts, distributions, curves and sounds of the ranks, as parts of a report."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from nbdist.store import RunDirectory
 from nbdist.text import say
 
 _FILE_ROOM = 256 << 20  # bytes of a record file
-_EACH = 12  # of one tag: some from all along, the first and the last among them
+_EACH = 12  # of one tag: the first, the last, and some between
 _ATTEMPT = re.compile(r"\.attempt-(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gallery:
-    """Everything of one kind under one tag of one writer, in the order of its steps; ``count`` is how many
-    there were."""
+    """Items of one kind, tag and writer in the order of their steps; ``count`` includes those left out."""
 
     kind: str
     tag: str
@@ -36,10 +35,10 @@ class Gallery:
 
 
 def read_galleries(run: Run, directory: RunDirectory) -> tuple[list[Gallery], int]:
-    """Return what the ranks showed in the last attempt, rank 0 first, and how many files are too large to be
-    read."""
+    """Return the items of the last attempt, rank 0's first, and the number of files too large to read."""
     galleries: dict[tuple[str, str, str], Gallery] = {}
-    sizes = {path: path.stat().st_size for path in _record_files(directory.board)}
+    files = sorted(filter(Path.is_file, directory.board.rglob("*vdlrecords*")), key=_numbers)
+    sizes = {path: path.stat().st_size for path in files}
     for path in (path for path, size in sizes.items() if size <= _FILE_ROOM):
         writer = os.path.relpath(path.parent, directory.board)
         match = _ATTEMPT.search(writer)
@@ -49,7 +48,7 @@ def read_galleries(run: Run, directory: RunDirectory) -> tuple[list[Gallery], in
 
 
 def _take(galleries: dict[tuple[str, str, str], Gallery], path: Path, writer: str) -> None:
-    """Add what a file has; of each gallery some items stay."""
+    """Add the items of a file, and thin out each gallery."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -62,21 +61,13 @@ def _take(galleries: dict[tuple[str, str, str], Gallery], path: Path, writer: st
         count = len(items)
         if before is not None:
             items, count = [*before.items, *items], before.count + count
-        galleries[kind, tag, writer] = Gallery(
-            kind=kind,
-            tag=tag,
-            writer=writer,
-            items=tuple(items[place] for place in picked(len(items), _EACH)),
-            count=count,
-        )
+        kept = tuple(items[place] for place in picked(len(items), _EACH))
+        galleries[kind, tag, writer] = Gallery(kind=kind, tag=tag, writer=writer, items=kept, count=count)
 
 
-def _record_files(board: Path) -> list[Path]:
-    """Return the files of records, with numbers in the order of their values."""
-    files = [path for path in board.rglob("*vdlrecords*") if path.is_file()]
-    return sorted(
-        files, key=lambda path: [int(p) if p.isdigit() else -1 for p in re.split(r"(\d+)", str(path))]
-    )
+def _numbers(path: Path) -> list[int]:
+    """Return a key that sorts paths by the numbers in them."""
+    return [int(part) if part.isdigit() else -1 for part in re.split(r"(\d+)", str(path))]
 
 
 MEDIA_ROOM = 48 << 20  # bytes of pictures and sounds
@@ -96,13 +87,13 @@ _KINDS = {
 
 
 class Room:
-    """The bytes of pictures and sounds that there is room for."""
+    """The bytes left for pictures and sounds."""
 
     def __init__(self, left: int) -> None:
         self._left = left
 
     def take(self, size: int) -> bool:
-        """Take the room for so many bytes; return whether there was any."""
+        """Reserve ``size`` bytes; return whether they fit."""
         if size > min(self._left, _ITEM_ROOM):
             return False
         self._left -= size
@@ -110,7 +101,7 @@ class Room:
 
 
 def media_html(galleries: Sequence[Gallery], language: str, privacy: Privacy, room: Room) -> Iterator[str]:
-    """Return them by kind, under titles. Pictures are no text, and pass by ``privacy``."""
+    """Yield the galleries by kind, under titles. ``privacy`` cleans texts, not pictures."""
     titled = ""
     for gallery in sorted(galleries, key=lambda gallery: list(_KINDS).index(gallery.kind)):
         if (title := _KINDS[gallery.kind]) != titled:
@@ -125,7 +116,7 @@ def media_html(galleries: Sequence[Gallery], language: str, privacy: Privacy, ro
 
 
 def _items(gallery: Gallery, language: str, privacy: Privacy, room: Room) -> Iterator[str]:
-    # of distributions and curves, what came last says how things stand; the first how they were
+    # of distributions and curves the first and the last suffice
     most = _EACH if gallery.kind in ("image", "audio", "text") else 2
     for item in (gallery.items[place] for place in picked(len(gallery.items), most)):
         step = f"{say('report.step', language)} {item.step}"
@@ -145,7 +136,6 @@ def _items(gallery: Gallery, language: str, privacy: Privacy, room: Room) -> Ite
 
 
 def _bars(title: str, counts: Sequence[float], edges: Sequence[float]) -> str:
-    """Return a histogram."""
     begin, width, most = edges[0], edges[-1] - edges[0] or 1.0, max(counts, default=0.0) or 1.0
     bars = "".join(
         f'<rect x="{(left - begin) / width:.4f}" y="{1 - count / most:.4f}" '
@@ -156,8 +146,7 @@ def _bars(title: str, counts: Sequence[float], edges: Sequence[float]) -> str:
 
 
 def _drawing(title: str, drawn: str, left: float, right: float, top: float) -> str:
-    """Return what is drawn in a square of 1, stretched, with the numbers at its corners; its lower edge is
-    0."""
+    """Return ``drawn``, which fills a unit square, stretched, with the numbers at its corners."""
     return (
         f'<figure class="r-drawing"><figcaption>{html.escape(title)}</figcaption>'
         f"<small>{number_text(top)}</small>"

@@ -1,7 +1,7 @@
-"""The look of tables and of static HTML: columns of text, and style sheets for light and dark pages.
+"""The look of text tables and of static HTML on light and dark pages.
 
-Greys and state colours are JupyterLab's variables, with fallbacks. A code host that removes styles leaves
-words, marks and tables.
+Greys and state colours are JupyterLab's variables, with fallbacks. Without styles, as on a code host, words,
+marks and tables remain.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _COLOURS = {
 
 
 def sheet(name: str, rules: str) -> str:
-    """Return a style element for the class ``name``: the palette, what is common, then ``rules``, in which
-    ``&`` stands for the class, ``LINE`` and ``GROUND`` for colours of the page."""
+    """Return a style element for the class ``name``: the common rules, then ``rules``, in which ``&`` stands
+    for the class, ``LINE`` and ``GROUND`` for colours of the page."""
     text = (_HERE / "common.css").read_text(encoding="utf-8") + rules
-    # three times, to weigh more than what JupyterLab says of tables and code in an output
+    # three times, to outweigh JupyterLab's rules for tables and code in an output
     for word, meaning in {**_COLOURS, "&": f".{name}" * 3}.items():
         text = text.replace(word, meaning)
     return f"<style>{' '.join(text.split())}</style>"

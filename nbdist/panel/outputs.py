@@ -1,7 +1,6 @@
-"""Outputs of the notebook that ranks showed: what is left in it when the run has ended.
+"""The outputs of ranks that stay in the notebook when the run has ended.
 
-A picture is a picture. HTML of a rank runs no script in any front end: a table of plain elements becomes just
-that, all else a frame in a sandbox.
+HTML of a rank runs no script in any front end: plain elements stay, all else becomes a frame in a sandbox.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from nbdist.store.results import MIMES, Output, named_in, read_media, read_outpu
 from nbdist.text import say
 
 ROOM = 1_000_000
-"""Characters of all of them together in the notebook."""
+"""Characters of all outputs of a run in the notebook."""
 _MOST = 24
 _PICTURES = ("image/png", "image/jpeg")
 
@@ -30,9 +29,8 @@ Clean = Callable[[str], str]
 
 
 def output_bundles(run: Run, directory: RunDirectory, language: str, clean: Clean = str) -> list[Bundle]:
-    """Return the outputs of the run by MIME type, in the order in which they were shown; those without room
-    are counted in the last. Rank 0's go before the others', and of each the latest. ``clean`` removes what is
-    private from texts."""
+    """Return the outputs of the run by MIME type, in the order of their times; the last counts those without
+    room. Rank 0's outputs, then the latest, have precedence. ``clean`` masks texts."""
     shown = _alike(read_outputs(directory, run))
     room = ROOM
     kept: dict[int, Bundle] = {}
@@ -58,11 +56,10 @@ def output_bundles(run: Run, directory: RunDirectory, language: str, clean: Clea
 
 
 def bundles_in(line: str, directory: RunDirectory, rank: int) -> list[Bundle]:
-    """Return the outputs by MIME type that a line of a rank's log names, in a run of one attempt."""
+    """Return the outputs by MIME type that a line of a rank's log names; the run has one attempt."""
     bundles = []
     for file in named_in(line.encode("utf-8", "replace")):
         content = read_media(directory, rank, file, 1)
-        # what stands behind the name
         text = line.rpartition("\x07")[2].strip()
         if content and (bundle := _bundle(MIMES[file.rpartition(".")[2]], content, text)) is not None:
             bundles.append(bundle)
@@ -70,7 +67,7 @@ def bundles_in(line: str, directory: RunDirectory, rank: int) -> list[Bundle]:
 
 
 def read_clean(run: Run, directory: RunDirectory, rank: int, file: str, clean: Clean) -> bytes:
-    """Return a file that a rank showed, its text cleaned; empty where it is gone."""
+    """Return a rank's output file, its text cleaned; empty where it is gone."""
     content = read_media(directory, rank, file, run.attempt)
     if file.endswith((".html", ".svg")):
         return clean(content.decode("utf-8", "replace")).encode("utf-8", "replace")
@@ -78,7 +75,6 @@ def read_clean(run: Run, directory: RunDirectory, rank: int, file: str, clean: C
 
 
 def bundle_html(bundle: Bundle) -> str:
-    """Return an output as a part of a page."""
     text = html.escape(bundle["text/plain"])
     for mime in _PICTURES:
         if mime in bundle:
@@ -87,7 +83,7 @@ def bundle_html(bundle: Bundle) -> str:
 
 
 def _alike(outputs: Sequence[Output]) -> list[list[Output]]:
-    """Group outputs that several ranks showed: the n-th of a file in each rank."""
+    """Group the outputs that several ranks showed alike: the n-th of a file in each rank."""
     groups: dict[tuple[str, int], list[Output]] = {}
     counts: Counter[tuple[int, str]] = Counter()
     for output in outputs:
@@ -101,7 +97,7 @@ def _weight(group: Sequence[Output]) -> tuple[bool, float]:
 
 
 def _caption(group: Sequence[Output], run: Run, language: str) -> str:
-    """Return ``rank 1 · 0:12``; empty for what all ranks showed."""
+    """Return ``rank 1 · 0:12``; empty for an output of all ranks."""
     if len(group) == len(run.ranks):
         return ""
     ranks = say("panel.of-ranks", language, ranks=rank_ranges(sorted(output.rank for output in group)))
@@ -114,12 +110,12 @@ def _line(text: str) -> Bundle:
 
 
 def _bundle(mime: str, content: bytes, text: str) -> Bundle | None:
-    """Return the output; None for what is not as its name says."""
+    """Return the output; None for an unknown type."""
     plain, data = {"text/plain": text}, base64.b64encode(content).decode()
     if mime in _PICTURES:
         return plain | {mime: data}
     if mime == "image/svg+xml":
-        # as it is, a page would run its scripts
+        # inline, a page would run its scripts
         return plain | {"text/html": f'<img alt="" src="data:image/svg+xml;base64,{data}">'}
     if mime == "text/html":
         page = content.decode("utf-8", "replace")
@@ -134,8 +130,8 @@ _POLICY = (
 
 
 def _framed(page: str, text: str) -> str:
-    """Return a page in a frame that runs no script, sends no form, goes nowhere and loads nothing from
-    elsewhere. ``text`` is for readers of HTML that leave frames out."""
+    """Return a page in a frame that runs no script, sends no form, and loads nothing from elsewhere. ``text``
+    is for readers without frames."""
     return (
         '<iframe sandbox="" referrerpolicy="no-referrer" '
         'style="width:100%;height:240px;border:0;background:#fff" '
@@ -149,15 +145,14 @@ _PLAIN = frozenset(
     | {"dl", "dt", "dd", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote"}
 )
 _EMPTY = frozenset({"br", "hr", "col"})
-_DEEPEST = 64  # elements within each other; a browser draws no more than some hundred
+_DEEPEST = 64  # nested elements; a browser draws no more than some hundred
 _KEPT = {"colspan", "rowspan", "scope", "border"}
 _DROPPED = re.compile(r"id|class|title|halign|valign|data-[\w-]+")
 _ALIGNED = re.compile(r"\s*text-align:\s*(?:left|right|center);?\s*")
 
 
 class _PlainHtml(HTMLParser):
-    """Writes HTML again, of what is known to be harmless. Each of its end tags ends an element that it has
-    begun, and each element is ended: nothing leaves its place in a page, or takes in what stands behind."""
+    """A copy of the harmless parts of HTML, with balanced tags: nothing in it affects the rest of a page."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -167,7 +162,7 @@ class _PlainHtml(HTMLParser):
         self._begun: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        # pandas styles its tables so, and they can be read without
+        # of pandas' tables, which are readable without
         if tag == "style" and [name for name, _ in attrs] == ["scoped"]:
             self.in_style = True
             return
@@ -188,7 +183,6 @@ class _PlainHtml(HTMLParser):
         if tag == "style":
             self.in_style = False
         elif tag in self._begun:
-            # with the elements within it that have not ended
             ended = ""
             while ended != tag:
                 ended = self._begun.pop()
@@ -213,7 +207,7 @@ class _PlainHtml(HTMLParser):
 
 
 def plain_html(page: str) -> str:
-    """Return the page where it holds plain text, lists and tables alone; empty for any other."""
+    """Return a page of only text, lists and tables; empty for any other."""
     parser = _PlainHtml()
     parser.feed(page)
     parser.close()

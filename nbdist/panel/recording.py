@@ -1,5 +1,4 @@
-"""A run as a report keeps it, without what is private: messages for a page without kernel and server, and
-what stands where no script runs. It names what there is no room for."""
+"""A run as a report keeps it, masked: as messages for the panel, and as HTML for a page without scripts."""
 
 from __future__ import annotations
 
@@ -28,24 +27,23 @@ from nbdist.store.scraped.log import merge_points, printed_points
 from nbdist.text import Both, both, say
 
 LOG_ROOM = 32 << 20
-"""Bytes of the logs of one run; some tenth of that is what they take in the page."""
+"""Bytes of the logs of one run; compressed they take about a tenth."""
 MOST_TAGS = 200
-"""Charts that a page may hold; each takes some 10 kB."""
+"""Charts in a page; each takes some 10 kB."""
 
-_PRINTED_ROOM = 64 << 20  # bytes at the ends of all logs that are looked through for numbers
+_PRINTED_ROOM = 64 << 20  # bytes at the ends of all logs that are scanned for numbers
 _PROGRAM_ROOM = 1 << 20
-_CHUNK = 1 << 20  # bytes of a log that are read at once
-_MESSAGE = 512 << 10  # bytes of lines in one message: a page reads it without a pause
+_CHUNK = 1 << 20  # bytes of a log per read
+_MESSAGE = 512 << 10  # bytes of lines per message: a page reads it without a pause
 _NAMES = 5
 _RANKS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """One run. ``messages`` are gzipped frames in base64, in their order; ``program`` is the text of its cell
-    or script, empty where it is gone or too large; ``outputs`` are those of its ranks, for where the panel is
-    not drawn; ``left_out`` has a sentence for each kind of thing that is not in it. Of ``facts``, ``notes``,
-    ``hparams`` and ``galleries`` the writer removes what is private."""
+    """One run. ``messages`` are gzipped frames in base64; ``program`` is the cell or script, empty where it
+    is gone or too large; ``outputs`` show where the panel is not drawn; ``left_out`` has a sentence for each
+    kind of omission. The writer masks ``facts``, ``notes``, ``hparams`` and ``galleries``."""
 
     facts: Facts
     notes: Sequence[str]
@@ -72,30 +70,28 @@ def record(
     room: int = LOG_ROOM,
     tags: int = MOST_TAGS,
 ) -> Recording:
-    """Read the last attempt of the run as it stands ``now``. ``room``: bytes of logs, ``tags``: how many have
-    a chart; ``media`` has room for what the ranks showed."""
-    notes = _notes(run, language)
-    # a run that goes on has taken so long until now
+    """Read the last attempt of the run as it stands ``now``, with up to ``room`` bytes of logs and ``tags``
+    charts."""
+    notes = [] if run.state.terminal else [say("report.going-on", language)]
+    if run.attempt > 1:
+        notes.append(say("report.attempts", language, count=run.attempt))
     run = run if run.state.terminal else replace(run, ended=now)
     facts, clean = facts_of(run, directory), privacy.clean
     charts = _read_charts(run, directory, tags)
     program, too_large = _program(run, directory, clean)
-    logs = _logs(run, directory, clean, language, room)
+    # short logs leave their share to the long ones
+    limit = level(_log_sizes(run, directory), room)
+    logs = [recorded_log(run, directory, rank.rank, limit, clean, language) for rank in run.ranks]
     shown, unshown = _shown(run, directory, logs, clean, media)
     galleries, unread = read_galleries(run, directory)
     view = replace(_view(run, directory), notes=tuple(remarks(facts, language, notes)))
+    dropped = len(charts.dropped)
     updates = [
-        Update(
-            view=view,
-            charts=charts.all(),
-            left_out=len(charts.dropped),
-            cell=program,
-            complete_until=0.0,
-        ),
+        Update(view=view, charts=charts.all(), left_out=dropped, cell=program, complete_until=0.0),
         *(Update(media=[file], complete_until=0.0) for file in shown),
         *(Update(chunks=[part], complete_until=0.0) for log in logs for part in _parts(log.chunk)),
     ]
-    # all lines are there with the last message: then the page puts those of all ranks into their order
+    # the last message completes the lines: then the page sorts those of all ranks
     updates[-1] = replace(updates[-1], complete_until=None)
     left_out = _left_out(run, directory, charts, logs, unshown=unshown, too_large=too_large, unread=unread)
     return Recording(
@@ -111,21 +107,14 @@ def record(
 
 
 def clean_again(privacy: Privacy, text: str) -> str:
-    """Return a text without what is private, whose secrets have been counted elsewhere."""
+    """Return a masked text, without counting its secrets again."""
     masked = privacy.masked
     text = privacy.clean(text)
     privacy.masked = masked
     return text
 
 
-def _notes(run: Run, language: str) -> list[str]:
-    """Return what is to be said of the run as it stands in a report."""
-    going_on = [] if run.state.terminal else [say("report.going-on", language)]
-    return going_on + ([say("report.attempts", language, count=run.attempt)] if run.attempt > 1 else [])
-
-
 def _view(run: Run, directory: RunDirectory) -> RunView:
-    """Return how the run stands at its end."""
     feed = RunFeed(directory, room=0)
     now = run.ended or run.spec.created
     feed.read(run, now, last=True)
@@ -135,12 +124,11 @@ def _view(run: Run, directory: RunDirectory) -> RunView:
 
 def _packed(update: Update, clean: Clean) -> str:
     content, buffers = encode(update)
-    # without a time in it, the same run gives the same bytes
+    # without a time, the same run gives the same bytes
     return base64.b64encode(gzip.compress(frame(_cleaned(content, clean), buffers), 6, mtime=0)).decode()
 
 
 def _cleaned(value: Any, clean: Clean) -> Any:
-    """Return a part of a message with every text in it cleaned."""
     match value:
         case str():
             return clean(value)
@@ -152,7 +140,7 @@ def _cleaned(value: Any, clean: Clean) -> Any:
 
 
 def _read_charts(run: Run, directory: RunDirectory, most: int) -> Charts:
-    """Read what the ranks logged, printed and used."""
+    """Read the numbers that the ranks logged and printed, and their use of the machine."""
     charts = Charts(most=most, created=run.spec.created, ranks=[rank.rank for rank in run.spec.ranks])
     for rank in run.ranks:
         files = directory.rank(rank.rank, run.attempt)
@@ -183,16 +171,10 @@ def _program(run: Run, directory: RunDirectory, clean: Clean) -> tuple[str, bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedLog:
-    """The log of one rank, of which ``cut`` bytes are left out. Its addresses are its own."""
+    """The log of one rank without ``cut`` bytes. Its addresses are its own."""
 
     chunk: LogDelta
     cut: int
-
-
-def _logs(run: Run, directory: RunDirectory, clean: Clean, language: str, room: int) -> list[RecordedLog]:
-    # what short logs leave is for the long ones
-    limit = level(_log_sizes(run, directory), room)
-    return [recorded_log(run, directory, rank.rank, limit, clean, language) for rank in run.ranks]
 
 
 def _log_sizes(run: Run, directory: RunDirectory) -> list[int]:
@@ -202,8 +184,8 @@ def _log_sizes(run: Run, directory: RunDirectory) -> list[int]:
 def recorded_log(
     run: Run, directory: RunDirectory, rank: int, limit: int, clean: Clean, language: str
 ) -> RecordedLog:
-    """Read the log of a rank in about ``limit`` bytes: of a longer one the begin and the end, and between
-    them a line that tells how to get at the rest."""
+    """Read a rank's log in about ``limit`` bytes: of a longer one the begin, a line that names the command
+    for the rest, and the end."""
     follower = RankFollower(rank, directory.rank(rank, run.attempt), created=run.spec.created)
     moment, cut = run.ended or run.spec.created, 0
     lines: list[str] = []
@@ -233,8 +215,8 @@ def recorded_log(
 def _shown(
     run: Run, directory: RunDirectory, logs: Sequence[RecordedLog], clean: Clean, room: Room
 ) -> tuple[list[Media], int]:
-    """Return the files that lines of the logs name, of each rank the latest first, and for how many there is
-    no room: in their places the page has their texts."""
+    """Return the files that the logs name, each rank's latest first, and the number without room, for which
+    the page has texts."""
     named = {name: log.chunk.rank for log in logs for name in reversed(named_in(log.chunk.text))}
     shown, unshown = [], 0
     for name, rank in named.items():
@@ -274,7 +256,6 @@ def _left_out(
         yield both("report.logs-out", label=label, size=size, ranks=_listed(ranks, _RANKS), rank=ranks[0])
     if unshown:
         yield both("report.outputs-out", label=label, count=unshown)
-    # bytes at the begin of the logs that are not looked through for numbers
     share = _PRINTED_ROOM // len(run.ranks)
     unprinted = sum(max(0, size - share) for size in _log_sizes(run, directory)) if run.spec.scrape else 0
     if unprinted:

@@ -1,15 +1,14 @@
-"""A report: runs as one file that opens without a network. The panel draws them, from messages in the file;
-where no script runs, and on paper, their summaries stand instead."""
+"""A report: runs as one file that opens without a network, drawn by the panel, or as summaries without
+scripts."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import html
-import importlib.metadata
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,20 +23,20 @@ from nbdist.panel.recording import LOG_ROOM, MOST_TAGS, Recording, clean_again, 
 from nbdist.panel.summary import summary_page
 from nbdist.privacy import Privacy
 from nbdist.store import RunDirectory
+from nbdist.store.paths import write_whole
 from nbdist.text import say
+from nbdist.version import __version__
 
 MARK = "<!-- nbdist report -->"
-"""By which a report is known from other files that may lie at the same place."""
-
-_STATIC = Path(__file__).parent / "static"
-
+"""The mark that tells a report from other files at the same place."""
 
 MOST_RUNS = 32
+_STATIC = Path(__file__).parent / "static"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A report that was written. ``replaced``: an older one was there."""
+    """A report on disk. ``replaced``: in place of an older one."""
 
     path: Path
     size: int
@@ -46,7 +45,7 @@ class Report:
     left_out: Sequence[str] = ()
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """Return ``report.html was replaced: 1.2 MB, opens without a network``."""
         done = "was replaced" if self.replaced else "was written"
         text = f"{self.path} {done}: {max(self.size, 50_000) / 1e6:.1f} MB, opens without a network"
@@ -63,11 +62,8 @@ def write_report(
     room: int = LOG_ROOM,
     tags: int = MOST_TAGS,
 ) -> Report:
-    """Write the runs, at least one, to one HTML file that needs nothing else. ``room``: bytes of logs,
-    ``tags``: how many of each run are drawn.
-
-    Raises UsageMistake when there is no place for it at ``path``, LaunchError when it cannot be written.
-    """
+    """Write the runs to one HTML file that needs nothing else, with ``room`` bytes of logs, and ``tags``
+    charts each. Raises UsageMistake for a bad ``path``, LaunchError when writing fails."""
     if len(runs) > MOST_RUNS:
         raise UsageMistake(f"{len(runs)} runs make no page that opens: name at most {MOST_RUNS}")
     place = Path(os.path.realpath(path.expanduser()))
@@ -80,7 +76,11 @@ def write_report(
         for run, directory in runs
     ]
     page = _page(recordings, language, privacy, room=media, now=now).encode("utf-8", "replace")
-    _put(place, page, path)
+    try:
+        # to be shared: as open as the user's other files
+        write_whole(place, page, mode=0o666, durable=True)
+    except OSError as error:
+        raise LaunchError(f"the report {path} cannot be written: {error.strerror or error}") from error
     return Report(
         path=path,
         size=len(page),
@@ -91,21 +91,20 @@ def write_report(
 
 
 def _page(recordings: Sequence[Recording], language: str, privacy: Privacy, *, room: Room, now: float) -> str:
-    """Return the whole page. ``privacy`` sees every text of it but those in messages, which it has seen
-    already. ``room`` is that for pictures and sounds."""
+    """Return the page. ``privacy`` masks all but the messages, which are masked. ``room``: of pictures and
+    sounds."""
     title, several = _title(recordings, language), len(recordings) > 1
-    body = [_clean(privacy, _missing(recordings, language))]
+    body = [privacy.clean(_missing(recordings, language))]
     if several:
-        body += [_clean(privacy, _table(recordings, language)), "<div data-nbdist-overlay></div>"]
+        body += [privacy.clean("".join(_table(recordings, language))), "<div data-nbdist-overlay></div>"]
     for recording in recordings:
         if several:
             body.append(privacy.clean(f"<h2>{html.escape(recording.run.label)}</h2>"))
         messages = (f'<script type="text/plain">{message}</script>' for message in recording.messages)
-        summary = clean_again(privacy, "".join(_summary(recording, language)))
-        instead = summary + _outputs(recording)
-        body.append(f"<div data-nbdist-run>{instead}{''.join(messages)}</div>")
-        body.append(_clean(privacy, _hparams(recording.hparams, language)))
-        # pictures are no text: nothing in them may be taken for one
+        summary = clean_again(privacy, _summary(recording, language))
+        body.append(f"<div data-nbdist-run>{summary}{_outputs(recording)}{''.join(messages)}</div>")
+        body.append(privacy.clean(_hparams(recording.hparams, language)))
+        # pictures are no text to mask
         body += media_html(recording.galleries, language, privacy, room)
     head = privacy.clean(_header(title, language, privacy.masked, now=now))
     script, look = _bundle()
@@ -120,28 +119,24 @@ def _page(recordings: Sequence[Recording], language: str, privacy: Privacy, *, r
 
 
 def _bundle() -> tuple[str, str]:
-    """Return the panel's script, and its look. Raises LaunchError."""
+    """Return the panel's script and its style sheet. Raises LaunchError."""
     try:
         script, look = ((_STATIC / name).read_text(encoding="utf-8") for name in ("panel.js", "panel.css"))
     except FileNotFoundError:
         raise LaunchError(
             "the panel of this checkout, which a report shows, is not built: run  make"
         ) from None
-    # it may not end the element that it stands in
+    # the script must not close its own element
     return script.replace("</script", "<\\/script"), look
 
 
 def _policy(script: str) -> str:
-    """Return the policy by which a page loads nothing and runs no script but ours, whatever the logs hold."""
+    """Return the policy that lets a page load nothing and run no script but ours."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data: blob:; media-src data:; base-uri 'none'; form-action 'none'"
     )
-
-
-def _clean(privacy: Privacy, parts: Iterable[str]) -> str:
-    return privacy.clean("".join(parts))
 
 
 def _title(recordings: Sequence[Recording], language: str) -> str:
@@ -152,7 +147,7 @@ def _title(recordings: Sequence[Recording], language: str) -> str:
 
 
 def _header(title: str, language: str, masked: int, *, now: float) -> str:
-    texts = [say("report.exported", language, time=_moment(now), version=_version())]
+    texts = [say("report.exported", language, time=_moment(now), version=__version__)]
     if masked:
         texts.append(say("report.masked", language, count=masked))
     about = html.escape(" · ".join(texts))
@@ -163,16 +158,15 @@ def _moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-def _missing(recordings: Sequence[Recording], language: str) -> Iterator[str]:
+def _missing(recordings: Sequence[Recording], language: str) -> str:
     texts = [what.text(language) for recording in recordings for what in recording.left_out]
-    if texts:
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in texts)
-        title = html.escape(say("report.not-in-it", language))
-        yield f'<aside class="r-missing"><b>{title}</b><ul>{items}</ul></aside>'
+    items = "".join(f"<li>{html.escape(text)}</li>" for text in texts)
+    title = html.escape(say("report.not-in-it", language))
+    return f'<aside class="r-missing"><b>{title}</b><ul>{items}</ul></aside>' if items else ""
 
 
 def _table(recordings: Sequence[Recording], language: str) -> Iterator[str]:
-    """Return the runs side by side with the last values of their metrics."""
+    """Yield a table of the runs, numbered and coloured as their curves, with the last values."""
     tags = list(dict.fromkeys(curve.tag for each in recordings for curve in each.facts.curves))[:30]
     keys = list(dict.fromkeys(key for each in recordings for key in each.hparams))[:30]
     names = [say("report." + key, language) for key in ("run", "state", "ranks", "duration", "created")]
@@ -183,7 +177,6 @@ def _table(recordings: Sequence[Recording], language: str) -> Iterator[str]:
         last = {curve.tag: number_text(curve.last) for curve in recording.facts.curves}
         state = html.escape(f"{state_mark(run.state.value)} {state_word(run.state, language)}")
         cells = [
-            # by its number and colour in the curves
             f"{rank_chip(str(number))} <code>{html.escape(run.label)}</code>",
             f'<span class="n-{run.state.value}">{state}</span>',
             str(run.spec.world_size),
@@ -196,11 +189,11 @@ def _table(recordings: Sequence[Recording], language: str) -> Iterator[str]:
     yield "</tbody></table></div>"
 
 
-def _summary(recording: Recording, language: str) -> Iterator[str]:
-    """Return what stands where the panel is drawn."""
-    yield summary_page(recording.facts, language, recording.notes)
-    if recording.program:
-        yield f"<pre>{html.escape(recording.program.rstrip())}</pre>"
+def _summary(recording: Recording, language: str) -> str:
+    """Return the summary and program that the panel replaces when it is drawn."""
+    program = recording.program.rstrip()
+    page = summary_page(recording.facts, language, recording.notes)
+    return f"{page}<pre>{html.escape(program)}</pre>" if recording.program else page
 
 
 def _outputs(recording: Recording) -> str:
@@ -208,18 +201,17 @@ def _outputs(recording: Recording) -> str:
     return f'<div class="r-shown">{outputs}</div>' if outputs else ""
 
 
-def _hparams(hparams: Mapping[str, str], language: str) -> Iterator[str]:
-    if hparams:
-        rows = "".join(
-            f"<tr><th>{html.escape(key)}</th><td>{html.escape(value)}</td></tr>"
-            for key, value in hparams.items()
-        )
-        title = html.escape(say("report.hparams", language))
-        yield f'<section><h2>{title}</h2><div class="r-wide"><table>{rows}</table></div></section>'
+def _hparams(hparams: Mapping[str, str], language: str) -> str:
+    pairs = ((html.escape(key), html.escape(value)) for key, value in hparams.items())
+    rows = "".join(f"<tr><th>{key}</th><td>{value}</td></tr>" for key, value in pairs)
+    title = html.escape(say("report.hparams", language))
+    return (
+        f'<section><h2>{title}</h2><div class="r-wide"><table>{rows}</table></div></section>' if rows else ""
+    )
 
 
 def _check(path: Path, place: Path, label: str) -> bool:
-    """Return whether a report is there, to be replaced. Raises UsageMistake for a place that is none."""
+    """Return whether the report replaces another. Raises UsageMistake for any other file or directory."""
     if os.path.isdir(place):
         raise UsageMistake(
             f"--export {path}: that is a directory: write  --export {path / (label + '.html')}"
@@ -231,7 +223,7 @@ def _check(path: Path, place: Path, label: str) -> bool:
     if not os.path.lexists(place):
         return False
     try:
-        # a pipe would have us wait for a writer
+        # opening a pipe would block until a writer comes
         if place.is_file():
             with place.open("rb") as file:
                 if MARK.encode() in file.read(200):
@@ -243,33 +235,8 @@ def _check(path: Path, place: Path, label: str) -> bool:
     )
 
 
-def _version() -> str:
-    try:
-        return importlib.metadata.version("nbdist")
-    except importlib.metadata.PackageNotFoundError:  # a source tree that is not installed
-        return "?"
-
-
-def _put(place: Path, page: bytes, path: Path) -> None:
-    draft = place.with_name(f".{place.name}.{os.getpid()}")
-    try:
-        # to be shared: as open as the user's other files
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(page)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, place)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise LaunchError(f"the report {path} cannot be written: {error.strerror or error}") from error
-
-
 def _homes(runs: Sequence[tuple[Run, RunDirectory]]) -> list[tuple[str, str]]:
-    """Return where the runs lie, and what stands for it."""
+    """Return the paths of the runs, each with its replacement."""
     homes = []
     for run, directory in runs:
         for path in (directory.path, directory.path.resolve()):

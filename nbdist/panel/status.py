@@ -1,4 +1,4 @@
-"""Runs and their ranks as they stand now: a table in text, and static HTML for a notebook."""
+"""Runs and their ranks at this moment: a table as text, and as static HTML."""
 
 from __future__ import annotations
 
@@ -40,11 +40,10 @@ _LINE = 80
 
 
 class StatusReader:
-    """Reads how these runs stand, again and again. A run that cannot be read is shown as lost, with why;
-    directories that have gone are left out."""
+    """Views of these runs at each look, with their first ``failures`` on request. A run that cannot be read
+    is lost, with the reason; a deleted one is left out."""
 
     def __init__(self, directories: Sequence[RunDirectory], *, failures: bool = False) -> None:
-        """With ``failures``, read the first failure of each, which a table has no room for."""
         self._failures = failures
         self._runs = [
             (directory, RunReader(directory), UsageWatch(), StallReader(directory), MistakeReader(directory))
@@ -62,7 +61,7 @@ class StatusReader:
                 views.append(self._ended[directory])
                 continue
             seen = glance(run, directory, now)
-            # where the supervisor measures, this process need not
+            # this process measures only where the supervisor does not
             usage = {} if seen.system else watch.look(run)
             view = view_of(
                 run,
@@ -101,24 +100,19 @@ def watch_status(
     grain: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Look each second and show what has changed since ``shown``, until all runs have ended, or for an hour.
-
-    Time that goes by is a change each ``grain`` seconds. ``wait`` waits so many seconds, and returns True at
-    once when no page asks any more.
-    """
-    end = clock() + _LIMIT
-    known = _coarse(shown, grain)
-    views = shown
+    """Show the views each second if they differ from those ``shown``, until all runs have ended or an hour is
+    over. Times differ every ``grain`` seconds; ``wait`` returns True at once when no page shows the table."""
+    end, views = clock() + _LIMIT, shown
+    known = _coarse(views, grain)
     while any(view.live for view in views) and clock() < end and not wait(_PERIOD):
         views = read()
-        seen = _coarse(views, grain)
-        if seen != known:
-            known = seen
+        if (text := _coarse(views, grain)) != known:
+            known = text
             show(views)
 
 
 def _coarse(views: Sequence[RunView], grain: float) -> str:
-    """Return what is seen of the views, with their times in steps of ``grain`` seconds."""
+    """Return the table with its times in steps of ``grain`` seconds."""
 
     def stepped(seconds: float) -> float:
         return math.floor(seconds / grain) * grain
@@ -134,18 +128,17 @@ def _coarse(views: Sequence[RunView], grain: float) -> str:
 
 
 def status_bundle(views: Sequence[RunView], language: str, now: float) -> dict[str, str]:
-    """Return the runs as they stood at ``now`` (Unix seconds), for a notebook: as HTML and as plain text."""
+    """Return the table for a notebook, as HTML and as plain text; ``now`` in Unix seconds."""
     return {"text/plain": status_text(views, language), "text/html": status_html(views, language, now)}
 
 
 def shows_ranks(view: RunView, views: Sequence[RunView]) -> bool:
-    """Return whether a table of these runs has the ranks of this one: a run that has ended is a line, but
-    alone."""
+    """Return whether a table of these runs lists the ranks of this one: only of live ones, or of one run."""
     return view.live or len(views) == 1
 
 
 def rank_cells(rank: RankView, view: RunView, language: str) -> dict[str, str]:
-    """Return what a table says of a rank, by column."""
+    """Return the cells of a rank, by column."""
     return {
         "rank": str(rank.rank),
         "state": _held_text(view, rank, language) or _rank_state_text(rank, language),
@@ -160,15 +153,13 @@ def rank_cells(rank: RankView, view: RunView, language: str) -> dict[str, str]:
 
 
 def run_state_text(view: RunView, language: str) -> str:
-    """Return ``Running``; ``Stalled`` while nothing happens; ``Idle`` for a session that waits for a cell."""
+    """Return ``Running``; ``Stalled`` for a hang; ``Idle`` for a session without a cell."""
     if view.idle:
         return say("panel.session-idle", language).capitalize()
     return say("panel.stalled", language) if view.hangs else state_word(RunState(view.state), language)
 
 
 def _remarks(view: RunView, language: str) -> list[str]:
-    """Return what stands beside the state of a run: how it hangs, how far it is, why it ended, which run it
-    goes on from, what it was, and the mistakes of its program."""
     stall = stall_sentence(view.stall, view.elapsed, language) if view.hangs and view.stall else ""
     slow = slow_text(view.slow, language) if view.slow is not None and view.live else ""
     reason = view.reason_zh if language == "zh" else view.reason
@@ -202,46 +193,38 @@ def _rank_state_text(rank: RankView, language: str) -> str:
     return f"{state}, {rank.exit if ended is None else ended[1]}"
 
 
+_RANKS = 16
+_HEADS = ("rank", "state", "device", "memory", "use", "rate", "elapsed", "pid", "last-line")
 _COLUMNS = ("run", "rank", "state", "device", "pid", "memory", "use", "rate", "elapsed", "last-line")
 _IF_KNOWN = ("use", "rate")
 _OF_RANKS = ("rank", "device", "pid", "memory", *_IF_KNOWN)
 
 
 def status_text(views: Sequence[RunView], language: str) -> str:
-    """Return every run with its ranks (``shows_ranks``), one line each, in columns."""
+    """Return a line for each run, and for each of its ranks (``shows_ranks``)."""
     if not views:
         return say("panel.no-runs", language)
     rows: list[dict[str, str]] = []
     for view in views:
-        rows.append(
-            {
-                "run": view.label,
-                "state": run_state_text(view, language),
-                "elapsed": duration(view.elapsed),
-                "last-line": " · ".join(_remarks(view, language)),
-            }
-        )
+        state, remarks = run_state_text(view, language), " · ".join(_remarks(view, language))
+        elapsed = duration(view.elapsed)
+        rows.append({"run": view.label, "state": state, "elapsed": elapsed, "last-line": remarks})
         for rank in view.ranks if shows_ranks(view, views) else ():
             cells = rank_cells(rank, view, language)
             rows.append(cells | {"last-line": cells["last-line"][:_LINE]})
-    # a column in which nothing is known is left out
+    # leave out empty columns
     optional = _IF_KNOWN if any("rank" in row for row in rows) else _OF_RANKS
     kept = [column for column in _COLUMNS if column not in optional or any(row.get(column) for row in rows)]
     titles = [say("panel." + column, language) for column in kept]
     return text_table([titles, *([row.get(column, "") for column in kept] for row in rows)])
 
 
-_RANKS = 16
-_HEADS = ("rank", "state", "device", "memory", "use", "rate", "elapsed", "pid", "last-line")
-
-
 def status_html(views: Sequence[RunView], language: str, now: float) -> str:
     """Return a table with a heading for each run and a line for each of its ranks (``shows_ranks``)."""
     if not views:
         return f"<p>{html.escape(say('panel.no-runs', language))}</p>"
-    head = "".join(f"<th>{html.escape(say('panel.' + column, language))}</th>" for column in _HEADS)
-    if not any(shows_ranks(view, views) for view in views):
-        head = ""
+    heads = _HEADS if any(shows_ranks(view, views) for view in views) else ()
+    head = "".join(f"<th>{html.escape(say('panel.' + column, language))}</th>" for column in heads)
     body = "".join(_run(view, language, ranks=shows_ranks(view, views)) for view in views)
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
     foot = html.escape(say("panel.as-of", language, time=moment))
@@ -280,7 +263,7 @@ def _rank(rank: RankView, view: RunView, language: str) -> str:
         "last-line": f' class="n-last" title="{cells["last-line"]}"',
     }
     if cells["rate"]:
-        # without a heading, on a narrow page, only this figure would say nothing
+        # a narrow page has no headings, and this figure alone would mean nothing
         attributes["rate"] = f' class="n-rate" data-unit="{html.escape(say("panel.rate", language))}"'
     shown = rank.state
     if _held_text(view, rank, language):
@@ -290,7 +273,7 @@ def _rank(rank: RankView, view: RunView, language: str) -> str:
 
 
 def _that_matter(view: RunView) -> list[RankView]:
-    """Return all ranks, or of many those that failed and the lowest."""
+    """Return all ranks; of many, first those that failed, then the lowest."""
     if len(view.ranks) <= _RANKS:
         return list(view.ranks)
     weighed = sorted(view.ranks, key=lambda rank: (rank.state not in ("failed", "lost"), rank.rank))
@@ -298,7 +281,7 @@ def _that_matter(view: RunView) -> list[RankView]:
 
 
 def _others(view: RunView, shown: Sequence[RankView], language: str) -> str:
-    """Return a line that counts the ranks without a line of their own, by state."""
+    """Return a line that counts the other ranks by state."""
     left = Counter(rank.state for rank in view.ranks)
     left.subtract(rank.state for rank in shown)
     counts = "  ".join(

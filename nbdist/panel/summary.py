@@ -1,7 +1,6 @@
-"""The summary that stays when a run has ended: a few lines of text, and static HTML that needs no script.
+"""The summary of an ended run: a few lines of text, and static HTML without scripts.
 
-The HTML is words, lists and details. Each part has a budget, so that no run makes a notebook that cannot be
-opened.
+Each part of the HTML has a budget, so that every notebook still opens.
 """
 
 from __future__ import annotations
@@ -40,33 +39,30 @@ _NAME_ROOM = 60
 
 
 def summary_text(run: Run, directory: RunDirectory, language: str, notes: Sequence[str] = ()) -> str:
-    """Return the summary as a few lines of text, with ``notes`` at its end."""
+    """Return the summary as a few lines of text, ``notes`` last."""
     return _text(facts_of(run, directory), language, notes)
 
 
 def summary_bundle(
     run: Run, directory: RunDirectory, language: str, notes: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return the summary for a notebook: as HTML without scripts or outside resources, and as plain text."""
+    """Return the summary as HTML without scripts or outside resources, and as plain text."""
     return ending(run, directory, language, notes)[0]
 
 
 def ending(
     run: Run, directory: RunDirectory, language: str, notes: Sequence[str] = ()
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the summary for a notebook, and the lines that a panel that stays adds to what it shows."""
+    """Return the summary for a notebook, and the lines for a panel that stays."""
     facts = facts_of(run, directory)
-    bundle = {
-        "text/plain": _plain(facts, language, notes),
-        "text/html": summary_page(facts, language, notes),
-    }
+    bundle = {"text/plain": _plain(facts, language, notes), "text/html": summary_page(facts, language, notes)}
     hung = hung_lines(facts.stall, language)[:1] if facts.stall is not None else []
     lines = (*hung, *filter(None, (_values(facts, language),)), *remarks(facts, language, notes))
     return bundle, tuple(clipped(printable(line), _LINE_ROOM) for line in lines)
 
 
 def initial_html(run: Run, language: str) -> str:
-    """Return what stands in for the widget where widgets are not drawn, while the run goes on."""
+    """Return the output of a live run where widgets are not drawn."""
     elsewhere = html.escape(say("panel.live-elsewhere", language))
     return _page([f"<b>{_escaped(run.label, _NAME_ROOM)}</b> {elsewhere}"])
 
@@ -130,7 +126,7 @@ def _head(facts: Facts, language: str) -> str:
 
 
 def _gifts(facts: Facts) -> list[tuple[str, Given]]:
-    """Return what went into the run and what came out of it, each with its name."""
+    """Return the inputs and results of the run, each with its name."""
     both = (("inputs", inputs_of(facts.run)), ("results", facts.results))
     return [(key, given) for key, given in both if given.values]
 
@@ -157,7 +153,7 @@ def _outcomes(facts: Facts, language: str) -> str:
 
 
 def _metrics(curves: Sequence[Curve], language: str) -> str:
-    """Return the first metrics with their curves, the values of the others behind them."""
+    """Return the first metrics with their curves, and the values of the others."""
     tiles = "".join(_tile(curve, language) for curve in curves[:_CURVES])
     others = " · ".join(
         f"{_escaped(curve.tag, _NAME_ROOM)} <b>{number_text(curve.last)}</b>"
@@ -201,7 +197,7 @@ def _details(title: str, body: str, attributes: str = "") -> str:
 
 
 def _stall(stall: StallView, language: str) -> str:
-    """Return where the ranks were: the sentence, why they do not go on, and the stacks behind it."""
+    """Return the sentence about the stall, its reasons, and the stacks."""
     first, *others = hung_lines(stall, language)
     why = [line for line in others if not line.startswith(" ")]
     reasons = "".join(f"<div>{_escaped(line, _MESSAGE_ROOM)}</div>" for line in why)
@@ -232,7 +228,7 @@ def _code(facts: Facts, failure: Failure) -> str:
 
 
 def _others(groups: Sequence[Group], run: Run, language: str) -> str:
-    """Return the ranks that ended after the failure, those that ended alike in one line."""
+    """Return the ranks that ended after the failure, a line for each group."""
     count = sum(len(group.ranks) for group in groups)
     rows = []
     for group in groups[:_SHOWN]:
@@ -244,10 +240,8 @@ def _others(groups: Sequence[Group], run: Run, language: str) -> str:
 
 
 def _logs(facts: Facts, language: str) -> str:
-    """Return the logs, or their ends: open as far as a reader takes them in at one look, that of the rank
-    that failed first."""
+    """Return the logs, or their ends. The first ``_OPEN_LINES`` lines are open, the failed rank's first."""
     failed = facts.failure.rank if facts.failure is not None else None
-    # equal weights stay in the order of the ranks
     ordered = sorted(facts.logs, key=lambda log: failed not in [rank.rank for rank in log.ranks])
     lengths = itertools.accumulate(len(log.lines) for log in ordered)
     shown = [log for log, length in zip(ordered, lengths, strict=True) if length <= _OPEN_LINES]
@@ -265,12 +259,12 @@ def _logs(facts: Facts, language: str) -> str:
 
 
 def _log(lines: Sequence[str], room: int) -> str:
-    """Return as many of the last lines, in colours, as fit in ``room`` characters of HTML."""
+    """Return the last lines, in colours, that fit in ``room`` characters of HTML."""
     kept: list[str] = []
     for line in reversed(lines):
         shown = ansi_html(line)
         if len(shown) > room // 4:
-            # markup may not be cut, and text becomes up to five times as long by it
+            # cut before escaping, which makes text up to five times as long
             shown = html.escape(clipped(printable(line), room // 20), quote=False)
         room -= len(shown) + 1
         if room < 0:
@@ -283,7 +277,7 @@ def _foot(facts: Facts, language: str) -> str:
     run = facts.run
     label = _escaped(run.label, _NAME_ROOM)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.spec.created))
-    # the page's extension has buttons for it
+    # the page's extension has buttons in its place
     full = f"{html.escape(say('panel.full-log', language))}: <code>%dist_logs {label}</code>"
     text = f'<span class="n-full">{full}</span> <span>{when}</span>'
     kept = sum(len(log.ranks) for log in facts.logs)
@@ -294,7 +288,7 @@ def _foot(facts: Facts, language: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return ``text`` line by line without what a terminal would act on."""
+    """Return ``text`` without control sequences; its lines stay."""
     return "\n".join(map(printable, text.split("\n")))
 
 
@@ -303,7 +297,7 @@ def _escaped(text: str, room: int) -> str:
 
 
 def _reason(facts: Facts, language: str) -> str:
-    """Return why the run ended early; empty for a run that succeeded."""
+    """Return the reason for an early end; empty for a run that succeeded."""
     first = None if facts.failure is None else facts.failure.rank
     return reason_text(end_reason(facts.run, first), language)
 
@@ -330,7 +324,7 @@ def _given_text(key: str, given: Given, language: str) -> str:
 
 
 def _values(facts: Facts, language: str) -> str:
-    """Return ``metrics: loss=0.0435  acc=0.98``; empty where nothing was logged."""
+    """Return ``metrics: loss=0.0435  acc=0.98``; empty without metrics."""
     values = "  ".join(
         f"{clipped(curve.tag, _NAME_ROOM)}={number_text(curve.last)}" for curve in facts.curves[:_VALUES]
     )
@@ -338,7 +332,7 @@ def _values(facts: Facts, language: str) -> str:
 
 
 def _plain(facts: Facts, language: str, notes: Sequence[str]) -> str:
-    """Return all that the HTML says, as text."""
+    """Return the content of the HTML as text."""
     parts = [_text(facts, language, notes)]
     if facts.run.state is not RunState.SUCCEEDED:
         parts.append("\n".join(" ".join(outcome) for outcome in outcomes(facts, language)))

@@ -1,4 +1,4 @@
-"""A run in a terminal: its lines scroll and stay, and below them a small block says how it stands."""
+"""A run in a terminal: lines that scroll and stay, and below them a block with its state."""
 
 from __future__ import annotations
 
@@ -15,23 +15,14 @@ from nbdist.feed.ansi import colours_alone, harmless, printable
 from nbdist.feed.following import Surface
 from nbdist.feed.labels import cut, pad, ranks_text, state_mark, state_word, width
 from nbdist.feed.rank_log import LogDelta
-from nbdist.feed.view import (
-    RankView,
-    RunView,
-    bytes_text,
-    duration,
-    progress_text,
-    rate_text,
-    slowest,
-)
+from nbdist.feed.view import RankView, RunView, bytes_text, duration, progress_text, rate_text, slowest
 from nbdist.model import RankState
 from nbdist.panel.status import rank_cells, run_state_text
 from nbdist.panel.text import LINES_LIMIT, Notes, TextSurface, rank_prefix, skipped_text
 from nbdist.text import say
 
 _LEFT_OUT = frozenset({"", "dumb", "unknown"})
-# colours of the 256 that are read on black and on white alike (contrast 3.7 or more on both), and what
-# stands for them where there are but 16
+# of 256 colours, readable on black and on white (contrast 3.7 or more), and of 16
 _COLOURS = {
     "rank 0": (32, 34),
     "rank 1": (166, 33),
@@ -50,14 +41,14 @@ _COLOURS = {
 
 
 class Line:
-    """One line of pieces in colours, which knows its width before they are painted."""
+    """A line of coloured pieces; ``width`` does not count the colours."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[str, str]] = []
         self.width = 0
 
     def add(self, text: str, shade: str = "") -> Line:
-        """Append ``text`` in one of the shades, "bold", or as it is, without what a terminal acts on."""
+        """Append ``text`` without control sequences, in a shade, "bold", or plain."""
         text = printable(text)
         self._pieces.append((text, shade))
         self.width += width(text)
@@ -72,7 +63,7 @@ class Line:
 
 
 class Terminal:
-    """A terminal that text can be drawn on again: its size, its colours."""
+    """A terminal: its size, its colours, its abilities."""
 
     def __init__(
         self,
@@ -90,29 +81,28 @@ class Terminal:
 
     @property
     def drawable(self) -> bool:
-        """Return True for a terminal that moves its cursor and has characters for what is drawn, unless the
-        user has asked for plain text."""
+        """Return True for a UTF-8 terminal that moves its cursor, unless the user wants plain text."""
         encoding = (self._stream.encoding or "").lower().replace("-", "")
         moves = self._environ.get("TERM", "") not in _LEFT_OUT
         return self._stream.isatty() and moves and encoding == "utf8" and not self._plain
 
     @property
     def reflows(self) -> bool:
-        """Return whether it breaks lines anew when its width changes: all known ones but these two do."""
+        """Return whether the terminal rewraps lines when its width changes; all but screen and xterm do."""
         screen = "STY" in self._environ and "TMUX" not in self._environ
         return not screen and "XTERM_VERSION" not in self._environ
 
     def size(self) -> tuple[int, int]:
-        """Return columns and rows now."""
+        """Return columns and rows."""
         try:
             size = os.get_terminal_size(self._stream.fileno())
         except (OSError, ValueError):
             return 80, 24
-        # a terminal that was given no size has 0
+        # 0 in a terminal without a size
         return size.columns or 80, size.lines or 24
 
     def paint(self, text: str, shade: str) -> str:
-        """Return ``text`` in a shade; as it is on a terminal without colours."""
+        """Return ``text`` in a shade, or plain on a terminal without colours."""
         if not shade or (self._shade is None and shade != "bold"):
             return text
         if shade == "bold":
@@ -123,11 +113,7 @@ class Terminal:
 
 
 class Block:
-    """Draws lines at the foot, and again over themselves.
-
-    Each draw is one write: away with the old lines, what is to scroll, the new lines. The cursor rests at
-    the end of the last one. No line may be wider than the terminal.
-    """
+    """Lines at the foot of a terminal, none wider than it; each draw replaces them by one write."""
 
     def __init__(self, write: Callable[[str], object], terminal: Terminal) -> None:
         self._write = write
@@ -137,7 +123,7 @@ class Block:
         self._columns = 0
 
     def draw(self, above: str, lines: Sequence[Line]) -> None:
-        """Write ``above``, whole lines, to stay where they are; below them ``lines`` until the next draw."""
+        """Write ``above``, whole lines that stay; below them ``lines`` until the next draw."""
         columns, _ = self._terminal.size()
         shown = tuple(line.painted(self._terminal.paint) for line in lines)
         if not above and shown == self._shown and columns == self._columns:
@@ -146,7 +132,6 @@ class Block:
         self._shown, self._widths, self._columns = shown, tuple(line.width for line in lines), columns
 
     def erase(self) -> None:
-        """Leave no trace of the block."""
         if self._shown:
             self._write(self._away(self._terminal.size()[0]))
             self._shown = ()
@@ -171,7 +156,7 @@ _SHADES = {
     "failed": "bad",
     "lost": "bad",
 }
-# what a line of a rank goes without, the first of them first, where the terminal is narrow
+# columns to leave out on a narrow terminal, in this order
 _DISPENSABLE = (2, 1, 5, 3)
 
 
@@ -183,18 +168,15 @@ def on_text_screen(
     logs: str = "%dist_logs",
     limit: int = LINES_LIMIT,
 ) -> contextlib.AbstractContextManager[Surface]:
-    """Return what shows a run by ``write``: with a block where the terminal can draw one, else line by line,
-    and then at most ``limit`` lines."""
+    """Return a surface on ``write``: with a block if the terminal draws one, else of ``limit`` lines."""
     if terminal.drawable:
         return TerminalSurface(write, terminal, language=language, logs=logs)
     return contextlib.nullcontext(TextSurface(write, limit, logs=logs, language=language))
 
 
 class TerminalSurface:
-    """Draws on ``terminal`` by ``write``. A context: at its end the block has gone, and all lines stay.
-
-    A line that every rank writes, and that comes from all of them at one look, is shown once.
-    """
+    """A run on ``terminal``, by ``write``, as a context: at its end only the block disappears. A line that
+    all ranks write between two looks appears once."""
 
     def __init__(
         self, write: Callable[[str], object], terminal: Terminal, *, language: str, logs: str = "%dist_logs"
@@ -238,14 +220,14 @@ class TerminalSurface:
         many = len(view.ranks) > _EACH_RANK
         ranks = self._counts(view, room) if many else self._ranks(view, room)
         bars = list(self._bars(view, room))[: _BARS_OF_MANY if many else None]
-        # most of a terminal is for the log
+        # at most half of the terminal: the rest is for the log
         left = max(0, rows // 2 - len(head))
         if len(ranks) > left:
             ranks = self._counts(view, room)[:left]
         return head + ranks + bars[: left - len(ranks)]
 
     def _head(self, view: RunView, room: int) -> Line:
-        """Return state, label, progress, time; the bar and how many ranks where there is room for them."""
+        """Return state, label, progress, time; where they fit, the bar and the number of ranks."""
         state = f" {run_state_text(view, self._language)}  "
         line = Line().add(*_state_mark("stalled" if view.hangs else view.state)).add(state, "bold")
         line.add(cut(view.label, room - line.width))
@@ -266,15 +248,11 @@ class TerminalSurface:
         return line.add(elapsed) if line.width + width(elapsed) <= room else line
 
     def _progress(self, view: RunView) -> Iterator[str]:
-        """Return how far the run is, in ever fewer words."""
-        if view.progress is None:
-            return
-        for progress in (
-            view.progress,
-            replace(view.progress, text=""),
-            replace(view.progress, text="", remaining=None),
-        ):
-            yield f"  {progress_text(replace(view, progress=progress), self._language)}"
+        """Yield the progress of the run in ever fewer words."""
+        if view.progress is not None:
+            short = replace(view.progress, text="")
+            for progress in (view.progress, short, replace(short, remaining=None)):
+                yield f"  {progress_text(replace(view, progress=progress), self._language)}"
 
     def _ranks(self, view: RunView, room: int) -> list[Line]:
         rows = [self._cells(rank, view) for rank in view.ranks]
@@ -300,7 +278,7 @@ class TerminalSurface:
         return [head, *(cells[column] for column in ("state", "device", "memory", "use", "rate"))]
 
     def _counts(self, view: RunView, room: int) -> list[Line]:
-        """Return the ranks in two lines: how many are in which state; between what their figures lie."""
+        """Return two lines: the ranks counted by state, and the ranges of their figures."""
         line = Line()
         for state, count in Counter(rank.state for rank in view.ranks).most_common():
             line.add("  " if line.width else "").add(*_state_mark(state))
@@ -320,7 +298,7 @@ class TerminalSurface:
         return [*lines, Line().add(cut(text, room))] if text else lines
 
     def _bars(self, view: RunView, room: int) -> Iterator[Line]:
-        """Return the lines that still grow."""
+        """Yield the lines that still grow."""
         for rank in view.ranks:
             for row in self._growing.get(rank.rank, "").split("\n"):
                 if not (text := printable(row).strip()):
@@ -330,8 +308,8 @@ class TerminalSurface:
 
 
 def folded(deltas: Sequence[LogDelta], ranks: int) -> Iterator[tuple[int | None, str]]:
-    """Return every line with its rank, each rank's in their order; a line that all of several ``ranks``
-    wrote comes once, with None."""
+    """Yield each rank's lines in order, with the rank; once, with None, a line that several ``ranks`` all
+    wrote."""
     lines = [delta.lines for delta in deltas]
     at = [0] * len(deltas)
     if len(deltas) == ranks > 1:
@@ -354,13 +332,13 @@ def folded(deltas: Sequence[LogDelta], ranks: int) -> Iterator[tuple[int | None,
 
 
 def _next(places: Sequence[int], begin: int) -> Sequence[int]:
-    """Return the first of the places from ``begin`` on; empty for none."""
+    """Return the first place from ``begin`` on, alone; empty for none."""
     at = bisect_left(places, begin)
     return places[at : at + 1]
 
 
 def _span(values: Iterable[float | None], written: Callable[..., str]) -> str:
-    """Return ``1.1 GB – 1.4 GB``, or one of them where both read the same."""
+    """Return ``1.1 GB – 1.4 GB``, or one of two equal texts."""
     known = [value for value in values if value is not None]
     if not known:
         return ""

@@ -1,5 +1,4 @@
-"""A run as lines of text, for where nothing can be drawn (nbclient, a pipe), and the lines about it that a
-terminal shows, too."""
+"""A run as lines of text, for nbclient or a pipe; and the lines about it that a terminal shows, too."""
 
 from __future__ import annotations
 
@@ -17,27 +16,25 @@ from nbdist.model import RunState
 from nbdist.text import say
 
 LINES_LIMIT = 20_000
-_LINE = 200
-"""Characters of a line, in the mean: a program may print few lines that are long."""
-
+_LINE = 200  # characters in the mean: a program may print a few long ones
 _PROGRESS_STEP = 0.1
 _PROGRESS_PERIOD = 5.0
 
 
 class Room:
-    """The text for which a notebook has room: so many lines, and as many characters as lines have."""
+    """The room of a notebook for text, in lines and characters."""
 
     def __init__(self, lines: int = LINES_LIMIT) -> None:
         self._lines = lines
         self._shown = 0
         self.characters = lines * _LINE
-        """Count those left."""
+        """Characters left."""
 
         self.full = False
-        """A line had no room, and none has any after it."""
+        """True from the first line without room on."""
 
     def takes(self, line: str) -> bool:
-        """Count a line; return whether there was room for it."""
+        """Count a line; return whether it fits."""
         size = len(line) + 1
         self.full = self.full or self._shown == self._lines or size > self.characters
         if not self.full:
@@ -46,17 +43,13 @@ class Room:
         return not self.full
 
     def note(self, logs: str, language: str) -> str:
-        """Return the line that stands for the rest; ``logs`` is the command that shows it."""
+        """Return the line in place of the rest, which the command ``logs`` shows."""
         return say("panel.more-lines-shown", language, count=self._shown, logs=logs) + "\n"
 
 
 class TextSurface:
-    """Writes each line with its rank in front once it is complete; changes of state, and how far the run is,
-    on lines of their own.
-
-    Where a notebook has no ``Room`` for more than ``limit`` lines, a note says where the rest is: ``logs`` is
-    the command for it.
-    """
+    """A run as complete lines with their ranks, and lines about its state and progress. After ``limit`` lines
+    a note names the command for the rest, ``logs``."""
 
     def __init__(
         self,
@@ -93,8 +86,7 @@ class TextSurface:
 
 
 class Notes:
-    """The lines about a run that stand among those of its ranks, each when it is due and once. With
-    ``progress`` there is a line at each tenth of the way, in a run that takes long."""
+    """The lines about a run, each once, when due. ``progress`` adds a line at each tenth of a long run."""
 
     def __init__(self, language: str, *, progress: bool = False) -> None:
         self._language = language
@@ -106,7 +98,7 @@ class Notes:
         self._warned: set[str] = set()
 
     def before(self, view: RunView) -> str:
-        """Return the first line: which run, and what it runs on; then nothing."""
+        """Return a first line with the run and its devices; later an empty text."""
         if self._state:
             return ""
         devices = ", ".join(dict.fromkeys(rank.device for rank in view.ranks))
@@ -114,7 +106,7 @@ class Notes:
         return _line(f"{view.label}: {ranks_text(len(view.ranks), self._language)} {on} {devices}")
 
     def after(self, view: RunView) -> str:
-        """Return the lines that are due now, behind those of the ranks."""
+        """Return the lines that are due, to follow those of the ranks."""
         notes = (self._stopping, self._queue, self._progress, self._stall, self._warnings)
         lines = [line for note in notes for line in note(view)]
         self._state = view.state
@@ -126,7 +118,7 @@ class Notes:
             yield f"{stopping} ({duration(view.elapsed)}) {self._reason(view)}".rstrip()
 
     def _queue(self, view: RunView) -> Iterator[str]:
-        """Yield a line when the run waits in a queue or for imports, or for another reason than before."""
+        """Yield a line when the run waits, in a queue or for imports, for a new reason."""
         if view.state in ("pending", "running") and view.reason and view.reason != self._queued:
             self._queued = view.reason
             state = state_word(RunState.PENDING, self._language).lower()
@@ -136,16 +128,16 @@ class Notes:
     def _progress(self, view: RunView) -> Iterator[str]:
         if view.progress is None or not view.live or view.elapsed < self._next:
             return
-        # a tenth that arithmetic made a little less is one
+        # against rounding errors
         tenths = int(view.progress.fraction / _PROGRESS_STEP + 1e-9)
-        # the next attempt begins anew
+        # fewer in the next attempt
         further, self._tenths = tenths > self._tenths, tenths
         if further:
             self._next = view.elapsed + _PROGRESS_PERIOD
             yield f"{view.label}: {progress_text(view, self._language)}"
 
     def _stall(self, view: RunView) -> Iterator[str]:
-        """Yield lines when the run hangs, once it is known where and why, and one when it goes on."""
+        """Yield lines once the place and cause of a hang are known, and one when the run goes on."""
         if view.hangs and view.stall is not None and view.stall.taken is not None:
             if self._stalled is None:
                 self._stalled = view.stall.since
@@ -157,7 +149,7 @@ class Notes:
             yield say("panel.goes-on", self._language, label=view.label, seconds=seconds)
 
     def _warnings(self, view: RunView) -> Iterator[str]:
-        """Yield a line for each mistake that fails no rank, until the run ends: its summary has them."""
+        """Yield a line for each silent mistake, until the run ends: its summary has them."""
         for warning in view.warnings if view.live else ():
             sentence = warning.sentence(self._language)
             if sentence not in self._warned:
@@ -173,11 +165,8 @@ def _line(text: str) -> str:
 
 
 class LogSurface:
-    """Writes the lines of some ranks that match a pattern, and nothing else.
-
-    With ``tail``, of what had been written before only the last lines of each rank are shown, once
-    ``caught_up`` says that this is all of it. ``prefixed`` puts the rank in front.
-    """
+    """The lines of some ranks that match a pattern, ``prefixed`` with the rank; of those before ``caught_up``
+    only each rank's ``tail``."""
 
     def __init__(
         self,
@@ -206,7 +195,7 @@ class LogSurface:
                 self._write(harmless("".join(lines)))
 
     def caught_up(self) -> None:
-        """Show the ends of what was written before, all of which has been read; from here on every line."""
+        """Write the tails of the lines so far; from here on write every line."""
         held, self._held = self._held, None
         for lines in (held or {}).values():
             if lines:
@@ -214,10 +203,10 @@ class LogSurface:
 
 
 def rank_prefix(rank: int, ranks: int) -> str:
-    """Return what stands before a line of this rank, in a column for all ``ranks``."""
+    """Return the prefix of this rank's lines, equally wide for all ``ranks``."""
     return f"[{rank:>{len(str(ranks - 1))}}] "
 
 
 def skipped_text(count: int, logs: str) -> str:
-    """Return what stands for bytes that came too fast; ``logs`` is the command that shows them."""
+    """Return a line in place of bytes that came too fast, which the command ``logs`` shows."""
     return f"… {count} bytes not shown here: {logs}\n"

@@ -22,7 +22,7 @@ from nbdist.feed.send_queue import ChartQueue, LogQueue, MediaQueue, ViewQueue
 from nbdist.feed.view import RunView
 
 _STATIC = Path(__file__).parent / "static"
-# A page takes a while to load the widget: at first all that came so far is sent again, then the ends.
+# seconds after which everything so far is sent again: a page loads the widget slowly
 _EARLY = (0.5, 1.0, 2.0, 4.0)
 _KEYFRAME_PERIOD = 5.0
 _CELL_LIMIT = 65_536
@@ -31,26 +31,24 @@ log = logging.getLogger("nbdist.panel")
 
 
 class PanelWidget(anywidget.AnyWidget):
-    """The widget of a run, with what the page needs before the first message."""
+    """The widget of a run, with the state that the page needs before the first message."""
 
     _esm = _STATIC / "panel.js"
     _css = _STATIC / "panel.css"
     panel_id = traitlets.Unicode().tag(sync=True)
     kernel_id = traitlets.Unicode().tag(sync=True)
     foreground = traitlets.Bool(True).tag(sync=True)
-    # whether the panel is no output itself, and is drawn in an element that has its id as data-nbdist-panel
+    # the panel is no output itself, and is drawn in the element with its id as data-nbdist-panel
     placed = traitlets.Bool(False).tag(sync=True)
-    # what a cell begins with that starts the run again
+    # the first line of a cell that starts the run again
     line = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, *, kernel_id: str, foreground: bool, line: str = "") -> None:
-        own = secrets.token_hex(8)
-        super().__init__(panel_id=own, kernel_id=kernel_id, foreground=foreground, line=line)
+        super().__init__(panel_id=secrets.token_hex(8), kernel_id=kernel_id, foreground=foreground, line=line)
 
 
 class SweepWidget(PanelWidget):
-    """A sweep: all that is shown of it is its state (``SweepTable.data``), which is replaced again and again.
-    ``stop`` asks for its end."""
+    """A sweep, whose state (``SweepTable.data``) is all that the page shows. ``stop`` requests its end."""
 
     sweep = traitlets.Dict().tag(sync=True)
 
@@ -65,7 +63,7 @@ class SweepWidget(PanelWidget):
 
 
 class Wire(Protocol):
-    """What a surface needs of its widget."""
+    """The part of a widget that its surface needs."""
 
     panel_id: Any
     placed: Any
@@ -77,17 +75,14 @@ class Wire(Protocol):
 
 
 class WidgetSurface:
-    """Sends what is new, at most once a look.
+    """A run in a widget, which gets at most one message per look.
 
-    A page that loads late, or a second view, has missed messages and cannot ask for them while the
-    cell blocks the kernel. So the ends of the logs are sent again every few seconds (at first all that
-    came so far, while the page loads the widget); lines carry their address, and the page drops what it
-    has. ``charts`` are those that the run's points go into, ``cell`` is the program of the run.
+    A page that loads late, or a second view, has missed messages, and cannot request them while a cell blocks
+    the kernel. So the surface sends the ends of the logs again every few seconds (everything, while the page
+    loads); the page drops lines whose addresses it has. ``cell`` is the run's program.
 
-    Requests of the page arrive on any thread. ``stop``, ``board`` (the URL of VisualDL; it may raise
-    UsageMistake or LaunchError), ``report`` (the run as one text, in a language) and ``media`` (what a rank
-    showed, by its name) may take their time; ``pulled``, ``stacks`` (take them again) and ``interrupt`` (a
-    rank) must not.
+    Requests of the page arrive on any thread. ``stop``, ``board`` (which may raise UsageMistake or
+    LaunchError), ``report`` and ``media`` may block; ``pulled``, ``stacks`` and ``interrupt`` must not.
     """
 
     def __init__(
@@ -124,32 +119,32 @@ class WidgetSurface:
         widget.on_msg(lambda _widget, content, _buffers: self._receive(content))
 
     room = 256 * 1024 * 1024
-    """Bytes of logs that a page keeps, compressed: it gets no more than that at once."""
+    """Bytes of logs that a page keeps, compressed; it never gets more at once."""
 
     def begin(self, charts: Charts) -> None:
-        """Be shown the run from its start, for the first time or again."""
+        """Send the run from its start, for the first time or again."""
         self._charts = ChartQueue(charts)
         self._logs: LogQueue | None = None
         self._media = MediaQueue(self._read_media)
         self.skipped = False
-        """Whether some of the logs were passed over."""
+        """True once parts of the logs were skipped."""
 
     def finish(self) -> None:
-        """The charts are final: send those not sent yet."""
+        """Send the rest of the charts, which are final."""
         while last := self._charts.take(self._clock(), again=False, at_once=True):
             left_out = self._charts.left_out
             self._send(Update(charts=last, left_out=left_out, complete_until=self._complete_until))
 
     def bundle(self, instead: Mapping[str, str]) -> dict[str, Any]:
-        """Return the output of the cell: the widget, and what stands ``instead`` where none is drawn."""
+        """Return the output of the cell: the widget, and ``instead`` for front ends that draw none."""
         data, _metadata = self._widget._repr_mimebundle_() or ({}, {})
         return {**data, **instead}
 
     def placed(self, instead: Mapping[str, str], notes: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the output of the cell without the widget: what stands ``instead`` of it, which is all that
-        a saved notebook holds, and which the panel with its ``notes`` replaces while the page has it."""
+        """Return ``instead`` as the cell's output, for the saved notebook; in the open page the panel, with
+        ``notes``, replaces it."""
         self._notes = tuple(notes)
-        # the page is told first: it then draws the panel before anyone sees what it takes the place of
+        # first of all: the page then draws the panel before anyone sees what it replaces
         self._widget.placed = self._placed = True
         self.repeat()
         page = f'<div data-nbdist-panel="{self._widget.panel_id}">{instead["text/html"]}</div>'
@@ -157,13 +152,13 @@ class WidgetSurface:
 
     @property
     def waiting(self) -> bool:
-        """Return whether lines were not sent yet, or are sent again: ``repeat`` sends some of them."""
+        """Return whether ``repeat`` has lines or outputs to send."""
         logs = self._logs
         return logs is not None and (logs.waiting > 0 or logs.repeating or len(self._media) > 0)
 
     @property
     def budget(self) -> int | None:
-        """Return how many bytes of the logs are taken at the next look; None while that is not known."""
+        """Return the bytes of the logs for the next look; None before the first."""
         return None if self._logs is None else self._logs.budget
 
     @property
@@ -201,12 +196,12 @@ class WidgetSurface:
         )
 
     def repeat(self) -> None:
-        """Nothing new came; send the backlog, and keyframes for a page that may have missed messages."""
+        """Send the backlog, and keyframes for a page that may have missed messages."""
         if self._view is not None:
             self.update(self._view, [])
 
     def close(self) -> None:
-        """End the widget: the notebook keeps no trace of it."""
+        """Close the widget: the notebook keeps no trace of it."""
         self._widget.close()
 
     def _send(self, message: Message) -> None:
@@ -214,12 +209,12 @@ class WidgetSurface:
         self._widget.send(content, buffers=buffers)
 
     def _receive(self, content: object) -> None:
-        """Do what the page asks for; what takes time on a thread of its own."""
+        """Serve a request of the page; slow ones on a thread."""
         match content:
             case {"kind": "stop"}:
                 _beside("stop", self._stop)
             case {"kind": "pull", **more}:
-                # what was asked for while a cell kept the kernel busy has come since
+                # a placed panel has got since what it requested while a cell blocked the kernel
                 if not self._placed or more.get("placed"):
                     self._wanted = True
                     self._pulled()

@@ -220,12 +220,20 @@ def make_private(path: Path) -> Path:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file for this user alone: whole, or not at all."""
+    """Write a file that only this user may read: whole, or not at all."""
+    write_whole(path, text.encode("utf-8", "surrogatepass"), mode=0o600)
+
+
+def write_whole(path: Path, content: bytes, *, mode: int, durable: bool = False) -> None:
+    """Write a file whole, or not at all. ``durable``: return once it is on the disk."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogatepass") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(draft, path)
     except BaseException:
         draft.unlink(missing_ok=True)

@@ -1,5 +1,5 @@
-"""Each verb on runs, nodes and this machine, defined once; ``magics`` and ``cli`` show its result. Here is
-what each does, and how the values of its arguments are read; its words are in ``verbs.toml``."""
+"""The verbs on runs, nodes and this machine: their actions, and the parsers of their arguments.
+``verbs.toml`` has their words; ``magics`` and ``cli`` show their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verbs do with machines: look for what is missing, keep ranks that wait."""
+"""The actions of the verbs on machines: examine them, keep warm ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_WARM = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """What the doctor has found, and ``mended``, a line each. ``json``: how it is to be shown."""
+    """The doctor's report, and a line for each thing ``mended``. ``json`` is the format to show."""
 
     report: Report
     mended: tuple[str, ...]
@@ -26,8 +26,8 @@ class Examined:
 
 
 def doctor(_: Frontend, *, smoke: bool, fix: bool, json: bool = False, **cluster_options: Any) -> Examined:
-    """Raises UsageMistake, and LaunchError for what could not be mended."""
-    # most sessions never ask
+    """Examine this machine or a cluster. Raises UsageMistake, and LaunchError for a failed mending."""
+    # imports that only this verb needs
     from nbdist.doctor import examine, examine_cluster, examine_mended, repair
 
     cluster = _cluster_request(**cluster_options)
@@ -37,18 +37,18 @@ def doctor(_: Frontend, *, smoke: bool, fix: bool, json: bool = False, **cluster
     mended = repair(report) if fix else []
     if mended:
         report = examine_mended(report)
-    said = mended or (["there is nothing that --fix can mend"] if fix else [])
-    return Examined(report=report, mended=tuple(said), json=json)
+    lines = mended or (["there is nothing that --fix can mend"] if fix else [])
+    return Examined(report=report, mended=tuple(lines), json=json)
 
 
 def _cluster_request(on: str | None, **given: Any) -> ClusterRequest | None:
-    """What of a cluster is to be looked at; None for this machine alone. Raises UsageMistake."""
+    """Return the part of a cluster to examine; None for this machine. Raises UsageMistake."""
     from nbdist.doctor import ENGINES, ClusterRequest
 
     if on in (None, "local"):
-        if asked := next((name for name, value in given.items() if value is not None), ""):
-            engine = "ray" if asked == "ray" else "slurm"
-            raise UsageMistake(f"--{asked} is about a cluster: add  --on {engine}")
+        if option := next((name for name, value in given.items() if value is not None), ""):
+            engine = "ray" if option == "ray" else "slurm"
+            raise UsageMistake(f"--{option} is about a cluster: add  --on {engine}")
         return None
     if on not in ENGINES:
         raise UsageMistake(f"--on {on}: there are slurm and ray:  --on slurm")
@@ -62,7 +62,7 @@ def _cluster_request(on: str | None, **given: Any) -> ClusterRequest | None:
 
 
 def warm(frontend: Frontend, *, count: str | None, framework: str | None) -> runner.WarmState:
-    """Keep so many ranks ready, or as many as the last run had; how it stands now. Raises UsageMistake."""
+    """Keep ``count`` ranks warm, or as many as the last run had; return the state. Raises UsageMistake."""
     count = count or ""
     if count in ("auto", "off"):
         runner.warm_ranks.choose(count)

@@ -1,7 +1,8 @@
-"""What the verbs do with runs: which are meant, and what came of it as a value."""
+"""The actions of the verbs on runs, with their results as values."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import time
@@ -40,7 +41,7 @@ _STOP_LIMIT = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """The runs whose state is wanted. ``watch``, ``json``: how a terminal is to show it."""
+    """The runs to list. ``watch``, ``json``: the format in a terminal."""
 
     directories: tuple[RunDirectory, ...]
     watch: bool
@@ -48,63 +49,59 @@ class Listed:
 
     @staticmethod
     def beside() -> list[str]:
-        """Return what there is beside runs, a line each: sweeps that go on, ranks that wait, and runs that
-        cannot be read."""
-        waiting = runner.describe_warm(runner.warm_ranks.state())
-        going = [runner.describe_sweep(one) for one in runner.live_sweeps()]
-        return [*going, *waiting, *runner.describe_refused()]
+        """Return a line for each live sweep, for the warm ranks, and for each unreadable run."""
+        sweeps = map(runner.describe_sweep, runner.live_sweeps())
+        return [*sweeps, *runner.describe_warm(runner.warm_ranks.state()), *runner.describe_refused()]
 
 
 def status(_: Frontend, *, run: Sequence[str], watch: bool = False, json: bool = False) -> Listed:
-    """The runs with these names, or of sweeps; the latest ten where none is named. Raises UnknownRun."""
+    """Return the named runs, or runs of named sweeps; without names the latest ten. Raises UnknownRun."""
     handles = _named(run) or runner.runs()[:_LATEST]
     return Listed(directories=tuple(handle.directory for handle in handles), watch=watch, json=json)
 
 
 def _named(names: Sequence[str]) -> list[RunHandle]:
-    """The run of each name, or those that a sweep of this name has started. Raises UnknownRun."""
-    found: list[RunHandle] = []
+    """Return the run of each name, or the runs of its sweep. Raises UnknownRun."""
+    handles: list[RunHandle] = []
     for name in names:
-        one = _run_or_sweep(name)
-        found += [one] if isinstance(one, RunHandle) else one.runs
-    return found
+        handle = _run_or_sweep(name)
+        handles += [handle] if isinstance(handle, RunHandle) else handle.runs
+    return handles
 
 
 def _run_or_sweep(name: str) -> RunHandle | SweepHandle:
     try:
         return runner.attach(name)
     except UnknownRun:
-        try:
+        with contextlib.suppress(UnknownRun):
             return runner.sweep(name)
-        except UnknownRun:
-            pass
         raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """The logs of ``ranks``, each of this machine: of the lines that match ``pattern`` the last ``tail``, or
-    all. ``one``: a rank was named. ``follow``: until the run has ended. ``json``: how a terminal is to show
-    it; then ``since`` has the place from which a rank is read."""
+    """The logs of ``ranks`` on this machine: the lines that match ``pattern``, or the last ``tail`` of them.
+    ``named``: the user named the rank. ``follow``: until the run ends. ``json``: the format in a terminal,
+    with ``since`` as the place to read each rank from."""
 
     handle: RunHandle
     ranks: tuple[int, ...]
     pattern: re.Pattern[str]
     tail: int | None
-    one: bool
+    named: bool
     follow: bool
     json: bool
     since: Mapping[int, Place]
 
     def readers(self) -> list[LineReader]:
-        """What reads the lines of each rank with their places."""
+        """Return readers of each rank's lines and their places."""
         directory, run = self.handle.directory, self.handle.run
         return [LineReader(directory, run, rank, self.since.get(rank)) for rank in self.ranks]
 
     def lines(self, rank: int) -> Iterable[str]:
-        """The lines of one rank that are asked for, from disk."""
-        found = (line for line in self.handle.log_lines(rank) if self.pattern.search(line))
-        return found if self.tail is None else deque(found, maxlen=self.tail)
+        """Return the matching lines of one rank, from disk."""
+        lines = filter(self.pattern.search, self.handle.log_lines(rank))
+        return lines if self.tail is None else deque(lines, maxlen=self.tail)
 
 
 def logs(
@@ -118,7 +115,7 @@ def logs(
     json: bool = False,
     since: Mapping[int, Place] | Place | None = None,
 ) -> Logs:
-    """Raises UnknownRun, and UsageMistake for a rank whose log is not here."""
+    """Return the logs of a run. Raises UnknownRun, and UsageMistake for a rank whose log is elsewhere."""
     if since is not None and not json:
         raise UsageMistake("--since goes on behind what --json printed: write  nbdist logs --json --since N")
     handle = runner.attach(run)
@@ -131,7 +128,7 @@ def logs(
         ranks=tuple(ranks),
         pattern=pattern,
         tail=tail,
-        one=rank is not None,
+        named=rank is not None,
         follow=follow,
         json=json,
         since=dict.fromkeys(ranks, since) if isinstance(since, Place) else since or {},
@@ -139,30 +136,30 @@ def logs(
 
 
 def log_pattern(text: str | None) -> re.Pattern[str]:
-    """The pattern behind ``--grep``; without one, what every line matches. Raises UsageMistake."""
+    """Compile the pattern of ``--grep``; by default one that matches every line. Raises UsageMistake."""
     try:
         return re.compile(text or "")
     except re.error as error:
         raise UsageMistake(f"--grep {text}: {error}: write a regular expression") from None
 
 
-# what is longer is the place of no file
+# longer numbers are the place of no file
 _SINCE = re.compile(r"(?:(\d{1,9}):)?(\d{1,18})(?:\+(\d{1,18}))?")
 
 
 def log_places(text: str) -> Mapping[int, Place] | Place:
-    """What is behind ``--since``: one place, or ``0:4096,1:80+2`` by rank. Raises UsageMistake."""
-    found = [_SINCE.fullmatch(part) for part in text.split(",")]
-    parts = [(one[1], Place(int(one[2]), int(one[3] or 0))) for one in found if one is not None]
+    """Parse ``--since``: one place, or ``0:4096,1:80+2`` by rank. Raises UsageMistake."""
+    matches = [_SINCE.fullmatch(part) for part in text.split(",")]
+    parts = [(match[1], Place(int(match[2]), int(match[3] or 0))) for match in matches if match is not None]
     named = {int(rank): place for rank, place in parts if rank is not None}
-    if len(parts) < len(found) or (len(found) > 1 and len(named) < len(found)):
+    if len(parts) < len(matches) or (len(matches) > 1 and len(named) < len(matches)):
         raise UsageMistake(f"--since {text}: write what --json has printed as next:  --since 0:4096,1:80")
     return named or parts[0][1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """Explain why a run stands as it does. ``copy``, ``json``: how it is to be shown."""
+    """The explanation of a run's state. ``copy``, ``json``: the format to show."""
 
     run: Run
     directory: RunDirectory
@@ -171,25 +168,25 @@ class Explained:
 
     @property
     def explanation(self) -> Explanation:
-        # what a program reads has one language
+        # programs read one language
         return explain_run(self.run, self.directory, "en" if self.json else config.language())
 
     @property
     def report(self) -> str:
-        """The text for another reader."""
+        """Return the text to copy for another reader."""
         return report_text(self.run, self.directory, config.language())
 
 
 def explain(_: Frontend, *, run: str | None, copy: bool = False, json: bool = False) -> Explained:
-    """Raises UnknownRun."""
+    """Explain the run. Raises UnknownRun."""
     handle = runner.attach(run)
     return Explained(run=handle.run, directory=handle.directory, copy=copy, json=json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waited:
-    """The ``moment`` that has come; empty where the run ended without, or the time was over (``late``).
-    ``json``: how a terminal is to show it."""
+    """The ``moment`` that has come; empty if the run ended without, or the time was over (``late``).
+    ``json``: the format in a terminal."""
 
     run: Run
     moment: str
@@ -197,7 +194,7 @@ class Waited:
     json: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """``wait`` of the schema, without its version."""
+        """Return ``wait`` of the schema, without its version."""
         return {
             "run_id": self.run.run_id,
             "label": self.run.label,
@@ -212,53 +209,49 @@ class Waited:
 def wait(
     _: Frontend, *, run: str | None, until: Sequence[str], timeout: float | None, json: bool = False
 ) -> Waited:
-    """Raises UnknownRun."""
+    """Wait for one of the moments. Raises UnknownRun."""
     handle = runner.attach(run)
     came = handle.wait(timeout, until=until)
-    stands = handle.run
+    now = handle.run
     moment = came if came in until else ""
-    return Waited(run=stands, moment=moment, late=not moment and not stands.state.terminal, json=json)
+    return Waited(run=now, moment=moment, late=not moment and not now.state.terminal, json=json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """The metrics of runs, each with its last points. ``json``: how a terminal is to show it."""
+    """The metrics of runs, each with its last points. ``json``: the format in a terminal."""
 
     runs: tuple[tuple[Run, tuple[Curve, ...]], ...]
     json: bool
 
     def to_list(self) -> list[dict[str, Any]]:
-        """``metrics`` of the schema, without versions."""
-        return [
-            {
-                "run_id": run.run_id,
-                "label": run.label,
-                "state": run.state.value,
-                "metrics": {curve.tag: [_point(*point) for point in curve.points] for curve in curves},
-            }
-            for run, curves in self.runs
-        ]
+        """Return ``metrics`` of the schema, without versions."""
+        rows = []
+        for run, curves in self.runs:
+            values = {curve.tag: [_point(*point) for point in curve.points] for curve in curves}
+            names = {"run_id": run.run_id, "label": run.label, "state": run.state.value}
+            rows.append({**names, "metrics": values})
+        return rows
 
 
 def _point(step: float, value: float) -> dict[str, Any]:
-    """``"nan"``, ``"inf"`` and ``"-inf"``, which JSON has not, as float() reads them."""
+    """Return a point with ``"nan"``, ``"inf"`` and ``"-inf"``, which JSON has not, as float() reads them."""
     return {"step": int(step), "value": value if math.isfinite(value) else str(value)}
 
 
 def metrics(_: Frontend, *, run: Sequence[str], last: int, json: bool = False) -> Metrics:
-    """Of the runs with these names, or of sweeps; of the latest where none is named. Raises UnknownRun."""
-    found = []
+    """Return the metrics of the named runs or sweeps; by default of the latest run. Raises UnknownRun."""
+    rows = []
     for handle in _named(run) or [runner.attach()]:
         curves = read_curves(handle.run, handle.directory)
         kept = tuple(replace(curve, points=curve.points[-last:]) for curve in curves)
-        found.append((handle.run, kept))
-    return Metrics(runs=tuple(found), json=json)
+        rows.append((handle.run, kept))
+    return Metrics(runs=tuple(rows), json=json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """Runs beside each other. ``all_rows``: with what they have in common. ``json``: how a terminal is to
-    show it."""
+    """Runs side by side. ``all_rows``: with their common rows. ``json``: the format in a terminal."""
 
     comparison: Comparison
     all_rows: bool
@@ -266,8 +259,7 @@ class Beside:
 
 
 def compare(_: Frontend, *, run: Sequence[str], all: bool, step: int | None, json: bool = False) -> Beside:
-    """The runs with these names, or of sweeps. One is compared with the latest other one; where none is
-    named, the latest with the one before. Raises UnknownRun and UsageMistake."""
+    """Compare the named runs or sweeps, and the latest others up to two. Raises UnknownRun, UsageMistake."""
     handles = _named(run)
     if len(handles) < _PAIR:
         named = {handle.run_id for handle in handles}
@@ -277,14 +269,14 @@ def compare(_: Frontend, *, run: Sequence[str], all: bool, step: int | None, jso
         raise UsageMistake("there are no two runs to compare: start another one")
     if len(handles) > MOST:
         raise UsageMistake(f"{len(handles)} runs: name at most {MOST}")
-    found = comparison.compare([(handle.run, handle.directory) for handle in handles], step=step)
-    return Beside(comparison=found, all_rows=all, json=json)
+    runs = [(handle.run, handle.directory) for handle in handles]
+    return Beside(comparison=comparison.compare(runs, step=step), all_rows=all, json=json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """The runs that have ended, as they were asked to, and ``sweeps`` with all of theirs. ``going_on`` says
-    of each that has not what to type, ``note`` that there was none."""
+    """The runs and ``sweeps`` that have ended on request. ``going_on`` has a line for each that has not,
+    ``note`` one if there was none."""
 
     ended: tuple[Run, ...]
     going_on: tuple[str, ...]
@@ -293,13 +285,12 @@ class Stopped:
 
 
 def stop(frontend: Frontend, *, run: str | None, all: bool) -> Stopped:
-    """Ask them to end, and wait for each; of a sweep also no other run is started. Raises UsageMistake where
-    the run has already ended."""
+    """Stop the run, sweep, or all of them, and wait for their ends. Raises UsageMistake for an ended one."""
     verb = f"{frontend.prefix}stop"
     handles: list[RunHandle | SweepHandle] = [*runner.live_sweeps()] if all else [_live(run, frontend)]
     _end(handles, verb)
     if all:
-        # those of a sweep have ended with it
+        # without those of the sweeps, which have ended
         others = _live_runs()
         _end(others, verb)
         handles += others
@@ -323,15 +314,13 @@ def _end(handles: Sequence[RunHandle | SweepHandle], command: str) -> None:
 
 
 def _live(name: str | None, frontend: Frontend) -> RunHandle | SweepHandle:
-    """Return the run or sweep of this name; without one the latest run, or the sweep that started it. Raises
-    UsageMistake where it does not go on."""
+    """Return the live run or sweep of this name, by default the latest. Raises UsageMistake."""
     if name is not None:
         handle = _run_or_sweep(name)
-        label, ended = (
-            (handle.run.label, handle.run.state.terminal)
-            if isinstance(handle, RunHandle)
-            else (handle.label, not handle.look().live)
-        )
+        if isinstance(handle, RunHandle):
+            label, ended = handle.run.label, handle.run.state.terminal
+        else:
+            label, ended = handle.label, not handle.look().live
         if ended:
             raise UsageMistake(f"{label} has already ended: {handle.status}")
         return handle
@@ -343,21 +332,18 @@ def _live(name: str | None, frontend: Frontend) -> RunHandle | SweepHandle:
 
 
 def _live_runs() -> list[RunHandle]:
-    """Every run that goes on, the newest first."""
-    return [handle for handle in runner.runs() if _goes_on(handle)]
-
-
-def _goes_on(handle: RunHandle) -> bool:
-    try:
-        return not handle.run.state.terminal
-    except UnknownRun:
-        return False  # it is being made, or removed
+    """Return the live runs, the newest first."""
+    handles = []
+    for handle in runner.runs():
+        with contextlib.suppress(UnknownRun):  # half made, or half removed
+            if not handle.run.state.terminal:
+                handles.append(handle)
+    return handles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stacks:
-    """Where the ranks are; ``native`` is what py-spy sees of each, as text; None where that was not asked
-    for. ``threads``, ``json``: how it is to be shown."""
+    """The stacks of ranks, on request with py-spy's texts. ``threads``, ``json``: the format to show."""
 
     report: StackReport
     native: Mapping[int, str] | None
@@ -366,9 +352,9 @@ class Stacks:
 
 
 def stacks(_: Frontend, *, run: str | None, threads: bool, native: bool, json: bool = False) -> Stacks:
-    """Raises UnknownRun."""
+    """Take the stacks of a run. Raises UnknownRun."""
     handle = runner.attach(run)
-    # both read programs, and no other verb needs them
+    # imports that only this verb needs
     from nbdist.diagnosis.stacks import native_stacks, take_stacks
 
     return Stacks(
@@ -380,38 +366,37 @@ def stacks(_: Frontend, *, run: str | None, threads: bool, native: bool, json: b
 
 
 def attach(_: Frontend, *, run: str | None) -> RunHandle | SweepHandle:
-    """The run, or sweep, of this name. Raises UnknownRun."""
+    """Return the run, or sweep, of this name. Raises UnknownRun."""
     handle = runner.attach(run) if run is None else _run_or_sweep(run)
-    if isinstance(handle, SweepHandle):
-        return handle
-    handle.run  # noqa: B018 - one that cannot be read is a mistake here, not when it is shown
+    if isinstance(handle, RunHandle):
+        handle.run  # noqa: B018 - an unreadable run raises here, not at its display
     return handle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """A run that is to be gone on from, with ``changes``, options in the place of its own."""
+    """A run to continue, with ``changes``, options in place of its own."""
 
     handle: RunHandle
     changes: tuple[str, ...]
 
 
 def resume(_: Frontend, *, words: Sequence[str]) -> Again:
-    """Raises UnknownRun."""
+    """Split the words of ``resume``. Raises UnknownRun."""
     before, named = split_program(words)
     handle = runner.attach(named[0] if named else None)
     return Again(handle=handle, changes=(*before, *named[1:]))
 
 
 def export(_: Frontend, *, run: str | None, to: str | None) -> runner.Export:
-    """Raises UnknownRun, UsageMistake and LaunchError."""
+    """Export a run. Raises UnknownRun, UsageMistake and LaunchError."""
     handle = runner.attach(run)
     return runner.export(handle, Path(to or handle.run.label))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curves:
-    """Where a browser sees the curves of runs. ``height`` of the frame in a notebook, in pixels."""
+    """The address of the curves of runs. ``height`` of the frame in a notebook, in pixels."""
 
     handles: tuple[RunHandle, ...]
     reach: Reach
@@ -419,21 +404,16 @@ class Curves:
 
 
 def board(
-    _: Frontend,
-    *,
-    run: Sequence[str],
-    export: str | None,
-    stop: bool,
-    height: int = 0,
+    _: Frontend, *, run: Sequence[str], export: str | None, stop: bool, height: int = 0
 ) -> Curves | Report | bool:
-    """With ``stop``, whether there was a server to end. Raises UnknownRun, UsageMistake and LaunchError."""
+    """Show or export curves, or ``stop`` the server. Raises UnknownRun, UsageMistake and LaunchError."""
     if stop:
         from nbdist.board import stop_board
 
         return stop_board(config.home())
     handles = [runner.attach(name) for name in run] or [runner.attach()]
     if export is not None:
-        # no other verb writes reports
+        # an import that only this verb needs
         from nbdist.panel import write_report
 
         shown = [(handle.run, handle.directory) for handle in handles]

@@ -1,4 +1,4 @@
-"""What the verb ``session`` does: how the live ranks are; interrupt, rejoin, reset, end."""
+"""The action of the verb ``session``: describe, interrupt, rejoin, reset or end live ranks."""
 
 from __future__ import annotations
 
@@ -20,28 +20,23 @@ _LONGEST_REJOIN = 60.0
 
 
 def session(frontend: Frontend, *, do: str | None, run: str | None) -> list[str]:
-    """How a session stands, a line each. Raises UnknownRun, UsageMistake and LaunchError."""
+    """Act on a session, and describe it by lines. Raises UnknownRun, UsageMistake and LaunchError."""
     if do is not None and do not in _ACTIONS:
         raise UsageMistake(f"{frontend.prefix}session {do}: write  {frontend.usage}")
     handle = runner.sessions.named(run)
-    said = "" if do is None else _ACTIONS[do](handle)
-    return [*filter(None, [said]), *describe(handle)]
+    result = "" if do is None else _ACTIONS[do](handle)
+    return [*filter(None, [result]), *describe(handle)]
 
 
 def describe(handle: RunHandle) -> list[str]:
-    """How a session stands; nothing of one that has ended."""
+    """Describe a session by lines; by none when it has ended."""
     run, language = handle.run, config.language()
     if run.state.terminal or run.spec.session is None:
         return []
     now = time.time()
-    begun = run.active or run.started or now
-    busy = say(
-        "panel.session-busy",
-        language,
-        cell=run.cell,
-        ranks=rank_names(run.busy, language),
-        seconds=max(0.0, now - begun),
-    )
+    seconds = max(0.0, now - (run.active or run.started or now))
+    ranks = rank_names(run.busy, language)
+    busy = say("panel.session-busy", language, cell=run.cell, ranks=ranks, seconds=seconds)
     lines = [
         say(
             "panel.session-line",
@@ -62,11 +57,11 @@ def describe(handle: RunHandle) -> list[str]:
 
 
 def _memory(run: Run) -> str:
-    """What the processes of each rank hold: ``678 MB, 690 MB; GPU 1.1 GB, 1.2 GB``."""
+    """Return the memory of each rank: ``678 MB, 690 MB; GPU 1.1 GB, 1.2 GB``."""
     used = [usage for _, usage in sorted(UsageWatch().look(run).items())]
-    said = ", ".join(bytes_text(usage.memory) for usage in used)
+    text = ", ".join(bytes_text(usage.memory) for usage in used)
     on_gpus = ", ".join(bytes_text(usage.gpu_memory) for usage in used if usage.gpu_memory is not None)
-    return f"{said}; GPU {on_gpus}" if on_gpus else said
+    return f"{text}; GPU {on_gpus}" if on_gpus else text
 
 
 def _interrupt(handle: RunHandle) -> str:
@@ -78,15 +73,13 @@ def _rejoin(handle: RunHandle) -> str:
     run = handle.run
     if gone := [rank.rank for rank in run.ranks if rank.state.terminal]:
         language = config.language()
-        ranks = rank_names(gone, language)
-        raise UsageMistake(
-            say("panel.session-no-rejoin", language, ranks=ranks, count=len(gone), label=run.label)
-        )
+        facts = {"ranks": rank_names(gone, language), "count": len(gone), "label": run.label}
+        raise UsageMistake(say("panel.session-no-rejoin", language, **facts))
     with runner.LiveCell(handle, _REJOIN) as cell:
         deadline = time.monotonic() + _LONGEST_REJOIN
         while not cell.over and time.monotonic() < deadline:
             cell.listen(0.1)
-        if all(one.outcome == "ok" for one in cell.ended.values()) and cell.over:
+        if all(end.outcome == "ok" for end in cell.ended.values()) and cell.over:
             return f"{run.label}: the ranks have joined a new process group"
     return f"{run.label}: the ranks have not joined a new process group: %dist_logs {run.label}  says why"
 
@@ -104,8 +97,7 @@ def _end(handle: RunHandle) -> str:
 
 
 def _reset(handle: RunHandle) -> str:
-    said = _end(handle)
-    return f"{said}; the next cell with  %%ranks  starts all ranks anew"
+    return f"{_end(handle)}; the next cell with  %%ranks  starts all ranks anew"
 
 
 _ACTIONS: dict[str, Callable[[RunHandle], str]] = {

@@ -1,7 +1,4 @@
-"""A verb: its name, arguments, help and action, for the magic in a notebook and the command in a terminal.
-
-Where it was typed decides how it is written, in its help and in its errors, and which arguments it has.
-"""
+"""A verb: its name, arguments, help and action, spelt for a magic or for a command."""
 
 from __future__ import annotations
 
@@ -14,10 +11,9 @@ from nbdist.errors import UsageMistake
 from nbdist.options import LineParser
 from nbdist.tables import read_table
 
+# prefixes of a verb's name
 NOTEBOOK = "%dist_"
 TERMINAL = "nbdist "
-"""What stands before a verb's name there."""
-
 HELP = frozenset({"-h", "--help"})
 
 Result = TypeVar("Result")
@@ -25,8 +21,8 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Frontend:
-    """Where a verb was typed. ``prefix`` is NOTEBOOK or TERMINAL; ``say`` shows a line there while the verb
-    is at work. ``usage`` is how the verb is written there."""
+    """The place in which a user types a verb. ``prefix`` is NOTEBOOK or TERMINAL, ``usage`` the verb's
+    spelling; ``say`` shows a line while the verb works."""
 
     prefix: str
     say: Callable[[str], None]
@@ -35,12 +31,11 @@ class Frontend:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument. ``form`` is how it is written: ``RUN`` or ``RUN …`` by its place, ``-f, --follow`` as a
-    flag, ``--rank R`` with a value.
+    """One argument, by its ``form``: ``RUN`` or ``RUN …`` for a position, ``-f, --follow`` for a flag,
+    ``--rank R`` for a value.
 
-    ``name`` is that of its value, where the form does not say it. At most one of those with the same
-    ``either`` may be given. ``only``: the prefix of the one place that has it. A ``rare`` one is in the help,
-    and not in the usage.
+    ``name`` is that of its value, if the form's does not suffice. Arguments with the same ``either`` exclude
+    each other. ``only`` is the prefix of the one front end that has it. The usage leaves a ``rare`` one out.
     """
 
     form: str
@@ -55,12 +50,12 @@ class Argument:
 
     @property
     def written(self) -> str:
-        """``RUN``, ``--rank R``."""
+        """Return ``RUN``, ``--rank R``."""
         return self.form.rpartition(", ")[2]
 
     @property
     def field(self) -> str:
-        """The name under which the action gets its value."""
+        """Return the action's parameter."""
         return self.name or self.written.partition(" ")[0].lstrip("-").lower()
 
     def add_to(self, parser: LineParser) -> None:
@@ -77,12 +72,11 @@ class Argument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb(Generic[Result]):
-    """``act`` gets the place and the arguments by their names, and returns what came of it as a value.
+    """A verb whose ``act`` receives the front end and the arguments by name, and returns a value.
 
-    ``about`` is a line, ``text`` the help above the arguments, ``exits`` the help about exit codes; texts
-    write verbs as in a notebook. ``form`` stands for the arguments in the usage where these say too little;
-    in it ``{}`` is the verb. ``more`` are rows of the help about words that are not in ``arguments``; where
-    there are some, ``act`` gets those words as ``words``.
+    ``about`` is a line, ``text`` the help above the arguments, ``exits`` the help about exit codes; all spell
+    verbs as in a notebook. ``form`` replaces the arguments in the usage, with ``{}`` for the verb. ``more``
+    are rows of the help about further words, which ``act`` receives as ``words``.
     """
 
     name: str
@@ -95,35 +89,34 @@ class Verb(Generic[Result]):
     more: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, words: Sequence[str], frontend: Frontend) -> Result:
-        """Do what is typed. Raises UsageMistake, which says how it is written there, and LaunchError."""
+        """Parse ``words``, and act. Raises UsageMistake with the usage, and LaunchError."""
         usage = self.usage(frontend.prefix)
         parser, arguments = LineParser(usage), self._of(frontend.prefix)
         frontend = replace(frontend, usage=usage)
         for argument in arguments:
             argument.add_to(parser)
         if self.more:
-            asked, others = parser.parse_known_args(words)
-            return self.act(frontend, words=others, **vars(asked))
-        asked = parser.parse_intermixed_args(words)
-        _check(asked, arguments, usage)
-        return self.act(frontend, **vars(asked))
+            values, others = parser.parse_known_args(words)
+            return self.act(frontend, words=others, **vars(values))
+        values = parser.parse_intermixed_args(words)
+        _check(values, arguments, usage)
+        return self.act(frontend, **vars(values))
 
     def usage(self, prefix: str) -> str:
-        """``nbdist stop [RUN | --all]``: how it is written there."""
+        """Return ``nbdist stop [RUN | --all]``."""
         name = f"{prefix}{self.name}"
         if self.form:
             return f"{name} {self.form.format(name)}"
         return " ".join([name, *(f"[{each}]" for each in self._forms(prefix))])
 
     def help(self, prefix: str) -> str:
-        """The usage, what the verb does, and a line for each argument."""
+        """Return the usage, the text, and a line for each argument."""
         parts = [self.usage(prefix), self.text]
         rows = [*self.more, *((each.form, each.help) for each in self._of(prefix) if each.help)]
         if rows:
             width = max(len(left) for left, _ in rows)
-            lines = (
-                f"  {left:<{width}}  {right}".replace("\n", f"\n{'':{width + 4}}") for left, right in rows
-            )
+            margin = "\n" + " " * (width + 4)
+            lines = [f"  {left:<{width}}  {right}".replace("\n", margin) for left, right in rows]
             parts.append("\n".join(lines))
         if self.exits and prefix == TERMINAL:
             parts.append(f"Exit code: {self.exits}")
@@ -133,28 +126,21 @@ class Verb(Generic[Result]):
         return [each for each in self.arguments if each.only in ("", prefix)]
 
     def _forms(self, prefix: str) -> Iterator[str]:
-        """What the usage has in brackets."""
-        shown = [each for each in self._of(prefix) if not each.rare]
-        told = set()
-        for argument in shown:
-            if not argument.either:
-                yield argument.written
-            elif argument.either not in told:
-                told.add(argument.either)
-                yield " | ".join(each.written for each in shown if each.either == argument.either)
+        """Yield the usage's parts in brackets."""
+        groups: dict[str, list[str]] = {}
+        for argument in self._of(prefix):
+            if not argument.rare:
+                groups.setdefault(argument.either or argument.form, []).append(argument.written)
+        yield from map(" | ".join, groups.values())
 
 
 def make_verb(name: str, act: Callable[..., Result], **parse: Callable[[str], object]) -> Verb[Result]:
-    """The verb of this name, with its words from ``verbs.toml``; ``parse`` reads the values of arguments."""
+    """Return the verb with its words from ``verbs.toml``; ``parse`` has the parsers of its arguments."""
     row = dict(_table()[name])
     arguments = [_argument(**about) for about in row.pop("arguments", ())]
-    return Verb(
-        name=name,
-        act=act,
-        arguments=tuple(replace(one, parse=parse.get(one.field, one.parse)) for one in arguments),
-        more=tuple((left, right) for left, right in row.pop("more", ())),
-        **row,
-    )
+    parsed = tuple(replace(each, parse=parse.get(each.field, each.parse)) for each in arguments)
+    more = tuple((left, right) for left, right in row.pop("more", ()))
+    return Verb(name=name, act=act, arguments=parsed, more=more, **row)
 
 
 def _argument(*, only: str = "", **about: Any) -> Argument:
@@ -166,12 +152,11 @@ def _table() -> dict[str, Any]:
     return read_table(__file__, "verbs")
 
 
-def _check(asked: Any, arguments: Sequence[Argument], usage: str) -> None:
-    """Raises UsageMistake for two arguments of which only one may be given."""
+def _check(values: Any, arguments: Sequence[Argument], usage: str) -> None:
+    """Raise UsageMistake for two arguments that exclude each other."""
     given: dict[str, Argument] = {}
     for argument in arguments:
-        if not argument.either or not getattr(asked, argument.field):
+        if not argument.either or not getattr(values, argument.field):
             continue
-        other = given.setdefault(argument.either, argument)
-        if other is not argument:
+        if (other := given.setdefault(argument.either, argument)) is not argument:
             raise UsageMistake(f"{argument.written} is not allowed with {other.written}: write  {usage}")

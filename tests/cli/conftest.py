@@ -21,7 +21,7 @@ Finished = subprocess.CompletedProcess
 
 
 class Shell:
-    """Runs ``nbdist`` in ``folder``, with its runs under ``home``."""
+    """A shell in ``folder`` that runs ``nbdist``, with its runs under ``home``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,12 +56,12 @@ class Shell:
         return self.finish(self.start(*words))
 
     def finish(self, process: subprocess.Popen[str], limit: float = 40.0) -> Finished[str]:
-        """What is still to come from a process, and its exit code."""
+        """Read the rest of a process's output; return it with the exit code."""
         out, err = process.communicate(timeout=limit)
         return Finished(process.args, process.returncode, out, err)
 
     def run_handle(self) -> RunHandle:
-        """The only run."""
+        """Return the only run."""
         until(lambda: RunStore(self.home).directories())
         (directory,) = RunStore(self.home).directories()
         until(directory.spec.exists)
@@ -75,7 +75,7 @@ class Shell:
         return handle
 
     def left(self) -> list[int]:
-        """Processes of the runs that are still there."""
+        """Return the processes of runs that are still alive."""
         paths = [str(directory.path) for directory in RunStore(self.home).directories()]
         return [process.pid for path in paths for process in processes.marked("NBDIST_RUN_DIR", path)]
 
@@ -92,7 +92,7 @@ class Shell:
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    """A shell whose runs have all gone at the end, or the test fails."""
+    """Provide a shell; fail the test when one of its runs outlives it."""
     shell = Shell(tmp_path)
     # the tests may run below nohup, whose wish the command would respect
     previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -102,7 +102,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 def read_until(process: subprocess.Popen[str], text: str, limit: float = 20.0) -> str:
-    """What a process prints, up to the line that holds ``text``; it is killed when that does not come."""
+    """Read a process's output up to the line with ``text``; kill the process when the line does not come."""
     assert process.stdout is not None
     deadline = threading.Timer(limit, process.kill)
     deadline.start()

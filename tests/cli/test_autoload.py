@@ -1,4 +1,4 @@
-"""``nbdist autoload``, and the IPython that starts after it."""
+"""``nbdist autoload``, and an IPython that starts after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a script is told before it starts."""
+"""Checks of a script before it starts."""
 
 from __future__ import annotations
 

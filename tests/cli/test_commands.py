@@ -1,4 +1,4 @@
-"""``nbdist`` itself: its help, its names, and what it costs to ask it something."""
+"""``nbdist`` itself: its help, its names, and its cost."""
 
 from __future__ import annotations
 

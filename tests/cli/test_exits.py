@@ -1,4 +1,4 @@
-"""Exit codes of runs that are hard to come by."""
+"""Exit codes of rare runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print with --json: it fits ``json.schema.json``, and within a version no field goes."""
+"""The output of --json: it fits ``json.schema.json``, and within a version no field goes."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ WAITS = "import os, time\nprint('ready')\nwhile not os.path.exists('go'): time.s
 
 
 def check(command: str, text: str) -> Any:
-    """What a command has printed, read as its schema has it."""
+    """Parse the output of a command, and check it against its schema."""
     data = json.loads(text)
     Draft202012Validator({**SCHEMA, "$ref": f"#/$defs/{command}"}).validate(data)
     return data
 
 
 def check_lines(text: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The lines of logs, and what stands behind them."""
+    """Parse the lines of logs, and the object behind them."""
     *lines, end = [check("logs", line) for line in text.splitlines()]
     return lines, end
 
 
 def fields_of(schema: Mapping[str, Any], at: str) -> Iterator[str]:
-    """The fields that are promised below a place, as ``explain.failure.rank``."""
+    """Yield the promised fields below a place, as ``explain.failure.rank``."""
     if "$ref" in schema:
         yield from fields_of(SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], at)
     for name in schema.get("required", ()):
@@ -81,9 +81,9 @@ def test_within_a_version_no_field_goes() -> None:
 
 
 def test_the_servers_description_names_the_same_fields() -> None:
-    there = yaml.safe_load(OPENAPI.read_text())["components"]["schemas"]["Explanation"]
+    published = yaml.safe_load(OPENAPI.read_text())["components"]["schemas"]["Explanation"]
 
-    assert there["required"] == SCHEMA["$defs"]["Explanation"]["required"]
+    assert published["required"] == SCHEMA["$defs"]["Explanation"]["required"]
 
 
 @pytest.fixture
@@ -148,16 +148,16 @@ def test_runs_are_compared_with_what_differs_and_what_does_not(
     other.recorded(0, loss=0.5)
 
     assert main(["compare", "lenet", "other", "--json"]) == 0
-    found = check("compare", capsys.readouterr().out)
-    values = {(row["group"], row["name"]): row["values"] for row in found["rows"]}
+    compared = check("compare", capsys.readouterr().out)
+    values = {(row["group"], row["name"]): row["values"] for row in compared["rows"]}
     assert (values["last", "loss"], values["best", "loss"]) == (["nan", 0.5], [None, 0.5])
-    assert all(row["differs"] for row in found["rows"])
-    assert found["against"] == written.spec.run_id
+    assert all(row["differs"] for row in compared["rows"])
+    assert compared["against"] == written.spec.run_id
 
     assert main(["compare", "lenet", "--all", "--json"]) == 0
-    found = check("compare", capsys.readouterr().out)
-    assert [run["label"] for run in found["runs"]] == ["other-m2a1", "lenet-k3f9"]
-    assert any(not row["differs"] for row in found["rows"])
+    compared = check("compare", capsys.readouterr().out)
+    assert [run["label"] for run in compared["runs"]] == ["other-m2a1", "lenet-k3f9"]
+    assert any(not row["differs"] for row in compared["rows"])
 
     assert main(["compare"]) == 0
     assert "--retries" in capsys.readouterr().out
@@ -227,7 +227,7 @@ def test_logs_say_from_where_to_read_on(written: WrittenRun, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["logs", "--since", "5"], "write  nbdist logs --json --since"),
         (["logs", "--json", "--since", "x"], "write what --json has printed as next:  --since 0:4096,1:80"),
@@ -239,13 +239,13 @@ def test_logs_say_from_where_to_read_on(written: WrittenRun, capsys: pytest.Capt
     ids=" ".join,
 )
 def test_what_cannot_be_asked_says_what_to_write(
-    written: WrittenRun, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+    written: WrittenRun, capsys: pytest.CaptureFixture[str], words: list[str], expected: str
 ) -> None:
     assert main(words) == 2
 
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert said in shown.err
+    assert expected in shown.err
 
 
 def test_what_there_is_about_machines_fits_the_schema(capsys: pytest.CaptureFixture[str]) -> None:

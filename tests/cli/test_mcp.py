@@ -1,4 +1,4 @@
-"""``nbdist mcp``, as the Python SDK's own client talks to it."""
+"""``nbdist mcp``, by the client of the Python SDK."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ WAITS = "import time\nprint('step 1/9 loss 0.5')\ntime.sleep(600)\n"
 
 
 def server_in(folder: Path, allowed: str) -> StdioServerParameters:
-    """A server as an agent starts it there, which allows these tools."""
+    """Start a server in the folder as an agent does, which allows these tools."""
     words = ["-m", "nbdist", "mcp", "--allow", allowed]
     return StdioServerParameters(command=sys.executable, args=words, env=dict(os.environ), cwd=folder)
 
 
 async def answer(client: Client, tool: str, **arguments: Any) -> Mapping[str, Any]:
-    found = await client.call_tool(tool, arguments)
-    assert not found.is_error, found.content
-    assert found.structured_content is not None
-    return found.structured_content
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    assert result.structured_content is not None
+    return result.structured_content
 
 
 @pytest.mark.usefixtures("leaves_nothing")
@@ -90,30 +90,30 @@ def test_a_client_with_a_limit_follows_a_longer_run_and_loses_nothing(home: Path
     async def work() -> None:
         async with Client(server) as client:
             begun = await answer(client, "start", cell=GOES_ON, options="-n 2")
-            found: list[tuple[int, str]] = []
+            lines: list[tuple[int, str]] = []
             since, more, late = "0", True, 0
             while more:
                 waited = await answer(client, "wait", run=begun["run_id"], until="ended", timeout=0.5)
                 late += waited["late"]
-                said = await answer(client, "logs", run=begun["run_id"], since=since)
-                found += [(line["rank"], line["text"]) for line in said["untrusted"]["lines"]]
-                since, more = said["next"], said["more"] or waited["moment"] is None
+                reply = await answer(client, "logs", run=begun["run_id"], since=since)
+                lines += [(line["rank"], line["text"]) for line in reply["untrusted"]["lines"]]
+                since, more = reply["next"], reply["more"] or waited["moment"] is None
 
             assert late > 3
-            assert sorted(found) == sorted((rank, f"step {n}") for rank in (0, 1) for n in range(40))
+            assert sorted(lines) == sorted((rank, f"step {n}") for rank in (0, 1) for n in range(40))
 
     asyncio.run(work())
 
 
 async def all_lines(client: Client, run: str) -> set[tuple[int, str]]:
-    """What the ranks printed, read on by offset; the traceback left out."""
-    found: list[tuple[int, str]] = []
+    """Read the lines of the ranks by offset, without the traceback."""
+    lines: list[tuple[int, str]] = []
     since, more = "0", True
     while more:
-        said = await answer(client, "logs", run=run, since=since)
-        found += [(line["rank"], line["text"]) for line in said["untrusted"]["lines"]]
-        since, more = said["next"], said["more"]
-    steps = [line for line in found if line[1].startswith("step")]
+        reply = await answer(client, "logs", run=run, since=since)
+        lines += [(line["rank"], line["text"]) for line in reply["untrusted"]["lines"]]
+        since, more = reply["next"], reply["more"]
+    steps = [line for line in lines if line[1].startswith("step")]
     assert len(set(steps)) == len(steps)
     return set(steps)
 
@@ -135,7 +135,7 @@ VALUES: Mapping[str, tuple[object, ...]] = {
 
 
 def state_of(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """When everything below was written, and what it holds."""
+    """Return the times and contents of all files below."""
     return {
         str(path): (path.lstat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
         for path in folder.rglob("*")
@@ -145,7 +145,7 @@ def state_of(folder: Path) -> dict[str, tuple[int, bytes]]:
 def test_without_an_allowance_no_call_changes_anything(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two hundred calls. ``doctor`` is left out: it imports frameworks, in processes that end."""
+    """Make two hundred calls. ``doctor`` is left out: it imports frameworks, in processes that end."""
     monkeypatch.delenv(config.TOOLS_ALLOW, raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "waits.py").write_text(WAITS)
@@ -165,8 +165,8 @@ def test_without_an_allowance_no_call_changes_anything(
                 given = {name: chance.choice(VALUES[name]) for name in names if chance.random() < 0.8}
                 if tool.name == "wait":
                     given.setdefault("timeout", 0)
-                found = await client.call_tool(tool.name, given)
-                answered += not found.is_error and "error" not in (found.structured_content or {})
+                result = await client.call_tool(tool.name, given)
+                answered += not result.is_error and "error" not in (result.structured_content or {})
         return answered
 
     assert asyncio.run(work()) > 40
@@ -176,17 +176,19 @@ def test_without_an_allowance_no_call_changes_anything(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["--allow", "fly"], "--allow fly: there are start, stop, stacks: write  --allow start,stop"),
         (["start"], "write  nbdist mcp [--allow NAMES]"),
     ],
     ids=["an unknown name", "no flag"],
 )
-def test_a_mistake_says_what_to_type(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_says_what_to_type(
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["mcp", *words]) == 2
 
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_without_the_sdk_it_says_what_to_install(

@@ -1,4 +1,4 @@
-"""``nbdist`` on a real terminal: a block at the foot while a run goes on, and every line above it."""
+"""``nbdist`` on a real terminal: a block at the foot of a live run, and every line above it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def on_terminal(
 
 
 def whole(child: pexpect.spawn) -> str:
-    """What is still to come."""
+    """Read the rest of the output."""
     child.expect(pexpect.EOF)
     child.close()
     return str(child.before)
@@ -139,5 +139,5 @@ def test_no_rank_reaches_the_terminal_but_with_its_colours(shell: Shell, term: s
     assert "\x1b[32mgreen\x1b[0m" in run
     assert "\x1b[32mgreen\x1b[0m" in others["logs"]
     assert "ValueError: bad" in run
-    for command, said in {"run": run, **others}.items():
-        assert _ACTS.findall(said) == [], command
+    for command, output in {"run": run, **others}.items():
+        assert _ACTS.findall(output) == [], command

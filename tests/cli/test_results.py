@@ -1,4 +1,4 @@
-"""``nbdist status``, ``logs``, ``stop``, ``stacks`` and ``attach``: runs that another process has started."""
+"""``nbdist status``, ``logs``, ``stop``, ``stacks`` and ``attach``, on runs of another process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COUNT = "import os\nfor i in range(5): print('line', i)\n"
 
 
 def started(shell: Shell, program: str = WAIT, *, name: str = "lenet", ranks: int = 1) -> RunHandle:
-    """A detached run of ``program``."""
+    """Start a detached run of ``program``."""
     shell.script(f"{name}.py", program)
     done = shell.run("run", "-d", "-n", str(ranks), f"{name}.py")
     assert done.returncode == 0, done.stderr
@@ -218,8 +218,8 @@ def test_where_the_ranks_are_is_shown_while_they_run_and_afterwards(
     assert SLEEPS in capsys.readouterr().out
 
     assert main(["stacks", handle.run.label, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["sentence"], found["groups"][0]["ranks"]) == (SLEEPS, [0, 1])
+    data = json.loads(capsys.readouterr().out)
+    assert (data["sentence"], data["groups"][0]["ranks"]) == (SLEEPS, [0, 1])
 
     handle.stop("enough")
     assert main(["stacks", "--threads"]) == 0

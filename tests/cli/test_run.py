@@ -233,10 +233,10 @@ def test_a_second_interrupt_hastens_the_end(shell: Shell) -> None:
     done = shell.finish(running)
 
     handle = shell.run_handle()
-    (asked,) = [e for e in read_events(handle.directory.journal) if isinstance(e, StopRequested)]
+    (stop,) = [e for e in read_events(handle.directory.journal) if isinstance(e, StopRequested)]
     (rank,) = handle.run.ranks
     assert (done.returncode, rank.code) == (130, -signal.SIGTERM)
-    assert rank.exited - asked.time < config.INTERRUPT_GRACE
+    assert rank.exited - stop.time < config.INTERRUPT_GRACE
 
 
 # as the nbdist script begins; the moment is a function that it calls or leaves

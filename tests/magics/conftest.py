@@ -1,4 +1,4 @@
-"""A real kernel, asked as nbclient and the consoles ask one."""
+"""A real kernel, with requests as nbclient and the consoles send them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.programs import until
 
 @dataclass
 class Reply:
-    """What came back from one cell. ``begun``: the kernel has said that it executes it."""
+    """The messages about one cell. ``begun``: the kernel has announced its execution."""
 
     begun: bool = False
     status: str = ""
@@ -35,12 +35,12 @@ class Reply:
 
 
 def by_rank(text: str) -> dict[int, list[str]]:
-    """The lines of ranks in an output; on a slow machine one that all have written may not come as one."""
-    found: dict[int, list[str]] = {}
+    """Return the lines of each rank; on a slow machine a line of all ranks may appear for each."""
+    lines: dict[int, list[str]] = {}
     for first, last, line in re.findall(r"^\[(\d)(?:–(\d))?\] (.*)$", text, re.M):
         for rank in range(int(first), int(last or first) + 1):
-            found.setdefault(rank, []).append(line)
-    return found
+            lines.setdefault(rank, []).append(line)
+    return lines
 
 
 class Kernel:
@@ -52,7 +52,7 @@ class Kernel:
         environment.pop("OMP_NUM_THREADS", None)
         self.home = home
         self.displays: dict[str, list[tuple[datetime, dict[str, Any]]]] = {}
-        """What was shown under each display id, first and later, and when it was sent; for any cell."""
+        """The outputs under each display id, of any cell, with the times of their messages."""
 
         self.manager: KernelManager
         self.client: BlockingKernelClient
@@ -74,7 +74,7 @@ class Kernel:
     def collect(
         self, message_id: str, *, limit: float = 90.0, until: Callable[[Reply], bool] = lambda _: False
     ) -> Reply:
-        """What the cell sends back until it is done, or until ``until`` says enough."""
+        """Return the messages of a cell until it is done, or ``until`` returns True."""
         reply = Reply()
         deadline = time.monotonic() + limit
         while True:
@@ -122,12 +122,12 @@ class Kernel:
 
 
 def session_of(kernel: Kernel) -> RunDirectory:
-    """The one that goes on."""
+    """Return the live session."""
     return next(run for run in RunStore(kernel.home).directories() if run.socket.exists())
 
 
 def submitted(kernel: Kernel, cell: str) -> str:
-    """Send a cell for the ranks, and wait until they have begun it."""
+    """Send a cell to the ranks, and wait until they have begun it."""
 
     def cells() -> int:
         return sum(isinstance(event, CellStarted) for event in read_events(directory.journal))
@@ -149,7 +149,7 @@ def kernel(tmp_path: Path, leaves_nothing_in: Callable[[Path], None]) -> Iterato
 
 @pytest.fixture(scope="module")
 def same_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    """One kernel for those tests of a module whose cells start nothing: a start takes a second of a core."""
+    """Share one kernel in a module whose cells start nothing: a start takes a second of a core."""
     kernel = Kernel(tmp_path_factory.mktemp("kernel") / "home")
     yield kernel
     kernel.close()
@@ -182,8 +182,7 @@ def used_kernel(
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
 ) -> Iterator[Kernel]:
-    """One kernel for those tests of a module that may find the runs and the names of the others; of one that
-    failed no other test has it."""
+    """Share one kernel in a module whose tests may find each other's runs and names, until one fails."""
     kernels = _kernels_with_runs
     kernel = kernels.pop() if kernels else Kernel(tmp_path_factory.mktemp("kernel") / "home")
     yield kernel
@@ -200,7 +199,7 @@ def leaves_nothing_in() -> Callable[[Path], None]:
     from nbdist.store import RunStore
 
     def check(home: Path, limit: float = 10.0) -> None:
-        """Fails the test when a process of a run under ``home`` is still there after a while."""
+        """Fail the test when a process of a run under ``home`` outlives it."""
         paths = [str(directory.path) for directory in RunStore(home).directories()]
         deadline = time.monotonic() + limit
         while left := [p for path in paths for p in processes.marked("NBDIST_RUN_DIR", path)]:

@@ -1,4 +1,4 @@
-"""What a cell is told before it starts: without a kernel, and in a real one."""
+"""Checks of a cell before it starts: without a kernel, and in a real one."""
 
 from __future__ import annotations
 
@@ -22,11 +22,8 @@ from nbdist.model.plan import Program
         pytest.param("!CUDA_VISIABLE_DEVICES=0 python a.py", "--gpus 0,1", id="misspelt variable"),
         pytest.param("x = (1\n% 2)\ny = = 1", "line 3 of the cell does not compile", id="an expression's %"),
         pytest.param(
-            "class A:\ndef f(self):\n    pass", "is its indentation lost in copying?", id="indentation"
+            "x = f（1）", "does not compile: invalid character '（' (U+FF08): x", id="as Python says"
         ),
-        pytest.param("await train()", "write  asyncio.run(main())", id="await at the top level"),
-        pytest.param("x = f（1）", "type its plain form", id="full-width characters"),
-        pytest.param("if True:\n\tx = 1\n        y = 2", "indent with spaces alone", id="tabs"),
     ],
 )
 def test_what_is_no_program_is_told_what_to_type_instead(cell: str, expected: str) -> None:

@@ -33,11 +33,11 @@ def test_a_cell_shows_its_ranks_live_and_a_summary_and_returns_nothing(used_kern
 def test_advice_is_given_once_a_kernel_and_a_name_is_kept_with_its_dots(kernel) -> None:
     kernel.run("import nbdist.runner.planning as planning\nplanning.cpu_count = lambda: 8")
 
-    said = [kernel.run("%%distributed -n 2 --framework torch --name sweep-0.02\npass").stdout for _ in "12"]
+    texts = [kernel.run("%%distributed -n 2 --framework torch --name sweep-0.02\npass").stdout for _ in "12"]
 
-    assert ["[nbdist] each rank computes in 1 thread" in text for text in said] == [True, False]
-    found = kernel.run("import nbdist\nprint(nbdist.attach('sweep-0.02').run.label)").stdout
-    assert found.startswith("sweep-0.02-")
+    assert ["[nbdist] each rank computes in 1 thread" in text for text in texts] == [True, False]
+    label = kernel.run("import nbdist\nprint(nbdist.attach('sweep-0.02').run.label)").stdout
+    assert label.startswith("sweep-0.02-")
 
 
 def test_lines_are_counted_as_the_editor_counts_them(used_kernel) -> None:
@@ -256,8 +256,8 @@ def test_a_missing_framework_is_named_with_what_installs_it(kernel) -> None:
 
 def test_help_lists_the_options(same_kernel) -> None:
     assert "--timeout TIME" in same_kernel.run("%distributed --help").stdout
-    asked = "print(get_ipython().find_cell_magic('distributed').__doc__)"
-    assert "--timeout TIME" in same_kernel.run(asked).stdout, "%%distributed? shows it"
+    code = "print(get_ipython().find_cell_magic('distributed').__doc__)"
+    assert "--timeout TIME" in same_kernel.run(code).stdout, "%%distributed? shows it"
 
 
 def test_the_magics_can_be_unloaded(kernel) -> None:

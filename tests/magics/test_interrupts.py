@@ -31,13 +31,13 @@ def kernel(same_kernel: Kernel) -> Kernel:
 
 
 def state_of(run: RunDirectory) -> str:
-    found = snapshot(run)
-    assert found is not None, "its spec can be read"
-    return found.state.value
+    current = snapshot(run)
+    assert current is not None, "its spec can be read"
+    return current.state.value
 
 
 def is_interrupted(kernel: Kernel, moment: str, cell: str, outcome: tuple[str, str | None]) -> None:
-    """Check the error of a cell that is interrupted at this moment, and how its run ends."""
+    """Interrupt a cell at this moment; check its error and the end of its run."""
     before = set(RunStore(kernel.home).directories())
     kernel.run(INTERRUPT_AT.format(tuple(moment.split())))
 
@@ -58,7 +58,7 @@ def is_interrupted(kernel: Kernel, moment: str, cell: str, outcome: tuple[str, s
         pytest.param("runner/pruning.py keeping call", NOTHING_STARTED, id="the limits are read"),
         pytest.param("subprocess.py _execute_child return", STOPPED, id="the first process is there"),
         pytest.param("launch/local.py look_after call", STOPPED, id="nobody waits for it yet"),
-        pytest.param("launch/local.py close call", STOPPED, id="it is told its ranks"),
+        pytest.param("launch/local.py submit return", STOPPED, id="its supervisor runs"),
         pytest.param("runner/launching.py start return", STOPPED, id="it is started"),
         pytest.param("magics/presentation.py tell call", STOPPED, id="the notes are printed"),
         pytest.param("runner/pruning.py begin call", STOPPED, id="old runs are looked for"),

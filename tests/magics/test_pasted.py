@@ -1,4 +1,4 @@
-"""What people paste into a notebook from a shell, in a real kernel."""
+"""Commands of a shell, pasted into a notebook with a real kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which front ends get a panel, and where there is no process to start."""
+"""Front ends with and without a panel, and machines on which no process can start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VOILA = {"SERVER_SOFTWARE": "voila/0.5.13"}
 
 
 def a_kernel(**parent: object) -> Any:
-    """A shell whose kernel was asked by this request, as a front end without a page asks."""
+    """Return a shell whose kernel serves this request; by default that of a front end without a page."""
     return SimpleNamespace(kernel=SimpleNamespace(get_parent=lambda: parent))
 
 
@@ -52,8 +52,8 @@ def test_a_kernel_in_the_browser_is_told_that_nothing_can_be_started_there() -> 
         "import nbdist; nbdist.load_ipython_extension(None)\n"
         "print(*sorted(set(sys.modules) - known))"
     )
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
-    told, imported = said.splitlines()
-    assert told.startswith("nbdist cannot run here")
+    message, imported = output.splitlines()
+    assert message.startswith("nbdist cannot run here")
     assert imported.split() == ["__future__", "nbdist", "nbdist.importing"]

@@ -51,6 +51,6 @@ def test_a_program_runs_unchanged_in_a_cell(kernel, program: dict[str, Any]) -> 
 
 
 def _log_of(rank: int, shown: str) -> str:
-    """The lines of one rank in what the cell showed."""
+    """Return the lines of one rank in the output of the cell."""
     mark = f"[{rank}] "
     return "\n".join(line.removeprefix(mark) for line in shown.splitlines() if line.startswith(mark))

@@ -37,17 +37,17 @@ def test_ranks_have_the_names_that_are_pushed_and_none_stays_behind(used_kernel)
     used_kernel.run(DEFINED)
 
     given = used_kernel.run(f"%%distributed -n 2 --push df,cfg,Net\n{USING}")
-    found = used_kernel.run(f"%%distributed -n 2 --push auto\n{USING}")
+    automatic = used_kernel.run(f"%%distributed -n 2 --push auto\n{USING}")
     kept = used_kernel.run("%%distributed -n 1 --push cfg --keep-inputs --name kept\nprint(cfg)")
 
     assert given.status == "ok", given.stderr + given.error
     for rank in (0, 1):
         assert f"[{rank}] sum 4999950000.0 lr 0.1 net 6.5\n" in given.stdout
-    said = "[nbdist] pushed: df (ndarray, 800 kB), cfg (dict, "
-    assert said in given.stdout
+    note = "[nbdist] pushed: df (ndarray, 800 kB), cfg (dict, "
+    assert note in given.stdout
     assert re.search(r"Net \(class\); with them: .*helper \(function\)", given.stdout)
-    assert "sum 4999950000.0 lr 0.1 net 6.5" in found.stdout
-    assert said in found.stdout
+    assert "sum 4999950000.0 lr 0.1 net 6.5" in automatic.stdout
+    assert note in automatic.stdout
     assert kept.status == "ok"
     assert [path.parent.name.split("-")[2] for path in boxes(used_kernel.home)] == ["kept"]
 

@@ -31,7 +31,7 @@ def test_a_cell_has_what_the_ones_before_have_made(kernel: Kernel) -> None:
         "%%ranks -n 2 --framework none --name live\nimport os\nrank = int(os.environ['RANK'])\nx = 41\n'made'"
     )
     shown = kernel.run("%%ranks\nx += 1\nprint('rank', rank)\nx")
-    one = kernel.run("%%rank 1\nx + rank")
+    alone = kernel.run("%%rank 1\nx + rank")
     waited = kernel.run("%%ranks\nimport asyncio\nawait asyncio.sleep(0.01, 'awaited')")
     magic = kernel.run("%%ranks 0\n%time y = 5\ny")
     page = kernel.run(
@@ -41,7 +41,7 @@ def test_a_cell_has_what_the_ones_before_have_made(kernel: Kernel) -> None:
     assert "live-" in first.stdout
     assert by_rank(first.stdout) == {0: ["'made'"], 1: ["'made'"]}
     assert by_rank(shown.stdout) == {0: ["rank 0", "42"], 1: ["rank 1", "42"]}
-    assert one.stdout == "[1] 43\n"
+    assert alone.stdout == "[1] 43\n"
     assert by_rank(waited.stdout) == {0: ["'awaited'"], 1: ["'awaited'"]}
     assert "Wall time" in magic.stdout
     assert magic.stdout.endswith("[0] 5\n")
@@ -97,15 +97,15 @@ def test_the_next_kernel_has_the_session_and_a_rank_that_dies_is_named(
     kernel.manager.restart_kernel(now=True)
     kernel.client.wait_for_ready(timeout=60)
     kernel.run("%load_ext nbdist")
-    found = kernel.run("%%ranks\nx")
+    shown = kernel.run("%%ranks\nx")
     died = kernel.run("%%ranks\nimport os, signal\nif rank == 1: os.kill(os.getpid(), signal.SIGKILL)")
     alone = kernel.run("%%ranks\nx")
     exported = kernel.run(f"%dist_export --to {tmp_path / 'exported'}")
     ended = kernel.run("%dist_session end")
     anew = kernel.run("%%ranks -n 1 --framework none\n'anew'")
 
-    assert "goes on" in found.stdout
-    assert by_rank(found.stdout) == {0: ["43"], 1: ["43"]}
+    assert "goes on" in shown.stdout
+    assert by_rank(shown.stdout) == {0: ["43"], 1: ["43"]}
     assert "rank 1 has ended: SIGKILL" in died.error
     assert "rank 1 of live-" in alone.stdout
     assert alone.stdout.endswith("[0] 43\n")

@@ -45,13 +45,13 @@ def test_a_failure_is_shown_and_raised_when_the_value_is_asked_for(used_kernel: 
     used_kernel.run("import nbdist\ndef train(x):\n    return 1 / x")
 
     reply = used_kernel.run("run = nbdist.run(train, 0, nproc=1)")
-    asked = used_kernel.run("run.result()")
+    result = used_kernel.run("run.result()")
 
     assert reply.status == "ok"
     assert "Failed" in reply.stdout
-    assert asked.error.startswith("RunFailed: run train-")
-    assert "ZeroDivisionError" in asked.error
-    assert "return 1 / x" in asked.error
+    assert result.error.startswith("RunFailed: run train-")
+    assert "ZeroDivisionError" in result.error
+    assert "return 1 / x" in result.error
 
 
 def test_a_run_that_goes_on_returns_at_once_and_its_result_waits(used_kernel: Kernel) -> None:
@@ -76,15 +76,15 @@ def test_scripts_and_cells_run_too(used_kernel: Kernel) -> None:
         "run = nbdist.run('import nbdist\\nnbdist.result(lr=lr)\\n', nproc=1, push=['lr'], env={'A': 1})\n"
         "print(run.results['lr'], dict(run.run.spec.environment).keys())"
     )
-    asked = used_kernel.run("run.result()")
+    result = used_kernel.run("run.result()")
 
     assert script.stdout.endswith("['--lr', '0.1']\n")
     assert cell.stdout.endswith("0.5 dict_keys(['A'])\n")
-    assert "is of no function" in asked.error
+    assert "is of no function" in result.error
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "expected"),
     [
         pytest.param("nbdist.run(train, nproc=0)", "starts no rank", id="an option that cannot be"),
         pytest.param(
@@ -100,13 +100,13 @@ def test_scripts_and_cells_run_too(used_kernel: Kernel) -> None:
         pytest.param("nbdist.run(train, pull='a')", "read  run.results", id="pull"),
     ],
 )
-def test_mistakes_start_nothing(same_kernel: Kernel, call: str, said: str) -> None:
+def test_mistakes_start_nothing(same_kernel: Kernel, call: str, expected: str) -> None:
     same_kernel.run("import nbdist\ndef train(x=1): pass\ndef named(name): pass")
 
     reply = same_kernel.run(call)
 
     assert reply.error.startswith("UsageMistake: "), reply.error
-    assert said in reply.error
+    assert expected in reply.error
     assert not (same_kernel.home / "runs").exists()
 
 

@@ -23,25 +23,25 @@ NOTEBOOK = {"cellId": "a1"}
 
 
 def updates(kernel: Kernel, *, until: Callable[[list[Update]], bool], limit: float = 20.0) -> list[Update]:
-    """What the panel sends from now on, until ``until`` says enough."""
-    found: list[Update] = []
+    """Return the panel's messages from now on, until ``until`` returns True."""
+    messages: list[Update] = []
     deadline = time.monotonic() + limit
-    while not until(found):
+    while not until(messages):
         message = kernel.client.get_iopub_msg(timeout=max(0.1, deadline - time.monotonic()))
         data: dict[str, Any] = message["content"].get("data", {})
         if message["msg_type"] == "comm_msg" and data.get("method") == "custom":
             update = decode(data["content"], [bytes(buffer) for buffer in message["buffers"]])
             assert isinstance(update, Update)
-            found.append(update)
-    return found
+            messages.append(update)
+    return messages
 
 
-def has_all(found: list[Update], count: int = 3000) -> bool:
-    return all(len(lines(found, rank)) == count for rank in (0, 1))
+def has_all(messages: list[Update], count: int = 3000) -> bool:
+    return all(len(lines(messages, rank)) == count for rank in (0, 1))
 
 
 def open_panel(kernel: Kernel) -> dict[str, Any]:
-    """What the cell puts out."""
+    """Run a cell, and return its outputs."""
     message = kernel.submit("%dist_attach", NOTEBOOK)
     return kernel.collect(message, until=lambda reply: bool(reply.data)).data[0]
 
@@ -50,36 +50,36 @@ def test_a_run_that_has_ended_is_shown_in_a_panel_that_stays(kernel) -> None:
     kernel.run(TRAINING)
 
     opened = open_panel(kernel)
-    found = updates(kernel, until=lambda found: has_all(found) and found[-1].cell is not None)
+    sent = updates(kernel, until=lambda sent: has_all(sent) and sent[-1].cell is not None)
 
     assert WIDGET not in opened, "a saved notebook has the summary alone"
     assert "data-nbdist-panel=" in opened["text/html"]
     assert "Finished" in opened["text/html"]
     assert "<script" not in opened["text/html"]
     assert "shown-" in opened["text/plain"]
-    assert max(lines(found, 1).items())[1] == "line 2999"
-    assert found[-1].complete_until is None
-    assert {chart.tag for chart in found[-1].charts} >= {"loss"}
-    assert "for step in range(3000)" in (found[-1].cell or "")
-    assert {update.view.state for update in found if update.view} == {"succeeded"}
+    assert max(lines(sent, 1).items())[1] == "line 2999"
+    assert sent[-1].complete_until is None
+    assert {chart.tag for chart in sent[-1].charts} >= {"loss"}
+    assert "for step in range(3000)" in (sent[-1].cell or "")
+    assert {update.view.state for update in sent if update.view} == {"succeeded"}
 
 
 def test_a_page_that_was_loaded_again_gets_every_line_from_disk(kernel) -> None:
     # more than is sent again by itself
     kernel.run(TRAINING.replace("3000", "40_000").replace('"line"', '"x" * 100'))
     open_panel(kernel)
-    updates(kernel, until=lambda found: has_all(found, 40_000) and found[-1].complete_until is None)
+    updates(kernel, until=lambda sent: has_all(sent, 40_000) and sent[-1].complete_until is None)
     known = kernel.run("from comm import get_comm_manager\nprint(*get_comm_manager().comms)").stdout
     data = {"method": "custom", "content": {"kind": "pull", "placed": True}}
     for comm in known.split():  # the panel's, and that of its layout, which does not listen
         message = kernel.client.session.msg("comm_msg", {"comm_id": comm, "data": data})
         kernel.client.shell_channel.send(message)
 
-    updates(kernel, until=lambda found: has_all(found, 40_000))
+    updates(kernel, until=lambda sent: has_all(sent, 40_000))
 
 
 def panels(kernel: Kernel) -> list[str]:
-    """The models of the panels that the kernel keeps."""
+    """Return the models of the panels that the kernel keeps."""
     code = "from ipywidgets import Widget, widget\nfor w in list(widget._instances.values()):\n"
     return kernel.run(f"{code}    if hasattr(w, 'panel_id'): print(w.model_id)").stdout.split()
 
@@ -87,7 +87,7 @@ def panels(kernel: Kernel) -> list[str]:
 def test_the_panel_of_a_cell_stays_when_its_run_has_ended(kernel) -> None:
     message = kernel.submit(TRAINING, NOTEBOOK)
     reply = kernel.collect(message)
-    found = updates(kernel, until=lambda found: any(update.charts for update in found))
+    sent = updates(kernel, until=lambda sent: any(update.charts for update in sent))
 
     live, ended = reply.data
     assert WIDGET in live
@@ -95,8 +95,8 @@ def test_the_panel_of_a_cell_stays_when_its_run_has_ended(kernel) -> None:
     assert set(ended) == {"text/html", "text/plain"}, "a saved notebook has the summary alone"
     assert "data-nbdist-panel=" in ended["text/html"]
     assert "line 1" not in reply.stdout
-    assert [chart.tag for chart in found[-1].charts][:1] == ["loss"]
-    assert any("loss=0.25" in note for update in found if update.view for note in update.view.notes)
+    assert [chart.tag for chart in sent[-1].charts][:1] == ["loss"]
+    assert any("loss=0.25" in note for update in sent if update.view for note in update.view.notes)
     assert len(panels(kernel)) == 1
 
     kernel.run(TRAINING, metadata=NOTEBOOK)
@@ -109,9 +109,9 @@ def test_what_was_passed_over_while_the_run_went_on_comes_from_disk_when_it_has_
     cell = '%%distributed -n 2\nprint("\\n".join(f"{i} {0:02000}" for i in range(10_000)))'
     kernel.submit(cell, NOTEBOOK)
 
-    def whole(found: list[Update]) -> bool:
+    def whole(messages: list[Update]) -> bool:
         # a fast page has every line already, and hears a moment later that no more will come
-        return has_all(found, 10_000) and found[-1].complete_until is None
+        return has_all(messages, 10_000) and messages[-1].complete_until is None
 
     updates(kernel, until=whole)
 

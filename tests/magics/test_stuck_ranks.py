@@ -1,4 +1,4 @@
-"""``%%ranks`` with torch and paddle: ranks that wait for each other in a session come back, and meet anew."""
+"""``%%ranks`` with torch and paddle: ranks that are stuck return, and join a new group."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def test_ranks_that_wait_for_each_other_come_back_and_meet_anew(kernel: Kernel) 
     assert "rank 1: ValueError: mine (line 2)" in alone.error
     assert "rank 0 waited for others in line 3" in alone.error
     assert "to be made again: model (DistributedDataParallel)" in rejoined.stdout
-    assert [said[-1] for said in by_rank(rejoined.stdout).values()] == ["2 499500"] * 2
+    assert [lines[-1] for lines in by_rank(rejoined.stdout).values()] == ["2 499500"] * 2
     assert interrupted.error.startswith("KeyboardInterrupt: cell ")
-    assert [said[-1] for said in by_rank(again.stdout).values()] == ["2 499500"] * 2
-    assert [said[-1] for said in by_rank(by_hand.stdout).values()] == ["met"] * 2
+    assert [lines[-1] for lines in by_rank(again.stdout).values()] == ["2 499500"] * 2
+    assert [lines[-1] for lines in by_rank(by_hand.stdout).values()] == ["met"] * 2
 
 
 PADDLE_INIT = """%%ranks -n 2 --framework paddle
@@ -68,4 +68,4 @@ def test_ranks_of_paddle_meet_anew(kernel: Kernel) -> None:
     assert "rank 0 waited for others in line 3" in alone.error
     assert "to be made again: model (DataParallel), pair (Group)" in rejoined.stdout, rejoined.error
     for shown in (rejoined, by_hand):
-        assert [said[-1] for said in by_rank(shown.stdout).values()] == ["2 2 499500"] * 2, shown.error
+        assert [lines[-1] for lines in by_rank(shown.stdout).values()] == ["2 2 499500"] * 2, shown.error

@@ -27,7 +27,7 @@ def wait_for(condition: Callable[[], bool], limit: float = 60.0) -> None:
 
 
 def begun(home: Path) -> SweepHandle:
-    """The sweep of this home, once two of its points run."""
+    """Return the sweep of this home once two of its points run."""
     wait_for(lambda: bool(SweepStore(home).sweeps()) and SweepStore(home).sweeps()[0].spec.exists())
     handle = SweepHandle(SweepStore(home).sweeps()[0])
     wait_for(lambda: handle.look().counts["running"] == 2)

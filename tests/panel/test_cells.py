@@ -47,7 +47,7 @@ class Shown:
         self.ended[rank] = CellEnded(time=CREATED, cell=7, rank=rank, outcome=outcome, log=self.size(rank))
 
     def raises(self, rank: int, kind: str, message: str, *, line: int, outcome: str = "error") -> None:
-        """As a rank does: first the report, then the traceback."""
+        """Write an error as a rank does: first the report, then the traceback."""
         place = str(self.directory.session_cell(7))
         text = f'Traceback (most recent call last):\n  File "{place}", line {line}, in <module>\n'
         text += f"{kind}: {message}\n"
@@ -59,7 +59,7 @@ class Shown:
         self.ends(rank, outcome)
 
     def look(self, *, last: bool = False) -> str:
-        """What is shown that was not before."""
+        """Return the new output."""
         before = len(self.text)
         self.output.look(self.logs, self.ended, last=last)
         return self.text[before:]
@@ -131,8 +131,8 @@ def test_a_rank_that_was_freed_is_not_the_one_that_failed(shown: Shown) -> None:
 
 def test_a_known_error_has_its_cause_and_fix(shown: Shown) -> None:
     for rank in (0, 1):
-        said = f"mat1 and mat2 shapes cannot be multiplied ({rank}x3 and 4x5)"
-        shown.raises(rank, "RuntimeError", said, line=3)
+        message = f"mat1 and mat2 shapes cannot be multiplied ({rank}x3 and 4x5)"
+        shown.raises(rank, "RuntimeError", message, line=3)
 
     heads, *rest = shown.report().split("\n\n")
 
@@ -143,10 +143,10 @@ def test_a_known_error_has_its_cause_and_fix(shown: Shown) -> None:
 def test_a_rank_that_died_is_named_with_how(shown: Shown) -> None:
     shown.ends(1, "died")
 
-    said = shown.report({1: RankExited(time=CREATED, rank=1, code=-9, ended=False)})
+    report = shown.report({1: RankExited(time=CREATED, rank=1, code=-9, ended=False)})
 
-    assert said.startswith("rank 1 has ended: SIGKILL")
-    assert "%dist_session reset" in said
+    assert report.startswith("rank 1 has ended: SIGKILL")
+    assert "%dist_session reset" in report
 
 
 def test_a_figure_comes_in_its_place(shown: Shown) -> None:

@@ -1,4 +1,4 @@
-"""What ranks showed, as a notebook keeps it: pictures as they are, HTML that does nothing, not too much."""
+"""Outputs of ranks in a notebook: pictures as they are, HTML that does nothing, not too much."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ LEAVING = (
     "mark<iframe><noscript><noembed>",
     "mark" + "<div>" * 600,
 )
-"""HTML that would leave its place in a page, or take in what stands behind it."""
+"""HTML that would leave its place in a page, or swallow what follows."""
 
 
 class Shown:
-    """A run of two ranks that show what a test says."""
+    """A run of two ranks with the outputs of a test."""
 
     def __init__(self, path: Path) -> None:
         self.directory = RunDirectory(path)
@@ -169,7 +169,7 @@ def test_html_that_could_do_anything_is_in_a_sandbox(shown: Shown, page: str) ->
 
 
 class _Tags(HTMLParser):
-    """Finds tags that have no other."""
+    """Tags of HTML without a partner."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A report is one file that says everything about its runs, and nothing about the machine."""
+"""A report: one file with everything about its runs, and nothing about the machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.fakes.runs import CREATED, STARTED, a_spec, exited, run_ended
 
 @pytest.fixture
 def run(tmp_path: Path) -> WrittenRun:
-    """Two ranks that logged, printed and showed something, and ended well."""
+    """Return a run whose two ranks logged, printed and showed something, and succeeded."""
     run = WrittenRun(tmp_path / "home", cell="import torch\nprint('<hello>')\n")
     run.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
     for rank in (0, 1):
@@ -50,7 +50,7 @@ def written(run: WrittenRun, path: Path, language: str = "en", **options: int) -
 
 @dataclass(frozen=True)
 class Played:
-    """What the messages of the runs in a page hold."""
+    """The content of a page's messages."""
 
     contents: list[dict[str, Any]]
     logs: list[str]
@@ -62,7 +62,7 @@ class Played:
 
 
 def played(page: str) -> Played:
-    """As the page's script reads it."""
+    """Read a page as its script does."""
     contents, logs, media = [], [], {}
     for run in page.split("data-nbdist-run>")[1:]:
         texts: dict[int, bytes] = {}
@@ -133,7 +133,7 @@ def test_a_report_speaks_the_language_of_who_exports(
 
 
 def show(run: WrittenRun, rank: int, content: bytes, ending: str = "png") -> str:
-    """Let a rank have shown this, as ``worker.display`` writes it; the name of its file."""
+    """Write an output of a rank, as ``worker.display`` does; return the name of its file."""
     files = run.directory.rank(rank)
     name = f"{hashlib.sha256(content).hexdigest()[:32]}.{ending}"
     files.media.mkdir(parents=True, exist_ok=True)
@@ -156,10 +156,10 @@ def test_what_the_ranks_showed_is_in_the_log_and_where_no_script_runs(
 
     page = written(run, tmp_path / "report.html")
 
-    found = played(page)
+    content = played(page)
     masked = f"<table><tr><td>{MASK}</td></tr></table>"
-    assert found.media == {picture: b"\x89PNG and more", table: masked.encode()}
-    assert [f"nbdist;{picture};400;200\x07" in log for log in found.logs] == [True, True]
+    assert content.media == {picture: b"\x89PNG and more", table: masked.encode()}
+    assert [f"nbdist;{picture};400;200\x07" in log for log in content.logs] == [True, True]
     instead = page.partition("<body>")[2].partition("<script")[0]
     data = base64.b64encode(b"\x89PNG and more").decode()
     assert instead.count(f'<img alt="&lt;Figure of /x&gt;" src="data:image/png;base64,{data}">') == 1
@@ -174,7 +174,7 @@ def test_pictures_of_the_log_for_which_there_is_no_room_are_counted(run: Written
 
     kept = played((tmp_path / "report.html").read_text()).media
     assert list(kept) == names[:1:-1]
-    assert f"2 pictures and tables of the log; all of them: nbdist attach {run.run.label}" in report.said
+    assert f"2 pictures and tables of the log; all of them: nbdist attach {run.run.label}" in report.text
 
 
 def test_several_runs_are_laid_side_by_side(run: WrittenRun, tmp_path: Path) -> None:
@@ -244,8 +244,8 @@ def test_arguments_and_settings_that_look_like_secrets_are_masked(tmp_path: Path
     run.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
     run.printed(0, "Namespace(api_key='hunter22') swordfish\n")
     with run.directory.rank(0).metrics.open("a") as file:
-        said = {"t": CREATED, "step": 0, "v": {}, "hparams": {"api_key": "hush", "lr": 0.1}}
-        file.write(json.dumps(said) + "\n")
+        point = {"t": CREATED, "step": 0, "v": {}, "hparams": {"api_key": "hush", "lr": 0.1}}
+        file.write(json.dumps(point) + "\n")
 
     page = written(run, tmp_path / "report.html")
 
@@ -299,8 +299,8 @@ def test_what_has_no_room_in_a_report_is_said_where_it_begins(
     assert tags in missing
     assert logs in missing
     assert f"nbdist logs {run.run.label} --rank 1" in missing
-    assert "not in it" in report.said
-    assert "1 of 2 metrics" in report.said
+    assert "not in it" in report.text
+    assert "1 of 2 metrics" in report.text
 
 
 def test_a_report_replaces_an_older_one_and_is_open_to_others(run: WrittenRun, tmp_path: Path) -> None:

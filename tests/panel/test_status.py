@@ -1,4 +1,4 @@
-"""Every run and its ranks as a table, once or again and again."""
+"""Runs and their ranks as a table, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_names_and_last_lines_do_not_act_on_a_terminal_nor_turn_its_text_round()
 
 
 def columns(text: str) -> int:
-    """As a terminal counts."""
+    """Count the columns of a text in a terminal."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
@@ -205,7 +205,7 @@ def test_what_a_rank_printed_is_no_markup() -> None:
 
 
 class Watch:
-    """Somebody who watches these looks at a run, one a second."""
+    """A viewer of a run who sees these looks, one a second."""
 
     def __init__(self, *looks: RunView, leaves_after: float = float("inf")) -> None:
         self._looks = list(looks)

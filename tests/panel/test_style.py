@@ -1,4 +1,4 @@
-"""Colours that are read on light and on dark pages."""
+"""Colours that are readable on light and on dark pages."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ GREY, SHARE = 127, 0.1
 
 
 def palette(page: str) -> dict[str, tuple[int, ...]]:
-    """The colours of the sheet's first (light) or second (dark) rule."""
+    """Return the colours of the sheet's first (light) or second (dark) rule."""
     rule = re.findall(r"\{([^}]*)\}", SHEET)[("light", "dark").index(page)]
-    found = dict(re.findall(r"--n-([\w-]+): #([0-9a-f]{3,6})", rule))
+    colours = dict(re.findall(r"--n-([\w-]+): #([0-9a-f]{3,6})", rule))
     wide = {
         name: value if len(value) == 6 else "".join(2 * digit for digit in value)
-        for name, value in found.items()
+        for name, value in colours.items()
     }
     return {name: tuple(bytes.fromhex(value)) for name, value in wide.items()}
 
 
 def luminance(colour: tuple[float, ...]) -> float:
-    """As WCAG 2 defines it."""
+    """Return the luminance of a colour by WCAG 2."""
     parts = [part / 255 for part in colour]
     red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
+def contrast(colour: tuple[float, ...], other: tuple[float, ...]) -> float:
+    low, high = sorted((luminance(colour), luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 

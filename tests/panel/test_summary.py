@@ -1,4 +1,4 @@
-"""What stays in the notebook: readable anywhere, and nothing in it acts."""
+"""The summary in the notebook: readable anywhere, and nothing in it acts."""
 
 from __future__ import annotations
 
@@ -120,11 +120,11 @@ CELL = "".join(f"line_{number} = <{number}>\n" for number in range(1, 13))
 def test_the_code_around_the_failure_is_shown(tmp_path: Path, at: int, shown: tuple[str, ...]) -> None:
     written = failure_at(WrittenRun(tmp_path, cell=CELL), at, source=f"line_{at} = <{at}>")
 
-    found = page(written)
+    summary = page(written)
 
     code = " ".join(f"{mark} line_{mark.split()[-1]} = <{mark.split()[-1]}>" for mark in shown)
-    assert code in found.text
-    assert ("class", "n-at") in found.attributes
+    assert code in summary.text
+    assert ("class", "n-at") in summary.attributes
 
 
 def failure_at(written: WrittenRun, line: int, *, source: str) -> WrittenRun:
@@ -209,13 +209,13 @@ def test_metrics_have_curves_and_the_seventh_only_its_value(succeeded: WrittenRu
     for step in range(5):
         succeeded.recorded(0, **{f"m{number}": step * number + 0.5 for number in range(7)})
 
-    found = page(succeeded)
+    shown = page(succeeded)
 
     # loss and acc have but one point each
-    assert found.tags.count("svg") == 4
-    assert ("aria-label", "m3: 0.5 → 12.5") in found.attributes
-    assert "m3 12.5 from 0.5" in found.text
-    assert "m4 16.5 · m5 20.5 · m6 24.5" in found.text
+    assert shown.tags.count("svg") == 4
+    assert ("aria-label", "m3: 0.5 → 12.5") in shown.attributes
+    assert "m3 12.5 from 0.5" in shown.text
+    assert "m4 16.5 · m5 20.5 · m6 24.5" in shown.text
 
 
 def test_a_chinese_summary_is_chinese(succeeded: WrittenRun) -> None:
@@ -241,7 +241,7 @@ def test_a_lost_run_has_a_summary(tmp_path: Path) -> None:
 
 
 def everything_evil(home: Path) -> WrittenRun:
-    """A run in which all that a user can name or print is an attack."""
+    """Return a run in which every name and text of a user is an attack."""
     written = (
         WrittenRun(home, a_spec(name=EVIL), cell=f"{EVIL}\n" * 12)
         .printed(0, EVIL + "\n")
@@ -257,18 +257,18 @@ def test_nothing_that_a_rank_says_becomes_markup(tmp_path: Path) -> None:
     written = everything_evil(tmp_path)
 
     for language in ("en", "zh"):
-        found = page(written, language)
+        shown = page(written, language)
 
-        assert set(found.tags) <= {
+        assert set(shown.tags) <= {
             *("style", "div", "span", "b", "code", "pre", "details", "summary", "svg", "polyline")
         }
-        assert {name for name, _ in found.attributes} <= {
+        assert {name for name, _ in shown.attributes} <= {
             *("class", "aria-hidden", "open", "role", "aria-label", "viewbox", "width", "height"),
             *("preserveaspectratio", "fill", "stroke", "stroke-width", "stroke-linejoin"),
             *("vector-effect", "points", "data-run", "data-label"),
         }
         # its name at the top and at the bottom, why it failed, a metric, the code, the message, two logs
-        assert found.text.count("<script>") >= 8
+        assert shown.text.count("<script>") >= 8
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -297,10 +297,10 @@ def test_a_progress_bar_is_one_line(succeeded: WrittenRun) -> None:
 def test_ranks_that_wrote_the_same_share_the_end_of_their_logs(succeeded: WrittenRun) -> None:
     succeeded.printed(1, "epoch 1\nepoch 2\n")
 
-    found = page(succeeded)
+    shown = page(succeeded)
 
-    assert found.tags.count("details") == 1
-    assert "rank 0–1epoch 1 epoch 2" in found.text
+    assert shown.tags.count("details") == 1
+    assert "rank 0–1epoch 1 epoch 2" in shown.text
 
 
 def test_only_the_end_of_a_long_log_is_kept(succeeded: WrittenRun) -> None:
@@ -329,9 +329,9 @@ def test_a_notebook_stays_small_whatever_its_ranks_write(tmp_path: Path, ranks: 
     written.happened(*STARTED, *(rank_started(rank) for rank in range(2, ranks)))
     for rank in range(ranks):
         written.printed(rank, f"{rank} {output}\n" * 3)
-        said = output if rank == 0 else output[:1_000]
+        message = output if rank == 0 else output[:1_000]
         written.raised(
-            rank, "E" * 500, said, frames=[(written.spec.program, 5, output[:99], output[:99])] * 50
+            rank, "E" * 500, message, frames=[(written.spec.program, 5, output[:99], output[:99])] * 50
         )
         written.happened(errored(rank), exited(rank, 1 + rank % 100))
     for number in range(40):
@@ -424,12 +424,12 @@ def test_what_went_in_and_what_came_out_are_a_line_each(
     result(acc=0.93, evil=EVIL)
     written.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
 
-    found, chinese = page(written), page(written, "zh")
+    english, chinese = page(written), page(written, "zh")
 
-    assert "From the notebook df DataFrame, 48 MB · Net class" in found.text
-    assert "Results acc float, 0.93, rank 1 · evil str, " in found.text
+    assert "From the notebook df DataFrame, 48 MB · Net class" in english.text
+    assert "Results acc float, 0.93, rank 1 · evil str, " in english.text
     assert "结果 acc float, 0.93, 进程 1" in chinese.text
-    assert "script" not in found.tags
+    assert "script" not in english.tags
     assert summary_text(written.run, written.directory, "en").splitlines()[1:] == [
         "[nbdist] From the notebook: df (DataFrame, 48 MB), Net (class)",
         "[nbdist] Results: acc (float, 0.93, rank 1), evil (str, 81 B, rank 1)",
@@ -438,10 +438,10 @@ def test_what_went_in_and_what_came_out_are_a_line_each(
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_what_stands_in_for_a_widget_says_where_to_look(tmp_path: Path, language: str) -> None:
-    found = Page(initial_html(WrittenRun(tmp_path).run, language))
+    shown = Page(initial_html(WrittenRun(tmp_path).run, language))
 
-    assert "lenet-k3f9" in found.text
-    assert "%dist_status" in found.text
+    assert "lenet-k3f9" in shown.text
+    assert "%dist_status" in shown.text
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,7 @@ def test_where_visualdl_cannot_be_shown_there_are_still_curves_of_each_run(
     succeeded.recorded(0, loss=0.1)
     silent = WrittenRun(tmp_path / "other")
 
-    shown = curves_html([(one.run, one.directory) for one in (succeeded, silent)], "en")
+    shown = curves_html([(run.run, run.directory) for run in (succeeded, silent)], "en")
 
     assert re.findall(r"(loss|acc) <b>([\d.]+)</b>", shown) == [("loss", "0.1"), ("acc", "0.9")]
     assert shown.count("<polyline") == 1

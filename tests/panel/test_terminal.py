@@ -1,4 +1,4 @@
-"""A run on a terminal: what scrolls stays whole, and a block below it says how it stands."""
+"""A run on a terminal: lines that stay whole, and a block below them with its state."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def shown(screen: Screen, *looks: tuple[RunView, list[LogDelta]], language: str 
 
 
 def foot(screen: Screen) -> list[str]:
-    """The lines of the block, below its rule."""
+    """Return the lines of the block, below its rule."""
     rule = max(number for number, line in enumerate(screen.lines) if line.startswith(RULE))
     return screen.lines[rule + 1 :]
 
 
 def scrolled(screen: Screen) -> list[str]:
-    """The lines above the block."""
+    """Return the lines above the block."""
     rule = next((number for number, line in enumerate(screen.lines) if line.startswith(RULE)), None)
     return screen.lines[:rule] if rule is not None else [line for line in screen.lines if line]
 

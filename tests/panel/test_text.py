@@ -1,4 +1,4 @@
-"""A run as lines of text, for where no widget is drawn."""
+"""A run as lines of text, for front ends without widgets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.fakes.views import a_run, so_far
 
 
 class Page:
-    """What was written, and the surface that writes it."""
+    """A surface, and the texts that it has written."""
 
     def __init__(self, limit: int = 20_000, **how: str) -> None:
         self.writes: list[str] = []
@@ -43,7 +43,7 @@ def lines(rank: int, *texts: str, skipped: int = 0) -> LogDelta:
 
 
 @pytest.mark.parametrize(
-    ("devices", "said"),
+    ("devices", "expected"),
     [
         pytest.param((Device(), Device()), "2 ranks on CPU", id="the CPU once for all"),
         pytest.param(
@@ -53,13 +53,13 @@ def lines(rank: int, *texts: str, skipped: int = 0) -> LogDelta:
         ),
     ],
 )
-def test_a_run_is_introduced_once(devices: tuple[Device, ...], said: str) -> None:
+def test_a_run_is_introduced_once(devices: tuple[Device, ...], expected: str) -> None:
     page = Page()
 
     page.update(a_view(devices=devices))
     page.update(a_view(devices=devices))
 
-    assert page.lines == [f"[nbdist] lenet-k3f9: {said}"]
+    assert page.lines == [f"[nbdist] lenet-k3f9: {expected}"]
 
 
 def test_every_line_says_which_rank_wrote_it() -> None:
@@ -181,7 +181,7 @@ def test_a_line_that_grows_is_not_shown_piece_by_piece() -> None:
 
 
 def log_lines(*deltas: LogDelta | None, grep: str = "", tail: int | None = None, **how: object) -> list[str]:
-    """What a log of two ranks shows of these lines; None is where it has caught up."""
+    """Return the lines that a log of two ranks shows of these; None marks where it has caught up."""
     writes: list[str] = []
     chosen = {"ranks": (0, 1), "prefixed": True} | how
     surface = LogSurface(writes.append, pattern=re.compile(grep), tail=tail, **chosen)

@@ -1,4 +1,4 @@
-"""What the panel sends to its page, when, and what it does when the page asks."""
+"""Messages of the panel to its page, and its answers to requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.fakes.wires import Wire
 
 
 class Page:
-    """A surface on a clock of the test's, its wire, and what is written meanwhile."""
+    """A surface with a fake clock and wire."""
 
     def __init__(self, *, ranks: int = 2, cell: str = "import torch\n") -> None:
         self.now = 100.0
@@ -50,14 +50,14 @@ class Page:
         self.pulled += 1
 
     def look(self, *deltas: LogDelta, after: float = 0.1, view: RunView | None = None) -> list[Update]:
-        """A look so many seconds after the last; what it sends."""
+        """Look ``after`` so many seconds; return the messages."""
         self.now += after
         before = len(self.wire.updates)
         self.surface.update(view or self.view, list(deltas))
         return self.wire.updates[before:]
 
     def until_late(self) -> None:
-        """Ten seconds without news: the page has long been loaded, a keyframe has just gone out."""
+        """Let ten seconds pass without news: the page is loaded, and has just received a keyframe."""
         for _ in range(100):
             sent = self.look()
         while not (sent and sent[0].cell is not None):
@@ -292,10 +292,10 @@ def test_the_board_is_opened_on_a_thread_of_its_own(board: Callable[[], str], an
 
 def test_a_board_that_takes_its_time_blocks_nobody_and_is_asked_for_once() -> None:
     page, opened, answered = Page(), threading.Event(), threading.Event()
-    asked = []
+    calls = []
 
     def board() -> str:
-        asked.append(1)
+        calls.append(1)
         assert opened.wait(5)
         return "url"
 
@@ -305,12 +305,12 @@ def test_a_board_that_takes_its_time_blocks_nobody_and_is_asked_for_once() -> No
     opened.set()
 
     assert answered.wait(5)
-    assert asked == [1]
+    assert calls == [1]
 
 
-@pytest.mark.parametrize(("asked", "language"), [("zh", "zh"), ("la", "en"), (7, "en")])
+@pytest.mark.parametrize(("requested", "language"), [("zh", "zh"), ("la", "en"), (7, "en")])
 def test_a_report_is_made_on_a_thread_of_its_own_in_the_language_of_the_page(
-    asked: object, language: str
+    requested: object, language: str
 ) -> None:
     page, answered = Page(), threading.Event()
     threads: list[threading.Thread] = []
@@ -320,7 +320,7 @@ def test_a_report_is_made_on_a_thread_of_its_own_in_the_language_of_the_page(
         return f"report in {language}"
 
     page.report, page.wire.heard = report, answered.set
-    page.wire.asks({"kind": "report", "language": asked})
+    page.wire.asks({"kind": "report", "language": requested})
 
     assert answered.wait(5)
     assert page.wire.sent == [ReportAnswer(text=f"report in {language}")]
@@ -484,13 +484,13 @@ def test_the_page_asks_for_an_output_and_gets_it() -> None:
     assert [(media.name, media.data) for media in page.wire.updates[-1].media] == [(NAMES[1], b"two")]
 
 
-@pytest.mark.parametrize("asked", [{"rank": 0}, {"name": NAMES[0]}, {"rank": "0", "name": NAMES[0]}])
-def test_half_a_question_for_an_output_gets_no_answer(asked: dict[str, object]) -> None:
+@pytest.mark.parametrize("fields", [{"rank": 0}, {"name": NAMES[0]}, {"rank": "0", "name": NAMES[0]}])
+def test_half_a_question_for_an_output_gets_no_answer(fields: dict[str, object]) -> None:
     page = Page()
     page.media = {(0, NAMES[0]): b"one"}
     before = threading.active_count()
 
-    page.wire.asks({"kind": "media", **asked})
+    page.wire.asks({"kind": "media", **fields})
 
     assert threading.active_count() == before
     assert not page.wire.updates

@@ -1,4 +1,4 @@
-"""The verbs as they are typed, in a notebook and in a terminal: their help, and what a mistake is told."""
+"""The verbs as users type them, in a notebook and in a terminal: their help, and messages about mistakes."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_the_help_of_a_verb_is_written_as_it_is_typed_there(verb: Verb[Any], fro
     assert max(map(len, text.splitlines())) <= 105
     other = TERMINAL if frontend is CELL else NOTEBOOK
     assert not [each for each in VERBS if f"{other}{each.name}" in text]
-    there = {each.form for each in verb.arguments if each.only in ("", frontend.prefix) and each.help}
-    assert there <= set(re.findall(r"^  (.+?)(?:  |$)", text, re.M))
+    forms = {each.form for each in verb.arguments if each.only in ("", frontend.prefix) and each.help}
+    assert forms <= set(re.findall(r"^  (.+?)(?:  |$)", text, re.M))
 
 
 @pytest.mark.parametrize("verb", [verbs.WAIT, verbs.METRICS], ids=lambda verb: verb.name)
@@ -144,7 +144,7 @@ def test_what_only_a_terminal_shows_is_no_argument_of_a_magic(home: Path, words:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["--nodes", "2"], "--nodes is about a cluster: add  --on slurm"),
         (["--ray", "http://head:8265"], "add  --on ray"),
@@ -156,6 +156,6 @@ def test_what_only_a_terminal_shows_is_no_argument_of_a_magic(home: Path, words:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_cluster_that_cannot_be_looked_at_says_what_to_write(words: list[str], said: str) -> None:
-    with pytest.raises(UsageMistake, match=re.escape(said)):
+def test_a_cluster_that_cannot_be_looked_at_says_what_to_write(words: list[str], expected: str) -> None:
+    with pytest.raises(UsageMistake, match=re.escape(expected)):
         verbs.DOCTOR(words, SHELL)
