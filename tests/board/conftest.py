@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from werkzeug.test import Client, TestResponse
 
 from nbdist.board import stop_board
+from nbdist.board.patches import PATCHES
 from nbdist.store import RunDirectory
 
 TOKEN = "a-token"
@@ -91,3 +93,13 @@ def home(tmp_path: Path) -> Iterator[Home]:
 @pytest.fixture
 def visitor(home: Home) -> Visitor:
     return Visitor(home)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def visualdl_is_put_back() -> Iterator[None]:
+    """Undo what ``apply`` replaces in VisualDL: other tests of this process read with it as it is."""
+    own = {name: pkgutil.resolve_name(name) for name in PATCHES}
+    yield
+    for name, value in own.items():
+        owner, _, attribute = name.rpartition(".")
+        setattr(pkgutil.resolve_name(owner), attribute, value)
