@@ -1,4 +1,4 @@
-"""What stands in for MNIST where nothing can be downloaded: scikit-learn's 1,797 handwritten digits.
+"""A stand-in for MNIST where nothing can be downloaded: scikit-learn's 1,797 handwritten digits.
 
 Each is drawn on 28 × 28 pixels; the training set has it at two places, so that one epoch is enough to
 learn something. `digits_for_torch.MNIST` and `digits_for_paddle.MNIST` are data sets over these arrays.

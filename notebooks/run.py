@@ -73,7 +73,7 @@ def leave_out(notebook: Any, name: str, *, there: bool) -> None:
 
 
 def slurm_answers() -> bool:
-    """Whether a cell can be sent to a Slurm from here."""
+    """Tell whether a cell can be sent to a Slurm from here."""
     try:
         return subprocess.run(["squeue", "-h", "--me"], capture_output=True, timeout=10).returncode == 0
     except (OSError, subprocess.TimeoutExpired):

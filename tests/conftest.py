@@ -204,7 +204,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def pictures() -> Path:
-    """Where screenshots are kept: NBDIST_PICTURES, else build/pictures."""
+    """Return the folder of screenshots: NBDIST_PICTURES, else build/pictures."""
     folder = Path(os.environ.get("NBDIST_PICTURES", "build/pictures"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder

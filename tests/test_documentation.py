@@ -1,4 +1,4 @@
-"""What the pages show can be typed: each block of Python compiles, and each line for nbdist is one it takes.
+"""The pages can be typed as they stand: Python compiles, and nbdist takes each line that is for it.
 
 The cells of the READMEs are run by ``test_readme.py``, those of the course by ``tests/notebooks``.
 """
@@ -44,7 +44,7 @@ class Block:
 
 
 def blocks(page: str) -> Iterator[Block]:
-    """What is fenced, and what is indented: lines that a shell takes, or a cell."""
+    """Yield fenced and indented blocks: lines that a shell takes, or a cell."""
     fence = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
     text = read(page)
     for language, inside in fence.findall(text):

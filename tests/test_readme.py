@@ -25,7 +25,7 @@ def read(name: str) -> str:
 
 
 def options_of(text: str) -> str:
-    """What stands between the two markers."""
+    """Return the text between the two markers."""
     _, table, _ = text.split("<!-- options -->")
     return table.strip()
 

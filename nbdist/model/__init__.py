@@ -1,7 +1,4 @@
 """Values: a run, its events, and its legal states. No I/O."""
-# names are listed once
-# ruff: noqa: F401
-# mypy: implicit-reexport
 
 from nbdist.model.events import (
     AttemptFailed,
