@@ -148,7 +148,7 @@ def test_figures_stand_among_the_lines_in_the_notebook_and_in_a_report(
         page.screenshot(path=pictures / "outputs-whole.png")
         for theme, ground in (("Dark", "rgb(0, 0, 0)"), ("Light", "rgb(255, 255, 255)")):
             lab.change_theme(f"JupyterLab {theme}")
-            expect(page.locator(f".nbdist[data-theme={theme.lower()}]")).to_be_visible()
+            expect(page.locator(f".nbdist[data-size][data-theme={theme.lower()}]")).to_be_visible()
             # a row that is drawn anew has the colours of the page
             for top in (1e6, 0):
                 log.evaluate("(node, top) => { node.scrollTop = top }", top)
