@@ -192,7 +192,7 @@ def test_everybody_can_read_and_use_it(
             name = f"{theme.split(' ', 1)[1].lower().replace(' ', '-')}-{width}"
             lab.change_theme(theme)
             ground = "dark" if "Dark" in theme else "light"
-            expect(page.locator(f".nbdist[data-theme={ground}]")).to_be_visible()
+            expect(page.locator(f".nbdist[data-size][data-theme={ground}]")).to_be_visible()
             page.set_viewport_size({"width": width, "height": 900})
             for tab in ("All", "Metrics", "Cell"):
                 panel.get_by_role("tab", name=tab).click()
