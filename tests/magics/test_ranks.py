@@ -10,7 +10,7 @@ import pytest
 from nbdist.model import Reason
 from nbdist.store import RunStore
 from nbdist.store.control import request_stop
-from tests.magics.conftest import Kernel, by_rank, session_of, submitted
+from tests.magics.conftest import Kernel, Reply, by_rank, session_of, submitted
 from tests.programs import until
 
 
@@ -26,11 +26,16 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     until(lambda: not any(run.socket.exists() for run in live))
 
 
-def test_a_cell_has_what_the_ones_before_have_made(kernel: Kernel) -> None:
-    first = kernel.run(
-        "%%ranks -n 2 --framework none --name live\nimport os\nrank = int(os.environ['RANK'])\nx = 41\n'made'"
+@pytest.fixture(scope="module", autouse=True)
+def first(kernel: Kernel) -> Reply:
+    """Start the session that all tests use; return the reply to its first cell."""
+    return kernel.run(
+        "%%ranks -n 2 --framework none --name live\nimport os\nrank = int(os.environ['RANK'])\nx = 42\n'made'"
     )
-    shown = kernel.run("%%ranks\nx += 1\nprint('rank', rank)\nx")
+
+
+def test_a_cell_has_what_the_ones_before_have_made(kernel: Kernel, first: Reply) -> None:
+    shown = kernel.run("%%ranks\nprint('rank', rank)\nx")
     alone = kernel.run("%%rank 1\nx + rank")
     waited = kernel.run("%%ranks\nimport asyncio\nawait asyncio.sleep(0.01, 'awaited')")
     magic = kernel.run("%%ranks 0\n%time y = 5\ny")
@@ -92,6 +97,7 @@ def test_an_interrupt_ends_the_cell_alone(kernel: Kernel) -> None:
 def test_the_next_kernel_has_the_session_and_a_rank_that_dies_is_named(
     kernel: Kernel, tmp_path: Path
 ) -> None:
+    kernel.run("%%rank 1\nx + rank")
     submitted(kernel, "%%ranks\nimport time\ntime.sleep(1)\nx += 1")
 
     kernel.manager.restart_kernel(now=True)
@@ -112,7 +118,7 @@ def test_the_next_kernel_has_the_session_and_a_rank_that_dies_is_named(
     assert "left out" in exported.stdout
     script = (tmp_path / "exported" / "live.py").read_text()
     compile(script, "live.py", "exec")
-    assert script.index("x = 41") < script.index("x += 1")
+    assert script.index("x = 42") < script.index("x += 1")
     assert 'if int(os.environ["RANK"]) in (1,):\n    x + rank' in script
     assert "has ended" in ended.stdout
     assert anew.stdout.endswith("[0] 'anew'\n")
