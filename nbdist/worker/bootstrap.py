@@ -87,7 +87,10 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
             _report(channel, order, reserve, leaving)
         raise
     except BaseException as error:
-        _report(channel, order, reserve, error, then=_hide_frames)
+        try:
+            _report(channel, order, reserve, error, then=_hide_frames)
+        except BaseException:  # noqa: BLE001 - a handler of the program raised before signals were blocked
+            _report(channel, order, reserve, error, then=_hide_frames)
         raise
     finally:
         main_thread.over = True
