@@ -74,7 +74,7 @@ class FaultSite(Site):
     def paddle(self) -> str:
         return PADDLE_AS_TORCH.format(port=self.port) + self.torch()
 
-    def ranks(self) -> dict[int, tuple[int, float]]:
+    def started(self) -> dict[int, tuple[int, float]]:
         """Return the pid and time of every rank that has reached the fault."""
         started = {}
         for rank in range(RANKS):
@@ -86,7 +86,7 @@ class FaultSite(Site):
     def wait_for_ranks(self, seconds: float) -> dict[int, tuple[int, float]]:
         """Wait until every rank has reached the fault. Raises CellFailed."""
         deadline = time.monotonic() + seconds
-        while len(started := self.ranks()) < RANKS:
+        while len(started := self.started()) < RANKS:
             if time.monotonic() > deadline:
                 raise CellFailed(f"only rank {list(started) or 'none'} started within {seconds:g} s")
             time.sleep(0.02)  # a file is all that every launcher's ranks can say something with

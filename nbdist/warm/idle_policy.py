@@ -75,13 +75,64 @@ def _used(group: Path) -> float:
     return 0.0
 
 
+_LAST, _EQUAL = 19, 0
+_SECONDS, _PAUSE = 3.0, 0.01
+"""The system takes one change of a weight in a tenth of a second, from all ordinary users together."""
+
+
+def sessions_have_weights(root: Path = Path("/")) -> bool:
+    """Return whether the scheduler weighs sessions (autogroup) and no control group has a weight instead.
+
+    Any user may lower and raise these weights; SCHED_IDLE and nice values are rarely taken back (sched(7)).
+    """
+    try:
+        enabled = (root / "proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1"
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return False
+    weighed = any(
+        "cpu" in controllers.split(",") and place != "/"
+        for _, controllers, place in (line.split(":", 2) for line in lines)
+    )
+    return enabled and not weighed and not any(Path(group, "cpu.weight").exists() for group in own_groups())
+
+
+def put_last(pid: int) -> None:
+    """Give a process, which leads a session or is about to, only the CPU time that others leave."""
+    deadline = time.monotonic() + _SECONDS
+    with contextlib.suppress(OSError):
+        while os.getsid(pid) != pid and time.monotonic() < deadline:
+            time.sleep(0.001)  # until then it is in our session
+        _weigh(pid, _LAST)
+
+
+def put_beside(pid: int) -> None:
+    """Give a process the CPU time of any other again."""
+    with contextlib.suppress(OSError):
+        _weigh(pid, _EQUAL)
+
+
+def _weigh(pid: int, nice: int) -> None:
+    deadline = time.monotonic() + _SECONDS
+    while True:
+        try:
+            Path(f"/proc/{pid}/autogroup").write_text(str(nice))
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE)
+
+
 @dataclass(slots=True)
 class IdlePolicy:
-    """Limits to waiting. ``available`` returns free bytes, ``spare`` the CPUs idle since its last call."""
+    """Limits to waiting. ``available`` returns free bytes, ``spare`` the CPUs idle since its last call.
+    ``weights``: sessions have weights, so that ranks can import behind a run."""
 
     clock: Callable[[], float] = time.monotonic
     available: Callable[[], int | None] = memory_available
     spare: Callable[[], float] = field(default_factory=lambda: SpareCpus().look)
+    weights: bool = field(default_factory=sessions_have_weights)
     least: int = LEAST_MEMORY
     limit: float = IDLE_LIMIT
     _begun: float | None = field(default=None, init=False)

@@ -39,7 +39,7 @@ from nbdist.model import RunSpec
 from nbdist.model.decoding import MALFORMED, build, loads
 from nbdist.store.paths import RunDirectory
 from nbdist.store.run_store import read_spec, take_run_lock
-from nbdist.warm.idle_policy import LEAST_MEMORY, IdlePolicy
+from nbdist.warm.idle_policy import LEAST_MEMORY, IdlePolicy, put_beside, put_last
 from nbdist.warm.line import Line
 from nbdist.warm.match import Staleness
 from nbdist.worker.order import HURRY, PLACE, ROOM, WAIT, Assignment, Preload
@@ -159,6 +159,7 @@ class StandbySupervisor:
         self._preload = Preload(**offer["preload"])
         self._beside = bool(offer["beside"])
         self._waits_for_cpus = self._beside and not offer["hurry"]
+        self._is_last = self._waits_for_cpus and idle_policy.weights
         self._line = line
         self._reaper = reaper
         self._idle_policy = idle_policy
@@ -220,7 +221,8 @@ class StandbySupervisor:
 
     def may_begin(self) -> bool:
         """Return whether imports would slow no run."""
-        return not self._waits_for_cpus or self._idle_policy.spare() >= len(self._spec.ranks)
+        at_once = self._is_last or not self._waits_for_cpus
+        return at_once or self._idle_policy.spare() >= len(self._spec.ranks)
 
     def _begin(self) -> None:
         """Start the ranks as for the awaited run."""
@@ -237,6 +239,8 @@ class StandbySupervisor:
                 )
             )
             os.close(output)
+            if self._is_last:
+                put_last(started.process.pid)
             waiting = self._ranks[rank.rank] = WaitingRank(started.process, started.channel)
             self._selector.register(
                 waiting.channel, selectors.EVENT_READ, lambda r=rank.rank: self._hear_rank(r)
@@ -257,10 +261,18 @@ class StandbySupervisor:
         if self._over:
             self._hopeless = True
             return
+        self._raise_ranks()
         self._staleness = facts[0].staleness(self._spec.cwd)
         reads = sorted({name for each in facts for name in each.reads})
         pids = [os.getpid(), *(each.process.pid for each in self._ranks.values())]
         self._line.send(ready={"reads": reads, "pids": pids})
+
+    def _raise_ranks(self) -> None:
+        """Give the ranks the CPU time of any process."""
+        if self._is_last:
+            for waiting in self._ranks.values():
+                put_beside(waiting.process.pid)
+        self._is_last = False
 
     def _hear_kernel(self) -> None:
         try:
@@ -278,8 +290,10 @@ class StandbySupervisor:
                 self._line.send(taken=problem)
             else:
                 self._go = message
+                self._raise_ranks()
         elif "hurry" in message:
             self._beside = self._waits_for_cpus = False
+            self._raise_ranks()
         else:
             self._leave()
 

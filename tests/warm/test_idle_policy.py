@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +19,7 @@ from nbdist.devices.usage import memory_available
 from nbdist.model import Device
 from nbdist.model.plan import Plan
 from nbdist.store.paths import RunDirectory
-from nbdist.warm.idle_policy import IdlePolicy, SpareCpus
+from nbdist.warm.idle_policy import IdlePolicy, SpareCpus, put_beside, put_last
 from nbdist.warm.line import Line
 from nbdist.warm.pool import WarmPool
 from nbdist.warm.standby import StandbySupervisor
@@ -302,16 +304,18 @@ def test_beside_a_run_ranks_begin_when_processors_are_idle_or_when_the_run_has_e
     preload = {"modules": [], "first": "", "python_path": [], "unseen": []}
     idle = [0.9]
 
-    def standby(**how: bool) -> StandbySupervisor:
+    def standby(weights: bool = False, **how: bool) -> StandbySupervisor:
         offer = {"spec": a_spec(ranks=1).to_dict(), "preload": preload, **how}
+        policy = IdlePolicy(spare=lambda: idle[0], weights=weights)
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            return StandbySupervisor(offer, Line(ours), ours, idle_policy=IdlePolicy(spare=lambda: idle[0]))
+            return StandbySupervisor(offer, Line(ours), ours, idle_policy=policy)
 
     awaiting = standby(beside=True, hurry=False)
     assert not awaiting.may_begin()
     assert standby(beside=True, hurry=True).may_begin()
     assert standby(beside=False, hurry=False).may_begin()
+    assert standby(beside=True, hurry=False, weights=True).may_begin()
 
     idle[0] = 1.0
     assert awaiting.may_begin()
@@ -319,3 +323,35 @@ def test_beside_a_run_ranks_begin_when_processors_are_idle_or_when_the_run_has_e
     idle[0] = 0.0
     awaiting.obey({"hurry": True})
     assert awaiting.may_begin()
+
+
+def test_a_share_is_given_back_although_the_system_is_busy_with_other_shares(monkeypatch) -> None:
+    # the kernel takes one such change in a tenth of a second from all users together, else EAGAIN
+    refused, weights = [BlockingIOError()] * 40, []
+
+    def write_text(path: Path, text: str) -> None:
+        if refused:
+            raise refused.pop()
+        weights.append((str(path), text))
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+
+    put_beside(4711)
+
+    assert weights == [("/proc/4711/autogroup", "0")]
+
+
+def test_a_process_is_put_behind_others_and_beside_them_again() -> None:
+    idle_policy = IdlePolicy()
+    if not idle_policy.weights:
+        pytest.skip("this system does not weigh sessions")
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        autogroup = Path(f"/proc/{process.pid}/autogroup")
+
+        put_last(process.pid)
+        last = autogroup.read_text()
+        put_beside(process.pid)
+
+        assert last.endswith("nice 19\n")
+        assert autogroup.read_text().endswith("nice 0\n")
+        process.kill()
