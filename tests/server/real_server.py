@@ -55,7 +55,7 @@ def real_server(
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)
     try:
         server = RealServer(port=port, base_url=base_url, home=home, pid=process.pid)
-        _wait_until_it_answers(server, process, folder / "server.log")
+        _wait_until_it_answers(server, process, folder / "server.log", extension)
         yield server
     finally:
         process.terminate()
@@ -66,9 +66,13 @@ def real_server(
             process.wait()
 
 
-def _wait_until_it_answers(server: RealServer, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until_it_answers(
+    server: RealServer, process: subprocess.Popen[bytes], log: Path, extension: str
+) -> None:
     deadline = time.monotonic() + LIMIT
-    while status_of(f"http://127.0.0.1:{server.port}{server.base_url}api", TOKEN) != 200:
+    # the extension imports its half at its first request
+    path = "nbdist/api/status" if extension == "nbdist" else "api"
+    while status_of(f"http://127.0.0.1:{server.port}{server.base_url}{path}", TOKEN) != 200:
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"the server does not answer: {log.read_text()}")
         time.sleep(0.1)
