@@ -63,7 +63,7 @@ def sweep(points: int) -> list[str]:
     line = f"--sweep point={listed} -n 2 --each 1 --no-check"
     plan = partial(runner.plan, cell=PROGRAM, cwd=os.getcwd(), python_path=sys.path)
     handle = start_sweep(runner.plan_sweep(options.parse(line), plan))
-    assert handle.wait() == "succeeded", handle
+    assert handle.wait() == "finished", handle
     return [run.run_id for run in handle.runs]
 
 

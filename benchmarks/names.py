@@ -83,7 +83,7 @@ def planned(
 
 def finished(handle: runner.RunHandle, ranks: int) -> list[list[float]]:
     """Return the numbers that each rank has printed in one line."""
-    if handle.wait(120) != "succeeded":
+    if handle.wait(120) != "finished":
         raise RuntimeError(handle.logs(0))
     return [[float(word) for word in handle.logs(rank).split()] for rank in range(ranks)]
 

@@ -125,7 +125,7 @@ def measure_latency(samples: Samples, folder: Path, rounds: int, seconds: float)
 
 def measure_list(samples: Samples, folder: Path, rounds: int) -> None:
     home = folder / "home"
-    ended = (exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    ended = (exited(0), exited(1), run_ended(RunState.FINISHED))
     for number in range(RUNS):
         run = WrittenRun(home, a_spec(run_id=run_id(number))).happened(*STARTED, *ended)
         points = ({"t": CREATED + step, "step": step, "v": {"loss": 1 / (step + 1)}} for step in range(100))

@@ -117,7 +117,7 @@ def sweep(program: str, points: int, cold: bool) -> list[Point]:
     except BaseException:
         handle.stop()
         raise
-    assert status == "succeeded", handle
+    assert status == "finished", handle
     points = []
     for member in handle.runs:
         run, results = member.run, member.results

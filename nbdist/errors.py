@@ -7,7 +7,7 @@
     │       └── NotPrivate   another user has filled the directory, or could have
     ├── LaunchError        the machine: no disk, no port, no interpreter
     ├── RunFailed          the program in the cell
-    ├── RunCancelled       the run was stopped on request
+    ├── RunStopped       the run was stopped on request
     └── IllegalTransition  a defect in nbdist
 
 A message has the request, the facts, and what to type instead. Only ``magics`` turns these into what IPython
@@ -52,7 +52,7 @@ class RunFailed(NbdistError):
     """A run ended as FAILED or LOST; the message is the whole report for a person."""
 
 
-class RunCancelled(NbdistError):
+class RunStopped(NbdistError):
     """A person or a program stopped the run."""
 
 

@@ -197,7 +197,7 @@ def _planned(script: str, cell: str, line: str) -> tuple[runner.Plan, bool]:
 @_answers
 def wait(run: str = "", until: str = "ended,stalled", timeout: float = 50.0) -> Answer:
     """Wait for the first of these moments of a run (the latest where none is named): running, stalled, failed
-    (a rank), succeeded, ended, step=N. What has come before counts. moment is the one that came; null with
+    (a rank), finished, ended, step=N. What has come before counts. moment is the one that came; null with
     late true after timeout seconds (at most 600): the run goes on, call again. null with late false: it has
     ended without."""
     moments, seconds = parse_moments(until, "until="), min(max(timeout, 0.0), _LONGEST)

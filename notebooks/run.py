@@ -92,7 +92,7 @@ def conclude(result: Path, before: set[str], trainings: int, *, failed: bool) ->
     for run in runs:
         accuracy = run.metrics().get("accuracy")
         shown = last_point(run, "accuracy")
-        reached += run.status == "succeeded" and min(accuracy or 0, shown or 0) >= GOAL
+        reached += run.status == "finished" and min(accuracy or 0, shown or 0) >= GOAL
         print(f"{run.run.label}: {run.status}, accuracy {percent(accuracy)}, in VisualDL {percent(shown)}")
         print(f"  logs     {run.directory.path}")
         print(f"  curves   {reach_board([run]).url}")

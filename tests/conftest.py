@@ -46,7 +46,7 @@ PROMISES = {
     "a cell is interrupted": "magics/test_distributed.py::test_an_interrupted_cell_stops_its_run_and_fails",
     "stuck ranks save": "faults/test_stuck_ranks.py"
     "::test_a_rank_gets_to_its_finally[torch one in all_reduce]",
-    "the kernel is killed": "faults/test_the_owner_goes.py::test_a_foreground_run_is_cancelled[killed]",
+    "the kernel is killed": "faults/test_the_owner_goes.py::test_a_foreground_run_is_stopped[killed]",
     "the kernel is killed, -d": "faults/test_the_owner_goes.py::test_a_detached_run_goes_on[killed]",
     "the supervisor is killed": "faults/test_the_supervisor_goes.py"
     "::test_a_killed_supervisor_leaves_nothing_and_the_run_says_so",

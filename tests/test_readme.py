@@ -124,6 +124,6 @@ def test_the_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: st
 
     # whatever came of it, nothing of it is left behind
     handle.stop()
-    assert status == "succeeded", handle.logs(0) + handle.logs(1)
+    assert status == "finished", handle.logs(0) + handle.logs(1)
     assert handle.metrics().get("loss", 0.0) < 0.01
     assert "print" not in cell or handle.logs(1) == "1 of 2\n"

@@ -21,7 +21,7 @@ from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, errored, exited, run_ended, stalled
 from tests.feed.test_explanation import captured, shown
 
-ENDED = (exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+ENDED = (exited(0), exited(1), run_ended(RunState.FINISHED))
 TOKEN = "hf_" + "a1" * 16
 SAMPLES = {path.stem for path in (Path(__file__).parent / "diagnosis" / "samples").glob("*.txt")}
 NAMES = ["runs", "start", "wait", "explain", "logs", "metrics", "stacks", "stop", "doctor"]

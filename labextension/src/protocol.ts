@@ -23,14 +23,14 @@ export const runState = oneOf(
   'starting',
   'running',
   'stopping',
-  'succeeded',
+  'finished',
   'failed',
-  'cancelled',
+  'stopped',
   'lost',
 );
 export type RunState = ReturnType<typeof runState>;
 
-const rankState = oneOf('pending', 'running', 'succeeded', 'failed', 'ended', 'lost');
+const rankState = oneOf('pending', 'running', 'finished', 'failed', 'stopped', 'lost');
 export type RankState = ReturnType<typeof rankState>;
 
 /** How far a run is. `fraction` is in 0…1; `remaining` is in seconds, null while it cannot be told. */

@@ -100,7 +100,7 @@ test.each([
 
 test.each([
   ['a run that goes on', 'running', {}],
-  ['a run that has finished', 'running', { live: false, state: 'succeeded' as const }],
+  ['a run that has finished', 'running', { live: false, state: 'finished' as const }],
 ])('%s has no such button', (_what, name, over) => {
   shown(name, () => Promise.resolve(TEXT), over);
 

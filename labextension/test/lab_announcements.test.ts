@@ -25,8 +25,8 @@ function listening({
 
 test.each([
   ['ended', { state: 'failed' }, ['a-1 failed']],
-  ['ended', { state: 'succeeded' }, ['a-1 succeeded']],
-  ['ended', { state: 'cancelled', stopped_as_asked: true }, []],
+  ['ended', { state: 'finished' }, ['a-1 finished']],
+  ['ended', { state: 'stopped', stopped_as_asked: true }, []],
   ['resumed', running, []],
 ] as const)(
   'of a run that stalls only what is true is on the screen: then it has %s, %j',
@@ -46,8 +46,8 @@ test.each([
   ['a failure, where nothing is wanted', { level: 'none' }, { state: 'failed' }, false],
   ['a success, where problems are wanted', { level: 'problems' }, {}, false],
   ['a success after five seconds', {}, { ended: 1006 }, false],
-  ['a stop that was asked for', {}, { state: 'cancelled', stopped_as_asked: true }, false],
-  ['a stop that was not asked for', {}, { state: 'cancelled' }, true],
+  ['a stop that was asked for', {}, { state: 'stopped', stopped_as_asked: true }, false],
+  ['a stop that was not asked for', {}, { state: 'stopped' }, true],
   ['a failure on the screen', { sees: true }, { state: 'failed' }, false],
 ] as const)('%s', async (_case, reader, given, announced) => {
   const { shown, hear } = listening(reader);

@@ -18,7 +18,7 @@ const RUN = (letter: string): object => ({
   name: 'lenet',
   label: `lenet-aaa${letter.toLowerCase()}`,
   letter,
-  state: letter === 'B' ? 'failed' : 'succeeded',
+  state: letter === 'B' ? 'failed' : 'finished',
   live: false,
 });
 
@@ -34,7 +34,7 @@ const ANSWER = {
   runs: ['A', 'B', 'C'].map(RUN),
   step: 2,
   rows: [
-    row('run', 'state', 'succeeded', 'failed', 'succeeded'),
+    row('run', 'state', 'finished', 'failed', 'finished'),
     row('run', 'duration', 61, 7205, 3),
     row('last', 'loss', 0.25, 'nan', 0.125),
     { ...row('best', 'loss', 0.25, 2, 0.125), steps: [4, 0, 4] },

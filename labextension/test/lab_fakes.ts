@@ -143,7 +143,7 @@ export function row(label: string, given: object = {}): Record<string, unknown> 
     run_id: `20261120-141503-${label}`,
     name: label.split('-')[0],
     label,
-    state: 'succeeded',
+    state: 'finished',
     live: false,
     stalled: false,
     reason: '',

@@ -119,7 +119,7 @@ test('what ranks wait is smoothed, kept through a look that does not say it, and
   expect(waits(40)).toBe(40);
   expect(waits(90)).toBe(50);
   expect(waits(null)).toBe(50);
-  expect(waits(50, 'succeeded')).toBeUndefined();
+  expect(waits(50, 'finished')).toBeUndefined();
 });
 
 test('utilisation is kept every two seconds, for two minutes', () => {

@@ -81,7 +81,7 @@ test('a run that cannot be stopped from here says so, and can be tried again, un
   fireEvent.click(screen.getByRole('button', { name: 'Stop' }));
   expect(stop).toHaveBeenCalledTimes(2);
 
-  change({ state: 'cancelled', live: false });
+  change({ state: 'stopped', live: false });
   expect(screen.queryByText(/cannot interrupt the kernel/)).toBeNull();
 });
 
@@ -91,7 +91,7 @@ test('a mistake of the program stands in its panel, and among the notes once the
   expect(document.querySelectorAll('.nbdist-calm > div')).toHaveLength(1);
   expect(document.querySelector('.nbdist-calm')!.textContent).toBe(warning);
 
-  change({ live: false, state: 'succeeded', stall: null, notes: [warning, 'over'] });
+  change({ live: false, state: 'finished', stall: null, notes: [warning, 'over'] });
 
   const said = [...document.querySelectorAll('.nbdist-calm > div')].map(line => line.textContent);
   expect(said).toEqual([warning, 'over']);

@@ -137,8 +137,8 @@ test('ranks of a run that hangs do not read "Running", in the strip, the table o
 test('once the run has ended, what its ranks used is called peak and mean', () => {
   const ended = (count: number): RunView => {
     const view = hanging(count);
-    const ranks = view.ranks.map(rank => ({ ...rank, state: 'succeeded' as const, memory: 8e9, rate: 2 }));
-    return { ...view, ranks, live: false, state: 'succeeded', stall: null };
+    const ranks = view.ranks.map(rank => ({ ...rank, state: 'finished' as const, memory: 8e9, rate: 2 }));
+    return { ...view, ranks, live: false, state: 'finished', stall: null };
   };
 
   expect(ranksOf(ended(2), RankTable).textContent).toMatch(

@@ -110,9 +110,9 @@ def discard_output() -> None:
 
 def exit_code(run: Run, directory: RunDirectory) -> int:
     """Return 0, 130 (stopped), 124 (time limit), the first failure's code (128 + N for signal N), or 1."""
-    if run.state is RunState.SUCCEEDED:
+    if run.state is RunState.FINISHED:
         return 0
-    if run.state is RunState.CANCELLED:
+    if run.state is RunState.STOPPED:
         return INTERRUPTED
     if run.timed_out:
         return TIME_LIMIT
@@ -142,7 +142,7 @@ def run_help() -> str:
         "exit code; all else is on stderr.\n"
         "\n" + help_text("options:", without=_LEFT_OUT) + "\n"
         "\n"
-        "Exit code: 0 when all ranks succeeded; that of the rank that failed first, or 128 + N when\n"
+        "Exit code: 0 when all ranks finished; that of the rank that failed first, or 128 + N when\n"
         "signal N ended it; 124 at the time limit; 130 when stopped; 2 when nothing was started; else 1."
     )
 
@@ -232,7 +232,7 @@ def _run_sweep(options: Options, program: Sequence[str], interrupts: runner.Inte
 
 
 def show_sweep(handle: runner.SweepHandle, on_closed: Callable[[OSError], object]) -> int:
-    """Show a sweep until it ends; return 0 if every point succeeded, 130 for a stop, else 1."""
+    """Show a sweep until it ends; return 0 if every point finished, 130 for a stop, else 1."""
     language = config.language()
     output = Output(on_closed)
     try:
@@ -240,7 +240,7 @@ def show_sweep(handle: runner.SweepHandle, on_closed: Callable[[OSError], object
     except UnknownRun as gone:
         raise LaunchError(str(gone)) from None
     output.write(f"{sweep_text(view, language)}\n")
-    return {RunState.SUCCEEDED: 0, RunState.CANCELLED: INTERRUPTED}.get(view.state, 1)
+    return {RunState.FINISHED: 0, RunState.STOPPED: INTERRUPTED}.get(view.state, 1)
 
 
 def _leave(handle: runner.RunHandle, interrupts: runner.Interrupts) -> int:
@@ -269,7 +269,7 @@ def _follow(
             handle.request_stop(Reason("not-shown", error=error.strerror or str(error)))
 
     ended = _watch(handle, Output(output_closed), show_ranks)
-    if ended.state is RunState.CANCELLED and (interrupts.came() or closed):
+    if ended.state is RunState.STOPPED and (interrupts.came() or closed):
         return _code(interrupts) if interrupts.came() else closed[0]
     return exit_code(ended, handle.directory)
 
@@ -320,7 +320,7 @@ def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int]
         raise LaunchError(str(gone)) from None
     output.write(summary_text(ended, handle.directory, language, watch.report(language)) + "\n")
     # the summary suffices for a requested stop
-    if ended.state is not RunState.SUCCEEDED and not ended.stopped_as_asked:
+    if ended.state is not RunState.FINISHED and not ended.stopped_as_asked:
         _to_stderr(in_a_shell(run_report(ended, handle.directory, language)))
     return ended
 

@@ -74,7 +74,7 @@ def _met_another(
 ) -> Hint | None:
     """Explain a size mismatch by the others' positions: these may have gone on to their next call."""
     known = {rank for side in sides for rank in side.ranks}
-    ended = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED}
+    ended = {rank.rank for rank in run.ranks if rank.state is RankState.STOPPED}
     ended -= {failure.rank for failure in failures}
     complained = [*failures, *(failure_of(run.ranks[rank], run, directory) for rank in ended)]
     others = [
@@ -176,7 +176,7 @@ def _all_there(first: Failure, run: Run, directory: RunDirectory) -> bool:
 
 def is_past(rank: int, run: Run, directory: RunDirectory) -> bool:
     """Return whether a rank was done, or waited for others without failing itself, when one failed."""
-    if run.ranks[rank].state is RankState.SUCCEEDED:
+    if run.ranks[rank].state is RankState.FINISHED:
         return True
     if run.ranks[rank].errored is not None:
         ended = failure_of(run.ranks[rank], run, directory)

@@ -69,7 +69,7 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
 
 def _gave_up_as_well(known: Sequence[Failure], run: Run, directory: RunDirectory) -> list[Failure]:
     """Return the ranks that nbdist ended just after they, too, had waited in vain."""
-    raised = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED and rank.errored is not None}
+    raised = {rank.rank for rank in run.ranks if rank.state is RankState.STOPPED and rank.errored is not None}
     others = (
         failure_of(run.ranks[rank], run, directory) for rank in raised - {failure.rank for failure in known}
     )
@@ -134,7 +134,7 @@ def _cut_off(failure: Failure, run: Run) -> bool:
 
 def _ended_by_itself(rank: Rank) -> bool:
     """Return whether a rank that nbdist ended had crashed, or exited without a message, by itself."""
-    if rank.state is not RankState.ENDED or rank.code is None:
+    if rank.state is not RankState.STOPPED or rank.code is None:
         return False
     if rank.errored is not None or rank.freed is not None:
         return False
@@ -143,7 +143,7 @@ def _ended_by_itself(rank: Rank) -> bool:
 
 def _ended_well_before(rank: Rank, first: Failure) -> bool:
     """Return whether a rank ended well before ``first`` complained."""
-    if rank.state is not RankState.SUCCEEDED or first.complaint is None:
+    if rank.state is not RankState.FINISHED or first.complaint is None:
         return False
     if rank.finished is None and first.complaint.gone:
         # its peer may see the closed connection before the supervisor sees the exit
@@ -166,10 +166,10 @@ def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Grou
         if rank is run.ranks[first.rank] or (rank.code is None and rank.rank not in by_rank):
             continue
         failure = by_rank.get(rank.rank)
-        if failure is None and rank.state is not RankState.ENDED:
+        if failure is None and rank.state is not RankState.STOPPED:
             continue
         kind = _kind(failure, first) if failure is not None else ""
-        ended = rank.state is RankState.ENDED or (failure is not None and _cut_off(failure, run))
+        ended = rank.state is RankState.STOPPED or (failure is not None and _cut_off(failure, run))
         how = how_zh = ""
         # after an exception, neither exit 1 nor nbdist's signal adds anything
         if rank.code is not None and not (kind and rank.code in _AFTER_AN_ERROR):

@@ -178,9 +178,9 @@ def outcome_of_nodes(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> Outcom
 
 def is_doubtful(run: Run, outcome: Outcome) -> bool:
     """Return whether the engine may know better: it, or the machine, may have ended the ranks."""
-    if outcome.state is RunState.SUCCEEDED or outcome.reason.code == "time-limit":
+    if outcome.state is RunState.FINISHED or outcome.reason.code == "time-limit":
         return False
-    if outcome.state is RunState.CANCELLED:
+    if outcome.state is RunState.STOPPED:
         # the exit of ranks that were asked to end is irrelevant
         return True
     failed = [rank for rank in run.ranks if rank.state is RankState.FAILED]
@@ -201,7 +201,7 @@ def conclude(
     if known is not None and not is_doubtful(run, known):
         return known
     if stop is not None:
-        return Outcome.cancelled(stop)
+        return Outcome.stopped(stop)
     if job.phase is Phase.OVER and job.outcome is not None:
         return Outcome(state=job.outcome, reason=job.reason)
     if known is not None:
@@ -219,10 +219,10 @@ def _forgotten(run: Run) -> Reason:
 
 def _from_outside(run: Run, known: Outcome, job: JobStatus) -> Outcome:
     """Return the outcome of a run that somebody else ended: most often its engine failed or forgot it."""
-    if known.state is not RunState.CANCELLED:
+    if known.state is not RunState.STOPPED:
         return known
     if known.reason.origin == Reason("supervisor-got", signal="SIGURG"):
-        return Outcome.cancelled(Reason("starter-gone"))
+        return Outcome.stopped(Reason("starter-gone"))
     of_engine = {Phase.UNKNOWN: job.reason, Phase.FORGOTTEN: _forgotten(run)}.get(job.phase, Reason())
     more = {"engine": of_engine} if of_engine else {}
     return Outcome.failed(Reason("from-outside", why=known.reason, **more))
@@ -237,7 +237,7 @@ def _culprit(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> int:
     if failed:
         return min(failed)[1]
     # a failure explains more than a request to end
-    order = {RunState.FAILED: 0, RunState.CANCELLED: 1, RunState.SUCCEEDED: 2}
+    order = {RunState.FAILED: 0, RunState.STOPPED: 1, RunState.FINISHED: 2}
     states = {node: end.state if isinstance(end, RunEnded) else RunState.FAILED for node, end in ends.items()}
     return min(ends, key=lambda node: (order.get(states[node], 0), node))
 

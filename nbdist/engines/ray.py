@@ -178,7 +178,7 @@ def status_of(answer: Mapping[str, Any], log: str, job: str) -> JobStatus:
             return JobStatus(phase=Phase.WAITING, reason=_reason(words) or Reason("ray-looks"))
         case "STOPPED":
             reason = Reason("ray-stopped", job=job)
-            return JobStatus(phase=Phase.OVER, reason=reason, outcome=RunState.CANCELLED)
+            return JobStatus(phase=Phase.OVER, reason=reason, outcome=RunState.STOPPED)
         case "SUCCEEDED":
             return JobStatus(phase=Phase.OVER, reason=Reason("completed"), completed=True)
         case "FAILED":

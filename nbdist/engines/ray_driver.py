@@ -68,7 +68,7 @@ class Driver:
                 raise CannotStart(self._lost)
             self._lost = Reason()
         end = end_of_life(self._directory, life, self._spec.nodes)
-        return 0 if end is not None and end.state is RunState.SUCCEEDED else 1
+        return 0 if end is not None and end.state is RunState.FINISHED else 1
 
     def _take_nodes(self) -> tuple[Any, list[Any]]:
         """Wait for the nodes; return their placement group and a process on each."""

@@ -87,7 +87,7 @@ def finished(state: str, reason: str, nodes: str, job: str) -> tuple[RunState | 
     """Return outcome and reason of an ended job; no outcome if the run itself ended."""
     match state:
         case "CANCELLED" | "REVOKED":
-            return RunState.CANCELLED, Reason("slurm-cancelled", job=job)
+            return RunState.STOPPED, Reason("slurm-cancelled", job=job)
         case "TIMEOUT":
             return RunState.FAILED, Reason("slurm-time")
         case "DEADLINE":

@@ -58,7 +58,7 @@ def _start(directory: RunDirectory, *, is_step: bool) -> int:
     srun = subprocess.Popen(words, env=os.environ | {config.LINK_KEY: secrets.token_hex(32)})
     code = _wait(srun, directory, spec, "" if is_step else job)
     end = end_of_life(directory, life, nodes=1)
-    return code or int(end is None or end.state is not RunState.SUCCEEDED)
+    return code or int(end is None or end.state is not RunState.FINISHED)
 
 
 def _srun(directory: RunDirectory, spec: RunSpec, step_hosts: list[str]) -> list[str]:

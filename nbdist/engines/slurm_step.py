@@ -62,7 +62,7 @@ class SlurmStep(Slurm):
         status = super().status(allocation, spec)
         if status.completed:
             reason = Reason("slurm-allocation-ended", job=allocation)
-            return JobStatus(phase=Phase.OVER, reason=reason, outcome=RunState.CANCELLED)
+            return JobStatus(phase=Phase.OVER, reason=reason, outcome=RunState.STOPPED)
         return status
 
 

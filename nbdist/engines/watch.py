@@ -107,7 +107,7 @@ class RunWatcher:
         now = time.monotonic()
         if self._directory.deleted:
             self._poller.stop(gently=False)
-            return Outcome.cancelled(Reason("directory-deleted"))
+            return Outcome.stopped(Reason("directory-deleted"))
         self._requests.tick(now)
         if self._nodes.find():
             self._requeued()
@@ -189,7 +189,7 @@ class RunWatcher:
     # end of the run
 
     def _end(self, outcome: Outcome) -> None:
-        if outcome.state is RunState.CANCELLED and self._stop_job.reason is not None:
+        if outcome.state is RunState.STOPPED and self._stop_job.reason is not None:
             outcome = Outcome(state=outcome.state, reason=self._stop_job.reason)
         if len(self._nodes.ends) < self._spec.nodes and self._poller.status.phase is not Phase.OVER:
             self._poller.stop(gently=False)  # nodes that did not end by themselves

@@ -195,10 +195,10 @@ def explain_run(
     now = time.time() if now is None else now
     clean = Privacy(run.spec).clean
     seen = glance(run, directory, run.ended or now)
-    succeeded = run.state is RunState.SUCCEEDED
-    progress = None if succeeded else seen.progress
+    finished = run.state is RunState.FINISHED
+    progress = None if finished else seen.progress
     failure = diagnose(run, directory)
-    stall = None if succeeded else StallReader(directory).look(run)
+    stall = None if finished else StallReader(directory).look(run)
     slow = seen.slow if not run.state.terminal else ended_slow(run, directory)
     reason = current_reason(run, None if failure is None else failure.rank)
     return Explanation(

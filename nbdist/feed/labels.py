@@ -14,10 +14,9 @@ _MARKS = {
     "starting": "○",
     "running": "●",
     "stopping": "●",
-    "succeeded": "✓",
+    "finished": "✓",
     "failed": "✕",
-    "cancelled": "■",
-    "ended": "■",
+    "stopped": "■",
     "stalled": "‖",
     "slow": "▲",
     "lost": "✕",
@@ -43,7 +42,7 @@ def exit_text(rank: Rank, language: str) -> str:
     """Return a rank's exit in words; empty before it."""
     if rank.code is None:
         return ""
-    ended = rank.state is RankState.ENDED
+    ended = rank.state is RankState.STOPPED
     return describe_exit(
         rank.code, oom=rank.oom, ended=ended, memory=rank.memory, limit=rank.limit, language=language
     )

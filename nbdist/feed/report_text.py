@@ -33,7 +33,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 def report_text(run: Run, directory: RunDirectory, language: str = "en", *, now: float | None = None) -> str:
     """Return the run as it stands at ``now`` (Unix seconds), in at most ROOM bytes of UTF-8."""
-    stacks = last_stacks(run, directory) if run.state is not RunState.SUCCEEDED else None
+    stacks = last_stacks(run, directory) if run.state is not RunState.FINISHED else None
     known = stacks if stacks is not None else StackReport(label=run.label)
     report = _Report(run, directory, language, diagnose(run, directory), known)
     clean = Privacy(run.spec).clean

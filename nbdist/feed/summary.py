@@ -80,20 +80,20 @@ class Facts:
 
 def facts_of(run: Run, directory: RunDirectory) -> Facts:
     """Read the facts from the run's directory."""
-    succeeded = run.state is RunState.SUCCEEDED
+    finished = run.state is RunState.FINISHED
     failure = diagnose(run, directory)
     return Facts(
         run=run,
         curves=read_curves(run, directory),
-        progress=None if succeeded else glance(run, directory, run.ended or 0.0).progress,
+        progress=None if finished else glance(run, directory, run.ended or 0.0).progress,
         failure=failure,
         code=code_lines(failure) if failure is not None else (),
         later=_later(failure, run) if failure is not None else {},
         logs=_logs(_that_matter(run, failure), run, directory),
-        stall=None if succeeded else StallReader(directory).look(run),
+        stall=None if finished else StallReader(directory).look(run),
         slow=ended_slow(run, directory),
         freed=freed_texts(run, directory),
-        alone=succeeded and _alone(run, directory),
+        alone=finished and _alone(run, directory),
         results=results_of(run, directory),
         mistakes=MistakeReader(directory).look(run),
     )
@@ -114,7 +114,7 @@ def _that_matter(run: Run, failure: Failure | None) -> list[Rank]:
     def weight(rank: Rank) -> tuple[bool, bool, bool, int]:
         first = failure is not None and rank.rank == failure.rank
         failed = rank.state in (RankState.FAILED, RankState.LOST)
-        return not first, not failed, rank.state is not RankState.ENDED, rank.rank
+        return not first, not failed, rank.state is not RankState.STOPPED, rank.rank
 
     return sorted(sorted(run.ranks, key=weight)[:_LOGS], key=lambda rank: rank.rank)
 
@@ -141,7 +141,7 @@ def _later(failure: Failure, run: Run) -> dict[int, float]:
     return {
         rank.rank: max(0.0, rank.exited - failure.time)
         for rank in run.ranks
-        if rank.rank != failure.rank and rank.state is not RankState.SUCCEEDED and rank.exited is not None
+        if rank.rank != failure.rank and rank.state is not RankState.FINISHED and rank.exited is not None
     }
 
 
@@ -196,7 +196,7 @@ def _how(rank: Rank, facts: Facts, language: str) -> str:
     if facts.failure is not None and rank.rank == facts.failure.rank:
         return f"{say('panel.failed-first', language)}, {exit_text(rank, language)}".rstrip(", ")
     state = state_word(rank.state, language)
-    if rank.state is RankState.ENDED and rank.code is not None and rank.code < 0:
+    if rank.state is RankState.STOPPED and rank.code is not None and rank.code < 0:
         return f"{state}, {signal_name(rank.code)}"
     return f"{state}, {exit_text(rank, language)}" if rank.code else state
 
@@ -215,10 +215,10 @@ def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
 
 
 def logs_title(ranks: Sequence[Rank], language: str) -> str:
-    """Return the ranks of a log, and how they ended unless they succeeded."""
+    """Return the ranks of a log, and how they ended unless they finished."""
     name = f"{say('panel.rank', language)} {rank_ranges([rank.rank for rank in ranks])}"
     state = ranks[0].state
-    return name if state is RankState.SUCCEEDED else f"{name} · {state_word(state, language)}"
+    return name if state is RankState.FINISHED else f"{name} · {state_word(state, language)}"
 
 
 def run_report(run: Run, directory: RunDirectory, language: str = "en") -> str:
@@ -248,7 +248,7 @@ def _ended(run: Run, language: str, log: str = "") -> str:
 
 
 def stopped_text(run: Run) -> str:
-    """Return ``lenet-k3f9 cancelled: 2 processes ended``, the line about a stopped run."""
+    """Return ``lenet-k3f9 stopped: 2 processes ended``, the line about a stopped run."""
     here = (run.ranks[spec.rank] for spec in run.spec.here)
     ended = sum(rank.exited is not None for rank in here) + run.leftover
     return f"[nbdist] {run.label} {run.state.value}: {ended} process{'' if ended == 1 else 'es'} ended"

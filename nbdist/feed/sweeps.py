@@ -56,10 +56,10 @@ class SweepView:
     def state(self) -> RunState:
         if self.live:
             return RunState.RUNNING
-        if {run.state for run, _ in self.runs} <= {RunState.SUCCEEDED}:
-            return RunState.SUCCEEDED
+        if {run.state for run, _ in self.runs} <= {RunState.FINISHED}:
+            return RunState.FINISHED
         states = {"": RunState.FAILED, "sweep-stuck": RunState.FAILED, "sweep-ended": RunState.LOST}
-        return states.get(self.reason.code, RunState.CANCELLED)
+        return states.get(self.reason.code, RunState.STOPPED)
 
     def compare(self) -> Comparison:
         """Return the points beside each other, with the rows that tell them apart."""
@@ -101,7 +101,7 @@ class SweepReader:
         run = self._readers[number].look()
         if run is None:
             run = Run.of(self.sweep.run_of(number, created=self.sweep.created))
-            return run if live else replace(run, state=RunState.CANCELLED, reason=reason)
+            return run if live else replace(run, state=RunState.STOPPED, reason=reason)
         if run.state.terminal:
             self._ended[number] = run
         return run

@@ -39,7 +39,7 @@ _MOMENTS: Mapping[str, Callable[[Run, RunDirectory], bool]] = {
     "running": lambda run, _: run.state not in (RunState.PENDING, RunState.STARTING),
     "stalled": lambda run, _: run.stalled is not None,
     "failed": _has_failed,
-    "succeeded": lambda run, _: run.state is RunState.SUCCEEDED,
+    "finished": lambda run, _: run.state is RunState.FINISHED,
     "ended": lambda run, _: run.state.terminal,
 }
 

@@ -127,8 +127,8 @@ class Outcome:
         return cls(state=RunState.FAILED, reason=reason)
 
     @classmethod
-    def cancelled(cls, reason: Reason) -> Outcome:
-        return cls(state=RunState.CANCELLED, reason=reason)
+    def stopped(cls, reason: Reason) -> Outcome:
+        return cls(state=RunState.STOPPED, reason=reason)
 
 
 class RunPolicy:
@@ -288,7 +288,7 @@ class RunPolicy:
     def time_is_up(self, now: float) -> None:
         """End the run at its time limit, by the clock of any machine; start no other attempt."""
         self._timeout_at = None
-        done = all(rank.state is RankState.SUCCEEDED for rank in self._here())
+        done = all(rank.state is RankState.FINISHED for rank in self._here())
         if not done and self.stop_reason is None and not self._failed:
             self.timed_out = True
             self._end_ranks(ON_STOP, now)
@@ -338,13 +338,13 @@ class RunPolicy:
             return Outcome.failed(self.run.spec.timeout_reason)
         if self._failed and self.peer_failure is not None and self._peer_first:
             return Outcome.failed(self.peer_failure)
-        # a program that finished before its signal has succeeded
-        if not self._cut_short and all(rank.state is RankState.SUCCEEDED for rank in self._here()):
-            return Outcome(state=RunState.SUCCEEDED, reason=Reason())
+        # a program that finished before its signal has finished
+        if not self._cut_short and all(rank.state is RankState.FINISHED for rank in self._here()):
+            return Outcome(state=RunState.FINISHED, reason=Reason())
         if self.stop_reason is not None and not self._failed:
-            return Outcome.cancelled(self.stop_reason)
+            return Outcome.stopped(self.stop_reason)
         # a session lacks a rank that was ended as much as one that failed
-        lost = {RankState.FAILED} if self.run.spec.session is None else {RankState.FAILED, RankState.ENDED}
+        lost = {RankState.FAILED} if self.run.spec.session is None else {RankState.FAILED, RankState.STOPPED}
         failed = tuple(rank.rank for rank in self._here() if rank.state in lost)
         return Outcome.failed(Reason("ranks-failed", ranks=failed))
 

@@ -128,6 +128,6 @@ class Watchdog:
                 ended = rank.process in self._signalled
                 journal.append(RankExited(time=now, rank=rank.spec.rank, code=code, ended=ended))
         failed = any(rank.state is RankState.FAILED for rank in run.ranks)
-        state = RunState.FAILED if failed else RunState.CANCELLED
+        state = RunState.FAILED if failed else RunState.STOPPED
         journal.append(RunEnded(time=now, state=state, reason=reason, leftover=leftover))
         journal.close()

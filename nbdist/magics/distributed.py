@@ -88,14 +88,14 @@ def start_and_show(
     advice: str = "",
 ) -> runner.RunHandle:
     """Start the run, and show it until it ends unless it is detached. Raises UsageMistake or LaunchError
-    before the start, RunFailed or RunCancelled after the end."""
+    before the start, RunFailed or RunStopped after the end."""
     runner.check_pulled(chosen.pull, notebook_names(shell))
     with started(shell, chosen, planned, taken, typed=typed, advice=advice) as handle:
         if chosen.detach:
             show_detached(shell, handle, chosen, planned)
         else:
             run, drawn = follow(shell, handle, chosen, planned)
-            if run.state is not RunState.SUCCEEDED:
+            if run.state is not RunState.FINISHED:
                 text = panel.run_report(run, handle.directory, config.language())
                 if run.stopped_as_asked:
                     raise stopped(text, shown=not drawn)

@@ -126,7 +126,7 @@ class VerbMagics(Magics):
             tell(f"{label} goes on; %dist_attach {label} shows it again")
             return
         show_outputs(shell, handle, run)
-        if run.state is not RunState.SUCCEEDED and not run.stopped_as_asked:
+        if run.state is not RunState.FINISHED and not run.stopped_as_asked:
             print(panel.run_report(run, handle.directory, config.language()))
 
     @_shows(verbs.RESUME)

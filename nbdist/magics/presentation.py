@@ -15,7 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics
 
 from nbdist import panel, runner
-from nbdist.errors import LaunchError, RunCancelled, UnknownRun, UsageMistake
+from nbdist.errors import LaunchError, RunStopped, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.model import Reason
 
@@ -54,21 +54,21 @@ def without_frames(error: AnError, *, brief: bool = False) -> AnError:
 
 
 def show_stops_calmly(shell: InteractiveShell) -> None:
-    """Show no traceback for RunCancelled: the cell fails, but its run obeyed the user."""
+    """Show no traceback for RunStopped: the cell fails, but its run obeyed the user."""
     # IPython has one such handler, which another extension may have set
     if not shell.custom_exceptions:
-        shell.set_custom_exc((RunCancelled,), _show_stop)
+        shell.set_custom_exc((RunStopped,), _show_stop)
 
 
 def forget_stops(shell: InteractiveShell) -> None:
     """Undo ``show_stops_calmly``."""
-    if shell.custom_exceptions == (RunCancelled,):
+    if shell.custom_exceptions == (RunStopped,):
         shell.set_custom_exc((), None)
 
 
-def stopped(text: str, *, shown: bool) -> RunCancelled:
+def stopped(text: str, *, shown: bool) -> RunStopped:
     """Return the error of a requested stop: one grey line, or none below a panel that is ``shown``."""
-    error = RunCancelled(text)
+    error = RunStopped(text)
     # 244 is readable on white and on black
     lines = [] if shown else [f"\x1b[38;5;244m{text}\x1b[0m"]
     error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
@@ -76,7 +76,7 @@ def stopped(text: str, *, shown: bool) -> RunCancelled:
 
 
 def _show_stop(
-    shell: InteractiveShell, _kind: type, error: RunCancelled, _trace: object, tb_offset: int | None = None
+    shell: InteractiveShell, _kind: type, error: RunStopped, _trace: object, tb_offset: int | None = None
 ) -> list[str]:
     lines: list[str] = error._render_traceback_()  # type: ignore[attr-defined]
     for line in lines:

@@ -41,7 +41,7 @@ def run_sweep(
 ) -> runner.SweepHandle | None:
     """Start a sweep, and show it until it ends unless it is detached. Return it if it is detached or not
     ``raises``. Raises UsageMistake or LaunchError before the start; if ``raises``, RunFailed for a failed
-    point and RunCancelled for a stop."""
+    point and RunStopped for a stop."""
     planned = runner.plan_sweep(chosen, plan)
     handle, notes = runner.launch_sweep(
         planned, taken, check=chosen.check, origin=name_origins(shell), typed=typed
@@ -82,9 +82,9 @@ def show_sweep_again(shell: InteractiveShell, handle: runner.SweepHandle) -> Non
 
 def _raise(view: SweepView, *, drawn: bool) -> None:
     state, language = view.state, config.language()
-    if state is RunState.SUCCEEDED:
+    if state is RunState.FINISHED:
         return
-    if state is RunState.CANCELLED:
+    if state is RunState.STOPPED:
         raise stopped(panel.sweep_headline(view, language), shown=not drawn)
     describe = panel.sweep_failures if view.counts["failed"] else panel.sweep_headline
     raise without_frames(RunFailed(describe(view, language)), brief=drawn)

@@ -18,16 +18,25 @@ from nbdist.model.reason import Reason
 from nbdist.model.spec import ProcessId
 
 
-class RunState(str, Enum):
-    """The state of a run. The values are on disk."""
+class _State(str, Enum):
+    """A state whose value is on disk, and was another word in journals of earlier versions."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> _State | None:
+        earlier = {"succeeded": "finished", "cancelled": "stopped", "ended": "stopped"}
+        return cls(earlier[value]) if isinstance(value, str) and value in earlier else None
+
+
+class RunState(_State):
+    """The state of a run."""
 
     PENDING = "pending"
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"
-    SUCCEEDED = "succeeded"
+    FINISHED = "finished"
     FAILED = "failed"
-    CANCELLED = "cancelled"
+    STOPPED = "stopped"
     LOST = "lost"
 
     @property
@@ -36,14 +45,14 @@ class RunState(str, Enum):
         return not RUN_TRANSITIONS[self]
 
 
-class RankState(str, Enum):
-    """The state of a rank. nbdist ended an ENDED rank; a FAILED one failed by itself."""
+class RankState(_State):
+    """The state of a rank. nbdist stopped a STOPPED rank; a FAILED one failed by itself."""
 
     PENDING = "pending"
     RUNNING = "running"
-    SUCCEEDED = "succeeded"
+    FINISHED = "finished"
     FAILED = "failed"
-    ENDED = "ended"
+    STOPPED = "stopped"
     LOST = "lost"
 
     @property
@@ -53,9 +62,9 @@ class RankState(str, Enum):
 
 
 _R = RunState
-_ENDS = frozenset({_R.SUCCEEDED, _R.FAILED, _R.CANCELLED, _R.LOST})
+_ENDS = frozenset({_R.FINISHED, _R.FAILED, _R.STOPPED, _R.LOST})
 RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
-    _R.PENDING: frozenset({_R.STARTING, _R.STOPPING, _R.FAILED, _R.CANCELLED, _R.LOST}),
+    _R.PENDING: frozenset({_R.STARTING, _R.STOPPING, _R.FAILED, _R.STOPPED, _R.LOST}),
     # back to PENDING: an engine has queued it
     _R.STARTING: frozenset({_R.PENDING, _R.RUNNING, _R.STOPPING}) | _ENDS,
     # back to STARTING: the next attempt
@@ -65,9 +74,9 @@ RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
 }
 
 _K = RankState
-_EXITS = frozenset({_K.SUCCEEDED, _K.FAILED, _K.ENDED, _K.LOST})
+_EXITS = frozenset({_K.FINISHED, _K.FAILED, _K.STOPPED, _K.LOST})
 RANK_TRANSITIONS: Mapping[RankState, frozenset[RankState]] = {
-    _K.PENDING: frozenset({_K.RUNNING, _K.ENDED, _K.LOST}),
+    _K.PENDING: frozenset({_K.RUNNING, _K.STOPPED, _K.LOST}),
     _K.RUNNING: _EXITS,
     **{end: frozenset() for end in _EXITS},
 }

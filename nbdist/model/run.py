@@ -108,7 +108,7 @@ class Run:
     @property
     def stopped_as_asked(self) -> bool:
         """Return whether it was stopped on request: nothing went wrong."""
-        return self.state is RunState.CANCELLED and self.stop_requested
+        return self.state is RunState.STOPPED and self.stop_requested
 
     def elapsed(self, now: float) -> float:
         """Return the seconds from the ranks' start until ``now`` or the end."""
@@ -193,7 +193,7 @@ class Run:
                 return replace(self, failures=failures, leftover=leftover)
             case events.RunEnded():
                 # a rank that was never started
-                return self._end(event.state, event, {RankState.PENDING}, RankState.ENDED)
+                return self._end(event.state, event, {RankState.PENDING}, RankState.STOPPED)
             case events.RunLost():
                 going_on = {RankState.PENDING, RankState.RUNNING}
                 return self._end(RunState.LOST, event, going_on, RankState.LOST, exited=event.time)
@@ -234,5 +234,5 @@ def exit_state(rank: Rank, exited: RankExited) -> RankState:
     # once the program has finished, the exit status is irrelevant
     torn_down = rank.finished is not None and (exited.ended or exited.code in _TEARDOWN_SIGNALS)
     if rank.errored is None and (exited.code == 0 or torn_down):
-        return RankState.SUCCEEDED
-    return RankState.ENDED if exited.ended else RankState.FAILED
+        return RankState.FINISHED
+    return RankState.STOPPED if exited.ended else RankState.FAILED

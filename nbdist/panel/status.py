@@ -70,7 +70,7 @@ class StatusReader:
                 last_lines=seen.last_lines,
                 system=seen.system,
                 rates=seen.rates,
-                progress=None if run.state is RunState.SUCCEEDED else seen.progress,
+                progress=None if run.state is RunState.FINISHED else seen.progress,
                 failure=FailureWatch(directory).look(run) if self._failures else None,
                 stall=stalls.look(run) if not run.state.terminal else None,
                 slow=seen.slow,
@@ -185,11 +185,11 @@ def _held(view: RunView, rank: RankView) -> tuple[str, str]:
 
 
 def _rank_state_text(rank: RankView, language: str) -> str:
-    """Return ``Running``; ``Failed, exit 1``; ``Ended, SIGTERM``."""
+    """Return ``Running``; ``Failed, exit 1``; ``Stopped, SIGTERM``."""
     state = state_word(RankState(rank.state), language)
-    if rank.state not in ("failed", "ended") or not rank.exit:
+    if rank.state not in ("failed", "stopped") or not rank.exit:
         return state
-    ended = re.fullmatch(r"ended by nbdist \((\w+)\)", rank.exit)
+    ended = re.fullmatch(r"stopped by nbdist \((\w+)\)", rank.exit)
     return f"{state}, {rank.exit if ended is None else ended[1]}"
 
 

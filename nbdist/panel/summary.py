@@ -93,7 +93,7 @@ def _parts(facts: Facts, language: str, notes: Sequence[str]) -> Iterator[str]:
     yield _head(facts, language)
     for key, given in _gifts(facts):
         yield _given(key, given, language)
-    if facts.run.state is not RunState.SUCCEEDED:
+    if facts.run.state is not RunState.FINISHED:
         yield _outcomes(facts, language)
     if facts.failure is not None:
         yield f'<div class="n-failure">{"".join(_failure(facts.failure, facts, language))}</div>'
@@ -142,7 +142,7 @@ def _given(key: str, given: Given, language: str) -> str:
 
 
 def _outcomes(facts: Facts, language: str) -> str:
-    colours = {"✓": "succeeded", "✕": "failed"}
+    colours = {"✓": "finished", "✕": "failed"}
     cells = "".join(
         f"<div>{rank_chip(clipped(ranks, _NAME_ROOM))} "
         f'<span class="n-{colours.get(mark, "muted")}" aria-hidden="true">{mark}</span> '
@@ -297,7 +297,7 @@ def _escaped(text: str, room: int) -> str:
 
 
 def _reason(facts: Facts, language: str) -> str:
-    """Return the reason for an early end; empty for a run that succeeded."""
+    """Return the reason for an early end; empty for a run that finished."""
     first = None if facts.failure is None else facts.failure.rank
     return reason_text(end_reason(facts.run, first), language)
 
@@ -334,7 +334,7 @@ def _values(facts: Facts, language: str) -> str:
 def _plain(facts: Facts, language: str, notes: Sequence[str]) -> str:
     """Return the content of the HTML as text."""
     parts = [_text(facts, language, notes)]
-    if facts.run.state is not RunState.SUCCEEDED:
+    if facts.run.state is not RunState.FINISHED:
         parts.append("\n".join(" ".join(outcome) for outcome in outcomes(facts, language)))
     if facts.failure is not None:
         parts.append(failure_report(facts.failure, language))

@@ -152,7 +152,7 @@ _SHADES = {
     "running": "brand",
     "stopping": "warn",
     "stalled": "warn",
-    "succeeded": "good",
+    "finished": "good",
     "failed": "bad",
     "lost": "bad",
 }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nbdist import config, processes
 from nbdist.engines.engine import WATCHER
-from nbdist.errors import LaunchError, RunCancelled, RunFailed, UnknownRun, UsageMistake
+from nbdist.errors import LaunchError, RunFailed, RunStopped, UnknownRun, UsageMistake
 from nbdist.feed.curves import read_curves
 from nbdist.feed.waiting import Awaited, parse_moments
 from nbdist.launch import local
@@ -78,7 +78,7 @@ class RunHandle:
 
     @property
     def status(self) -> str:
-        """ "pending", "starting", "running", "stopping", "succeeded", "failed", "cancelled", "lost"."""
+        """ "pending", "starting", "running", "stopping", "finished", "failed", "stopped", "lost"."""
         return self.run.state.value
 
     def wait(self, timeout: float | None = None, *, until: str | Iterable[str] = ()) -> str:
@@ -87,7 +87,7 @@ class RunHandle:
 
             run.wait(600, until="failed,stalled,step=500")
 
-        Moments are running, stalled, failed (a rank, in any attempt), succeeded, ended, and step=N (reached
+        Moments are running, stalled, failed (a rank, in any attempt), finished, ended, and step=N (reached
         by every rank that records or prints steps). Raises UsageMistake for others.
         """
         moments = until if isinstance(until, str) else ",".join(until)
@@ -151,18 +151,18 @@ class RunHandle:
 
     def result(self, rank: int = 0, timeout: float | None = None) -> Any:
         """Wait for the run's end, at most ``timeout`` seconds; return what the function of ``nbdist.run``
-        returned in this rank. Raises RunFailed with the first failure, RunCancelled for a run that was
+        returned in this rank. Raises RunFailed with the first failure, RunStopped for a run that was
         stopped, TimeoutError, and UnknownResult where the program is no function."""
         self.wait(timeout)
         run = self.run
         if not run.state.terminal:
             raise TimeoutError(f"run {run.label} goes on after {timeout:g} s: {run.state.value}")
-        if run.state is not RunState.SUCCEEDED:
+        if run.state is not RunState.FINISHED:
             from nbdist.diagnosis import failure_report, first_failure  # most runs end well
 
             failure = first_failure(run, self.directory) if run.state is RunState.FAILED else None
             why = reason_text(run.reason) if failure is None else failure_report(failure, config.language())
-            kind = RunCancelled if run.stopped_as_asked else RunFailed
+            kind = RunStopped if run.stopped_as_asked else RunFailed
             raise kind(f"run {run.label} {run.state.value}: {why}")
         return self.results.of(rank).returned()
 

@@ -165,7 +165,7 @@ class SweepHandle:
 
     @property
     def status(self) -> str:
-        """ "running", "succeeded" (every point did), "failed", "cancelled", "lost"."""
+        """ "running", "finished" (every point did), "failed", "stopped", "lost"."""
         return self.look().state.value
 
     @property

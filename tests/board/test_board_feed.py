@@ -280,7 +280,7 @@ def test_an_ended_run_is_told_at_once(tmp_path: Path) -> None:
     # both ranks have begun, so nobody else is waited for; but the second point is that of one rank
     assert tag_points(written.directory.board / "mean", "loss") == [(0, 0.5)]
     written.recorded(1, loss=9)
-    written.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    written.happened(exited(0), exited(1), run_ended(RunState.FINISHED))
     feed.advance(written.directory)
     assert tag_points(written.directory.board / "mean", "loss") == [(0, 0.5), (1, 8.0)]
 

@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, Page
 
 from nbdist.board import ensure_board
 from nbdist.store import RunDirectory
+from tests.programs import until
 
 if TYPE_CHECKING:
     from tests.board.conftest import Home
@@ -105,6 +106,7 @@ def test_a_page_from_elsewhere_cannot_frame_the_board(
         threading.Thread(target=server.serve_forever).start()
         with page.expect_console_message(lambda message: "frame-ancestors" in message.text):
             page.goto(f"http://elsewhere.localhost:{server.server_port}/")
+        until(lambda: page.wait_for_timeout(50) or page.frames[1].url)
         server.shutdown()
 
     assert page.frames[1].url.startswith("chrome-error:")

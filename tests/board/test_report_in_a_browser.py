@@ -29,7 +29,7 @@ PICTURE = bytes.fromhex(  # one black pixel
 def report(tmp_path: Path) -> Path:
     """Write a Chinese report of two ranks with sixty tags; the log of one has no room in it."""
     run = WrittenRun(tmp_path / "home", cell="import torch\nprint('<hello>')\n")
-    run.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    run.happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
     for rank in (0, 1):
         with run.directory.rank(rank).metrics.open("a") as file:
             for step in range(50):

@@ -391,7 +391,7 @@ def _thousand() -> list[dict[str, Any]]:
             "run_id": f"20261120-141503-lenet-{at:04}",
             "name": "lenet",
             "label": f"lenet-{at:04}",
-            "state": "succeeded",
+            "state": "finished",
             "live": False,
             "stalled": False,
             "reason": "",

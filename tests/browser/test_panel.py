@@ -58,7 +58,7 @@ def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
         expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("Stopped")
     run = snapshot(RunStore(lab_server.home).directories()[0])
     assert run is not None
-    assert (run.state.value, reason_text(run.reason)) == ("cancelled", "stopped from the page")
+    assert (run.state.value, reason_text(run.reason)) == ("stopped", "stopped from the page")
 
 
 def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_static(
@@ -149,7 +149,9 @@ def test_a_detached_run_is_shown_while_other_cells_run_and_its_stop_works(
     lab_server: LabServer, browser: Browser
 ) -> None:
     cell = training(6000).replace("-n 2", "-n 2 -d")
-    with notebook_page(lab_server, browser, "detached", cell, "print(40 + 2)", ran=2) as (lab, _):
+    with notebook_page(lab_server, browser, "detached", cell, "print(40 + 2)", ran=2) as (lab, page):
+        dialog = page.get_by_role("dialog").filter(has_text="Kernel Restarting")
+        page.add_locator_handler(dialog, lambda: dialog.get_by_role("button").last.click())
         panel = lab.cell(1).locator(".nbdist")
 
         expect(lab.cell(2)).to_contain_text("42")
@@ -207,7 +209,12 @@ def test_after_a_reload_the_panel_of_a_cell_that_runs_is_back_and_its_end_is_kep
 
 def test_stop_works_when_the_kernel_is_dead(lab_server: LabServer, browser: Browser) -> None:
     cell = training(6000).replace("-n 2", "-n 2 -d")
-    with notebook_page(lab_server, browser, "dead", cell, "import os; print(os.getpid())", ran=2) as (lab, _):
+    with notebook_page(lab_server, browser, "dead", cell, "import os; print(os.getpid())", ran=2) as (
+        lab,
+        page,
+    ):
+        dialog = page.get_by_role("dialog").filter(has_text="Kernel Restarting")
+        page.add_locator_handler(dialog, lambda: dialog.get_by_role("button").last.click())
         panel = lab.cell(1).locator(".nbdist")
         expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
         handle = RunHandle(RunStore(lab_server.home).directories()[0])
@@ -215,7 +222,7 @@ def test_stop_works_when_the_kernel_is_dead(lab_server: LabServer, browser: Brow
         assert not handle.run.state.terminal
 
         panel.get_by_role("button", name="Stop").click()
-        assert handle.wait(20) == "cancelled"
+        assert handle.wait(20) == "stopped"
         assert reason_text(handle.run.reason) == "stopped from the page"
 
 
@@ -225,7 +232,7 @@ def test_closing_the_page_ends_nothing(lab_server: LabServer, browser: Browser) 
         expect(page.locator(".nbdist").get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
 
     handle = RunHandle(RunStore(lab_server.home).directories()[0])
-    assert handle.wait(30) == "succeeded"
+    assert handle.wait(30) == "finished"
 
 
 def test_twenty_thousand_lines_a_rank_stay_light(lab_server: LabServer, browser: Browser) -> None:

@@ -89,4 +89,4 @@ def test_the_sidebar_stops_a_sweep(lab_server: LabServer, browser: Browser) -> N
 
         expect(lab.cell(1).locator(".nbdist-sweep")).to_contain_text("1 waiting", timeout=20_000)
         expect(entry).to_have_attribute("data-live", "false", timeout=20_000)
-        expect(entry).to_have_attribute("data-state", "cancelled")
+        expect(entry).to_have_attribute("data-state", "stopped")

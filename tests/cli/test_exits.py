@@ -17,7 +17,7 @@ ENDED_0, ENDED = exited(0, -2, ended=True), exited(1, -15, ended=True)
 @pytest.mark.parametrize(
     ("events", "code"),
     [
-        pytest.param([exited(0), exited(1), run_ended(RunState.SUCCEEDED)], 0, id="success"),
+        pytest.param([exited(0), exited(1), run_ended(RunState.FINISHED)], 0, id="success"),
         pytest.param([run_lost()], 1, id="its supervisor has gone"),
         pytest.param([run_ended(RunState.FAILED, "no port")], 1, id="no rank has failed"),
         pytest.param([exited(0, 3), ENDED, run_ended(RunState.FAILED)], 3, id="an exit code"),
@@ -28,7 +28,7 @@ ENDED_0, ENDED = exited(0, -2, ended=True), exited(1, -15, ended=True)
             id="an exception, and then exit 0",
         ),
         pytest.param(
-            [stop_requested(), exited(0, -2, ended=True), ENDED, run_ended(RunState.CANCELLED)],
+            [stop_requested(), exited(0, -2, ended=True), ENDED, run_ended(RunState.STOPPED)],
             130,
             id="stopped from elsewhere",
         ),

@@ -173,7 +173,7 @@ def test_one_run_alone_cannot_be_compared(written: WrittenRun, capsys: pytest.Ca
     [
         pytest.param(["--until", "failed,step=9"], 0, "failed", False, id="it has come"),
         pytest.param([], 0, "ended", False, id="the end"),
-        pytest.param(["--until", "succeeded,step=9"], 1, None, False, id="it will not come"),
+        pytest.param(["--until", "finished,step=9"], 1, None, False, id="it will not come"),
     ],
 )
 def test_wait_says_which_moment_has_come(
@@ -309,7 +309,7 @@ def test_an_interrupted_run_is_an_object_too(shell: Shell) -> None:
     done = shell.finish(running)
 
     data = check("run", done.stdout)
-    assert (done.returncode, data["exit_code"], data["state"]) == (130, 130, "cancelled")
+    assert (done.returncode, data["exit_code"], data["state"]) == (130, 130, "stopped")
 
 
 def test_logs_are_followed_as_objects_until_the_run_ends(shell: Shell) -> None:
@@ -322,7 +322,7 @@ def test_logs_are_followed_as_objects_until_the_run_ends(shell: Shell) -> None:
 
     lines, end = check_lines(seen + shell.finish(following).stdout)
     assert [line["untrusted"]["text"] for line in lines] == ["ready", "done"]
-    assert end["state"] == "succeeded"
+    assert end["state"] == "finished"
 
 
 def test_wait_wakes_soon_after_the_failure(shell: Shell) -> None:

@@ -76,7 +76,7 @@ def test_an_agent_starts_follows_explains_and_stops_runs(home: Path, tmp_path: P
             ended = asyncio.create_task(answer(client, "wait", run=waiting["run_id"], until="ended"))
             assert (await answer(client, "wait", run="waits", until="step=1"))["moment"] == "step=1"
             assert "waits.py" in (await answer(client, "stacks", run="waits"))["untrusted"]["text"]
-            assert (await answer(client, "stop", run=waiting["run_id"]))["state"] == "cancelled"
+            assert (await answer(client, "stop", run=waiting["run_id"]))["state"] == "stopped"
             assert (await ended)["moment"] == "ended"
             assert "has already ended" in (await answer(client, "stop", run="waits"))["error"]
 

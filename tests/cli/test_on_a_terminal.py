@@ -106,8 +106,8 @@ def test_a_status_that_is_watched_ends_with_its_runs(shell: Shell) -> None:
     assert child.exitstatus == 0
     assert [line.split()[1] for line in screen.lines[1:2]] == ["Stopped"]
     assert [line.split()[:3] for line in screen.lines[2:4]] == [
-        ["0", "Ended,", "SIGINT"],
-        ["1", "Ended,", "SIGINT"],
+        ["0", "Stopped,", "SIGINT"],
+        ["1", "Stopped,", "SIGINT"],
     ]
     assert screen.lines[4:] == [""]
 

@@ -85,7 +85,7 @@ def test_logs_are_followed_from_their_tail_until_the_run_ends(shell: Shell) -> N
 
     done = [shell.finish(following) for following in (every, tail)]
     assert [(each.returncode, each.stdout) for each in done] == [(0, "[0] done\n"), (0, "done\n")]
-    assert handle.wait(15) == "succeeded"
+    assert handle.wait(15) == "finished"
 
 
 def test_an_interrupt_ends_the_following_and_not_the_run(shell: Shell) -> None:
@@ -121,7 +121,7 @@ def test_stop_ends_the_run_and_says_what_it_ended(shell: Shell) -> None:
     done = shell.run("stop")
 
     assert done.returncode == 0
-    assert done.stdout == f"[nbdist] {handle.run.label} cancelled: 2 processes ended\n"
+    assert done.stdout == f"[nbdist] {handle.run.label} stopped: 2 processes ended\n"
     assert reason_text(handle.run.reason) == "stopped by nbdist stop"
 
 
@@ -131,8 +131,8 @@ def test_stop_all_ends_every_run_that_goes_on(shell: Shell) -> None:
     done = shell.run("stop", "--all")
 
     assert done.returncode == 0
-    assert done.stdout.count(" cancelled: ") == 2
-    assert [handle.status for handle in handles] == ["cancelled"] * 2
+    assert done.stdout.count(" stopped: ") == 2
+    assert [handle.status for handle in handles] == ["stopped"] * 2
 
 
 def test_where_nothing_goes_on_stop_all_is_content(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,7 +197,7 @@ def test_a_run_whose_directory_goes_while_it_is_followed_is_1(shell: Shell) -> N
 def test_a_mistake_is_one_line_and_2(
     home: Path, capsys: pytest.CaptureFixture[str], words: list[str], expected: str
 ) -> None:
-    WrittenRun(home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    WrittenRun(home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
 
     code = main(words)
 

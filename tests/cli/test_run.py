@@ -218,7 +218,7 @@ def test_a_signal_stops_the_run_and_the_script_may_save_its_work(
 
     assert done.returncode == 128 + number
     assert {"[0] saved", "[1] saved"} <= set(done.stdout.splitlines())
-    assert shell.run_handle().status == "cancelled"
+    assert shell.run_handle().status == "stopped"
     assert not shell.left()
 
 
@@ -276,7 +276,7 @@ def test_an_interrupt_at_any_step_is_quiet_and_leaves_nothing(
 
     assert done.returncode == 130, done.stderr
     assert "Traceback" not in done.stderr
-    until(lambda: all(RunHandle(run).status == "cancelled" for run in RunStore(shell.home).directories()))
+    until(lambda: all(RunHandle(run).status == "stopped" for run in RunStore(shell.home).directories()))
     assert not shell.left()
 
 
@@ -326,7 +326,7 @@ def test_a_killed_command_leaves_nothing(shell: Shell) -> None:
     shell.finish(running)
 
     until(lambda: not shell.left())
-    assert handle.wait(15) == "cancelled"
+    assert handle.wait(15) == "stopped"
     assert reason_text(handle.run.reason) == "the process that started it ended"
 
 
@@ -339,7 +339,7 @@ def test_a_run_whose_output_nobody_reads_is_stopped(shell: Shell) -> None:
     running.stdout.close()
 
     assert running.wait(20) == 128 + signal.SIGPIPE
-    assert shell.run_handle().status == "cancelled"
+    assert shell.run_handle().status == "stopped"
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def diagnosis_of(written: WrittenRun) -> Failure:
 
 
 def test_a_run_that_went_well_has_no_diagnosis(written: WrittenRun) -> None:
-    written.happened(finished(0), finished(1), exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    written.happened(finished(0), finished(1), exited(0), exited(1), run_ended(RunState.FINISHED))
 
     assert diagnose(written.run, written.directory) is None
 
@@ -120,7 +120,7 @@ def test_what_other_ranks_said_of_the_dead_one_is_one_line(of_four: WrittenRun) 
 
     report = failure_report(diagnosis_of(of_four)).splitlines()
 
-    assert report[-2:] == ["ranks 0, 2: Connection closed by peer", "rank 3: ended by nbdist (SIGTERM)"]
+    assert report[-2:] == ["ranks 0, 2: Connection closed by peer", "rank 3: stopped by nbdist (SIGTERM)"]
 
 
 def test_a_signal_of_another_rank_is_read_aloud(written: WrittenRun) -> None:

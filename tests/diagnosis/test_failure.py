@@ -151,7 +151,7 @@ def test_of_ranks_that_raised_at_once_the_one_that_could_write_it_is_told(writte
 
     assert failure is not None
     assert (failure.rank, failure.others) == (0, (1,))
-    assert [group.exit for group in failure.groups] == ["ended by nbdist (SIGTERM)"]
+    assert [group.exit for group in failure.groups] == ["stopped by nbdist (SIGTERM)"]
 
 
 @pytest.mark.parametrize("code", [None, 1, -6], ids=["on its way out", "exit 1", "abort"])
@@ -188,14 +188,14 @@ def test_a_rank_that_wrote_no_report_is_known_by_the_end_of_its_log(written: Wri
     "events",
     [
         pytest.param([], id="while it runs"),
-        pytest.param([exited(0), exited(1), run_ended(RunState.SUCCEEDED)], id="after success"),
+        pytest.param([exited(0), exited(1), run_ended(RunState.FINISHED)], id="after success"),
         pytest.param(
             [
                 stop_requested(),
                 escalated(0, 1),
                 exited(0, -2, ended=True),
                 exited(1, -9, ended=True),
-                run_ended(RunState.CANCELLED),
+                run_ended(RunState.STOPPED),
             ],
             id="after a stop",
         ),

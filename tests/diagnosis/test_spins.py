@@ -74,7 +74,7 @@ def test_ranks_that_spin_hang_and_ranks_that_compute_do_not(start_cell: RunCell)
     assert {name: sentence_of(handle) for name, handle in hang.items()} == {
         name: text for name, (_, text) in HANGS.items()
     }
-    assert ends == dict.fromkeys(WORKS, "succeeded")
+    assert ends == dict.fromkeys(WORKS, "finished")
     assert [name for name, run in work.items() if "Stalled" in run.directory.journal.read_text()] == []
 
 

@@ -273,7 +273,7 @@ for step in range(14):
 def test_ranks_that_work_have_not_stalled(start_cell: RunCell) -> None:
     handles = {name: start_cell("-n 1 --hang-after 2s", cell) for name, cell in HEALTHY.items()}
 
-    assert {name: handle.wait(60) for name, handle in handles.items()} == dict.fromkeys(HEALTHY, "succeeded")
+    assert {name: handle.wait(60) for name, handle in handles.items()} == dict.fromkeys(HEALTHY, "finished")
     stalled = [name for name, handle in handles.items() if "Stalled" in handle.directory.journal.read_text()]
     assert stalled == []
 

@@ -32,7 +32,7 @@ def main() -> int:
     runs = [RunHandle(directory).run for directory in RunStore(home).directories()]
     ended = {run.spec.name: run.state.value for run in runs if run.spec.engine == "slurm"}
     print(f"on Slurm: {', '.join(f'{name} {state}' for name, state in sorted(ended.items())) or 'nothing'}")
-    well = set(ended) >= ON_SLURM and set(ended.values()) == {"succeeded"}
+    well = set(ended) >= ON_SLURM and set(ended.values()) == {"finished"}
     return 0 if done.returncode == 0 and well else 1
 
 

@@ -50,7 +50,7 @@ class Watched:
     def _record(self, event: Event) -> None:
         self.run = self.run.after(event)
 
-    def wrote(self, node: int, *, log: int, state: RunState = RunState.SUCCEEDED) -> None:
+    def wrote(self, node: int, *, log: int, state: RunState = RunState.FINISHED) -> None:
         """Write the whole journal of a node."""
         own = NodeDirectory(self.directory.path, f"0-{node}")
         own.own.mkdir(parents=True)
@@ -77,7 +77,7 @@ def test_journals_that_are_seen_after_the_job_is_over_are_waited_for(watched: Wa
     watched.wrote(0, log=0)
     watched.wrote(1, log=0)
 
-    assert watched.outcome(131.0) == "succeeded"
+    assert watched.outcome(131.0) == "finished"
     assert all(rank.state.terminal for rank in watched.run.ranks)
 
 
@@ -91,7 +91,7 @@ def test_the_last_lines_of_a_node_are_waited_for(watched: Watched) -> None:
     assert watched.outcome(110.0) == ""
     watched.written.printed(1, SAID[7:])
 
-    assert watched.outcome(111.0) == "succeeded"
+    assert watched.outcome(111.0) == "finished"
 
 
 def test_what_does_not_come_is_not_waited_for_for_ever(watched: Watched) -> None:
@@ -100,7 +100,7 @@ def test_what_does_not_come_is_not_waited_for_for_ever(watched: Watched) -> None
 
     assert watched.outcome(100.0) == ""
     assert watched.outcome(100.0 + LATE - 1) == ""
-    assert watched.outcome(100.0 + LATE + 1) == "succeeded"
+    assert watched.outcome(100.0 + LATE + 1) == "finished"
 
 
 def test_a_job_that_ended_badly_without_a_word_is_believed_soon(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_an_engine_that_still_ends_the_job_is_waited_for(tmp_path: Path) -> None
     poller = KnowingClerk(phase=Phase.RUNNING)  # Slurm says so while an epilog runs
     watched = Watched(tmp_path, poller)
     for node in (0, 1):
-        watched.wrote(node, log=0, state=RunState.CANCELLED)
+        watched.wrote(node, log=0, state=RunState.STOPPED)
 
     assert watched.outcome(100.0) == ""
     assert watched.outcome(160.0) == ""
@@ -125,7 +125,7 @@ def test_an_engine_that_still_ends_the_job_is_waited_for(tmp_path: Path) -> None
 def test_an_engine_that_does_not_answer_is_waited_for_a_moment(tmp_path: Path) -> None:
     watched = Watched(tmp_path, KnowingClerk(phase=Phase.UNKNOWN))
     for node in (0, 1):
-        watched.wrote(node, log=0, state=RunState.CANCELLED)
+        watched.wrote(node, log=0, state=RunState.STOPPED)
 
     assert watched.outcome(100.0) == ""
     assert watched.outcome(107.0) == "failed"
@@ -146,7 +146,7 @@ def test_a_run_without_a_word_about_its_logs_is_not_waited_for(tmp_path: Path) -
         *STARTED,
         exited(0),
         exited(1),
-        RunEnded(time=0.0, state=RunState.SUCCEEDED, reason=Reason()),
+        RunEnded(time=0.0, state=RunState.FINISHED, reason=Reason()),
     )
 
     assert not LateLogs(run.directory).awaited(run.run, 100.0, hurry=False)

@@ -133,7 +133,7 @@ def test_torch_trains_on_two_nodes_and_all_logs_are_here(login: RayLogin) -> Non
     assert handle.metrics() == {"mean": 3.0}
     assert handle.results.gather("rank") == [0, 1]
     assert handle.results["total"].item() == 3.0
-    assert {rank.state.value for rank in handle.run.ranks} == {"succeeded"}
+    assert {rank.state.value for rank in handle.run.ranks} == {"finished"}
     _nothing_is_told(login)
 
 
@@ -157,7 +157,7 @@ def test_a_rank_that_fails_ends_the_other_after_another_attempt(login: RayLogin)
     assert "—— attempt 2 ——" in output
     assert "rank 1 failed first: ValueError at line" in output
     assert ["meets" in login.handle.logs(rank) for rank in range(2)] == [True, True]
-    assert [rank.state.value for rank in login.handle.run.ranks] == ["ended", "failed"]
+    assert [rank.state.value for rank in login.handle.run.ranks] == ["stopped", "failed"]
 
 
 def test_a_detached_run_outlives_its_notebook_and_is_seen_from_elsewhere(login: RayLogin) -> None:
@@ -194,7 +194,7 @@ def test_a_job_that_is_stopped_at_ray_says_so(login: RayLogin) -> None:
     login.ray.ask(f"/api/jobs/{login.job}/stop", method="POST")
     output = login.finish(running)[1]
 
-    assert login.handle.run.state is RunState.CANCELLED
+    assert login.handle.run.state is RunState.STOPPED
     assert f"Ray's job {login.job} was stopped, and not from here" in output
 
 
@@ -255,7 +255,7 @@ def test_a_node_that_dies_ends_a_run_and_one_that_may_begins_again(login: RayLog
         reason_text(ended.run.reason)
     )
     assert {rank.state.terminal for rank in ended.run.ranks} == {True}
-    assert again.status == "cancelled"
+    assert again.status == "stopped"
 
 
 # the patience with a controller that is gone is that of test_slurm.py

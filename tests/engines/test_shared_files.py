@@ -95,7 +95,7 @@ def test_stacks_and_a_stop_arrive_soon(node: LoginNode) -> None:
     node.start("stop").communicate(timeout=60)
 
     assert "ranks 0, 1 are in time.sleep" in out, (out, err)
-    assert node.handle.wait(BELIEVES) == "cancelled"
+    assert node.handle.wait(BELIEVES) == "stopped"
     assert time.monotonic() - stopping < BELIEVES / 2
 
 
@@ -128,7 +128,7 @@ def test_a_run_can_be_stopped_whose_node_waits_for_its_files(node: LoginNode) ->
     code, output = node.finish(running)
 
     assert code == 130, output
-    assert node.handle.run.state is RunState.CANCELLED
+    assert node.handle.run.state is RunState.STOPPED
     until(lambda: not node.left())  # while its files do not answer
 
 

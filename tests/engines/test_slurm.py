@@ -61,7 +61,7 @@ def test_torch_trains_on_two_nodes_and_all_logs_are_here(login: Login) -> None:
     assert handle.metrics() == {"mean": 10.0}
     assert handle.results.gather("rank") == [0, 1, 2, 3]
     assert handle.results["total"].item() == 10.0
-    assert {rank.state.value for rank in handle.run.ranks} == {"succeeded"}
+    assert {rank.state.value for rank in handle.run.ranks} == {"finished"}
 
 
 def test_each_rank_has_a_gpu_of_those_that_slurm_gave(login: Login) -> None:
@@ -92,7 +92,7 @@ def test_a_rank_that_fails_ends_the_others_on_all_nodes(login: Login) -> None:
 
     assert code == 1
     assert "rank 1 failed first: ValueError at line 5 of train.py" in output
-    assert [rank.state.value for rank in login.handle.run.ranks] == ["ended", "failed"]
+    assert [rank.state.value for rank in login.handle.run.ranks] == ["stopped", "failed"]
 
 
 def test_the_time_limit_ends_a_run(login: Login) -> None:
@@ -114,7 +114,7 @@ def test_a_run_that_is_stopped_may_save_its_work(login: Login) -> None:
 
     assert code == 130
     assert "interrupted" in output
-    assert login.handle.run.state is RunState.CANCELLED
+    assert login.handle.run.state is RunState.STOPPED
     # one SIGINT a rank, and none in the middle of what it does about that
     assert ["saved" in login.handle.logs(rank) for rank in range(2)] == [True, True]
 
@@ -203,7 +203,7 @@ def test_a_job_that_the_administrator_cancels_says_so(login: Login) -> None:
     login.cluster.call("scancel", login.job)
     output = login.finish(running)[1]
 
-    assert login.handle.run.state is RunState.CANCELLED
+    assert login.handle.run.state is RunState.STOPPED
     assert f"Slurm's job {login.job} was cancelled, and not from here" in output
 
 
@@ -224,7 +224,7 @@ def test_a_job_that_is_put_into_the_queue_again_begins_another_attempt(login: Lo
     assert run.attempt > 1
     assert "ready" in (login.handle.directory.rank(1, 1).log).read_text()
     login.finish(login.start("stop"))
-    assert login.handle.status == "cancelled"
+    assert login.handle.status == "stopped"
 
 
 def test_a_node_that_dies_ends_the_run_on_the_others(breakable: Login) -> None:
@@ -286,7 +286,7 @@ def test_a_run_ends_with_the_process_that_waits_for_it(login: Login) -> None:
     running.kill()
     running.wait()
 
-    assert login.handle.wait(90) == "cancelled"
+    assert login.handle.wait(90) == "stopped"
     assert reason_text(login.handle.run.reason) == "the process that started it ended"
 
 
@@ -300,7 +300,7 @@ def test_who_looks_at_a_run_watches_it_again(login: Login) -> None:
     until(lambda: not any(map(processes.alive, watchers)))
     _, output = login.finish(login.start("stop"))
 
-    assert "cancelled" in output
+    assert "stopped" in output
     assert login.handle.run.supervisor not in watchers
 
 

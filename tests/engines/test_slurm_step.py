@@ -105,7 +105,7 @@ def test_a_step_ends_with_the_process_that_waits_for_it(login: Login, inside: Al
     command.kill()
     command.wait()
 
-    assert login.handle.wait(90) == "cancelled"
+    assert login.handle.wait(90) == "stopped"
     assert reason_text(login.handle.run.reason) == "the process that started it ended"
     until(lambda: not inside.steps and not running(login.handle.directory.run_id))
 
@@ -122,7 +122,7 @@ def test_a_detached_step_outlives_its_kernel(login: Login, inside: Allocation) -
     notebook.kill()
     go.touch()
 
-    assert login.handle.wait(90) == "succeeded"
+    assert login.handle.wait(90) == "finished"
     assert login.handle.run.job.startswith(f"{inside.job}.")
 
 
@@ -130,7 +130,7 @@ def test_a_detached_step_outlives_its_kernel(login: Login, inside: Allocation) -
     ("end", "reason"),
     [
         pytest.param("given back", "the allocation (Slurm's job {job}) in which it ran has ended", id="back"),
-        pytest.param("cancelled", "Slurm's job {job} was cancelled, and not from here", id="cancelled"),
+        pytest.param("stopped", "Slurm's job {job} was cancelled, and not from here", id="stopped"),
     ],
 )
 def test_the_end_of_the_allocation_is_told(login: Login, inside: Allocation, end: str, reason: str) -> None:
@@ -138,13 +138,13 @@ def test_the_end_of_the_allocation_is_told(login: Login, inside: Allocation, end
     command = login.begin(*PLAIN, "train.py", **inside.environment)
     login.until_ready()
 
-    if end == "cancelled":
+    if end == "stopped":
         login.cluster.call("scancel", inside.job)
     else:
         inside.end.touch()
     output = login.finish(command)[1]
 
-    assert login.handle.run.state is RunState.CANCELLED, output
+    assert login.handle.run.state is RunState.STOPPED, output
     assert reason_text(login.handle.run.reason) == reason.format(job=inside.job)
 
 

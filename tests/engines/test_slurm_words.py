@@ -55,7 +55,7 @@ def test_a_partition_is_read(text: str) -> None:
 @pytest.mark.parametrize(
     ("state", "outcome"),
     [
-        ("CANCELLED", RunState.CANCELLED),
+        ("CANCELLED", RunState.STOPPED),
         ("TIMEOUT", RunState.FAILED),
         ("NODE_FAIL", RunState.FAILED),
         ("COMPLETED", None),
@@ -70,7 +70,7 @@ def test_only_an_end_from_outside_is_an_outcome(state: str, outcome: RunState | 
     ("recorded", "phase", "outcome", "words"),
     [
         pytest.param(
-            "CANCELLED by 0|0:0|n[1-2]", Phase.OVER, RunState.CANCELLED, "was cancelled", id="cancelled"
+            "CANCELLED by 0|0:0|n[1-2]", Phase.OVER, RunState.STOPPED, "was cancelled", id="stopped"
         ),
         pytest.param("FAILED|3:0|n1", Phase.OVER, None, "exit code 3:0", id="failed"),
         pytest.param("COMPLETED|0:0|n1", Phase.OVER, None, "completed", id="completed"),
@@ -187,7 +187,7 @@ def test_a_failure_before_the_stop_stays_a_failure() -> None:
     ],
 )
 def test_a_run_that_was_ended_from_outside_tells_of_its_engine(job: JobStatus, suffix: str) -> None:
-    ends = {node: run_ended(RunState.CANCELLED, "its line was cut") for node in range(2)}
+    ends = {node: run_ended(RunState.STOPPED, "its line was cut") for node in range(2)}
 
     outcome = conclude(run_after(*STARTED), ends, job, stop=None)
 

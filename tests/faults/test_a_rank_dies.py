@@ -40,7 +40,7 @@ def test_the_rank_that_dies_has_failed_and_the_others_were_ended(run_cell, how: 
 
     run = handle.run
     assert (run.state.value, reason_text(run.reason)) == ("failed", "rank 1 failed")
-    assert rank_states(handle) == ["ended", "failed", "ended"]
+    assert rank_states(handle) == ["stopped", "failed", "stopped"]
     assert [rank.code for rank in run.ranks] == [-signal.SIGTERM, code, -signal.SIGTERM]
     failed = run.ranks[1].errored or run.ranks[1].exited
     assert max(run.ranks[0].exited, run.ranks[2].exited) - failed < 10.0
@@ -60,7 +60,7 @@ time.sleep(600)
     handle = run_cell("-n 3", cell)
 
     run = handle.run
-    assert rank_states(handle) == ["ended", "ended", "failed"]
+    assert rank_states(handle) == ["stopped", "stopped", "failed"]
     assert [rank.code for rank in run.ranks] == [-signal.SIGKILL, -signal.SIGKILL, 9]
     assert max(rank.exited for rank in run.ranks[:2]) - run.ranks[2].exited < 10.0
     steps = [event for event in read_events(handle.directory.journal) if isinstance(event, Escalated)]
@@ -96,7 +96,7 @@ def test_a_rank_that_somebody_else_kills_has_failed(start_cell, number: signal.S
 
     assert handle.wait(15) == "failed"
     assert reason_text(handle.run.reason) == "rank 0 failed"
-    assert rank_states(handle) == ["failed", "ended"]
+    assert rank_states(handle) == ["failed", "stopped"]
 
 
 def test_a_rank_that_is_killed_while_it_is_being_stopped_was_not_ended_by_us(start_cell) -> None:
@@ -107,8 +107,8 @@ def test_a_rank_that_is_killed_while_it_is_being_stopped_was_not_ended_by_us(sta
 
     os.kill(ranks_of(handle)[0].pid, signal.SIGKILL)
 
-    assert handle.wait(15) == "cancelled"
-    assert rank_states(handle) == ["failed", "ended"]
+    assert handle.wait(15) == "stopped"
+    assert rank_states(handle) == ["failed", "stopped"]
     assert handle.run.ranks[0].code == -signal.SIGKILL
 
 
@@ -162,7 +162,7 @@ time.sleep(600)
 
     assert owner.handle.wait(60) == "failed", reason_text(owner.handle.run.reason)
     owner.kill()
-    assert rank_states(owner.handle) == ["ended", "failed"]
+    assert rank_states(owner.handle) == ["stopped", "failed"]
     assert owner.handle.run.ranks[1].code == -signal.SIGKILL
     assert owner.handle.run.ranks[1].oom
 
@@ -236,7 +236,7 @@ for _ in batches:
     handle = start_cell("-n 2", cell)
 
     assert handle.wait(60) == "failed"
-    assert [rank.state.value for rank in handle.run.ranks] == ["failed", "ended"]
+    assert [rank.state.value for rank in handle.run.ranks] == ["failed", "stopped"]
     failure = first_failure(handle.run, handle.directory)
     assert failure is not None
     assert failure.hint is not None

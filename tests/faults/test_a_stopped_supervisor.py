@@ -90,7 +90,7 @@ def test_a_run_whose_supervisor_is_stopped_ends_when_it_is_wanted_to(
 
     end(kernel, handle)
 
-    assert handle.wait(LIMIT) == "cancelled"
+    assert handle.wait(LIMIT) == "stopped"
     assert reason_text(handle.run.reason) == reason
     assert left_of(handle, family) == []
     until(lambda: not processes.alive(reaper), limit=5)
@@ -113,7 +113,7 @@ def test_a_run_whose_supervisor_is_stopped_is_left_alone_as_long_as_its_end_is_n
     os.killpg(reaper, signal.SIGCONT)
     (tmp_path / "go").touch()
 
-    assert handle.wait(LIMIT) == "succeeded"
+    assert handle.wait(LIMIT) == "finished"
 
 
 def test_a_detached_run_with_a_stopped_reaper_and_supervisor_goes_on_without_its_owner(
@@ -129,7 +129,7 @@ def test_a_detached_run_with_a_stopped_reaper_and_supervisor_goes_on_without_its
 
     assert owner.handle.wait(2.5) == "running"
     owner.handle.stop("the test is over")
-    assert owner.handle.status == "cancelled"
+    assert owner.handle.status == "stopped"
 
 
 TRACER = """
@@ -186,13 +186,13 @@ def test_a_supervisor_that_cannot_be_let_go_on_is_replaced_by_its_reaper(
 
     handle.request_stop(Reason.said("enough"))
 
-    assert handle.wait(FROZEN_LIMIT) == "cancelled"
+    assert handle.wait(FROZEN_LIMIT) == "stopped"
     assert reason_text(handle.run.reason) == (
         f"enough; its supervisor (pid {supervisor.pid}) was held by a debugger, and its reaper ended the run"
     )
     assert left_of(handle, family) == []
     assert not processes.alive(supervisor)
-    assert rank_states(handle) == ["ended", "ended"]
+    assert rank_states(handle) == ["stopped", "stopped"]
     assert isinstance(read_events(handle.directory.journal)[-1], RunEnded)
     assert handle.run.leftover >= 2 * MEMBERS - 2
 
@@ -227,7 +227,7 @@ def test_a_frozen_supervisor_is_replaced_by_its_reaper(start_cell, freeze, leave
 
     handle.request_stop(Reason.said("enough"))
 
-    assert handle.wait(FROZEN_LIMIT) == "cancelled"
+    assert handle.wait(FROZEN_LIMIT) == "stopped"
     assert reason_text(handle.run.reason) == (
         f"enough; its supervisor (pid {supervisor.pid}) did not go on, and its reaper ended the run"
     )
@@ -244,7 +244,7 @@ def test_a_run_whose_ranks_are_frozen_ends_when_it_is_stopped(start_cell, leaves
 
     handle.request_stop(Reason.said("enough"))
 
-    assert handle.wait(LIMIT) == "cancelled"
+    assert handle.wait(LIMIT) == "stopped"
     assert left_of(handle, family) == []
     assert not group.exists()
 
@@ -264,7 +264,7 @@ def test_a_supervisor_that_is_stopped_while_it_ends_its_ranks_ends_them_all_the_
 
     stop_supervisor(handle)
 
-    assert handle.wait(LIMIT) == "cancelled"
+    assert handle.wait(LIMIT) == "stopped"
     assert left_of(handle, family) == []
 
 
@@ -291,8 +291,8 @@ def test_a_sweep_whose_process_is_stopped_ends_when_it_is_wanted_to(
 
     end(kernel, sweep)
 
-    assert sweep.wait(LIMIT) == "cancelled"
-    assert [run.state.value for run, _ in sweep.look().runs] == ["cancelled"] * 4
+    assert sweep.wait(LIMIT) == "stopped"
+    assert [run.state.value for run, _ in sweep.look().runs] == ["stopped"] * 4
     until(lambda: not processes.alive(owner), limit=5)
 
 
@@ -342,7 +342,7 @@ def test_a_session_whose_supervisor_is_stopped_ends_when_it_is_told_to(
 
     type_in_a_terminal(kernel, "session", "end")
 
-    assert handle.wait(LIMIT) == "succeeded"
+    assert handle.wait(LIMIT) == "finished"
     kernel.collect(cell, limit=LIMIT)
 
 

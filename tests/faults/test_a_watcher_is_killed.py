@@ -108,7 +108,7 @@ def test_the_cell_that_waits_shows_the_end(login: Login) -> None:
     (login.folder / "go").touch()
 
     assert "[1] done" in shown.result(60)
-    assert look(login).state.value == "succeeded"
+    assert look(login).state.value == "finished"
 
 
 @pytest.mark.parametrize("collected", [True, False], ids=["gone", "zombie"])
@@ -126,7 +126,7 @@ def test_a_run_that_lost_its_owner_too_is_stopped_by_the_next_who_waits(
     login.finish(login.start("wait"))
 
     run = look(login)
-    assert (run.state.value, reason_text(run.reason)) == ("cancelled", "the process that started it ended")
+    assert (run.state.value, reason_text(run.reason)) == ("stopped", "the process that started it ended")
 
 
 def test_a_run_that_is_requeued_meanwhile_goes_on(login: Login) -> None:
@@ -174,7 +174,7 @@ def test_a_job_is_watched_from_its_own_cluster_alone(login: Login) -> None:
     write_private(job, about)
     login.finish(login.start("wait"))
 
-    assert (elsewhere, look(login).state) == (RunState.RUNNING, RunState.SUCCEEDED)
+    assert (elsewhere, look(login).state) == (RunState.RUNNING, RunState.FINISHED)
 
 
 def test_a_watcher_outlives_the_process_above_it(login: Login) -> None:

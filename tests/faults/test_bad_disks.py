@@ -208,7 +208,7 @@ def test_a_start_that_lacks_inodes_names_the_disk(small_disk: Path, start_cell, 
         reasons.append(reason_text(handle.run.reason))
         shutil.rmtree(handle.directory.path)
 
-    assert handle.stop() == "cancelled"
+    assert handle.stop() == "stopped"
     advice = f"{small_disk} {NO_INODES}: delete old runs in {small_disk}/home/runs, or choose another disk"
     assert len(refused) > 5
     assert all(text.startswith(advice) for text in refused)
@@ -257,7 +257,7 @@ def test_a_sweep_whose_disk_is_full_later_names_it(
     go.touch()
 
     assert sweep.wait(20) == "failed"
-    assert [run.status for run in sweep.runs] == ["succeeded"]
+    assert [run.status for run in sweep.runs] == ["finished"]
     assert f"point 2 could not be started: {small_disk} {words}" in reason_text(sweep.look().reason)
 
 
@@ -279,7 +279,7 @@ def test_a_run_whose_disk_is_full_can_be_stopped(small_disk: Path, start_cell, c
     handle.request_stop(Reason.said("enough"))
 
     until(lambda: not any(processes.alive(rank) for rank in ranks), limit=30)
-    assert handle.wait(10) == "cancelled"
+    assert handle.wait(10) == "stopped"
     assert left_of(handle, ranks) == []
 
 
@@ -294,7 +294,7 @@ def test_a_run_whose_disk_is_full_ends_and_its_end_is_recorded(small_disk: Path,
 
     (small_disk.parent / "go").touch()
 
-    assert handle.wait(15) == "succeeded"
+    assert handle.wait(15) == "finished"
     assert left_of(handle, family) == []
     assert handle.run.leftover == 2 * MEMBERS
 
@@ -320,7 +320,7 @@ def test_runs_on_another_disk_do_not_notice(small_disk: Path, start_cell, home: 
     monkeypatch.setenv("NBDIST_HOME", str(home))
     other = start_cell("-n 1", "print('fine')")
 
-    assert other.wait(20) == "succeeded"
+    assert other.wait(20) == "finished"
     assert other.logs() == "fine\n"
     handle.stop()
 
@@ -397,7 +397,7 @@ def test_a_run_that_loses_a_part_of_its_directory_ends_all_the_same(start_cell, 
 
     until_over(handle, family, supervisor)
     ends = [event for event in read_events(handle.directory.journal) if isinstance(event, RunEnded)]
-    assert [end.state.value for end in ends] == ["cancelled"]
+    assert [end.state.value for end in ends] == ["stopped"]
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_garbage_in_the_journal_of_a_live_run_hides_at_most_a_line(start_cell, n
         journal.write(noise)
 
     assert handle.status == "running"
-    assert handle.stop("enough") == "cancelled"
+    assert handle.stop("enough") == "stopped"
     assert left_of(handle, []) == []
 
 
@@ -426,7 +426,7 @@ def test_a_run_of_a_newer_version_hinders_no_other(home: Path, start_cell) -> No
 
     handle = start_cell("-n 1", "print('fine')")
 
-    assert handle.wait(20) == "succeeded"
+    assert handle.wait(20) == "finished"
     assert nbdist.attach().run_id == handle.run_id
     assert snapshot(newer.directory) is not None
 
@@ -448,7 +448,7 @@ def test_magics_tell_of_the_other_runs_where_one_cannot_be_read(kernel) -> None:
 
     assert "fine" in status.data[0]["text/plain"], status
     assert "goes-on" in stopped.stdout, stopped
-    assert "cancelled" in stopped.stdout, stopped
+    assert "stopped" in stopped.stdout, stopped
 
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0], ids=["back a day", "ahead a day"])

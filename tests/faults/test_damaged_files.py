@@ -86,7 +86,7 @@ class Bench:
         good = WrittenRun(self.home, a_spec(run_id=GOOD, name="good")).happened(
             *STARTED, exited(0), exited(1)
         )
-        good.happened(run_ended(RunState.SUCCEEDED)).printed(0, "fine\n").recorded(0, loss=0.5)
+        good.happened(run_ended(RunState.FINISHED)).printed(0, "fine\n").recorded(0, loss=0.5)
         self.good = good.directory
         spec = a_spec(
             args=("--lr", "0.1"),

@@ -67,7 +67,7 @@ def not_over(home: Path) -> list[RunDirectory]:
 
 def write_old_runs(home: Path, count: int = 320) -> None:
     """Write more runs than are kept: cells remove the oldest while they start their own."""
-    ended = (*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    ended = (*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
     for number in range(count):
         run_id = f"20260101-{number // 60:02d}{number % 60:02d}00-old-{number:04d}"
         WrittenRun(home, a_spec(run_id=run_id)).happened(*ended)
@@ -101,7 +101,7 @@ def test_an_interrupt_in_the_first_second_leaves_nothing(
         reply = interrupted(kernel, after, *cells)
 
         if reply.status:
-            assert reply.error.startswith(("RunCancelled: ", "KeyboardInterrupt: ")), (after, reply)
+            assert reply.error.startswith(("RunStopped: ", "KeyboardInterrupt: ")), (after, reply)
             assert not_over(kernel.home) == [], (after, reply)
         until(lambda: not_over(kernel.home) == [])
 

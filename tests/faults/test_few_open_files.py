@@ -88,7 +88,7 @@ def test_many_ranks_are_kept_under_a_low_limit_and_have_it_themselves(start_owne
 
     owner = start_owner("-n 20", cell, script=OWNER.replace("LIMITS", "(40, 400)"))
 
-    assert owner.handle.wait(90) == "succeeded"
+    assert owner.handle.wait(90) == "finished"
     assert {owner.handle.logs(rank) for rank in range(20)} == {"(40, 400)\n"}
 
 

@@ -164,7 +164,7 @@ def test_a_busy_session_goes_its_idle_time_after_its_kernel(kernel: Kernel) -> N
     os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
 
     assert handle.wait(1.0) == "running"
-    assert handle.wait(20.0) == "cancelled"
+    assert handle.wait(20.0) == "stopped"
     assert reason_text(handle.run.reason) == (
         "its notebook ended, and its cell went on for 2 s without it (--idle)"
     )

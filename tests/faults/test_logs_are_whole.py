@@ -27,7 +27,7 @@ def test_many_lines_of_eight_ranks(run_cell) -> None:
 
     handle = run_cell("-n 8", cell, limit=170)
 
-    assert handle.status == "succeeded"
+    assert handle.status == "finished"
     for rank in range(8):
         expected = b"".join(b"line %d of rank %d\n" % (i, rank) for i in range(MANY))
         # not compared by pytest, which would explain the difference for minutes
@@ -60,7 +60,7 @@ def test_many_lines_of_eight_ranks(run_cell) -> None:
 def test_bytes_of_any_kind(run_cell, program: str, expected: bytes) -> None:
     handle = run_cell("-n 1", f"import os, sys\n{program}")
 
-    assert handle.status == "succeeded", handle.logs()[-2000:]
+    assert handle.status == "finished", handle.logs()[-2000:]
     assert (log_of(handle) == expected) is True, log_of(handle)[:200]
 
 
@@ -177,7 +177,7 @@ print("rank")
 
     handle = run_cell("-n 1", cell)
 
-    assert (handle.status, log_of(handle)) == ("succeeded", b"child\nrank\ntold to end\n")
+    assert (handle.status, log_of(handle)) == ("finished", b"child\nrank\ntold to end\n")
 
 
 def test_a_rank_that_empties_its_log_does_not_stop_anybody(start_cell) -> None:
@@ -186,4 +186,4 @@ def test_a_rank_that_empties_its_log_does_not_stop_anybody(start_cell) -> None:
     os.truncate(handle.directory.rank(0).log, 0)
 
     assert handle.logs(0) == ""
-    assert handle.stop() == "cancelled"
+    assert handle.stop() == "stopped"

@@ -35,19 +35,19 @@ def test_two_notebooks_run_at_once(start_owner) -> None:
 
     owners[0].kill()
 
-    assert first.wait(15) == "cancelled"
+    assert first.wait(15) == "stopped"
     assert left_of(first, family) == []
     assert second.status == "running"
     assert second.run.port != first.run.port
     owners[1].kill()
-    assert second.wait(15) == "cancelled"
+    assert second.wait(15) == "stopped"
 
 
 def test_ten_runs_at_once_do_not_collide(start_cell) -> None:
     cell = "import os\nprint(os.environ['MASTER_PORT'])"
     handles = [start_cell("-n 2", cell) for _ in range(10)]
 
-    assert [handle.wait(60) for handle in handles] == ["succeeded"] * 10
+    assert [handle.wait(60) for handle in handles] == ["finished"] * 10
     assert len({handle.logs(0) for handle in handles}) == 10
     assert all(handle.logs(0) == handle.logs(1) for handle in handles)
 
@@ -57,9 +57,9 @@ def test_one_of_ten_runs_is_stopped_alone(start_cell) -> None:
     for handle in handles:
         until_ready(handle)
 
-    assert handles[4].stop() == "cancelled"
+    assert handles[4].stop() == "stopped"
 
-    assert [handle.status for handle in handles] == ["running"] * 4 + ["cancelled"] + ["running"] * 5
+    assert [handle.status for handle in handles] == ["running"] * 4 + ["stopped"] + ["running"] * 5
 
 
 THIEF = """
@@ -89,7 +89,7 @@ if os.environ["RANK"] == "0":
 
     handle = run_cell("-n 2", cell)
 
-    assert (handle.status, handle.run.attempt) == ("succeeded", 2), handle.logs(0)
+    assert (handle.status, handle.run.attempt) == ("finished", 2), handle.logs(0)
     first, second = (handle.directory.rank(0, attempt).log.read_text().split()[1] for attempt in (1, 2))
     assert first != second
 
@@ -105,7 +105,7 @@ dist.destroy_process_group()
 
     handle = run_cell("-n 2", cell, limit=90)
 
-    assert (handle.status, handle.run.attempt) == ("succeeded", 2), handle.logs(0)
+    assert (handle.status, handle.run.attempt) == ("finished", 2), handle.logs(0)
 
 
 def test_a_port_that_is_stolen_again_and_again_fails_the_run(run_cell) -> None:
@@ -171,11 +171,11 @@ def test_two_users_run_at_once_and_neither_touches_the_other(
     assert directory.path.stat().st_uid == NOBODY
     assert seen_by_them(another_user, owner, "handle.run.port") != str(mine.run.port)
 
-    assert mine.stop() == "cancelled"
+    assert mine.stop() == "stopped"
     assert left_of(mine, family) == []
     assert seen_by_them(another_user, owner, "handle.status") == "running"
     owner.kill()
-    assert seen_by_them(another_user, owner, "handle.wait(15)") == "cancelled"
+    assert seen_by_them(another_user, owner, "handle.wait(15)") == "stopped"
 
 
 def seen_by_them(home: Path, owner: Owner, expression: str) -> str:
@@ -238,7 +238,7 @@ def test_a_request_that_another_user_left_is_not_heard(start_cell) -> None:
     draft.rename(request)
     until(lambda: not request.exists())
 
-    assert handle.stop("mine") == "cancelled"
+    assert handle.stop("mine") == "stopped"
     assert reason_text(handle.run.reason) == "mine"
 
 
@@ -248,5 +248,5 @@ def test_ranks_of_runs_that_end_at_once_are_told_apart(start_cell) -> None:
     )
     passing = start_cell("-n 2", "pass")
 
-    assert (failing.wait(20), passing.wait(20)) == ("failed", "succeeded")
-    assert (rank_states(failing), rank_states(passing)) == (["failed", "ended"], ["succeeded"] * 2)
+    assert (failing.wait(20), passing.wait(20)) == ("failed", "finished")
+    assert (rank_states(failing), rank_states(passing)) == (["failed", "stopped"], ["finished"] * 2)

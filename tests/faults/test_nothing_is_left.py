@@ -31,7 +31,7 @@ def last_step(handle: runner.RunHandle) -> float:
 @pytest.mark.parametrize(
     ("line", "last_line", "status"),
     [
-        pytest.param("", "pass", "succeeded", id="the end of the program"),
+        pytest.param("", "pass", "finished", id="the end of the program"),
         pytest.param("", "raise ValueError('no data')", "failed", id="an exception in every rank"),
         pytest.param("", "1 / int(os.environ['RANK']); " + WAIT_FOR_EVER, "failed", id="one exception"),
         pytest.param("", "os._exit(3)", "failed", id="os._exit"),
@@ -66,7 +66,7 @@ def test_nothing_is_left_when_a_run_is_stopped(start_cell, last_line: str) -> No
     family = family_of(handle)
     assert len(family) == 2 * (1 + MEMBERS)
 
-    assert handle.stop("enough") == "cancelled"
+    assert handle.stop("enough") == "stopped"
 
     assert left_of(handle, family) == []
     assert (reason_text(handle.run.reason), handle.run.leftover) == ("enough", 2 * MEMBERS)
@@ -88,7 +88,7 @@ time.sleep(600)
 """
     handle = until_ready(start_cell("-n 1", cell))
 
-    assert handle.stop() == "cancelled"
+    assert handle.stop() == "stopped"
 
     assert left_of(handle, []) == []
     assert handle.run.leftover >= 2
@@ -129,7 +129,7 @@ time.sleep(600)
     assert is_locked(tmp_path / "lock")
 
     if end == "stop":
-        assert handle.stop() == "cancelled"
+        assert handle.stop() == "stopped"
     else:
         os.kill(handle.run.supervisor.pid, signal.SIGKILL)
         until(lambda: b"RunLost" in handle.directory.journal.read_bytes(), limit=10)
@@ -150,7 +150,7 @@ def test_nothing_is_left_of_ranks_that_are_stopped_while_they_start(start_cell) 
     handle = start_cell("-n 8", "import time\ntime.sleep(600)")
     until(lambda: any(rank.process is not None for rank in handle.run.ranks))
 
-    assert handle.stop("too early") == "cancelled"
+    assert handle.stop("too early") == "stopped"
 
     assert left_of(handle, []) == []
     assert all(rank.state.terminal for rank in handle.run.ranks)
@@ -163,7 +163,7 @@ def test_the_processes_of_another_run_are_left_alone(start_cell) -> None:
     until_ready(handle)
     family = family_of(other)
 
-    assert handle.stop() == "cancelled"
+    assert handle.stop() == "stopped"
 
     assert all(processes.alive(process) for process in family)
     assert other.status == "running"
@@ -177,7 +177,7 @@ def test_a_second_request_to_stop_hastens_the_end(start_cell) -> None:
     until(lambda: handle.run.stop_reason)
     handle.request_stop(Reason.said("enough, really"))
     until(lambda: any(event.signal == "SIGTERM" for event in escalations(handle)))
-    assert handle.stop("now") == "cancelled"
+    assert handle.stop("now") == "stopped"
 
     steps = escalations(handle)
     assert [step.signal for step in steps] == ["SIGINT", "SIGTERM", "SIGKILL"]

@@ -80,7 +80,7 @@ def stop_once(start_cell: RunCell, program: str, folder: Path) -> Stop:
     failure = handle.failure
     blamed = "" if failure is None else failure.headline
     output = ""
-    if not saved or left or blamed or status != RunState.CANCELLED:
+    if not saved or left or blamed or status != RunState.STOPPED:
         logs = [f"rank {rank}: {handle.logs(rank)[-2000:]}" for rank in range(2)]
         output = "\n".join([f"{status} after {seconds:.2f} s", *logs, handle.directory.journal.read_text()])
     return Stop(seconds=seconds, saved=saved, left=left, blamed=blamed, output=output)

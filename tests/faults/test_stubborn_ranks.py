@@ -42,13 +42,13 @@ PROGRAMS = [
 ]
 
 
-def test_a_stopped_run_is_cancelled_with_the_reason(start_cell) -> None:
+def test_a_stopped_run_is_stopped_with_the_reason(start_cell) -> None:
     handle = until_ready(start_cell("-n 2", SLEEP))
 
     status = handle.stop("enough")
 
-    assert (status, reason_text(handle.run.reason)) == ("cancelled", "enough")
-    assert rank_states(handle) == ["ended", "ended"]
+    assert (status, reason_text(handle.run.reason)) == ("stopped", "enough")
+    assert rank_states(handle) == ["stopped", "stopped"]
     assert [rank.code for rank in handle.run.ranks] == [-signal.SIGINT] * 2
 
 
@@ -63,7 +63,7 @@ except KeyboardInterrupt:
 """
     handle = until_ready(start_cell("-n 1", cell))
 
-    assert handle.stop() == "cancelled"
+    assert handle.stop() == "stopped"
 
     assert handle.logs(0) == "ready\nsaved\n"
 
@@ -74,9 +74,9 @@ def test_every_rank_is_ended_when_the_run_is_stopped(start_cell, cell: str) -> N
     handle.request_stop(Reason.said("enough"))
     until(lambda: handle.run.stop_reason)
 
-    assert handle.stop("enough, really") == "cancelled"
+    assert handle.stop("enough, really") == "stopped"
 
-    assert rank_states(handle) == ["ended", "ended"]
+    assert rank_states(handle) == ["stopped", "stopped"]
     assert reason_text(handle.run.reason) == "enough"
 
 
@@ -88,9 +88,9 @@ def test_suspended_ranks_are_ended_when_the_run_is_stopped(start_cell, suspended
     handle.request_stop(Reason.said("enough"))
     until(lambda: handle.run.stop_reason)
 
-    assert handle.stop("enough, really") == "cancelled"
+    assert handle.stop("enough, really") == "stopped"
 
-    assert rank_states(handle) == ["ended", "ended"]
+    assert rank_states(handle) == ["stopped", "stopped"]
 
 
 def test_a_suspended_rank_is_ended_when_another_one_fails(start_cell) -> None:
@@ -100,7 +100,7 @@ def test_a_suspended_rank_is_ended_when_another_one_fails(start_cell) -> None:
     os.kill(ranks_of(handle)[1].pid, signal.SIGKILL)
 
     assert handle.wait(10) == "failed"
-    assert rank_states(handle) == ["ended", "failed"]
+    assert rank_states(handle) == ["stopped", "failed"]
     assert handle.run.ranks[0].exited - handle.run.ranks[1].exited < 1.0
 
 
@@ -110,7 +110,7 @@ def test_a_run_ends_at_its_time_limit(run_cell, cell: str) -> None:
 
     run = handle.run
     assert (handle.status, reason_text(run.reason)) == ("failed", "the time limit of 1 s was reached")
-    assert rank_states(handle) == ["ended", "ended"]
+    assert rank_states(handle) == ["stopped", "stopped"]
     # the limit, SIGINT, SIGTERM, SIGKILL
     assert run.ended - run.started < 1.0 + 3.0 + 3.0 + 2.0
 
@@ -139,7 +139,7 @@ def test_a_failed_run_is_tried_again_on_a_fresh_port_with_logs_of_its_own(run_ce
     handle = run_cell("-n 2 --retries 2", cell)
 
     run = handle.run
-    assert (handle.status, run.attempt) == ("succeeded", 3), reason_text(run.reason)
+    assert (handle.status, run.attempt) == ("finished", 3), reason_text(run.reason)
     assert run.failures == (Reason("ranks-failed", ranks=(1,)),) * 2
     logs = [handle.directory.rank(1, attempt).log.read_text() for attempt in (1, 2, 3)]
     assert [("try again" in log) for log in logs] == [True, True, False]
@@ -170,7 +170,7 @@ print("left", os.path.exists("/proc/" + open("child").read()))
 
     handle = run_cell("-n 1 --retries 1", cell)
 
-    assert handle.status == "succeeded"
+    assert handle.status == "finished"
     assert handle.logs(0).splitlines()[-1] == "left False"
     assert handle.run.leftover == 1
 
@@ -194,7 +194,7 @@ raise ValueError("heard")
 def test_a_stopped_run_is_not_tried_again(start_cell) -> None:
     handle = until_ready(start_cell("-n 2 --retries 5", SLEEP))
 
-    assert handle.stop("enough") == "cancelled"
+    assert handle.stop("enough") == "stopped"
 
     assert (handle.run.attempt, reason_text(handle.run.reason)) == (1, "enough")
 

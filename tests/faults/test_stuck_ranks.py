@@ -149,7 +149,7 @@ def test_a_rank_gets_to_its_finally(
         assert failure is not None
         assert (failure.rank, failure.report and failure.report.type) == (2, "ValueError")
     elif how == "a stop":
-        assert handle.status == "cancelled"
+        assert handle.status == "stopped"
         assert failure is None
 
 
@@ -218,7 +218,7 @@ def test_no_other_connection_of_a_freed_rank_ends(start_cell, servers: list[int]
     handle = until_ready(start_cell("-n 2", WITH_CONNECTIONS.format(echo=echo, http=http)), limit=60)
     until_it_waits(handle)
 
-    assert handle.stop("enough") == "cancelled"
+    assert handle.stop("enough") == "stopped"
 
     for rank in range(2):
         assert handle.logs(rank).splitlines()[1:4] == [

@@ -68,7 +68,7 @@ def the_run(home: Path) -> runner.RunHandle:
 
 
 @pytest.mark.parametrize(("fault", "reasons"), FAULTS)
-def test_a_foreground_run_is_cancelled(
+def test_a_foreground_run_is_stopped(
     kernel: Kernel, fault: Callable[[Kernel], None], reasons: set[str]
 ) -> None:
     kernel.submit(FOREGROUND)
@@ -78,7 +78,7 @@ def test_a_foreground_run_is_cancelled(
 
     fault(kernel)
 
-    assert handle.wait(20) == "cancelled"
+    assert handle.wait(20) == "stopped"
     assert reason_text(handle.run.reason) in reasons
     assert left_of(handle, family) == []
 
@@ -103,7 +103,7 @@ def test_a_detached_run_goes_on(kernel: Kernel, fault: Callable[[Kernel], None])
     # the word to go on comes after the fault, and only a run that has outlived it hears it
     (kernel.home.parent / "go").touch()
 
-    assert handle.wait(20) == "succeeded"
+    assert handle.wait(20) == "finished"
     assert "done" in handle.logs(0)
     assert "done" in handle.logs(1)
 
@@ -124,7 +124,7 @@ sys.stdin.read()
     try:
         owner.process.kill()
 
-        assert owner.handle.wait(15) == "cancelled"
+        assert owner.handle.wait(15) == "stopped"
     finally:
         os.killpg(owner.process.pid, signal.SIGKILL)
 
@@ -227,14 +227,14 @@ def test_a_foreground_run_ends_with_the_jupyter_server_and_a_detached_one_goes_o
 
     fault(server)
 
-    assert foreground.wait(30) == "cancelled"
+    assert foreground.wait(30) == "stopped"
     assert reason_text(foreground.run.reason) in reasons
     assert left_of(foreground, family) == []
     (tmp_path / "go").touch()
-    assert detached.wait(20) == "succeeded"
+    assert detached.wait(20) == "finished"
 
 
-def test_a_run_whose_owner_was_gone_before_it_began_is_cancelled(start_owner, leaves_nothing) -> None:
+def test_a_run_whose_owner_was_gone_before_it_began_is_stopped(start_owner, leaves_nothing) -> None:
     ends_at_once = """
 import os, sys
 from nbdist import options, runner
@@ -247,7 +247,7 @@ os._exit(0)
 
     signalled = []
     for owner in owners:
-        assert owner.handle.wait(20) == "cancelled", reason_text(owner.handle.run.reason)
+        assert owner.handle.wait(20) == "stopped", reason_text(owner.handle.run.reason)
         assert reason_text(owner.handle.run.reason) == GONE
         signalled.append([event.signal for event in events_of(owner.handle) if isinstance(event, Escalated)])
     # Python drops a KeyboardInterrupt that meets one of its own callbacks, as an import has them: then

@@ -119,7 +119,7 @@ def test_a_run_whose_reaper_is_killed_is_stopped_by_its_supervisor(start_cell) -
 
     os.kill(reaper_of(handle), signal.SIGKILL)
 
-    assert handle.wait(15) == "cancelled"
+    assert handle.wait(15) == "stopped"
     assert left_of(handle, family) == []
     assert handle.run.leftover == 2 * MEMBERS
 
@@ -186,7 +186,7 @@ def test_a_reaper_that_is_killed_at_an_early_moment_leaves_neither_ranks_nor_a_r
 
         if directory is not None:
             handle = runner.RunHandle(directory)
-            assert handle.wait(15) in ("lost", "cancelled"), after
+            assert handle.wait(15) in ("lost", "stopped"), after
             until(lambda handle=handle: left_of(handle, []) == [], limit=10)
 
 
@@ -252,7 +252,7 @@ def test_a_supervisor_that_is_told_to_end_stops_its_run(
 
     os.kill(handle.run.supervisor.pid if whom == "supervisor" else reaper_of(handle), number)
 
-    assert handle.wait(15) == "cancelled"
+    assert handle.wait(15) == "stopped"
     assert reason_text(handle.run.reason) == f"the supervisor got {number.name}"
 
 

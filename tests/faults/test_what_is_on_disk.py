@@ -42,7 +42,7 @@ def test_every_file_of_a_run_that_ended_is_private(start_cell, umask: int, line:
     finally:
         os.umask(before)
 
-    assert handle.wait(20) in ("succeeded", "failed")
+    assert handle.wait(20) in ("finished", "failed")
 
     assert private(handle), modes(handle)
     home = handle.directory.path.parents[1]

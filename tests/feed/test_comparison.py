@@ -40,7 +40,7 @@ def written(
             metrics.write(json.dumps({"t": CREATED + step, "step": step, "v": {"loss": loss}}) + "\n")
     if git:
         run.directory.git.write_text(git)
-    return run.happened(*STARTED, run_ended(RunState.SUCCEEDED))
+    return run.happened(*STARTED, run_ended(RunState.FINISHED))
 
 
 def compared(*runs: WrittenRun, step: int | None = None) -> Comparison:

@@ -116,7 +116,7 @@ def test_of_a_failure_it_has_the_lines_around_it_and_what_followed(written: Writ
     assert failure["untrusted"] == {
         "message": "ZeroDivisionError: division by zero",
         "last_lines": [],
-        "after": ["rank 0: ended by nbdist (SIGTERM)"],
+        "after": ["rank 0: stopped by nbdist (SIGTERM)"],
     }
 
 
@@ -132,7 +132,7 @@ def test_for_a_person_it_is_a_few_lines_in_the_language(written: WrittenRun) -> 
         "    4  def train(rate):",
         "    5      for step in range(9):",
         "  ▸ 6          rate / (step - 4)",
-        "rank 0: ended by nbdist (SIGTERM)",
+        "rank 0: stopped by nbdist (SIGTERM)",
     ]
     assert "最先失败" in chinese
 
@@ -148,7 +148,7 @@ def test_of_a_rank_that_raised_nothing_it_has_the_last_lines(written: WrittenRun
 
 
 def test_where_all_is_well_nothing_is_explained(written: WrittenRun) -> None:
-    written.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    written.happened(exited(0), exited(1), run_ended(RunState.FINISHED))
 
     data = as_read(explained(written))
 

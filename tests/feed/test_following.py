@@ -35,7 +35,7 @@ from tests.fakes.runs import (
     supervisor_started,
 )
 
-DONE = (exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+DONE = (exited(0), exited(1), run_ended(RunState.FINISHED))
 
 
 class Screen:
@@ -88,12 +88,12 @@ def test_a_run_is_followed_from_its_first_event_to_its_last(written: WrittenRun,
         lambda: written.happened(*STARTED[2:]),
         lambda: written.happened(stop_requested()),
         lambda: written.happened(
-            exited(0, -2, ended=True), exited(1, -2, ended=True), run_ended(RunState.CANCELLED)
+            exited(0, -2, ended=True), exited(1, -2, ended=True), run_ended(RunState.STOPPED)
         ),
     )
 
-    assert run.state is RunState.CANCELLED
-    assert screen.states == ["pending", "starting", "running", "stopping", "cancelled"]
+    assert run.state is RunState.STOPPED
+    assert screen.states == ["pending", "starting", "running", "stopping", "stopped"]
     assert [view.live for view in screen.views] == [True] * 4 + [False]
 
 
@@ -102,7 +102,7 @@ def test_a_run_that_has_ended_is_shown_once_with_everything(written: WrittenRun,
 
     run = follow_while(written, screen)
 
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.FINISHED
     assert len(screen.views) == 1
     assert (screen.lines(0), screen.lines(1)) == (["one", "two"], ["three"])
 
@@ -199,7 +199,7 @@ def test_a_log_that_disappears_is_no_reason_to_stop_looking(written: WrittenRun,
         lambda: written.printed(1, "two\n").happened(*DONE),
     )
 
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.FINISHED
     assert (screen.lines(0), screen.lines(1)) == (["one"], ["one", "two"])
 
 
@@ -505,7 +505,7 @@ def test_many_ranks_are_looked_at_for_a_view_once_a_second(tmp_path: Path, scree
     def wait(_: float) -> None:
         now[0] += 0.1
         if now[0] > CREATED + 3:
-            written.happened(*(exited(r) for r in range(40)), run_ended(RunState.SUCCEEDED))
+            written.happened(*(exited(r) for r in range(40)), run_ended(RunState.FINISHED))
 
     follow(
         written.directory,

@@ -94,7 +94,7 @@ def test_results_of_a_run_that_goes_on_are_read_when_they_have_changed(give: Any
     give(1, acc=3)
     soon, later = watch.look(written.run, CREATED + 7.1), watch.look(written.run, CREATED + 9)
     index.write_text(json.dumps(json.loads(index.read_text()) | {"repr": "4"}))
-    written.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    written.happened(exited(0), exited(1), run_ended(RunState.FINISHED))
     last = watch.look(written.run, CREATED + 9.1)
 
     shown = [dict(given.texts("en"))["acc"] for given in (first, same, soon, later, last)]

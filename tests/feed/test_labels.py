@@ -51,7 +51,11 @@ def test_ranks_are_written_as_ranges(ranks: list[int], text: str) -> None:
         ),
         pytest.param(RankState.FAILED, -10, "SIGUSR1", "SIGUSR1", id="a signal without a meaning"),
         pytest.param(
-            RankState.ENDED, -15, "ended by nbdist (SIGTERM)", "由 nbdist 结束（SIGTERM）", id="we ended it"
+            RankState.STOPPED,
+            -15,
+            "stopped by nbdist (SIGTERM)",
+            "由 nbdist 停止（SIGTERM）",
+            id="we ended it",
         ),
     ],
 )

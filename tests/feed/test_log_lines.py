@@ -13,7 +13,7 @@ from nbdist.verbs.runs import log_places
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, attempt_failed, attempt_started, exited, run_ended
 
-ENDED = (exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+ENDED = (exited(0), exited(1), run_ended(RunState.FINISHED))
 MANY = "".join(f"step {number} läuft 训练\n" for number in range(400)).encode()
 BARS = b"".join(f"\r{share} %".encode() for share in range(100)) + b"\n"
 NESTED = b"".join(f"\repoch {n // 9}/9\n\r batch {n % 9}/9\x1b[A".encode() for n in range(81)) + b"\n\nend\n"

@@ -90,7 +90,7 @@ def test_a_run_that_has_ended_is_measured_on_the_whole(tmp_path: Path) -> None:
             json.dumps({"t": CREATED + at / 2, "step": at, "v": {"loss": 1.0}}) + "\n" for at in range(11)
         )
     )
-    run.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    run.happened(exited(0), exited(1), run_ended(RunState.FINISHED))
     measures = Measures(run.directory)
 
     while True:

@@ -37,7 +37,7 @@ def a_sweep(home: Path, *losses: float | None) -> tuple[SweepDirectory, Sweep]:
         run = WrittenRun(home, a_spec(ranks=1, sweep=point, **changes))
         line = {"t": CREATED + 1, "step": 3, "v": {"loss": loss or -5.0}}
         run.directory.rank(0).metrics.write_text(json.dumps(line) + "\n")
-        state = RunState.FAILED if loss is None else RunState.SUCCEEDED
+        state = RunState.FAILED if loss is None else RunState.FINISHED
         reason = Reason("time-limit", seconds=60.0) if loss is None else Reason()
         run.happened(*STARTED, run_ended(state, reason))
     directory = SweepStore(home).begin(sweep, "pass", None)
@@ -91,14 +91,14 @@ def test_text_and_html_say_the_same(view: SweepView) -> None:
 @pytest.mark.parametrize(
     ("reason", "state"),
     [
-        (Reason(), RunState.SUCCEEDED),
-        (Reason("kernel-ended"), RunState.CANCELLED),
+        (Reason(), RunState.FINISHED),
+        (Reason("kernel-ended"), RunState.STOPPED),
         (Reason("sweep-stuck", point=2, problem="full"), RunState.FAILED),
         (None, RunState.LOST),
     ],
 )
 def test_a_sweep_that_has_ended_says_how(home: Path, reason: Reason | None, state: RunState) -> None:
-    every = state is RunState.SUCCEEDED
+    every = state is RunState.FINISHED
     directory, sweep = a_sweep(home, 0.5, 0.25, *((0.5, 0.5) if every else ()))
     if reason is not None:
         directory.ended.write_text(json.dumps({"reason": reason.encode()}))

@@ -26,7 +26,7 @@ from tests.fakes.runs import (
     supervisor_started,
 )
 
-SUCCEEDED = (*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+FINISHED = (*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
 FAILED = (*STARTED, errored(1), exited(1, 1), run_ended(RunState.FAILED, "rank 1 failed"))
 RETRIED = (*STARTED, exited(0, 1), exited(1, 1), attempt_failed(1, "rank 0 failed"), attempt_started(2))
 
@@ -44,14 +44,14 @@ def came(written: WrittenRun, until: str) -> str:
         pytest.param((*STARTED, stalled(), resumed()), ("running",), id="it goes on again"),
         pytest.param((*STARTED, errored(1)), ("running",), id="why a rank has failed is being written"),
         pytest.param(RETRIED, ("failed",), id="an attempt has failed"),
-        pytest.param(SUCCEEDED, ("running", "succeeded", "ended"), id="it has succeeded"),
+        pytest.param(FINISHED, ("running", "finished", "ended"), id="it has finished"),
         pytest.param(FAILED, ("running", "failed", "ended"), id="it has failed"),
     ],
 )
 def test_a_moment_has_come_or_not(tmp_path: Path, events: Sequence[Event], moments: Sequence[str]) -> None:
     written = WrittenRun(tmp_path / "home", a_spec(retries=1)).happened(*events)
 
-    reached = [name for name in ("running", "stalled", "failed", "succeeded", "ended") if came(written, name)]
+    reached = [name for name in ("running", "stalled", "failed", "finished", "ended") if came(written, name)]
 
     assert tuple(reached) == tuple(moments)
 
@@ -106,5 +106,5 @@ def test_a_step_that_is_only_printed_counts_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "done", "step", "step=", "step=x", "failed,", "step=-1"])
 def test_another_moment_is_a_mistake_that_names_those_there_are(text: str) -> None:
-    with pytest.raises(UsageMistake, match="there are running, stalled, failed, succeeded, ended, step=N"):
+    with pytest.raises(UsageMistake, match="there are running, stalled, failed, finished, ended, step=N"):
         parse_moments(text)

@@ -130,7 +130,7 @@ def _the_story(host: Host, opened: contextlib.ExitStack) -> str:
     assert (status, b"VisualDL" in board) == (200, True)
 
     assert host.ask(f"nbdist/api/runs/{run_id}/stop", "POST", {"reason": "enough"})[0] == 202
-    page.until(lambda: page.state == "cancelled")
+    page.until(lambda: page.state == "stopped")
     # the cell is done, and the kernel is free again
     kernel.reply(cell)
     assert kernel.run("1 + 1")["status"] == "ok"

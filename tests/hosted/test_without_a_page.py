@@ -99,7 +99,7 @@ def test_an_interrupted_papermill_leaves_no_rank_behind(
     assert running.returncode == status, printed
     until(lambda: not processes.marked("NBDIST_RUN_DIR", str(run.path)))
     until(lambda: RunHandle(run).run.state.terminal)
-    assert RunHandle(run).status == "cancelled"
+    assert RunHandle(run).status == "stopped"
 
 
 @pytest.mark.browser

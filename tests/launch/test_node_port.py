@@ -61,7 +61,7 @@ class Machine:
         )
 
     def close(self) -> None:
-        self.nodes.close("succeeded")
+        self.nodes.close("finished")
         self.selector.close()
 
 
@@ -241,7 +241,7 @@ def test_a_caller_that_has_not_joined_is_not_obeyed(both: Both) -> None:
 
 def test_a_machine_that_comes_after_the_begin_is_told_so(both: Both) -> None:
     node = both.gather()
-    node.nodes.close("cancelled")
+    node.nodes.close("stopped")
     both.until(lambda: not both.hub.nodes.connections.named)
 
     stranger = both.stranger()

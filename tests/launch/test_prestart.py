@@ -59,7 +59,7 @@ def test_an_interrupt_from_before_its_session_does_not_end_a_supervisor(
         monkeypatch.setattr(local, "hand_over", lambda *_: ())
     monkeypatch.setattr(local.subprocess, "Popen", interrupted_at_once)
 
-    assert run_cell("-n 1", "pass").status == "succeeded"
+    assert run_cell("-n 1", "pass").status == "finished"
 
 
 def test_without_room_for_the_journals_begin_the_supervisor_begins_the_run(home, tmp_path) -> None:
@@ -74,7 +74,7 @@ def test_without_room_for_the_journals_begin_the_supervisor_begins_the_run(home,
 
     handle = runner.RunHandle(directory)
 
-    assert handle.wait(60) == "succeeded"
+    assert handle.wait(60) == "finished"
     assert [handle.logs(rank).strip() for rank in (0, 1)] == ["here", "here"]
     submitted.process.wait(20)
     assert submitted.lifeline is not None

@@ -124,8 +124,8 @@ def replay(history: History, **changes: Any) -> Replay:
     return Replay(a_spec(**changes)).play(history)
 
 
-SUCCESS = Outcome(state=RunState.SUCCEEDED, reason=Reason())
-CANCELLED = Outcome(state=RunState.CANCELLED, reason=Reason.said("stopped by ada"))
+SUCCESS = Outcome(state=RunState.FINISHED, reason=Reason())
+STOP = Outcome(state=RunState.STOPPED, reason=Reason.said("stopped by ada"))
 LIMIT = Outcome(state=RunState.FAILED, reason=Reason("time-limit", seconds=60.0))
 
 
@@ -134,10 +134,10 @@ def failure(code: str, *ranks: int) -> Outcome:
 
 
 End = tuple[list[RankState], Outcome]
-ALL_SUCCEEDED: End = ([K.SUCCEEDED, K.SUCCEEDED], SUCCESS)
-ALL_STOPPED: End = ([K.ENDED, K.ENDED], CANCELLED)
-ALL_TIMED_OUT: End = ([K.ENDED, K.ENDED], LIMIT)
-RANK_1_FAILED: End = ([K.ENDED, K.FAILED], failure("ranks-failed", 1))
+ALL_FINISHED: End = ([K.FINISHED, K.FINISHED], SUCCESS)
+ALL_STOPPED: End = ([K.STOPPED, K.STOPPED], STOP)
+ALL_TIMED_OUT: End = ([K.STOPPED, K.STOPPED], LIMIT)
+RANK_1_FAILED: End = ([K.STOPPED, K.FAILED], failure("ranks-failed", 1))
 
 
 def expect(policy: Replay, sent: list[Sent], end: End) -> None:
@@ -156,31 +156,31 @@ HISTORIES = [
     pytest.param(
         [(10, exits(0, 1)), (10.1, exits(1, -15)), (11, another_attempt), (20, exits(0)), (20, exits(1))],
         [(10, 1, "SIGTERM")],
-        ALL_SUCCEEDED,
+        ALL_FINISHED,
         id="success at the second attempt, though the first was cut short",
     ),
     pytest.param(
         [(10, finishes(0)), (10, finishes(1)), (11, exits(0)), (12, exits(1))],
         [],
-        ALL_SUCCEEDED,
+        ALL_FINISHED,
         id="success",
     ),
     pytest.param(
         [(10, exits(0)), (11, exits(1))],
         [],
-        ALL_SUCCEEDED,
+        ALL_FINISHED,
         id="success of programs that leave by os._exit(0)",
     ),
     pytest.param(
         [(10, finishes(0)), (10, finishes(1)), (12, exits(0, -6)), (12, exits(1, -11))],
         [],
-        ALL_SUCCEEDED,
+        ALL_FINISHED,
         id="native code aborts after the last statements",
     ),
     pytest.param(
         [(10, finishes(0)), (500, exits(0)), (9000, finishes(1)), (9001, exits(1))],
         [],
-        ALL_SUCCEEDED,
+        ALL_FINISHED,
         id="one rank goes on long after the other",
     ),
     pytest.param(
@@ -222,25 +222,25 @@ HISTORIES = [
     pytest.param(
         [(5, exits(1, 3)), (5.2, exits(0, 0))],
         [(5, 0, "SIGTERM")],
-        ([K.SUCCEEDED, K.FAILED], failure("ranks-failed", 1)),
+        ([K.FINISHED, K.FAILED], failure("ranks-failed", 1)),
         id="one rank leaves by os._exit(3), the other takes SIGTERM well",
     ),
     pytest.param(
         [(5, exits(0)), (7, exits(1, -11))],
         [],
-        ([K.SUCCEEDED, K.FAILED], failure("ranks-failed", 1)),
+        ([K.FINISHED, K.FAILED], failure("ranks-failed", 1)),
         id="one rank crashes after the other is done",
     ),
     pytest.param(
         [(5, exits(0, 1)), (5, exits(1, 1))],
         [(5, 1, "SIGTERM")],
-        ([K.FAILED, K.ENDED], failure("ranks-failed", 0)),
+        ([K.FAILED, K.STOPPED], failure("ranks-failed", 0)),
         id="both leave in the same moment",
     ),
     pytest.param(
         [(5, errors(0)), (5, exits(1, 1)), (6, exits(0, 1))],
         [(5, 1, "SIGTERM")],
-        ([K.FAILED, K.ENDED], failure("ranks-failed", 0)),
+        ([K.FAILED, K.STOPPED], failure("ranks-failed", 0)),
         id="both fail, one is heard first",
     ),
     pytest.param(
@@ -252,7 +252,7 @@ HISTORIES = [
     pytest.param(
         [(5, stop()), (6, finishes(0)), (6, finishes(1)), (7, exits(0)), (7, exits(1))],
         [(5, 0, "SIGINT"), (5, 1, "SIGINT")],
-        ([K.SUCCEEDED, K.SUCCEEDED], CANCELLED),
+        ([K.FINISHED, K.FINISHED], STOP),
         id="a stop that the programs take as a wish to save and leave",
     ),
     pytest.param(
@@ -276,19 +276,19 @@ HISTORIES = [
     pytest.param(
         [(10, exits(0)), (10, exits(1)), (10, stop())],
         [],
-        ALL_SUCCEEDED,
+        ALL_FINISHED,
         id="a stop after everything has exited",
     ),
     pytest.param(
         [(10, finishes(0)), (10, finishes(1)), (10.5, stop()), (11, exits(0)), (11, exits(1, -2))],
         [(10.5, 0, "SIGINT"), (10.5, 1, "SIGINT")],
-        ALL_SUCCEEDED,
+        ALL_FINISHED,
         id="a stop after everything has finished",
     ),
     pytest.param(
         [(10, finishes(0)), (10.5, stop()), (11, exits(0, -2)), (11, exits(1, -2))],
         [(10.5, 0, "SIGINT"), (10.5, 1, "SIGINT")],
-        ([K.SUCCEEDED, K.ENDED], CANCELLED),
+        ([K.FINISHED, K.STOPPED], STOP),
         id="a stop after one of two has finished",
     ),
     pytest.param(
@@ -300,7 +300,7 @@ HISTORIES = [
     pytest.param(
         [(5, finishes(0)), (5.5, errors(1)), (5.6, exits(0, -15)), (6, exits(1, 1))],
         [(5.5, 0, "SIGTERM")],
-        ([K.SUCCEEDED, K.FAILED], failure("ranks-failed", 1)),
+        ([K.FINISHED, K.FAILED], failure("ranks-failed", 1)),
         id="a rank that was done when the other raised",
     ),
 ]
@@ -382,13 +382,13 @@ def test_a_rank_that_waits_for_others_is_freed_before_it_is_ended(
         pytest.param(
             [(61, finishes(0)), (61, finishes(1)), (62, exits(0)), (62, exits(1))],
             [(60, 0, "SIGINT"), (60, 1, "SIGINT")],
-            ([K.SUCCEEDED, K.SUCCEEDED], LIMIT),
+            ([K.FINISHED, K.FINISHED], LIMIT),
             id="the ranks save their work, and yet it took too long",
         ),
         pytest.param(
             [(59, exits(0)), (59, exits(1)), (61, nothing)],
             [],
-            ALL_SUCCEEDED,
+            ALL_FINISHED,
             id="just in time",
         ),
         pytest.param(
@@ -421,7 +421,7 @@ def test_a_rank_that_even_sigkill_does_not_end_is_given_up() -> None:
     policy.let_pass(until=13)
 
     assert (before, policy.over) == (False, True)
-    assert policy.ranks == [K.ENDED, K.RUNNING]
+    assert policy.ranks == [K.STOPPED, K.RUNNING]
     assert policy.policy.outcome() == failure("rank-stuck", 1)
 
 

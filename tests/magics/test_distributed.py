@@ -86,7 +86,7 @@ def test_an_interrupted_cell_stops_its_run_and_fails(used_kernel) -> None:
     reply = used_kernel.collect(message, limit=20)
 
     assert reply.status == "error"
-    assert reply.error.startswith("RunCancelled: ")
+    assert reply.error.startswith("RunStopped: ")
     assert "the kernel was interrupted" in reply.error
     assert reply.traceback == ""
     assert "ended early" not in reply.stdout, "the summary has said it"
@@ -132,7 +132,7 @@ time.sleep(600)
     used_kernel.interrupt()
     reply = used_kernel.collect(message, limit=20)
 
-    assert reply.error.startswith("RunCancelled: ")
+    assert reply.error.startswith("RunStopped: ")
 
 
 def test_detached_a_handle_comes_back_at_once(used_kernel) -> None:
@@ -140,7 +140,7 @@ def test_detached_a_handle_comes_back_at_once(used_kernel) -> None:
 
     reply = used_kernel.run("run = _\nprint(run.wait(30), run.status, run.logs(1).strip(), run.stop())")
 
-    assert reply.stdout == "succeeded succeeded hello succeeded\n", reply.traceback
+    assert reply.stdout == "finished finished hello finished\n", reply.traceback
 
 
 def test_status_shows_device_pid_memory_and_the_last_line(kernel) -> None:
@@ -153,7 +153,7 @@ def test_status_shows_device_pid_memory_and_the_last_line(kernel) -> None:
     table = kernel.run("%dist_status").data[0]
     stopped = kernel.run("%dist_stop --all")
 
-    assert "cancelled: 2 processes ended" in stopped.stdout
+    assert "stopped: 2 processes ended" in stopped.stdout
     rows = [line.split() for line in table["text/plain"].splitlines()]
     assert rows[0][:6] == ["run", "rank", "state", "device", "pid", "memory"]
     assert rows[0][-3:] == ["elapsed", "last", "line"]
@@ -307,7 +307,7 @@ display({'text/html': '<b>shown</b>', 'text/plain': 'shown'}, raw=True)
             assert lines == [f"[{rank}] line {i}" for i in range(200)]
         assert "Finished · 2 ranks" in reply.stdout
         assert reply.data == [{"text/plain": "shown", "text/html": "<b>shown</b>"}]
-    assert kernel.run("import nbdist\nprint(nbdist.attach('watched').status)").stdout == "succeeded\n"
+    assert kernel.run("import nbdist\nprint(nbdist.attach('watched').status)").stdout == "finished\n"
 
 
 def test_leaving_the_view_of_a_run_ends_nothing(used_kernel) -> None:

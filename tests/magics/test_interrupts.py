@@ -20,9 +20,9 @@ sys.setprofile(look)
 
 LONG = "import time\ntime.sleep(600)"
 NOTHING_STARTED = ("KeyboardInterrupt: nothing was started", None)
-STOPPED = ("RunCancelled: ", "cancelled")
-DETACHED_STOPPED = ("KeyboardInterrupt: the run is stopped", "cancelled")
-ENDED_BEFORE = ("KeyboardInterrupt: ", "succeeded")
+STOPPED = ("RunStopped: ", "stopped")
+DETACHED_STOPPED = ("KeyboardInterrupt: the run is stopped", "stopped")
+ENDED_BEFORE = ("KeyboardInterrupt: ", "finished")
 
 
 @pytest.fixture
@@ -130,5 +130,5 @@ def test_a_cell_whose_run_cannot_be_shown_leaves_none(kernel: Kernel, leaves_not
         kernel.run("del sys.modules['nbdist.panel.widget']")
 
     assert reply.status == "error"
-    until(lambda: state_of(RunStore(kernel.home).directories()[0]) == "cancelled")
+    until(lambda: state_of(RunStore(kernel.home).directories()[0]) == "stopped")
     leaves_nothing_in(kernel.home)

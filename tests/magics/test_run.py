@@ -37,7 +37,7 @@ def test_a_function_of_the_notebook_runs_in_ranks_and_returns(used_kernel: Kerne
     assert reply.status == "ok", reply.error
     assert "Finished · 2 ranks" in reply.stdout
     assert reply.data == []
-    assert seen.stdout == "succeeded 10.0 True 11.0 [0, 1]\n", seen
+    assert seen.stdout == "finished 10.0 True 11.0 [0, 1]\n", seen
     assert used_kernel.run("print(run.run.spec.name, list(run.results))").stdout == "train ['rank']\n"
 
 

@@ -61,7 +61,7 @@ def test_a_run_that_has_ended_is_shown_in_a_panel_that_stays(kernel) -> None:
     assert sent[-1].complete_until is None
     assert {chart.tag for chart in sent[-1].charts} >= {"loss"}
     assert "for step in range(3000)" in (sent[-1].cell or "")
-    assert {update.view.state for update in sent if update.view} == {"succeeded"}
+    assert {update.view.state for update in sent if update.view} == {"finished"}
 
 
 def test_a_page_that_was_loaded_again_gets_every_line_from_disk(kernel) -> None:

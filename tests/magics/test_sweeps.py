@@ -64,8 +64,8 @@ if nbdist.params.lr == 1:
     assert shown.status == "ok"
     assert "application/vnd.jupyter.widget-view+json" in shown.data[0]
     assert "Finished" in shown.data[-1]["text/html"]
-    assert stopped.error.startswith("RunCancelled")
-    assert [run.state.value for run, _ in handle.look().runs] == ["cancelled"] * 4
+    assert stopped.error.startswith("RunStopped")
+    assert [run.state.value for run, _ in handle.look().runs] == ["stopped"] * 4
 
 
 def begun_last(home: Path) -> SweepHandle:
@@ -80,5 +80,5 @@ def test_a_sweep_ends_with_its_kernel_and_its_runs_with_the_process_that_starts_
     wait_for(lambda: not mine.look().live)
 
     assert mine.look().reason.code == "kernel-ended"
-    assert {run.state.value for run, _ in mine.look().runs} == {"cancelled"}
+    assert {run.state.value for run, _ in mine.look().runs} == {"stopped"}
     assert not processes.marked("NBDIST_PARAMS", '{"lr": 0.1, "width": 64}')

@@ -31,7 +31,7 @@ def test_a_run_is_text_in_a_terminal_and_ctrl_c_stops_it(tmp_path: Path, leaves_
 
         shell.expect(r"Stopped · 2 ranks · .* · the kernel was interrupted")
         shell.expect(r"In \[3\]: ")
-        assert "RunCancelled" not in str(shell.before)
+        assert "RunStopped" not in str(shell.before)
     finally:
         shell.close(force=True)
     leaves_nothing_in(tmp_path / "home")

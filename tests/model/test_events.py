@@ -31,7 +31,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
     runs.escalated(0, 1, signal="SIGINT"),
     runs.attempt_failed(1, Reason("ranks-failed", ranks=(0, 2)), leftover=1),
     runs.run_ended(
-        RunState.CANCELLED,
+        RunState.STOPPED,
         Reason("reaper-ended-stuck", why=Reason("stopped-by", command="nbdist stop"), pid=7, half=0.5),
         leftover=2,
     ),

@@ -45,15 +45,15 @@ HISTORIES = [
         id="programs are done, processes not",
     ),
     pytest.param(
-        [*STARTED, finished(0), exited(0), finished(1), exited(1), run_ended(R.SUCCEEDED)],
-        R.SUCCEEDED,
-        [K.SUCCEEDED, K.SUCCEEDED],
+        [*STARTED, finished(0), exited(0), finished(1), exited(1), run_ended(R.FINISHED)],
+        R.FINISHED,
+        [K.FINISHED, K.FINISHED],
         id="success",
     ),
     pytest.param(
-        [*STARTED, exited(0), exited(1), run_ended(R.SUCCEEDED)],
-        R.SUCCEEDED,
-        [K.SUCCEEDED, K.SUCCEEDED],
+        [*STARTED, exited(0), exited(1), run_ended(R.FINISHED)],
+        R.FINISHED,
+        [K.FINISHED, K.FINISHED],
         id="success of programs that leave by os._exit(0)",
     ),
     pytest.param(
@@ -66,19 +66,19 @@ HISTORIES = [
             run_ended(R.FAILED, "rank 1 failed"),
         ],
         R.FAILED,
-        [K.ENDED, K.FAILED],
+        [K.STOPPED, K.FAILED],
         id="one rank raised and the other was ended",
     ),
     pytest.param(
         [*STARTED, exited(1, -9), escalated(0), exited(0, -15, ended=True), run_ended(R.FAILED)],
         R.FAILED,
-        [K.ENDED, K.FAILED],
+        [K.STOPPED, K.FAILED],
         id="one rank was killed from outside",
     ),
     pytest.param(
         [*STARTED, exited(0), exited(1, 3), run_ended(R.FAILED)],
         R.FAILED,
-        [K.SUCCEEDED, K.FAILED],
+        [K.FINISHED, K.FAILED],
         id="one rank failed after the other was done",
     ),
     pytest.param(
@@ -89,16 +89,16 @@ HISTORIES = [
             errored(0),
             exited(0, 1, ended=True),
             exited(1, -2, ended=True),
-            run_ended(R.CANCELLED, "stopped by ada"),
+            run_ended(R.STOPPED, "stopped by ada"),
         ],
-        R.CANCELLED,
-        [K.ENDED, K.ENDED],
+        R.STOPPED,
+        [K.STOPPED, K.STOPPED],
         id="a stop, and a KeyboardInterrupt that follows from it",
     ),
     pytest.param(
         [*STARTED, stop_requested(), escalated(0, 1), exited(0, 0, ended=True)],
         R.STOPPING,
-        [K.SUCCEEDED, K.RUNNING],
+        [K.FINISHED, K.RUNNING],
         id="in the middle of a stop, one rank has saved its work and left",
     ),
     pytest.param(
@@ -110,41 +110,41 @@ HISTORIES = [
             run_ended(R.FAILED, "the time limit of 5 s was reached"),
         ],
         R.FAILED,
-        [K.ENDED, K.ENDED],
+        [K.STOPPED, K.STOPPED],
         id="the time limit",
     ),
     pytest.param(
-        [*STARTED, exited(0), run_lost()], R.LOST, [K.SUCCEEDED, K.LOST], id="the supervisor was lost"
+        [*STARTED, exited(0), run_lost()], R.LOST, [K.FINISHED, K.LOST], id="the supervisor was lost"
     ),
     pytest.param([run_lost()], R.LOST, [K.LOST, K.LOST], id="the supervisor never came"),
     pytest.param(
-        [*STARTED, finished(0), exited(0, -6), finished(1), exited(1), run_ended(R.SUCCEEDED)],
-        R.SUCCEEDED,
-        [K.SUCCEEDED, K.SUCCEEDED],
+        [*STARTED, finished(0), exited(0, -6), finished(1), exited(1), run_ended(R.FINISHED)],
+        R.FINISHED,
+        [K.FINISHED, K.FINISHED],
         id="gloo aborts after the last statement",
     ),
     pytest.param(
         [*STARTED, exited(0, -6), exited(1), run_ended(R.FAILED)],
         R.FAILED,
-        [K.FAILED, K.SUCCEEDED],
+        [K.FAILED, K.FINISHED],
         id="an abort before the last statement",
     ),
     pytest.param(
         [*STARTED, finished(0), errored(1), exited(0, -15, ended=True), exited(1, 1), run_ended(R.FAILED)],
         R.FAILED,
-        [K.SUCCEEDED, K.FAILED],
+        [K.FINISHED, K.FAILED],
         id="a rank was ended that was done",
     ),
     pytest.param(
         [*STARTED, errored(0), exited(0, 0), exited(1), run_ended(R.FAILED)],
         R.FAILED,
-        [K.FAILED, K.SUCCEEDED],
+        [K.FAILED, K.FINISHED],
         id="an exception, and yet an exit code of 0",
     ),
     pytest.param(
         [*STARTED, finished(0), exited(0, -9), exited(1), run_ended(R.FAILED)],
         R.FAILED,
-        [K.FAILED, K.SUCCEEDED],
+        [K.FAILED, K.FINISHED],
         id="a kill after the last statement",
     ),
     pytest.param(
@@ -185,7 +185,7 @@ def test_a_history_leads_to_a_state(events: Sequence[Event], state: RunState, ra
         pytest.param([exited(0)], id="a rank exits that never started"),
         pytest.param([*STARTED, run_ended(R.FAILED), attempt_started(2)], id="an attempt after the end"),
         pytest.param([*STARTED, run_lost(), stop_requested()], id="a stop of what is lost"),
-        pytest.param([run_ended(R.SUCCEEDED)], id="success before anything ran"),
+        pytest.param([run_ended(R.FINISHED)], id="success before anything ran"),
     ],
 )
 def test_what_cannot_have_happened_is_refused(events: Sequence[Event]) -> None:
@@ -209,7 +209,7 @@ def test_a_rank_keeps_when_it_did_what_and_how_it_left() -> None:
 
 
 def test_the_end_says_why_and_what_was_left_over() -> None:
-    end = run_ended(R.CANCELLED, "stopped by ada", leftover=3, time=CREATED + 9)
+    end = run_ended(R.STOPPED, "stopped by ada", leftover=3, time=CREATED + 9)
 
     run = Run.of(a_spec(), [*STARTED, stop_requested("enough"), end])
 

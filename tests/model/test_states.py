@@ -35,8 +35,8 @@ def test_a_run_and_a_rank_have_four_ends() -> None:
     runs = {state for state in RunState if state.terminal}
     ranks = {state for state in RankState if state.terminal}
 
-    assert runs == {RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.LOST}
-    assert ranks == {RankState.SUCCEEDED, RankState.FAILED, RankState.ENDED, RankState.LOST}
+    assert runs == {RunState.FINISHED, RunState.FAILED, RunState.STOPPED, RunState.LOST}
+    assert ranks == {RankState.FINISHED, RankState.FAILED, RankState.STOPPED, RankState.LOST}
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_a_finished_run_does_not_start_again(end: RunState, after: RunState) -> 
     ("now", "to"),
     [
         pytest.param(RunState.PENDING, RunState.RUNNING, id="running before it was started"),
-        pytest.param(RunState.PENDING, RunState.SUCCEEDED, id="success of what never ran"),
+        pytest.param(RunState.PENDING, RunState.FINISHED, id="success of what never ran"),
         pytest.param(RunState.STOPPING, RunState.RUNNING, id="a stop that is taken back"),
-        pytest.param(RankState.PENDING, RankState.SUCCEEDED, id="success of what never ran"),
+        pytest.param(RankState.PENDING, RankState.FINISHED, id="success of what never ran"),
         pytest.param(RankState.PENDING, RankState.FAILED, id="failure of what never ran"),
-        pytest.param(RankState.FAILED, RankState.SUCCEEDED, id="a failure that is made good"),
-        pytest.param(RankState.ENDED, RankState.RUNNING, id="an ended rank that runs on"),
+        pytest.param(RankState.FAILED, RankState.FINISHED, id="a failure that is made good"),
+        pytest.param(RankState.STOPPED, RankState.RUNNING, id="an ended rank that runs on"),
     ],
 )
 def test_neither_moves_against_the_table(now: Any, to: Any) -> None:

@@ -87,7 +87,7 @@ def test_a_healthy_run_goes_on_when_strangers_come(cluster: Cluster) -> None:
         assert "another program, or has another NBDIST_TOKEN" in outputs[name]
         assert "NBDIST_TOKEN=…  that node 0 has, or has printed" in outputs[name]
     assert [code for code, _ in ends] == [0, 0], ends
-    assert cluster.states() == ["succeeded", "succeeded"]
+    assert cluster.states() == ["finished", "finished"]
     log = first_machine.run.directory.supervisor_log.read_text()
     assert f"the connection with {second_machine.address} was closed: node 1 was refused (node-taken)" in log
 

@@ -52,11 +52,11 @@ def test_ranks_of_torch_on_two_machines_compute_together(cluster: Cluster) -> No
             rank = 2 * node + local_rank
             assert f"[{rank}] sum 10.0 {ADDRESS} 29400 {rank} {local_rank} {node} 4 None" in output
         assert f"this is node {node} of 2" in output
-    assert cluster.states() == ["succeeded", "succeeded"]
+    assert cluster.states() == ["finished", "finished"]
     # what became of the others' ranks is known, and their logs are where they ran
     for node, machine in enumerate(cluster.machines):
         others = [rank for rank in machine.run.run.ranks if rank.spec.node_rank != node]
-        assert [rank.state.value for rank in others] == ["succeeded"] * 2
+        assert [rank.state.value for rank in others] == ["finished"] * 2
         with pytest.raises(
             UsageMistake, match=rf"ran on node {1 - node} \(10\.213\.77\.\d\), and its log is"
         ):
@@ -145,7 +145,7 @@ def test_a_stop_on_one_machine_stops_both(cluster: Cluster) -> None:
     cluster.machines[1].run.stop("enough")
     ends = cluster.finish(running)
 
-    assert cluster.states() == ["cancelled", "cancelled"]
+    assert cluster.states() == ["stopped", "stopped"]
     assert "enough (node 1)" in ends[0][1]
 
 
@@ -205,7 +205,7 @@ def test_a_wait_can_be_interrupted(cluster: Cluster) -> None:
     handle.stop("changed my mind")
 
     ((code, _),) = cluster.finish([running])
-    assert (code, handle.status) == (128 + signal.SIGINT, "cancelled")
+    assert (code, handle.status) == (128 + signal.SIGINT, "stopped")
 
 
 # and other tokens, or other numbers of ranks, while a run goes on, in test_strangers.py

@@ -60,13 +60,13 @@ def test_every_run_of_a_notebook_ends_as_its_cell_is_tagged(name: str, executed:
     for cell in result.cells:
         if match := re.search(r"^%%distributed .*--name (\S+)", cell.source):
             run = result.runs.get(match[1])
-            expected = "succeeded"
+            expected = "finished"
             if "raises-exception" in tags(cell):
                 expected = "failed"
             elif "--hang-after" in cell.source:
-                expected = "cancelled"
+                expected = "stopped"
             # a cell that is refused before the launch has no run
-            if run is not None or expected == "succeeded":
+            if run is not None or expected == "finished":
                 assert run is not None, match[1]
                 assert run.status == expected, run.logs(0)
 
@@ -115,7 +115,7 @@ def test_a_run_that_hangs_says_who_is_behind(executed: Executing) -> None:
     assert "rank 1 is in time.sleep at line 10; rank 0 waits in all_reduce" in result.shown(
         result.cell_of("%dist_stacks")
     )
-    assert "cancelled: 2 processes ended" in result.shown(result.cell_of("%dist_stop"))
+    assert "stopped: 2 processes ended" in result.shown(result.cell_of("%dist_stop"))
 
 
 @pytest.mark.slow

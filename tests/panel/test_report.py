@@ -29,7 +29,7 @@ from tests.fakes.runs import CREATED, STARTED, a_spec, exited, run_ended
 def run(tmp_path: Path) -> WrittenRun:
     """Return a run whose two ranks logged, printed and showed something, and succeeded."""
     run = WrittenRun(tmp_path / "home", cell="import torch\nprint('<hello>')\n")
-    run.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    run.happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
     for rank in (0, 1):
         run.printed(rank, f"\x1b[32mstep\x1b[0m 1/2 - val_loss: 0.5\nrank {rank} says </script> & done\n")
         with run.directory.rank(rank).metrics.open("a") as file:
@@ -100,7 +100,7 @@ def test_a_report_has_the_curves_pictures_settings_logs_and_the_cell(run: Writte
     assert "<tr><th>lr</th><td>0.1</td></tr>" in page
     first = played(page).contents[0]
     assert first["cell"] == "import torch\nprint('<hello>')\n"
-    assert (first["view"]["label"], first["view"]["state"]) == (run.run.label, "succeeded")
+    assert (first["view"]["label"], first["view"]["state"]) == (run.run.label, "finished")
     assert [log.splitlines()[-1] for log in logs_in(page)] == [
         f"rank {rank} says </script> & done" for rank in (0, 1)
     ]
@@ -241,7 +241,7 @@ def test_of_a_run_that_goes_on_a_report_says_so(tmp_path: Path) -> None:
 def test_arguments_and_settings_that_look_like_secrets_are_masked(tmp_path: Path) -> None:
     spec = a_spec(args=("--api-key", "hunter22", "db.password=swordfish"))
     run = WrittenRun(tmp_path / "home", spec, cell="1\n")
-    run.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    run.happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
     run.printed(0, "Namespace(api_key='hunter22') swordfish\n")
     with run.directory.rank(0).metrics.open("a") as file:
         point = {"t": CREATED, "step": 0, "v": {}, "hparams": {"api_key": "hush", "lr": 0.1}}

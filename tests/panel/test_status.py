@@ -97,7 +97,7 @@ def test_a_session_that_waits_for_a_cell_is_idle_and_says_which_was_the_last(tmp
 def test_a_run_that_has_ended_is_one_line_beside_others_and_has_its_ranks_alone(tmp_path: Path) -> None:
     spec = a_spec(notebook="/home/ada/lenet.ipynb")
     ended = WrittenRun(tmp_path / "ended", spec).happened(
-        *STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED, time=CREATED + 60)
+        *STARTED, exited(0), exited(1), run_ended(RunState.FINISHED, time=CREATED + 60)
     )
     ended.recorded(0, loss=0.0639).recorded(1, loss=0.0231)
     going_on = WrittenRun(tmp_path / "going on").happened(*STARTED)
@@ -235,7 +235,7 @@ def after(seconds: float, **changes: object) -> RunView:
     return a_run(ranks, elapsed=seconds, **changes)
 
 
-ENDED = a_run(state="succeeded", live=False)
+ENDED = a_run(state="finished", live=False)
 
 
 def test_the_table_is_shown_again_when_something_has_changed_until_the_end() -> None:
@@ -314,7 +314,7 @@ def test_use_rate_and_progress_come_from_the_ends_of_the_files(tmp_path: Path) -
 
 def test_a_run_that_succeeded_needs_no_progress(tmp_path: Path) -> None:
     written = WrittenRun(tmp_path).printed(0, "epoch 2/4: 50%|##  | 5/10 [00:01<00:01, 5.00it/s]\n")
-    written.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    written.happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
 
     (view,) = StatusReader([written.directory]).look(CREATED + 60)
 

@@ -30,10 +30,10 @@ EVIL = "</pre><script>alert('x')</script><img src=https://example.org/x onerror=
 
 
 @pytest.fixture
-def succeeded(tmp_path: Path) -> WrittenRun:
+def finished(tmp_path: Path) -> WrittenRun:
     return (
-        WrittenRun(tmp_path / "succeeded")
-        .happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED, time=CREATED + 47.1))
+        WrittenRun(tmp_path / "finished")
+        .happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED, time=CREATED + 47.1))
         .printed(0, "epoch 1\nepoch 2\n")
         .recorded(0, loss=0.123456, acc=0.9)
     )
@@ -82,8 +82,8 @@ def page(written: WrittenRun, language: str = "en") -> Page:
     return Page(summary_bundle(written.run, written.directory, language)["text/html"])
 
 
-def test_a_success_says_how_long_it_took_and_what_came_out(succeeded: WrittenRun) -> None:
-    shown = page(succeeded)
+def test_a_success_says_how_long_it_took_and_what_came_out(finished: WrittenRun) -> None:
+    shown = page(finished)
     text = shown.text
 
     assert "n-ranks" not in str(shown.attributes), "of ranks that finished nothing is to be said"
@@ -99,11 +99,11 @@ def test_a_failure_says_which_rank_and_which_line_and_how_the_others_ended(faile
     text = page(failed).text
 
     assert "✕ Failed lenet-k3f9 2 ranks · 0:12 · rank 1 failed" in text
-    assert "0 ■ Ended, SIGTERM, +1.0 s" in text
+    assert "0 ■ Stopped, SIGTERM, +1.0 s" in text
     assert "1 ✕ Failed first, exit 1" in text
     assert "rank 1 failed first: ValueError at line 9 of the cell at 0:09" in text
     assert "ValueError: bad batch" in text
-    assert "1 other rank ended after it0 ended by nbdist (SIGTERM)" in text
+    assert "1 other rank ended after it0 stopped by nbdist (SIGTERM)" in text
 
 
 CELL = "".join(f"line_{number} = <{number}>\n" for number in range(1, 13))
@@ -166,7 +166,7 @@ def numbered(count: int, of: str = "line") -> str:
 
 def test_short_logs_stand_open_and_whole(tmp_path: Path) -> None:
     written = WrittenRun(tmp_path).printed(0, numbered(12, "early")).printed(1, numbered(8, "late"))
-    written.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    written.happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
 
     markup = summary_bundle(written.run, written.directory, "en")["text/html"]
 
@@ -182,7 +182,7 @@ def test_of_longer_logs_the_last_eight_lines_stand_open_as_far_as_a_look_goes(tm
         written.printed(rank, numbered(21, f"rank {rank} line"))
     started = [rank_started(rank) for rank in range(4)]
     written.happened(*STARTED[:1], *started, *(exited(rank) for rank in range(4)))
-    written.happened(run_ended(RunState.SUCCEEDED))
+    written.happened(run_ended(RunState.FINISHED))
 
     markup = summary_bundle(written.run, written.directory, "en")["text/html"]
 
@@ -205,11 +205,11 @@ def test_the_log_of_the_rank_that_failed_first_stands_open_whatever_others_wrote
     assert "<details><summary>rank 2" in markup
 
 
-def test_metrics_have_curves_and_the_seventh_only_its_value(succeeded: WrittenRun) -> None:
+def test_metrics_have_curves_and_the_seventh_only_its_value(finished: WrittenRun) -> None:
     for step in range(5):
-        succeeded.recorded(0, **{f"m{number}": step * number + 0.5 for number in range(7)})
+        finished.recorded(0, **{f"m{number}": step * number + 0.5 for number in range(7)})
 
-    shown = page(succeeded)
+    shown = page(finished)
 
     # loss and acc have but one point each
     assert shown.tags.count("svg") == 4
@@ -218,8 +218,8 @@ def test_metrics_have_curves_and_the_seventh_only_its_value(succeeded: WrittenRu
     assert "m4 16.5 · m5 20.5 · m6 24.5" in shown.text
 
 
-def test_a_chinese_summary_is_chinese(succeeded: WrittenRun) -> None:
-    text = page(succeeded, "zh").text
+def test_a_chinese_summary_is_chinese(finished: WrittenRun) -> None:
+    text = page(finished, "zh").text
 
     assert "✓ 已完成 lenet-k3f9 2 个进程 · 0:47" in text
     assert "最新指标" in text
@@ -231,7 +231,7 @@ def test_a_chinese_failure_is_chinese(failed: WrittenRun) -> None:
 
     assert "1 ✕ 最先失败, 退出码 1" in text
     assert "进程 1 最先失败：ValueError，单元格第 9 行" in text
-    assert "随后另有 1 个进程退出0 由 nbdist 结束（SIGTERM）" in text
+    assert "随后另有 1 个进程退出0 由 nbdist 停止（SIGTERM）" in text
 
 
 def test_a_lost_run_has_a_summary(tmp_path: Path) -> None:
@@ -288,25 +288,25 @@ def test_colours_of_a_terminal_are_kept_and_nothing_else_of_it(tmp_path: Path) -
     )
 
 
-def test_a_progress_bar_is_one_line(succeeded: WrittenRun) -> None:
-    succeeded.printed(1, "\r 10%|#  |\r 50%|## |\r100%|###|\n")
+def test_a_progress_bar_is_one_line(finished: WrittenRun) -> None:
+    finished.printed(1, "\r 10%|#  |\r 50%|## |\r100%|###|\n")
 
-    assert "rank 1100%|###|" in page(succeeded).text
+    assert "rank 1100%|###|" in page(finished).text
 
 
-def test_ranks_that_wrote_the_same_share_the_end_of_their_logs(succeeded: WrittenRun) -> None:
-    succeeded.printed(1, "epoch 1\nepoch 2\n")
+def test_ranks_that_wrote_the_same_share_the_end_of_their_logs(finished: WrittenRun) -> None:
+    finished.printed(1, "epoch 1\nepoch 2\n")
 
-    shown = page(succeeded)
+    shown = page(finished)
 
     assert shown.tags.count("details") == 1
     assert "rank 0–1epoch 1 epoch 2" in shown.text
 
 
-def test_only_the_end_of_a_long_log_is_kept(succeeded: WrittenRun) -> None:
-    succeeded.printed(1, "".join(f"line {number}\n" for number in range(100_000)))
+def test_only_the_end_of_a_long_log_is_kept(finished: WrittenRun) -> None:
+    finished.printed(1, "".join(f"line {number}\n" for number in range(100_000)))
 
-    markup = summary_bundle(succeeded.run, succeeded.directory, "en")["text/html"]
+    markup = summary_bundle(finished.run, finished.directory, "en")["text/html"]
 
     assert "line 99992" in markup
     assert "line 99991" not in markup
@@ -368,7 +368,7 @@ def test_of_many_ranks_those_that_matter_are_kept(tmp_path: Path) -> None:
 
 def test_how_far_a_run_came_that_did_not_succeed(tmp_path: Path) -> None:
     written = WrittenRun(tmp_path).printed(0, "epoch 2/4: 50%|##  | 5/10 [00:01<00:01, 5.00it/s]\r")
-    written.happened(*STARTED, run_ended(RunState.CANCELLED, "stopped by ada"))
+    written.happened(*STARTED, run_ended(RunState.STOPPED, "stopped by ada"))
 
     assert page(written).text.startswith("■ Stopped")
     assert "stopped at 37 %, epoch 2/4 · stopped by ada" in page(written).text
@@ -382,7 +382,7 @@ def test_plain_text_has_the_same_facts(failed: WrittenRun) -> None:
     for fact in (
         "Failed · 2 ranks · 0:12 · rank 1 failed",
         "loss=0.5",
-        "0 ■ Ended, SIGTERM, +1.0 s",
+        "0 ■ Stopped, SIGTERM, +1.0 s",
         "1 ✕ Failed first, exit 1",
         "rank 1 failed first: ValueError at line 9 of the cell",
         "ValueError: bad batch",
@@ -392,8 +392,8 @@ def test_plain_text_has_the_same_facts(failed: WrittenRun) -> None:
         assert fact in plain
 
 
-def test_the_text_says_the_same_in_a_few_lines(succeeded: WrittenRun, failed: WrittenRun) -> None:
-    assert summary_text(succeeded.run, succeeded.directory, "en").splitlines() == [
+def test_the_text_says_the_same_in_a_few_lines(finished: WrittenRun, failed: WrittenRun) -> None:
+    assert summary_text(finished.run, finished.directory, "en").splitlines() == [
         "[nbdist] lenet-k3f9 · Finished · 2 ranks · 0:47",
         "[nbdist] Last values: loss=0.1235  acc=0.9",
     ]
@@ -422,7 +422,7 @@ def test_what_went_in_and_what_came_out_are_a_line_each(
     written = WrittenRun(tmp_path, a_spec(inputs=inputs))
     monkeypatch.setenv("NBDIST_RANK_DIR", str(written.directory.rank(1).path))
     result(acc=0.93, evil=EVIL)
-    written.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    written.happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
 
     english, chinese = page(written), page(written, "zh")
 
@@ -462,12 +462,12 @@ def test_what_is_said_of_a_run_at_its_time_limit_is_in_the_readers_language(
 
 
 def test_where_visualdl_cannot_be_shown_there_are_still_curves_of_each_run(
-    succeeded: WrittenRun, tmp_path: Path
+    finished: WrittenRun, tmp_path: Path
 ) -> None:
-    succeeded.recorded(0, loss=0.1)
+    finished.recorded(0, loss=0.1)
     silent = WrittenRun(tmp_path / "other")
 
-    shown = curves_html([(run.run, run.directory) for run in (succeeded, silent)], "en")
+    shown = curves_html([(run.run, run.directory) for run in (finished, silent)], "en")
 
     assert re.findall(r"(loss|acc) <b>([\d.]+)</b>", shown) == [("loss", "0.1"), ("acc", "0.9")]
     assert shown.count("<polyline") == 1

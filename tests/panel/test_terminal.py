@@ -132,7 +132,7 @@ def test_a_growing_line_is_one_live_line_until_it_is_complete() -> None:
 
 
 def test_when_the_run_has_ended_only_its_lines_are_left() -> None:
-    ended = a_run(state="succeeded", live=False)
+    ended = a_run(state="finished", live=False)
 
     screen = shown(Screen(), (a_run(), [lines(0, "step 1")]), (ended, [lines(0, "the end")]))
 

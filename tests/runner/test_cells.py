@@ -104,8 +104,8 @@ def test_everything_in_the_run_directory_is_private(run_cell) -> None:
 @pytest.mark.parametrize(
     ("statement", "code", "state"),
     [
-        pytest.param("pass", 0, "succeeded", id="the end of the program"),
-        pytest.param("import sys; sys.exit()", 0, "succeeded", id="exit without a code"),
+        pytest.param("pass", 0, "finished", id="the end of the program"),
+        pytest.param("import sys; sys.exit()", 0, "finished", id="exit without a code"),
         pytest.param("import sys; sys.exit(7)", 7, "failed", id="exit 7"),
         pytest.param("import sys; sys.exit('no data')", 1, "failed", id="exit with a message"),
         pytest.param("1/0", 1, "failed", id="an exception"),
@@ -113,11 +113,11 @@ def test_everything_in_the_run_directory_is_private(run_cell) -> None:
         pytest.param("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -9, "failed", id="SIGKILL"),
         pytest.param("import ctypes; ctypes.string_at(0)", -11, "failed", id="a segmentation fault"),
         pytest.param("import os; os.abort()", -6, "failed", id="abort before the end"),
-        pytest.param("import atexit, os; atexit.register(os.abort)", -6, "succeeded", id="abort at exit"),
+        pytest.param("import atexit, os; atexit.register(os.abort)", -6, "finished", id="abort at exit"),
         pytest.param(
             "import atexit, os; atexit.register(os.kill, os.getpid(), 7)",
             -7,
-            "succeeded",
+            "finished",
             id="bus at exit",
         ),
     ],

@@ -47,7 +47,7 @@ def test_without_one_of_the_moments_the_status_is_told(start_cell: RunCell) -> N
     assert handle.wait(30, until="running") == "running"
     assert handle.wait(0.1, until="failed,stalled") == "running"
     handle.stop()
-    assert handle.wait(30, until="failed,step=3") == "cancelled"
+    assert handle.wait(30, until="failed,step=3") == "stopped"
     with pytest.raises(UsageMistake, match="until=done: there are running, stalled, "):
         handle.wait(until="done")
 
@@ -57,7 +57,7 @@ def test_a_program_starts_a_run_and_looks_later(home: Path, tmp_path: Path) -> N
     program = (
         "import nbdist\n"
         "run = nbdist.run('train.py', '--lr', 0.1, nproc=1, detach=True)\n"
-        "print(run.wait(30, until='failed,succeeded'), run.failure.line, run.logs(0).splitlines()[0])\n"
+        "print(run.wait(30, until='failed,finished'), run.failure.line, run.logs(0).splitlines()[0])\n"
     )
 
     done = subprocess.run(

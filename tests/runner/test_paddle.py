@@ -24,7 +24,7 @@ print("sum", int(total.item()), "of", dist.get_world_size())
 
     handle = run_cell("-n 2", cell)
 
-    assert handle.status == "succeeded", handle.logs(0)
+    assert handle.status == "finished", handle.logs(0)
     assert [handle.logs(rank).splitlines()[-1] for rank in (0, 1)] == ["sum 3 of 2", "sum 3 of 2"]
     assert all(rank.joined for rank in handle.run.ranks)
 
@@ -42,7 +42,7 @@ print("took", time.time() - begin)
 
     handle = run_cell("-n 2", cell)
 
-    assert handle.status == "succeeded", handle.logs(1)
+    assert handle.status == "finished", handle.logs(1)
     assert float(handle.logs(1).split()[-1]) < 2.5
 
 
@@ -57,7 +57,7 @@ dist.spawn(train, nprocs=2)
 
     handle = run_cell("-n 1", cell, limit=120)
 
-    assert handle.status == "succeeded", handle.logs(0)
+    assert handle.status == "finished", handle.logs(0)
     lines = handle.logs(0).splitlines()
     assert {"rank 0 of 2", "rank 1 of 2"} <= set(lines)
 
@@ -71,6 +71,6 @@ with visualdl.LogWriter(nbdist.board_dir()) as writer:
 
     handle = run_cell("-n 2", cell)
 
-    assert handle.status == "succeeded", handle.logs(0)
+    assert handle.status == "finished", handle.logs(0)
     for rank in (0, 1):
         assert list((handle.directory.board / f"rank{rank}.own").glob("vdlrecords.*"))

@@ -31,7 +31,7 @@ def write_run(store: RunStore, day: int, *, hour: int = 12, ended: bool = True, 
     directory.rank(0).log.write_bytes(b"x" * size)
     events = [runs.supervisor_started()]
     if ended:
-        events.append(runs.run_ended(RunState.SUCCEEDED, ""))
+        events.append(runs.run_ended(RunState.FINISHED, ""))
     directory.journal.write_text("".join(encode_event(event) + "\n" for event in events))
     return spec.run_id
 

@@ -130,7 +130,7 @@ raise SystemExit(1 - again)
 """
     handle = run_cell("-n 1 --retries 1", cell)
 
-    assert handle.status == "succeeded"
+    assert handle.status == "finished"
     assert dict(handle.results) == {"attempt1": 1, "both": 1}
 
 
@@ -193,7 +193,7 @@ def test_a_link_is_not_followed(run_cell, tmp_path: Path) -> None:
 def test_the_last_expression_of_rank_0_is_kept(run_cell, cell: str, shown: str) -> None:
     handle = run_cell("-n 2", cell)
 
-    assert handle.status == "succeeded"
+    assert handle.status == "finished"
     assert handle.results.last_text == shown
     assert handle.results.of(1).last_text == ""
     assert len(handle.results) == 0
@@ -209,5 +209,5 @@ def test_a_last_expression_that_raises_has_the_traceback_of_the_program(run_cell
 
 
 def test_a_last_expression_that_leaves_ends_the_program_as_ever(run_cell) -> None:
-    assert run_cell("-n 1", "import sys\nsys.exit(0)").status == "succeeded"
+    assert run_cell("-n 1", "import sys\nsys.exit(0)").status == "finished"
     assert run_cell("-n 1", "import sys\nsys.exit(3)").run.ranks[0].code == 3

@@ -182,7 +182,7 @@ def test_points_fail_alone_and_the_best_is_found() -> None:
 
     view = handle.look()
     assert view.state is RunState.FAILED
-    assert [run.state.value for run, _ in view.runs] == ["succeeded", "succeeded", "failed"]
+    assert [run.state.value for run, _ in view.runs] == ["finished", "finished", "failed"]
     assert handle.best("loss").params == {"lr": 2}
     assert ranking(view.compare(), "loss") == [1, 0, 2]
     assert runner.sweep(handle.label[-4:]).sweep_id == handle.sweep_id

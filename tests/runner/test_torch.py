@@ -25,7 +25,7 @@ dist.destroy_process_group()
 
     handle = run_cell("-n 2", cell)
 
-    assert handle.status == "succeeded", handle.logs(0)
+    assert handle.status == "finished", handle.logs(0)
     assert handle.logs(0).splitlines()[-1] == handle.logs(1).splitlines()[-1]
     assert handle.logs(0).split()[-1] == "3"
     assert all(rank.joined for rank in handle.run.ranks)
@@ -48,7 +48,7 @@ print("sum", int(torch.cat(list(loader)).sum()))
 
     handle = run_cell("-n 1", cell, limit=120)
 
-    assert handle.status == "succeeded", handle.logs(0)
+    assert handle.status == "finished", handle.logs(0)
     assert handle.logs(0).split()[-1] == "140"
 
 
@@ -67,7 +67,7 @@ if os.environ["RANK"] == "1":
 
     handle = run_cell("-n 2", cell)
 
-    assert handle.status == "succeeded", handle.logs(1)
+    assert handle.status == "finished", handle.logs(1)
     error, seconds = handle.logs(1).splitlines()[-1].split()
     assert error in ("DistNetworkError", "DistStoreError")
     assert 1.5 < float(seconds) < 10
@@ -84,7 +84,7 @@ dist.destroy_process_group()
 
     handle = run_cell("-n 1 --backend gloo", cell)
 
-    assert handle.status == "succeeded", handle.logs(0)
+    assert handle.status == "finished", handle.logs(0)
     assert "'cuda': 'gloo'" in handle.logs(0)
 
 
@@ -119,6 +119,6 @@ print("out")
 def test_a_model_is_freed_while_a_thread_of_gloo_needs_the_interpreter(run_cell) -> None:
     handle = run_cell("-n 2 --timeout 60s", ENDS_IN_MAIN, limit=90)
 
-    assert handle.status == "succeeded", handle.logs(0) + handle.logs(1)
+    assert handle.status == "finished", handle.logs(0) + handle.logs(1)
     # where a thread of torch is torn down with the process, its words may follow
     assert ["out" in handle.logs(rank).splitlines() for rank in (0, 1)] == [True, True]

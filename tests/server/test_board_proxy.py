@@ -24,7 +24,7 @@ Ask = Callable[..., Any]
 async def test_visualdl_is_served_under_the_prefix(
     ask: Ask, http_server_client: Any, jp_auth_header: dict[str, str], home: Path
 ) -> None:
-    run = WrittenRun(home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    run = WrittenRun(home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
     for step in range(5):
         with run.directory.rank(0).metrics.open("a") as metrics:
             metrics.write(json.dumps({"t": run.spec.created + step, "step": step, "v": {"loss": 0.5}}) + "\n")

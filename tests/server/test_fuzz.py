@@ -50,7 +50,7 @@ def test_the_addresses_are_those_that_are_described() -> None:
 
 def test_no_request_breaks_the_server_or_its_promises(tmp_path: Path) -> None:
     with real_server(tmp_path) as server:
-        run = WrittenRun(server.home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+        run = WrittenRun(server.home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
         run.printed(0, "a line\n" * 1000)
         run.recorded(0, loss=0.5)
         WrittenRun(server.home, a_spec(run_id=OTHER)).happened(*STARTED, exited(0, 1), exited(1))

@@ -124,11 +124,11 @@ async def test_there_is_no_other_rank(ask: Ask, run: WrittenRun, rank: str) -> N
 
 
 async def test_a_run_that_has_ended_is_stopped_already(ask: Ask, run: WrittenRun) -> None:
-    run.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    run.happened(exited(0), exited(1), run_ended(RunState.FINISHED))
 
     answer = await ask(f"api/runs/{RUN_ID}/stop", "POST")
 
-    assert (answer.code, json.loads(answer.body)["state"]) == (200, "succeeded")
+    assert (answer.code, json.loads(answer.body)["state"]) == (200, "finished")
     assert not list(run.directory.control.iterdir())
 
 

@@ -47,7 +47,7 @@ def written(home: Path, log: bytes, attempt: int, *events: Event) -> RunDirector
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts what a process reads")
 @pytest.mark.parametrize(
     "events",
-    [(), (exited(0), exited(1), run_ended(RunState.SUCCEEDED))],
+    [(), (exited(0), exited(1), run_ended(RunState.FINISHED))],
     ids=["a run that goes on", "a run that has ended"],
 )
 def test_the_end_of_a_long_log_is_there_before_the_rest_is_read(

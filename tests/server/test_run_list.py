@@ -22,7 +22,7 @@ from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, exited, run_ended, supervisor_started
 
 Ask = Callable[..., Any]
-ENDED = (*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+ENDED = (*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
 
 
 def run_id(number: int, name: str = "lenet") -> str:
@@ -75,7 +75,7 @@ def test_what_goes_on_is_on_the_first_page_alone(home: Path, runs: RunList) -> N
         ("LENET 000000", [0]),
         ("resnet", [1]),
         ("vision.ipynb", [1]),
-        ("succeeded", [2, 1, 0]),
+        ("finished", [2, 1, 0]),
         ("no", []),
     ],
 )
@@ -91,12 +91,12 @@ def test_a_search_wants_all_its_words(home: Path, runs: RunList, search: str, nu
 def test_a_run_that_ends_is_seen(home: Path, runs: RunList) -> None:
     run = written(home, 0).happened(*STARTED)
     before = runs.page(limit=5)
-    run.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    run.happened(exited(0), exited(1), run_ended(RunState.FINISHED))
 
     after = runs.page(limit=5)
 
     assert (before.rows[0].state, before.live) == ("running", 1)
-    assert (after.rows[0].state, after.live) == ("succeeded", 0)
+    assert (after.rows[0].state, after.live) == ("finished", 0)
 
 
 def test_a_run_that_was_lost_is_found_out(home: Path, runs: RunList) -> None:
@@ -242,7 +242,7 @@ async def test_the_summary_of_a_run_is_what_a_notebook_keeps_of_it(ask: Ask, hom
 
 @pytest.mark.parametrize("requested", [True, False], ids=["asked for", "its kernel ended"])
 def test_a_row_says_whether_a_stop_was_asked_for(home: Path, runs: RunList, requested: bool) -> None:
-    ended = RunEnded(time=CREATED + 9, state=RunState.CANCELLED, reason=Reason.said("stopped"), leftover=0)
+    ended = RunEnded(time=CREATED + 9, state=RunState.STOPPED, reason=Reason.said("stopped"), leftover=0)
     request = StopRequested(time=CREATED + 8, reason=Reason.said("stopped"), requested=requested)
     written(home, 1, cell_id="a1").happened(*STARTED, request, exited(0), exited(1), ended)
 

@@ -42,12 +42,12 @@ async def test_a_run_of_two_ranks_is_followed_to_its_end(
     handle = start_cell("-n 2 --name two", TWO_RANKS)
 
     await page.say("watch", run_id=handle.run_id)
-    await page.until(lambda: page.state == "succeeded" and page.complete and 29 in page.steps("loss"))
+    await page.until(lambda: page.state == "finished" and page.complete and 29 in page.steps("loss"))
 
     for rank in (0, 1):
         assert [line for _, line in sorted(page.lines(rank).items())] == list(handle.log_lines(rank))
     assert page.updates[0].cell == TWO_RANKS
-    await page.until(lambda: any(row["state"] == "succeeded" for row in page.rows))
+    await page.until(lambda: any(row["state"] == "finished" for row in page.rows))
     assert page.lists[0]["first"]
 
 
@@ -203,7 +203,7 @@ async def test_the_log_of_an_earlier_attempt_is_pulled(open_page: OpenPage, home
 async def test_a_page_learns_that_a_run_was_deleted(
     open_page: OpenPage, ask: Callable[..., Any], home: Path
 ) -> None:
-    run = WrittenRun(home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    run = WrittenRun(home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
     page: Page = await open_page()
     await page.say("runs")
     await page.say("watch", run_id=RUN_ID)
@@ -272,7 +272,7 @@ async def test_stop_works_while_nobody_else_can(
     await page.until(lambda: page.lines(0) and page.lines(1))
 
     answer = await ask(f"api/runs/{handle.run_id}/stop", "POST", {"reason": "page"})
-    await page.until(lambda: page.state == "cancelled")
+    await page.until(lambda: page.state == "stopped")
 
     assert answer.code == 202
     assert (handle.run.reason or handle.run.stop_reason).code == "stopped-from-page"
@@ -292,7 +292,7 @@ async def test_a_sweep_is_stopped_with_all_its_runs(
     state = await asyncio.get_running_loop().run_in_executor(None, handle.wait, 60)
 
     assert (answer.code, json.loads(answer.body)) == (202, {"sweep_id": handle.sweep_id, "live": True})
-    assert state == "cancelled"
+    assert state == "stopped"
     assert {run.run.reason.code for run in handle.runs} <= {"stopped-from-list", "sweep-ended"}
     again = await ask(path, "POST")
     assert (again.code, json.loads(again.body)["live"]) == (200, False)

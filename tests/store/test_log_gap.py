@@ -30,7 +30,7 @@ MISSING = "[nbdist: 8.8 MB of output left out here: NBDIST_LOG_GB=0.001]"
 @pytest.fixture
 def run(home: Path) -> WrittenRun:
     """A run that has ended, whose rank 0 has printed ten times what it may."""
-    run = WrittenRun(home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    run = WrittenRun(home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
     text = "".join(LINE.format(number) for number in range(LINES))
     return run.printed(0, text).printed(1, "nothing much\n").shortened(0, ROOM)
 
@@ -191,7 +191,7 @@ def test_a_run_keeps_within_its_room(start_cell, monkeypatch: pytest.MonkeyPatch
         "-n 2", "print('first')\nfor number in range(200_000):\n    print('line', number)\nprint('last')"
     )
 
-    assert handle.wait(60) == "succeeded"
+    assert handle.wait(60) == "finished"
     for rank in (0, 1):
         lines = list(handle.log_lines(rank))
         assert (lines[0], lines[-1]) == ("first", "last")

@@ -23,11 +23,11 @@ def test_every_event_is_seen_at_the_next_look(written: WrittenRun) -> None:
     reader = RunReader(written.directory)
     states = [reader.look().state]
 
-    for event in (runs.rank_started(0), runs.rank_started(1), runs.run_ended(RunState.SUCCEEDED, "")):
+    for event in (runs.rank_started(0), runs.rank_started(1), runs.run_ended(RunState.FINISHED, "")):
         written.happened(event)
         states.append(reader.look().state)
 
-    assert states == [RunState.STARTING, RunState.STARTING, RunState.RUNNING, RunState.SUCCEEDED]
+    assert states == [RunState.STARTING, RunState.STARTING, RunState.RUNNING, RunState.FINISHED]
 
 
 def test_files_are_read_only_when_the_journal_has_changed(written: WrittenRun) -> None:

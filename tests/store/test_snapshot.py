@@ -61,7 +61,7 @@ def test_a_run_whose_supervisor_has_gone_is_lost(written: WrittenRun) -> None:
 
     assert (run.state, run.ended) == (RunState.LOST, NOW)
     assert reason_text(run.reason) == f"its supervisor (pid {SUPERVISOR.pid}) has gone without a word"
-    assert [rank.state for rank in run.ranks] == [RankState.SUCCEEDED, RankState.LOST]
+    assert [rank.state for rank in run.ranks] == [RankState.FINISHED, RankState.LOST]
     assert written.directory.journal.read_bytes() == before
 
 
@@ -86,24 +86,24 @@ def test_a_supervisor_on_another_machine_is_not_missed_here(written: WrittenRun)
 
 
 def test_a_run_that_has_ended_needs_no_supervisor(written: WrittenRun) -> None:
-    written.happened(HERE, *STARTED[1:], exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    written.happened(HERE, *STARTED[1:], exited(0), exited(1), run_ended(RunState.FINISHED))
 
     run = look(written, alive=False)
 
-    assert (run.state, run.ended) == (RunState.SUCCEEDED, CREATED + 12)
+    assert (run.state, run.ended) == (RunState.FINISHED, CREATED + 12)
 
 
 def test_a_run_that_ended_between_the_two_looks_is_not_lost(written: WrittenRun) -> None:
     written.happened(HERE, *STARTED[1:])
 
     def ends_while_it_is_looked_for(_: ProcessId) -> bool:
-        written.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+        written.happened(exited(0), exited(1), run_ended(RunState.FINISHED))
         return False
 
     run = snapshot(written.directory, alive=ends_while_it_is_looked_for)
 
     assert run is not None
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.FINISHED
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_two_who_look_at_once_do_not_take_each_other_for_the_reaper(written: Wri
 
 def test_an_end_that_cannot_follow_is_not_waited_for(written: WrittenRun) -> None:
     # the beginning of the journal is gone: success cannot follow from nothing
-    written.happened(run_ended(RunState.SUCCEEDED))
+    written.happened(run_ended(RunState.FINISHED))
 
     run = look(written, alive=False)
 
@@ -190,12 +190,12 @@ def test_a_damaged_journal_is_read_as_far_as_it_makes_sense(written: WrittenRun,
     written.happened(HERE, *STARTED[1:])
     with written.directory.journal.open("ab") as journal:
         journal.write(noise + b"\n")
-    written.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    written.happened(exited(0), exited(1), run_ended(RunState.FINISHED))
 
     run = look(written)
 
-    assert run.state is RunState.SUCCEEDED
-    assert [rank.state for rank in run.ranks] == [RankState.SUCCEEDED] * 2
+    assert run.state is RunState.FINISHED
+    assert [rank.state for rank in run.ranks] == [RankState.FINISHED] * 2
 
 
 def test_a_journal_of_nothing_but_garbage_is_a_run_that_waits(written: WrittenRun) -> None:

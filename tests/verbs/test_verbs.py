@@ -99,7 +99,7 @@ def test_runs_are_compared_below_their_cell(home: Path, capsys: pytest.CaptureFi
     ("verb", "words", "expected"),
     [
         pytest.param(verbs.STOP, [], "no run is going on: {}status lists them", id="nothing to stop"),
-        pytest.param(verbs.STOP, ["lenet"], "has already ended: succeeded", id="it has ended"),
+        pytest.param(verbs.STOP, ["lenet"], "has already ended: finished", id="it has ended"),
         pytest.param(
             verbs.STOP,
             ["lenet", "--all"],
@@ -125,7 +125,7 @@ def test_runs_are_compared_below_their_cell(home: Path, capsys: pytest.CaptureFi
 def test_a_mistake_is_one_line_that_says_what_to_type_there(
     home: Path, verb: Verb[Any], words: list[str], expected: str, frontend: Frontend
 ) -> None:
-    WrittenRun(home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    WrittenRun(home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
 
     with pytest.raises(UsageMistake) as mistake:
         verb(words, frontend)

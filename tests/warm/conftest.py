@@ -12,6 +12,7 @@ import pytest
 
 from nbdist import options, processes, runner
 from nbdist.model.plan import Plan
+from nbdist.warm import pool
 from nbdist.warm.match import PRELOADED
 from nbdist.warm.pool import Standby
 from tests.programs import until
@@ -92,8 +93,11 @@ def stand_by() -> Iterator[Callable[..., Standby]]:
 
 
 @pytest.fixture
-def run_on(stand_by: Callable[..., Standby]) -> Callable[[Standby, Plan], runner.RunHandle]:
-    """Start a run on waiting ranks."""
+def run_on(
+    stand_by: Callable[..., Standby], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Standby, Plan], runner.RunHandle]:
+    """Start a run on waiting ranks, which may be slow to answer: other tests take the processors."""
+    monkeypatch.setattr(pool, "_TAKE", 20.0)
 
     def run(standby: Standby, plan: Plan) -> runner.RunHandle:
         directory = runner.store().create(plan.spec, plan.cell, plan.write_inputs)

@@ -66,7 +66,7 @@ def test_a_program_gets_what_it_would_import(make_plan, stand_by, run_on) -> Non
     warm = run_on(stand_by(make_plan("-n 1")), make_plan("-n 1", NOTICES_NOTHING))
     cold = runner.start(make_plan("-n 1", NOTICES_NOTHING), warm=False)
 
-    assert (warm.wait(60), cold.wait(60)) == ("succeeded", "succeeded"), warm.logs(0) + cold.logs(0)
+    assert (warm.wait(60), cold.wait(60)) == ("finished", "finished"), warm.logs(0) + cold.logs(0)
     assert warm.logs(0).splitlines() == cold.logs(0).splitlines()
 
 
@@ -78,7 +78,7 @@ def test_a_module_of_the_user_s_may_set_what_torch_reads_in_a_thread(
 
     handle = run_on(stand_by(make_plan("-n 1")), make_plan("-n 1", SETS_ELSEWHERE))
 
-    assert handle.wait(60) == "succeeded", handle.logs(0)
+    assert handle.wait(60) == "finished", handle.logs(0)
     again = f"{AGAIN}OMP_NUM_THREADS was set before the program imports torch"
     assert handle.logs(0).splitlines() == [again, "threads 2"]
 
@@ -90,7 +90,7 @@ def test_a_program_that_finds_another_torch_gets_that(make_plan, stand_by, run_o
 
     handle = run_on(stand_by(make_plan("-n 1")), make_plan("-n 1", HAS_ITS_OWN))
 
-    assert handle.wait(60) == "succeeded", handle.logs(0)
+    assert handle.wait(60) == "finished", handle.logs(0)
     again = f"{AGAIN}torch is found elsewhere than before"
     assert handle.logs(0).splitlines() == [again, "my own torch"]
 
@@ -116,7 +116,7 @@ def test_a_rank_that_begins_again_is_the_same_process_with_the_same_end(make_pla
 def test_a_forked_child_says_that_it_is_too_late(make_plan, stand_by, run_on) -> None:
     handle = run_on(stand_by(make_plan("-n 1")), make_plan("-n 1", FORKS))
 
-    assert handle.wait(60) == "succeeded"
+    assert handle.wait(60) == "finished"
     complaint, result = handle.logs(0).splitlines()
     assert "OMP_NUM_THREADS was set before the program imports torch" in complaint
     assert result == "threads 1"

@@ -111,7 +111,7 @@ def test_a_cell_whose_ranks_still_import_shows_its_panel_and_is_stopped_by_an_in
     kernel.interrupt()
     reply = kernel.collect(request, limit=20)
 
-    assert reply.error.startswith("RunCancelled")
+    assert reply.error.startswith("RunStopped")
     assert "nbdist/" not in reply.traceback
     assert snapshot(directory).elapsed(0) > 0
     assert directory.rank(0).log.read_bytes() == b""

@@ -78,9 +78,9 @@ def test_a_program_sees_the_same_warm_and_cold(make_plan, stand_by, run_on) -> N
     # given its run at once
     early = run_on(stand_by(make_plan("-n 1", **threads), ready=False), make_plan(line, PROBE, **threads))
     for handle in (warm, early):
-        assert handle.wait(90) == "succeeded", handle.logs(0)
+        assert handle.wait(90) == "finished", handle.logs(0)
     cold = runner.start(make_plan(line, PROBE, **threads), warm=False)
-    assert cold.wait(90) == "succeeded", cold.logs(0)
+    assert cold.wait(90) == "finished", cold.logs(0)
 
     assert early.run.importing == ()
     for handle in (warm, early):
@@ -105,9 +105,9 @@ def test_what_a_program_has_compiled_warm_is_there_for_a_cold_one(
     plan = make_plan("-n 1", COMPILED, **variables)
 
     warm = run_on(stand_by(plan), plan)
-    assert warm.wait(300) == "succeeded", warm.logs(0)
+    assert warm.wait(300) == "finished", warm.logs(0)
     cold = runner.start(make_plan("-n 1", COMPILED, **variables), warm=False)
-    assert cold.wait(300) == "succeeded", cold.logs(0)
+    assert cold.wait(300) == "finished", cold.logs(0)
 
     # it would be compiled again if anything that it depends on was another
     assert warm.logs(0).splitlines() == ["[3.0, 3.0, 3.0, 3.0]", "compiled before: 0"]
@@ -119,7 +119,7 @@ def test_no_two_ranks_draw_the_same_numbers(make_plan, stand_by, run_on) -> None
 
     handle = run_on(stand_by(plan), plan)
 
-    assert handle.wait(60) == "succeeded"
+    assert handle.wait(60) == "finished"
     drawn = [number for rank in (0, 1) for number in handle.logs(rank).split()]
     assert len(set(drawn)) == len(drawn) == 4
 
@@ -132,7 +132,7 @@ def test_what_a_framework_says_while_it_is_imported_is_in_the_log(
 
     handle = run_on(stand_by(plan), plan)
 
-    assert handle.wait(60) == "succeeded"
+    assert handle.wait(60) == "finished"
     assert handle.logs(0).split("\n")[:2] == ["hello from the start", "and then"]
 
 
@@ -176,7 +176,7 @@ def test_a_retry_gets_new_processes(make_plan, stand_by, run_on) -> None:
 
     handle = run_on(standby, plan)
 
-    assert handle.wait(60) == "succeeded"
+    assert handle.wait(60) == "finished"
     assert not waited & {rank.process.pid for rank in handle.run.ranks}
 
 
@@ -191,7 +191,7 @@ def test_a_run_whose_ranks_still_import_can_be_stopped_and_its_time_counts(
 
     handle.request_stop(Reason.said("enough"))
 
-    assert handle.wait(10) == "cancelled"
+    assert handle.wait(10) == "stopped"
     assert (view.state, view.elapsed > 0) == ("running", True)
     assert view.reason.startswith("waiting for ranks that are still importing torch")
     assert handle.run.elapsed(0) > 0
@@ -217,7 +217,7 @@ def test_ranks_that_are_not_what_a_cold_start_would_make_when_they_are_ready_beg
 
     handle = run_on(standby, plan)
 
-    assert handle.wait(60) == "succeeded"
+    assert handle.wait(60) == "finished"
     *before, last = handle.logs(0).splitlines()
     assert last == "False"
     assert [line.partition(": ")[2] for line in before] == {
@@ -346,7 +346,7 @@ def test_a_warm_run_whose_supervisor_and_reaper_are_stopped_ends_when_it_is_told
 
     handle.request_stop(Reason.said("enough"))
 
-    assert (handle.wait(15), reason_text(handle.run.reason)) == ("cancelled", "enough")
+    assert (handle.wait(15), reason_text(handle.run.reason)) == ("stopped", "enough")
     assert left_of(handle, known) == []
 
 

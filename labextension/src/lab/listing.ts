@@ -132,10 +132,10 @@ export function standing({ rows }: SweepRows): SweepStanding {
   const ended = runs.filter(({ live }) => !live).length;
   const failed = runs.filter(isBad).length;
   const points = Math.max(runs.length, ...runs.map(({ sweep }) => sweep!.points));
-  const cancelled = runs.some(({ state }) => state === 'cancelled');
-  const done = failed ? 'failed' : cancelled ? 'cancelled' : 'succeeded';
+  const stopped = runs.some(({ state }) => state === 'stopped');
+  const done = failed ? 'failed' : stopped ? 'stopped' : 'finished';
   // between two points, for a moment, none goes on
-  const goesOn = ended < runs.length || (done === 'succeeded' && ended < points);
+  const goesOn = ended < runs.length || (done === 'finished' && ended < points);
   return {
     points,
     ended,

@@ -126,7 +126,7 @@ function Advance({ progress, narrow }: { progress: Progress; narrow: boolean }):
 
 /** How far a run came that did not come to its end. */
 function StoppedAt({ view }: { view: RunView }): ReactElement | null {
-  if (view.live || view.state === 'succeeded' || !view.progress) {
+  if (view.live || view.state === 'finished' || !view.progress) {
     return null;
   }
   const text = pageWords().stoppedAt(doneText(view.progress), view.progress.text);

@@ -27,10 +27,9 @@ const SHAPES = {
   starting: RING,
   running: DISC,
   stopping: SQUARE,
-  succeeded: CHECK,
+  finished: CHECK,
   failed: CROSS,
-  cancelled: SQUARE,
-  ended: SQUARE,
+  stopped: SQUARE,
   lost: TRIANGLE,
   // what a rank does in a run that hangs, and the rank that the others wait for at each step
   held: BARS,

@@ -217,7 +217,7 @@ const HeatCell = memo(function HeatCell(props: HeatCellProps): ReactElement {
   );
 });
 
-const ORDER: readonly RankState[] = ['running', 'pending', 'failed', 'lost', 'ended', 'succeeded'];
+const ORDER: readonly RankState[] = ['running', 'pending', 'failed', 'lost', 'stopped', 'finished'];
 const NAMED = 3;
 
 /** `63 running · 1 failed first: rank 12` */

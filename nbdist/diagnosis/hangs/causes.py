@@ -129,7 +129,7 @@ def _is_for_all(side: Side) -> bool:
 def ended_before(run: Run, taken: TakenStacks) -> tuple[int, ...]:
     """Return the ranks that ended before the stacks were taken, not later at a time limit."""
     answered = {answer.rank for answer in taken.ranks if answer.problem != "ended"}
-    done = (rank.rank for rank in run.ranks if rank.state is RankState.SUCCEEDED)
+    done = (rank.rank for rank in run.ranks if rank.state is RankState.FINISHED)
     return tuple(rank for rank in done if rank not in answered)
 
 

@@ -85,7 +85,7 @@ class Coordinator:
                 )
             self._look()
         if self._policy.stop_reason is not None:  # without a wait: the others were ready at once
-            return Outcome.cancelled(self._policy.stop_reason)
+            return Outcome.stopped(self._policy.stop_reason)
         self._policy.record(NodesAwaited(time=time.time(), nodes=(), until=0.0, hosts=self._nodes.hosts))
         # by default gloo uses the interface of the machine's name, often a loopback
         name = interface_of(self._nodes.hosts[self._spec.node_rank])
@@ -99,10 +99,10 @@ class Coordinator:
 
     def settle(self, outcome: Outcome, look: Callable[[], None]) -> Outcome:
         """Return the outcome, once the ranks of all machines are over."""
-        if outcome.state is not RunState.SUCCEEDED:
+        if outcome.state is not RunState.FINISHED:
             return outcome
-        self._nodes.succeeded()
-        while not self._nodes.all_succeeded:
+        self._nodes.finished()
+        while not self._nodes.all_finished:
             if (ended := self._ended()) is not None:
                 return ended
             look()
@@ -158,7 +158,7 @@ class Coordinator:
     def close(self, outcome: Outcome) -> Outcome:
         """Wait a moment for the ends of the others' ranks, and part; return the final outcome."""
         deadline = time.monotonic() + _LAST_WORDS
-        if outcome.state is not RunState.SUCCEEDED:
+        if outcome.state is not RunState.FINISHED:
             while self._nodes.connections.named and not self._all_over() and time.monotonic() < deadline:
                 self._look()
         self._nodes.close(outcome.state.value)
@@ -176,7 +176,7 @@ class Coordinator:
         if self._nodes.problem:
             return Outcome.failed(self._nodes.problem)
         if self._policy.stop_reason is not None:
-            return Outcome.cancelled(self._policy.stop_reason)
+            return Outcome.stopped(self._policy.stop_reason)
         if self._policy.timed_out:
             return Outcome.failed(self._spec.timeout_reason)
         if self._policy.peer_failure is not None:

@@ -94,15 +94,15 @@ class PeerNodes:
             "nodes-missing", nodes=self.awaited, host=host, port=port, seconds=limit, trouble=trouble
         )
 
-    def succeeded(self) -> None:
-        """Send all that the ranks of this machine have succeeded in this attempt."""
+    def finished(self) -> None:
+        """Send all that the ranks of this machine have finished in this attempt."""
         self._over = self._attempt
         self.connections.tell({"kind": "over", "attempt": self._attempt})
         self._consider()
 
     @property
-    def all_succeeded(self) -> bool:
-        """True once the ranks of all machines have succeeded."""
+    def all_finished(self) -> bool:
+        """True once the ranks of all machines have finished."""
         return self._finished == self._attempt
 
     def local_event(self, event: Event, run: Run, error: str = "") -> None:

@@ -7,5 +7,5 @@ import torch.nn as nn
 
 rank = int(os.environ["RANK"])
 if rank == 0:
-    dist.init_process_group("gloo", timeout=timedelta(seconds=5))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=30))
 model = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))

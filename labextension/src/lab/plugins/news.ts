@@ -96,9 +96,9 @@ function notify(app: JupyterFrontEnd, { kind, row }: RunEvent): string {
   }
   const took = clock(secondsOf(row));
   switch (row.state) {
-    case 'succeeded':
+    case 'finished':
       return Notification.success(words.noticeFinished(label, took), { actions, autoClose: 6000 });
-    case 'cancelled':
+    case 'stopped':
       return Notification.info(words.noticeStopped(label), { actions, autoClose: 4000 });
     default:
       return Notification.error(words.noticeFailed(label, told(row.headline) || told(row.reason)), {

@@ -86,7 +86,7 @@ const Row = memo(function Row(props: RowProps): ReactElement {
   const step = stepParts(rank.rate, props.wait);
   const running = rank.state === 'running';
   const doing = props.held?.what ?? (slow ? overText(slow) : '');
-  const about = running ? doing : rank.state === 'succeeded' ? '' : told(rank.exit);
+  const about = running ? doing : rank.state === 'finished' ? '' : told(rank.exit);
   return (
     <tr className={rankColour(rank.rank)} onClick={() => onOpen(rank.rank)}>
       <th scope="row">

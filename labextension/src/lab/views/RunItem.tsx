@@ -171,7 +171,7 @@ function about(row: RunRow, word: string): string {
   const headline = told(row.headline);
   const how = row.live ? headline || place : short(headline) || told(row.reason) || place;
   // its mark says as well that a run has finished: the end of the line may be cut
-  const first = row.state === 'succeeded' ? [how, word] : [word, how];
+  const first = row.state === 'finished' ? [how, word] : [word, how];
   return [row.sweep?.values, ...first, pageWords().ranks(row.worldSize)].filter(Boolean).join(' · ');
 }
 
