@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.lab import write_notebook
 from tests.hosted.services import TRAINING, ask, free_ports, running, until
 
-pytestmark = [pytest.mark.browser, pytest.mark.more]
+pytestmark = pytest.mark.browser
 
 APP = """import marimo
 

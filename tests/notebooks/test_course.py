@@ -15,15 +15,12 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.notebooks.course import CHINESE, COURSE, FOLDER, LIMIT, MORE, PATIENCE, Executing, read, tags
+from tests.notebooks.course import CHINESE, COURSE, FOLDER, LIMIT, PATIENCE, Executing, read, tags
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 FAILING = "06-when-it-goes-wrong"
 EVERY = pytest.mark.parametrize("name", COURSE)
-EXECUTED = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.more if name in MORE else ()) for name in COURSE]
-)
 WORDS = (tokenize.COMMENT, tokenize.STRING, tokenize.NL, getattr(tokenize, "FSTRING_MIDDLE", -1))
 
 
@@ -42,7 +39,7 @@ def without_words(source: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE)
-@EXECUTED
+@EVERY
 def test_a_notebook_runs_from_top_to_bottom(name: str, executed: Executing) -> None:
     result = executed(name)
 
@@ -53,7 +50,7 @@ def test_a_notebook_runs_from_top_to_bottom(name: str, executed: Executing) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE)
-@EXECUTED
+@EVERY
 def test_every_run_of_a_notebook_ends_as_its_cell_is_tagged(name: str, executed: Executing) -> None:
     result = executed(name)
 
@@ -119,7 +116,6 @@ def test_a_run_that_hangs_says_who_is_behind(executed: Executing) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 def test_a_machine_that_does_not_come_is_named(executed: Executing) -> None:
     result = executed("07-several-machines")
@@ -131,7 +127,6 @@ def test_a_machine_that_does_not_come_is_named(executed: Executing) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 def test_the_first_machine_prints_what_one_with_another_home_needs(executed: Executing) -> None:
     result = executed("07-several-machines")
@@ -143,7 +138,6 @@ def test_the_first_machine_prints_what_one_with_another_home_needs(executed: Exe
 
 
 @pytest.mark.slow
-@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 def test_a_command_line_and_the_way_back_to_it(executed: Executing) -> None:
     result = executed("02-from-torchrun")
@@ -155,7 +149,6 @@ def test_a_command_line_and_the_way_back_to_it(executed: Executing) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 def test_the_ranks_keep_parts_and_compute_as_one_would(executed: Executing) -> None:
     runs = executed("08-beyond-data-parallel").runs
@@ -174,7 +167,6 @@ def test_the_ranks_keep_parts_and_compute_as_one_would(executed: Executing) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 def test_names_go_in_and_results_and_figures_come_out(executed: Executing) -> None:
     result = executed("09-in-and-out")

@@ -90,7 +90,6 @@ def test_a_program_sees_the_same_warm_and_cold(make_plan, stand_by, run_on) -> N
         assert seen == probed(cold)
 
 
-@pytest.mark.more
 @pytest.mark.timeout(700)
 @pytest.mark.skipif(
     not (shutil.which("g++") or shutil.which("clang++")), reason="torch.compile needs a compiler"
