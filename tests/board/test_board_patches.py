@@ -136,7 +136,6 @@ def test_curves_have_short_names_that_differ(
 
     answer = visitor.get("~".join(run_ids) + "/api/scalar/tags").json
 
-    assert answer is not None
     assert answer["data"]["runs"] == names
 
 

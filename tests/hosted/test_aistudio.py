@@ -49,7 +49,6 @@ for step in range(60):
 def cells_of(title: str) -> list[str]:
     """Return the cells below that title of the document."""
     section = re.search(rf"^##+ {title}\n(.*?)(?=^##)", DOCUMENT.read_text(encoding="utf-8"), re.M | re.S)
-    assert section is not None
     return re.findall(r"^```python\n(.*?)\n```", section[1], re.M | re.S)
 
 

@@ -155,7 +155,6 @@ class Played:
         return self.askers[-1]
 
     def close(self) -> None:
-        assert self.session is not None
         self.session.close()
         self.selector.close()
         for asker in self.askers:
@@ -176,7 +175,6 @@ class Played:
                 self.session.hear(rank, word, self.now)
 
     def passes(self, seconds: float) -> None:
-        assert self.session is not None
         self.now += seconds
         self.session.tick(self.now)
 

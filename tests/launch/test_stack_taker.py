@@ -38,7 +38,6 @@ class Rank:
         command = [sys.executable, "-c", program, str(theirs.fileno()), str(path)]
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdout=subprocess.PIPE)
         theirs.close()
-        assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
         # the second line is its thread's
         until(lambda: self.files.stacks.read_bytes().count(b"\n") == 2)
@@ -117,7 +116,6 @@ def test_a_rank_answers_by_its_thread(rank: Rank, taker: StackTaker) -> None:
     until(lambda: taker.tick(100.6))
 
     assert not any(early)
-    assert taker.last is not None
     assert 'File "<string>", line 6' in taker.last.ranks[0].text
 
 

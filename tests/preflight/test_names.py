@@ -121,14 +121,12 @@ def test_the_notebook_tells_where_it_has_a_name_from(
 ) -> None:
     origin = origin_of(name, {name: value}, CELLS)
 
-    assert origin is not None
     assert (origin.kind, origin.code, origin.cell) == (kind, code, cell)
 
 
 def test_a_name_that_only_earlier_ranks_had_is_told_from_one_that_nobody_has() -> None:
     ranks = origin_of("model", {}, CELLS[:5])
 
-    assert ranks is not None
     assert (ranks.kind, ranks.cell) == ("ranks", 4)
     assert origin_of("nothing", {}, CELLS) is None
 

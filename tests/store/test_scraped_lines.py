@@ -136,7 +136,6 @@ def test_a_line_of_training_is_understood(name: str) -> None:
 
     reading = read_line(line)
 
-    assert reading is not None
     assert dict(reading.values) == pytest.approx(values)
     assert place_text(reading.progress) == place
     assert lines_with_cues(data) == [(7, len(data) - 6)], "it is looked at"
@@ -152,7 +151,6 @@ def place_text(progress: Progress) -> str:
 def test_what_is_no_number_yet_is_a_value() -> None:
     reading = read_line("[rank0]: step 3 loss nan lr inf")
 
-    assert reading is not None
     assert math.isnan(reading.values["loss"])
     assert reading.values["lr"] == math.inf
 

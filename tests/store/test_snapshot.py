@@ -67,13 +67,11 @@ def test_a_run_whose_supervisor_has_gone_is_lost(written: WrittenRun) -> None:
 
 def test_a_pid_that_another_process_was_given_is_no_supervisor(written: WrittenRun) -> None:
     me = processes.identify(os.getpid())
-    assert me is not None
     impostor = ProcessId(pid=me.pid, start_time=me.start_time - 1, boot_id=me.boot_id)
     written.happened(supervisor_started(impostor, host=os.uname().nodename), *STARTED[1:])
 
     run = snapshot(written.directory)
 
-    assert run is not None
     assert run.state is RunState.LOST
 
 
@@ -102,7 +100,6 @@ def test_a_run_that_ended_between_the_two_looks_is_not_lost(written: WrittenRun)
 
     run = snapshot(written.directory, alive=ends_while_it_is_looked_for)
 
-    assert run is not None
     assert run.state is RunState.FINISHED
 
 

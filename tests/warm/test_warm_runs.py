@@ -269,8 +269,6 @@ sys.stdin.read()
         text=True,
         env=environment,
     )
-    assert owner.stdin is not None
-    assert owner.stdout is not None
     pid, ready = owner.stdout.readline().split()
     started = [processes.identify(int(pid)), *processes.descendants(int(pid))]
     assert (ready, len(started)) == ("True", 4)
