@@ -187,11 +187,6 @@ for epoch in range(4):
         for x, y in held_out:
             model(x)
 """,
-    "torch_some_steps_of_an_epoch": """
-loader, model = shared(), DDP(net())
-for part in range(4):
-    train(model, itertools.islice(iter(loader), 5))
-""",
     "torch_gan": """
 loader, judge, maker = shared(), DDP(net()), DDP(nn.Linear(4, 4))
 torch.manual_seed(rank)
@@ -246,20 +241,6 @@ model = parallelize_module(net(), mesh["tp"], {"0": ColwiseParallel(), "2": Roww
 optimizer = torch.optim.SGD(model.parameters(), 0.01, foreach=False)
 train(model, DataLoader(data, batch_size=4), epochs=2, optimizer=optimizer)
 """,
-    "torch_sequence_parallel_beside_ddp": """
-from torch.distributed.device_mesh import init_device_mesh
-mesh = init_device_mesh("cpu", (1, world), mesh_dim_names=("dp", "sp"))
-class Half(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = net()
-    def forward(self, x):
-        return self.body(x[rank::world])
-train(DDP(Half()), ((x, y[rank::world]) for x, y in DataLoader(data, batch_size=4)), epochs=1)
-loader = DataLoader(data, batch_size=4)
-model = DDP(Half())
-train(model, loader, call=lambda x: model(x).repeat(world, 1))
-""",
     "torch_pipeline_of_two_stages": """
 model = nn.Linear(4, 4) if rank == 0 else net()
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
@@ -300,15 +281,6 @@ train(paddle.DataParallel(net()), shared(shuffle=True), epochs=4)
 model = paddle.Model(net())
 model.prepare(paddle.optimizer.Adam(0.01, parameters=model.parameters()), nn.MSELoss())
 model.fit(data, data, batch_size=4, epochs=3, verbose=0)
-""",
-    "paddle_evaluates_everything_on_each_rank": """
-loader, model = shared(shuffle=True), paddle.DataParallel(net())
-for part in range(2):
-    with paddle.no_grad():
-        for x, y in DataLoader(data, batch_size=4):
-            model(x)
-    loader.batch_sampler.set_epoch(part)
-    train(model, loader)
 """,
     "paddle_topology_of_tensor_parallel_ranks": """
 from paddle.distributed import fleet

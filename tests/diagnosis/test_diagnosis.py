@@ -11,7 +11,6 @@ from nbdist.model import Event, RunState
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (
     CREATED,
-    STARTED,
     a_spec,
     attempt_started,
     errored,
@@ -31,11 +30,6 @@ PADDLE_ABORT = """\
 terminate called after throwing an instance of 'gloo::TimeoutException'
   what():  [/gloo/tcp/pair.cc:584] TIMEOUT self_rank = 1 pair_rank = 0 peer_str = [127.0.0.1]:198
 """
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> WrittenRun:
-    return WrittenRun(tmp_path / "home").happened(*STARTED)
 
 
 @pytest.fixture
@@ -202,27 +196,17 @@ def test_where_all_ranks_waited_none_is_absent(written: WrittenRun) -> None:
     assert diagnosis.hint.signature == "gloo-timeout"
 
 
-def test_a_rank_that_crashed_while_it_was_being_ended_is_the_cause_of_what_the_others_saw(
-    written: WrittenRun,
+@pytest.mark.parametrize("code", [-11, 3], ids=["crashed", "left"])
+def test_a_rank_that_failed_while_it_was_being_ended_is_the_cause_of_what_the_others_saw(
+    written: WrittenRun, code: int
 ) -> None:
     # its peer noticed the closed connection before its exit was seen
     written.raised(0, "RuntimeError", CLOSED, time=CREATED + 5)
-    written.happened(errored(0), escalated(1), exited(1, -11, ended=True), exited(0, 1))
+    written.happened(errored(0), escalated(1), exited(1, code, ended=True), exited(0, 1))
 
     diagnosis = diagnosis_of(written)
 
     assert (diagnosis.rank, diagnosis.others) == (1, (0,))
-
-
-def test_a_rank_that_left_while_it_was_being_ended_is_the_cause_of_what_the_others_saw(
-    written: WrittenRun,
-) -> None:
-    written.raised(0, "RuntimeError", CLOSED, time=CREATED + 5)
-    written.happened(errored(0), escalated(1), exited(1, 3, ended=True), exited(0, 1))
-
-    diagnosis = diagnosis_of(written)
-
-    assert failure_headline(diagnosis) == "rank 1 failed first: exit 3"
 
 
 @pytest.mark.parametrize(
@@ -239,13 +223,6 @@ def test_a_rank_whose_good_end_was_seen_late_has_left_early(
     written.happened(errored(1), *done, exited(0, 0, ended=True, time=seen), exited(1, 1))
 
     assert diagnosis_of(written).early_exits == (0,)
-
-
-def test_a_rank_that_was_told_to_end_and_did_is_not_the_cause(written: WrittenRun) -> None:
-    written.raised(0, "RuntimeError", CLOSED, time=CREATED + 5)
-    written.happened(errored(0), escalated(1), exited(1, -15, ended=True), exited(0, 1))
-
-    assert diagnosis_of(written).rank == 0
 
 
 def test_an_error_that_was_printed_before_the_rank_left_is_the_cause(written: WrittenRun) -> None:

@@ -54,11 +54,6 @@ FatalError: `Process abort signal` is detected by the operating system.
 """
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> WrittenRun:
-    return WrittenRun(tmp_path / "home").happened(*STARTED)
-
-
 def failure_of(written: WrittenRun) -> Failure:
     failure = first_failure(written.run, written.directory)
     assert failure is not None
@@ -324,21 +319,14 @@ def test_a_message_with_a_whole_tensor_in_it_is_shown_by_its_ends(written: Writt
     assert " end" in report
 
 
-@pytest.mark.parametrize(
-    ("printed", "name", "text"),
-    [
-        pytest.param("no more batches", "exit-after-words", "no more batches", id="words of its own"),
-    ],
-)
-def test_of_a_rank_that_left_its_last_words_are_the_cause(
-    written: WrittenRun, printed: str, name: str, text: str
-) -> None:
-    written.printed(1, f"step 3\n{printed}\n").raised(1, "SystemExit", "1")
+def test_of_a_rank_that_left_its_last_words_are_the_cause(written: WrittenRun) -> None:
+    written.printed(1, "step 3\nno more batches\n").raised(1, "SystemExit", "1")
     written.happened(errored(1), exited(1, 1))
 
     hint = failure_of(written).hint
 
-    assert (hint.signature, text in hint.cause.en) == (name, True)
+    assert hint.signature == "exit-after-words"
+    assert "no more batches" in hint.cause.en
 
 
 CELL = """\

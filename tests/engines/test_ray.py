@@ -185,7 +185,6 @@ def test_a_detached_run_outlives_its_notebook_and_is_seen_from_elsewhere(login: 
     assert ["saved" in login.handle.logs(rank) for rank in range(2)] == [True, True]
 
 
-@pytest.mark.slow
 def test_a_job_that_is_stopped_at_ray_says_so(login: RayLogin) -> None:
     login.script(SAVES)
     running = login.begin(*PLAIN, "train.py")

@@ -411,17 +411,6 @@ def test_the_socket_is_for_its_owner_alone(tmp_path: Path, depth: int) -> None:
     played.close()
 
 
-def test_what_is_no_request_is_refused(played: Played) -> None:
-    asker = played.asker()
-
-    asker.socket.sendall(b"nothing\n")
-    asker.ask(do="cell")
-    asker.ask(do="cell", text="", ranks=None, inputs="../a")
-
-    assert [answer["refused"] for answer in asker.heard()] == ["malformed"] * 3
-    assert played.ranks.take() == []
-
-
 def test_another_user_is_not_let_in(tmp_path: Path) -> None:
     played = Played(tmp_path / "home", is_own=lambda _: False)
     other = connect(played.directory)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from nbdist.model import Run
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.worker.order import COLLECTIVES
 from tests.fakes.runs import a_spec
+from tests.programs import until
 
 RANK = """
 import os, sys, time
@@ -77,12 +77,6 @@ def taker(tmp_path: Path) -> StackTaker:
     run = Run.of(a_spec())
     alone = StallExchange(run.spec, lambda _: None, lambda: run, shared=True)
     return StackTaker(RunDirectory(tmp_path), 1, alone)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
 
 
 RESTORES = """

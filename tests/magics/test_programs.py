@@ -22,7 +22,6 @@ if not (FOLDER / "expected.json").is_file():
 PROGRAMS = json.loads((FOLDER / "expected.json").read_text())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program["file"])
 def test_a_program_runs_unchanged_in_a_cell(kernel, program: dict[str, Any]) -> None:
     if importlib.util.find_spec(program["framework"]) is None:

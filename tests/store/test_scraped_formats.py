@@ -116,16 +116,6 @@ FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
         "[1/2][10/30] Loss_D: 0.5 Loss_G: 3.25 D(x): 0.8 D(G(z)): 0.1 / 0.05\n",
         {"loss_d": [(0, 1.5), (20, 1.0), (40, 0.5)], "loss_g": [(0, 4.25), (20, 4.0), (40, 3.25)]},
     ),
-    "pytorch's VAE": (
-        "Train Epoch: 1 [0/600 (0%)]\tLoss: 550.5\n====> Epoch: 1 Average loss: 166.1\n"
-        "====> Test set loss: 125.25\n",
-        {"loss": [(0, 550.5)], "average_loss": [(0, 166.1)], "test_loss": [(0, 125.25)]},
-    ),
-    "pytorch's super resolution": (
-        "===> Epoch[1](10/50): Loss: 0.5000\n===> Epoch[1](20/50): Loss: 0.2500\n"
-        "===> Epoch 1 Complete: Avg. Loss: 0.3750\n===> Avg. PSNR: 20.5000 dB\n",
-        {"loss": [(10, 0.5), (20, 0.25)], "avg_loss": [(20, 0.375)], "avg_psnr": [(20, 20.5)]},
-    ),
     "pytorch's reinforcement learning": (
         "Episode 10\tLast reward: 25.00\tAverage reward: 14.50\n"
         "Episode 20\tLast reward: 35.00\tAverage reward: 16.50\n",
@@ -278,11 +268,6 @@ FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
         f"{UP}{rich(2, 'train_loss: 2.250')}\n{WRAPPED.format('8.250')}\n"
         f"Validation ━━━━━ 1/4   0:00:00 • -:--:-- 0.00it/s                   "
         f"{UP}\x1b[1A\x1b[2K{rich(2, 'train_loss: 2.250')}\n{WRAPPED.format('0.220')}\n\x1b[?25h",
-        {"train_loss": [(1, 3.25), (2, 2.25)], "val_loss": [(1, 8.25), (2, 0.22)]},
-    ),
-    "Lightning's bar of rich, wide": (
-        f"\x1b[?25l\r\x1b[2K{rich(1, 'v_num: 0 train_loss: 3.250 val_loss: 8.250')}"
-        f"\r\x1b[2K{rich(2, 'v_num: 0 train_loss: 2.250 val_loss: 0.220')}\n\x1b[?25h",
         {"train_loss": [(1, 3.25), (2, 2.25)], "val_loss": [(1, 8.25), (2, 0.22)]},
     ),
     "ignite's bars": (

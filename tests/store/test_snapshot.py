@@ -211,22 +211,3 @@ def test_a_spec_of_a_newer_version_is_read(written: WrittenRun) -> None:
     run = look(written)
 
     assert (run.state, run.spec.format) == (RunState.RUNNING, 2)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param(b"", id="an empty file"),
-        pytest.param(b'{"run_id": "2026', id="half a file"),
-        pytest.param(b"\xff\xfe\x00", id="no text"),
-        pytest.param(b"[]", id="a list"),
-        pytest.param(b'{"ranks": [1]}', id="ranks that are numbers"),
-        pytest.param(b"{}", id="nothing that is needed"),
-    ],
-)
-def test_a_directory_without_a_spec_that_can_be_read_is_no_run(written: WrittenRun, content: bytes) -> None:
-    written.directory.spec.write_bytes(content)
-
-    assert snapshot(written.directory) is None
-    written.directory.spec.unlink()
-    assert snapshot(written.directory) is None
