@@ -75,8 +75,8 @@ PADDLE = {
     # to receive less ends the process
     "a send of 16 MB": f"dist.send(paddle.ones([4_000_000]), 1, group=pair) if rank == 0 else {SLEEP}",
     "barrier": f"dist.barrier(pair) if rank == 0 else {SLEEP}",
-    "store.get": "store.get('never')",
     "new_group alone": f"dist.new_group([0, 1]) if rank == 0 else {SLEEP}",
+    "store.get": "store.get('never')",
 }
 FRAMEWORKS = {"": ("", PYTHON), "torch": (TORCH_JOIN, TORCH), "paddle": (PADDLE_JOIN, PADDLE)}
 ENDS = ("a stop", "an interrupt", "the time limit", "a failure")
