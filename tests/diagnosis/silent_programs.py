@@ -101,7 +101,7 @@ loader = DataLoader(Stream(), batch_size=4)  # here
 train(DDP(net()), loader)
 """,
     "torch_sampler_of_one_replica": """
-# expect: every rank reads the same batches (DataLoader, {here}): all have the same share
+# expect: every rank reads the same batches (DataLoader, {here}): write  
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, num_replicas=1, rank=0))  # here
 train(DDP(net()), loader)
 """,
@@ -116,7 +116,7 @@ loader = DataLoader(data, batch_sampler=ByLength())  # here
 train(DDP(net()), loader)
 """,
     "torch_draws_alike_by_weight": """
-# expect: every rank reads the same batches (DataLoader, {here}): let each draw others by  Weighted
+# expect: every rank reads the same batches (DataLoader, {here}): write  Weighted
 from torch.utils.data import WeightedRandomSampler
 loader = DataLoader(data, batch_size=4, sampler=WeightedRandomSampler([1.0] * 64, 64))  # here
 train(DDP(net()), loader)
@@ -133,7 +133,7 @@ loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data), num_wo
 train(DDP(net()), loader, epochs=3, begin=other.set_epoch)
 """,
     "torch_calls_the_inner_model": """
-# expect: Sequential differ between ranks at step 8, since DistributedDataParallel is never called
+# expect: Sequential differs between ranks at step 8
 model = DDP(net())  # here
 train(model, shared(), call=model.module)
 """,
@@ -155,7 +155,7 @@ loader = DataLoader(data, batch_sampler=DistributedBatchSampler(data, batch_size
 train(paddle.DataParallel(net()), loader, epochs=3, begin=lambda _: loader.batch_sampler.set_epoch(0))
 """,
     "paddle_calls_the_inner_model": """
-# expect: Sequential differ between ranks at step 8, since paddle.DataParallel is never called
+# expect: Sequential differs between ranks at step 8
 model = paddle.DataParallel(net())  # here
 train(model, shared(), call=model._layers)
 """,

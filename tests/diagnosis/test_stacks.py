@@ -229,7 +229,7 @@ def test_the_collective_has_its_number_and_who_is_behind_is_said(written: Writte
         pytest.param(
             "time-limit",
             40,
-            "rank 1 at line 4: time.sleep has not returned, which holds up ranks 0, 2, 3",
+            "rank 1 at line 4: time.sleep has not returned, which blocks ranks 0, 2, 3",
             id="half of it",
         ),
         pytest.param("time-limit", 2, "", id="for a moment"),
@@ -344,8 +344,8 @@ def test_equal_stacks_stand_together_with_the_lines_of_the_cell(written: Written
 @pytest.mark.parametrize(
     ("problem", "text"),
     [
-        pytest.param("stopped", "rank 0 is stopped by a signal (SIGSTOP), kill -CONT lets it go on", id="T"),
-        pytest.param("not ready", "rank 0 has not come to its program", id="imports"),
+        pytest.param("stopped", "rank 0 is suspended (SIGSTOP), kill -CONT resumes it", id="T"),
+        pytest.param("not ready", "rank 0 has not started its program", id="imports"),
         pytest.param("silent", "rank 0 does not answer", id="no answer"),
     ],
 )
