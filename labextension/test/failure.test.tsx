@@ -83,7 +83,7 @@ test('the exception has its type, and a known error its cause and its fix', () =
 
 test('what is known beside the cause stands below it, a line each', () => {
   const notes = [
-    { text: { en: 'values at line 2: x: None', zh: '第 2 行的值：x: None' } },
+    { text: { en: 'values at line 2: x = None', zh: '第 2 行的值：x = None' } },
     { text: { en: 'x is set at line 1  x = load()', zh: 'x 来自第 1 行  x = load()' } },
   ];
 
@@ -91,7 +91,7 @@ test('what is known beside the cause stands below it, a line each', () => {
 
   expect([...alert.querySelectorAll('dt')].map(one => one.textContent)).toEqual(['Known']);
   expect([...alert.querySelectorAll('dd > div')].map(one => one.textContent)).toEqual([
-    'values at line 2: x: None',
+    'values at line 2: x = None',
     'x is set at line 1  x = load()',
   ]);
 });

@@ -101,7 +101,7 @@ loader = DataLoader(Stream(), batch_size=4)  # here
 train(DDP(net()), loader)
 """,
     "torch_sampler_of_one_replica": """
-# expect: every rank reads the same batches (DataLoader, {here}): write  
+# expect: every rank reads the same batches (DataLoader, {here}): write  DistributedSampler(dataset, …)
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, num_replicas=1, rank=0))  # here
 train(DDP(net()), loader)
 """,

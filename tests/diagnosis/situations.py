@@ -126,7 +126,7 @@ barrier()
     """\
 #: a step that is tried again is cut short by what catches
 #:   1 all_reduce 13 4 10 | 0 barrier 14 -> hang-loop-caught
-#:   rank 0 left the loop of line 12, rank 1 did not: fewer steps, or one cut short by  except OSError:  (line 5)
+#:   left the loop of line 12, rank 1 did not: fewer steps, or one cut short by  except OSError:  (line 5)
 def wrapper(step):
     for attempt in range(3):
         try:
@@ -207,7 +207,7 @@ for epoch in range(6):
     """\
 #: a loop in a function that one rank has come out of
 #:   0 backward 29 15 | 1 barrier 31 -> hang-loop-caught
-#:   left the loop of line 13, rank 0 did not: fewer steps, or one cut short by  except RuntimeError:  (line 16)
+#:   loop of line 13, rank 0 did not: fewer steps, or one cut short by  except RuntimeError:  (line 16)
 #: a return that the data decides
 #:   0 all_reduce 30 22 | 1 barrier 31 -> hang-return
 #:   it may have returned at  if not hard:  (line 20)
@@ -655,7 +655,7 @@ all_reduce(rows)
     """\
 #: a key of the store as it is asked for and set
 #:   1 store.get 8 6 held built_in | 0 all_reduce 9 -> hang-store
-#:   line 6 asks for  f'epoch-{epoch}' , line 2 sets  f'epoch-{epoch:03}'
+#:   line 6 waits for  f'epoch-{epoch}' , line 2 sets  f'epoch-{epoch:03}'
 def publish(store, epoch):
     store.set(f"epoch-{epoch:03}", path)
 

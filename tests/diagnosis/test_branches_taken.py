@@ -129,4 +129,7 @@ def test_the_loop_of_a_library_that_one_rank_has_come_past_is_named(tmp_path: Pa
 
     assert hint is not None
     assert hint.signature == "hang-in-library"
-    assert hint.cause.en == "the ranks took different paths in model.fit (line 7): fit on rank 1, barrier on rank 0"
+    assert (
+        hint.cause.en
+        == "the ranks took different paths in model.fit (line 7): fit on rank 1, barrier on rank 0"
+    )

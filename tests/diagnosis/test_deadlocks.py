@@ -227,7 +227,7 @@ def test_those_elsewhere_than_most_are_fewest() -> None:
         pytest.param(
             at((0,), "all_gather", 44),
             LINES,
-            Both("went into  if trainer.is_global_zero: ", "进入了  if trainer.is_global_zero:  "),
+            Both("entered  if trainer.is_global_zero: ", "进入了  if trainer.is_global_zero:  "),
             "43",
             id="a branch of the first rank",
         ),

@@ -144,9 +144,9 @@ def test_a_rank_that_ended_well_too_early_is_named(written: WrittenRun, has_said
     assert diagnosis.early_exits == (0,)
     assert diagnosis.hint is not None
     assert diagnosis.hint.signature == ("uneven-steps" if has_said_so else "left-early")
-    assert failure_headline(diagnosis) == "rank 0 ended before rank 1 was done: RuntimeError"
+    assert failure_headline(diagnosis) == "rank 1 failed: RuntimeError (rank 0 had already finished)"
     assert [note.en for note in diagnosis.notes] == [
-        f"rank 0 ended with exit 0, {'2.0' if has_said_so else '1.5'} s before"
+        f"rank 0 finished {'2.0' if has_said_so else '1.5'} s earlier (exit 0)"
     ]
 
 

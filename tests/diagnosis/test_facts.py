@@ -73,7 +73,7 @@ def notes_of(
 
 def origins_of(tmp_path: Path, frames: list[Frame], *values: tuple[str, str], cell: str = CELL) -> list[str]:
     """Return the origins of these values in the innermost frame."""
-    return [note for note in notes_of(tmp_path, cell, frames, values) if " is from " in note]
+    return [note for note in notes_of(tmp_path, cell, frames, values) if " is set at " in note]
 
 
 TENSOR = "Tensor (2, 3) float32"
@@ -83,7 +83,7 @@ CASES = {
     "the last": (FORWARD, ("x", TENSOR), "x is set at line 10  x = layer(x)"),
     "an attribute": (FORWARD, ("self.skip", "16"), "self.skip is set at line 6  self.skip = width * 2"),
     "a default": (FORWARD, ("scale", "0.5"), "scale is set at line 7  scale=0.5"),
-    "in a dict": ([(11, "forward")], ("TOP['k']", "5"), "TOP['k'] is from line 2  'k': 5"),
+    "in a dict": ([(11, "forward")], ("TOP['k']", "5"), "TOP['k'] is set at line 2  'k': 5"),
     "what the caller gave": ([(21, "main"), (14, "score")], ("k", "5"), "k is set at line 2  'k': 5"),
     "the caller's variable": (
         [(21, "main"), (14, "score")],
@@ -96,7 +96,11 @@ CASES = {
         "logits is set at line 19  for x, labels in pairs:",
     ),
     "a sum": ([(26, "main")], ("total", "1.5"), "total is set at line 25  total += pair.loss"),
-    "a sum of nothing": ([(26, "main")], ("total", "0.0"), "total is set at line 23  total, rounds = (0.0, 0)"),
+    "a sum of nothing": (
+        [(26, "main")],
+        ("total", "0.0"),
+        "total is set at line 23  total, rounds = (0.0, 0)",
+    ),
 }
 
 

@@ -224,7 +224,9 @@ def test_a_failure_points_at_the_innermost_line_of_the_cell(written: WrittenRun)
     assert failure_of(written).line == 12
 
 
-@pytest.mark.parametrize(("line", "lines"), [(12, ["values at line 12: x: None; batch: list of 2"]), (20, [])])
+@pytest.mark.parametrize(
+    ("line", "lines"), [(12, ["values at line 12: x = None, batch = list of 2"]), (20, [])]
+)
 def test_what_the_names_in_that_line_were_is_said_with_it(
     written: WrittenRun, line: int, lines: list[str]
 ) -> None:
@@ -388,7 +390,9 @@ OTHER_SIZE = (
 @pytest.mark.parametrize(
     ("program", "name", "text"),
     [
-        pytest.param(POLLS, "met-another-call", "a collective with async_op=True, met", id="has begun one"),
+        pytest.param(
+            POLLS, "met-another-call", "a collective with async_op=True, which met", id="has begun one"
+        ),
         pytest.param(POLLS.replace(", async_op=True", ""), "collective-sizes", "", id="has begun none"),
     ],
 )

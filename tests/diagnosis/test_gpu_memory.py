@@ -91,7 +91,7 @@ HOLDERS = {
         (0, 1),
         HELD.replace("GPU 0", "GPU 1"),
         OF_OTHERS,
-        "other processes hold 70.0 GiB of the GPU's 79.1 GiB",
+        "392 MiB do not fit: other processes hold 70.0 GiB of the GPU's 79.1 GiB",
     ),
 }
 

@@ -199,7 +199,7 @@ def test_ranks_in_one_call_with_other_shapes_are_told_by_these() -> None:
     hint = unlike(both, [answer(0, "Tensor (4,) float32"), answer(1, "Tensor (6,) float32")])
 
     assert hint is not None
-    assert hint.cause.en.endswith("length: rank 0: Tensor (4,) float32, rank 1: Tensor (6,) float32")
+    assert hint.cause.en.endswith("length: Tensor (4,) float32 on rank 0, Tensor (6,) float32 on rank 1")
     assert (
         unlike(both, [answer(0, "Tensor (4,) int64, 0 to 3"), answer(1, "Tensor (4,) int64, 0 to 9")]) is None
     )

@@ -20,7 +20,7 @@ CAUSES = {
     "barrier_of_one": ("left-alone", "rank 0 alone entered  if rank == 0:  (line 50) and called barrier"),
     "batch_norm_of_one": (
         "left-alone",
-        "if rank == 0:  (line 63) and called SyncBatchNorm there",
+        "if rank == 0:  (line 63) and called SyncBatchNorm",
     ),
     "full_parameters_of_one": ("hang-rank-branch", "rank 0 alone entered  if rank == 0:  (line 31)"),
     "gathers_at_the_end_on_one": ("left-alone", "if self.trainer.is_global_zero:  (line 25)"),
@@ -58,7 +58,9 @@ def test_ranks_that_have_ended_are_named(tmp_path: Path) -> None:
     report = last_stacks(handle.run, handle.directory)
 
     assert report is not None
-    text = "rank 0 waits in all_reduce #15 in torch.cuda.synchronize at line 46 of n05.py; rank 1 has finished"
+    text = (
+        "rank 0 waits in all_reduce #15 in torch.cuda.synchronize at line 46 of n05.py; rank 1 has finished"
+    )
     assert sentence(report) == text
 
 

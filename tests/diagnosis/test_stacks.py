@@ -161,14 +161,16 @@ def test_what_the_line_works_with_that_holds_a_rank_is_said(tmp_path: Path) -> N
     report = last_stacks(written.run, written.directory)
 
     assert report is not None
-    assert behind_text(report).startswith("line 4 on rank 1 has delay: 120\ncause: ")
-    assert behind_text(report, "zh").startswith("进程 1 第 4 行的值：delay: 120\n")
+    assert behind_text(report).startswith("values at line 4 on rank 1: delay = 120\ncause: ")
+    assert behind_text(report, "zh").startswith("进程 1 第 4 行的值：delay = 120\n")
 
 
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        pytest.param("KeyboardInterrupt", "line 4 on rank 1 has delay: 120\ncause: ", id="interrupted"),
+        pytest.param(
+            "KeyboardInterrupt", "values at line 4 on rank 1: delay = 120\ncause: ", id="interrupted"
+        ),
         pytest.param("ValueError", "cause: ", id="another error"),
     ],
 )

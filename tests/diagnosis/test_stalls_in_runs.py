@@ -47,8 +47,8 @@ threading.Event().wait()
 """
 OF_NATIVE = (
     "rank 0 is in wait at line 7; rank 1 is in libc.sleep at line 6",
-    "cause: rank 0 at line 7: wait waits for something that no thread, process or rank provides, no other thread"
-    " of the program runs in it",
+    "cause: rank 0 at line 7: wait waits for something that no thread, process or rank provides,"
+    " no other thread of the program is running",
 )
 
 STALLS = {

@@ -112,7 +112,7 @@ def test_the_next_kernel_has_the_session_and_a_rank_that_dies_is_named(
 
     assert "goes on" in shown.stdout
     assert by_rank(shown.stdout) == {0: ["43"], 1: ["43"]}
-    assert "rank 1 has finished: SIGKILL" in died.error
+    assert "rank 1 has ended: SIGKILL" in died.error
     assert "rank 1 of live-" in alone.stdout
     assert alone.stdout.endswith("[0] 43\n")
     assert "left out" in exported.stdout

@@ -145,7 +145,7 @@ def test_a_rank_that_died_is_named_with_how(shown: Shown) -> None:
 
     report = shown.report({1: RankExited(time=CREATED, rank=1, code=-9, ended=False)})
 
-    assert report.startswith("rank 1 has finished: SIGKILL")
+    assert report.startswith("rank 1 has ended: SIGKILL")
     assert "%dist_session reset" in report
 
 
