@@ -131,7 +131,7 @@ LAUNCHERS = (
         name="nbdist",
         framework="any",
         command=nbdist,
-        verdict=r"ranks? ([\d, ]+) (?:failed first|ended before|waited in vain for rank \d+)",
+        verdict=r"ranks? ([\d, ]+) (?:failed(?: first)?|timed out waiting for rank \d+)",
         explains=True,
     ),
     Launcher(

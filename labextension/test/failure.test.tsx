@@ -10,7 +10,7 @@ const IN_CELL: FailureView = {
   rank: 1,
   headline: {
     en: 'rank 1 failed first: ValueError at line 2 of the cell',
-    zh: '进程 1 最先失败：ValueError，单元格第 2 行',
+    zh: '进程 1 最先失败：ValueError，单元第 2 行',
   },
   message: 'ValueError: bad batch',
   line: 2,
@@ -83,15 +83,15 @@ test('the exception has its type, and a known error its cause and its fix', () =
 
 test('what is known beside the cause stands below it, a line each', () => {
   const notes = [
-    { text: { en: 'line 2 had x: None', zh: '第 2 行的值：x: None' } },
-    { text: { en: 'x is from line 1  x = load()', zh: 'x 来自第 1 行  x = load()' } },
+    { text: { en: 'values at line 2: x = None', zh: '第 2 行的值：x = None' } },
+    { text: { en: 'x is set at line 1  x = load()', zh: 'x 来自第 1 行  x = load()' } },
   ];
 
   const alert = shown({ ...IN_CELL, notes });
 
   expect([...alert.querySelectorAll('dt')].map(one => one.textContent)).toEqual(['Known']);
   expect([...alert.querySelectorAll('dd > div')].map(one => one.textContent)).toEqual([
-    'line 2 had x: None',
-    'x is from line 1  x = load()',
+    'values at line 2: x = None',
+    'x is set at line 1  x = load()',
   ]);
 });

@@ -87,8 +87,7 @@ def _met_another(
     parted = why([*sides, *others], first.sources, {})
     if parted is None or parted.signature not in _OF_PARTING:
         return None
-    cause = both("diagnosis.or-other-sizes", said=parted.cause)
-    return replace(parted, cause=cause, fix=both("diagnosis.and-same-sizes", said=parted.fix))
+    return replace(parted, cause=both("diagnosis.or-other-sizes", said=parted.cause))
 
 
 def hint_from_early_exit(first: Failure, run: Run, directory: RunDirectory) -> Hint:

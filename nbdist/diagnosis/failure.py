@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nbdist.diagnosis.exits import describe_exit, ranks_in_words
-from nbdist.diagnosis.positions import values_at
+from nbdist.diagnosis.positions import by_ranks, values_at
 from nbdist.diagnosis.rank_failure import Failure, Group, absent_places, failure_of, last_line
 from nbdist.model import Rank, RankState, Run
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory, read_error
@@ -98,8 +98,7 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
         last = last_line(rank, run, directory)
         notes.append(both(f"diagnosis.absent-{'last' if last.en else 'silent'}", rank=rank, last=last))
     notes += [
-        both("diagnosis.absent-where", first=failure.rank, where=where)
-        for where, _ in absent_places(failure, run, directory)
+        both("diagnosis.absent-where", where=where) for where, _ in absent_places(failure, run, directory)
     ]
     if failure.full and (failure.hint is None or failure.hint.signature not in OF_DISKS):
         notes.append(both("diagnosis.disk-full", disk=failure.full, rank=failure.rank))
@@ -225,14 +224,8 @@ def _unlike(values: Values) -> list[Both]:
     lines = []
     for name in _differing(values):
         on = _by_value(name, values)
-        parts = [
-            both("diagnosis.value-on", what=what, who=ranks_in_words(sorted(ranks)))
-            for what, ranks in on.items()
-        ]
-        more = [Both("…", "…")] if len(parts) > _FEW_VALUES else []
-        shown = [*parts[:_FEW_VALUES], *more]
-        words = Both(", ".join(part.en for part in shown), "，".join(part.zh for part in shown))
-        lines.append(both("diagnosis.values-differ", name=name, values=words))
+        words = by_ranks((sorted(ranks), what) for what, ranks in [*on.items()][:_FEW_VALUES])
+        lines.append(both("diagnosis.values-differ", name=name, values=words, more=len(on) > _FEW_VALUES))
     return lines
 
 
@@ -249,7 +242,7 @@ def _alike(values: Values, line: int) -> list[Both]:
 
 
 def _had(line: int, ranks: tuple[int, ...], names: Mapping[str, str], values: Values) -> Both:
-    text = "; ".join(f"{name}: {what}" for name, what in names.items())
+    text = ", ".join(f"{name} = {what}" for name, what in names.items())
     if ranks == tuple(values)[:1]:
         return both("diagnosis.operands", line=line, names=text)
     return both("diagnosis.operands-of", line=line, who=ranks_in_words(sorted(ranks)), names=text)

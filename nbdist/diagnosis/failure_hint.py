@@ -144,13 +144,12 @@ def _with_disks(known: Hint, first: Failure, run: Run, directory: RunDirectory) 
     # there may be room again: then show the likeliest disk
     shown = full or written_to[:1]
     room = Both(
-        "; ".join(f"{disk.mount} now has {disk.room()}" for disk in shown),
-        "；".join(f"{disk.mount} 现在{disk.room('zh')}" for disk in shown),
+        ", ".join(f"{disk.mount} now has {disk.room()}" for disk in shown),
+        "，".join(f"{disk.mount} 现在{disk.room('zh')}" for disk in shown),
     )
     holds_runs = any(disk.holds(directory.path) for disk in full)
-    more = both("diagnosis.other-home") if holds_runs else Both("", "")
     return replace(
         known,
         cause=Both(f"{known.cause.en}: {room.en}", f"{known.cause.zh}：{room.zh}"),
-        fix=Both(known.fix.en + more.en, known.fix.zh + more.zh),
+        fix=both("diagnosis.other-home") if holds_runs else known.fix,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nbdist.diagnosis.exits import ranks_in_words
 from nbdist.programs.sources import CodeLocation
 from nbdist.store.reports import Call, Operand
-from nbdist.text import Both
+from nbdist.text import Both, both
 
 OF_GRADIENTS = frozenset({"all_reduce", "_all_reduce", "reduce_scatter_tensor", "_reduce_scatter_base"})
 """Calls of a model in backward(), whose line torch does not know."""
@@ -63,11 +63,9 @@ def values_at(values: Iterable[Operand], file: str, line: int) -> dict[str, str]
 
 
 def by_ranks(pairs: Iterable[tuple[Sequence[int], str | Both]]) -> Both:
-    """Return ``rank 0: training_step, rank 1: _finalize_training``."""
-    words = [
-        (ranks_in_words(ranks), what if isinstance(what, Both) else Both(what, what)) for ranks, what in pairs
-    ]
-    return Both(*(", ".join(f"{who[at]}: {what[at]}" for who, what in words) for at in (0, 1)))
+    """Return ``training_step on rank 0, _finalize_training on rank 1``."""
+    parts = [both("diagnosis.value-on", what=what, who=ranks_in_words(ranks)) for ranks, what in pairs]
+    return Both(", ".join(part.en for part in parts), "，".join(part.zh for part in parts))
 
 
 def ranks_of(sides: Iterable[Side]) -> tuple[int, ...]:

@@ -203,10 +203,10 @@ def _will_not_meet(
 def _values(held: Sequence[Side]) -> Iterator[Both]:
     for side in (side for side in held[:_FEW_LINES] if side.way):
         at = side.way[-1]
-        had = [f"{name}: {what}" for name, what in side.had(at.file, at.line).items() if _TELLS.search(what)]
+        had = [f"{name} = {what}" for name, what in side.had(at.file, at.line).items() if _TELLS.search(what)]
         if had:
-            text = "; ".join(had)
-            yield both("diagnosis.operands-now", line=at.line, who=ranks_in_words(side.ranks), names=text)
+            names = ", ".join(had)
+            yield both("diagnosis.operands-of", line=at.line, who=ranks_in_words(side.ranks), names=names)
 
 
 def _stand(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:
@@ -290,7 +290,7 @@ def in_several(groups: Sequence[StackGroup]) -> bool:
 # Stacks with native frames by py-spy, which halts a process for some 10 ms.
 
 _SPY_LIMIT = 20.0
-_NO_SPY = "py-spy is not installed: %pip install py-spy, and ask again"
+_NO_SPY = "py-spy is not installed: %pip install py-spy"
 
 
 def native_stacks(
@@ -317,7 +317,7 @@ def _native_stack(program: str, process: ProcessId, call: Callable[[Sequence[str
     if code == 0:
         return printed
     last = printed.strip().splitlines()[-1:] or [f"exit {code}"]
-    hint = ": ask as root, or allow ptrace (kernel.yama.ptrace_scope)" if "ermission" in printed else ""
+    hint = " (run as root or allow ptrace by kernel.yama.ptrace_scope)" if "ermission" in printed else ""
     return f"py-spy: {last[0]}{hint}"
 
 

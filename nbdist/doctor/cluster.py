@@ -201,9 +201,9 @@ def _text_of(entries: Sequence[Entry], section: str, title: str) -> str:
 
 
 def _by_text(others: Mapping[str, str], mine: str = "") -> str:
-    """Return ``3.9.2 on n1, n2; - on n3``: each text but ``mine``, with its nodes."""
+    """Return ``3.9.2 (n1, n2), - (n3)``: each text but ``mine``, with its nodes."""
     by_text: dict[str, list[str]] = {}
     for name, text in others.items():
         if text != mine:
             by_text.setdefault(text, []).append(name)
-    return "; ".join(f"{text} on {', '.join(names)}" for text, names in by_text.items())
+    return ", ".join(f"{text} ({', '.join(names)})" for text, names in by_text.items())

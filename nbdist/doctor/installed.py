@@ -44,8 +44,8 @@ _QUESTIONS = {
 }
 _INSTALL = {"torch": "torch", "paddle": "paddlepaddle"}
 _GPU_INSTALL = {
-    "torch": "%pip install torch  from the index of a CUDA build (pytorch.org names it)",
-    "paddle": "%pip install paddlepaddle-gpu  in place of paddlepaddle (paddlepaddle.org.cn names the index)",
+    "torch": {"project": "torch", "site": "pytorch.org"},
+    "paddle": {"project": "paddlepaddle-gpu", "site": "paddlepaddle.org.cn"},
 }
 
 
@@ -86,7 +86,7 @@ def examine_framework(
 def _build(name: str, build: Build, gpus: int) -> Entry:
     if not build.cuda:
         level = None if gpus else Level.OK
-        return find("frameworks.cpu", level, name=name, version=build.version, instead=_GPU_INSTALL[name])
+        return find("frameworks.cpu", level, name=name, version=build.version, **_GPU_INSTALL[name])
     facts = {"name": name, "version": build.version, "cuda": build.cuda}
     installed = driver()
     if installed is not None and major(build.cuda) > major(installed.cuda):
@@ -128,7 +128,7 @@ def ask_framework(name: str) -> dict[str, object] | str:
         try:
             return dict(loads(lines[-1]))
         except MALFORMED:
-            return f"import {name} said {lines[-1][:120]!r}"
+            return f"import {name} printed {lines[-1][:120]!r}"
     errors = process.stderr.strip().splitlines()
     return f"import {name} failed: {errors[-1][:200] if errors else f'exit {process.returncode}'}"
 
@@ -229,12 +229,12 @@ def _own_servers(environ: Mapping[str, str]) -> list[JupyterServer]:
 
 
 def _install_labextension() -> str:
-    return f"the JupyterLab extension is in {labextension_install.install()}: reload the page"
+    return f"the JupyterLab extension is now in {labextension_install.install()}, reload the page"
 
 
 def _install_widgets() -> str:
     places = labextension_install.install_widgets()
-    return f"the extensions that draw widgets are in {places[-1].parent}: reload the page"
+    return f"the extensions for widgets are now in {places[-1].parent}, reload the page"
 
 
 REPAIRS = {"labextension": _install_labextension, "widgets": _install_widgets}

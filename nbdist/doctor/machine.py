@@ -189,7 +189,7 @@ def _gpu(index: int, name: str, load: GpuLoad) -> Entry:
         name=name,
         free=(load.memory_total - load.memory) / _GB_OF_GPUS,
         total=load.memory_total / _GB_OF_GPUS,
-        holders="; ".join(holders),
+        holders=", ".join(holders),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from nbdist.tables import read_table
+from nbdist.text import fill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +34,8 @@ class Finding:
         """Return one line; ``script`` is the name of a program that is a file and no cell."""
         rule, chinese = self.rule, language == "zh"
         what, instead = (rule.what_zh, rule.instead_zh) if chinese else (rule.what, rule.instead)
-        text = f"{where(self.line, script, language)} {what.format_map(self.values)}".strip()
-        return f"{text}{'：' if chinese else ': '}{instead.format_map(self.values)}"
+        text = f"{{place}} {what}{'：' if chinese else ': '}{instead}"
+        return fill(text, {**self.values, "place": where(self.line, script, language)}, language).strip()
 
 
 @cache

@@ -75,8 +75,8 @@ _LEAST_SHARED = 512 << 20
 
 _TAKEN = 0.25  # the share of a GPU's memory that makes a process worth naming
 _GPU_WHEEL = {
-    "torch": 'pip install "torch" --index-url of a CUDA build (pytorch.org says which)',
-    "paddle": "pip install paddlepaddle-gpu in place of paddlepaddle",
+    "torch": "%pip install torch  from the index for CUDA",
+    "paddle": "%pip install paddlepaddle-gpu",
 }
 
 
@@ -106,12 +106,7 @@ def _builds(program: Program, situation: Situation) -> Iterator[Finding]:
             continue
         values = {"framework": framework, "version": build.version}
         if not build.cuda:
-            count = len(situation.gpus)
-            fix, fix_zh = (
-                f"{wheel}, or run on the CPU with  -n {count}",
-                f"{wheel}，或用  -n {count}  在 CPU 上运行",
-            )
-            yield finding_of("cpu-build", lines[0], **values, fix=fix, fix_zh=fix_zh)
+            yield finding_of("cpu-build", lines[0], **values, fix=wheel)
         elif situation.driver_cuda and major(build.cuda) > major(situation.driver_cuda):
             yield finding_of(
                 "driver-too-old", lines[0], **values, cuda=build.cuda, driver=situation.driver_cuda

@@ -30,8 +30,8 @@ def check_removed(program: Program, situation: Situation) -> Iterator[Finding]:
             rows = dict.fromkeys(row for row, _, _ in used)
             # a module is implied by its parts
             shown = [row for row in rows if not any(other.name.startswith(f"{row.name}.") for other in rows)]
-            more = f"; … +{len(shown) - _SHOWN}" if len(shown) > _SHOWN else ""
-            instead = "; ".join(f"{row.name} → {row.instead}" for row in shown[:_SHOWN]) + more
+            more = f", … +{len(shown) - _SHOWN}" if len(shown) > _SHOWN else ""
+            instead = ", ".join(f"{row.name} → {row.instead}" for row in shown[:_SHOWN]) + more
             rule = "apex" if package == APEX else "removed"
             values = {"package": package, "version": version, "since": since, "instead": instead}
             _, line, place = used[0]

@@ -177,7 +177,7 @@ def test_the_first_failure_is_reported_on_stderr_and_its_fix_is_written_for_a_sh
 
     assert done.returncode == 1
     assert "rank 0 failed first: ModuleNotFoundError at line 2 of train.py" in done.stderr
-    (fix,) = [line for line in done.stderr.splitlines() if "pip install it" in line]
+    (fix,) = [line for line in done.stderr.splitlines() if "install it with  pip install" in line]
     assert "%pip" not in fix
     assert "kernel" not in done.stderr
     assert "notebook" not in done.stderr

@@ -84,7 +84,7 @@ loader = DataLoader(Stream(), batch_size=4)  # here
 train(DDP(net()), loader)
 """,
     "torch_sampler_of_one_replica": """
-# expect: every rank reads the same batches (DataLoader, {here}): all have the same share
+# expect: every rank reads the same batches (DataLoader, {here}): write  DistributedSampler(dataset, …)
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, num_replicas=1, rank=0))  # here
 train(DDP(net()), loader)
 """,
@@ -99,7 +99,7 @@ loader = DataLoader(data, batch_sampler=ByLength())  # here
 train(DDP(net()), loader)
 """,
     "torch_draws_alike_by_weight": """
-# expect: every rank reads the same batches (DataLoader, {here}): let each draw others by  Weighted
+# expect: every rank reads the same batches (DataLoader, {here}): write  Weighted
 from torch.utils.data import WeightedRandomSampler
 loader = DataLoader(data, batch_size=4, sampler=WeightedRandomSampler([1.0] * 64, 64))  # here
 train(DDP(net()), loader)
@@ -110,7 +110,7 @@ loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))  # her
 train(DDP(net()), loader, epochs=2)
 """,
     "torch_calls_the_inner_model": """
-# expect: Sequential differ between ranks at step 8, since DistributedDataParallel is never called
+# expect: Sequential differs between ranks at step 8
 model = DDP(net())  # here
 train(model, shared(), call=model.module)
 """,
@@ -132,7 +132,7 @@ loader = DataLoader(data, batch_sampler=DistributedBatchSampler(data, batch_size
 train(paddle.DataParallel(net()), loader, epochs=3, begin=lambda _: loader.batch_sampler.set_epoch(0))
 """,
     "paddle_calls_the_inner_model": """
-# expect: Sequential differ between ranks at step 8, since paddle.DataParallel is never called
+# expect: Sequential differs between ranks at step 8
 model = paddle.DataParallel(net())  # here
 train(model, shared(), call=model._layers)
 """,

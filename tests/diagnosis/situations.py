@@ -71,31 +71,31 @@ PARTED = (
     """\
 #: the else of a branch for one rank
 #:   1 barrier 20 | 0 all_gather 22 -> hang-rank-branch
-#:   rank 1 alone went into  else of if dist.get_rank() == 0:  (line 17), and called barrier there
+#:   rank 1 alone entered  else of if dist.get_rank() == 0:  (line 17) and called barrier
 #: a name that stands for the rank
 #:   1 gather 11 4 | 0 backward 14 -> hang-rank-branch
-#:   rank 1 alone went into  if main:  (line 10), and called gather there
+#:   rank 1 alone entered  if main:  (line 10) and called gather
 #: a branch that the data decides
 #:   1 all_reduce 13 | 0 backward 14 -> hang-branch
-#:   rank 1 went into  if boxes:  (line 12), and rank 0 did not
+#:   rank 1 entered  if boxes:  (line 12), rank 0 did not
 #: a branch for one rank in a function that both called
 #:   1 barrier 35 31 | 0 backward 33 -> hang-rank-branch
-#:   rank 1 alone went into  if rank == 0:  (line 30), and called barrier there
+#:   rank 1 alone entered  if rank == 0:  (line 30) and called barrier
 #: a trainer's word for the first rank
 #:   1 all_gather 44 | 0 barrier 45 -> hang-rank-branch
-#:   rank 1 alone went into  if trainer.is_global_zero:  (line 43), and called all_gather there
+#:   rank 1 alone entered  if trainer.is_global_zero:  (line 43) and called all_gather
 #: one has left the loop
 #:   1 backward 14 | 0 all_gather 22 -> hang-loop-left
-#:   line 6, rank 1 not: fewer steps, or one left out or added at line 8  if loss > 9:, line 12  if boxes:$
+#:   line 6, rank 1 did not: fewer steps, or one skipped or added at line 8  if loss > 9:, line 12  if boxes:$
 #: one has left a step out
 #:   1 backward 25 | 0 barrier 28 -> hang-loop-caught
 #:   or one cut short by  except RuntimeError:  (line 26)
 #: several ranks did not go into it
 #:   0 gather 11 4 | 1,2 save 12 -> hang-rank-branch
-#:   rank 0 alone went into  if main:
+#:   rank 0 alone entered  if main:
 #: a rank behind the branch that another waits in never comes there
 #:   0 save 18 | 1 time.sleep 22 held -> hang-rank-branch
-#:   rank 0 alone went into  if dist.get_rank() == 0:  (line 17)
+#:   rank 0 alone entered  if dist.get_rank() == 0:  (line 17)
 #: a rank before that branch may still come there
 #:   0 save 18 | 1 train 7 held -> hang-busy
 #:   rank 1
@@ -126,7 +126,7 @@ barrier()
     """\
 #: a step that is tried again is cut short by what catches
 #:   1 all_reduce 13 4 10 | 0 barrier 14 -> hang-loop-caught
-#:   rank 0 left the loop of line 12, rank 1 not: fewer steps, or one cut short by  except OSError:  (line 5)
+#:   left the loop of line 12, rank 1 did not: fewer steps, or one cut short by  except OSError:  (line 5)
 def wrapper(step):
     for attempt in range(3):
         try:
@@ -145,7 +145,7 @@ barrier()
     """\
 #: a return before the call of those that left a loop
 #:   0 barrier 10 4 | 1 backward 9 -> hang-loop-left
-#:   one left out or added at line 2  if value >= best:$
+#:   one skipped or added at line 2  if value >= best:$
 def update(value):
     if value >= best:
         return False
@@ -160,7 +160,7 @@ for epoch in range(8):
     """\
 #: an if around the call of those that left a loop
 #:   0 barrier 10 2 | 1 backward 6 -> hang-loop-left
-#:   one left out or added at line 9  if accuracy > best:$
+#:   one skipped or added at line 9  if accuracy > best:$
 def save(model):
     barrier()
 
@@ -175,7 +175,7 @@ for epoch in range(6):
     """\
 #: values that an if has changed since do not say that it was alike
 #:   0 barrier 10 2 9.accuracy=0.9 9.best=0.9 | 1 backward 6 9.accuracy=0.9 9.best=0.9 -> hang-loop-left
-#:   one left out or added at line 9  if accuracy > best:$
+#:   one skipped or added at line 9  if accuracy > best:$
 def save(model):
     barrier()
 
@@ -190,7 +190,7 @@ for epoch in range(6):
     """\
 #: a value of a call that was given the rank is none of the ranks
 #:   0 barrier 11 3 6 | 1 backward 12 -> hang-rank-branch
-#:   rank 0 alone went into  if dist.get_rank() == 0:  (line 2)
+#:   rank 0 alone entered  if dist.get_rank() == 0:  (line 2)
 def wrapper(save):
     if dist.get_rank() == 0:
         return save()
@@ -207,13 +207,13 @@ for epoch in range(6):
     """\
 #: a loop in a function that one rank has come out of
 #:   0 backward 29 15 | 1 barrier 31 -> hang-loop-caught
-#:   left the loop of line 13, rank 0 not: fewer steps, or one cut short by  except RuntimeError:  (line 16)
+#:   loop of line 13, rank 0 did not: fewer steps, or one cut short by  except RuntimeError:  (line 16)
 #: a return that the data decides
 #:   0 all_reduce 30 22 | 1 barrier 31 -> hang-return
 #:   it may have returned at  if not hard:  (line 20)
 #: not an if that the other rank goes into by its number
 #:   0 all_reduce 34 | 1 gather 45 32.rank=1 -> hang-branch
-#:   rank 0 went into  if lucky:  (line 33)
+#:   rank 0 entered  if lucky:  (line 33)
 #: the values of a condition that are unlike
 #:   0 all_reduce 34 33.lucky=True | 1 gather 45 32.rank=1 33.lucky=False -> hang-branch
 #:   : lucky is True on rank 0, False on rank 1
@@ -223,7 +223,7 @@ for epoch in range(6):
 #:   0 broadcast 36 | 1 gather 45 -> hang-apart
 #: ranks that came round without a call
 #:   0 all_reduce 48 | 1 gather 45 -> hang-round
-#:   rank 1 came round to gather without it, by line 46  if step == skipped:
+#:   rank 1 reached gather without it, by line 46  if step == skipped:
 """
     + MORE,
     """\
@@ -349,7 +349,7 @@ update()
     """\
 #: ranks that wait for the first have not called what that is in
 #:   1 barrier 9 5 | 0 forward 9 7 2 -> hang-rank-return
-#:   rank 0 alone came past  if rank != 0:  (line 4) and called forward, rank 1 did not$
+#:   rank 0 alone passed  if rank != 0:  (line 4) and called forward, rank 1 did not$
 #:   fix: model.module
 def run(model):
     return model(x)
@@ -391,7 +391,7 @@ barrier()
     """\
 #: a loop without end is left by what ends it
 #:   0 backward 2 | 1 barrier 3 -> hang-while
-#:   fix: all_reduce what ends the loop
+#:   fix: all_reduce the loop condition
 while True:
     backward(step())
 barrier()
@@ -403,7 +403,7 @@ GROUPED = (
     """\
 #: a group that a rank did not make
 #:   0,1 new_group 27 | 2 all_reduce 34 -> hang-group-left-out
-#:   if rank > 1:  (line 25) keeps ranks from the new_group of line 27
+#:   if rank > 1:  (line 25) keeps ranks from the new_group() of line 27
 #: another root on each
 #:   0,1 broadcast 43 -> hang-root
 #:   src=rank
@@ -423,7 +423,7 @@ make(rank)
     """\
 #: ranks that go on before a group that is not theirs leave it out
 #:   0,1 new_group 4 -> hang-group-left-out
-#:   if rank not in members:  (line 2) keeps ranks from the new_group of line 4
+#:   if rank not in members:  (line 2) keeps ranks from the new_group() of line 4
 for name, members in towers.items():
     if rank not in members:
         continue
@@ -440,8 +440,8 @@ new_group([dist.get_rank()])
     """\
 #: the if for some ranks in which a group is made at first use
 #:   0 new_group 8 2 | 1 backward 6 -> hang-rank-branch
-#:   rank 0 alone went into  if rank == 0:  (line 7), and called new_group there
-#:   fix: call it on every rank, outside of that if$
+#:   rank 0 alone entered  if rank == 0:  (line 7) and called new_group
+#:   fix: call it on every rank, outside the if$
 def publish(result):
     group = new_group(backend="gloo")
     broadcast_object_list(result, group=group)
@@ -512,7 +512,7 @@ barrier()
 #:   rank 0 at line 7: requests.get waits for the other side
 #: ranks that all go round a loop
 #:   0,1 sleep 16 held -> hang-goes-round
-#:   ranks 0, 1 at line 16: the loop of line 15,  while not exists('model.lock'): , has not ended
+#:   ranks 0, 1 at line 16: the loop  while not exists('model.lock'):  (line 15) does not end
 """
     + LINES,
     """\
@@ -550,7 +550,7 @@ all_reduce(rows)
     """\
 #: a key of the store as it is asked for and set
 #:   1 store.get 8 6 held built_in | 0 all_reduce 9 -> hang-store
-#:   line 6 asks for  f'epoch-{epoch}' , line 2 sets  f'epoch-{epoch:03}'
+#:   line 6 waits for  f'epoch-{epoch}' , line 2 sets  f'epoch-{epoch:03}'
 def publish(store, epoch):
     store.set(f"epoch-{epoch:03}", path)
 
@@ -564,7 +564,7 @@ all_reduce(loss)
     """\
 #: f"model-{os.getpid()}"
 #:   1 store.get 3 held built_in | 0 all_reduce 4 -> hang-store
-#:   (line 2 makes names that differ by rank:  key =
+#:   (line 2 makes a different name on each rank:  key =
 begun = time.time()
 key = f"model-{os.getpid()}"
 store.get(key)

@@ -44,7 +44,7 @@ def test_where_a_library_parts_them_is_told_with_what_each_is_in(tmp_path: Path)
 
     hint = of_library(sides, a_program(tmp_path, "trainer.train()"))
 
-    assert hint.cause.en.endswith("in trainer.train (line 1): rank 0: training_step, rank 1: finalize")
+    assert hint.cause.en.endswith("in trainer.train (line 1): training_step on rank 0, finalize on rank 1")
 
 
 def test_ranks_that_part_in_the_program_are_no_matter_of_a_library(tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_what_a_library_calls_back_on_one_rank_alone_is_named_by_its_decorator(t
 
     hint = of_parting([alone, inside(1, 6, ("fit", 10), ("run_batch", 55))], sources)
 
-    assert hint.cause.en.startswith("rank 0 alone was in a function under  @rank_zero_only  (line 2)")
-    assert "outside of that function" in hint.fix.en
+    assert hint.cause.en.startswith("rank 0 alone ran a function under  @rank_zero_only  (line 2)")
+    assert "outside the function" in hint.fix.en
 
 
 def test_of_ranks_that_cannot_be_asked_nothing_is_said(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_what_one_rank_alone_does_is_named_where_others_are_called_back_too(tmp_
 
     hint = of_parting(sides, sources)
 
-    assert hint.cause.en.startswith("rank 0 alone went into  if idist.get_rank() == 0:  (line 5)")
+    assert hint.cause.en.startswith("rank 0 alone entered  if idist.get_rank() == 0:  (line 5)")
 
 
 @pytest.mark.parametrize(
@@ -125,4 +125,7 @@ def test_the_loop_of_a_library_that_one_rank_has_come_past_is_named(tmp_path: Pa
     hint = of_parting([left, still], a_program(tmp_path, EVALUATES))
 
     assert hint.signature == "hang-in-library"
-    assert hint.cause.en == "the ranks parted in model.fit (line 7): rank 1: fit, rank 0: barrier"
+    assert (
+        hint.cause.en
+        == "the ranks took different paths in model.fit (line 7): fit on rank 1, barrier on rank 0"
+    )

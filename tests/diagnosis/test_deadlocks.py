@@ -200,7 +200,7 @@ def test_a_rank_at_the_end_while_others_wait_has_made_fewer_calls(tmp_path: Path
     hint = reason(sources, ended, at((0,), "backward", 14))
 
     assert hint.signature == "hang-ended-early"
-    assert hint.cause.en.startswith("rank 1 is at the end of the program, and backward still holds rank 0")
+    assert hint.cause.en.startswith("rank 1 reached the end of the program, but backward still blocks rank 0")
     assert reason(sources, ended).signature == "hang-at-the-end"
 
 

@@ -58,8 +58,8 @@ def test_a_known_error_has_a_hint_in_both_languages(written: WrittenRun) -> None
 
     assert hint.signature == "target-out-of-range"
     assert hint.text().splitlines() == [
-        "cause: the label 10 is not below the number of classes that the model puts out",
-        "fix: nn.Linear(width, classes), from_pretrained(…, num_labels=classes)",
+        "cause: the label 10 is not below the model's number of classes",
+        "fix: nn.Linear(width, classes)",
     ]
     assert [line.partition("：")[0] for line in hint.text("zh").splitlines()] == ["原因", "解决方法"]
     assert "10" in hint.text("zh")
@@ -78,8 +78,8 @@ def test_the_hint_stands_in_the_report(written: WrittenRun) -> None:
         "    loss()",
         "IndexError: Target 10 is out of bounds.",
         "",
-        "cause: the label 10 is not below the number of classes that the model puts out",
-        "fix: nn.Linear(width, classes), from_pretrained(…, num_labels=classes)",
+        "cause: the label 10 is not below the model's number of classes",
+        "fix: nn.Linear(width, classes)",
     ]
 
 
@@ -136,9 +136,9 @@ def test_a_rank_that_ended_well_too_early_is_named(written: WrittenRun, has_said
 
     assert diagnosis.early_exits == (0,)
     assert diagnosis.hint.signature == ("uneven-steps" if has_said_so else "left-early")
-    assert failure_headline(diagnosis) == "rank 0 ended before rank 1 was done: RuntimeError"
+    assert failure_headline(diagnosis) == "rank 1 failed: RuntimeError (rank 0 had already finished)"
     assert [note.en for note in diagnosis.notes] == [
-        f"rank 0 ended with exit 0, {'2.0' if has_said_so else '1.5'} s before"
+        f"rank 0 finished {'2.0' if has_said_so else '1.5'} s earlier (exit 0)"
     ]
 
 
@@ -150,7 +150,7 @@ def test_a_rank_that_ended_well_before_the_others_had_met_is_named(written: Writ
 
     assert (diagnosis.early_exits, diagnosis.hint.signature) == ((1,), "left-before-all-met")
     assert diagnosis.hint.cause.en.startswith(
-        "rank 1 ended, or destroyed its process group, before rank 0 had joined it"
+        "rank 1 finished or destroyed its process group before rank 0 had joined it"
     )
 
 
@@ -180,8 +180,8 @@ def test_the_rank_that_did_not_come_is_named_with_what_it_said_last(of_four: Wri
     diagnosis = diagnosis_of(of_four)
 
     assert (diagnosis.rank, diagnosis.absent) == (0, (2,))
-    assert failure_headline(diagnosis) == "rank 0 waited in vain for rank 2: RuntimeError"
-    assert [note.en for note in diagnosis.notes] == ["rank 2 did not come, its last line: loading the data"]
+    assert failure_headline(diagnosis) == "rank 0 timed out waiting for rank 2: RuntimeError"
+    assert [note.en for note in diagnosis.notes] == ["rank 2 did not arrive, last line: loading the data"]
     assert diagnosis.hint.signature == "rank-did-not-come"
 
 

@@ -74,8 +74,8 @@ def test_a_call_that_one_rank_has_made_more_is_found_long_after(sources: Sources
     more = history(IN_STEP, INSIDE_IF, *[IN_STEP] * 8)
     less = history(*[IN_STEP] * 9, BARRIER)
 
-    assert "rank 0 went into  if main and step == 1:  (line 5)" in signature_of(sources, more, less)
-    assert "rank 1 went into  if main and step == 1:  (line 5)" in signature_of(sources, less, more)
+    assert "rank 0 entered  if main and step == 1:  (line 5)" in signature_of(sources, more, less)
+    assert "rank 1 entered  if main and step == 1:  (line 5)" in signature_of(sources, less, more)
 
 
 def test_what_happened_before_a_rank_remembers_is_not_compared(sources: Sources) -> None:
@@ -109,15 +109,15 @@ def test_ranks_that_have_called_the_same_have_not_parted(sources: Sources) -> No
         pytest.param(
             "float32 (4,)",
             "float32 (9,)",
-            "different sizes to collective number 2, all_reduce at line 2: "
-            "rank 0: float32 (4,), rank 1: float32 (9,)",
+            "the sizes in collective number 2 differ, all_reduce at line 2: "
+            "float32 (4,) on rank 0, float32 (9,) on rank 1",
             id="sizes",
         ),
         pytest.param(
             "float32 (4,)",
             "int64 (4,)",
-            "different dtypes to collective number 2, all_reduce at line 2: "
-            "rank 0: float32 (4,), rank 1: int64 (4,)",
+            "the dtypes in collective number 2 differ, all_reduce at line 2: "
+            "float32 (4,) on rank 0, int64 (4,) on rank 1",
             id="dtypes",
         ),
     ],
@@ -165,7 +165,7 @@ def test_a_rank_that_waits_in_nccl_may_have_given_another_size(
     collective = under_way("all_reduce", 2)
     hint = of_sizes_at(0, "0", collective, {0: mine, 1: other}, sources)
 
-    assert (hint is not None and "rank 0: float32 (4,), rank 1: float32 (9,)" in hint.cause.en) == differs
+    assert (hint is not None and "float32 (4,) on rank 0, float32 (9,) on rank 1" in hint.cause.en) == differs
     assert of_sizes_at(0, "0", collective, {0: history(BARRIER, IN_STEP), 1: other}, sources) is None
     # a message with its number, and a collective of another group
     message = under_way("recv 0<-1", 2)
@@ -243,8 +243,8 @@ def test_calls_without_an_if_or_a_loop_between_them_are_named(sources: Sources) 
     mine = history(BARRIER, GATHERS, BARRIER)
     theirs = history(BARRIER, BARRIER, BARRIER)
 
-    assert "collective number 2 was not the same call on all ranks" in signature_of(sources, mine, theirs)
-    assert "rank 0: gather (line 13), rank 1: barrier (line 8)" in signature_of(sources, mine, theirs)
+    assert "collective number 2 differs between ranks" in signature_of(sources, mine, theirs)
+    assert "gather (line 13) on rank 0, barrier (line 8) on rank 1" in signature_of(sources, mine, theirs)
 
 
 def test_the_last_calls_of_a_rank_come_latest_first(sources: Sources) -> None:

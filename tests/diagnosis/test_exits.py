@@ -17,7 +17,7 @@ from nbdist.diagnosis import describe_exit
         pytest.param(-7, "SIGBUS (bad memory access, often a full /dev/shm)", id="bus error"),
         pytest.param(-6, "SIGABRT (aborted in native code)", id="abort"),
         pytest.param(-11, "SIGSEGV (invalid memory access in native code)", id="segmentation fault"),
-        pytest.param(-15, "SIGTERM (told to end from outside)", id="termination"),
+        pytest.param(-15, "SIGTERM (terminated from outside)", id="termination"),
         pytest.param(-10, "SIGUSR1", id="a signal that needs no words"),
         pytest.param(-99, "signal 99", id="a signal that does not exist"),
     ],
@@ -32,21 +32,21 @@ def test_an_exit_code_is_read_aloud(code: int, text: str) -> None:
         pytest.param(
             True,
             3_100_000_000,
-            "SIGKILL (killed: out of memory; it had reached 3.1 GB)",
-            "SIGKILL（系统内存不足，被强制结束，当时已用 3.1 GB）",
+            "SIGKILL (out of memory, it used 3.1 GB)",
+            "SIGKILL（系统内存不足，当时已用 3.1 GB）",
             id="the out-of-memory killer",
         ),
         pytest.param(
             True,
             0,
-            "SIGKILL (killed: out of memory)",
-            "SIGKILL（系统内存不足，被强制结束）",
+            "SIGKILL (out of memory)",
+            "SIGKILL（系统内存不足）",
             id="no figure",
         ),
         pytest.param(
             False,
             312_000_000,
-            "SIGKILL (killed from outside, often by the out-of-memory killer; it had reached 312 MB)",
+            "SIGKILL (killed from outside, often by the out-of-memory killer, it used 312 MB)",
             "SIGKILL（被外部强制结束，常因内存不足，当时已用 312 MB）",
             id="killed",
         ),
@@ -66,6 +66,6 @@ def test_a_rank_that_met_its_memory_limit_says_so() -> None:
     ]
 
     assert texts == [
-        "SIGKILL (out of its memory limit of 16.0 GB)",
-        "SIGKILL（超出其 16.0 GB 的内存限制，被强制结束）",
+        "SIGKILL (over its memory limit of 16.0 GB)",
+        "SIGKILL（超出 16.0 GB 的内存限制）",
     ]

@@ -72,30 +72,34 @@ def notes_of(
 
 def origins_of(tmp_path: Path, frames: list[Frame], *values: tuple[str, str], cell: str = CELL) -> list[str]:
     """Return the origins of these values in the innermost frame."""
-    return [note for note in notes_of(tmp_path, cell, frames, values) if " is from " in note]
+    return [note for note in notes_of(tmp_path, cell, frames, values) if " is set at " in note]
 
 
 TENSOR = "Tensor (2, 3) float32"
 FORWARD = [(20, "main"), (11, "forward")]
 CASES = {
-    "a loop": ([(20, "main")], ("x", TENSOR), "x is from line 19  for x, labels in pairs:"),
-    "the last": (FORWARD, ("x", TENSOR), "x is from line 10  x = layer(x)"),
-    "an attribute": (FORWARD, ("self.skip", "16"), "self.skip is from line 6  self.skip = width * 2"),
-    "a default": (FORWARD, ("scale", "0.5"), "scale is from line 7  scale=0.5"),
-    "in a dict": ([(11, "forward")], ("TOP['k']", "5"), "TOP['k'] is from line 2  'k': 5"),
-    "what the caller gave": ([(21, "main"), (14, "score")], ("k", "5"), "k is from line 2  'k': 5"),
+    "a loop": ([(20, "main")], ("x", TENSOR), "x is set at line 19  for x, labels in pairs:"),
+    "the last": (FORWARD, ("x", TENSOR), "x is set at line 10  x = layer(x)"),
+    "an attribute": (FORWARD, ("self.skip", "16"), "self.skip is set at line 6  self.skip = width * 2"),
+    "a default": (FORWARD, ("scale", "0.5"), "scale is set at line 7  scale=0.5"),
+    "in a dict": ([(11, "forward")], ("TOP['k']", "5"), "TOP['k'] is set at line 2  'k': 5"),
+    "what the caller gave": ([(21, "main"), (14, "score")], ("k", "5"), "k is set at line 2  'k': 5"),
     "the caller's variable": (
         [(21, "main"), (14, "score")],
         ("logits", TENSOR),
-        "logits is from line 20  logits = Net(3)(x)",
+        "logits is set at line 20  logits = Net(3)(x)",
     ),
     "by its keyword": (
         [(22, "main"), (14, "score")],
         ("logits", TENSOR),
-        "logits is from line 19  for x, labels in pairs:",
+        "logits is set at line 19  for x, labels in pairs:",
     ),
-    "a sum": ([(26, "main")], ("total", "1.5"), "total is from line 25  total += pair.loss"),
-    "a sum of nothing": ([(26, "main")], ("total", "0.0"), "total is from line 23  total, rounds = (0.0, 0)"),
+    "a sum": ([(26, "main")], ("total", "1.5"), "total is set at line 25  total += pair.loss"),
+    "a sum of nothing": (
+        [(26, "main")],
+        ("total", "0.0"),
+        "total is set at line 23  total, rounds = (0.0, 0)",
+    ),
 }
 
 
@@ -112,8 +116,8 @@ def test_arrays_come_before_modules_and_each_line_once(tmp_path: Path) -> None:
     lines = origins_of(tmp_path, [(22, "main")], *values)
 
     assert lines == [
-        "pairs is from line 18  pairs = []",
-        "x is from line 19  for x, labels in pairs:",
+        "pairs is set at line 18  pairs = []",
+        "x is set at line 19  for x, labels in pairs:",
     ]
 
 
@@ -145,8 +149,8 @@ def test_a_line_in_an_if_may_not_have_set_a_value(tmp_path: Path) -> None:
         return origins_of(tmp_path / folder, [(11, "<module>"), (9, "evaluate")], *values, cell=BRANCHES)
 
     assert branches("if", ("best", "0.5"), ("score", "0.25")) == []
-    assert branches("none", ("score", "None")) == ["score is from line 2  score = None"]
-    assert branches("loop", ("total", "7")) == ["total is from line 8  total += part"]
+    assert branches("none", ("score", "None")) == ["score is set at line 2  score = None"]
+    assert branches("loop", ("total", "7")) == ["total is set at line 8  total += part"]
 
 
 CHECKPOINTED = """\
@@ -191,17 +195,17 @@ def not_finite(tmp_path: Path, loss: str, *values: tuple[int, str, str]) -> list
     """Return the notes on the first value that was not finite, for an assertion in line 4."""
     frames = [(8, "<module>"), (4, "step")]
     notes = notes_of(tmp_path, DIVERGED, frames, [("loss", loss)], kind="AssertionError", values=values)
-    return [note for note in notes if " was not finite first: " in note]
+    return [note for note in notes if " was nan or inf first, at " in note]
 
 
 def test_the_variable_that_was_not_finite_first_is_shown(tmp_path: Path) -> None:
     inner = ((4, "hidden", NAN), (4, "loss", "Tensor () float32, 100% nan"))
 
     assert not_finite(tmp_path / "in", "Tensor () float32, 100% nan", *inner) == [
-        "hidden was not finite first: line 2  hidden = x * scale"
+        "hidden was nan or inf first, at line 2  hidden = x * scale"
     ]
     assert not_finite(tmp_path / "out", "Tensor () float32, 100% nan", *inner, (8, "batch", NAN)) == [
-        "batch was not finite first: line 7  for batch in batches:"
+        "batch was nan or inf first, at line 7  for batch in batches:"
     ]
 
 

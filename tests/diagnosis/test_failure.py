@@ -217,7 +217,9 @@ def test_a_failure_points_at_the_innermost_line_of_the_cell(written: WrittenRun)
     assert failure_of(written).line == 12
 
 
-@pytest.mark.parametrize(("line", "lines"), [(12, ["line 12 had x: None; batch: list of 2"]), (20, [])])
+@pytest.mark.parametrize(
+    ("line", "lines"), [(12, ["values at line 12: x = None, batch = list of 2"]), (20, [])]
+)
 def test_what_the_names_in_that_line_were_is_said_with_it(
     written: WrittenRun, line: int, lines: list[str]
 ) -> None:
@@ -350,7 +352,7 @@ def test_ranks_that_gave_up_in_different_places_are_told_where_their_ways_parted
     failure = failure_of(written)
 
     assert failure.hint.signature == "hang-rank-branch"
-    assert "rank 0 alone went into  if dist.get_rank() == 0:  (line 2)" in failure.hint.cause.en
+    assert "rank 0 alone entered  if dist.get_rank() == 0:  (line 2)" in failure.hint.cause.en
     assert failure.groups[0].kind.endswith("(line 4)")
 
 
@@ -368,7 +370,9 @@ OTHER_SIZE = (
 @pytest.mark.parametrize(
     ("program", "name", "text"),
     [
-        pytest.param(POLLS, "met-another-call", "a collective with async_op=True, met", id="has begun one"),
+        pytest.param(
+            POLLS, "met-another-call", "a collective with async_op=True, which met", id="has begun one"
+        ),
         pytest.param(POLLS.replace(", async_op=True", ""), "collective-sizes", "", id="has begun none"),
     ],
 )
@@ -398,7 +402,7 @@ def test_a_rank_that_was_asked_while_it_wrote_its_report_is_where_it_failed(writ
 
     report = diagnose(written.run, written.directory)
 
-    assert "in the call of line 3 the ranks gave tensors of different sizes" in report.hint.cause.en
+    assert "at line 3 the ranks passed tensors of different sizes" in report.hint.cause.en
 
 
 RESUMES = """\

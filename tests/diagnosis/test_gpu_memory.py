@@ -76,13 +76,13 @@ OTHER_RANK = OTHER_GPU.replace("Including", "Process 4001 has {} memory in use. 
 FULL_ITSELF = "cuda-out-of-memory", ""
 OF_RANKS, OF_OTHERS = "gpu-of-several-ranks", "gpu-held-by-others"
 HOLDERS = {
-    "the GPU of another rank": ((0, 1), FULL, OF_RANKS, "GPU 0 is full, and has tensors of ranks 0, 1"),
+    "the GPU of another rank": ((0, 1), FULL, OF_RANKS, "GPU 0 is full and holds tensors of ranks 0, 1"),
     "its own": ((0, 1), OTHER_GPU, *FULL_ITSELF),
     "another rank is on its own": (
         (0, 1),
         OTHER_RANK.format("9.00 GiB"),
         OF_RANKS,
-        "GPU 1 is full, and has tensors of ranks 0, 1",
+        "GPU 1 is full and holds tensors of ranks 0, 1",
     ),
     "another rank holds hardly anything": ((0, 1), OTHER_RANK.format("500.00 MiB"), *FULL_ITSELF),
     "one GPU for both, as the user chose": ((0, 0), FULL, *FULL_ITSELF),
@@ -91,7 +91,7 @@ HOLDERS = {
         (0, 1),
         HELD.replace("GPU 0", "GPU 1"),
         OF_OTHERS,
-        "other processes hold 70.0 GiB of the GPU's 79.1 GiB",
+        "392 MiB do not fit: other processes hold 70.0 GiB of the GPU's 79.1 GiB",
     ),
 }
 

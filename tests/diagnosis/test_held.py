@@ -66,4 +66,4 @@ def test_a_worker_that_is_held_is_told_by_its_line(tmp_path: Path, loads: bool, 
 
     assert hint.signature == name
     assert hint.cause.en.startswith("rank 0 at line 22: ")
-    assert hint.cause.en.endswith(", its other threads or workers at line 4")
+    assert hint.cause.en.endswith(", other threads or workers are at line 4")

@@ -42,7 +42,7 @@ def side_at(line: int, sources: Sources, *, on_device: bool = False) -> Side:
             id="a loop",
         ),
         pytest.param("if rank == 0:\n    all_reduce(x)\n", 2, "left-alone", "if rank == 0:", id="alone"),
-        pytest.param("all_reduce(x)\n", 1, "left-before-call", "called one less", id="no loop"),
+        pytest.param("all_reduce(x)\n", 1, "left-before-call", "called it once less", id="no loop"),
         pytest.param("exit()\nall_reduce(x)\n", 2, "left-before-call", "(see line 1)", id="an end"),
         pytest.param(
             "for x in data:\n    if stop(x):\n        break\n    all_reduce(x)\n",

@@ -52,10 +52,10 @@ def test_a_name_that_differs_comes_first_in_one_line(written: WrittenRun) -> Non
     for rank in (0, 2):
         failed(written, rank, later=1.0, step="2", batch=LONG)
 
-    assert shown(written)[:2] == [DIFFERS, "line 3 had step: 2 on ranks 0, 1, 2"]
+    assert shown(written)[:2] == [DIFFERS, "values at line 3 on ranks 0, 1, 2: step = 2"]
     assert shown(written, "zh")[:2] == [
         f"batch 各进程不同：进程 1 上为 {SHORT}，进程 0, 2 上为 {LONG}",
-        "第 3 行在进程 0–2 上的值：step: 2",
+        "进程 0–2 第 3 行的值：step = 2",
     ]
 
 
@@ -73,7 +73,7 @@ def test_what_a_rank_had_elsewhere_is_not_compared(written: WrittenRun, where: d
     failed(written, 1, batch=SHORT)
     stood(written, 0, 2, batch=LONG, **where)  # type: ignore[arg-type]
 
-    assert shown(written)[0] == f"line 3 had batch: {SHORT}"
+    assert shown(written)[0] == f"values at line 3: batch = {SHORT}"
 
 
 def test_ranks_that_hung_in_the_line_until_it_failed_still_had_their_values(written: WrittenRun) -> None:
@@ -106,7 +106,7 @@ def test_a_rank_without_values_of_its_own_leaves_those_of_the_others(written: Wr
     failed(written, 1)
     stood(written, 0, 2, batch=LONG)
 
-    assert shown(written)[0] == f"line 3 had batch: {LONG} on ranks 0, 2"
+    assert shown(written)[0] == f"values at line 3 on ranks 0, 2: batch = {LONG}"
 
 
 def test_what_differs_stands_before_how_the_others_ended(written: WrittenRun) -> None:

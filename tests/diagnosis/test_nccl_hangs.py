@@ -17,19 +17,19 @@ from tests.diagnosis.recordings import laid_out
 RECORDED = Path(__file__).parent / "recorded_nccl"
 
 CAUSES = {
-    "barrier_of_one": ("left-alone", "rank 0 alone went into  if rank == 0:  (line 50) and called barrier"),
+    "barrier_of_one": ("left-alone", "rank 0 alone entered  if rank == 0:  (line 50) and called barrier"),
     "batch_norm_of_one": (
         "left-alone",
-        "if rank == 0:  (line 63) and called SyncBatchNorm there",
+        "if rank == 0:  (line 63) and called SyncBatchNorm",
     ),
-    "full_parameters_of_one": ("hang-rank-branch", "rank 0 alone went into  if rank == 0:  (line 31)"),
+    "full_parameters_of_one": ("hang-rank-branch", "rank 0 alone entered  if rank == 0:  (line 31)"),
     "gathers_at_the_end_on_one": ("left-alone", "if self.trainer.is_global_zero:  (line 25)"),
     "gathers_on_the_main_process": ("left-alone", "if accelerator.is_main_process:  (line 40)"),
     "group_of_one": (
         "hang-group-left-out",
-        "if rank == 0:  (line 16) keeps ranks from the new_group of line 17",
+        "if rank == 0:  (line 16) keeps ranks from the new_group() of line 17",
     ),
-    "groups_in_turn": ("hang-crossed", "rank 0 went into one process group and rank 1 into another"),
+    "groups_in_turn": ("hang-crossed", "rank 0 entered one process group and rank 1 another"),
     "leaves_out_a_nan": ("uneven-steps", "see line 37  if torch.isnan(loss):"),
     "metric_of_one": ("left-alone", "if rank == 0:  (line 56) and called barrier in metrics.compute"),
     "other_keys": ("uneven-steps", "see line 34  for name in sorted(values):"),
@@ -57,7 +57,9 @@ def test_ranks_that_have_ended_are_named(tmp_path: Path) -> None:
     report = last_stacks(handle.run, handle.directory)
 
     assert report is not None
-    text = "rank 0 waits in all_reduce #15 in torch.cuda.synchronize at line 46 of n05.py; rank 1 has ended"
+    text = (
+        "rank 0 waits in all_reduce #15 in torch.cuda.synchronize at line 46 of n05.py; rank 1 has finished"
+    )
     assert sentence(report) == text
 
 

@@ -103,7 +103,7 @@ def test_a_rank_that_prints_what_all_wait_for_has_not_gone_another_way(tmp_path:
     written = a_run(tmp_path / "home", ended=[3]).happened(stalled())
     stood = [at(written, rank, COPIES if rank else PRINTS, under_way(7)) for rank in range(3)]
 
-    assert cause(written, *stood).startswith("rank 3 ended while")
+    assert cause(written, *stood).startswith("rank 3 finished while")
 
 
 def test_a_rank_that_works_is_awaited_and_not_one_that_has_ended(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_rank_that_waits_for_one_that_has_ended_has_not_crossed_another(tmp_pa
     waits = at(written, 0, IN_STAGE, under_way(2, members=(0, 1)), "1")
     awaited = at(written, 1, IN_STAGE, under_way(5, members=(1, 3)), "2")
 
-    assert cause(written, waits, awaited).startswith("rank 3 ended while rank 1 still waited in")
+    assert cause(written, waits, awaited).startswith("rank 3 finished while rank 1 still waited in")
 
 
 def test_numbers_of_messages_are_not_compared_with_those_of_collectives(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_an_if_for_the_members_of_a_group_is_not_one_for_those_that_wait_alone(t
 
     text = cause(written, at(written, 0, IN_STAGE, collective, "1"))
 
-    assert text.startswith("rank 1 ended while rank 0 still waited in")
+    assert text.startswith("rank 1 finished while rank 0 still waited in")
 
 
 def test_a_rank_that_ended_after_the_same_call_is_not_said_never_to_have_come(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_rank_that_ended_after_the_same_call_is_not_said_never_to_have_come(tm
     has_called(written, 0, 4, 4, 10)
 
     has_called(written, 1, 4, 4)
-    assert "while rank 0 waited in barrier, as it left" in cause(written, here)
+    assert "while rank 0 waited in barrier: it returned" in cause(written, here)
     has_called(written, 1, 4, 10)
     assert "never came to barrier" not in cause(written, here)
     has_called(written, 1, 4, 4, 10)

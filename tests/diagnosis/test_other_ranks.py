@@ -17,7 +17,7 @@ if rank == 0:
     keep(labels, folder)
 read(folder)
 """
-NOT_YET = "was not there yet: rank 0 makes it"
+NOT_YET = "did not exist yet on rank 1: rank 0 makes it"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_name_that_some_ranks_alone_set_is_shown_with_the_if(
     cause = cause_of(tmp_path, kind, message, line, cell=cell, function=function)
 
     if lines:
-        assert cause.startswith(f"steps is set only at line {lines}, where this rank does not come")
+        assert cause.startswith(f"steps is set only at line {lines}, which this rank does not reach")
         assert "if rank == 0:" in cause
     else:
         assert cause == ""
@@ -193,7 +193,7 @@ OTHER_VALUES = {
 def test_a_value_of_another_collective_is_told_by_the_if(tmp_path: Path, cell: str, has_hint: bool) -> None:
     cause = cause_of(tmp_path, "TypeError", NO_NUMBER, 5, cell=cell)
 
-    assert cause.startswith("results is not what broadcast_object_list (line 4) was given") is has_hint
+    assert cause.startswith("results is not what broadcast_object_list (line 4) sent") is has_hint
 
 
 def test_a_key_that_is_missing_is_of_the_kind_that_was_expected(tmp_path: Path) -> None:

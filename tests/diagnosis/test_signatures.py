@@ -96,6 +96,15 @@ def test_cause_and_fix_are_one_line_each_in_both_languages() -> None:
     assert [signature.name for signature in SIGNATURES if not is_in_both_languages(signature)] == []
 
 
+def test_a_cause_has_at_most_120_characters_and_one_colon_and_a_fix_100() -> None:
+    causes = [text for signature in SIGNATURES for text in (signature.cause, signature.cause_zh)]
+    fixes = [text for signature in SIGNATURES for text in (signature.fix, signature.fix_zh)]
+
+    assert [text for text in causes if len(text) > 120 or len(re.findall("[:：]", text)) > 1] == []
+    assert [text for text in fixes if len(text) > 100] == []
+    assert [text for text in causes + fixes if re.search("[;；]", text)] == []
+
+
 def is_in_both_languages(signature: Signature) -> bool:
     english, chinese = (signature.cause, signature.fix), (signature.cause_zh, signature.fix_zh)
     lines = all(text and "\n" not in text and len(text) <= 130 for text in (*english, *chinese))

@@ -158,14 +158,16 @@ def test_what_the_line_works_with_that_holds_a_rank_is_said(tmp_path: Path) -> N
     report = last_stacks(written.run, written.directory)
 
     assert report is not None
-    assert behind_text(report).startswith("line 4 on rank 1 has delay: 120\ncause: ")
-    assert behind_text(report, "zh").startswith("进程 1 第 4 行的值：delay: 120\n")
+    assert behind_text(report).startswith("values at line 4 on rank 1: delay = 120\ncause: ")
+    assert behind_text(report, "zh").startswith("进程 1 第 4 行的值：delay = 120\n")
 
 
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        pytest.param("KeyboardInterrupt", "line 4 on rank 1 has delay: 120\ncause: ", id="interrupted"),
+        pytest.param(
+            "KeyboardInterrupt", "values at line 4 on rank 1: delay = 120\ncause: ", id="interrupted"
+        ),
         pytest.param("ValueError", "cause: ", id="another error"),
     ],
 )
@@ -225,7 +227,7 @@ def test_the_collective_has_its_number_and_who_is_behind_is_said(written: Writte
         pytest.param(
             "time-limit",
             40,
-            "rank 1 at line 4: time.sleep has not returned, which holds up ranks 0, 2, 3",
+            "rank 1 at line 4: time.sleep has not returned, which blocks ranks 0, 2, 3",
             id="half of it",
         ),
         pytest.param("time-limit", 2, "", id="for a moment"),
@@ -335,8 +337,8 @@ def test_equal_stacks_stand_together_with_the_lines_of_the_cell(written: Written
 @pytest.mark.parametrize(
     ("problem", "text"),
     [
-        pytest.param("stopped", "rank 0 is stopped by a signal (SIGSTOP), kill -CONT lets it go on", id="T"),
-        pytest.param("not ready", "rank 0 has not come to its program", id="imports"),
+        pytest.param("stopped", "rank 0 is suspended (SIGSTOP), kill -CONT resumes it", id="T"),
+        pytest.param("not ready", "rank 0 has not started its program", id="imports"),
         pytest.param("silent", "rank 0 does not answer", id="no answer"),
     ],
 )

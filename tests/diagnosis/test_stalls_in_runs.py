@@ -47,8 +47,8 @@ threading.Event().wait()
 """
 OF_NATIVE = (
     "rank 0 is in wait at line 7; rank 1 is in libc.sleep at line 6",
-    "cause: rank 0 at line 7: wait waits for what no thread, process or rank has given, and no other thread"
-    " of the program runs in it",
+    "cause: rank 0 at line 7: wait waits for something that no thread, process or rank provides,"
+    " no other thread of the program is running",
 )
 
 STALLS = {
@@ -62,29 +62,29 @@ STALLS = {
     ),
     "torch_loader_worker_sleeps": (
         "rank 0 waits for its DataLoader at line 18; rank 1 waits in all_reduce #5 at line 19",
-        ": its DataLoader hands nothing over, its other threads or workers at line 15\n",
+        ": its DataLoader returns no batch, other threads or workers are at line 15\n",
     ),
     "torch_other_collective": (
         "rank 0 waits in barrier #2 at line 9; rank 1 waits in all_reduce #2 at line 11",
-        "cause: rank 0 alone went into  if rank == 0:  (line 8), and called barrier there",
+        "cause: rank 0 alone entered  if rank == 0:  (line 8) and called barrier",
     ),
     "torch_one_call_more": (
         "rank 0 waits in all_reduce #9 at line 9; rank 1 waits in barrier #9 at line 15",
-        "cause: rank 0 alone went into  if rank == 0 and step == 1:  (line 12), and called all_reduce there",
+        "cause: rank 0 alone entered  if rank == 0 and step == 1:  (line 12) and called all_reduce",
     ),
     "torch_exception_in_finally": (
         "rank 0 waits in all_reduce #2 at line 11; rank 1 waits in barrier #2 at line 13,"
         " handling KeyError: 'epoch' from line 10",
-        "cause: rank 1 raised KeyError: 'epoch' and is in barrier while it handles that (finally, except,"
-        " with), which the others do not call",
+        "cause: rank 1 raised KeyError: 'epoch' and waits in barrier while handling it, which the"
+        " other ranks do not call",
     ),
     "paddle_sleeps": (
         "rank 0 is in time.sleep at line 8; rank 1 waits in all_reduce at line 9",
-        "cause: rank 0 at line 8: time.sleep has not returned, which holds up rank 1",
+        "cause: rank 0 at line 8: time.sleep has not returned, which blocks rank 1",
     ),
     "paddle_loader_worker_sleeps": (
         "rank 0 waits for its DataLoader at line 19; rank 1 waits in all_reduce at line 20",
-        ": its DataLoader hands nothing over, its other threads or workers at line 16\n",
+        ": its DataLoader returns no batch, other threads or workers are at line 16\n",
     ),
 }
 """Recorded runs that hang: who waits for whom, and a line that says why."""

@@ -59,7 +59,7 @@ def test_the_rank_that_waits_least_is_named_when_it_is_clear(
             Pace(waited=0.0, starved=0.34), "it waits for a CPU core 34% of the time", id="no core for it"
         ),
         pytest.param(
-            Pace(waited=0.0, throttled=True), "its GPU is slowed down by heat or power", id="a hot GPU"
+            Pace(waited=0.0, throttled=True), "its GPU is throttled by heat or power", id="a hot GPU"
         ),
         pytest.param(Pace(waited=0.0, full=0.97), "its memory is nearly full", id="no memory left"),
         pytest.param(Pace(waited=0.0), "", id="nothing"),

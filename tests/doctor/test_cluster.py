@@ -54,26 +54,30 @@ def test_nodes_that_are_as_this_machine_are_well() -> None:
         pytest.param(
             a_node("n2", an_entry("python", "Python", "3.9.2, /usr/bin/python3")),
             "Python there",
-            f"3.9.2, /usr/bin/python3 on n2; here {PYTHON}",
-            "use one environment",
+            f"3.9.2, /usr/bin/python3 (n2), but here {PYTHON}",
+            "an environment that all machines see",
             id="another Python",
         ),
         pytest.param(
             a_node("n2", without="nbdist"),
             "nbdist there",
-            "- on n2; here 1.0, /shared",
-            "use one environment",
+            "- (n2), but here 1.0, /shared",
+            "an environment that all machines see",
             id="no nbdist",
         ),
         pytest.param(
             a_node("n2", an_entry("frameworks", "torch starts", "sees 2 of 2 GPUs, NCCL 2.18.3")),
             "torch starts there",
-            "sees 2 of 2 GPUs, NCCL 2.21.5 on n1; sees 2 of 2 GPUs, NCCL 2.18.3 on n2",
+            "sees 2 of 2 GPUs, NCCL 2.21.5 (n1), sees 2 of 2 GPUs, NCCL 2.18.3 (n2)",
             "--slurm constraint=NAME",
             id="another NCCL",
         ),
         pytest.param(
-            a_node("n2", without="GPU 1"), "GPUs there", "1 to 2, not the same", "--gpus 1", id="fewer GPUs"
+            a_node("n2", without="GPU 1"),
+            "GPUs there",
+            "1 to 2, the nodes differ",
+            "--gpus 1",
+            id="fewer GPUs",
         ),
         pytest.param(
             a_node("n2", GPU_LOST), "GPU 1 there", "n2: it does not answer", "nvidia-smi", id="an error there"

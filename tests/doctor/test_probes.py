@@ -164,7 +164,7 @@ def test_what_a_run_uses_up_is_measured(
 @pytest.mark.parametrize(
     ("problem", "level", "words"),
     [
-        pytest.param("", "ok", "in a control group of their own", id="can be made"),
+        pytest.param("", "ok", "each run has a control group", id="can be made"),
         pytest.param("cgroup v2 is not mounted here", "info", "(cgroup v2 is not mounted here)", id="cannot"),
     ],
 )

@@ -150,7 +150,7 @@ def test_a_command_that_a_full_disk_ends_did_not_leave_by_itself(small_disk: Pat
     report = report_of(handle)
 
     assert "os._exit()" not in report
-    assert f"{small_disk} was full when the rank ended, so it could not write why" in report
+    assert f"{small_disk} was full when the rank failed, so it could not write its error" in report
 
 
 def test_a_disk_that_can_hold_no_more_files_is_named(small_disk: Path, start_cell) -> None:

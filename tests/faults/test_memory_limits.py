@@ -47,5 +47,5 @@ def test_the_headline_names_the_limit(home) -> None:
 
     failure = first_failure(run.run, run.directory)
 
-    assert failure_headline(failure) == "rank 1 failed first: SIGKILL (out of its memory limit of 16.0 GB)"
-    assert "a larger  --memory" in failure.hint.text()
+    assert failure_headline(failure) == "rank 1 failed first: SIGKILL (over its memory limit of 16.0 GB)"
+    assert "raise  --memory" in failure.hint.text()

@@ -94,7 +94,7 @@ REPORT_OF_A_SCRIPT = replace(REPORT, frames=(replace(REPORT.frames[0], file="/tr
         pytest.param(
             a_failure(report=REPORT),
             "rank 1 failed first: OutOfMemoryError at line 4 of the cell",
-            "进程 1 最先失败：OutOfMemoryError，单元格第 4 行",
+            "进程 1 最先失败：OutOfMemoryError，单元第 4 行",
             id="an exception in the cell",
         ),
         pytest.param(
@@ -108,14 +108,14 @@ REPORT_OF_A_SCRIPT = replace(REPORT, frames=(replace(REPORT.frames[0], file="/tr
         ),
         pytest.param(
             a_failure(code=1, early_exits=(0, 2, 3)),
-            "ranks 0, 2, 3 ended before rank 1 was done: exit 1",
-            "进程 0, 2–3 在进程 1 完成之前退出：退出码 1",
+            "rank 1 failed: exit 1 (ranks 0, 2, 3 had already finished)",
+            "进程 1 失败：退出码 1（进程 0, 2–3 此前已完成）",
             id="others had ended",
         ),
         pytest.param(
             a_failure(code=1, absent=(0,)),
-            "rank 1 waited in vain for rank 0: exit 1",
-            "进程 1 未等到进程 0：退出码 1",
+            "rank 1 timed out waiting for rank 0: exit 1",
+            "进程 1 等待进程 0 超时：退出码 1",
             id="others did not come",
         ),
     ],

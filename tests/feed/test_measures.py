@@ -125,4 +125,4 @@ def test_a_failure_comes_with_its_exception_its_cause_and_its_fix(tmp_path: Path
     assert failure.headline.startswith("rank 1 failed first: OutOfMemoryError")
     assert failure.headline_zh.startswith("进程 1 最先失败：OutOfMemoryError")
     assert all([failure.cause, failure.cause_zh, failure.fix, failure.fix_zh])
-    assert [note.text for note in failure.notes] == ["line 3 had loader: None"]
+    assert [note.text for note in failure.notes] == ["values at line 3: loader = None"]

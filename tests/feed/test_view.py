@@ -149,8 +149,8 @@ def test_an_exit_at_the_memory_limit_is_said_in_both_languages() -> None:
     limited = replace(exited(1, -9), limit=2_000_000_000, memory=2_100_000_000)
     (_, rank) = view_of(Run.of(a_spec(), [*STARTED, limited]), now=CREATED + 41).ranks
 
-    assert rank.exit == "SIGKILL (out of its memory limit of 2.0 GB; it had reached 2.1 GB)"
-    assert rank.exit_zh == "SIGKILL（超出其 2.0 GB 的内存限制，被强制结束，当时已用 2.1 GB）"
+    assert rank.exit == "SIGKILL (over its memory limit of 2.0 GB, it used 2.1 GB)"
+    assert rank.exit_zh == "SIGKILL（超出 2.0 GB 的内存限制，当时已用 2.1 GB）"
 
 
 def test_a_rank_that_has_ended_uses_nothing() -> None:

@@ -72,14 +72,14 @@ REPORTS = [
         "devices", ("at line 7 of the cell", "two devices meet"), id="devices"
     ),
     pytest.param("iterable", ("at line 18 of the cell", "takes no sampler"), id="an iterable with a sampler"),
-    pytest.param("device-ids", ("at line 10 of the cell", "leave out device_ids"), id="the wrong GPU"),
+    pytest.param("device-ids", ("at line 10 of the cell", "device_ids on the CPU"), id="the wrong GPU"),
     pytest.param(
         "only-rank-0",
-        ("rank 1 failed first", "at line 11 of the cell", "on every rank, not on rank 0 alone"),
+        ("rank 1 failed first", "at line 11 of the cell", "first, on every rank"),
         id="only rank 0 initialises",
     ),
-    pytest.param("shuffle", ("at line 8 of the cell", "drop shuffle=True"), id="shuffle and a sampler"),
-    pytest.param("world-size", ("at line 8 of the cell", "leave world_size out"), id="no GPU to count"),
+    pytest.param("shuffle", ("at line 8 of the cell", "remove shuffle=True"), id="shuffle and a sampler"),
+    pytest.param("world-size", ("at line 8 of the cell", "remove world_size and rank"), id="no GPU to count"),
     pytest.param(
         "undefined",
         ("line 2 of the cell uses learning_rate", "= 0.1  into this cell"),

@@ -261,7 +261,7 @@ function programOf(source: string): string | null {
   return line === null ? null : source.slice(line.length).trim();
 }
 
-const NAMED = /\bline (\d+) of the cell\b|\bcell line (\d+)|单元格第 (\d+) 行/i;
+const NAMED = /\bline (\d+) of the cell\b|\bcell line (\d+)|单元格?第 (\d+) 行/i;
 
 /** Which line of the cell something in an output is about: links of the panel, and what a summary or an error says
  * in words. */

@@ -153,7 +153,7 @@ def _counted(given: str) -> object:
 
 
 def places(sides: Sequence[Side]) -> Both:
-    """Return ``rank 0: all_reduce (line 28), rank 1: barrier (line 47)``."""
+    """Return ``all_reduce (line 28) on rank 0, barrier (line 47) on rank 1``."""
     return by_ranks(
         (side.ranks, both("diagnosis.call-at", call=side.call, file=side.place.file, line=side.place.line))
         for side in sides
