@@ -211,8 +211,8 @@ def _help() -> str:
             "",
             *(f"  nbdist {name:<{width}}  {command.about}" for name, command in COMMANDS.items()),
             "",
-            "nbdist COMMAND --help says more; nbdist --version",
-            "RUN is a run's id, its name, or the last four characters of its id; left out, the latest run.",
+            "See  nbdist COMMAND --help  and  nbdist --version.",
+            "RUN is a run's id, its name, or the last four characters of its id (default: the latest run).",
         ]
     )
 

@@ -67,7 +67,7 @@ def _watch(reader: StatusReader) -> None:
     """Keep the table at the foot of the terminal up to date, and leave the last one as text."""
     terminal = Terminal(sys.stdout)
     if not terminal.drawable:
-        raise UsageMistake("--watch draws over itself, which only a terminal can show: write  nbdist status")
+        raise UsageMistake("--watch needs a terminal: write  nbdist status")
     language = config.language()
     block = Block(_write, terminal)
     views: list[RunView] = []
@@ -168,7 +168,7 @@ def show_waited(waited: Waited) -> int:
     elif waited.moment:
         print(waited.moment)
     elif waited.late:
-        note(f"{run.label} goes on ({state}): the time is over")
+        note(f"{run.label} is still {state} at the time limit")
     else:
         note(f"{run.label} has ended: {state}")
     return 0 if waited.moment else TIME_LIMIT if waited.late else 1

@@ -29,6 +29,7 @@ from nbdist.panel import (
     sweep_text,
 )
 from nbdist.store import RunDirectory
+from nbdist.text import say
 from nbdist.verbs.runs import Again
 from nbdist.verbs.verb import TERMINAL, Frontend
 
@@ -136,10 +137,10 @@ _LEFT_OUT = ("args", "panel", "warm", "push", "keep_inputs", "pull")  # useless 
 def run_help() -> str:
     return (
         f"{_USAGE}\n\n"
-        "Run a script on several ranks, one process each, and show what they write. What stands behind\n"
-        "the script is the script's. Ctrl-C stops the run, and so does the end of this process.\n"
+        "Run a script on several ranks, one process each, and show what they write. Arguments behind the\n"
+        "script go to the script. Ctrl-C stops the run, and so does the end of this process.\n"
         f"{JSON}: the last and only line of stdout is one object, that of  nbdist explain {JSON}  with the\n"
-        "exit code; all else is on stderr.\n"
+        "exit code. All else is on stderr.\n"
         "\n" + help_text("options:", without=_LEFT_OUT) + "\n"
         "\n"
         "Exit code: 0 when all ranks finished; that of the rank that failed first, or 128 + N when\n"
@@ -152,17 +153,16 @@ def run(words: Sequence[str]) -> int:
     as_json = JSON in own
     options = parse_words([word for word in own if word != JSON])
     if options.args:
-        raise UsageMistake("--args: arguments stand behind the script: write  nbdist run train.py --lr 0.1")
+        raise UsageMistake("--args is for cells: write  nbdist run train.py --lr 0.1")
     if options.pull:
         name = options.pull[0]
         raise UsageMistake(
-            f"--pull: there is no notebook to put {name} into: leave it out, and read "
-            f'nbdist.attach().results["{name}"]  in Python'
+            f'--pull needs a notebook: leave it out, and read  nbdist.attach().results["{name}"]  in Python'
         )
     if options.sweep:
         if as_json:
             raise UsageMistake(
-                f"{JSON} is of one run: leave it out, and write  nbdist compare --json  with the sweep"
+                f"{JSON} is for one run, not a sweep: leave it out, and write  nbdist compare --json"
             )
         with runner.Interrupts(_why, _SIGNALS, raises=False) as interrupts:
             try:
@@ -248,9 +248,9 @@ def _leave(handle: runner.RunHandle, interrupts: runner.Interrupts) -> int:
     print(handle.run_id, flush=True)
     _say_what_was_removed()
     if interrupts.came():
-        note(f"{handle.run.label} is stopped")
+        note(f"{handle.run.label} is being stopped")
         return _code(interrupts)
-    note(f"{handle.run.label} runs by itself; nbdist status shows it")
+    note(say("runs.detached", config.language(), label=handle.run.label))
     return 0
 
 
@@ -296,7 +296,7 @@ def show_attached(handle: runner.RunHandle | runner.SweepHandle) -> int:
             return show_sweep(handle, _raise)
         return exit_code(_watch(handle, Output(_raise)), handle.directory)
     except KeyboardInterrupt:
-        note(f"{label} goes on; nbdist attach {label} shows it again")
+        note(say("runs.left", config.language(), label=label))
         return INTERRUPTED
 
 

@@ -232,8 +232,7 @@ def _report(run: Run, directory: RunDirectory, language: str) -> str:
         report = f"{run.label}: {failure_report(failure, language)}"
         return report if run.spec.nodes == 1 else f"{_ended(run, language)}\n{report}"
     if run.stopped_as_asked:
-        reason = reason_text(run.reason, language)
-        return say("panel.ended-early", language, label=run.label, reason=reason)
+        return _ended(run, language)
     log = str(directory.supervisor_log) if run.state is RunState.LOST else ""
     text = _ended(run, language, log)
     stall = StallReader(directory).look(run)
@@ -241,9 +240,9 @@ def _report(run: Run, directory: RunDirectory, language: str) -> str:
 
 
 def _ended(run: Run, language: str, log: str = "") -> str:
-    """Return ``lenet-k3f9 failed: the time limit of 60 s was reached``, and the log that has more."""
+    """Return ``lenet-k3f9 stopped: from the page``, and the log that has more."""
     state = state_word(run.state, language) if language == "zh" else run.state.value
-    reason = reason_text(run.reason, language)
+    reason = reason_text(run.reason, language).removeprefix("stopped ")  # the state says that
     return say("panel.ended", language, label=run.label, state=state, reason=reason, log=log)
 
 

@@ -50,7 +50,7 @@ def parse_moments(text: str, name: str = "--until ") -> tuple[str, ...]:
     for part in parts:
         if part not in _MOMENTS and not _NUMBER.fullmatch(part.removeprefix(_STEP)):
             known = ", ".join((*_MOMENTS, f"{_STEP}N"))
-            raise UsageMistake(f"{name}{text}: there are {known}: write  {name}failed,stalled,step=500")
+            raise UsageMistake(f"{name}{text} is none of {known}: write  {name}failed,stalled,step=500")
     return parts
 
 

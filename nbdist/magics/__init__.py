@@ -15,14 +15,14 @@ from nbdist.magics.presentation import as_usage_errors, forget_stops, show_stops
 from nbdist.magics.ranks import RanksMagics
 
 MAGICS = (DistributedMagics, RanksMagics, VerbMagics)
-_OF_ITS_OWN = "the ranks of a cell are processes of their own, which end with it"
+_OF_ITS_OWN = "the ranks of a cell end with it"
 _INSTEAD = {
-    "dist_init": "nothing has to be started: write  %%distributed -n 2  above the program of the ranks, or "
-    "%%ranks -n 2  above a cell for ranks that live on",
-    "dist_shutdown": f"{_OF_ITS_OWN}; %dist_stop  ends a run that goes on,  %dist_session end  live ranks",
-    "dist_reset": f"{_OF_ITS_OWN}; %dist_session reset  is for live ranks",
-    "dist_debug": "%dist_status  shows what runs,  %dist_stacks  where every rank is",
-    "sync": f"{_OF_ITS_OWN}; ranks of one program wait for each other in  dist.barrier()",
+    "dist_init": "there is nothing to start: write  %%distributed -n 2  above the program of the ranks, or "
+    "%%ranks -n 2  above a cell for ranks that keep their variables",
+    "dist_shutdown": f"{_OF_ITS_OWN}: stop a run with  %dist_stop , a session with  %dist_session end",
+    "dist_reset": f"{_OF_ITS_OWN}: restart the ranks of %%ranks with  %dist_session reset",
+    "dist_debug": "see the runs with  %dist_status , and where every rank is with  %dist_stacks",
+    "sync": "ranks wait for each other in  dist.barrier()",
 }
 
 

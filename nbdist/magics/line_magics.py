@@ -123,7 +123,7 @@ class VerbMagics(Magics):
         try:
             run = show_as_text(handle)
         except KeyboardInterrupt:
-            tell(f"{label} goes on; %dist_attach {label} shows it again")
+            tell(say("runs.left", config.language(), label=label))
             return
         show_outputs(shell, handle, run)
         if run.state is not RunState.FINISHED and not run.stopped_as_asked:
@@ -160,7 +160,7 @@ class VerbMagics(Magics):
 
     @_shows(verbs.WARM)
     def dist_warm(self, state: runner.WarmState) -> None:
-        tell(*(runner.describe_warm(state) or [f"warm: {state.mode}; no ranks wait"]))
+        tell(*(runner.describe_warm(state) or [f"warm: {state.mode}, no ranks are ready"]))
 
 
 def _paint(text: str, shade: str) -> str:

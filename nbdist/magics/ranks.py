@@ -81,8 +81,8 @@ class RanksMagics(Magics):
             if not request.starts:
                 # the variables that the cell may need are gone
                 raise UsageMistake(
-                    f"the session {_label(ended)} has ended ({_why(ended)}), and with it its variables: the "
-                    "next cell with  %%ranks  starts another one"
+                    f"session {_label(ended)} has ended ({_why(ended)}), its variables are lost: the next "
+                    "cell with  %%ranks  starts another one"
                 )
         known = runner.sessions.mine
         handle = runner.sessions.current(notebook, os.getcwd())
@@ -107,13 +107,11 @@ class RanksMagics(Magics):
             same &= _of_session(request) == _of_session(self._started)
         if not same:
             raise UsageMistake(
-                f"the session {label} goes on, with {count} ranks and what it was started with: write  "
-                "%%ranks  alone, or first  %dist_session end"
+                f"session {label} runs with {count} ranks and the options of its start: write  %%ranks  "
+                "alone, or end it first with  %dist_session end"
             )
         if beyond := [rank for rank in request.ranks or () if rank >= count]:
-            raise UsageMistake(
-                f"%%ranks: the session {label} has no rank {beyond[0]}: it has 0 to {count - 1}"
-            )
+            raise UsageMistake(f"session {label} has no rank {beyond[0]}: it has 0 to {count - 1}")
 
     def _start(self, shell: InteractiveShell, request: options.RanksLine, cell: str) -> runner.RunHandle:
         """Start a session. Raises UsageMistake, LaunchError and KeyboardInterrupt."""
@@ -130,8 +128,7 @@ class RanksMagics(Magics):
             count = len(planned.spec.ranks)
             if beyond := [rank for rank in request.ranks or () if rank >= count]:
                 raise UsageMistake(
-                    f"%%ranks: this starts ranks 0 to {count - 1}, and no rank {beyond[0]}: add  "
-                    f"-n {beyond[0] + 1}"
+                    f"%%ranks starts ranks 0 to {count - 1}, and no rank {beyond[0]}: add  -n {beyond[0] + 1}"
                 )
             handle, notes = runner.launch(
                 runner.session_plan(planned, request.idle or runner.IDLE),

@@ -90,34 +90,34 @@ def _check_pull(options: Options) -> None:
             f'nbdist.attach().results["{name}"]'
         )
     if options.node_rank:
-        raise UsageMistake(f"--pull: rank 0 runs on node 0, and so do its results: pull {name} there")
+        raise UsageMistake(f"--pull works on node 0, where rank 0 runs: pull {name} there")
 
 
 def _check_sweep(options: Options) -> None:
     if not options.sweep:
         flag = "--metric" if options.each is None else "--each"
-        raise UsageMistake(f"{flag} is for sweeps: add what they go through:  --sweep lr=0.1,0.01")
+        raise UsageMistake(f"{flag} is for sweeps: add one, such as  --sweep lr=0.1,0.01")
     names = [name for points in options.sweep for name in names_of(points)]
     if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise UsageMistake(f"--sweep {twice}=… stands there twice: give all of its values in one list")
+        raise UsageMistake(f"--sweep {twice}=… is given twice: write all of its values in one list")
     count = math.prod(map(len, options.sweep))
     if count > MOST:
         sizes = " x ".join(str(len(points)) for points in options.sweep)
         raise UsageMistake(
-            f"--sweep: that is {count} points ({sizes}), and a sweep has at most {MOST}: give fewer values, "
+            f"--sweep makes {count} points ({sizes}), and a sweep has at most {MOST}: give fewer values, "
             "or start a second sweep with the others"
         )
     elsewhere = {"--on": options.engine != "local", "--nodes": options.nodes, "--ips": options.ips}
     if flag := next((flag for flag, given in elsewhere.items() if given), ""):
-        raise UsageMistake(f"{flag}: the runs of a sweep are on this machine: leave it out")
+        raise UsageMistake(f"{flag} does not work with a sweep, which runs on this machine: leave it out")
     if options.pull:
         name = options.pull[0]
         raise UsageMistake(
-            "--pull: a sweep has a result for each point: leave it out, and read  "
+            "--pull does not work with a sweep, which has a result for each point: leave it out, and read  "
             f'[run.results["{name}"] for run in nbdist.sweep().runs]'
         )
     if options.log_dir:
-        raise UsageMistake("--log-dir: the runs of a sweep would write into the same files: leave it out")
+        raise UsageMistake("--log-dir does not work with a sweep of several runs: leave it out")
     room = len(options.gpus) if isinstance(options.gpus, tuple) else options.nproc
     check_each(options, room)
 
@@ -127,8 +127,8 @@ def check_each(options: Options, room: int | None) -> None:
     if options.each is not None and room is not None and options.each > room:
         what = "-n" if options.gpus is None else "--gpus"
         raise UsageMistake(
-            f"--each {options.each}: each run would need {options.each} ranks, and {what} gives "
-            f"{room}: write  --each {room}  or less"
+            f"--each {options.each} gives each run {options.each} ranks, and {what} has only {room}: write  "
+            f"--each {room}  or less"
         )
 
 
@@ -136,18 +136,18 @@ def _check_engine(options: Options) -> None:
     decided = {"--node-rank": options.node_rank is not None, "--master": options.master}
     decided |= {"--ips": options.ips, "--host": options.host}
     if flag := next((flag for flag, given in decided.items() if given), ""):
-        raise UsageMistake(f"{flag}: with --on {options.engine} the engine decides: leave it out")
+        raise UsageMistake(f"{flag} does not work with --on {options.engine}: leave it out")
     for engine in ("slurm", "ray"):
         if options.engine != engine and getattr(options, engine):
             raise UsageMistake(f"--{engine} and --on {options.engine} disagree: leave out one of them")
     gpus, nproc = options.gpus, options.nproc
     if gpus is None and nproc is None:
         raise UsageMistake(
-            f"--on {options.engine}: say what each node is to give:  --gpus 2  or, for CPU ranks,  -n 2"
+            f"--on {options.engine} needs the number of ranks for each node:  --gpus 2  or, on the CPU,  -n 2"
         )
     if gpus is not None and (gpus == "all" or len(gpus) > 1 or gpus[0] == 0):
         raise UsageMistake(
-            f"--on {options.engine} chooses the GPUs itself: say how many of them on each node:  --gpus 2"
+            f"--on {options.engine} chooses the GPUs itself: write how many each node gives, as in  --gpus 2"
         )
     if gpus is not None and nproc not in (None, gpus[0]):
         raise UsageMistake(f"-n {nproc} and --gpus {gpus[0]} disagree: leave out -n")
@@ -160,8 +160,8 @@ def _check_together(options: Options) -> None:
     if isinstance(gpus, tuple) and nproc is not None and nproc != len(gpus):
         ids = ",".join(map(str, gpus))
         raise UsageMistake(
-            f"-n {nproc} and --gpus {ids} disagree: --gpus {ids} alone starts {len(gpus)} ranks, one a GPU; "
-            f"-n {nproc} alone starts {nproc} on the CPU"
+            f"-n {nproc} and --gpus {ids} disagree: write  --gpus {ids}  for {len(gpus)} ranks, one on each "
+            f"GPU, or  -n {nproc}  for {nproc} on the CPU"
         )
     if options.backend == "nccl" and gpus is None and nproc is not None:
         raise UsageMistake("--backend nccl needs GPUs: leave it out for CPU ranks, or give --gpus")
@@ -173,19 +173,19 @@ def _check_nodes(options: Options) -> None:
         raise UsageMistake(f"--nodes {count} and --ips with {len(options.ips)} disagree: leave out --nodes")
     if options.node_rank is not None and options.node_rank >= count:
         raise UsageMistake(
-            f"--node-rank {options.node_rank} of {count} node{'s' if count > 1 else ''}: they are numbered "
-            f"from 0: write  --nodes {options.node_rank + 1}  or a lower rank"
+            f"--node-rank {options.node_rank} needs more than {count} node{'s' if count > 1 else ''}, "
+            f"numbered from 0: write  --nodes {options.node_rank + 1}  or a lower rank"
         )
     if count > 1 and not options.ips and (not options.master or options.master[0] == ":"):
-        raise UsageMistake(f"--nodes {count} need to meet: add  --master HOST:PORT  of node 0")
+        raise UsageMistake(f"--nodes {count} needs the address of node 0: add  --master HOST:PORT")
     if count > 1 and options.push:
         raise UsageMistake(
-            "--push: the other machines do not see this one's files, in which the values would lie: make "
-            "them in the cell, or read them from a disk that all machines have"
+            "--push stores the values on a disk that the other machines do not see: make them in the cell, "
+            "or read them from a disk that all machines share"
         )
     # torchrun takes any free port for 0, which other machines cannot know
     if count > 1 and options.master.endswith(":0"):
-        raise UsageMistake(f"--master {options.master}: several machines need a port that each knows: 29500")
+        raise UsageMistake(f"--master {options.master} needs a port: write one, such as 29500")
 
 
 class LineParser(argparse.ArgumentParser):
@@ -213,7 +213,7 @@ def split_line(line: str) -> list[str]:
         return shlex.split(_without_comment(line))
     except ValueError as error:
         raise UsageMistake(
-            f'{masked_text(line.strip())!r}: {error}; quote a value like  --args "--lr 0.1"'
+            f'{masked_text(line.strip())!r} ({error}): quote a value like  --args "--lr 0.1"'
         ) from None
 
 

@@ -49,13 +49,11 @@ def parse_ranks(line: str) -> RanksLine:
     for option in OPTIONS:
         if option.field in _WITHOUT and getattr(options, option.field) != getattr(plain, option.field):
             raise UsageMistake(
-                f"{option.flags[-1]}: ranks of a session live on, on this machine: leave it out, or write  "
-                "%%distributed  above the cell"
+                f"{option.flags[-1]} does not work with %%ranks: leave it out, or write  %%distributed  "
+                "above the cell"
             )
     if options.push == ("auto",):
-        raise UsageMistake(
-            "--push auto: the ranks of a session have names of their own: write which  --push df"
-        )
+        raise UsageMistake("--push auto does not work with %%ranks: write the names, as in  --push df")
     return RanksLine(ranks=_numbers(which) if which else None, options=options, idle=own.idle)
 
 
@@ -68,8 +66,8 @@ def _numbers(text: str) -> tuple[int, ...] | None:
         match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip())
         if match is None:
             raise UsageMistake(
-                f"%%ranks {text}: write which ranks, without spaces:  %%ranks 0  or  0,2  or  1-3; the first "
-                "cell starts them:  %%ranks -n 2"
+                f"%%ranks {text}: write ranks without spaces, as in  %%ranks 0,2  or  %%ranks 1-3 , or start "
+                "them with  %%ranks -n 2"
             )
         numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
     return tuple(sorted(set(numbers)))

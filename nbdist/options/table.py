@@ -68,9 +68,9 @@ def nproc(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise UsageMistake(f"-n {text}: that is not a number of ranks: write  -n 2") from None
+        raise UsageMistake(f"-n {text} is not a number of ranks: write  -n 2") from None
     if number > _MOST_RANKS:
-        raise UsageMistake(f"-n {number}: one machine gets at most {_MOST_RANKS} ranks: write  -n 2")
+        raise UsageMistake(f"-n {number} is more than the {_MOST_RANKS} ranks of a machine: write  -n 2")
     if number < 1:
         raise UsageMistake(f"-n {number} starts no rank: write  -n 1  or more")
     return number
@@ -117,7 +117,7 @@ def hang_after(text: str) -> float:
         return parse_duration(text)
     except UsageMistake:
         raise UsageMistake(
-            f"--hang-after {text}: write a time such as  --hang-after 90s  or 5m; --hang-after off for never"
+            f"--hang-after {text}: write a time such as  --hang-after 90s  or 5m, or  --hang-after off"
         ) from None
 
 
@@ -149,7 +149,7 @@ def args(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise UsageMistake(f'--args {masked_text(text)!r}: {error}; write  --args "--lr 0.1"') from None
+        raise UsageMistake(f'--args {masked_text(text)!r} ({error}): write  --args "--lr 0.1"') from None
 
 
 def push(text: str) -> tuple[str, ...]:
@@ -182,7 +182,7 @@ def sweep(text: str) -> Points:
         )
     if wrong := next((row for row in rows if len(row) != len(names)), None):
         raise UsageMistake(
-            f"--sweep {text}: {len(names)} names, and {','.join(wrong)} is {len(wrong)} value"
+            f"--sweep {text} has {len(names)} names, and {','.join(wrong)} is {len(wrong)} value"
             f"{'s' * (len(wrong) != 1)}: write a value for each name, and spaces between the points:  "
             '--sweep "lr,width=0.1,64 0.01,128"'
         )
@@ -208,13 +208,12 @@ def listed_points(points: Sequence[Mapping[str, object]]) -> Points:
 
 
 def _swept(name: str, value: object) -> str:
-    _check_swept(name, f"sweep: {name}={value!r}")
+    _check_swept(name, f"sweep with {name}={value!r}")
     # a number of numpy's
     plain = value.item() if hasattr(value, "item") and not getattr(value, "ndim", 0) else value
     if not isinstance(plain, (bool, int, float, str, type(None))) or "," in str(plain):
         raise UsageMistake(
-            f"sweep: {name}={value!r}: a value is a number, a text without commas, True, False or None: give "
-            "one that the program makes it from"
+            f"sweep has {name}={value!r}: give a number, a text without commas, True, False or None"
         )
     return str(plain)
 
@@ -223,7 +222,7 @@ def _check_swept(name: str, typed: str) -> None:
     """Raise UsageMistake where a program could not read ``nbdist.params.name``."""
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or keyword.iskeyword(name) or hasattr(dict, name):
         raise UsageMistake(
-            f"{typed}: {name!r} cannot be read as nbdist.params.{name}: write another name, of "
+            f"{typed} has a name that cannot be read as nbdist.params.{name}: write another name, of "
             "letters, digits and underscores, such as  --sweep learning_rate=0.1,0.01"
         )
 

@@ -50,7 +50,7 @@ class Report:
         done = "was replaced" if self.replaced else "was written"
         text = f"{self.path} {done}: {max(self.size, 50_000) / 1e6:.1f} MB, opens without a network"
         if self.masked:
-            text += f"; {self.masked} values that look like secrets are masked"
+            text += f", {self.masked} values that look like secrets are masked"
         return "\n".join([text, *(f"not in it: {what}" for what in self.left_out)])
 
 
@@ -213,12 +213,10 @@ def _hparams(hparams: Mapping[str, str], language: str) -> str:
 def _check(path: Path, place: Path, label: str) -> bool:
     """Return whether the report replaces another. Raises UsageMistake for any other file or directory."""
     if os.path.isdir(place):
-        raise UsageMistake(
-            f"--export {path}: that is a directory: write  --export {path / (label + '.html')}"
-        )
+        raise UsageMistake(f"--export {path} is a directory: write  --export {path / (label + '.html')}")
     if not os.path.isdir(place.parent):
         raise UsageMistake(
-            f"--export {path}: there is no directory {path.parent}: make it, or write  --export {path.name}"
+            f"--export {path} needs the directory {path.parent}: make it, or write  --export {path.name}"
         )
     if not os.path.lexists(place):
         return False
@@ -229,10 +227,8 @@ def _check(path: Path, place: Path, label: str) -> bool:
                 if MARK.encode() in file.read(200):
                     return True
     except OSError as error:
-        raise UsageMistake(f"--export {path}: {error.strerror}: write another name") from None
-    raise UsageMistake(
-        f"--export {path}: that file is no report of nbdist and is left alone: write another name"
-    )
+        raise UsageMistake(f"--export {path} ({error.strerror}): write another name") from None
+    raise UsageMistake(f"--export {path} exists and is no report of nbdist: write another name")
 
 
 def _homes(runs: Sequence[tuple[Run, RunDirectory]]) -> list[tuple[str, str]]:

@@ -117,17 +117,17 @@ class _Program:
         spec = self._spec
         for launcher, framework in _LAUNCHERS.items():
             if launcher not in self.launchers:
-                yield f"{launcher}: not for a program of {framework}, to which it says nothing of its ranks"
+                yield f"{launcher} cannot start a program of {framework}, which does not read its variables"
         if spec.backend != "auto" and spec.framework != "paddle":
-            yield f"--backend {spec.backend}: say it in the program:  init_process_group({spec.backend!r})"
+            yield f"--backend {spec.backend}: write in the program  init_process_group({spec.backend!r})"
         for name, value in spec.environment.items():
             if not may_be_written(name, value):
-                yield f"{name} was not kept, for it may be a secret: export it before you start the run"
+                yield f"{name} was not stored because it may be a secret: export it before you start the run"
         if names := ", ".join(pushed.name for pushed in spec.inputs if pushed.asked):
             yield f"{names} came from the notebook (--push): make them in the program"
         if self._left_out:
             numbers = ", ".join(map(str, self._left_out))
-            yield f"left out, since they raised or are no Python: cells {numbers} of the session"
+            yield f"cells {numbers} of the session are left out: they raised or are not Python"
         for name in self._missing:
             yield f"{name} stands for an argument that may be a secret: export it before you start the run"
 
@@ -274,12 +274,12 @@ def _expanded(name: str) -> str:
 def _write(folder: Path, texts: Mapping[Path, str]) -> None:
     for path, text in texts.items():
         if os.path.isfile(path) and path.read_text(encoding="utf-8", errors="replace") != text:
-            raise UsageMistake(f"{path} is there already, and another: write  --to  and a folder of its own")
+            raise UsageMistake(f"{path} exists with other contents: write  --to  and another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():
             write_private(path, text)
     except OSError as error:
         raise UsageMistake(
-            f"{folder} cannot be written ({error.strerror}): write  --to  and another"
+            f"{folder} cannot be written ({error.strerror}): write  --to  and another folder"
         ) from None

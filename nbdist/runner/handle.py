@@ -156,7 +156,7 @@ class RunHandle:
         self.wait(timeout)
         run = self.run
         if not run.state.terminal:
-            raise TimeoutError(f"run {run.label} goes on after {timeout:g} s: {run.state.value}")
+            raise TimeoutError(f"run {run.label} is still {run.state.value} after {timeout:g} s")
         if run.state is not RunState.FINISHED:
             from nbdist.diagnosis import failure_report, first_failure  # most runs end well
 

@@ -84,7 +84,7 @@ def _begin(directory: RunDirectory, plan: Plan, *, warm: bool | None, pool: Warm
             local.look_after(standby.supervisor, directory)
             return ()
         standby.leave()
-    note = f"the ranks kept ready were not used: {not_warm}" if not_warm else ""
+    note = f"warm ranks were not used: {not_warm}" if not_warm else ""
     if plan.spec.engine:
         return note, _submit(directory, plan)
     local.start(directory, plan.spec, plan.environment)
@@ -159,7 +159,7 @@ def keep_ready(count: int, framework: str) -> None:
     name = framework or next((name for name in PRELOADED if is_installed(name)), "")
     if not name or not is_installed(name):
         raise UsageMistake(
-            f"{name or 'none of torch, paddle, jax'} is not installed: nothing can be kept ready"
+            f"{name or 'none of torch, paddle, jax'} is not installed: no ranks can be kept ready"
         )
     options = Options(nproc=count, framework=name)
     ranks.keep(lambda: plan(options, cell="", cwd=os.getcwd(), python_path=sys.path))

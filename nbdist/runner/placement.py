@@ -38,7 +38,7 @@ def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[D
         return [Device()] * 2, [say("runs.no-gpu", config.language())]
     if options.gpus == "all":
         if not gpus:
-            raise UsageMistake("--gpus all: this machine has no GPU: write  -n 2  for 2 CPU ranks")
+            raise UsageMistake("--gpus all needs a GPU, and there is none: write  -n 2  for 2 CPU ranks")
         wanted = list(gpus)
     else:
         wanted = [int(index) for index in options.gpus]
@@ -46,13 +46,13 @@ def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[D
         count = options.nproc or len(wanted)
         ids = ",".join(map(str, wanted))
         raise UsageMistake(
-            f"--gpus {ids}: this machine has no GPU that can be used: write  -n {count}  for "
+            f"--gpus {ids} needs a GPU, and this machine has none that can be used: write  -n {count}  for "
             f"{count} CPU rank{'s' if count > 1 else ''}"
         )
     if missing := [str(index) for index in wanted if index not in gpus]:
         known = list(map(str, gpus))
         raise UsageMistake(
-            f"no GPU {', '.join(missing)}: this machine has {', '.join(known)}: write  "
+            f"no GPU {', '.join(missing)} here, this machine has {', '.join(known)}: write  "
             f"--gpus {','.join(known)}"
         )
     if options.nproc is not None and options.nproc != len(wanted):
@@ -119,11 +119,11 @@ def find_nodes(
         rank = _place_among(addresses, here) if addresses else _place_by_master(count, address, here)
     if rank == 0 and address not in here:
         raise UsageMistake(
-            f"--master {host or address}: that is no address of this machine ({_listed(here)}), so it is not "
-            "node 0: write  --node-rank 1  here, or its own address behind  --master"
+            f"--master {host or address} is no address of this machine ({_listed(here)}), so it is not node "
+            "0: write  --node-rank 1  here, or its own address behind  --master"
         )
     if options.host and options.host not in here:
-        raise UsageMistake(f"--host {options.host}: this machine has {_listed(here)}: write one of them")
+        raise UsageMistake(f"--host {options.host} is not here: write one of {_listed(here)}")
     return NodeSet(count=count, rank=rank, host=address, port=int(port or DEFAULT_PORT), addresses=addresses)
 
 
@@ -198,8 +198,8 @@ def _place_among(addresses: tuple[str, ...], here: Collection[str]) -> int:
         return places[0]
     which = "none is" if not places else "several are"
     raise UsageMistake(
-        f"--ips {','.join(addresses)}: {which} of this machine, which has {_listed(here)}: "
-        "say which one it is:  --node-rank 0"
+        f"of --ips {','.join(addresses)} {which} of this machine, which has {_listed(here)}: "
+        "write its number, as in  --node-rank 0"
     )
 
 
@@ -210,7 +210,7 @@ def _place_by_master(count: int, master: str, here: Collection[str]) -> int:
         if count == 2:
             return 1
     raise UsageMistake(
-        f"--nodes {count}: which of them is this machine? add  --node-rank 0  on the one that has {master}, "
+        f"--nodes {count} needs the number of this machine: add  --node-rank 0  on the one with {master}, "
         f"--node-rank 1  to  {count - 1}  on the others"
     )
 
@@ -219,7 +219,7 @@ def _resolved(name: str) -> str:
     try:
         addresses = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
     except OSError as error:
-        raise UsageMistake(f"{name}: no machine by this name ({error.strerror}): write its address") from None
+        raise UsageMistake(f"no machine has the name {name} ({error.strerror}): write its address") from None
     return str(addresses[0][4][0])
 
 

@@ -145,8 +145,8 @@ def _plan(
     # the home chosen where the user's own is on a network
     if engine and not environ.get("NBDIST_HOME") and home.parts[:2] == ("/", "tmp"):
         raise UsageMistake(
-            f"--on: the runs lie in {home}, which the nodes do not see: name a directory that all machines "
-            "share, for example  %env NBDIST_HOME=~/nbdist"
+            f"--on {options.engine} needs a directory that all machines share, and runs are in {home}: "
+            "choose another one, for example  %env NBDIST_HOME=~/nbdist"
         )
     if missing := next((name for name in used if not is_installed(name)), ""):
         raise UsageMistake(
@@ -318,9 +318,9 @@ def _check_env(options: Options) -> None:
     own = rank_environment(place, "gloo")
     for key, _ in options.env:
         if key == "CUDA_VISIBLE_DEVICES":
-            raise UsageMistake("--env CUDA_VISIBLE_DEVICES: choose the GPUs of the run with  --gpus 0,1")
+            raise UsageMistake("--env CUDA_VISIBLE_DEVICES does not work: choose GPUs with  --gpus 0,1")
         if key in own or key.startswith("NBDIST_RA") or key in ("NBDIST_RUN_ID", "NBDIST_RUN_DIR", PLACE):
-            raise UsageMistake(f"--env {key}: nbdist sets {key} in each rank: leave it out")
+            raise UsageMistake(f"--env {key} does not work, nbdist sets it in each rank: leave it out")
 
 
 def _check_memory(options: Options) -> None:
@@ -328,11 +328,13 @@ def _check_memory(options: Options) -> None:
     if options.memory is None:
         return
     if options.engine != "local":
-        raise UsageMistake(f"--memory: {options.engine} limits the memory of its jobs itself: leave it out")
+        raise UsageMistake(
+            f"--memory does not work with --on {options.engine}, which has its own limit: leave it out"
+        )
     if problem := control_groups.memory_problem():
         raise UsageMistake(
-            f"--memory: {problem}: leave it out, or start the server with  systemd-run --user --scope "
-            "-p Delegate=yes jupyter lab"
+            f"--memory does not work here ({problem}): leave it out, or start the server with  "
+            "systemd-run --user --scope -p Delegate=yes jupyter lab"
         )
 
 
@@ -351,7 +353,7 @@ def check_disk(
         raise not_written(OSError(errno.EROFS, os.strerror(errno.EROFS)), home)
     if not os.access(existing, os.W_OK | os.X_OK) or not existing.is_dir():
         raise LaunchError(
-            f"{existing} cannot be written, and the runs belong into {home}: choose another place, "
+            f"{existing} cannot be written, and runs are stored in {home}: choose another place, "
             f"for example  %env NBDIST_HOME={config.local_home()}"
         )
     free = free_bytes(existing)
@@ -388,8 +390,8 @@ def check_files(ranks: int) -> None:
             opened.append(os.open(os.devnull, os.O_RDONLY))
     except OSError:
         raise LaunchError(
-            f"this process has the {os.sysconf('SC_OPEN_MAX')} files open that it may have: close some, or "
-            "allow more, here with  resource.setrlimit  or before Jupyter starts with  ulimit -n 65536"
+            f"this process has {os.sysconf('SC_OPEN_MAX')} files open, all that it may have: close some, "
+            "or allow more before Jupyter starts with  ulimit -n 65536"
         ) from None
     finally:
         for descriptor in opened:
@@ -399,8 +401,8 @@ def check_files(ranks: int) -> None:
     most = getrlimit(RLIMIT_NOFILE)[1]
     if most != RLIM_INFINITY and most < _FILES + ranks:
         raise LaunchError(
-            f"{ranks} ranks take {_FILES + ranks} open files, and {most} are allowed: start fewer, or raise "
-            "the limit before Jupyter starts, with  ulimit -n 65536"
+            f"{ranks} ranks take {_FILES + ranks} open files, and {most} are allowed: start fewer, or allow "
+            "more before Jupyter starts with  ulimit -n 65536"
         )
 
 

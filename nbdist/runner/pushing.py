@@ -67,8 +67,8 @@ def pack_inputs(
         return None
     if namespace.also and by_hand:
         raise UsageMistake(
-            "nbdist.run: the other machines do not see this one's files, in which the function would lie: "
-            "write it into a script, and run that on each"
+            "nbdist.run stores the function on a disk that the other machines do not see: write it into a "
+            "script, and run that on each"
         )
     from nbdist.values.packing import TooLarge, Unsendable, pack  # cloudpickle is slow to import
 
@@ -89,8 +89,7 @@ def check_pulled(names: Sequence[str], namespace: Namespace) -> None:
     """Raise UsageMistake for a name that a result must not take."""
     if own := next(filter(namespace.owns, names), ""):
         raise UsageMistake(
-            f"--pull {own}: it is a part of the notebook itself, which no result may replace: give the "
-            "result another name"
+            f"--pull {own} would replace a part of the notebook itself: give the result another name"
         )
 
 
@@ -131,18 +130,18 @@ def check_early(plan: Plan, packed: Packed) -> None:
         return
     brings = " and ".join(packed.packages[:3])
     raise UsageMistake(
-        f"the program sets {names[0]}, which is read when {brings} is imported, and what --push gives it "
-        f"imports {brings} before its first line: write  --env {names[0]}=VALUE  and leave it out there"
+        f"the program sets {names[0]} too late: --push imports {brings}, which reads it, before the first "
+        f"line. Write  --env {names[0]}=VALUE  instead"
     )
 
 
 def _unknown(name: str, namespace: Namespace) -> str:
     if name in namespace.values:
-        return f"--push {name}: it is a part of the notebook itself, which ranks have none of: leave it out"
+        return f"--push {name} is a part of the notebook itself, which ranks do not have: leave it out"
     own = [known for known in namespace.values if namespace.has(known) and not known.startswith("_")]
     near = difflib.get_close_matches(name, own, n=3, cutoff=0.6)
     hint = f"did you mean  {' or '.join(near)}?" if near else "run the cell that makes it"
-    return f"--push {name}: the notebook has no {name}: {hint}"
+    return f"--push {name} is not in the notebook: {hint}"
 
 
 def _too_large(items: Sequence[Item], room: int, *, more: bool = False) -> str:
@@ -150,8 +149,8 @@ def _too_large(items: Sequence[Item], room: int, *, more: bool = False) -> str:
     sizes = ", ".join(f"{item.name} {size_text(item.size)}" for item in largest)
     total = sum(item.size for item in items)
     return (
-        f"--push: {sizes}: {'more than ' if more else ''}{size_text(total)} in all, and {size_text(room)} "
-        "may be pushed: write them to a file and read it in the cell, or allow more:  "
+        f"--push of {sizes} is {'more than ' if more else ''}{size_text(total)} in all, and "
+        f"{size_text(room)} may be pushed: write them to a file and read it in the cell, or allow more with  "
         f"%env NBDIST_PUSH_GB={max(total, room) // 10**9 + 1}"
     )
 

@@ -87,7 +87,7 @@ class Results(Mapping[str, Any]):
         """Return the value of a function of ``nbdist.run``. Raises as ``[…]`` does."""
         if RETURNED not in read_index(self._files):
             raise UnknownResult(
-                f"run {self._run.label} is of no function, which returns a value: write  "
+                f"run {self._run.label} ran no function that returns a value: write  "
                 'nbdist.result(acc=acc)  in its program, and read  run.results["acc"]'
             )
         return self[RETURNED]

@@ -40,19 +40,19 @@ def resume_plan(
     spec = run.spec
     if not run.state.terminal:
         raise UsageMistake(
-            f"{run.label} goes on: %dist_attach {run.label}  shows it; to start it again, end it first, with "
-            f" %dist_stop {run.label}"
+            f"{run.label} still runs: see it with  %dist_attach {run.label} , or stop it first with  "
+            f"%dist_stop {run.label}"
         )
     if spec.session is not None:
         raise UsageMistake(f"{run.label} was a session of live ranks: begin another one with  %%ranks")
     chosen = parse_words(changes, recorded_options(spec))
     if chosen.sweep:
-        raise UsageMistake(f"--sweep: {run.label} goes on as one run: leave it out")
+        raise UsageMistake(f"--sweep does not work here, {run.label} was one run: leave it out")
     given = dict(chosen.env)
     for name, value in spec.environment.items():
         if value == MASK and name not in given:
             raise UsageMistake(
-                f"--env {name} was not kept, for it may be a secret: add  --env {name}=VALUE  behind the run"
+                f"--env {name} was not stored because it may be a secret: add  --env {name}=VALUE"
             )
     chosen = replace(chosen, checkpoints=chosen.checkpoints or spec.checkpoints)
     place = {"notebook": notebook or spec.notebook, "cell_id": cell_id if notebook else spec.cell_id}
@@ -93,8 +93,8 @@ def check_checkpoints(spec: RunSpec) -> None:
             run = RunHandle(directory).run
             if not run.state.terminal:
                 raise UsageMistake(
-                    f"--checkpoints {spec.checkpoints}: {run.label} goes on, and writes there: end it first, "
-                    f"with  %dist_stop {run.label} , or name another directory"
+                    f"--checkpoints {spec.checkpoints} is in use by {run.label}: stop it first with  "
+                    f"%dist_stop {run.label} , or name another directory"
                 )
 
 
@@ -103,14 +103,14 @@ def _names(spec: RunSpec, label: str, namespace: Namespace | None) -> tuple[str,
     names = tuple(pushed.name for pushed in spec.inputs if pushed.asked)
     if CALL in names:
         raise UsageMistake(
-            f"the function that {label} ran was deleted at its end: call  nbdist.run  again, with  "
-            f"checkpoints={spec.checkpoints!r} ; with keep_inputs=True it would have been kept"
+            f"the function that {label} ran was deleted at its end: call  nbdist.run  again with  "
+            f"checkpoints={spec.checkpoints!r} , and with  keep_inputs=True  to keep it"
         )
     missing = [name for name in names if namespace is None or not namespace.has(name)]
     if missing:
         raise UsageMistake(
-            f"{', '.join(missing)}: {label} had that from its notebook, nbdist deleted it when the run had "
-            f"ended, and it is not here: make it in the notebook, and type  %dist_resume {label}  there"
+            f"{label} needs {', '.join(missing)} from its notebook again: make it in the notebook, and run  "
+            f"%dist_resume {label}  there"
         )
     return names
 

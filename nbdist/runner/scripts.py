@@ -72,7 +72,7 @@ def _command(words: Sequence[str], folder: Path) -> Script:
     program = shutil.which(words[0] if os.sep not in words[0] else str(folder / words[0]))
     if program is None:
         raise UsageMistake(
-            f"--no-python {words[0]}: no program of this name that can be run: name a file with  chmod +x"
+            f"--no-python {words[0]} is no program that can be run: make it one with  chmod +x"
         )
     return _script(EXECUTE, [program, *words[1:]], title=Path(words[0]).stem)
 

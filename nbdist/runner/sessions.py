@@ -65,13 +65,13 @@ class Sessions:
         if run is not None:
             handle = RunHandle(store().find(run))
             if handle.run.spec.session is None:
-                raise UsageMistake(f"run {handle.run.label} is no session: %dist_status lists all runs")
+                raise UsageMistake(f"run {handle.run.label} is no session: see all runs with  %dist_status")
             return handle
         if self.mine is not None and _goes_on(self.mine):
             return self.mine
         if live := _live_sessions():
             return live[0]
-        raise UsageMistake("there is no session: the first cell with  %%ranks -n 2  starts one")
+        raise UsageMistake("there is no session: start one with  %%ranks -n 2  above a cell")
 
 
 def _live_sessions() -> list[RunHandle]:
@@ -268,12 +268,11 @@ class _Answer:
         """Return why the session refused the cell, and what to type."""
         if self.refused == "full":
             return (
-                f"{self.waiting} cells wait in this session already: %dist_session interrupt  ends the one "
-                "that its ranks are at"
+                f"{self.waiting} cells wait already: interrupt the running one with  %dist_session interrupt"
             )
         if self.refused == "gone" and self.ranks:
             ranks = ", ".join(map(str, self.ranks))
-            return f"the session has no rank {ranks} any more: %dist_session reset  starts all of them anew"
+            return f"rank {ranks} of the session has ended: restart all ranks with  %dist_session reset"
         if self.refused == "malformed":
             return f"the session did not take the cell: {self.problem}"
         return "the session has ended: the next cell with  %%ranks  starts another one"

@@ -48,7 +48,7 @@ def plan_sweep(options: Options, plan_point: Callable[[Options], Plan]) -> Sweep
     each = options.each or len(devices)
     if each > len(devices):
         raise UsageMistake(
-            f"--each {each}: each run would need {each} ranks, and there is room for {len(devices)}: write  "
+            f"--each {each} gives each run {each} ranks, and there is room for {len(devices)}: write  "
             f"--each {len(devices)}  or less"
         )
     places = [devices[at : at + each] for at in range(0, len(devices) - each + 1, each)]
@@ -81,18 +81,18 @@ def _check_use(points: Points, planned: Plan) -> None:
     used = [name for word in planned.spec.args for name in names_in(word)]
     if unknown := next((name for name in used if name not in names), ""):
         raise UsageMistake(
-            f"{{{unknown}}}: the sweep has no {unknown}, but {', '.join(names)}: add  --sweep {unknown}=1,2  "
-            f"or write  {{{{{unknown}}}}}  for the plain word in braces"
+            f"the sweep has no {unknown} for {{{unknown}}}, only {', '.join(names)}: add  --sweep "
+            f"{unknown}=1,2  or write  {{{{{unknown}}}}}  for the plain word in braces"
         )
     if lacking := [at for at, point in enumerate(points, 1) if not point.keys() >= set(used)]:
         missing = next(name for name in used if name not in points[lacking[0] - 1])
         raise UsageMistake(
-            f"{{{missing}}}: point {lacking[0]} of the sweep has no {missing}: give it one, or read  "
+            f"point {lacking[0]} of the sweep has no {missing} for {{{missing}}}: give it one, or read  "
             f'nbdist.params.get("{missing}", …)  in the program'
         )
     if planned.is_cell and not used and "params" not in planned.program.text:
         raise UsageMistake(
-            f"--sweep {names[0]}=…: the cell does not read it, so all runs would be the same: write  "
+            f"the cell does not read {names[0]} of the sweep, so all runs would be the same: write  "
             f'nbdist.params.{names[0]}  in the cell, or add  --args "--{names[0]} {{{names[0]}}}"'
         )
 

@@ -231,7 +231,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             raise TooLarge([*before, Item(name, kind_of(value), type(value).__name__, size)]) from None
         except Exception as error:  # noqa: BLE001 - what an object's own code raises when it is pickled
             reason = " ".join(str(error).split()) or type(error).__name__
-            problem = f"cannot be sent: {reason}: make it in the cell, of values that can"
+            problem = f"cannot be sent ({reason}): make it in the cell, of values that can"
         if problem:
             used = f", which {user} uses," if user else ""
             raise Unsendable(name, f"{name} ({type(value).__name__}){used} {problem}") from None

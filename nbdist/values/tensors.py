@@ -56,7 +56,7 @@ def framework_of(tensor: object) -> str:
     if torch is not None and isinstance(given, torch.Tensor):
         if type(given).__name__ in _SHARDED:
             raise TypeError(
-                "it is shared out over the ranks: gather it in all of them, with full_tensor() or with "
+                "it is sharded over the ranks: gather it on all of them with full_tensor() or with "
                 "torch.distributed.checkpoint.state_dict.get_model_state_dict"
             )
         plain = type(given) in (torch.Tensor, torch.nn.Parameter) and given.layout is torch.strided

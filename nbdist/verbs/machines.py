@@ -37,7 +37,7 @@ def doctor(_: Frontend, *, smoke: bool, fix: bool, json: bool = False, **cluster
     mended = repair(report) if fix else []
     if mended:
         report = examine_mended(report)
-    lines = mended or (["there is nothing that --fix can mend"] if fix else [])
+    lines = mended or (["--fix found nothing to mend"] if fix else [])
     return Examined(report=report, mended=tuple(lines), json=json)
 
 
@@ -51,7 +51,7 @@ def _cluster_request(on: str | None, **given: Any) -> ClusterRequest | None:
             raise UsageMistake(f"--{option} is about a cluster: add  --on {engine}")
         return None
     if on not in ENGINES:
-        raise UsageMistake(f"--on {on}: there are slurm and ray:  --on slurm")
+        raise UsageMistake(f"--on {on} is no engine: write  --on slurm  or  --on ray")
     return ClusterRequest(
         engine=on,
         nodes=given["nodes"] or 2,

@@ -117,7 +117,7 @@ def logs(
 ) -> Logs:
     """Return the logs of a run. Raises UnknownRun, and UsageMistake for a rank whose log is elsewhere."""
     if since is not None and not json:
-        raise UsageMistake("--since goes on behind what --json printed: write  nbdist logs --json --since N")
+        raise UsageMistake("--since needs --json: write  nbdist logs --json --since N")
     handle = runner.attach(run)
     pattern = log_pattern(grep)
     if rank is not None:
@@ -140,7 +140,7 @@ def log_pattern(text: str | None) -> re.Pattern[str]:
     try:
         return re.compile(text or "")
     except re.error as error:
-        raise UsageMistake(f"--grep {text}: {error}: write a regular expression") from None
+        raise UsageMistake(f"--grep {text} is no regular expression ({error}): correct it") from None
 
 
 # longer numbers are the place of no file
@@ -266,9 +266,9 @@ def compare(_: Frontend, *, run: Sequence[str], all: bool, step: int | None, jso
         others = (handle for handle in runner.runs() if handle.run_id not in named)
         handles = [*reversed(list(islice(others, _PAIR - len(handles)))), *handles]
     if len(handles) < _PAIR:
-        raise UsageMistake("there are no two runs to compare: start another one")
+        raise UsageMistake("there is no second run to compare: start another one")
     if len(handles) > MOST:
-        raise UsageMistake(f"{len(handles)} runs: name at most {MOST}")
+        raise UsageMistake(f"{len(handles)} runs are too many: name at most {MOST}")
     runs = [(handle.run, handle.directory) for handle in handles]
     return Beside(comparison=comparison.compare(runs, step=step), all_rows=all, json=json)
 
@@ -300,8 +300,8 @@ def stop(frontend: Frontend, *, run: str | None, all: bool) -> Stopped:
     left += [view.sweep.label for view in views if view.live]
     return Stopped(
         ended=tuple(run for run in stopped if run.state.terminal),
-        going_on=tuple(f"{run} goes on, though it was asked to end: {verb} {run}  once more" for run in left),
-        note="" if handles else "no run is going on",
+        going_on=tuple(f"{run} still runs: stop it again with  {verb} {run}" for run in left),
+        note="" if handles else "no run to stop",
         sweeps=tuple(view for view in views if not view.live),
     )
 
@@ -325,7 +325,7 @@ def _live(name: str | None, frontend: Frontend) -> RunHandle | SweepHandle:
             raise UsageMistake(f"{label} has already ended: {handle.status}")
         return handle
     if not (runs := _live_runs()):
-        raise UsageMistake(f"no run is going on: {frontend.prefix}status lists them")
+        raise UsageMistake(f"no run to stop: see the latest with  {frontend.prefix}status")
     point = runs[0].run.spec.sweep
     sweeps = (sweep for sweep in runner.live_sweeps() if point is not None and sweep.sweep_id == point.sweep)
     return next(sweeps, runs[0])

@@ -57,11 +57,11 @@ def describe(handle: RunHandle) -> list[str]:
 
 
 def _memory(run: Run) -> str:
-    """Return the memory of each rank: ``678 MB, 690 MB; GPU 1.1 GB, 1.2 GB``."""
+    """Return the memory of each rank: ``678 MB, 690 MB (GPU 1.1 GB, 1.2 GB)``."""
     used = [usage for _, usage in sorted(UsageWatch().look(run).items())]
     text = ", ".join(bytes_text(usage.memory) for usage in used)
     on_gpus = ", ".join(bytes_text(usage.gpu_memory) for usage in used if usage.gpu_memory is not None)
-    return f"{text}; GPU {on_gpus}" if on_gpus else text
+    return f"{text} (GPU {on_gpus})" if on_gpus else text
 
 
 def _interrupt(handle: RunHandle) -> str:
@@ -81,7 +81,7 @@ def _rejoin(handle: RunHandle) -> str:
             cell.listen(0.1)
         if all(end.outcome == "ok" for end in cell.ended.values()) and cell.over:
             return f"{run.label}: the ranks have joined a new process group"
-    return f"{run.label}: the ranks have not joined a new process group: %dist_logs {run.label}  says why"
+    return f"{run.label}: the ranks did not join a new process group: see why with  %dist_logs {run.label}"
 
 
 def _end(handle: RunHandle) -> str:
@@ -93,11 +93,11 @@ def _end(handle: RunHandle) -> str:
     run = handle.run
     if run.state.terminal:
         return f"{run.label} has ended: {run.state.value}"
-    return f"{run.label} goes on: %dist_stop {run.label}"
+    return f"{run.label} still runs: stop it with  %dist_stop {run.label}"
 
 
 def _reset(handle: RunHandle) -> str:
-    return f"{_end(handle)}; the next cell with  %%ranks  starts all ranks anew"
+    return f"{_end(handle)}, the next cell with  %%ranks  starts new ranks"
 
 
 _ACTIONS: dict[str, Callable[[RunHandle], str]] = {

@@ -159,7 +159,7 @@ def difference(waiting: RankShape, wanted: RankShape, reads: frozenset[str]) -> 
         new = {**wanted.environment, **now.environment}
         changed = (name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name))
         if name := next((name for name in changed if read_at_import(name, reads)), ""):
-            return f"{name} is not what it was when {waiting.framework} was imported, which may read it"
+            return f"{name} has changed since {waiting.framework} was imported, which may read it"
     for name, value in wanted.surroundings.items():
         if waiting.surroundings.get(name) != value:
             return f"this process has other {name}"

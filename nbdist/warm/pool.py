@@ -117,7 +117,7 @@ class Standby:
         while self._is_awaited:
             self.look(_TAKE)
         if self._refusal is None:
-            self.gone = "the ranks that wait did not answer"
+            self.gone = "the warm ranks did not answer"
 
     def leave(self) -> None:
         """End it."""
@@ -226,7 +226,7 @@ class WarmPool:
             self.wait_until_ready(_IMPORTS)
         standby = self._standby
         if standby is None:
-            return None, (self._reason or "no ranks wait yet; after this run some will") if warm else ""
+            return None, (self._reason or "no warm ranks yet, the next run gets them") if warm else ""
         if not standby.up:
             # just started, it would be no sooner than a cold start
             self.release()
@@ -365,13 +365,13 @@ def unsuited(planned: Plan, *, idle_too: bool = False) -> str:
     import ahead need not either."""
     spec = planned.spec
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
-        return "only Linux can keep ranks waiting"
+        return "warm ranks need Linux"
     if spec.framework != "torch" and any(rank.device.kind != "cpu" for rank in spec.ranks):
-        return "on GPUs only ranks of torch wait: with others it is not proven"
+        return "on GPUs only torch has warm ranks"
     if spec.nodes > 1 or spec.engine:
-        return "on other machines ranks are always started anew"
+        return "runs on other machines have no warm ranks"
     if spec.memory is not None:
-        return "with a memory limit ranks are always started anew"
+        return "runs with a memory limit have no warm ranks"
     if len(os.fsencode(str(config.home()))) > ROOM // 2:
         return "the path of the runs is too long"
     if spec.framework not in PRELOADED and not idle_too:
@@ -390,9 +390,9 @@ ranks = WarmPool()
 def describe_warm(state: WarmState) -> list[str]:
     """Return the state as one line, or no line when there is nothing to report."""
     if state.ranks:
-        who, doing = f"{state.ranks} ranks of", "wait" if state.ready else "are importing"
+        who, doing = f"{state.ranks} ranks of", "are ready" if state.ready else "are importing"
         if state.ranks == 1:
-            who, doing = "1 rank of", "waits" if state.ready else "is importing"
+            who, doing = "1 rank of", "is ready" if state.ready else "is importing"
         cost = f"{state.shared >> 20} MB of memory, {state.private >> 20} MB of them private"
         return [f"warm: {who} {state.framework} {doing} for the next run ({cost})"]
-    return [f"warm: no ranks wait: {state.reason}"] if state.reason and state.mode != OFF else []
+    return [f"warm: no ranks are ready ({state.reason})"] if state.reason and state.mode != OFF else []

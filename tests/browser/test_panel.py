@@ -52,7 +52,7 @@ def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
 
         panel.get_by_role("button", name="Stop").click()
         lab.wait_for_end(1, timeout=20)
-        expect(lab.cell(1)).to_contain_text("ended early: stopped from the page")
+        expect(lab.cell(1)).to_contain_text("stopped: from the page")
         expect(lab.cell(1).locator('.jp-RenderedText[data-mime-type$=".error"]')).to_have_count(0)
         expect(page.locator(".Toastify__toast")).to_have_count(0)
         expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("Stopped")

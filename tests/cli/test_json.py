@@ -160,7 +160,7 @@ def test_runs_are_compared_with_what_differs_and_what_does_not(
 
 def test_one_run_alone_cannot_be_compared(written: WrittenRun, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare"]) == 2
-    assert "there are no two runs to compare" in capsys.readouterr().err
+    assert "there is no second run to compare" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_logs_say_from_where_to_read_on(written: WrittenRun, capsys: pytest.Capt
         (["logs", "--json", "--since", "x"], "write what --json has printed as next:  --since 0:4096,1:80"),
         (["metrics", "--last", "0"], "--last 0: write a number of points"),
         (["compare", "lenet", "--step", "x"], "--step x: write a step"),
-        (["wait", "--until", "done"], "there are running, stalled, failed"),
+        (["wait", "--until", "done"], "is none of running, stalled, failed"),
         (["wait", "--timeout", "soon"], "--timeout soon: write a time"),
     ],
     ids=" ".join,

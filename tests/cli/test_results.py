@@ -31,7 +31,7 @@ def started(shell: Shell, program: str = WAIT, *, name: str = "lenet", ranks: in
     shell.script(f"{name}.py", program)
     done = shell.run("run", "-d", "-n", str(ranks), f"{name}.py")
     assert done.returncode == 0, done.stderr
-    assert "runs by itself; nbdist status shows it" in done.stderr
+    assert "runs in the background: see it with  nbdist status" in done.stderr
     return RunHandle(RunDirectory(shell.home / "runs" / done.stdout.strip()))
 
 
@@ -136,7 +136,7 @@ def test_stop_all_ends_every_run_that_goes_on(shell: Shell) -> None:
 def test_where_nothing_goes_on_stop_all_is_content(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stop", "--all"]) == 0
 
-    assert capsys.readouterr() == ("", "[nbdist] no run is going on\n")
+    assert capsys.readouterr() == ("", "[nbdist] no run to stop\n")
 
 
 def test_attach_shows_a_run_to_its_end_with_its_exit_code(shell: Shell) -> None:
@@ -164,7 +164,7 @@ def test_an_interrupt_of_attach_leaves_the_run_and_says_so(shell: Shell) -> None
 
     label = handle.run.label
     assert done.returncode == 130
-    assert done.stderr == f"[nbdist] {label} goes on; nbdist attach {label} shows it again\n"
+    assert done.stderr == f"[nbdist] {label} still runs: see it again with  nbdist attach {label}\n"
     assert handle.status == "running"
     handle.stop()
 
@@ -186,7 +186,7 @@ def test_a_run_whose_directory_goes_while_it_is_followed_is_1(shell: Shell) -> N
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        pytest.param(["stop"], "no run is going on: nbdist status lists them", id="of the verb"),
+        pytest.param(["stop"], "no run to stop: see the latest with  nbdist status", id="of the verb"),
         pytest.param(["logs", "-f", "--rank", "7"], "has no rank 7", id="no such rank to follow"),
         pytest.param(["status", "--watch"], "write  nbdist status", id="a pipe to watch in"),
         pytest.param(["status", "--watch", "--json"], "not allowed with", id="two forms at once"),

@@ -1,6 +1,7 @@
 """Runs as they were written by earlier versions, and what was shown of them: they are read as they were then.
 
-The oldest know reasons as sentences. A row is never changed; a version that writes something new adds one.
+The oldest know reasons as sentences. The files of a row are never changed, only what today's version
+shows of them. A version that writes something new adds a row.
 One was: of a session it is no longer asked whether each rank did the whole work, which its cells decide.
 """
 

@@ -37,7 +37,7 @@ def test_a_queue_that_does_not_start_the_look_is_not_waited_for(login: Login) ->
     code, entries = login.examine("--wait", "1s")
 
     assert code == 1
-    assert "it is next, and waits for nodes" in entries["job"]["what"]
+    assert "next in the queue, waiting for free nodes" in entries["job"]["what"]
     assert "--wait 10m" in entries["job"]["fix"]
     until(lambda: len(login.jobs().splitlines()) == 1)
     login.cluster.call("scancel", "--user", str(os.getuid()))

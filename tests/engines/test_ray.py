@@ -194,7 +194,7 @@ def test_a_job_that_is_stopped_at_ray_says_so(login: RayLogin) -> None:
     output = login.finish(running)[1]
 
     assert login.handle.run.state is RunState.STOPPED
-    assert f"Ray's job {login.job} was stopped, and not from here" in output
+    assert f"Ray job {login.job} was stopped outside nbdist" in output
 
 
 def test_a_run_that_waits_for_nodes_says_why_and_is_stopped(login: RayLogin) -> None:
@@ -236,7 +236,7 @@ def test_a_node_that_dies_ends_a_run_and_one_that_may_begins_again(login: RayLog
     until(lambda: again.run.attempt > 1 and again.status == "running", LIMIT)
     login.finish(login.start("stop"))
 
-    assert re.search(r"Ray lost the node \S+ of the run|node \d.* has gone", reason_text(ended.run.reason)), (
+    assert re.search(r"Ray lost the node \S+ of the run|node \d.* was lost", reason_text(ended.run.reason)), (
         reason_text(ended.run.reason)
     )
     assert {rank.state.terminal for rank in ended.run.ranks} == {True}
@@ -261,9 +261,9 @@ def test_runs_whose_head_is_gone_for_good_end_and_leave_nothing(login: RayLogin)
 
     assert states == ["failed", "lost"]
     gone = f"no Ray answers at {login.ray.address}"
-    assert f"the engine's process on this node ended; {gone}" in reason_text(ended.run.reason)
+    assert f"the job's process on this node ended ({gone}" in reason_text(ended.run.reason)
     assert reason_text(silent.run.reason).startswith(gone)
-    assert "and nothing has come from its nodes" in reason_text(silent.run.reason)
+    assert "and its nodes sent nothing" in reason_text(silent.run.reason)
     until(lambda: not any(watcher and processes.alive(watcher) for watcher in watchers), LIMIT)
     until(
         lambda: not login.left() and not login.supervisors_of(ended) and not login.supervisors_of(silent),

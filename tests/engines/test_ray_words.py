@@ -125,15 +125,15 @@ LOST = line(WAITS, Reason("ray-lost-node", node="n1"))
     ("answer", "log", "phase", "reason"),
     [
         pytest.param("PENDING", "", Phase.WAITING, "Ray has not started it yet", id="not begun"),
-        pytest.param("RUNNING", "", Phase.WAITING, "Ray looks for nodes", id="no word yet"),
+        pytest.param("RUNNING", "", Phase.WAITING, "Ray is looking for nodes", id="no word yet"),
         pytest.param("RUNNING", f"x\n{LOST}\n", Phase.WAITING, "Ray lost the node n1", id="waits"),
         pytest.param("RUNNING", f"{WAITS}a\n{STARTS}n1, n2\nx\n", Phase.RUNNING, "", id="has its nodes"),
         pytest.param("RUNNING", f"{STARTS}n1\n{WAITS}a\n", Phase.WAITING, "a", id="begins again"),
         pytest.param("RUNNING", f"{STARTS}n1\n{TROUBLE}b\n", Phase.RUNNING, "", id="about to end"),
-        pytest.param("SUCCEEDED", "", Phase.OVER, "it completed", id="completed"),
+        pytest.param("SUCCEEDED", "", Phase.OVER, "the job finished", id="completed"),
         pytest.param("FAILED", f"{TROUBLE}no such\n", Phase.OVER, "no such", id="says why"),
-        pytest.param("STOPPED", "", Phase.OVER, "Ray's job j was stopped, and not from here", id="stopped"),
-        pytest.param("ELSE", "", Phase.UNKNOWN, "Ray says ELSE of the job", id="of a newer Ray"),
+        pytest.param("STOPPED", "", Phase.OVER, "Ray job j was stopped outside nbdist", id="stopped"),
+        pytest.param("ELSE", "", Phase.UNKNOWN, "Ray reports the job as ELSE", id="of a newer Ray"),
     ],
 )
 def test_how_a_job_stands_is_read(answer: str, log: str, phase: Phase, reason: str) -> None:
@@ -160,10 +160,10 @@ def test_only_an_end_from_outside_is_an_outcome(error_type: str, outcome: RunSta
     ("nodes", "totals", "words"),
     [
         pytest.param(3, [{"CPU": 2.0}] * 2, "asks for 3 nodes with 2 CPUs each, and Ray has 2", id="few"),
-        pytest.param(1, [{"CPU": 1.0}], "asks for 1 node with 2 CPUs, and Ray has 0 such of 1", id="small"),
         pytest.param(
-            2, [{"CPU": 4.0}] * 2, "it waits for 2 nodes with 2 CPUs each to become free", id="busy"
+            1, [{"CPU": 1.0}], "it asks for 1 node with 2 CPUs, and 0 of 1 node in Ray have that", id="small"
         ),
+        pytest.param(2, [{"CPU": 4.0}] * 2, "waiting for 2 free nodes with 2 CPUs each", id="busy"),
     ],
 )
 def test_why_a_job_waits_is_said_in_words(nodes: int, totals: list[dict[str, float]], words: str) -> None:

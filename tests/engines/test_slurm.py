@@ -154,7 +154,9 @@ def test_a_run_waits_for_what_another_one_has_and_says_so(login: Login) -> None:
     until(lambda: "RUNNING" in login.jobs())
     running = login.begin(*PLAIN, "train.py")
 
-    until(lambda: reason_text(login.handle.run.queued).startswith("it is next, and waits for nodes"))
+    until(
+        lambda: reason_text(login.handle.run.queued).startswith("next in the queue, waiting for free nodes")
+    )
     assert login.handle.status == "pending"
     login.cluster.call("scancel", "--state=RUNNING", "--user", str(os.getuid()))
     code, output = login.finish(running)
@@ -166,7 +168,7 @@ def test_a_run_waits_for_what_another_one_has_and_says_so(login: Login) -> None:
 def test_a_run_that_waits_in_the_queue_is_stopped(login: Login) -> None:
     login.script(SLEEP)
     running = login.begin(*PLAIN, "--slurm", "partition=closed", "train.py")
-    until(lambda: "the partition closed is down" in reason_text(login.handle.run.queued))
+    until(lambda: "partition closed is down" in reason_text(login.handle.run.queued))
 
     running.send_signal(signal.SIGINT)
     code, output = login.finish(running)
@@ -181,7 +183,7 @@ def test_a_run_that_slurm_can_never_start_ends_and_says_why(login: Login) -> Non
     code, output = login.run("--nodes", "3", "-n", "1", "--framework", "none", "train.py")
 
     assert code == 1
-    assert "slurm cannot run it: asks for 3 nodes, the partition main has 2" in output
+    assert "slurm cannot run it: it asks for 3 nodes, and partition main has 2" in output
 
 
 def test_a_job_that_is_refused_leaves_no_run(login: Login) -> None:
@@ -204,7 +206,7 @@ def test_a_job_that_the_administrator_cancels_says_so(login: Login) -> None:
     output = login.finish(running)[1]
 
     assert login.handle.run.state is RunState.STOPPED
-    assert f"Slurm's job {login.job} was cancelled, and not from here" in output
+    assert f"Slurm job {login.job} was stopped outside nbdist" in output
 
 
 def test_a_job_that_is_put_into_the_queue_again_begins_another_attempt(login: Login) -> None:
@@ -241,7 +243,7 @@ def test_a_node_that_dies_ends_the_run_on_the_others(breakable: Login) -> None:
     code, output = breakable.finish(running)
 
     assert code == 1
-    assert "node 1 (127.0.0.1) has gone" in output
+    assert "node 1 (127.0.0.1) was lost" in output
 
 
 def test_a_run_outlives_the_controller(breakable: Login) -> None:
@@ -274,7 +276,7 @@ def test_a_run_whose_slurm_is_gone_for_good_is_given_up(breakable: Login) -> Non
         processes.send(process, signal.SIGKILL)
     until(lambda: breakable.handle.run.state is RunState.LOST, limit=90)
 
-    assert "does not answer, and nothing has come from its nodes" in reason_text(breakable.handle.run.reason)
+    assert "does not answer, and its nodes sent nothing" in reason_text(breakable.handle.run.reason)
     until(lambda: not processes.alive(watcher), limit=90)
 
 

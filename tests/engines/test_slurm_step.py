@@ -130,7 +130,7 @@ def test_a_detached_step_outlives_its_kernel(login: Login, inside: Allocation) -
     ("end", "reason"),
     [
         pytest.param("given back", "the allocation (Slurm's job {job}) in which it ran has ended", id="back"),
-        pytest.param("stopped", "Slurm's job {job} was cancelled, and not from here", id="stopped"),
+        pytest.param("stopped", "Slurm job {job} was stopped outside nbdist", id="stopped"),
     ],
 )
 def test_the_end_of_the_allocation_is_told(login: Login, inside: Allocation, end: str, reason: str) -> None:

@@ -24,9 +24,11 @@ OVER = JobStatus(phase=Phase.OVER)
     ("reason", "nodes", "partition", "words", "for_ever"),
     [
         pytest.param(
-            "PartitionConfig", 3, MAIN, "asks for 3 nodes, the partition main has 2", True, id="few"
+            "PartitionConfig", 3, MAIN, "it asks for 3 nodes, and partition main has 2", True, id="few"
         ),
-        pytest.param("Resources", 2, MAIN, "it is next, and waits for nodes or cores", False, id="busy"),
+        pytest.param(
+            "Resources", 2, MAIN, "next in the queue, waiting for free nodes or cores", False, id="busy"
+        ),
         pytest.param("Priority", 2, MAIN, "jobs of higher priority come first", False, id="others first"),
         pytest.param("Resources", 1, DRAINED, "asks for 1 node, and 2 of 2", False, id="drained"),
         pytest.param("PartitionTimeLimit", 1, MAIN, "asks for more time", True, id="too long"),
@@ -68,9 +70,7 @@ def test_only_an_end_from_outside_is_an_outcome(state: str, outcome: RunState | 
 @pytest.mark.parametrize(
     ("recorded", "phase", "outcome", "words"),
     [
-        pytest.param(
-            "CANCELLED by 0|0:0|n[1-2]", Phase.OVER, RunState.STOPPED, "was cancelled", id="stopped"
-        ),
+        pytest.param("CANCELLED by 0|0:0|n[1-2]", Phase.OVER, RunState.STOPPED, "was stopped", id="stopped"),
         pytest.param("FAILED|3:0|n1", Phase.OVER, None, "exit code 3:0", id="failed"),
         pytest.param("COMPLETED|0:0|n1", Phase.OVER, None, "completed", id="completed"),
         pytest.param("RUNNING|0:0|n1", Phase.UNKNOWN, None, "", id="not written down yet"),
@@ -130,8 +130,8 @@ def test_options_of_sbatch_are_told_apart(line: str, options: tuple[str, ...]) -
 @pytest.mark.parametrize(
     ("line", "instead"),
     [
-        pytest.param("--on slurm", "--gpus 2  or, for CPU ranks,  -n 2", id="nothing a node"),
-        pytest.param("--on slurm --gpus 0,1", "how many of them on each node", id="which GPUs"),
+        pytest.param("--on slurm", "--gpus 2  or, on the CPU,  -n 2", id="nothing a node"),
+        pytest.param("--on slurm --gpus 0,1", "how many each node gives", id="which GPUs"),
         pytest.param("--on slurm -n 2 --node-rank 1", "leave it out", id="which node"),
         pytest.param("--on slurm -n 2 --slurm nodes=2", "--nodes 2", id="nodes"),
         pytest.param("--on slurm -n 2 --slurm output=x", "leave it out", id="output"),
@@ -178,10 +178,10 @@ def test_a_failure_before_the_stop_stays_a_failure() -> None:
     [
         pytest.param(
             JobStatus(phase=Phase.UNKNOWN, reason=Reason("ray-looks")),
-            "; Ray looks for nodes",
+            " (Ray is looking for nodes)",
             id="gone",
         ),
-        pytest.param(JobStatus(phase=Phase.FORGOTTEN), "; slurm no longer knows the job 7", id="forgetful"),
+        pytest.param(JobStatus(phase=Phase.FORGOTTEN), " (slurm no longer knows job 7)", id="forgetful"),
         pytest.param(JobStatus(phase=Phase.RUNNING), "", id="there"),
     ],
 )
@@ -191,17 +191,17 @@ def test_a_run_that_was_ended_from_outside_tells_of_its_engine(job: JobStatus, s
     outcome = conclude(run_after(*STARTED), ends, job, stop=None)
 
     assert outcome.state is RunState.FAILED
-    assert reason_text(outcome.reason) == f"it was ended from outside: its line was cut{suffix}"
+    assert reason_text(outcome.reason) == f"ended from outside nbdist: its line was cut{suffix}"
 
 
 def test_a_job_that_nobody_knows_any_more_is_lost() -> None:
     outcome = conclude(run_after(), {}, JobStatus(phase=Phase.FORGOTTEN), stop=None)
 
     assert outcome.state is RunState.LOST
-    assert "no longer knows the job 7" in reason_text(outcome.reason)
+    assert "no longer knows job 7" in reason_text(outcome.reason)
 
 
 def test_a_job_that_ended_before_its_ranks_says_its_last_words() -> None:
     outcome = conclude(run_after(), {}, OVER, stop=None, last_words="no such python")
 
-    assert reason_text(outcome.reason) == "the job ended before its ranks had started: no such python"
+    assert reason_text(outcome.reason) == "the job ended before its ranks started: no such python"

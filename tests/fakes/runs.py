@@ -162,7 +162,7 @@ def run_ended(
     return RunEnded(time=time, state=state, reason=said(reason), leftover=leftover)
 
 
-def run_lost(reason: str | Reason = "gone without a word", *, time: float = CREATED + 20) -> RunLost:
+def run_lost(reason: str | Reason = "its supervisor disappeared", *, time: float = CREATED + 20) -> RunLost:
     return RunLost(time=time, reason=said(reason))
 
 

@@ -188,7 +188,7 @@ def test_a_supervisor_that_cannot_be_let_go_on_is_replaced_by_its_reaper(
 
     assert handle.wait(FROZEN_LIMIT) == "stopped"
     assert reason_text(handle.run.reason) == (
-        f"enough; its supervisor (pid {supervisor.pid}) was held by a debugger, and its reaper ended the run"
+        f"enough (its supervisor, pid {supervisor.pid}, was held by a debugger)"
     )
     assert left_of(handle, family) == []
     assert not processes.alive(supervisor)
@@ -229,7 +229,7 @@ def test_a_frozen_supervisor_is_replaced_by_its_reaper(start_cell, freeze, leave
 
     assert handle.wait(FROZEN_LIMIT) == "stopped"
     assert reason_text(handle.run.reason) == (
-        f"enough; its supervisor (pid {supervisor.pid}) did not go on, and its reaper ended the run"
+        f"enough (its supervisor, pid {supervisor.pid}, did not respond)"
     )
     assert left_of(handle, family) == []
     assert group_of(handle) is None
@@ -367,4 +367,4 @@ def test_ranks_that_an_interrupt_has_ended_keep_nothing(kernel: Kernel) -> None:
     reply = kernel.collect(cell, limit=LIMIT)
     assert "cell 1 of " in reply.error
     assert "keep" not in reply.error
-    assert "rank 0 has ended: SIGKILL" in reply.error
+    assert "rank 0 ended, SIGKILL" in reply.error

@@ -166,7 +166,7 @@ def test_a_disk_that_can_hold_no_more_files_is_named(small_disk: Path, start_cel
     assert f"{small_disk} now has no inodes left, so no file can be made" in report
 
 
-NO_INODES = "has no inodes left, so no file can be made there"
+NO_INODES = "has no free inodes"
 
 
 def leave_inodes(disk: Path, count: int) -> None:
@@ -213,7 +213,7 @@ def test_a_start_that_lacks_inodes_names_the_disk(small_disk: Path, start_cell, 
     assert len(refused) > 5
     assert all(text.startswith(advice) for text in refused)
     assert reasons
-    assert all(f"({small_disk} {NO_INODES}): choose another disk with" in text for text in reasons)
+    assert all(f"{small_disk} {NO_INODES}, use another disk:" in text for text in reasons)
 
 
 def has_begun(handle: runner.RunHandle) -> bool:

@@ -166,7 +166,7 @@ def test_a_busy_session_goes_its_idle_time_after_its_kernel(kernel: Kernel) -> N
     assert handle.wait(1.0) == "running"
     assert handle.wait(20.0) == "stopped"
     assert reason_text(handle.run.reason) == (
-        "its notebook ended, and its cell went on for 2 s without it (--idle)"
+        "the kernel ended, and the cell ran on for 2 s without it (--idle)"
     )
 
 
@@ -222,6 +222,6 @@ def test_a_rank_that_closes_its_sockets_is_ended_and_named(kernel: Kernel, then:
     reply = kernel.run(f"%%ranks 1\nos.closerange(0, 256)\n{then}", limit=20)
     alone = kernel.run("%%ranks\nkept")
 
-    assert "rank 1 closed the socket on which nbdist reaches it, and was ended" in reply.error
+    assert "rank 1 closed the connection to nbdist and was ended" in reply.error
     assert alone.stdout.endswith("[0] 41\n"), alone.error
     kernel.run("%dist_session end")

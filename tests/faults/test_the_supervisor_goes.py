@@ -205,7 +205,7 @@ def test_whoever_looks_next_ends_what_is_left_when_reaper_and_supervisor_are_kil
     run = nbdist.attach(handle.run_id).run
 
     assert run.state.value == "lost"
-    assert "gone without a word" in reason_text(run.reason)
+    assert "disappeared" in reason_text(run.reason)
     assert left_of(handle, family) == []
     assert run.leftover == len(family)
     # what was done is written down, and is not done again

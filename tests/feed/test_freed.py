@@ -16,15 +16,15 @@ def test_it_is_said_where_they_were(written: WrittenRun) -> None:
 
     (text,) = freed_texts(written.run, written.directory)
 
-    assert text.en == "ranks 0, 2 were waiting in all_reduce at line 8 and were freed"
-    assert text.zh == "进程 0, 2 曾在第 8 行等待 all_reduce，已被解除等待"
+    assert text.en == "ranks 0, 2 were waiting in all_reduce at line 8 and were interrupted"
+    assert text.zh == "进程 0, 2 曾在第 8 行等待 all_reduce，已被中断"
 
 
 def test_where_they_were_may_be_unknown(written: WrittenRun) -> None:
     (text,) = freed_texts(written.happened(freed(3)).run, written.directory)
 
-    assert text.en == "rank 3 was waiting and was freed"
-    assert text.zh == "进程 3 曾等待，已被解除等待"
+    assert text.en == "rank 3 was waiting and was interrupted"
+    assert text.zh == "进程 3 曾等待，已被中断"
 
 
 def test_where_a_rank_was_before_it_came_to_its_wait_is_not_said(written: WrittenRun) -> None:
@@ -34,7 +34,7 @@ def test_where_a_rank_was_before_it_came_to_its_wait_is_not_said(written: Writte
 
     (text,) = freed_texts(written.run, written.directory)
 
-    assert text.en == "rank 3 was waiting and was freed"
+    assert text.en == "rank 3 was waiting and was interrupted"
 
 
 def test_the_wait_that_it_raised_from_counts_more_than_an_earlier_look(written: WrittenRun) -> None:
@@ -46,8 +46,8 @@ def test_the_wait_that_it_raised_from_counts_more_than_an_earlier_look(written: 
 
     first, second = freed_texts(written.run, written.directory)
 
-    assert first.en == "rank 0 was waiting in all_reduce at line 8 and was freed"
-    assert second.en == "rank 1 was waiting in all_gather at line 12 and was freed"
+    assert first.en == "rank 0 was waiting in all_reduce at line 8 and was interrupted"
+    assert second.en == "rank 1 was waiting in all_gather at line 12 and was interrupted"
 
 
 def test_a_wait_whose_wrapper_raised_has_the_name_that_the_program_calls(written: WrittenRun) -> None:
@@ -61,7 +61,7 @@ def test_a_wait_whose_wrapper_raised_has_the_name_that_the_program_calls(written
 
     (text,) = freed_texts(written.run, written.directory)
 
-    assert text.en == "rank 1 was waiting in all_reduce at line 8 and was freed"
+    assert text.en == "rank 1 was waiting in all_reduce at line 8 and was interrupted"
 
 
 def test_most_runs_have_none(written: WrittenRun) -> None:

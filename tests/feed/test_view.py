@@ -86,7 +86,7 @@ def test_a_view_says_everything_that_is_drawn() -> None:
             [*STARTED, imports_awaited(0)],
             "running",
             True,
-            "waiting for ranks that are still importing torch: they were started ahead",
+            "waiting for ranks that are still importing torch",
             id="importing",
         ),
         pytest.param([*STARTED, imports_awaited(0), imports_awaited()], "running", True, "", id="imported"),
@@ -259,7 +259,7 @@ def test_of_a_rank_elsewhere_it_is_said_where_it_is_and_that_its_log_is_there() 
 
 
 def test_a_machine_that_is_awaited_is_named() -> None:
-    assert shown(nodes_awaited(1), rank=1).last_line == "node 1 has not come yet"
+    assert shown(nodes_awaited(1), rank=1).last_line == "node 1 has not joined yet"
 
 
 def test_a_run_runs_when_the_ranks_of_this_machine_do_and_how_the_others_ended_is_kept() -> None:

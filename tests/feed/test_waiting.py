@@ -106,5 +106,5 @@ def test_a_step_that_is_only_printed_counts_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "done", "step", "step=", "step=x", "failed,", "step=-1"])
 def test_another_moment_is_a_mistake_that_names_those_there_are(text: str) -> None:
-    with pytest.raises(UsageMistake, match="there are running, stalled, failed, finished, ended, step=N"):
+    with pytest.raises(UsageMistake, match="is none of running, stalled, failed, finished, ended, step=N"):
         parse_moments(text)

@@ -205,11 +205,13 @@ ORDERS: list[Message] = [
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        pytest.param({}, "node 1 is already here (127.0.0.1): use another --node-rank", id="a second node 1"),
-        pytest.param({"node": 0}, "node 0 is already here (127.0.0.1): use another", id="a second node 0"),
+        pytest.param(
+            {}, "node 1 has already joined (127.0.0.1): use another --node-rank", id="a second node 1"
+        ),
+        pytest.param({"node": 0}, "node 0 has already joined (127.0.0.1): use another", id="a second node 0"),
         pytest.param({"node": 2}, "there is no node 2 of 2: use a --node-rank from 1 to 1", id="a node 2"),
-        pytest.param({"nodes": 3}, "node 1 was asked for 3 nodes of 1 ranks, node 0", id="of three nodes"),
-        pytest.param({"ranks": 4}, "node 1 was asked for 2 nodes of 4 ranks, node 0", id="with four ranks"),
+        pytest.param({"nodes": 3}, "node 1 was started for 3 nodes of 1 ranks, node 0", id="of three nodes"),
+        pytest.param({"ranks": 4}, "node 1 was started for 2 nodes of 4 ranks, node 0", id="with four ranks"),
     ],
 )
 def test_a_refused_machine_learns_why_and_is_not_obeyed(both: Both, changes: Message, reason: str) -> None:

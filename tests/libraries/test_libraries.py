@@ -53,4 +53,4 @@ def test_a_program_runs_unchanged(run_cell: RunCell, name: str) -> None:
             assert re.search(pattern, handle.logs(rank.rank)), f"{pattern}\n{problem(handle)}"
     for pattern in head(source, "first"):
         assert re.search(pattern, handle.logs(0)), f"{pattern}\n{problem(handle)}"
-    assert "none joined" not in summary_text(handle.run, handle.directory, "en")
+    assert "without a process group" not in summary_text(handle.run, handle.directory, "en")

@@ -62,7 +62,7 @@ def test_a_name_of_the_notebook_is_named_with_where_it_came_from_and_nothing_sta
 
     assert reply.status == "error"
     push, *lines = reply.stderr.strip().splitlines()
-    assert "give them to the ranks:  %%distributed -n 2 --push learning_rate,train; " in push
+    assert "pass them to the ranks with  %%distributed -n 2 --push learning_rate,train , " in push
     assert lines[0].startswith("line 2 of the cell uses learning_rate, which cell [2] ")
     assert lines[0].endswith("write  learning_rate = 0.1  into this cell")
     assert lines[1].startswith("line 3 of the cell uses m, which cell [2] of the notebook imported")

@@ -89,7 +89,7 @@ def test_an_interrupted_cell_stops_its_run_and_fails(used_kernel) -> None:
     assert reply.error.startswith("RunStopped: ")
     assert "the kernel was interrupted" in reply.error
     assert reply.traceback == ""
-    assert "ended early" not in reply.stdout, "the summary has said it"
+    assert " stopped: " not in reply.stdout, "the summary has said it"
 
 
 def test_below_a_panel_a_failure_is_one_line(used_kernel) -> None:
@@ -113,7 +113,7 @@ def test_below_a_panel_a_stop_that_was_asked_for_is_one_grey_line_and_fails_the_
     assert reply.traceback == ""
     assert reply.stderr == ""
     assert re.fullmatch(
-        r"\x1b\[38;5;244mrun-\w{4} ended early: the kernel was interrupted\x1b\[0m\n", reply.stdout
+        r"\x1b\[38;5;244mrun-\w{4} stopped: the kernel was interrupted\x1b\[0m\n", reply.stdout
     )
 
 
@@ -315,7 +315,7 @@ def test_leaving_the_view_of_a_run_ends_nothing(used_kernel) -> None:
     reply = used_kernel.collect(message, limit=20)
 
     assert reply.status == "ok"
-    assert "goes on; %dist_attach" in reply.stdout
+    assert "still runs: see it again with  %dist_attach" in reply.stdout
     assert used_kernel.run("import nbdist\nprint(nbdist.attach('kept').status)").stdout == "running\n"
     used_kernel.run("%dist_stop kept")
 

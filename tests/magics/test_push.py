@@ -45,7 +45,7 @@ def test_ranks_have_the_names_that_are_pushed_and_none_stays_behind(used_kernel)
         assert f"[{rank}] sum 4999950000.0 lr 0.1 net 6.5\n" in given.stdout
     note = "[nbdist] pushed: df (ndarray, 800 kB), cfg (dict, "
     assert note in given.stdout
-    assert re.search(r"Net \(class\); with them: .*helper \(function\)", given.stdout)
+    assert re.search(r"Net \(class\), with them .*helper \(function\)", given.stdout)
     assert "sum 4999950000.0 lr 0.1 net 6.5" in automatic.stdout
     assert note in automatic.stdout
     assert kept.status == "ok"
@@ -68,7 +68,7 @@ def test_a_cell_that_lacks_names_is_refused_with_the_line_to_type(used_kernel) -
     )
     assert {line.partition(" uses ")[2].split()[0].strip(",") for line in others} == {"df", "Net", "lr", "np"}
     assert "abc" not in refused.stderr
-    assert first.endswith('be an argument:  --args "--lr {lr}"')
+    assert first.endswith('number or text with  --args "--lr {lr}"')
     assert "did you mean  df?" in absent.stderr
     assert "a part of the notebook itself" in own.stderr
     assert "the other machines do not see" in several.stderr

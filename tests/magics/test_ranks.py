@@ -77,7 +77,7 @@ def test_an_error_leaves_the_session_as_it_was(kernel: Kernel) -> None:
     assert raised.error.startswith("RunFailed: rank 1: ZeroDivisionError: division by zero (line 4)")
     assert "nbdist/" not in raised.traceback
     assert "ranks 0, 1: SystemExit: 3" in left.error
-    assert "goes on, with 2 ranks" in refused.stderr
+    assert "runs with 2 ranks" in refused.stderr
     assert "look at line 3 of the cell" in no_python.traceback
     assert by_rank(after.stdout) == {0: ["42"], 1: ["42"]}
 
@@ -91,7 +91,7 @@ def test_an_interrupt_ends_the_cell_alone(kernel: Kernel) -> None:
     assert reply.error.startswith("KeyboardInterrupt: cell ")
     assert "keep their variables" in reply.error
     assert by_rank(kernel.run("%%ranks\nx").stdout) == {0: ["42"], 1: ["42"]}
-    assert "idle; 2 ranks" in kernel.run("%dist_session").stdout
+    assert "idle · 2 ranks" in kernel.run("%dist_session").stdout
 
 
 def test_the_next_kernel_has_the_session_and_a_rank_that_dies_is_named(
@@ -112,7 +112,7 @@ def test_the_next_kernel_has_the_session_and_a_rank_that_dies_is_named(
 
     assert "goes on" in shown.stdout
     assert by_rank(shown.stdout) == {0: ["43"], 1: ["43"]}
-    assert "rank 1 has ended: SIGKILL" in died.error
+    assert "rank 1 ended, SIGKILL" in died.error
     assert "rank 1 of live-" in alone.stdout
     assert alone.stdout.endswith("[0] 43\n")
     assert "left out" in exported.stdout

@@ -80,7 +80,7 @@ def test_scripts_and_cells_run_too(used_kernel: Kernel) -> None:
 
     assert script.stdout.endswith("['--lr', '0.1']\n")
     assert cell.stdout.endswith("0.5 dict_keys(['A'])\n")
-    assert "is of no function" in result.error
+    assert "ran no function" in result.error
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_ranks_that_wait_for_each_other_come_back_and_meet_anew(kernel: Kernel) 
     kernel.run("%dist_session end")
 
     assert "rank 1: ValueError: mine (line 2)" in alone.error
-    assert "rank 0 waited for others in line 3" in alone.error
+    assert "rank 0 waited for other ranks in line 3" in alone.error
     assert "to be made again: model (DistributedDataParallel)" in rejoined.stdout
     assert [lines[-1] for lines in by_rank(rejoined.stdout).values()] == ["2 499500"] * 2
     assert interrupted.error.startswith("KeyboardInterrupt: cell ")
@@ -65,7 +65,7 @@ def test_ranks_of_paddle_meet_anew(kernel: Kernel) -> None:
     kernel.run("%dist_session end")
 
     assert "rank 1: ValueError: mine (line 2)" in alone.error
-    assert "rank 0 waited for others in line 3" in alone.error
+    assert "rank 0 waited for other ranks in line 3" in alone.error
     assert "to be made again: model (DataParallel), pair (Group)" in rejoined.stdout, rejoined.error
     for shown in (rejoined, by_hand):
         assert [lines[-1] for lines in by_rank(shown.stdout).values()] == ["2 2 499500"] * 2, shown.error

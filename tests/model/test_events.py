@@ -26,7 +26,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
     runs.rejoined(),
     runs.remote_rank(1, RankState.FAILED, 1),
     runs.nodes_awaited(1, 2),
-    runs.queued("asks for 3 nodes, the partition main has 2"),
+    runs.queued("it asks for 3 nodes, and partition main has 2"),
     runs.stop_requested(Reason.said("stopped by Ada: 够了\n\u2028")),
     runs.escalated(0, 1, signal="SIGINT"),
     runs.attempt_failed(1, Reason("ranks-failed", ranks=(0, 2)), leftover=1),

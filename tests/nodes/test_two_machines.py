@@ -51,7 +51,7 @@ def test_ranks_of_torch_on_two_machines_compute_together(cluster: Cluster) -> No
         for local_rank in range(2):
             rank = 2 * node + local_rank
             assert f"[{rank}] sum 10.0 {ADDRESS} 29400 {rank} {local_rank} {node} 4 None" in output
-        assert f"this is node {node} of 2" in output
+        assert f"node {node} of 2 waits up to" in output
     assert cluster.states() == ["finished", "finished"]
     # what became of the others' ranks is known, and their logs are where they ran
     for node, machine in enumerate(cluster.machines):
@@ -86,7 +86,7 @@ def test_a_machine_whose_supervisor_dies_ends_the_others_at_once(cluster: Cluste
     assert time.monotonic() - died < PEER_TIMEOUT
     _, output = ends[1 - dead]
     address = cluster.machines[dead].address
-    assert f"node {dead} ({address}) has gone: its nbdist ended without a word" in output
+    assert f"node {dead} ({address}) was lost: its nbdist process ended" in output
     assert [cluster.states()[node] for node in (dead, 1 - dead)] == ["lost", "failed"]
 
 
@@ -101,7 +101,7 @@ def test_a_machine_without_a_cable_ends_the_run_on_both_sides_in_time(cluster: C
     for node, (code, output) in enumerate(ends):
         other = cluster.machines[1 - node]
         assert code == 1
-        assert f"node {other.number} ({other.address}) has gone: nothing came from it for 10 s" in output
+        assert f"node {other.number} ({other.address}) was lost: nothing came from it for 10 s" in output
 
 
 def test_a_machine_that_waits_for_its_disk_is_waited_for(cluster: Cluster) -> None:
@@ -189,8 +189,8 @@ def test_a_machine_that_does_not_come_is_named_when_the_wait_is_over(cluster: Cl
     ((code, output),) = cluster.finish([cluster.machines[1 - missing].start(*words)])
 
     assert code == 1
-    assert f"node {missing} did not come to {ADDRESS}:29401 within 1 s" in output
-    assert "start the same there" in output
+    assert f"node {missing} did not connect to {ADDRESS}:29401 within 1 s" in output
+    assert "run the same there" in output
     assert "[0] never" not in output
 
 
@@ -214,7 +214,7 @@ def test_machines_with_different_programs_say_so(cluster: Cluster) -> None:
     ends = cluster.finish(cluster.start("-n", "1", *TWO[:-1], "3s"))
 
     assert [code for code, _ in ends] == [1, 1]
-    assert "another program, or has another NBDIST_TOKEN" in ends[1][1]
+    assert "another program or has another NBDIST_TOKEN" in ends[1][1]
 
 
 def test_one_token_holds_machines_with_different_programs_together(cluster: Cluster) -> None:

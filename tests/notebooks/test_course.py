@@ -115,7 +115,7 @@ def test_a_machine_that_does_not_come_is_named(executed: Executing) -> None:
 
     shown = result.shown(result.cell_of("--name alone"))
 
-    assert re.search(r"node 0 did not come to 127\.0\.0\.1:\d+", shown)
+    assert re.search(r"node 0 did not connect to 127\.0\.0\.1:\d+", shown)
     assert "within 2 s" in shown
 
 
@@ -124,7 +124,7 @@ def test_the_first_machine_prints_what_one_with_another_home_needs(executed: Exe
 
     first, second = (result.shown(result.cell_of(f"--name machine-{node}")) for node in (0, 1))
 
-    assert re.search(r"with another home directory, before the cell:  %env NBDIST_TOKEN=[A-Z2-7-]{19}\n", first)
+    assert re.search(r"with another home directory, run this before the cell:  %env NBDIST_TOKEN=[A-Z2-7-]{19}\n", first)
     assert "NBDIST_TOKEN" not in second
 
 

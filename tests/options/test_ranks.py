@@ -38,12 +38,12 @@ def test_a_line_says_what_a_session_is_started_with() -> None:
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        pytest.param("two", "write which ranks, without spaces:  %%ranks 0", id="no ranks"),
-        pytest.param("-n 2 --retries 3", "--retries: ranks of a session live on", id="another attempt"),
-        pytest.param("-n 2 -d", "--detach: ranks of a session live on", id="in the background"),
-        pytest.param("--on slurm -n 2", "--on: ranks of a session live on, on this machine", id="an engine"),
+        pytest.param("two", "write ranks without spaces, as in  %%ranks 0", id="no ranks"),
+        pytest.param("-n 2 --retries 3", "--retries does not work with %%ranks", id="another attempt"),
+        pytest.param("-n 2 -d", "--detach does not work with %%ranks", id="in the background"),
+        pytest.param("--on slurm -n 2", "--on does not work with %%ranks", id="an engine"),
         pytest.param("--idle soon", "--idle soon: write a time such as", id="no time"),
-        pytest.param("--push auto", "write which  --push df", id="names that the ranks may have"),
+        pytest.param("--push auto", "as in  --push df", id="names that the ranks may have"),
     ],
 )
 def test_what_makes_no_sense_for_live_ranks_is_refused(line: str, hint: str) -> None:

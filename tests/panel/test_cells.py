@@ -124,7 +124,7 @@ def test_a_rank_that_was_freed_is_not_the_one_that_failed(shown: Shown) -> None:
 
     assert heads.splitlines() == [
         "rank 1: KeyError: 'a' (line 2)",
-        "rank 0 waited for others in line 5: nbdist has ended the wait, and the variables are kept",
+        "rank 0 waited for other ranks in line 5: nbdist ended the wait and kept the variables",
     ]
     assert [trace.splitlines()[0] for trace in traces] == ["—— rank 1"]
 
@@ -145,7 +145,7 @@ def test_a_rank_that_died_is_named_with_how(shown: Shown) -> None:
 
     report = shown.report({1: RankExited(time=CREATED, rank=1, code=-9, ended=False)})
 
-    assert report.startswith("rank 1 has ended: SIGKILL")
+    assert report.startswith("rank 1 ended, SIGKILL")
     assert "%dist_session reset" in report
 
 
@@ -170,7 +170,7 @@ def test_a_flood_is_left_to_the_log(shown: Shown) -> None:
     lines = shown.look(last=True).splitlines()
 
     assert len(lines) == 20_001
-    assert lines[-1] == "[nbdist] 20,000 lines are shown; the rest is in the log: %dist_logs"
+    assert lines[-1] == "[nbdist] 20,000 lines shown, the rest is in the log: %dist_logs"
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

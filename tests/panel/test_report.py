@@ -174,7 +174,7 @@ def test_pictures_of_the_log_for_which_there_is_no_room_are_counted(run: Written
 
     kept = played((tmp_path / "report.html").read_text()).media
     assert list(kept) == names[:1:-1]
-    assert f"2 pictures and tables of the log; all of them: nbdist attach {run.run.label}" in report.text
+    assert f"2 pictures and tables of the log, all of them with  nbdist attach {run.run.label}" in report.text
 
 
 def test_several_runs_are_laid_side_by_side(run: WrittenRun, tmp_path: Path) -> None:
@@ -234,8 +234,8 @@ def test_of_a_run_that_goes_on_a_report_says_so(tmp_path: Path) -> None:
 
     view = played(page).contents[0]["view"]
     assert (view["state"], view["live"]) == ("running", False)
-    assert view["notes"] == ["The run was still going on when this was exported."]
-    assert "The run was still going on" in page
+    assert view["notes"] == ["The run was still running when this was exported."]
+    assert "The run was still running" in page
 
 
 def test_arguments_and_settings_that_look_like_secrets_are_masked(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_what_is_no_report_is_left_alone(run: WrittenRun, tmp_path: Path, make, 
 
 
 def test_a_directory_that_is_missing_is_named(run: WrittenRun, tmp_path: Path) -> None:
-    with pytest.raises(UsageMistake, match=r"there is no directory .*nowhere: make it, or write"):
+    with pytest.raises(UsageMistake, match=r"needs the directory .*nowhere: make it, or write"):
         write_report([(run.run, run.directory)], tmp_path / "nowhere/report.html", "en")
 
 

@@ -235,9 +235,9 @@ def test_a_chinese_failure_is_chinese(failed: WrittenRun) -> None:
 
 
 def test_a_lost_run_has_a_summary(tmp_path: Path) -> None:
-    written = WrittenRun(tmp_path).happened(*STARTED, run_lost("gone without a word"))
+    written = WrittenRun(tmp_path).happened(*STARTED, run_lost("its supervisor disappeared"))
 
-    assert "✕ Lost lenet-k3f9 2 ranks · 0:19 · gone without a word" in page(written).text
+    assert "✕ Lost lenet-k3f9 2 ranks · 0:19 · its supervisor disappeared" in page(written).text
 
 
 def everything_evil(home: Path) -> WrittenRun:

@@ -118,7 +118,7 @@ def test_a_flood_of_lines_ends_with_a_note_and_the_notebook_stays_small() -> Non
         "[0] 1",
         "[0] 2",
         "[0] 3",
-        "[nbdist] 3 lines are shown; the rest is in the log: nbdist logs",
+        "[nbdist] 3 lines shown, the rest is in the log: nbdist logs",
     ]
 
 
@@ -130,7 +130,7 @@ def test_a_line_of_many_megabytes_ends_with_a_note_too() -> None:
 
     assert page.lines[1:] == [
         f"[0] {'1' * 500}",
-        "[nbdist] 1 line is shown; the rest is in the log: %dist_logs",
+        "[nbdist] 1 line shown, the rest is in the log: %dist_logs",
     ]
 
 

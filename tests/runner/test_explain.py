@@ -46,7 +46,7 @@ def test_without_one_of_the_moments_the_status_is_told(start_cell: RunCell) -> N
     assert handle.wait(0.1, until="failed,stalled") == "running"
     handle.stop()
     assert handle.wait(30, until="failed,step=3") == "stopped"
-    with pytest.raises(UsageMistake, match="until=done: there are running, stalled, "):
+    with pytest.raises(UsageMistake, match="until=done is none of running, stalled, "):
         handle.wait(until="done")
 
 

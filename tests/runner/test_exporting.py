@@ -183,7 +183,7 @@ def test_a_variable_that_may_be_a_secret_is_in_no_file_and_asked_for(tmp_path: P
     everything = all_of(exported)
     assert "hunter2" not in everything
     assert 'AUTH="${AUTH?}"' in everything
-    assert "AUTH was not kept" in everything
+    assert "AUTH was not stored" in everything
     assert "NCCL_DEBUG=INFO" in everything
 
 
@@ -224,7 +224,7 @@ def test_files_are_their_users_alone_and_none_is_overwritten(tmp_path: Path) -> 
     assert {path.stat().st_mode & 0o777 for path in exported.files} == {0o600}
     exported.files[0].write_text("mine\n")
 
-    with pytest.raises(UsageMistake, match="is there already, and another: write  --to"):
+    with pytest.raises(UsageMistake, match="exists with other contents: write  --to"):
         export(handle, tmp_path / "out")
 
     assert exported.files[0].read_text() == "mine\n"

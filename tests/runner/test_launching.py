@@ -25,7 +25,7 @@ def test_a_run_that_was_to_be_warm_says_why_it_is_cold(
 
     handle = runner.start(planned, warm=True)
 
-    assert handle.notes[0].startswith("the ranks kept ready were not used: this program imports none of")
+    assert handle.notes[0].startswith("warm ranks were not used: this program imports none of")
 
 
 def test_a_home_that_cannot_be_written_names_another(tmp_path: Path) -> None:

@@ -46,13 +46,13 @@ def test_a_machine_finds_its_place(line: str, rank: int, master: str) -> None:
             "--ips 10.0.0.1,10.0.0.3", "none is of this machine, which has 10.0.0.2", id="not listed"
         ),
         pytest.param("--ips 10.0.0.2,192.168.7.5", "several are of this machine", id="listed twice"),
-        pytest.param("--nodes 3 --master 10.0.0.1:9", "--node-rank 0  on the one that has 10", id="of three"),
-        pytest.param("--nodes 2 --master 127.0.0.1:9", "which of them is this machine?", id="both on one"),
+        pytest.param("--nodes 3 --master 10.0.0.1:9", "--node-rank 0  on the one with 10", id="of three"),
+        pytest.param("--nodes 2 --master 127.0.0.1:9", "needs the number of this machine", id="both on one"),
         pytest.param(
-            "--nodes 2 --node-rank 0 --master 10.0.0.1:9", "that is no address of this machine", id="not 0"
+            "--nodes 2 --node-rank 0 --master 10.0.0.1:9", "is no address of this machine", id="not 0"
         ),
         pytest.param(
-            "--nodes 2 --master 10.0.0.2:9 --host 10.0.0.7", "--host 10.0.0.7: this machine has", id="host"
+            "--nodes 2 --master 10.0.0.2:9 --host 10.0.0.7", "--host 10.0.0.7 is not here", id="host"
         ),
     ],
 )

@@ -46,7 +46,9 @@ def test_two_cpu_ranks_are_chosen_where_there_is_no_gpu_and_it_is_said(tmp_path:
 @pytest.mark.parametrize(
     ("line", "cell", "cores", "advised"),
     [
-        pytest.param("-n 2", "import torch", 8, "OMP_NUM_THREADS=4 uses all cores", id="cores are idle"),
+        pytest.param(
+            "-n 2", "import torch", 8, "use all cores with  --env OMP_NUM_THREADS=4", id="cores are idle"
+        ),
         pytest.param("-n 2", "import torch", 3, "", id="no core for a second thread each"),
         pytest.param("-n 1", "import torch", 8, "", id="one rank has all threads"),
         pytest.param("-n 2", "import json", 8, "", id="no framework that computes in threads"),
@@ -74,7 +76,9 @@ def test_of_a_secret_variable_the_spec_has_a_digest_that_finds_its_value(tmp_pat
 
 @pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "MASTER_PORT", "PADDLE_TRAINER_ID", "NBDIST_RANK"])
 def test_what_nbdist_sets_itself_cannot_be_set(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageMistake, match=f"nbdist sets {name} in each rank: leave it out"):
+    with pytest.raises(
+        UsageMistake, match=f"--env {name} does not work, nbdist sets it in each rank: leave it out"
+    ):
         plan(f"-n 2 --env {name}=7", tmp_path)
 
 

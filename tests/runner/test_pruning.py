@@ -99,7 +99,7 @@ def test_what_there_was_no_time_for_is_left_to_a_process(store: RunStore) -> Non
     gone = pruner.removed(wait=20)
 
     assert taken == [(store, limits)]
-    assert str(gone).startswith("removed 0 old runs (0 MB), a process removes the others: the latest 2 runs")
+    assert str(gone).startswith("removed 0 old runs (0 MB), more follow: the latest 2 runs")
     # where nothing is left none is started
     pruner.begin(store, keeping({}), most=0.0)
     assert pruner.removed(wait=20) is None

@@ -279,7 +279,7 @@ def test_too_much_is_refused_with_the_size_of_each(plan: Callable[..., runner.Pl
     source = f"{arrays}text = ['x' * 1000 + str(n) for n in range(5000)]"
 
     for names, sizes in (
-        ("big,small", "big 2.4 MB, small 8.0 kB: 2.4 MB in all"),
+        ("big,small", "big 2.4 MB, small 8.0 kB is 2.4 MB in all"),
         ("small,text", "text "),
     ):
         with pytest.raises(UsageMistake, match="may be pushed") as caught:

@@ -76,7 +76,7 @@ def test_a_point_of_a_sweep_goes_on_with_its_values(home: Path, tmp_path: Path) 
 
     assert planned.spec.sweep == point
     assert first_line(handle.run.spec).endswith(" --sweep lr=0.1")
-    with pytest.raises(UsageMistake, match=r"--sweep: .* goes on as one run"):
+    with pytest.raises(UsageMistake, match=r"--sweep does not work here, .* was one run"):
         runner.resume_plan(handle, ["--sweep", "lr=0.2"])
 
 
@@ -99,19 +99,19 @@ def test_inputs_that_are_gone_come_from_the_notebook_or_are_named(home: Path, tm
     )
     handle = ended(home, tmp_path, inputs=plan.spec.inputs)
 
-    with pytest.raises(UsageMistake, match=r"rows: .* make it in the notebook"):
+    with pytest.raises(UsageMistake, match=r"needs rows from its notebook again: make it in the notebook"):
         runner.resume_plan(handle)
     _, planned = runner.resume_plan(handle, namespace=runner.Namespace(values={"rows": [1, 2]}))
 
     assert [item.name for item in planned.spec.inputs] == ["rows"]
     assert planned.write_inputs is not None
-    assert planned.notes[-1] == "not as it was for lenet-k3f9: rows"
+    assert planned.notes[-1] == "changed since lenet-k3f9: rows"
 
 
 def test_a_run_that_goes_on_is_not_started_again(home: Path) -> None:
     handle = runner.RunHandle(WrittenRun(home).happened(*STARTED).directory)
 
-    with pytest.raises(UsageMistake, match=r"lenet-k3f9 goes on: .*%dist_stop lenet-k3f9"):
+    with pytest.raises(UsageMistake, match=r"lenet-k3f9 still runs: .*%dist_stop lenet-k3f9"):
         runner.resume_plan(handle)
 
 
@@ -121,7 +121,7 @@ def test_two_live_runs_do_not_write_into_one_directory(home: Path, tmp_path: Pat
     live = WrittenRun(home, a_spec(checkpoints=str(place))).happened(*STARTED)
     plan = runner.plan(parse(f"-n 1 --checkpoints {place}"), cell="pass", cwd=str(tmp_path))
 
-    with pytest.raises(UsageMistake, match="lenet-k3f9 goes on, and writes there"):
+    with pytest.raises(UsageMistake, match="is in use by lenet-k3f9"):
         runner.start(plan)
     assert [run.run_id for run in runner.runs()] == [live.directory.run_id]
 

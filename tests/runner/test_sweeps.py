@@ -48,12 +48,12 @@ def planned_as(chosen: options.Options, cell: str) -> SweepPlan:
         (
             '-n 2 --args "--width {width}"',
             READS,
-            "{width}: the sweep has no width, but lr: add  --sweep width",
+            "the sweep has no width for {width}, only lr: add  --sweep width",
         ),
-        ("-n 2", "print(1)", "the cell does not read it, so all runs would be the same"),
+        ("-n 2", "print(1)", "so all runs would be the same"),
         ("--on slurm -n 2", READS, "on this machine: leave it out"),
         ("-n 2 --pull acc", READS, "for run in nbdist.sweep().runs]"),
-        ("-n 2 --log-dir logs", READS, "would write into the same files"),
+        ("-n 2 --log-dir logs", READS, "does not work with a sweep of several runs"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_written(
@@ -71,7 +71,7 @@ def test_what_a_point_lacks_is_no_argument() -> None:
         {"sweep": [{"lr": 0.1, "width": 64}, {"lr": 0.2}], "nproc": 1, "args": "--width {width}"}
     )
 
-    with pytest.raises(UsageMistake, match=r"\{width\}: point 2 of the sweep has no width"):
+    with pytest.raises(UsageMistake, match=r"point 2 of the sweep has no width for \{width\}"):
         planned_as(listed, READS)
 
 

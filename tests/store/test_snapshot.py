@@ -60,7 +60,7 @@ def test_a_run_whose_supervisor_has_gone_is_lost(written: WrittenRun) -> None:
     run = look(written, alive=False)
 
     assert (run.state, run.ended) == (RunState.LOST, NOW)
-    assert reason_text(run.reason) == f"its supervisor (pid {SUPERVISOR.pid}) has gone without a word"
+    assert reason_text(run.reason) == f"its supervisor (pid {SUPERVISOR.pid}) disappeared"
     assert [rank.state for rank in run.ranks] == [RankState.FINISHED, RankState.LOST]
     assert written.directory.journal.read_bytes() == before
 

@@ -22,8 +22,18 @@ FILES = sorted(path.stem for path in (PACKAGE / "text").glob("*.toml"))
 PLACE = re.compile(r"\{(\w+)")
 SHOWN = re.compile(r"\{(\w+)[:}]")
 OPTIONAL = re.compile(r"\[\[.*?\]\]", re.DOTALL)
-# Chinese has its own comma, colon, semicolon and parentheses
-HALF = re.compile(r"[\u4e00-\u9fff][,:;()]|[,:;(][\u4e00-\u9fff]")
+# Chinese has its own comma, colon, semicolon, parentheses, quotes, and marks of questions and exclamations
+HALF = re.compile(r"[\u4e00-\u9fff][,:;()?!\"']|[,:;(?!\"'][\u4e00-\u9fff]")
+PLAIN = ("compare", "options", "panel", "reasons", "report", "runs")
+# neither a colon in a value ({host}:{port}, http://, 2:00:00) nor one before a command, which has two spaces
+COLON = re.compile(r":(?: (?! )|$)|：(?!  )")
+BANNED = (
+    re.compile(
+        r"\b(succeeded|cancell?ed|ended early|without a word|is over|by itself|its owner|reaper|keeper"
+        r"|standby|anew|has gone|ranks that wait|kept ready)\b"
+    ),
+    re.compile("成功结束|无声|取消|上级进程|秩|notebook"),
+)
 
 
 def calls(*functions: str) -> Iterator[tuple[str, str, set[str | None]]]:
@@ -82,6 +92,20 @@ def test_chinese_has_chinese_punctuation_and_one_word_for_a_rank(name: str) -> N
     assert [text for text in texts.values() if re.search(r"(?<![\w{-])ranks?(?![\w}|-])", text)] == []
 
 
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_text_is_one_sentence_in_plain_words(name: str) -> None:
+    texts = [text for message in messages(name).values() for text in message]
+
+    assert [text for text in texts if re.search("[;；]", text)] == []
+    assert [text for text in texts if len(COLON.findall(text)) > 1] == []
+    assert [
+        text
+        for message in messages(name).values()
+        for text, banned in zip(message, BANNED, strict=True)
+        if banned.search(text)
+    ] == []
+
+
 @pytest.mark.parametrize(
     ("reason", "english", "chinese"),
     [
@@ -92,13 +116,13 @@ def test_chinese_has_chinese_punctuation_and_one_word_for_a_rank(name: str) -> N
         (Reason("time-limit", seconds=5.0), "the time limit of 5 s was reached", "已达到 5 秒的时限"),
         (
             Reason("reaper-ended-stuck", why=Reason("kernel-interrupted"), pid=77),
-            "the kernel was interrupted; its supervisor (pid 77) did not go on, and its reaper ended the run",
-            "内核被中断；其监督进程（pid 77）没有继续运行，由上级进程结束了运行",
+            "the kernel was interrupted (its supervisor, pid 77, did not respond)",
+            "内核被中断（其监督进程 pid 77 没有响应）",
         ),
         (
             Reason("from-outside", why=Reason("engine-process-ended")),
-            "it was ended from outside: the engine's process on this node ended",
-            "运行被外部结束：引擎在此节点上的进程已结束",
+            "ended from outside nbdist: the job's process on this node ended",
+            "被 nbdist 之外的操作结束：作业在此节点上的进程已结束",
         ),
         (
             Reason("rank-failed-on-node", rank=0, node=1, host="10.0.0.2", error="ValueError: {x} [[y]]"),

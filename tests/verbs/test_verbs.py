@@ -98,7 +98,7 @@ def test_runs_are_compared_below_their_cell(home: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("verb", "words", "expected"),
     [
-        pytest.param(verbs.STOP, [], "no run is going on: {}status lists them", id="nothing to stop"),
+        pytest.param(verbs.STOP, [], "no run to stop: see the latest with  {}status", id="nothing to stop"),
         pytest.param(verbs.STOP, ["lenet"], "has already ended: finished", id="it has ended"),
         pytest.param(
             verbs.STOP,
@@ -109,7 +109,7 @@ def test_runs_are_compared_below_their_cell(home: Path, capsys: pytest.CaptureFi
         pytest.param(verbs.LOGS, ["other"], "no run other: the latest are lenet-", id="no such run"),
         pytest.param(verbs.LOGS, ["--rank", "7"], "has no rank 7: it has 0 to 1", id="no such rank"),
         pytest.param(verbs.LOGS, ["--rank", "x"], "write  {}logs [RUN] [--rank R]", id="no number"),
-        pytest.param(verbs.LOGS, ["--grep", "("], "write a regular expression", id="no pattern"),
+        pytest.param(verbs.LOGS, ["--grep", "("], "is no regular expression", id="no pattern"),
         pytest.param(verbs.LOGS, ["--tail", "-1"], "--tail", id="no number of lines"),
         pytest.param(verbs.STATUS, ["--yaml"], "write  {}status [RUN …]", id="unknown option"),
         pytest.param(verbs.ATTACH, ["a", "b"], "write  {}attach [RUN]", id="one too many"),
@@ -148,7 +148,7 @@ def test_what_only_a_terminal_shows_is_no_argument_of_a_magic(home: Path, words:
     [
         (["--nodes", "2"], "--nodes is about a cluster: add  --on slurm"),
         (["--ray", "http://head:8265"], "add  --on ray"),
-        (["--on", "pbs"], "there are slurm and ray"),
+        (["--on", "pbs"], "is no engine"),
         (["--on", "slurm", "--nodes", "zero"], "write a number of nodes"),
         (["--on", "slurm", "--wait", "soon"], "--wait soon: write a time"),
         (["--on", "slurm", "--slurm", "partition"], "write options of sbatch"),

@@ -46,7 +46,7 @@ def on_gpu(planned: Plan) -> Plan:
 def test_after_a_run_as_many_ranks_are_ready_for_the_next(make_plan) -> None:
     ranks = pool()
     assert ranks.engage(make_plan("-n 2"), warm=None) == (None, "")
-    assert ranks.engage(make_plan("-n 2"), warm=True)[1].startswith("no ranks wait yet")
+    assert ranks.engage(make_plan("-n 2"), warm=True)[1].startswith("no warm ranks yet")
 
     ranks.after(make_plan("-n 2"), warm=None)
     state = ranks.state()
@@ -194,7 +194,7 @@ def test_only_what_may_go_well_the_next_time_is_tried_again(make_plan, gone: str
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        pytest.param("gpu", "on GPUs only ranks of torch wait", id="paddle on a GPU"),
+        pytest.param("gpu", "on GPUs only torch has warm ranks", id="paddle on a GPU"),
         pytest.param("none", "none of torch, paddle and jax", id="no framework"),
     ],
 )
@@ -219,13 +219,13 @@ def test_ranks_of_torch_wait_for_a_gpu_too(make_plan) -> None:
 
 @pytest.mark.usefixtures("leaves_nothing", "light_torch")
 def test_a_run_starts_cold_where_the_ranks_do_not_take_it(make_plan) -> None:
-    ranks = pool(problem="the ranks that wait did not answer")
+    ranks = pool(problem="the warm ranks did not answer")
     ranks.after(make_plan("-n 1"), warm=None)
 
     handle = runner.start(make_plan("-n 1"), pool=ranks)
 
     assert handle.wait(60) == "finished"
-    assert handle.notes == ("the ranks kept ready were not used: the ranks that wait did not answer",)
+    assert handle.notes == ("warm ranks were not used: the warm ranks did not answer",)
 
 
 def test_what_there_is_is_said_in_a_line(make_plan) -> None:
@@ -234,7 +234,7 @@ def test_what_there_is_is_said_in_a_line(make_plan) -> None:
 
     ranks.after(make_plan("-n 2"), warm=None)
 
-    line = "warm: 2 ranks of torch wait for the next run (500 MB of memory, 400 MB of them private)"
+    line = "warm: 2 ranks of torch are ready for the next run (500 MB of memory, 400 MB of them private)"
     assert runner.describe_warm(ranks.state()) == [line]
 
 

@@ -235,7 +235,7 @@ def test_a_standby_that_does_not_answer_gets_no_run(make_plan, stand_by) -> None
     until(lambda: processes.activity(supervisor.pid).state == "T")
 
     begun = time.monotonic()
-    assert standby.go(directory, plan.environment) == "the ranks that wait did not answer"
+    assert standby.go(directory, plan.environment) == "the warm ranks did not answer"
     assert time.monotonic() - begun < 0.3
     standby.leave()
     processes.send(supervisor, signal.SIGCONT)

@@ -145,8 +145,8 @@ nbdist.result(x=distribute_tensor(torch.ones(4), init_device_mesh("cpu", (1,)), 
 """
     done = rank.does(program)
 
-    assert "result x is not stored (TypeError: it is shared out over the ranks: gather it" in done.stderr
-    assert "shared out" in read_index(rank.files)["x"].problem
+    assert "result x is not stored (TypeError: it is sharded over the ranks: gather it" in done.stderr
+    assert "sharded" in read_index(rank.files)["x"].problem
 
 
 def test_anything_else_is_a_pickle_and_the_index_says_so(rank: Rank) -> None:

@@ -127,7 +127,7 @@ class Link:
         except OSError as error:
             raise LinkClosed(error.strerror or str(error)) from None
         if not data:
-            raise LinkClosed("its nbdist ended without a word")
+            raise LinkClosed("its nbdist process ended")
         *lines, self._received = (self._received + data).split(b"\n")
         if any(len(line) > _MOST for line in (*lines, self._received)):
             raise WrongKey("what came is no message")
