@@ -42,12 +42,12 @@ export function inFittingUnit(chart: Chart): Chart {
   };
 }
 
-export function linesOf(chart: Chart, axis: Axis): Lines {
+export function plotColumns(chart: Chart, axis: Axis): Lines {
   const columns = (axis === 'time' && chart.byTime) || chart.columns;
   const x = columns[axis === 'step' ? 0 : 1]!;
   const rows = [...x.keys()].filter(row => Number.isFinite(x[row]));
   if (rows.some((row, at) => at > 0 && x[row]! < x[rows[at - 1]!]!)) {
-    rows.sort((one, other) => x[one]! - x[other]!);
+    rows.sort((a, b) => x[a]! - x[b]!);
   }
   const pick = (column: Float32Array): Column =>
     rows.map(row => (Number.isFinite(column[row]) ? column[row]! : null));
@@ -65,9 +65,9 @@ export function alike(lines: Lines): number[] {
   });
 }
 
-function same(one: Column, other: Column): boolean {
+function same(line: Column, other: Column): boolean {
   let both = 0;
-  for (const [row, value] of one.entries()) {
+  for (const [row, value] of line.entries()) {
     if (value !== null && other[row] !== null) {
       if (value !== other[row]) {
         return false;
@@ -116,12 +116,12 @@ export function logTicks(least: number, most: number): number[] {
       .filter(decade => decade % every === 0)
       .flatMap(decade => digits.map(digit => Number(`${digit}e${decade}`)))
       .filter(tick => tick >= least && tick <= most);
-  const found = [ticks([1, 2, 5]), ticks([1, 3]), ticks([1])].find(each => each.length <= MOST_TICKS);
-  if (!found) {
+  const fitting = [ticks([1, 2, 5]), ticks([1, 3]), ticks([1])].find(each => each.length <= MOST_TICKS);
+  if (!fitting) {
     return ticks([1], Math.ceil(decades.length / MOST_TICKS));
   }
-  if (found.length >= LEAST_TICKS) {
-    return found;
+  if (fitting.length >= LEAST_TICKS) {
+    return fitting;
   }
   const rough = (most - least) / MOST_TICKS;
   const unit = 10 ** Math.floor(Math.log10(rough));
@@ -136,7 +136,7 @@ export function logTicks(least: number, most: number): number[] {
  * The curves as running means, and behind them as they were: `weight` (0 to 1) is how much of the mean stays at
  * each value. Of a band only the mean is a curve.
  */
-export function smoothed(lines: Lines, weight: number, kind: Chart['kind']): Lines {
+export function smoothCurves(lines: Lines, weight: number, kind: Chart['kind']): Lines {
   const [x, ...columns] = lines;
   const curves = kind === 'band' ? columns.slice(0, 1) : columns;
   const means = curves.map(column => {
@@ -166,9 +166,9 @@ type Sparse = ArrayLike<number | null | undefined>;
 /** The row with a value that is nearest to a row: lines need not have a point everywhere. */
 export function nearestRow(column: Sparse, row: number): number {
   for (let far = 0; far < column.length; far++) {
-    const found = [row - far, row + far].find(at => typeof column[at] === 'number');
-    if (found !== undefined) {
-      return found;
+    const nearest = [row - far, row + far].find(at => typeof column[at] === 'number');
+    if (nearest !== undefined) {
+      return nearest;
     }
   }
   return row;
@@ -193,7 +193,7 @@ export function latest({ kind, ranks, last, highest }: Chart): string {
   if (kind === 'band') {
     return withHighest(bandText(last), highest);
   }
-  known.sort((one, other) => one.value - other.value);
+  known.sort((a, b) => a.value - b.value);
   const [low, high] = [known[0]!, known.at(-1)!];
   const now =
     figure(low.value) === figure(high.value)
@@ -238,14 +238,14 @@ export function overlay(runs: readonly ReadonlyMap<string, Chart>[]): ReadonlyMa
 
 function together(like: Chart, charts: readonly (Chart | undefined)[]): Chart {
   const ranks = charts.flatMap((chart, at) => (chart ? [at] : []));
-  const there = ranks.map(at => charts[at]!);
-  const columns = aligned(there, 0);
-  const byTime = aligned(there, 1);
+  const present = ranks.map(at => charts[at]!);
+  const columns = aligned(present, 0);
+  const byTime = aligned(present, 1);
   return {
     ...like,
     kind: 'ranks',
     ranks,
-    last: there.map(chart => chart.last[0] ?? NaN),
+    last: present.map(chart => chart.last[0] ?? NaN),
     highest: null,
     columns: [columns[0]!, ...columns],
     byTime: [byTime[0]!, ...byTime],

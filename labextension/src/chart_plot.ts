@@ -25,7 +25,7 @@ const STEP_TICKS = Array.from({ length: 10 }, (_, power) =>
 const SECOND_TICKS = [1, 2, 5, 10, 15, 30]
   .flatMap(count => [count, 60 * count])
   .concat([1, 2, 4, 8, 24, 48, 96, 240].map(hours => 3600 * hours));
-SECOND_TICKS.sort((one, other) => one - other);
+SECOND_TICKS.sort((a, b) => a - b);
 
 /** Colours and letters that the canvas takes from the page. */
 interface Palette {
@@ -221,7 +221,7 @@ function nameLines(plot: uPlot, { chart, palette, letters, alike, height }: Plot
       const left = plot.valToPos(plot.data[0][row]!, 'x', true);
       return [{ ...name, left, top: plot.valToPos(end, 'y', true) }];
     })
-    .sort((one, other) => one.top - other.top);
+    .sort((a, b) => a.top - b.top);
   for (const [at, end] of places.entries()) {
     const above = places.slice(0, at).filter(({ left }) => Math.abs(left - end.left) < LABEL_WIDTH * ratio);
     end.top = Math.max(end.top, ...above.map(({ top }) => top + LABEL_HEIGHT * ratio));
@@ -263,11 +263,11 @@ function tell(plot: uPlot, choice: PlotChoice): void {
   };
   const lineRows = (): HTMLElement[] =>
     chart.ranks.flatMap((rank, line) => {
-      const found = at(line + 1 + (smooth ? chart.ranks.length : 0));
+      const point = at(line + 1 + (smooth ? chart.ranks.length : 0));
       // lines need not have a value at the same steps
-      const elsewhere = found && found.row !== idx && names ? place(found.row) : '';
+      const elsewhere = point && point.row !== idx && names ? place(point.row) : '';
       const badge = letters?.[rank] ?? String(rank);
-      return found ? [lineRow(rank, badge, names?.[rank] ?? '', figure(found.value), elsewhere)] : [];
+      return point ? [lineRow(rank, badge, names?.[rank] ?? '', figure(point.value), elsewhere)] : [];
     });
   const rows = chart.kind === 'band' ? bandRows() : lineRows();
   if (rows.length > TOLD) {
@@ -288,9 +288,9 @@ function lineRow(rank: number, badge: string, name: string, value: string, elsew
 }
 
 function boxOf(plot: uPlot): HTMLElement {
-  const found = plot.over.querySelector<HTMLElement>('.nbdist-values');
-  if (found) {
-    return found;
+  const existing = plot.over.querySelector<HTMLElement>('.nbdist-values');
+  if (existing) {
+    return existing;
   }
   const box = element('div', 'nbdist-values', '');
   plot.over.append(box);

@@ -89,7 +89,7 @@ export const DRAWN = 16;
  * The values of a sweep, what came out, then what the program said that went in, then what the user and the machine
  * did.
  */
-export function columnsOf({ rows, untrusted }: Compared): readonly ComparedRow[] {
+export function comparisonColumns({ rows, untrusted }: Compared): readonly ComparedRow[] {
   const outcome = ({ group }: ComparedRow): boolean =>
     group === 'run' || group === 'sweep' || METRICS.has(group);
   return [...rows.filter(outcome), ...untrusted.rows, ...rows.filter(row => !outcome(row))];
@@ -121,7 +121,7 @@ export function groupName({ group }: ComparedRow, step: number | null): string {
   return group === 'at' ? atStep(step ?? 0) : (groups[group as keyof typeof groups] ?? group);
 }
 
-export function cellText(column: ComparedRow, run: number): string {
+export function valueText(column: ComparedRow, run: number): string {
   const value = column.values[run] ?? null;
   const words = pageWords();
   if (value === null || value === '') {
@@ -162,8 +162,8 @@ export function sorted(column: ComparedRow | undefined, count: number, descendin
       : number;
   };
   const weights = column.values.map(weight);
-  return runs.sort((one, other) => {
-    const [a, b] = [weights[one] ?? null, weights[other] ?? null];
+  return runs.sort((first, second) => {
+    const [a, b] = [weights[first] ?? null, weights[second] ?? null];
     if (a === null || b === null) {
       return Number(a === null) - Number(b === null);
     }

@@ -5,7 +5,7 @@
 export type Fields = Record<string, unknown>;
 
 /** What the other side says in both languages. */
-export interface Said {
+export interface Bilingual {
   en: string;
   zh: string;
 }
@@ -51,14 +51,14 @@ export function or<Value, Other>(read: Reader<Value>, otherwise: Other): Reader<
 
 export function oneOf<Choice extends string>(...choices: readonly Choice[]): (value: unknown) => Choice {
   return value => {
-    const found = choices.find(choice => choice === value);
-    need(found !== undefined);
-    return found;
+    const match = choices.find(choice => choice === value);
+    need(match !== undefined);
+    return match;
   };
 }
 
 /** A field in English, and as `…_zh` in Chinese; where that is missing, the English. */
-export function said(value: unknown, from: Fields, name: string): Said {
+export function bilingual(value: unknown, from: Fields, name: string): Bilingual {
   const en = text(value ?? '');
   return { en, zh: text(from[`${name}_zh`] ?? '') || en };
 }

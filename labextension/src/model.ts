@@ -1,12 +1,12 @@
 /** What has arrived of a run, and when. Any number of views draw one model; it draws nothing itself. */
 import { keyOf } from './chart_data';
 import { RunLog } from './log/run_log';
-import { smoothed, utilisation } from './numbers';
+import { movingMean, utilisation } from './numbers';
 import type { Answer, Chart, Message, RankView, RunView } from './protocol';
 
 /** Looks at what a rank uses are two seconds apart: two minutes of them. */
 const SAMPLES = 60;
-const SAMPLE_PERIOD = 1.9;
+const SAMPLE_SECONDS = 1.9;
 const FIRST_PULL = 5;
 const LONGEST_PULL = 160;
 
@@ -102,7 +102,7 @@ export class RunModel {
   private see(view: RunView): void {
     this.viewAt = this.heardAt;
     this.view = { ...view, ranks: keepEqual(this.view?.ranks ?? [], view.ranks) };
-    if (!view.live || this.heardAt - this.sampledAt < SAMPLE_PERIOD) {
+    if (!view.live || this.heardAt - this.sampledAt < SAMPLE_SECONDS) {
       return;
     }
     this.sampledAt = this.heardAt;
@@ -134,7 +134,7 @@ function waitsOf(ranks: readonly RankView[], before: ReadonlyMap<number, number>
     .filter(({ state }) => state === 'running')
     .map(
       ({ rank, wait }) =>
-        [rank, wait === null ? before.get(rank) : smoothed(before.get(rank), wait)] as const,
+        [rank, wait === null ? before.get(rank) : movingMean(before.get(rank), wait)] as const,
     );
   return new Map(known.filter((each): each is [number, number] => each[1] !== undefined));
 }
@@ -149,10 +149,10 @@ function keepEqual(before: readonly RankView[], now: readonly RankView[]): reado
   return kept.length === before.length && kept.every((rank, index) => rank === before[index]) ? before : kept;
 }
 
-function same(one: RankView, other: RankView): boolean {
-  return (Object.keys(one) as (keyof RankView)[]).every(
+function same(before: RankView, now: RankView): boolean {
+  return (Object.keys(before) as (keyof RankView)[]).every(
     name =>
       name === 'elapsed' ||
-      (name === 'exit' ? one.exit.en === other.exit.en : Object.is(one[name], other[name])),
+      (name === 'exit' ? before.exit.en === now.exit.en : Object.is(before[name], now[name])),
   );
 }

@@ -73,7 +73,7 @@ export function utilisation(rank: RankView): number | null {
 /** How much of a new sample counts: a look at what a rank waits sees some 16 moments, which chance moves. */
 const WEIGHT = 0.2;
 
-export function smoothed(before: number | undefined, sample: number): number {
+export function movingMean(before: number | undefined, sample: number): number {
   return before === undefined ? sample : before + WEIGHT * (sample - before);
 }
 
@@ -100,7 +100,7 @@ export function device(name: string): string {
 }
 
 export function median(values: readonly number[]): number | null {
-  const sorted = [...values].sort((one, other) => one - other);
+  const sorted = [...values].sort((a, b) => a - b);
   const half = sorted.length >> 1;
   return sorted.length === 0
     ? null

@@ -45,14 +45,14 @@ function copySelection(text: string): boolean {
 }
 
 /** A cell that starts a run: its first line above the program; the line of a script is all. */
-export function cellText(line: string, program: string): string {
+export function cellSource(line: string, program: string): string {
   return line.startsWith('%%') ? `${line}\n${program.replace(/^\n+/, '')}` : line;
 }
 
 /** Open the dashboard of the run; run its cell again, or a copy of it with other options; write it into files. */
 export type PageAction = 'open' | 'again' | 'againWith' | 'export';
 
-export interface Asked {
+export interface PageRequest {
   action: PageAction;
   runId: string;
   label: string;
@@ -69,17 +69,17 @@ export function pageActs(): boolean {
   return !document.dispatchEvent(new CustomEvent(EVENT, { cancelable: true }));
 }
 
-export function askPage(asked: Asked): void {
-  document.dispatchEvent(new CustomEvent<Asked>(EVENT, { cancelable: true, detail: asked }));
+export function askPage(request: PageRequest): void {
+  document.dispatchEvent(new CustomEvent<PageRequest>(EVENT, { cancelable: true, detail: request }));
 }
 
 /** Do what panels ask, from now on. */
-export function actForPanels(act: (asked: Asked) => void): void {
+export function actForPanels(act: (request: PageRequest) => void): void {
   document.addEventListener(EVENT, event => {
-    const asked = (event as CustomEvent<Asked | null>).detail;
+    const request = (event as CustomEvent<PageRequest | null>).detail;
     event.preventDefault();
-    if (asked) {
-      act(asked);
+    if (request) {
+      act(request);
     }
   });
 }

@@ -31,10 +31,10 @@ const FIRST_NEWS = 2000;
 const MOVE = 5000;
 
 /** What came of a run, how many listen for more, and panels that have lost their output and get a place. */
-interface Heard {
+interface Session {
   readonly run: RunModel;
   listeners: number;
-  readonly homeless: Drawn[];
+  readonly orphans: Drawn[];
 }
 
 /** A panel that is drawn. It may be moved: what its reader chose stays. */
@@ -43,15 +43,15 @@ interface Drawn {
   remove(): void;
 }
 
-const runs = new Map<unknown, Heard>();
+const runs = new Map<unknown, Session>();
 const turns = browserTurns();
 const server = new PageServer();
 
-function heardOf(model: WidgetModel): Heard {
+function sessionOf(model: WidgetModel): Session {
   const id = model.get('panel_id');
-  const heard = runs.get(id) ?? { run: new RunModel(), listeners: 0, homeless: [] };
-  runs.set(id, heard);
-  return heard;
+  const session = runs.get(id) ?? { run: new RunModel(), listeners: 0, orphans: [] };
+  runs.set(id, session);
+  return session;
 }
 
 // no widget manager is in a report, which says of itself that it is one
@@ -64,30 +64,30 @@ export default {
     let leave: (() => void) | null = null;
     const place = (): void => {
       if (placed(model)) {
-        leave ??= takePlaces(placesOf(model), el => settle(model, el));
+        leave ??= takePlaces(placesOf(model), el => adoptOrDraw(model, el));
       }
     };
     model.on('change:placed', place);
-    const deafen = listen(model);
+    const stopListening = listen(model);
     place();
     return () => {
       model.off('change:placed', place);
       leave?.();
-      deafen();
+      stopListening();
     };
   },
 
   render({ model, el }: { model: WidgetModel; el: HTMLElement }): () => void {
     // a host need not initialize a widget before it draws it
-    const deafen = heardOf(model).listeners ? null : listen(model);
+    const stopListening = sessionOf(model).listeners ? null : listen(model);
     const drawn = draw(model, el);
     return () => {
       if (placed(model)) {
-        keep(model, drawn);
+        holdForAdoption(model, drawn);
       } else {
         drawn.remove();
       }
-      deafen?.();
+      stopListening?.();
     };
   },
 };
@@ -98,21 +98,21 @@ function placed(model: WidgetModel): boolean {
 }
 
 /** Keep a panel whose output has gone for the place that comes instead. */
-function keep(model: WidgetModel, drawn: Drawn): void {
-  const { homeless } = heardOf(model);
-  homeless.push(drawn);
+function holdForAdoption(model: WidgetModel, drawn: Drawn): void {
+  const { orphans } = sessionOf(model);
+  orphans.push(drawn);
   setTimeout(() => {
-    const at = homeless.indexOf(drawn);
+    const at = orphans.indexOf(drawn);
     if (at >= 0) {
-      homeless.splice(at, 1);
+      orphans.splice(at, 1);
       drawn.remove();
     }
   }, MOVE);
 }
 
 /** Draw into a place, or move there the panel that was drawn in the output before it. */
-function settle(model: WidgetModel, el: HTMLElement): () => void {
-  const moved = heardOf(model).homeless.shift();
+function adoptOrDraw(model: WidgetModel, el: HTMLElement): () => void {
+  const moved = sessionOf(model).orphans.shift();
   if (moved) {
     el.append(moved.element);
   }
@@ -125,8 +125,8 @@ function listen(model: WidgetModel): () => void {
   if (model.get('sweep')) {
     return () => undefined; // all of it is its state
   }
-  const heard = heardOf(model);
-  const { run } = heard;
+  const session = sessionOf(model);
+  const { run } = session;
   const read = (content: unknown, buffers: readonly Buffer[]): void => {
     const message = decode(content, buffers);
     if (message) {
@@ -154,13 +154,13 @@ function listen(model: WidgetModel): () => void {
   };
   model.on('msg:custom', receive);
   model.on('change:placed', ended);
-  heard.listeners += 1;
+  session.listeners += 1;
   return () => {
     clearTimeout(late);
     model.off('msg:custom', receive);
     model.off('change:placed', ended);
-    heard.listeners -= 1;
-    if (!heard.listeners) {
+    session.listeners -= 1;
+    if (!session.listeners) {
       runs.delete(model.get('panel_id'));
     }
   };
@@ -194,7 +194,7 @@ function answerOf<Kind extends Answer['kind']>(
 function draw(model: WidgetModel, el: HTMLElement): Drawn {
   // the views are typed for React, which the bundle replaces by Preact
   const view = Panel as unknown as ComponentType<Parameters<typeof Panel>[0]>;
-  const { run } = heardOf(model);
+  const { run } = sessionOf(model);
   const place = element('div');
   el.append(place);
   const drawn = model.get('sweep')
@@ -219,11 +219,11 @@ function placesOf(model: WidgetModel): () => readonly HTMLElement[] {
 
 /** Ask the kernel to end what it shows; false when the reader has to interrupt the cell by hand. */
 async function stopByKernel(model: WidgetModel): Promise<boolean> {
-  const asked = ask(model, { kind: 'stop' });
+  const sent = ask(model, { kind: 'stop' });
   // the kernel of what is detached does something else
   return model.get('foreground') === true
     ? server.interruptKernel(String(model.get('kernel_id') ?? ''))
-    : asked;
+    : sent;
 }
 
 function sweepOf(model: WidgetModel): SweepSource {
@@ -261,10 +261,10 @@ function sourceOf(model: WidgetModel, run: RunModel): PanelSource {
 }
 
 /** milliseconds between two looks for places, and until the first of them is looked for at every frame */
-const PERIOD = 400;
+const POLL_MS = 400;
 const HURRY = 3000;
 
-interface Place {
+interface MountPoint {
   leave(): void;
 }
 
@@ -277,28 +277,28 @@ export function takePlaces(
   find: () => readonly HTMLElement[],
   draw: (el: HTMLElement) => () => void,
 ): () => void {
-  const places = new Map<HTMLElement, Place>();
-  const look = (): void => {
-    const found = find();
+  const places = new Map<HTMLElement, MountPoint>();
+  const refresh = (): void => {
+    const elements = find();
     for (const [element, place] of places) {
       if (!element.isConnected) {
         place.leave();
         places.delete(element);
       }
     }
-    for (const element of found) {
+    for (const element of elements) {
       if (!places.has(element)) {
         places.set(element, take(element, draw));
       }
     }
   };
-  look();
-  const timer = setInterval(look, PERIOD);
+  refresh();
+  const timer = setInterval(refresh, POLL_MS);
   // what stands in the first place is not to be seen before the panel
   let frame = 0;
   const begun = performance.now();
   const hurry = (): void => {
-    look();
+    refresh();
     if (!places.size && performance.now() - begun < HURRY) {
       frame = requestAnimationFrame(hurry);
     }
@@ -311,7 +311,7 @@ export function takePlaces(
   };
 }
 
-function take(place: HTMLElement, draw: (el: HTMLElement) => () => void): Place {
+function take(place: HTMLElement, draw: (el: HTMLElement) => () => void): MountPoint {
   const kept = [...place.children].filter((child): child is HTMLElement => child instanceof HTMLElement);
   const hidden = kept.map(child => child.hidden);
   kept.forEach(child => (child.hidden = true));

@@ -14,7 +14,7 @@ import {
   object,
   oneOf,
   or,
-  said,
+  bilingual,
   text,
 } from './decode';
 
@@ -62,14 +62,14 @@ const rankView = fields({
   /** percent of its time that it waited for other ranks */
   wait: or(number, null),
   /** "exit 1", "killed by SIGKILL"; empty while it runs */
-  exit: said,
+  exit: bilingual,
   elapsed: or(number, 0),
   /** empty in runs of more than 64 ranks: the log has it */
   lastLine: or(text, ''),
 });
 
 /** A sentence. */
-const noteView = fields({ text: said });
+const noteView = fields({ text: bilingual });
 
 /** The first failure, once it is known. `line` is a line of the cell (1 is the magic's), or null. Where the
  * traceback goes on into a module of the user's, `file`, `fileLine` and `source` are its innermost line.
@@ -77,14 +77,14 @@ const noteView = fields({ text: said });
 export type FailureView = ReturnType<typeof failureView>;
 const failureView = fields({
   rank: count,
-  headline: said,
+  headline: bilingual,
   message: or(text, ''),
   line: or(number, null),
   file: or(text, ''),
   fileLine: or(number, null),
   source: or(text, ''),
-  cause: said,
-  fix: said,
+  cause: bilingual,
+  fix: bilingual,
   /** values in the failing line and where they were set, and what is known of other ranks */
   notes: or(listOf(noteView), []),
 });
@@ -108,7 +108,7 @@ const stackGroup = fields({
   /** "time.sleep", "all_reduce"; empty when unknown */
   what: or(text, ''),
   line: or(number, null),
-  role: said,
+  role: bilingual,
   rows: listOf(stackRow),
   threads: or(listOf(listOf(stackRow)), []),
 });
@@ -121,8 +121,8 @@ export type StallView = ReturnType<typeof stallView>;
 export const stallView = fields({
   since: number,
   taken: or(number, null),
-  text: said,
-  behind: said,
+  text: bilingual,
+  behind: bilingual,
   groups: listOf(stackGroup),
 });
 
@@ -132,13 +132,13 @@ const slowView = fields({
   rank: count,
   factor: number,
   over: or(number, null),
-  reason: said,
+  reason: bilingual,
 });
 
 /** What the notebook gave the ranks, or what they gave out: the first values by their names, and how many more.
  * `ranks` gave it out, empty where rank 0 did. */
 const given = fields({
-  values: listOf(fields({ name: text, about: said, ranks: or(text, '') })),
+  values: listOf(fields({ name: text, about: bilingual, ranks: or(text, '') })),
   more: or(count, 0),
 });
 const NOTHING: ReturnType<typeof given> = { values: [], more: 0 };
@@ -151,7 +151,7 @@ export const runView = fields({
   live: flag,
   /** whether it is a session that waits for a cell */
   idle: or(flag, false),
-  reason: said,
+  reason: bilingual,
   /** what the run is called that this one goes on from; empty for none */
   resumed: or(text, ''),
   elapsed: number,

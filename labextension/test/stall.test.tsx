@@ -104,12 +104,12 @@ test('the strip says what each rank does, while the run goes on', () => {
   expect(heldRanks({ ...view, state: 'failed', live: false }).size).toBe(0);
 });
 
-function ranksOf(view: RunView, few?: typeof RankTable): HTMLElement {
+function ranksOf(view: RunView, rankList?: typeof RankTable): HTMLElement {
   document.documentElement.lang = 'en';
   const none = new Map();
   const nothing = (): void => undefined;
   const choice = { selected: 0, size: 'wide', onSelect: nothing, onOpen: nothing } as const;
-  return render(createElement(Ranks, { view, utilisation: none, waits: none, ...choice, few }))
+  return render(createElement(Ranks, { view, utilisation: none, waits: none, ...choice, rankList }))
     .container as HTMLElement;
 }
 

@@ -3,10 +3,10 @@ import { languageOf, LOG_WORDS, WORDS } from '../src/words';
 
 test('both languages leave the same open, and fill it in by its place', () => {
   const shape = (words: object): string[] =>
-    Object.entries(words).flatMap(([name, said]) =>
-      typeof said === 'object'
-        ? shape(said as object).map(inner => `${name}.${inner}`)
-        : [`${name}:${typeof said}`],
+    Object.entries(words).flatMap(([name, word]) =>
+      typeof word === 'object'
+        ? shape(word as object).map(inner => `${name}.${inner}`)
+        : [`${name}:${typeof word}`],
     );
 
   for (const table of [WORDS, LOG_WORDS, LAB_WORDS]) {

@@ -1,5 +1,5 @@
 /** The cell of a run: its line `%%distributed …`, the notebook it is in as this server names it, what its outputs lead to. */
-import { type Asked, askPage, cellText, element } from '../page';
+import { type PageRequest, askPage, cellSource, element } from '../page';
 import { pageWords } from '../words';
 import type { Option, RunRow } from './client';
 
@@ -100,18 +100,18 @@ interface Pair {
 
 /** Flags with what stands behind them. A word that is no flag belongs to the flag before it. */
 function pairs(words: readonly string[]): readonly Pair[] {
-  const found: Pair[] = [];
+  const options: Pair[] = [];
   for (const word of words) {
-    const last = found.at(-1);
+    const last = options.at(-1);
     if (word.startsWith('-') || !last) {
       const [flag, ...value] = word.split('=');
-      found.push({ flag: flag!, value: value.join('='), written: word });
+      options.push({ flag: flag!, value: value.join('='), written: word });
     } else {
       last.value = last.value ? `${last.value} ${word}` : word;
       last.written += ` ${word}`;
     }
   }
-  return found;
+  return options;
 }
 
 function unquoted(word: string): string {
@@ -166,8 +166,8 @@ export function complete(line: string, column: number, options: readonly Option[
 
 /** The flags of an option that begin so; of a short one and its long form one is enough. */
 function spellings({ flags }: Option, begun: string): readonly string[] {
-  const found = flags.filter(each => each.startsWith(begun));
-  return /^-\w$/.test(flags[0] ?? '') ? found.slice(0, 1) : found;
+  const matches = flags.filter(each => each.startsWith(begun));
+  return /^-\w$/.test(flags[0] ?? '') ? matches.slice(0, 1) : matches;
 }
 
 /** The option whose name is at this column, and where the name stands. */
@@ -221,14 +221,14 @@ export function isNotebook(notebook: string, path: string): boolean {
   return notebook !== '' && `/${notebook}`.endsWith(`/${path}`);
 }
 
-export interface CellPlace {
+export interface CellSource {
   readonly id: string;
   readonly source: string;
 }
 
 /** Which of the cells is the run's: the one with its program (null: not known), else the one with its
  * id; -1 for none. */
-export function cellOf(cells: readonly CellPlace[], program: string | null, id: string): number {
+export function cellOf(cells: readonly CellSource[], program: string | null, id: string): number {
   const wanted = program?.trim();
   const same = cells.flatMap(({ source }, at) => (programOf(source) === wanted ? [at] : []));
   const marked = id ? cells.findIndex(cell => cell.id === id) : -1;
@@ -243,16 +243,16 @@ export function unsavedRuns(rows: readonly RunRow[], path: string, saved: number
   return rows
     .filter(({ notebook }) => isNotebook(notebook, path))
     .filter(row => (row.detached ? row.created > saved : row.live || (row.ended ?? 0) > saved))
-    .sort((one, other) => other.created - one.created);
+    .sort((a, b) => b.created - a.created);
 }
 
 /**
  * The text of a cell that would start a run again: a cell of the notebook with its program as it is now, in which
  * the first line is as it was typed, else what the server knows of the run.
  */
-export function cellAgain(cells: readonly CellPlace[], program: string, line: string): string {
+export function cellAgain(cells: readonly CellSource[], program: string, line: string): string {
   const same = cells.filter(({ source }) => programOf(source) === program.trim());
-  return same.at(-1)?.source ?? cellText(line, program);
+  return same.at(-1)?.source ?? cellSource(line, program);
 }
 
 /** What of a cell runs on the ranks. */
@@ -276,8 +276,8 @@ export function linkedLine(clicked: Element): number | null {
   }
   const button = clicked.closest('.nbdist .nbdist-cell-link, .nbdist .nbdist-failure button');
   if (button) {
-    const said = button.getAttribute('title') ?? button.textContent ?? '';
-    return numberIn(NAMED.exec(said));
+    const name = button.getAttribute('title') ?? button.textContent ?? '';
+    return numberIn(NAMED.exec(name));
   }
   const outcome = clicked.closest('.nbdist-summary b, .nbdist-summary .n-headline');
   return outcome ? numberIn(NAMED.exec(outcome.textContent ?? '')) : null;
@@ -286,14 +286,14 @@ export function linkedLine(clicked: Element): number | null {
 /** Makes links of what names a line of the cell in the text of an error. */
 export function linkLines(error: Element): void {
   const texts = document.createTreeWalker(error, NodeFilter.SHOW_TEXT);
-  const found: [Text, RegExpExecArray][] = [];
+  const matches: [Text, RegExpExecArray][] = [];
   for (let node = texts.nextNode(); node; node = texts.nextNode()) {
     const match = NAMED.exec(node.nodeValue ?? '');
     if (match && !node.parentElement?.closest('[data-cell-line]')) {
-      found.push([node as Text, match]);
+      matches.push([node as Text, match]);
     }
   }
-  for (const [node, match] of found) {
+  for (const [node, match] of matches) {
     const named = node.splitText(match.index);
     const rest = named.splitText(match[0].length);
     const line = numberIn(match)!;
@@ -327,10 +327,10 @@ export function addButtons(summary: HTMLElement): void {
   }
   const runId = summary.dataset['run']!;
   const label = summary.dataset['label'] ?? runId;
-  const button = (text: string, asked: Pick<Asked, 'action' | 'tab'>): HTMLElement => {
+  const button = (text: string, request: Pick<PageRequest, 'action' | 'tab'>): HTMLElement => {
     const made = element('button', 'nbdist-summary-button', text) as HTMLButtonElement;
     made.type = 'button';
-    made.addEventListener('click', () => askPage({ ...asked, runId, label, from: made }));
+    made.addEventListener('click', () => askPage({ ...request, runId, label, from: made }));
     return made;
   };
   full.hidden = true;

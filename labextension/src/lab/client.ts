@@ -3,7 +3,7 @@
  * (nbdist/server/openapi.yaml has it in words). No other module of the extension fetches. Whatever is not as agreed
  * throws `Malformed`.
  */
-import { count, fields, flag, listOf, Malformed, number, object, or, said, text } from '../decode';
+import { count, fields, flag, listOf, Malformed, number, object, or, bilingual, text } from '../decode';
 import { type Compared, compared } from '../comparison';
 import { messageOf } from '../page';
 import { progress, runState, runView, stallView, type StallView } from '../protocol';
@@ -20,7 +20,7 @@ export const runRow = fields({
   stalled: or(flag, false),
   /** whether it is a session that waits for a cell */
   idle: or(flag, false),
-  reason: said,
+  reason: bilingual,
   /** whether it was stopped because a person or a program asked for it */
   stoppedAsAsked: or(flag, false),
   created: number,
@@ -34,7 +34,7 @@ export const runRow = fields({
   cellId: or(text, ''),
   progress: or(progress, null),
   /** the first failure, or where the main metric stands */
-  headline: said,
+  headline: bilingual,
   spark: or(fields({ tag: text, values: listOf(number) }), null),
   detached: or(flag, false),
   /** which point of which sweep it is; `higher`: whether more of the main metric is better */
@@ -141,8 +141,8 @@ export class Client {
 
   async runs(query: { limit?: number; before?: string | null; search?: string } = {}): Promise<ListPage> {
     const given = Object.entries(query).filter(([, value]) => value);
-    const asked = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
-    return listPage(await this.get(`api/runs?${asked}`));
+    const params = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
+    return listPage(await this.get(`api/runs?${params}`));
   }
 
   async run(runId: string): Promise<RunDetail> {

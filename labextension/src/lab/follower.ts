@@ -6,8 +6,8 @@ import type { Client } from './client';
 import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
 
 /** milliseconds */
-const PERIOD = 2000;
-const LONGEST_PERIOD = 20_000;
+const POLL_MS = 2000;
+const LONGEST_POLL_MS = 20_000;
 /** bytes that come for one question, and bytes that are asked for before the reader scrolls to them */
 const PORTION = 256 * 1024;
 const AHEAD = 1024 * 1024;
@@ -22,7 +22,7 @@ export class Follower {
   readonly model: RunModel;
   private seen = true;
   private ended = false;
-  private period = PERIOD;
+  private period = POLL_MS;
   private cancel: (() => void) | null = null;
   private readonly unsubscribe: () => void;
 
@@ -45,7 +45,7 @@ export class Follower {
   }
 
   /** Whether it is looked at from now on. */
-  look(seen: boolean): void {
+  setVisible(seen: boolean): void {
     if (seen === this.seen || this.ended) {
       return;
     }
@@ -71,12 +71,12 @@ export class Follower {
     this.cancel?.();
     this.cancel = null;
     if (this.service.stream.open || this.ended || !this.seen || this.model.view?.live === false) {
-      this.period = PERIOD;
+      this.period = POLL_MS;
       return;
     }
     this.cancel = this.clock.after(this.period, () => {
       this.cancel = null;
-      this.period = Math.min(1.5 * this.period, LONGEST_PERIOD);
+      this.period = Math.min(1.5 * this.period, LONGEST_POLL_MS);
       void this.take().finally(() => this.ask());
     });
   }
@@ -110,7 +110,7 @@ type Pull = (rank: number, after: number, before: number) => boolean;
  * at.
  */
 export class OlderLines {
-  private readonly asked = new Map<number, number>();
+  private readonly requested = new Map<number, number>();
   private ahead = AHEAD;
 
   constructor(
@@ -138,7 +138,7 @@ export class OlderLines {
 
   /** Another connection: what was asked of the last one may never come. */
   forget(): void {
-    this.asked.clear();
+    this.requested.clear();
   }
 
   /** Asks for the lines at the end of the last gap; how many bytes may come. */
@@ -148,10 +148,10 @@ export class OlderLines {
       return 0;
     }
     const { first, gap } = block;
-    if (this.asked.get(rank) === first || !this.pull(rank, first - gap, first)) {
+    if (this.requested.get(rank) === first || !this.pull(rank, first - gap, first)) {
       return 0;
     }
-    this.asked.set(rank, first);
+    this.requested.set(rank, first);
     return Math.min(PORTION, gap);
   }
 }
@@ -175,7 +175,7 @@ export function useOlderLines(
   useEffect(() => stream.onState(() => older.forget()), [stream, older]);
   useEffect(() => {
     const log = root.current?.querySelector('[role=log]');
-    const look = (): void => {
+    const refresh = (): void => {
       const edge = log?.getBoundingClientRect();
       const gaps = log?.querySelectorAll('.nbdist-lost') ?? [];
       const seen = [...gaps].some(gap => {
@@ -187,7 +187,7 @@ export function useOlderLines(
       }
     };
     // what the scrolling uncovers is drawn in the next frame
-    const soon = (): void => void requestAnimationFrame(() => requestAnimationFrame(look));
+    const soon = (): void => void requestAnimationFrame(() => requestAnimationFrame(refresh));
     log?.addEventListener('scroll', soon);
     const unsubscribe = model.log.subscribe(soon);
     return () => {

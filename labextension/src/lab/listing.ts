@@ -5,8 +5,8 @@ import { type Language, languageOf } from '../words';
 import type { RunRow } from './client';
 import { labWords } from './words';
 
-const HEADING = 28;
-const ROW = 52;
+const HEADING_PX = 28;
+const ROW_PX = 52;
 /** pixels drawn above and below what can be seen */
 const OVERSCAN = 200;
 const DAY = 86_400_000;
@@ -77,11 +77,11 @@ export function listing(
   let position = 0;
   for (const [of, group] of groups) {
     const title = grouping === 'notebook' ? of.split('/').at(-1)! : of;
-    items.push({ kind: 'heading', top, height: HEADING, group: of, title, count: group.length });
-    top += HEADING;
+    items.push({ kind: 'heading', top, height: HEADING_PX, group: of, title, count: group.length });
+    top += HEADING_PX;
     const add = (row: RunRow, ofSweep: boolean): void => {
-      items.push({ kind: 'run', top, height: ROW, row, position: position++, ofSweep });
-      top += ROW;
+      items.push({ kind: 'run', top, height: ROW_PX, row, position: position++, ofSweep });
+      top += ROW_PX;
     };
     for (const row of group) {
       const sweep = sweeps.get(row.sweep?.sweepId ?? '');
@@ -89,8 +89,8 @@ export function listing(
         add(row, false);
       } else if (waiting.delete(sweep.sweepId)) {
         const isOpen = open!.has(sweep.sweepId);
-        items.push({ kind: 'sweep', top, height: ROW, sweep, position: position++, open: isOpen });
-        top += ROW;
+        items.push({ kind: 'sweep', top, height: ROW_PX, sweep, position: position++, open: isOpen });
+        top += ROW_PX;
         sweep.rows.filter(() => isOpen).forEach(each => add(each, true));
       }
     }
@@ -107,15 +107,15 @@ function sweepsOf(rows: readonly RunRow[]): Map<string, SweepRows> {
     }
   }
   return new Map(
-    [...known].map(([sweepId, found]) => [
+    [...known].map(([sweepId, runs]) => [
       sweepId,
-      { sweepId, label: found[0]!.sweep!.label, rows: found.sort(byNumber) },
+      { sweepId, label: runs[0]!.sweep!.label, rows: runs.sort(byNumber) },
     ]),
   );
 }
 
-function byNumber(one: RunRow, other: RunRow): number {
-  return one.sweep!.number - other.sweep!.number;
+function byNumber(a: RunRow, b: RunRow): number {
+  return a.sweep!.number - b.sweep!.number;
 }
 
 /** A point that was gone on with counts once, as its latest run stands. */
@@ -166,7 +166,7 @@ export function shownNames(
   rows.forEach(({ name }) => alike.set(name, (alike.get(name) ?? 0) + 1));
   const texts = rows
     .map(({ runId, name, label }) => ({ runId, text: name && alike.get(name) === 1 ? name : label }))
-    .sort((one, other) => (one.text < other.text ? -1 : 1));
+    .sort((a, b) => (a.text < b.text ? -1 : 1));
   return new Map(
     texts.map(({ runId, text }, at) => {
       const beside = [texts[at - 1]?.text ?? '', texts[at + 1]?.text ?? ''];
@@ -176,9 +176,9 @@ export function shownNames(
 }
 
 /** How many letters two texts begin with alike. */
-function common(one: string, other: string): number {
+function common(name: string, other: string): number {
   let at = 0;
-  while (at < one.length && one[at] === other[at]) {
+  while (at < name.length && name[at] === other[at]) {
     at += 1;
   }
   return at;

@@ -9,8 +9,8 @@ import { type Client, type ListPage, NoExtension, Refusal, type RunNews, type Ru
 import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
 
 /** milliseconds between two looks while something runs; each look without news makes it longer */
-const PERIOD = 2000;
-const LONGEST_PERIOD = 30_000;
+const POLL_MS = 2000;
+const LONGEST_POLL_MS = 30_000;
 /** milliseconds of typing */
 const TYPING = 150;
 const PAGE = 50;
@@ -37,11 +37,11 @@ export class Runs {
 
   private readonly known = new Map<string, RunRow>();
   private readonly all = new RunPages();
-  private readonly found = new RunPages();
+  private readonly matching = new RunPages();
   private liveCount = 0;
   private readonly listeners = new Set<() => void>();
   private readonly eventListeners = new Set<(event: RunEvent) => unknown>();
-  private period = PERIOD;
+  private period = POLL_MS;
   private cancelPoll: (() => void) | null = null;
   private cancelSearch: (() => void) | null = null;
   private asleep = false;
@@ -95,14 +95,14 @@ export class Runs {
   /** Until the list has come for the first time. */
   get ready(): Promise<void> {
     return new Promise(done => {
-      const look = (): void => {
+      const check = (): void => {
         if (this.state === 'ready') {
           unsubscribe();
           done();
         }
       };
-      const unsubscribe = this.subscribe(look);
-      look();
+      const unsubscribe = this.subscribe(check);
+      check();
     });
   }
 
@@ -141,7 +141,7 @@ export class Runs {
       if (problem instanceof Refusal) {
         this.refusal = problem.message;
         // it does not become another by asking more often
-        this.period = LONGEST_PERIOD;
+        this.period = LONGEST_POLL_MS;
       }
       this.setState(
         problem instanceof NoExtension ? 'absent' : problem instanceof Refusal ? 'refused' : 'offline',
@@ -183,8 +183,8 @@ export class Runs {
     this.search = wanted;
     this.searching = wanted !== '';
     // what is here already is shown at once, the rest when the server has answered
-    this.found.ids = this.all.ids.filter(id => matches(this.known.get(id), wanted));
-    this.found.next = null;
+    this.matching.ids = this.all.ids.filter(id => matches(this.known.get(id), wanted));
+    this.matching.next = null;
     this.cancelSearch?.();
     this.cancelSearch = this.clock.after(TYPING, () => {
       void this.refresh().finally(() => {
@@ -208,7 +208,7 @@ export class Runs {
     if (asleep) {
       this.stopPolling();
     } else if (!this.stream.open && this.state !== 'absent') {
-      this.period = PERIOD;
+      this.period = POLL_MS;
       void this.refresh();
     }
   }
@@ -220,17 +220,17 @@ export class Runs {
     removed.forEach(id => this.known.delete(id));
     this.liveCount = news.live;
     this.all.add(fresh);
-    this.found.add(fresh.filter(row => matches(row, this.search)));
+    this.matching.add(fresh.filter(row => matches(row, this.search)));
     this.setState('ready');
     this.changed();
   }
 
   /** Runs that a whole first page would have, were they still there. */
   private missingIn(rows: readonly RunRow[]): readonly string[] {
-    const there = new Set(rows.map(({ runId }) => runId));
+    const listed = new Set(rows.map(({ runId }) => runId));
     const oldest = Math.min(...rows.filter(({ live }) => !live).map(({ created }) => created));
     return [...this.known.values()]
-      .filter(({ runId, live, created }) => !there.has(runId) && (live || created > oldest))
+      .filter(({ runId, live, created }) => !listed.has(runId) && (live || created > oldest))
       .map(({ runId }) => runId);
   }
 
@@ -240,12 +240,12 @@ export class Runs {
     this.liveCount = page.live;
     this.shown.takeFirst(page, !this.search);
     const same = before === JSON.stringify(page.runs);
-    this.period = same && !page.live ? Math.min(1.5 * this.period, LONGEST_PERIOD) : PERIOD;
+    this.period = same && !page.live ? Math.min(1.5 * this.period, LONGEST_POLL_MS) : POLL_MS;
     this.changed();
   }
 
   private get shown(): RunPages {
-    return this.search ? this.found : this.all;
+    return this.search ? this.matching : this.all;
   }
 
   /** When the last of the known runs was made, in Unix seconds. */
@@ -272,7 +272,7 @@ export class Runs {
       return;
     }
     if (this.state === 'offline') {
-      this.period = Math.min(2 * this.period, LONGEST_PERIOD);
+      this.period = Math.min(2 * this.period, LONGEST_POLL_MS);
     }
     this.cancelPoll = this.clock.after(this.period, () => {
       this.cancelPoll = null;
@@ -283,7 +283,7 @@ export class Runs {
   private stopPolling(): void {
     this.cancelPoll?.();
     this.cancelPoll = null;
-    this.period = PERIOD;
+    this.period = POLL_MS;
   }
 
   private setState(state: ListState): void {
@@ -321,8 +321,8 @@ class RunPages {
 }
 
 /** Those that go on, then the others, the newest first. */
-function newestFirst(one: RunRow, other: RunRow): number {
-  return Number(other.live) - Number(one.live) || other.created - one.created;
+function newestFirst(a: RunRow, b: RunRow): number {
+  return Number(b.live) - Number(a.live) || b.created - a.created;
 }
 
 /** As the server searches: every word is somewhere in what a row shows. */

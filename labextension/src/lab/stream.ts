@@ -91,7 +91,7 @@ export class Stream {
   }
 
   /** It is not looked at any more; what has come of it is kept where `keep` says that it may be looked at again. */
-  unwatch(runId: string, keep = false): void {
+  unwatch(runId: string, keepModel = false): void {
     const watch = this.watches.get(runId);
     if (!watch) {
       return;
@@ -99,7 +99,7 @@ export class Stream {
     watch.users = Math.max(0, watch.users - 1);
     if (watch.users === 0) {
       this.send({ kind: 'unwatch', run_id: runId });
-      if (!keep) {
+      if (!keepModel) {
         this.watches.delete(runId);
       }
     }

@@ -3,7 +3,7 @@ import { deflateSync, inflateSync, strFromU8, strToU8 } from 'fflate';
 
 import { firstWhere, growing16, growing32, growingFloat, type NumberArray } from './growing';
 import { errorMark, plain, shownColumns } from './line_text';
-import { linesOf, outputOf } from './outputs';
+import { heightInLines, outputOf } from './outputs';
 
 /** characters of a full block, and lines where lines are short */
 const FULL = 64 * 1024;
@@ -91,7 +91,7 @@ export class Block {
     this.end = end;
     // without escape sequences there is no output
     const output = text === line ? null : outputOf(line);
-    const columns = output ? HIGH + linesOf(output) : Math.min(MOST_COLUMNS, shownColumns(text));
+    const columns = output ? HIGH + heightInLines(output) : Math.min(MOST_COLUMNS, shownColumns(text));
     this.marks.push(columns | (error ? ERROR : 0));
     this.count++;
     return { error, inTraceback: mark === 'none' ? inTraceback : mark === 'traceback' };

@@ -3,7 +3,7 @@ import { clock } from '../numbers';
 import { element } from '../page';
 import { logWords } from '../words';
 import { LONG, plain, SHOWN_OF_LONG, type Span, spansOf } from './line_text';
-import { linesOf, outputOf, type Outputs } from './outputs';
+import { heightInLines, outputOf, type Outputs } from './outputs';
 import type { LogRow, LogRows } from './rows';
 import type { RunLog } from './run_log';
 import { rangesWith } from './search';
@@ -42,14 +42,14 @@ function buttonOf(className: string, label: string, onClick: () => void): HTMLEl
 /** The node of a row. `now`: it holds the current match. */
 function rowNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
   const node = element('div', 'nbdist-line');
-  const one = row.ranks?.ranks.length === 1;
-  if (one) {
+  const ofOneRank = row.ranks?.ranks.length === 1;
+  if (ofOneRank) {
     node.style.setProperty('--nb-c', `var(--nb-r${row.ranks!.ranks[0]! % 8})`);
   } else {
     node.classList.add('nbdist-shared');
   }
   const gutter = element('span', 'nbdist-gutter', row.ranks?.label ?? '');
-  if (row.ranks && !one) {
+  if (row.ranks && !ofOneRank) {
     gutter.title = logWords().ranks(row.ranks.label);
   }
   node.append(gutter, element('span', 'nbdist-time', Number.isNaN(row.time) ? '' : timeText(row.time)));
@@ -82,7 +82,7 @@ function lineNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
     const drawn = drawing.outputs.node(output, row.rank, plain(row.text));
     drawn.addEventListener('click', () => drawing.onMore(row));
     node.classList.add('nbdist-shows');
-    node.style.height = `${linesOf(output) * 20}px`;
+    node.style.height = `${heightInLines(output) * 20}px`;
     node.append(element('br'), drawn);
   }
   return node;
@@ -186,7 +186,7 @@ function styled(span: Span): HTMLElement | null {
   return node;
 }
 
-interface RowsLook {
+interface RowsOptions {
   readonly drawing: Drawing;
   /** another number when every row is to be drawn anew */
   readonly generation: number;
@@ -208,14 +208,17 @@ export class DrawnRows {
   constructor(private readonly into: HTMLElement) {}
 
   /** Draw the rows from `first` to before `last`. */
-  draw(rows: LogRows, first: number, last: number, look: RowsLook): void {
+  draw(rows: LogRows, first: number, last: number, options: RowsOptions): void {
     const drawn = new Map<string, Drawn>();
     for (let at = first; at < last; at++) {
-      this.drawRow(rows, at, look, drawn);
+      this.drawRow(rows, at, options, drawn);
     }
     this.drawn = drawn;
     const nodes = [...drawn.values()].map(({ node }) => node);
-    putInto(this.into, rows.count || !look.empty ? nodes : [element('div', 'nbdist-empty', look.empty)]);
+    putInto(
+      this.into,
+      rows.count || !options.empty ? nodes : [element('div', 'nbdist-empty', options.empty)],
+    );
   }
 
   /** Whether a picture is among the drawn rows. */
@@ -228,19 +231,19 @@ export class DrawnRows {
     this.into.replaceChildren();
   }
 
-  private drawRow(rows: LogRows, at: number, look: RowsLook, drawn: Map<string, Drawn>): void {
+  private drawRow(rows: LogRows, at: number, options: RowsOptions, drawn: Map<string, Drawn>): void {
     const row = rows.row(at);
-    const now = look.current === at;
-    const pointed = look.pointed === at;
+    const now = options.current === at;
+    const pointed = options.pointed === at;
     const key = `${row.kind}${row.rank}:${row.line}`;
-    const signature = `${row.ranks?.id}|${row.amount}|${look.generation}|${now}|${pointed}`;
-    let one = this.drawn.get(key);
-    if (one?.signature !== signature) {
-      const node = rowNode(row, now, look.drawing);
+    const signature = `${row.ranks?.id}|${row.amount}|${options.generation}|${now}|${pointed}`;
+    let entry = this.drawn.get(key);
+    if (entry?.signature !== signature) {
+      const node = rowNode(row, now, options.drawing);
       node.classList.toggle('nbdist-pointed', pointed);
-      one = { node, signature };
+      entry = { node, signature };
     }
-    drawn.set(key, one);
+    drawn.set(key, entry);
   }
 }
 

@@ -2,7 +2,14 @@
 import { type Block, HIGH, type Unpacked } from './block';
 import { growing16, growing32, growing64 } from './growing';
 import type { RankLog } from './rank_log';
-import { FOLD_COLUMNS, type LogRow, type Place, PLACEHOLDER_COLUMNS, type RankSets, Watched } from './rows';
+import {
+  FOLD_COLUMNS,
+  type LogRow,
+  type LineLocation,
+  PLACEHOLDER_COLUMNS,
+  type RankSets,
+  Watched,
+} from './rows';
 
 export const MISSING = 0x80000000;
 export const SET = 0x7fffffff;
@@ -108,7 +115,7 @@ export class EntryRows extends Watched {
     };
   }
 
-  locate(at: number, place: Place): void {
+  locate(at: number, place: LineLocation): void {
     const entry = at - this.above;
     place.block = null;
     if (entry < 0 || this.entries.set.items[entry]! & ~SET) {
@@ -179,7 +186,7 @@ export class EntryRows extends Watched {
 
   /** The first entry that begins an error; -1 for none. */
   protected lookForError(): number {
-    const place: Place = { block: null, index: 0 };
+    const place: LineLocation = { block: null, index: 0 };
     for (let at = this.above; at < this.count; at++) {
       this.locate(at, place);
       if (place.block?.isError(place.index)) {

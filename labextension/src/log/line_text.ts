@@ -30,7 +30,7 @@ function onlyColours(line: string): string {
 }
 
 /** Columns that plain `text` takes in a fixed-width font. */
-export function columnsOf(text: string): number {
+export function displayWidth(text: string): number {
   if (PRINTABLE.test(text)) {
     return text.length;
   }
@@ -43,7 +43,7 @@ export function columnsOf(text: string): number {
 
 /** Columns that the row of plain `text` takes. */
 export function shownColumns(text: string): number {
-  return text.length > LONG ? columnsOf(text.slice(0, SHOWN_OF_LONG)) + CHIP_COLUMNS : columnsOf(text);
+  return text.length > LONG ? displayWidth(text.slice(0, SHOWN_OF_LONG)) + CHIP_COLUMNS : displayWidth(text);
 }
 
 /** 2 for East Asian wide characters and emoji, 0 for what is drawn over the character before. */

@@ -64,7 +64,7 @@ export class Merge {
     for (let placed = 1; ; placed++) {
       let earliest: Cursor | null = null;
       for (const cursor of this.cursors) {
-        look(cursor, waits);
+        lookUp(cursor, waits);
         if (cursor.time <= limit && (!earliest || isBefore(cursor, earliest))) {
           earliest = cursor;
         }
@@ -75,7 +75,7 @@ export class Merge {
       const { time } = earliest;
       do {
         this.placeTogether(earliest);
-        look(earliest, waits);
+        lookUp(earliest, waits);
       } while (earliest.time === time && earliest.placed % TURN);
       if (placed % (STRIDE / TURN) === 0 && timeUp()) {
         return false;
@@ -91,7 +91,7 @@ export class Merge {
   /** Whether a rank's next row stands for missing lines. */
   get meetsGap(): boolean {
     return this.cursors.some(cursor => {
-      look(cursor, false);
+      lookUp(cursor, false);
       return isGap(cursor);
     });
   }
@@ -157,7 +157,7 @@ export function cursorAt(log: RankLog, row: number): Cursor {
 }
 
 /** Look up the next row of a rank; its time is Infinity when there is none, or when its lines are to come. */
-function look(cursor: Cursor, waits: boolean): void {
+function lookUp(cursor: Cursor, waits: boolean): void {
   const next = nextTime(cursor);
   const time = waits && isGap(cursor) ? Infinity : next;
   if (time !== cursor.time) {

@@ -8,7 +8,7 @@ import { Entries, EntryRows, SET } from './entries';
 import { growing32, lowerBound } from './growing';
 import { type Cursor, cursorAt, Merge } from './merge';
 import type { RankLog } from './rank_log';
-import { type LogRow, type LogRows, type Place, type RankSets, Watched } from './rows';
+import { type LogRow, type LogRows, type LineLocation, type RankSets, Watched } from './rows';
 
 /** When more rows than this wait, so many of each rank, the newest, are shown before the others are placed. */
 const BEHIND = 16_384;
@@ -272,7 +272,7 @@ export class Differences extends Watched implements LogRows {
     return this.all.row(this.rows.items[at]!);
   }
 
-  locate(at: number, place: Place): void {
+  locate(at: number, place: LineLocation): void {
     this.all.locate(this.rows.items[at]!, place);
   }
 

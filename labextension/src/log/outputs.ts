@@ -41,19 +41,19 @@ export interface Output {
 
 /** What a line of a log stands for; null for text. */
 export function outputOf(line: string): Output | null {
-  const found = line.includes(MARK) ? OUTPUT.exec(line) : null;
+  const match = line.includes(MARK) ? OUTPUT.exec(line) : null;
   return (
-    found && {
-      name: found[1]!,
-      ending: found[2] as Ending,
-      width: Number(found[3]),
-      height: Number(found[4]),
+    match && {
+      name: match[1]!,
+      ending: match[2] as Ending,
+      width: Number(match[3]),
+      height: Number(match[4]),
     }
   );
 }
 
 /** How many lines high the row of an output is, its text among them. */
-export function linesOf({ ending, height }: Output): number {
+export function heightInLines({ ending, height }: Output): number {
   const known = height || (ending === 'html' ? HTML_HEIGHT : UNKNOWN_HEIGHT);
   return 1 + Math.ceil(Math.min(HIGHEST, Math.max(LEAST, known)) / LINE);
 }
@@ -68,7 +68,7 @@ export class Outputs {
   /** asks for an output of a rank: it comes by `put`, or never */
   ask: (rank: number, name: string) => void = () => undefined;
   private readonly kept = new Map<string, Kept>();
-  private readonly waiting = new Map<string, { asked: number; nodes: Set<HTMLElement> }>();
+  private readonly waiting = new Map<string, { askedAt: number; nodes: Set<HTMLElement> }>();
   private size = 0;
 
   constructor(private readonly now: () => number = () => performance.now()) {}
@@ -97,7 +97,7 @@ export class Outputs {
   node(output: Output, rank: number, text: string): HTMLElement {
     const html = output.ending === 'html';
     const node = element(html ? 'iframe' : 'img', 'nbdist-output');
-    const height = (linesOf(output) - 1) * LINE;
+    const height = (heightInLines(output) - 1) * LINE;
     if (html) {
       // set before anything is in it: no scripts, no forms, no popups, an origin of its own
       node.setAttribute('sandbox', '');
@@ -133,7 +133,7 @@ export class Outputs {
   }
 
   private want(node: HTMLElement, name: string, rank: number): void {
-    const wanted = this.waiting.get(name) ?? { asked: -Infinity, nodes: new Set() };
+    const wanted = this.waiting.get(name) ?? { askedAt: -Infinity, nodes: new Set() };
     this.waiting.set(name, wanted);
     wanted.nodes.add(node);
     // a row that is scrolled away and comes back is another node
@@ -143,8 +143,8 @@ export class Outputs {
       }
       wanted.nodes.delete(oldest);
     }
-    if (this.now() - wanted.asked >= PATIENCE) {
-      wanted.asked = this.now();
+    if (this.now() - wanted.askedAt >= PATIENCE) {
+      wanted.askedAt = this.now();
       this.ask(rank, name);
     }
   }

@@ -8,7 +8,7 @@ import { RankBlocks } from './rank_blocks';
 import {
   type LogRow,
   type LogRows,
-  type Place,
+  type LineLocation,
   PLACEHOLDER_COLUMNS,
   type RankSets,
   type RowsListener,
@@ -105,7 +105,7 @@ export class RankLog extends RankBlocks implements LogRows {
     };
   }
 
-  locate(at: number, place: Place): void {
+  locate(at: number, place: LineLocation): void {
     place.block = null;
     if (at >= this.above) {
       const block = this.blockAt(at);

@@ -18,7 +18,7 @@ export interface LogRow {
 }
 
 /** Where the line of a row lies; block is null for placeholders. */
-export interface Place {
+export interface LineLocation {
   block: Block | null;
   index: number;
 }
@@ -36,7 +36,7 @@ export interface LogRows {
   /** how many rows are higher than a line of text, at least; 0 for none */
   readonly high: number;
   row(at: number): LogRow;
-  locate(at: number, place: Place): void;
+  locate(at: number, place: LineLocation): void;
   /** Columns that the texts of rows `from` to `to` take (or `HIGH`, and of how many lines), into `into` from its position 0 on. */
   columns(from: number, to: number, into: Uint16Array): void;
   /** The row of a rank's line, or of the next line there is; the search begins at `from`. */

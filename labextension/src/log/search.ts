@@ -2,7 +2,7 @@
 import type { Block } from './block';
 import { growing32, lowerBound } from './growing';
 import { plain } from './line_text';
-import { type LogRows, type Place, RowMark } from './rows';
+import { type LogRows, type LineLocation, RowMark } from './rows';
 import type { Slices } from './slices';
 
 /** rows looked at between two looks at the clock */
@@ -13,8 +13,8 @@ export class LogSearch {
   /** rows with the text, ascending */
   readonly matches = growing32();
   private searched = 0;
-  private readonly found = new Map<Block, Uint8Array | null>();
-  private readonly place: Place = { block: null, index: 0 };
+  private readonly bitsOf = new Map<Block, Uint8Array | null>();
+  private readonly place: LineLocation = { block: null, index: 0 };
   private readonly unwatch: () => void;
 
   constructor(
@@ -34,9 +34,9 @@ export class LogSearch {
     return this.matches.length;
   }
 
-  look(query: string): void {
+  setQuery(query: string): void {
     this.query = query.toLowerCase();
-    this.found.clear();
+    this.bitsOf.clear();
     this.changed(0);
     if (this.query) {
       this.slices.now(this.work);
@@ -54,7 +54,7 @@ export class LogSearch {
   end(): void {
     this.unwatch();
     this.slices.remove(this.work);
-    this.found.clear();
+    this.bitsOf.clear();
   }
 
   private readonly work = (timeUp: () => boolean): boolean => {
@@ -63,12 +63,12 @@ export class LogSearch {
       this.searched = at + 1;
       this.rows.locate(at, this.place);
       const { block, index } = this.place;
-      const blocks = this.found.size;
+      const blocks = this.bitsOf.size;
       if (block && this.hit(block, index)) {
         this.matches.push(at);
       }
       // unpacking a block takes as long as hundreds of rows
-      if ((at % STRIDE === 0 || this.found.size > blocks) && timeUp()) {
+      if ((at % STRIDE === 0 || this.bitsOf.size > blocks) && timeUp()) {
         break;
       }
     }
@@ -80,10 +80,10 @@ export class LogSearch {
     if (block.fresh) {
       return plain(block.fresh[index]!).toLowerCase().includes(this.query);
     }
-    let bits = this.found.get(block);
+    let bits = this.bitsOf.get(block);
     if (bits === undefined) {
       bits = linesWith(this.query, block);
-      this.found.set(block, bits);
+      this.bitsOf.set(block, bits);
     }
     return bits !== null && (bits[index >> 3]! & (1 << (index & 7))) !== 0;
   }
@@ -139,7 +139,7 @@ export function rangesWith(query: string, text: string): [number, number][] {
   return ranges;
 }
 
-export class Finding {
+export class SearchCursor {
   /** in lower case; empty for nothing */
   query = '';
   private current: RowMark | null = null;
@@ -166,16 +166,16 @@ export class Finding {
     this.current = null;
     this.seeking = false;
     this.search = new LogSearch(rows, this.slices, this.onProgress);
-    this.search.look(this.query);
+    this.search.setQuery(this.query);
   }
 
-  look(query: string): void {
+  setQuery(query: string): void {
     this.query = query.toLowerCase();
     this.seeking = query !== '';
     if (!query) {
       this.current = null;
     }
-    this.search.look(query);
+    this.search.setQuery(query);
   }
 
   changed(at: number, removed: number, added: number): void {

@@ -14,7 +14,7 @@ export interface Turns {
 type Job = (timeUp: () => boolean) => boolean;
 
 /** milliseconds */
-const QUIET = 500;
+const QUIET_MS = 500;
 
 export class Slices {
   private jobs: Job[] = [];
@@ -89,7 +89,7 @@ export function browserTurns(): Turns {
   let quiet: ReturnType<typeof setTimeout> | undefined;
   const whenQuiet = (run: () => void): void => {
     clearTimeout(quiet);
-    quiet = setTimeout(run, QUIET);
+    quiet = setTimeout(run, QUIET_MS);
   };
   if (typeof MessageChannel === 'undefined') {
     return { now, whenQuiet, later: run => void setTimeout(run, 0) };

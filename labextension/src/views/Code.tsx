@@ -21,7 +21,7 @@ const PIECES = new RegExp(
   'g',
 );
 
-export function linesOf(source: string): readonly (readonly Piece[])[] {
+export function tokenLines(source: string): readonly (readonly Piece[])[] {
   const lines: Piece[][] = [[]];
   const add = (text: string, kind: Piece['kind']): void => {
     text.split('\n').forEach((part, index) => {
@@ -55,7 +55,7 @@ interface CodeProps {
 }
 
 export function Code({ source, line, around, first = 1 }: CodeProps): ReactElement {
-  const lines = useMemo(() => linesOf(source), [source]);
+  const lines = useMemo(() => tokenLines(source), [source]);
   // the magic's line, which is no part of the program, is an empty one in its place
   const begin = Math.max(
     0,

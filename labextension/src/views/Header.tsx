@@ -5,7 +5,7 @@ import { moved } from '../keys';
 import { clock, doneText } from '../numbers';
 import type { PageAction } from '../page';
 import type { Progress, RunView } from '../protocol';
-import { pageWords, told } from '../words';
+import { pageWords, localized } from '../words';
 import { Button, Icon, Mark } from './Marks';
 import { hangs } from './Stall';
 import { useElapsed } from './hooks';
@@ -31,7 +31,8 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
   const { view, narrow, onAct } = props;
   const words = pageWords();
   const stopping = props.stopping || view.state === 'stopping';
-  const progress = view.live && view.progress ? <Advance progress={view.progress} narrow={narrow} /> : null;
+  const progress =
+    view.live && view.progress ? <RunProgress progress={view.progress} narrow={narrow} /> : null;
   return (
     <>
       <div className="nbdist-head">
@@ -67,7 +68,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
       {narrow && progress && <div className="nbdist-head-progress">{progress}</div>}
       {view.reason.en && (view.live ? view.state !== 'stopping' : !view.failure) && (
         <div className="nbdist-note nbdist-calm nbdist-row">
-          <span role="status">{told(view.reason)}</span>
+          <span role="status">{localized(view.reason)}</span>
           <span className="nbdist-space" />
           {props.report}
         </div>
@@ -97,7 +98,7 @@ function sizeOf(view: RunView): string {
     : words.unevenNodes(perNode.size, view.ranks.length);
 }
 
-function Advance({ progress, narrow }: { progress: Progress; narrow: boolean }): ReactElement {
+function RunProgress({ progress, narrow }: { progress: Progress; narrow: boolean }): ReactElement {
   const words = pageWords();
   const done = doneText(progress);
   return (

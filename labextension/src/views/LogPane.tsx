@@ -16,7 +16,7 @@ import { plain } from '../log/line_text';
 import { Differences } from '../log/merged_log';
 import type { LogRow, LogRows } from '../log/rows';
 import type { RunLog } from '../log/run_log';
-import { BEFORE_DRAWING, LogScreen, type ScreenLook, type ScreenState } from '../log/screen';
+import { BEFORE_DRAWING, LogScreen, type ScreenOptions, type ScreenState } from '../log/screen';
 import type { Slices } from '../log/slices';
 import { copy as copyText } from '../page';
 import { logWords } from '../words';
@@ -70,14 +70,14 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
   const gutter = wide ? 60 : 40;
   const time = narrow ? 0 : 60;
 
-  const look: ScreenLook = {
+  const options: ScreenOptions = {
     margin: gutter + time,
     empty: differing ? words.noDifferences : words.empty,
     onCellLine,
   };
-  const latest = useRef(look);
+  const latest = useRef(options);
   useLayoutEffect(() => {
-    latest.current = look;
+    latest.current = options;
   });
 
   useLayoutEffect(() => {
@@ -104,11 +104,11 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
   }, [log, selected, differing, worldSize]);
 
   useLayoutEffect(() => {
-    screen.current!.dress({
+    screen.current!.setOptions({
       ...latest.current,
       onCellLine: line => latest.current.onCellLine(line),
     });
-  }, [log, look.margin, look.empty, theme]);
+  }, [log, options.margin, options.empty, theme]);
 
   useEffect(() => {
     const timer = setTimeout(() => setNotice(''), NOTICE);

@@ -5,7 +5,7 @@ import { memo, type ReactElement, useCallback, useEffect, useState } from 'react
 import { clock } from '../numbers';
 import { copy } from '../page';
 import type { BoardAnswer, FailureView, RunView } from '../protocol';
-import { pageWords, told } from '../words';
+import { pageWords, localized } from '../words';
 import { Code } from './Code';
 import { Badge, Button } from './Marks';
 import { useSeconds } from './hooks';
@@ -13,7 +13,7 @@ import { useSeconds } from './hooks';
 /** milliseconds */
 const BRIEFLY = 5000;
 /** seconds */
-const QUIET = 15;
+const SILENT_SECONDS = 15;
 
 export interface Notice {
   text: string;
@@ -76,10 +76,10 @@ export function useCopying(onNotice: (notice: Notice) => void): (text: string) =
 export async function openBoard(
   answers: Promise<BoardAnswer | null>,
   label: string,
-  say: (notice: Notice) => void,
+  notify: (notice: Notice) => void,
 ): Promise<void> {
   const words = pageWords();
-  say({ text: words.boardAsked });
+  notify({ text: words.boardAsked });
   const tab = window.open('', '_blank');
   if (tab !== null) {
     tab.document.body.textContent = words.boardAsked;
@@ -88,13 +88,13 @@ export async function openBoard(
   const url = answer && webAddress(answer.url);
   if (!answer || answer.problem || !url) {
     tab?.close();
-    say({ text: answer ? words.boardProblem(answer.problem || answer.url) : words.boardLater(label) });
+    notify({ text: answer ? words.boardProblem(answer.problem || answer.url) : words.boardLater(label) });
   } else if (tab === null || tab.closed) {
-    say({ text: words.boardBlocked, link: url });
+    notify({ text: words.boardBlocked, link: url });
   } else {
     tab.opener = null;
     tab.location.replace(url);
-    say({ text: words.boardAt, brief: true });
+    notify({ text: words.boardAt, brief: true });
   }
 }
 
@@ -109,7 +109,7 @@ function webAddress(url: string): string | null {
 }
 
 /** What the notebook gave the ranks, and what they have given out, each in a row. */
-export function GivenRows({ view }: { view: RunView }): ReactElement | null {
+export function InputsAndResults({ view }: { view: RunView }): ReactElement | null {
   const words = pageWords();
   const rows = [
     { title: words.inputs, given: view.inputs },
@@ -127,7 +127,7 @@ export function GivenRows({ view }: { view: RunView }): ReactElement | null {
             <dd key={name}>
               <code>{name}</code>{' '}
               <span className="nbdist-quiet">
-                {told(about)}
+                {localized(about)}
                 {ranks && ` · ${words.rankNumber(ranks)}`}
               </span>
             </dd>
@@ -151,15 +151,15 @@ export function Silence({ view, viewAt, heardAt, foreground }: SilenceProps): Re
   const words = pageWords();
   const live = view === null || view.live;
   const seconds = useSeconds(live);
-  if (!live || seconds - heardAt < QUIET) {
+  if (!live || seconds - heardAt < SILENT_SECONDS) {
     return null;
   }
   if (view === null) {
     return <div className="nbdist-note nbdist-calm">{words.neverNews}</div>;
   }
   const since = clock(view.elapsed + heardAt - viewAt);
-  const say = foreground ? words.noNewsForeground : words.noNews;
-  return <div className="nbdist-note nbdist-calm">{say(since, view.label)}</div>;
+  const sentence = foreground ? words.noNewsForeground : words.noNews;
+  return <div className="nbdist-note nbdist-calm">{sentence(since, view.label)}</div>;
 }
 
 interface FailureProps {
@@ -176,11 +176,11 @@ export const Failure = memo(function Failure(props: FailureProps): ReactElement 
   const { failure, cell, onCellLine, onOpen } = props;
   const { rank, line, message, fileLine, source } = failure;
   const words = pageWords();
-  const headline = told(failure.headline);
+  const headline = localized(failure.headline);
   const hints = [
-    [words.cause, [told(failure.cause)]],
-    [words.fix, [told(failure.fix)]],
-    [words.known, failure.notes.map(({ text }) => told(text))],
+    [words.cause, [localized(failure.cause)]],
+    [words.fix, [localized(failure.fix)]],
+    [words.known, failure.notes.map(({ text }) => localized(text))],
   ] as const;
   const given = hints.filter(([, lines]) => lines.some(line => line));
   return (

@@ -46,7 +46,7 @@ export function Panel({ run, source, root, onShown }: PanelProps): ReactElement 
     () => ({
       stop: async () =>
         (await source.stop()) ? null : { text: pageWords().cannotStop(run.view?.label ?? ''), live: true },
-      board: ({ say }) => void openBoard(source.board(), run.view?.label ?? '', say),
+      board: ({ notify }) => void openBoard(source.board(), run.view?.label ?? '', notify),
       again: foreground ? null : source.stacks,
       interrupt: foreground ? null : source.interrupt,
       act: source.act,
@@ -100,7 +100,7 @@ function usePromptMark(root: RefObject<HTMLElement | null>, view: RunView | null
     seenLive.current ||= view?.live ?? false;
     if (view && seenLive.current) {
       const done = view.live ? doneText(view.progress) : '';
-      mark.current?.say(view.live ? 'live' : view.state, stateWord(view), done);
+      mark.current?.update(view.live ? 'live' : view.state, stateWord(view), done);
     }
   }, [view]);
 }
@@ -110,7 +110,7 @@ class PromptMark {
   private readonly column = element('div', 'nbdist-prompt-mark');
   private readonly button = element('button') as HTMLButtonElement;
   private below = false;
-  private said = false;
+  private drawn = false;
 
   constructor(input: HTMLElement, onClick: () => void) {
     this.column.hidden = true;
@@ -122,13 +122,13 @@ class PromptMark {
 
   show(below: boolean): void {
     this.below = below;
-    this.column.hidden = !(below && this.said);
+    this.column.hidden = !(below && this.drawn);
   }
 
-  say(state: string, word: string, done: string): void {
+  update(state: string, word: string, done: string): void {
     this.column.dataset['state'] = state;
     this.button.replaceChildren(...[word, done].filter(Boolean).map(text => element('span', '', text)));
-    this.said = true;
+    this.drawn = true;
     this.show(this.below);
   }
 

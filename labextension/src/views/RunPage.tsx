@@ -19,14 +19,14 @@ import {
 
 import { type Action, actionOf, chord, focusById, leave } from '../keys';
 import type { RunModel } from '../model';
-import { cellText, copy, type PageAction } from '../page';
-import { pageWords, told } from '../words';
+import { cellSource, copy, type PageAction } from '../page';
+import { pageWords, localized } from '../words';
 import { CellPane } from './Code';
 import { Header } from './Header';
 import { LogPane, type LogPaneHandle } from './LogPane';
 import { FirstMetrics, Metrics } from './Metrics';
 import { CopyReport } from './CopyReport';
-import { Failure, GivenRows, Note, type Notice, useCopying, useNotice } from './Notes';
+import { Failure, InputsAndResults, Note, type Notice, useCopying, useNotice } from './Notes';
 import { FEW, Ranks } from './Ranks';
 import { hangs, Stacks, StallBanner } from './Stall';
 import { isLog, type PageTab, type Tab, Tabs } from './Tabs';
@@ -36,7 +36,7 @@ import type { RanksProps } from './rank_parts';
 /** What hosts may do to a page. */
 export interface RunControls {
   select: (tab: Tab) => void;
-  say: (notice: Notice) => void;
+  notify: (notice: Notice) => void;
   /** show a line of the cell */
   goToLine: (line: number) => void;
 }
@@ -74,7 +74,7 @@ interface RunPageProps {
   /** what is to be said of the connection */
   notes?: ReactNode;
   /** draws a few ranks */
-  few?: ComponentType<RanksProps>;
+  rankList?: ComponentType<RanksProps>;
   /** how many curves stand above the log */
   curves?: number;
   /** more tabs, in front of the curves and the cell, as long as they are offered */
@@ -99,7 +99,7 @@ export function RunPage(props: RunPageProps): ReactElement {
   const { model, host, root, inCell, curves = 0, pages = [], onShown, onControls } = props;
   const version = useSyncExternalStore(model.subscribe, () => model.version);
   const words = pageWords();
-  const { theme, look } = useTheme();
+  const { theme, themeVersion } = useTheme();
   const size = useSize(root);
   const narrow = size === 'narrow';
   const pane = useRef<LogPaneHandle>(null);
@@ -108,15 +108,15 @@ export function RunPage(props: RunPageProps): ReactElement {
   const [picked, setPicked] = useState<number | null | undefined>(undefined);
   const [line, setLine] = useState<number | null>(null);
   const [stopping, setStopping] = useState(false);
-  const [notice, say] = useNotice();
-  const copyText = useCopying(say);
+  const [notice, notify] = useNotice();
+  const copyText = useCopying(notify);
   const afterDrawing = useAfterDrawing();
   const prefix = useId();
 
   const { view, viewAt, log } = model;
   const ranks = useMemo(() => view?.ranks.map(({ rank }) => rank) ?? [], [view?.ranks]);
   const label = view?.label ?? props.label;
-  const few = ranks.length <= FEW;
+  const small = ranks.length <= FEW;
   // the first failure is what one wants to see, until something else is chosen
   const selected = picked === undefined ? (view?.failure?.rank ?? ranks[0] ?? null) : picked;
   const lone = inCell ? selected : shownLog;
@@ -152,7 +152,7 @@ export function RunPage(props: RunPageProps): ReactElement {
     },
     [host],
   );
-  const controls = useMemo(() => ({ select, say, goToLine }), [select, say, goToLine]);
+  const controls = useMemo(() => ({ select, notify, goToLine }), [select, notify, goToLine]);
   useEffect(() => onControls?.(controls), [onControls, controls]);
   const bound = useMemo(() => boundTo(controls, host), [controls, host]);
   const onAct = useMemo(
@@ -161,19 +161,19 @@ export function RunPage(props: RunPageProps): ReactElement {
   );
   const firstLine = host.line?.() ?? '';
   const copyCell = useCallback(() => {
-    const text = cellText(firstLine, model.cell ?? '');
+    const text = cellSource(firstLine, model.cell ?? '');
     const { cellCopied, notCopied } = pageWords();
-    void copy(text).then(done => say({ text: done ? cellCopied : notCopied(text) }));
-  }, [firstLine, model, say]);
+    void copy(text).then(done => notify({ text: done ? cellCopied : notCopied(text) }));
+  }, [firstLine, model, notify]);
   const stop = useCallback(() => {
     setStopping(true);
     void host.stop().then(problem => {
       if (problem) {
         setStopping(false);
-        say(problem);
+        notify(problem);
       }
     });
-  }, [host, say]);
+  }, [host, notify]);
 
   const act = (action: Action): void => {
     const inLog = LOG_KEYS[action.kind];
@@ -220,10 +220,12 @@ export function RunPage(props: RunPageProps): ReactElement {
     { tab: 'metrics' as const, name: words.metrics, icon: 'metrics' as const },
     { tab: 'cell' as const, name: words.cell, icon: 'cell' as const },
   ];
-  const said = view?.notes.length ? view.notes : (view?.warnings ?? []).map(({ text }) => told(text));
+  const warnings = view?.notes.length
+    ? view.notes
+    : (view?.warnings ?? []).map(({ text }) => localized(text));
   const report = useMemo(
-    () => host.report && <CopyReport report={host.report} label={label} say={say} />,
-    [host, label, say],
+    () => host.report && <CopyReport report={host.report} label={label} notify={notify} />,
+    [host, label, notify],
   );
   const stall = view?.stall && (hangs(view) || (inCell && !view.live)) ? view.stall : null;
   const head = view && (
@@ -277,14 +279,14 @@ export function RunPage(props: RunPageProps): ReactElement {
             size={size}
             onSelect={setPicked}
             onOpen={open}
-            few={props.few}
+            rankList={props.rankList}
           />
         </div>
       )}
-      {view && <GivenRows view={view} />}
-      {said.length > 0 && (
+      {view && <InputsAndResults view={view} />}
+      {warnings.length > 0 && (
         <div className="nbdist-note nbdist-calm">
-          {said.map(note => (
+          {warnings.map(note => (
             <div key={note}>{note}</div>
           ))}
         </div>
@@ -310,12 +312,17 @@ export function RunPage(props: RunPageProps): ReactElement {
         />
       )}
       {curves > 0 && logTab && (
-        <FirstMetrics charts={model.charts} most={curves} look={look} onAll={() => select('metrics')} />
+        <FirstMetrics
+          charts={model.charts}
+          most={curves}
+          themeVersion={themeVersion}
+          onAll={() => select('metrics')}
+        />
       )}
       <Tabs
-        ranks={few ? ranks : lone === null ? [] : [lone]}
+        ranks={small ? ranks : lone === null ? [] : [lone]}
         pages={tabs}
-        pick={few || !inCell ? 0 : ranks.length}
+        pick={small || !inCell ? 0 : ranks.length}
         errors={errors}
         current={tab}
         narrow={narrow}
@@ -351,7 +358,12 @@ export function RunPage(props: RunPageProps): ReactElement {
           data-page={tab}
         >
           {tab === 'metrics' && (
-            <Metrics charts={model.charts} leftOut={model.leftOut} look={look} onBoard={bound.board} />
+            <Metrics
+              charts={model.charts}
+              leftOut={model.leftOut}
+              themeVersion={themeVersion}
+              onBoard={bound.board}
+            />
           )}
           {tab === 'cell' && <CellPane source={model.cell} line={line ?? view?.failure?.line ?? null} />}
           {pages.find(page => page.tab === tab)?.draw(controls)}

@@ -3,7 +3,7 @@ import { memo, type ReactElement, type ReactNode, useState } from 'react';
 
 import { clock } from '../numbers';
 import type { RankView, RunView, StackGroup, StackRow, StallView } from '../protocol';
-import { pageWords, told } from '../words';
+import { pageWords, localized } from '../words';
 import { Badge, Button, Icon } from './Marks';
 import { useElapsed } from './hooks';
 
@@ -26,7 +26,7 @@ export const StallBanner = memo(function StallBanner(props: BannerProps): ReactE
   const words = pageWords();
   const [kept, setKept] = useState<number | null>(null);
   const held = stall.groups.filter(group => group.kind === 'held').flatMap(group => group.ranks);
-  const behind = told(stall.behind);
+  const behind = localized(stall.behind);
   // another stall has its banner again
   if (kept === stall.since) {
     return null;
@@ -35,8 +35,8 @@ export const StallBanner = memo(function StallBanner(props: BannerProps): ReactE
     <div className="nbdist-stall-banner" role="alert">
       <Icon name="warning" />
       <div className="nbdist-stall-text">
-        <Quiet {...props} />
-        <Sentence text={told(stall.text)} groups={stall.groups} />
+        <StallTimer {...props} />
+        <Sentence text={localized(stall.text)} groups={stall.groups} />
         {behind && <div className="nbdist-quiet">{behind}</div>}
       </div>
       <Button label={words.keepWaiting} onClick={() => setKept(stall.since)} />
@@ -97,7 +97,7 @@ export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
 });
 
 /** How long nothing has happened. */
-function Quiet({ view, stall, viewAt }: BannerProps): ReactElement {
+function StallTimer({ view, stall, viewAt }: BannerProps): ReactElement {
   const quiet = useElapsed(view, viewAt) - stall.since;
   return <span>{pageWords().noProgress(Math.max(0, Math.round(quiet)), stall.text.en !== '')}</span>;
 }
@@ -119,7 +119,7 @@ export function split(text: string, names: readonly string[]): string[] {
   if (names.length === 0) {
     return [text];
   }
-  const longest = [...names].sort((one, other) => other.length - one.length);
+  const longest = [...names].sort((a, b) => b.length - a.length);
   const pattern = longest.map(name => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|');
   return text.split(new RegExp(`(?<![\\w.])(${pattern})(?![\\w.]*\\w)`)).filter(Boolean);
 }
@@ -142,7 +142,7 @@ function Group({ group, threads, onCellLine }: GroupProps): ReactElement {
           <Badge key={rank} rank={rank} />
         ))}
         {group.ranks.length > SHOWN && <span>…</span>}
-        <span className="nbdist-quiet">{told(group.role)}</span>
+        <span className="nbdist-quiet">{localized(group.role)}</span>
       </summary>
       <Rows rows={group.rows} onCellLine={onCellLine} />
       {threads &&
@@ -193,8 +193,8 @@ function Rows({ rows, onCellLine }: RowsProps): ReactElement {
 
 /** The line in `cell line 9`; a script's lines are not in the cell. */
 function lineOf(place: string): number | null {
-  const found = /^cell line (\d+)$/.exec(place);
-  return found ? Number(found[1]) : null;
+  const match = /^cell line (\d+)$/.exec(place);
+  return match ? Number(match[1]) : null;
 }
 
 function saved(stall: StallView): string {

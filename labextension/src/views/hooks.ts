@@ -28,7 +28,7 @@ export function useElapsed(view: RunView, viewAt: number): number {
 }
 
 /** The latest value, but a new one only once in `period` milliseconds. */
-export function useUnhurried<Value>(value: Value, period: number): Value {
+export function useThrottled<Value>(value: Value, period: number): Value {
   const [shown, setShown] = useState(value);
   const latest = useRef(value);
   useEffect(() => {
@@ -94,10 +94,13 @@ const SETTLED = 400;
 
 type Theme = 'light' | 'dark';
 
-/** The page's theme; `look` is another number each time its colours may have changed. */
-export function useTheme(): { theme: Theme; look: number } {
-  const [seen, setSeen] = useState(() => ({ theme: pageTheme(), look: 0 }));
-  useEffect(() => watchTheme(() => setSeen(last => ({ theme: pageTheme(), look: last.look + 1 }))), []);
+/** The page's theme; `themeVersion` is another number each time its colours may have changed. */
+export function useTheme(): { theme: Theme; themeVersion: number } {
+  const [seen, setSeen] = useState(() => ({ theme: pageTheme(), themeVersion: 0 }));
+  useEffect(
+    () => watchTheme(() => setSeen(last => ({ theme: pageTheme(), themeVersion: last.themeVersion + 1 }))),
+    [],
+  );
   return seen;
 }
 
@@ -115,22 +118,22 @@ function pageTheme(): Theme {
 /** Calls `changed` when the page may look different from now on; returns what ends that. */
 function watchTheme(changed: () => void): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const look = (): void => {
+  const refresh = (): void => {
     changed();
     clearTimeout(timer);
     timer = setTimeout(changed, SETTLED);
   };
-  const attributes = new MutationObserver(look);
+  const attributes = new MutationObserver(refresh);
   for (const node of [document.documentElement, document.body]) {
     attributes.observe(node, {
       attributeFilter: ['class', 'theme', 'data-jp-theme-light', 'data-jp-theme-name'],
     });
   }
   const system = matchMedia('(prefers-color-scheme: dark)');
-  system.addEventListener('change', look);
+  system.addEventListener('change', refresh);
   return () => {
     clearTimeout(timer);
     attributes.disconnect();
-    system.removeEventListener('change', look);
+    system.removeEventListener('change', refresh);
   };
 }

@@ -77,14 +77,14 @@ export function overText({ over, factor }: SlowView): string {
 
 /** `11.2/80 GB`, or what is used where the whole is not known. */
 export function Memory({ rank }: { rank: RankView }): ReactElement | null {
-  const found = memory(rank);
-  if (found === null) {
+  const amount = memory(rank);
+  if (amount === null) {
     return null;
   }
-  if (found.total === null) {
-    return <span>{bytes(found.used)}</span>;
+  if (amount.total === null) {
+    return <span>{bytes(amount.used)}</span>;
   }
-  const [used, total] = bytesOf(found.used, found.total);
+  const [used, total] = bytesOf(amount.used, amount.total);
   return (
     <span className="nbdist-cut">
       {used}
@@ -102,24 +102,24 @@ export function Bar({ fraction }: { fraction: number }): ReactElement {
 }
 
 const SAMPLES = 60;
-const HEIGHT = 16;
+const SPARK_PX = 16;
 
 /** Utilisation in the last two minutes: the newest sample is at the right; a rank that has only begun has a short
  * line. At the top is all of a GPU, or as many cores as were ever used. */
 export const Sparkline = memo(function Sparkline({ samples }: { samples: readonly number[] }): ReactElement {
   const full = Math.max(100, ...samples);
   const points = samples.map((sample, at) => {
-    const height = Math.min(1, sample / full) * (HEIGHT - 3);
-    return `${SAMPLES - samples.length + at},${(HEIGHT - 1.5 - height).toFixed(1)}`;
+    const height = Math.min(1, sample / full) * (SPARK_PX - 3);
+    return `${SAMPLES - samples.length + at},${(SPARK_PX - 1.5 - height).toFixed(1)}`;
   });
   return (
     <svg
       className="nbdist-spark"
-      viewBox={`0 0 ${SAMPLES - 1} ${HEIGHT}`}
+      viewBox={`0 0 ${SAMPLES - 1} ${SPARK_PX}`}
       preserveAspectRatio="none"
       aria-hidden="true"
     >
-      <path className="nbdist-ground" d={`M0 ${HEIGHT - 0.5}H${SAMPLES - 1}`} />
+      <path className="nbdist-ground" d={`M0 ${SPARK_PX - 0.5}H${SAMPLES - 1}`} />
       <polyline points={points.join(' ')} />
     </svg>
   );

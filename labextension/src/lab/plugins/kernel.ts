@@ -25,7 +25,7 @@ const loading: JupyterFrontEndPlugin<void> = {
       const panel = magic && notebooks.find(({ content }) => content === notebook);
       if (panel) {
         void load(panel, magic).then(
-          there => there || Notification.error(labWords().notInKernel, { autoClose: 15_000 }),
+          loaded => loaded || Notification.error(labWords().notInKernel, { autoClose: 15_000 }),
         );
       }
     });
@@ -42,14 +42,14 @@ const language: JupyterFrontEndPlugin<void> = {
       const panel = notebook.parent;
       if (panel instanceof NotebookPanel && OURS.test(cell.model.sharedModel.getSource())) {
         // what is sent first is executed first; nbdist need not be loaded for it
-        const told = panel.sessionContext.session?.kernel?.requestExecute({
+        const request = panel.sessionContext.session?.kernel?.requestExecute({
           code: `__import__("os").environ["NBDIST_PAGE_LANG"] = "${languageOf()}"`,
           silent: true,
           store_history: false,
           stop_on_error: false,
         });
         // a kernel that ends takes its cell along
-        void told?.done.catch(() => undefined);
+        void request?.done.catch(() => undefined);
       }
     });
   },
@@ -58,8 +58,8 @@ const language: JupyterFrontEndPlugin<void> = {
 export default [loading, language];
 
 /** Leaves no name in the notebook's namespace. As `%load_ext nbdist`, which may still follow and says nothing. */
-const LOAD = (found: string): string => `try:
-    ${found} or __import__('nbdist').load_ipython_extension(get_ipython())
+const LOAD = (isLoaded: string): string => `try:
+    ${isLoaded} or __import__('nbdist').load_ipython_extension(get_ipython())
 except ModuleNotFoundError:
     pass
 `;
@@ -71,15 +71,15 @@ async function load({ sessionContext }: NotebookPanel, { kind, name }: Magic): P
   if (!kernel || (spec && spec.language.toLowerCase() !== 'python')) {
     return true;
   }
-  const found = `get_ipython().find_${kind}_magic('${name}')`;
+  const lookup = `get_ipython().find_${kind}_magic('${name}')`;
   try {
     const { content } = await kernel.requestExecute({
-      code: LOAD(found),
+      code: LOAD(lookup),
       silent: true,
       store_history: false,
       // what goes wrong here is for the cell to say
       stop_on_error: false,
-      user_expressions: { there: `${found} is not None` },
+      user_expressions: { loaded: `${lookup} is not None` },
     }).done;
     return content.status !== 'ok' || !JSON.stringify(content.user_expressions['there']).includes('False');
   } catch {

@@ -41,7 +41,7 @@ export default plugin;
 
 /** Follows the outputs of a notebook: those of runs that failed get links, summaries buttons. */
 function followOutputs({ content }: NotebookPanel): void {
-  const look = (node: Element): void => {
+  const decorate = (node: Element): void => {
     for (const error of node.matches(ERROR) ? [node] : node.querySelectorAll(ERROR)) {
       if (error.textContent?.includes('RunFailed')) {
         linkLines(error);
@@ -54,7 +54,7 @@ function followOutputs({ content }: NotebookPanel): void {
       // the rows of a panel's log come and go ten times a second
       if (addedNodes.length && !(target as Element).closest('.nbdist')) {
         const output = (target as Element).closest(ERROR);
-        addedNodes.forEach(node => node instanceof Element && look(output ?? node));
+        addedNodes.forEach(node => node instanceof Element && decorate(output ?? node));
       }
     }
   });

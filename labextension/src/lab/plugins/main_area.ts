@@ -123,11 +123,11 @@ class RunWidget extends ViewWidget {
         if (this.isDisposed) {
           follower.end();
         } else {
-          follower.look(this.isVisible);
+          follower.setVisible(this.isVisible);
         }
         return view(follower.model, this);
       },
-      seen => follower?.look(seen),
+      seen => follower?.setVisible(seen),
     );
     this.title.icon = ranksIcon;
     this.title.closable = true;

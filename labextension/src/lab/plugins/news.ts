@@ -7,7 +7,7 @@ import { IStatusBar } from '@jupyterlab/statusbar';
 import { createElement } from 'react';
 
 import { clock } from '../../numbers';
-import { told } from '../../words';
+import { localized } from '../../words';
 import { isNotebook } from '../cells';
 import type { RunRow } from '../client';
 import { announcements, type RunEvent, secondsOf, type NoticeLevel } from '../runs';
@@ -101,7 +101,7 @@ function notify(app: JupyterFrontEnd, { kind, row }: RunEvent): string {
     case 'stopped':
       return Notification.info(words.noticeStopped(label), { actions, autoClose: 4000 });
     default:
-      return Notification.error(words.noticeFailed(label, told(row.headline) || told(row.reason)), {
+      return Notification.error(words.noticeFailed(label, localized(row.headline) || localized(row.reason)), {
         actions,
         autoClose: 15_000,
       });

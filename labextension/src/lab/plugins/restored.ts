@@ -77,18 +77,18 @@ class RestoredRun {
     const { runs } = service;
     this.widget = new ViewWidget(
       () => this.view(),
-      seen => this.follower?.look(seen),
+      seen => this.follower?.setVisible(seen),
     );
     this.widget.addClass('nbdist-restored-panel');
     const layout = cell.layout as PanelLayout;
     const outputs = layout.widgets.findIndex(({ node }) => node.classList.contains('jp-Cell-outputWrapper'));
     layout.insertWidget(outputs + 1, this.widget);
     cell.addClass(CLASS);
-    this.unsubscribe = runs.subscribe(() => this.look());
+    this.unsubscribe = runs.subscribe(() => this.refresh());
     cell.model.outputs.changed.connect(this.outputsChanged, this);
     NotebookActions.executionScheduled.connect(this.scheduled, this);
     cell.disposed.connect(() => this.leave());
-    this.look();
+    this.refresh();
   }
 
   private async view(): Promise<ReturnType<typeof createElement>> {
@@ -107,7 +107,7 @@ class RestoredRun {
     });
   }
 
-  private look(): void {
+  private refresh(): void {
     const row: RunRow | undefined = this.service.runs.row(this.runId);
     if (!row) {
       this.leave();
@@ -115,12 +115,12 @@ class RestoredRun {
       this.cell.model.executionState = 'running';
     } else if (!this.ended) {
       this.ended = true;
-      void this.keep();
+      void this.writeSummary();
     }
   }
 
   /** Writes into the notebook what the kernel would have written, had the page not been loaded again. */
-  private async keep(): Promise<void> {
+  private async writeSummary(): Promise<void> {
     const { model } = this.cell;
     const data = await this.service.client.summary(this.runId, languageOf()).catch(() => null);
     if (this.widget.isDisposed) {

@@ -100,7 +100,7 @@ export function Dashboard(props: DashboardProps): ReactElement {
         </>
       )}
       notes={<Connection runId={runId} stream={stream} live={live} />}
-      few={RankTable}
+      rankList={RankTable}
       curves={CURVES}
       pages={pages}
       besideLog={rank => (
@@ -140,10 +140,10 @@ function useRunActions(service: IRunService, runId: string, label: string, execu
   const { client } = service;
   return useMemo(() => {
     const words = labWords();
-    const tried = (act: Promise<void>, say: (problem: string) => string): Promise<Notice | null> =>
+    const tried = (act: Promise<void>, describe: (problem: string) => string): Promise<Notice | null> =>
       act.then(
         () => null,
-        (problem: unknown) => ({ text: say(messageOf(problem)) }),
+        (problem: unknown) => ({ text: describe(messageOf(problem)) }),
       );
     return {
       stop: () => tried(client.stop(runId, 'dashboard'), problem => words.stopFailed(label, problem)),
@@ -152,7 +152,7 @@ function useRunActions(service: IRunService, runId: string, label: string, execu
       interrupt: (rank, page) =>
         void tried(client.interrupt(runId, rank), problem =>
           words.failedTo(pageWords().interrupt(rank), problem),
-        ).then(problem => problem && page.say(problem)),
+        ).then(problem => problem && page.notify(problem)),
       report: () => client.report(runId, languageOf()).catch(() => null),
       reveal: line => execute(COMMANDS.reveal, { runId, line }),
     };

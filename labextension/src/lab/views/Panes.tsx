@@ -13,18 +13,18 @@ import { labWords } from '../words';
 export function BoardPane({ client, runIds }: { client: Client; runIds: readonly string[] }): ReactElement {
   const words = labWords();
   const [answer, setAnswer] = useState<{ url: string } | { problem: string } | null>(null);
-  const asked = runIds.join();
+  const ids = runIds.join();
   useEffect(() => {
     let here = true;
     const show = (shown: { url: string } | { problem: string }): void => void (here && setAnswer(shown));
-    client.board(asked.split(',')).then(
+    client.board(ids.split(',')).then(
       url => show({ url }),
       (problem: unknown) => show({ problem: messageOf(problem) }),
     );
     return () => {
       here = false;
     };
-  }, [client, asked]);
+  }, [client, ids]);
   if (answer === null || 'problem' in answer) {
     return (
       <p className="nbdist-empty" role="status">

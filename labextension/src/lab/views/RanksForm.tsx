@@ -43,7 +43,7 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
     change({ ranks: { kind: 'cpu', count: number } });
   };
   const onGpus = (chosen: readonly number[]): void => {
-    const sorted = [...chosen].sort((one, other) => one - other);
+    const sorted = [...chosen].sort((a, b) => a - b);
     setIds(sorted);
     change({ ranks: { kind: 'gpus', ids: sorted } });
   };

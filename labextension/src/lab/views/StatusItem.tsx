@@ -85,14 +85,14 @@ function useDevices({ client }: IRunService, on: boolean, period: number): Devic
     if (!on) {
       return;
     }
-    const look = (): void => {
+    const refresh = (): void => {
       if (!document.hidden) {
         // a machine that does not answer has nothing new
         client.devices().then(setDevices, () => undefined);
       }
     };
-    look();
-    const timer = setInterval(look, period);
+    refresh();
+    const timer = setInterval(refresh, period);
     return () => clearInterval(timer);
   }, [client, on, period]);
   return devices;
