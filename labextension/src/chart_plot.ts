@@ -1,4 +1,4 @@
-/** How uPlot draws a chart: lines, bands, axes, the names at the ends of lines, the values under the pointer. */
+/** The options of uPlot for a chart: lines, bands, axes, names at the ends of lines, values under the pointer. */
 import uPlot from 'uplot';
 
 import { type Axis, bandText, logRange, logTicks, nearestRow, rowAt } from './chart_data';
@@ -18,7 +18,7 @@ const MOST_ALIKE = 2;
 /** how lines are drawn beyond the eighth, where the colours begin again */
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 const TOLD = 12;
-/** How far ticks may be apart: whole steps; seconds, minutes and hours as clocks divide them. */
+/** Allowed distances of ticks: whole steps; seconds, minutes and hours as clocks divide them. */
 const STEP_TICKS = Array.from({ length: 10 }, (_, power) =>
   [1, 2, 5].map(digit => digit * 10 ** power),
 ).flat();
@@ -146,7 +146,7 @@ function seriesOf(choice: PlotChoice): uPlot.Series[] {
   ];
 }
 
-/** A line over one with the same values leaves gaps in which that is seen. */
+/** Return the dashes of a line; over a line with equal values it leaves gaps, in which that one shows. */
 function dashOf({ chart, names, alike }: PlotChoice, line: number): number[] {
   if (!names) {
     return [];
@@ -161,7 +161,7 @@ function translucent(colour: string): string {
 
 const all: uPlot.Axis.Filter = (_plot, splits) => splits;
 
-/** A little more than the values take; a flat line is in the middle, not on the edge. */
+/** Return a range a little wider than the values; a flat line is in its middle, not on its edge. */
 function roomy(_plot: uPlot, least: number | null, most: number | null): uPlot.Range.MinMax {
   if (least === null || most === null) {
     return [0, 1];
@@ -170,7 +170,7 @@ function roomy(_plot: uPlot, least: number | null, most: number | null): uPlot.R
   return uPlot.rangeNum(least, most, flat ? 0.5 : 0.08, true);
 }
 
-/** What is across: in the corner that the labels of both axes leave free. */
+/** Draw the name of the x axis into the corner that the labels of both axes leave free. */
 function nameAxis({ ctx, bbox }: uPlot, { axis, palette }: PlotChoice): void {
   const ratio = uPlot.pxRatio;
   ctx.save();
@@ -182,8 +182,8 @@ function nameAxis({ ctx, bbox }: uPlot, { axis, palette }: PlotChoice): void {
   ctx.restore();
 }
 
-/** `mean`, or the number of each rank, or the letter of each run, behind its last point; those that would meet
- * move apart. */
+/** Draw `mean`, the number of each rank or the letter of each run behind its last point; names that would meet move
+ * apart. */
 function nameLines(plot: uPlot, { chart, palette, letters, alike, height }: PlotChoice): void {
   // those that lie over each other and end together have one name
   const ends = (letters ? chart.ranks : []).map((_, line) => {
@@ -239,7 +239,7 @@ function nameLines(plot: uPlot, { chart, palette, letters, alike, height }: Plot
   ctx.restore();
 }
 
-/** The values at the pointer, in a box beside it. */
+/** Draw the values at the pointer into a box beside it. */
 function tell(plot: uPlot, choice: PlotChoice): void {
   const box = boxOf(plot);
   const { idx, left = 0 } = plot.cursor;

@@ -5,7 +5,7 @@ import { clock, figure, percent } from './numbers';
 import { type Chart, type RunState, runState } from './protocol';
 import { pageWords } from './words';
 
-/** What stands in a table of runs; "nan", "inf" and "-inf" are texts. */
+/** A value in a table of runs; "nan", "inf" and "-inf" are texts. */
 export type Value = string | number | boolean | null;
 const value = (given: unknown): Value => {
   need(
@@ -54,7 +54,7 @@ export const compared = fields({
   diffs: or(listOf(fields({ runId: text, lines: or(listOf(text), null) })), []),
 });
 
-/** How a sweep stands, and its points beside each other. */
+/** The state of a sweep, and its points beside each other. */
 export type SweepNews = Compared & ReturnType<typeof standing>;
 const standing = fields({
   sweepId: text,
@@ -74,7 +74,7 @@ export function sweepNews(given: unknown): SweepNews {
   return { ...compared(given), ...standing(given) };
 }
 
-/** What the rows of these groups are called is a code, which the page has words for. */
+/** Groups whose rows are named by codes, which the page has words for. */
 const CODED = new Set(['run', 'code', 'machine', 'time']);
 const METRICS = new Set(['last', 'best', 'at']);
 
@@ -85,10 +85,7 @@ const MOST = 16;
 /** Curves that are drawn at first. */
 export const DRAWN = 16;
 
-/**
- * The values of a sweep, what came out, then what the program said that went in, then what the user and the machine
- * did.
- */
+/** Return the columns in order: values of the sweep and metrics, hyperparameters, then user and machine. */
 export function comparisonColumns({ rows, untrusted }: Compared): readonly ComparedRow[] {
   const outcome = ({ group }: ComparedRow): boolean =>
     group === 'run' || group === 'sweep' || METRICS.has(group);
@@ -99,7 +96,7 @@ export function columnKey({ group, name }: Pick<ComparedRow, 'group' | 'name'>):
   return `${group}/${name}`;
 }
 
-/** What is worth a look first: where the runs differ. */
+/** Return the keys of the columns shown at first: those in which the runs differ. */
 export function firstColumns(columns: readonly ComparedRow[]): string[] {
   const differing = columns.filter(({ differs }) => differs);
   return differing
@@ -147,7 +144,7 @@ export function valueText(column: ComparedRow, run: number): string {
       : String(value);
 }
 
-/** The numbers of the runs in an order; those without a value are last either way. */
+/** Return the numbers of the runs in an order; those without a value are last either way. */
 export function sorted(column: ComparedRow | undefined, count: number, descending: boolean): number[] {
   const runs = Array.from({ length: count }, (_, run) => run);
   if (!column) {
@@ -173,7 +170,7 @@ export function sorted(column: ComparedRow | undefined, count: number, descendin
   });
 }
 
-/** Of each run its charts; of one that is not drawn none. */
+/** Return the charts of each run; none for a run that is not drawn. */
 export function chartsOf({ curves }: Compared, drawn: ReadonlySet<number>): ReadonlyMap<string, Chart>[] {
   return curves.map((each, run) => new Map(drawn.has(run) ? each.map(curve => entryOf(curve)) : []));
 }

@@ -4,7 +4,7 @@
  */
 export type Fields = Record<string, unknown>;
 
-/** What the other side says in both languages. */
+/** A text of the kernel or the server in both languages. */
 export interface Bilingual {
   en: string;
   zh: string;
@@ -21,7 +21,7 @@ export function need(claim: boolean): asserts claim {
   }
 }
 
-/** An object with these fields. They are sent in snake_case, which ends here. */
+/** Read an object with these fields, which are sent in snake_case. */
 export function fields<Shape extends Record<string, Reader<unknown>>>(
   shape: Shape,
 ): (value: unknown) => { [Name in keyof Shape]: ReturnType<Shape[Name]> } {
@@ -44,7 +44,7 @@ export function listOf<Value>(read: Reader<Value>): (value: unknown) => readonly
   };
 }
 
-/** What may be missing, and then is `otherwise`. */
+/** Read a value that may be missing, and then is `otherwise`. */
 export function or<Value, Other>(read: Reader<Value>, otherwise: Other): Reader<Value | Other> {
   return (value, from, name) => (absent(value) ? otherwise : read(value, from, name));
 }
@@ -57,7 +57,7 @@ export function oneOf<Choice extends string>(...choices: readonly Choice[]): (va
   };
 }
 
-/** A field in English, and as `…_zh` in Chinese; where that is missing, the English. */
+/** Read a field in English, and `…_zh` in Chinese; where that is missing, use the English. */
 export function bilingual(value: unknown, from: Fields, name: string): Bilingual {
   const en = text(value ?? '');
   return { en, zh: text(from[`${name}_zh`] ?? '') || en };

@@ -1,4 +1,4 @@
-/** What has arrived of a run, and when. Any number of views draw one model; it draws nothing itself. */
+/** The received data of a run, and its times. Any number of views draw one model; it draws nothing itself. */
 import { keyOf } from './chart_data';
 import { RunLog } from './log/run_log';
 import { movingMean, utilisation } from './numbers';
@@ -10,7 +10,7 @@ const SAMPLE_SECONDS = 1.9;
 const FIRST_PULL = 5;
 const LONGEST_PULL = 160;
 
-/** Where the model takes its time from: `now` in seconds, and `frame`, which calls back before the next frame. */
+/** The clock of the model: `now` in seconds, and `frame`, which calls back before the next frame. */
 interface Pace {
   now(): number;
   frame(draw: () => void): void;
@@ -78,13 +78,13 @@ export class RunModel {
     this.notify();
   }
 
-  /** What the kernel answers to the question that was just asked. It may never come. */
+  /** Return the kernel's next answer of a kind. It may never come. */
   next<Kind extends Answer['kind']>(kind: Kind): Promise<Extract<Answer, { kind: Kind }>> {
     return new Promise(answered => (this.asking = [...this.asking, { kind, answered }]));
   }
 
-  /** Whether to ask for lines that are known to be missing. A kernel that is busy answers them all at
-   * once when it is free, so they become rarer. */
+  /** Return true when it is time to request missing lines. A busy kernel answers all requests at once when it is free,
+   * so they become rarer. */
   wantsPull(): boolean {
     if (!this.log.incomplete) {
       this.pullPeriod = FIRST_PULL;
@@ -128,7 +128,7 @@ export class RunModel {
   }
 }
 
-/** What ranks waited lately; one that was not looked at this time keeps what is known of it. */
+/** Return the recent waiting share of each rank; a rank without a new sample keeps its last. */
 function waitsOf(ranks: readonly RankView[], before: ReadonlyMap<number, number>): Map<number, number> {
   const known = ranks
     .filter(({ state }) => state === 'running')
@@ -139,8 +139,8 @@ function waitsOf(ranks: readonly RankView[], before: ReadonlyMap<number, number>
   return new Map(known.filter((each): each is [number, number] => each[1] !== undefined));
 }
 
-/** The new ranks, those that did not change being the old ones: a view draws only what is another object.
- * How long a rank runs changes all the time and nothing draws it, so it does not count. */
+/** Return the new ranks, with the old object for each unchanged one: a view draws other objects alone. `elapsed`,
+ * which nothing draws, does not count. */
 function keepEqual(before: readonly RankView[], now: readonly RankView[]): readonly RankView[] {
   const kept = now.map((rank, index) => {
     const old = before[index];

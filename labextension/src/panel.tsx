@@ -15,7 +15,7 @@ import { Panel, type PanelSource } from './views/Panel';
 import { SweepPanel, type SweepSource } from './views/SweepPanel';
 import { languageOf } from './words';
 
-/** What anywidget gives, as far as it is used here. */
+/** The part of anywidget's model that is used here. */
 interface WidgetModel {
   get(name: string): unknown;
   on(event: 'msg:custom', listener: (content: unknown, buffers: readonly Buffer[]) => void): void;
@@ -30,7 +30,7 @@ const PATIENCE = 4000;
 const FIRST_NEWS = 2000;
 const MOVE = 5000;
 
-/** What came of a run, how many listen for more, and panels that have lost their output and get a place. */
+/** The model of a run, the number of its listeners, and panels that lost their output and wait for another. */
 interface Session {
   readonly run: RunModel;
   listeners: number;
@@ -92,7 +92,7 @@ export default {
   },
 };
 
-/** Whether the run has ended, and its panel is drawn in the place of what the notebook keeps. */
+/** Return true when the run has ended and its panel replaces the output kept in the notebook. */
 function placed(model: WidgetModel): boolean {
   return model.get('placed') === true;
 }
@@ -177,7 +177,7 @@ function ask(model: WidgetModel, request: Request): boolean {
   }
 }
 
-/** What the kernel answers; null when it has no time to. */
+/** Return the kernel's answer; null when it is too busy to answer. */
 function answerOf<Kind extends Answer['kind']>(
   model: WidgetModel,
   run: RunModel,
@@ -217,7 +217,7 @@ function placesOf(model: WidgetModel): () => readonly HTMLElement[] {
   return () => [...document.querySelectorAll<HTMLElement>(selector)];
 }
 
-/** Ask the kernel to end what it shows; false when the reader has to interrupt the cell by hand. */
+/** Ask the kernel to end what it shows; return false when the reader has to interrupt the cell by hand. */
 async function stopByKernel(model: WidgetModel): Promise<boolean> {
   const sent = ask(model, { kind: 'stop' });
   // the kernel of what is detached does something else

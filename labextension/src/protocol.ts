@@ -1,8 +1,6 @@
-/**
- * What the kernel's side sends to the page (nbdist/feed/protocol.py writes it, tests/fixtures/protocol
- * holds samples that both sides' tests read), and how it is read. Times are seconds; those of lines and points
- * count from the moment the run was created.
- */
+/** The messages from the kernel or the server to the page (written by nbdist/feed/protocol.py, with samples for the
+ * tests of both sides in tests/fixtures/protocol), and their readers. Times are seconds; those of lines and points
+ * count from the creation of the run. */
 import {
   count,
   fields,
@@ -33,7 +31,7 @@ export type RunState = ReturnType<typeof runState>;
 const rankState = oneOf('pending', 'running', 'finished', 'failed', 'stopped', 'lost');
 export type RankState = ReturnType<typeof rankState>;
 
-/** How far a run is. `fraction` is in 0…1; `remaining` is in seconds, null while it cannot be told. */
+/** The progress of a run. `fraction` is in 0…1; `remaining` is in seconds, null while unknown. */
 export type Progress = ReturnType<typeof progress>;
 export const progress = fields({
   fraction: value => Math.min(1, Math.max(0, number(value))),
@@ -135,8 +133,8 @@ const slowView = fields({
   reason: bilingual,
 });
 
-/** What the notebook gave the ranks, or what they gave out: the first values by their names, and how many more.
- * `ranks` gave it out, empty where rank 0 did. */
+/** Inputs from the notebook, or results of the ranks: the first values by name, and the number of further ones.
+ * `ranks`: the ranks that returned it, empty for rank 0. */
 const given = fields({
   values: listOf(fields({ name: text, about: bilingual, ranks: or(text, '') })),
   more: or(count, 0),
@@ -253,7 +251,7 @@ const reportAnswer = fields({ kind: oneOf('report'), text: or(text, '') });
 export type Answer = BoardAnswer | ReportAnswer;
 export type Message = Update | Answer;
 
-/** What the page may send. The kernel can only take it when no cell keeps it busy. */
+/** A request of the page. The kernel only receives it while no cell runs. */
 export type Request =
   | { kind: 'stop' }
   | { kind: 'board' }
@@ -269,7 +267,7 @@ export type Buffer = ArrayBuffer | ArrayBufferView;
 
 const bufferLengths = fields({ buffers: or(listOf(count), []) });
 
-/** A frame: the length of the header, the header, the buffers whose lengths the header says. */
+/** Split a frame: the length of the header, the header, the buffers whose lengths the header has. */
 export function readFrame(frame: ArrayBuffer): { header: unknown; buffers: Uint8Array[] } {
   const size = frame.byteLength >= 4 ? new DataView(frame).getUint32(0, true) : Infinity;
   need(4 + size <= frame.byteLength);
@@ -284,7 +282,7 @@ export function readFrame(frame: ArrayBuffer): { header: unknown; buffers: Uint8
   return { header, buffers };
 }
 
-/** The message, or null when it is not one of ours. Never throws. */
+/** Return the message, or null when it is not one of ours. Never throws. */
 export function decode(content: unknown, buffers: readonly Buffer[] = []): Message | null {
   try {
     switch (object(content)['kind']) {
@@ -342,7 +340,7 @@ function delta(content: unknown, buffer: Buffer | undefined): LogDelta {
   };
 }
 
-/** How many lines `data` holds; an empty one may be a line or none, as was `expected`. */
+/** Return the number of lines in `data`; an empty one may be a line or none, as was `expected`. */
 function linesIn(data: Uint8Array, expected: number): number {
   let lines = data.length || expected ? 1 : 0;
   for (let at = data.indexOf(10); at >= 0; at = data.indexOf(10, at + 1)) {

@@ -39,7 +39,7 @@ function ReportRun({ run }: { run: RunModel }): ReactElement {
   return <RunPage model={run} host={NO_HOST} root={root} inCell label="" empty={<></>} curves={CURVES} />;
 }
 
-/** The curves of all runs over each other. */
+/** Draw the curves of all runs over each other. */
 function ReportCharts({ runs }: { runs: readonly RunModel[] }): ReactElement {
   const version = useSyncExternalStore(
     changed => {
@@ -87,7 +87,7 @@ async function play(run: RunModel, messages: readonly Element[]): Promise<void> 
   }
 }
 
-/** Light or dark as the system is: the summaries know it by the page's element. */
+/** Keep the page light or dark as the system is: the summaries follow its root element. */
 function followTheme(page: HTMLElement): void {
   const dark = matchMedia('(prefers-color-scheme: dark)');
   const follow = (): void => void (page.dataset['jpThemeLight'] = String(!dark.matches));

@@ -1,4 +1,4 @@
-/** What the panel and its log say, in English and Chinese. What JupyterLab's pages say beyond that is in lab/words.ts. */
+/** The words of the panel and its log, in English and Chinese. lab/words.ts has those of JupyterLab's pages. */
 import type { Bilingual } from './decode';
 import { bytes } from './numbers';
 
@@ -24,7 +24,7 @@ interface Translate {
   ): (...given: All) => string;
 }
 
-/** A table of words in each language. */
+/** Return a table of words in each language. */
 export function inBoth<Table>(table: (tr: Translate) => Table): Readonly<Record<Language, Table>> {
   const pick = (language: 0 | 1): Table =>
     table(((...both: unknown[]) => {
@@ -38,12 +38,12 @@ function filledIn(text: string): (...given: Given[]) => string {
   return (...given) => text.replace(/\{(\d)\}/g, (_open, at: string) => String(given[Number(at)]));
 }
 
-/** The page's language where it says one, else the browser's. */
+/** Return the page's language where it says one, else the browser's. */
 export function languageOf(page: Document = document, browser = navigator.language): Language {
   return (page.documentElement.lang || browser).toLowerCase().startsWith('zh') ? 'zh' : 'en';
 }
 
-/** What the kernel's side says in both languages, in that of the page. */
+/** Return the text in the page's language. */
 export function localized(sentence: Bilingual): string {
   return sentence[languageOf()];
 }
@@ -302,7 +302,7 @@ export const WORDS = inBoth(tr => ({
 
 type Words = (typeof WORDS)['en'];
 
-/** The panel's words in the page's language. */
+/** Return the panel's words in the page's language. */
 export function pageWords(): Words {
   return WORDS[languageOf()];
 }
@@ -361,7 +361,7 @@ export const LOG_WORDS = inBoth(tr => ({
   ranks: tr('ranks {0}', '进程 {0}'),
 }));
 
-/** The log's words in the page's language. */
+/** Return the log's words in the page's language. */
 export function logWords(): (typeof LOG_WORDS)['en'] {
   return LOG_WORDS[languageOf()];
 }

@@ -16,7 +16,7 @@ function aTab() {
   };
 }
 
-/** What is said last of an answer with this `url` and `problem`, where the browser gives this tab. */
+/** Return the last notice after an answer with this `url` and `problem`, where the browser gives this tab. */
 async function last(answer: { url?: string; problem?: string } | null, tab: ReturnType<typeof aTab> | null) {
   const notices: Notice[] = [];
   jest.spyOn(window, 'open').mockReturnValue(tab as unknown as Window | null);

@@ -14,7 +14,7 @@ import { sample } from './samples';
 const TEXT = 'nbdist report of lenet-k3f9\nFailed · 2 ranks';
 const nothing = (): void => undefined;
 
-/** What the page has been given to copy; `allowed`: whether it may. */
+/** Return the list of copied texts; `allowed`: true when the page may copy. */
 function clipboard(allowed: boolean): string[] {
   const copied: string[] = [];
   const writeText = (text: string): Promise<void> =>

@@ -186,7 +186,7 @@ test('only differences are the entries that not all ranks share', () => {
   expect(texts(differences)).toEqual(['0 mine', '1 yours']);
 });
 
-/** What each rank wrote, read back from the merged log. */
+/** Return the lines of each rank, read back from the merged log. */
 function readBack(rows: LogRows, ranks: number): string[][] {
   const lines: string[][] = Array.from({ length: ranks }, () => []);
   for (let at = 0; at < rows.count; at++) {

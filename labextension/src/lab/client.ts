@@ -116,7 +116,7 @@ export interface Server {
 /** The server has no nbdist: it is not installed beside it, or the server has not been started again. */
 export class NoExtension extends Error {}
 
-/** What the server says about a request that it does not do. */
+/** The server's reason for refusing a request. */
 export class Refusal extends Error {
   constructor(
     readonly status: number,
@@ -149,13 +149,13 @@ export class Client {
     return runDetail(await this.get(runPath(runId)));
   }
 
-  /** What a notebook keeps of a run that has ended, by the type of its content. */
+  /** Return the output that a notebook keeps of an ended run, by MIME type. */
   async summary(runId: string, language: string): Promise<Record<string, string>> {
     const data = object(object(await this.get(runPath(runId, `/summary?language=${language}`)))['data']);
     return Object.fromEntries(Object.entries(data).map(([type, content]) => [type, text(content)]));
   }
 
-  /** The run as one text, for another reader. */
+  /** Return the run as one text, for another reader. */
   async report(runId: string, language: string): Promise<string> {
     return (await this.raw(runPath(runId, `/report?language=${language}`))).text();
   }
@@ -168,12 +168,12 @@ export class Client {
     await this.send('POST', `api/sweeps/${encodeURIComponent(sweepId)}/stop`, { reason });
   }
 
-  /** Where the ranks are now. Takes up to some seconds. */
+  /** Take the stacks of all ranks. Takes up to some seconds. */
   async stacks(runId: string): Promise<StallView> {
     return taken(await this.send('POST', runPath(runId, '/stacks'))).stall;
   }
 
-  /** As Ctrl-C does in a terminal, to one rank. */
+  /** Interrupt one rank, as Ctrl-C does in a terminal. */
   async interrupt(runId: string, rank: number): Promise<void> {
     await this.send('POST', runPath(runId, `/ranks/${rank}/interrupt`));
   }
@@ -182,12 +182,13 @@ export class Client {
     await this.send('DELETE', runPath(runId));
   }
 
-  /** The address of VisualDL over these runs. */
+  /** Return the address of VisualDL over these runs. */
   async board(runIds: readonly string[]): Promise<string> {
     return boardAddress(await this.send('POST', 'api/board', { run_ids: runIds })).url;
   }
 
-  /** Runs beside each other, with their curves or with how their programs differ. Runs that are gone are left out. */
+  /** Return runs beside each other, with their curves or with how their programs differ. Runs that are gone are left
+   * out. */
   async compare(runIds: readonly string[], curves: boolean): Promise<Compared> {
     return compared(await this.send('POST', 'api/compare', { run_ids: runIds, curves }));
   }
@@ -200,12 +201,12 @@ export class Client {
     return options(await this.get('api/options')).options;
   }
 
-  /** Where a browser gets the whole log of a rank as a file. */
+  /** Return the address of the whole log of a rank as a file. */
   logUrl(runId: string, rank: number): string {
     return this.url(runPath(runId, `/ranks/${rank}/log?download=1`));
   }
 
-  /** A picture, or HTML, that a rank showed. */
+  /** Return the bytes of a picture or HTML that a rank showed. */
   async media(runId: string, rank: number, name: string): Promise<Uint8Array> {
     const path = runPath(runId, `/ranks/${rank}/media/${encodeURIComponent(name)}`);
     return new Uint8Array(await (await this.raw(path)).arrayBuffer());
@@ -221,7 +222,7 @@ export class Client {
     return `${this.server.baseUrl}nbdist/${path}`;
   }
 
-  /** What is no JSON. */
+  /** Request a path whose answer is no JSON. */
   private async raw(path: string): Promise<Response> {
     const response = await this.server.request(this.url(path), { method: 'GET' });
     if (!response.ok) {

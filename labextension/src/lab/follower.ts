@@ -16,8 +16,8 @@ const NEAR = 400;
 
 const makeModel = (): RunModel => new RunModel();
 
-/** Where no socket can be had, the view of the ranks is asked for, now and then; the logs then are the files that
- * can be downloaded. */
+/** Follows a run while it is visible. Without a socket it polls the view of the ranks; the logs then are the files to
+ * download. */
 export class Follower {
   readonly model: RunModel;
   private seen = true;
@@ -44,7 +44,7 @@ export class Follower {
     this.ask();
   }
 
-  /** Whether it is looked at from now on. */
+  /** Start or stop following as the run is shown or hidden. */
   setVisible(seen: boolean): void {
     if (seen === this.seen || this.ended) {
       return;
@@ -127,7 +127,7 @@ export class OlderLines {
     }
   }
 
-  /** The reader looks at a place where lines are missing, of this rank or of any. */
+  /** Request the missing lines that the reader looks at, of this rank or of any. */
   wanted(selected: number | null): void {
     if (this.run.log.placing) {
       return; // what has come is to stand in its place before more comes, or it never would
@@ -136,12 +136,12 @@ export class OlderLines {
     ranks.forEach(rank => this.ask(rank));
   }
 
-  /** Another connection: what was asked of the last one may never come. */
+  /** Forget all requests: after another connection they may never be answered. */
   forget(): void {
     this.requested.clear();
   }
 
-  /** Asks for the lines at the end of the last gap; how many bytes may come. */
+  /** Request the lines at the end of the last gap; return the bytes that may come. */
   private ask(rank: number): number {
     const block = [...this.run.log.rank(rank).blocks].reverse().find(({ gap }) => gap > 0);
     if (!block) {

@@ -19,7 +19,7 @@ const LATER_PAGE = 200;
 /** `absent`: the server has no nbdist. `offline`: it cannot be reached. `refused`: it does not read the runs. */
 type ListState = 'unknown' | 'ready' | 'absent' | 'offline' | 'refused';
 
-/** What happened to a run, which the reader may not have seen. */
+/** An event of a run that the reader may not have seen. */
 export interface RunEvent {
   kind: 'ended' | 'stalled' | 'resumed';
   row: RunRow;
@@ -63,7 +63,7 @@ export class Runs {
     return () => this.listeners.delete(listener);
   };
 
-  /** Calls back for each run that ends, stalls or goes on again from now on. */
+  /** Call back for each run that ends, stalls or goes on again from now on. */
   onEvent(listener: (event: RunEvent) => unknown): () => void {
     this.eventListeners.add(listener);
     return () => this.eventListeners.delete(listener);
@@ -78,7 +78,7 @@ export class Runs {
     return this.cached.rows;
   }
 
-  /** How many runs go on, shown or not. */
+  /** The number of live runs, shown or not. */
   get live(): number {
     return this.liveCount;
   }
@@ -87,12 +87,12 @@ export class Runs {
     return this.knownRows.filter(row => row.live);
   }
 
-  /** All that the page knows of, shown or not. */
+  /** All rows that the page knows, shown or not. */
   get knownRows(): readonly RunRow[] {
     return [...this.known.values()];
   }
 
-  /** Until the list has come for the first time. */
+  /** A promise that the list has come. */
   get ready(): Promise<void> {
     return new Promise(done => {
       const check = (): void => {
@@ -150,7 +150,7 @@ export class Runs {
     this.poll();
   }
 
-  /** The next page of the list that is shown. */
+  /** Request the next page of the shown list. */
   async more(): Promise<void> {
     const pages = this.shown;
     if (this.loading || pages.next === null) {
@@ -195,13 +195,13 @@ export class Runs {
     this.changed();
   }
 
-  /** A run that was removed on this page's demand. */
+  /** Drop a run that this page has deleted. */
   forget(runId: string): void {
     this.known.delete(runId);
     this.changed();
   }
 
-  /** Whether the page is hidden from now on. */
+  /** Pause or resume as the page is hidden or shown. */
   sleep(asleep: boolean): void {
     this.asleep = asleep;
     this.stream.sleep(asleep);
@@ -225,7 +225,7 @@ export class Runs {
     this.changed();
   }
 
-  /** Runs that a whole first page would have, were they still there. */
+  /** Return the known runs that a whole first page would list if they still existed. */
   private missingIn(rows: readonly RunRow[]): readonly string[] {
     const listed = new Set(rows.map(({ runId }) => runId));
     const oldest = Math.min(...rows.filter(({ live }) => !live).map(({ created }) => created));
@@ -248,12 +248,12 @@ export class Runs {
     return this.search ? this.matching : this.all;
   }
 
-  /** When the last of the known runs was made, in Unix seconds. */
+  /** Return the creation time of the newest known run, in Unix seconds. */
   private newest(): number {
     return Math.max(...[...this.known.values()].map(({ created }) => created));
   }
 
-  /** A run that was made after `newest` and has ended may never have been seen alive: that is news, too. */
+  /** Store rows and call the listeners; a run created after `newest` that has ended already is news, too. */
   private remember(rows: readonly RunRow[], newest = Infinity): void {
     for (const row of rows) {
       const before = this.known.get(row.runId);
@@ -309,7 +309,7 @@ class RunPages {
     this.ids = [...new Set([...this.ids, ...rows.map(({ runId }) => runId)])];
   }
 
-  /** The first page has come again. `grows`: further pages stay, only what is new comes to them. */
+  /** Take the first page again. `grows`: further pages stay, only new runs join them. */
   takeFirst(page: ListPage, grows: boolean): void {
     if (grows && this.ids.length > page.runs.length) {
       this.add(page.runs);
@@ -320,12 +320,12 @@ class RunPages {
   }
 }
 
-/** Those that go on, then the others, the newest first. */
+/** Compare two rows: live runs before the others, the newest first. */
 function newestFirst(a: RunRow, b: RunRow): number {
   return Number(b.live) - Number(a.live) || b.created - a.created;
 }
 
-/** As the server searches: every word is somewhere in what a row shows. */
+/** Return true when every word of the search is in a row's texts, as on the server. */
 function matches(row: RunRow | undefined, search: string): boolean {
   if (!row) {
     return false;
@@ -339,7 +339,7 @@ function matches(row: RunRow | undefined, search: string): boolean {
     .every(word => text.includes(word));
 }
 
-/** What the user's settings ask to be announced. */
+/** The user's setting of which events are announced. */
 export type NoticeLevel = 'all' | 'problems' | 'none';
 
 /** seconds: who starts a run that is shorter is still looking when it ends */
@@ -354,7 +354,7 @@ interface Announcer {
   withdraw(id: string): void;
 }
 
-/** Takes the news of all runs. That a run stalls stays announced for as long as that is true. */
+/** Return the listener that announces events. A stall stays announced as long as it lasts. */
 export function announcements(announcer: Announcer): (event: RunEvent) => Promise<void> {
   const stalls = new Map<string, string>();
   return async event => {
@@ -374,7 +374,7 @@ export function announcements(announcer: Announcer): (event: RunEvent) => Promis
   };
 }
 
-/** How long the ranks of a run that has ended were there. */
+/** Return the seconds that the ranks of an ended run existed. */
 export function secondsOf({ created, started, ended }: RunRow): number {
   return (ended ?? created) - (started ?? created);
 }
@@ -386,7 +386,7 @@ function isNews({ kind, row }: RunEvent, level: NoticeLevel): boolean {
   return level === 'all' && !row.stoppedAsAsked && secondsOf(row) >= SHORT;
 }
 
-/** Draws again whenever the list changes. */
+/** Draw again whenever the list changes. */
 export function useRuns(runs: Runs): Runs {
   useSyncExternalStore(runs.subscribe, () => runs.version);
   return runs;

@@ -1,4 +1,4 @@
-/** What the dashboard, the sidebar and the notebook's controls say beyond the panel's words. */
+/** The words of the dashboard, the sidebar and the notebook's controls beyond the panel's. */
 import { inBoth, languageOf } from '../words';
 
 export const LAB_WORDS = inBoth(tr => ({
@@ -145,7 +145,7 @@ export const LAB_WORDS = inBoth(tr => ({
 
 type LabWords = (typeof LAB_WORDS)['en'];
 
-/** These words in the page's language. */
+/** Return these words in the page's language. */
 export function labWords(): LabWords {
   return LAB_WORDS[languageOf()];
 }

@@ -73,8 +73,8 @@ export class Block {
     return this.packed?.length ?? 0;
   }
 
-  /** Add the line from one address to another. `inTraceback`: whether an exception's line ends a traceback, which
-   * has been counted. */
+  /** Add the line from one address to another. `inTraceback`: whether an exception's line ends a traceback,
+   * which has been counted. */
   push(
     line: string,
     [start, end]: readonly [number, number],
@@ -97,12 +97,12 @@ export class Block {
     return { error, inTraceback: mark === 'none' ? inTraceback : mark === 'traceback' };
   }
 
-  /** The address of a line. */
+  /** Return the address of a line. */
   lineAt(index: number): number {
     return this.first + this.starts.items[index]!;
   }
 
-  /** The first line that begins at an address or after it. */
+  /** Return the first line that begins at an address or after it. */
   indexOf(line: number): number {
     return firstWhere(this.count, at => this.lineAt(at) >= line);
   }
@@ -111,7 +111,7 @@ export class Block {
     return this.times.items[index]!;
   }
 
-  /** Columns that a line takes; see `HIGH`. */
+  /** Return the columns that a line takes; see `HIGH`. */
   columns(index: number): number {
     return this.marks.items[index]! & COLUMNS;
   }
@@ -125,7 +125,7 @@ export class Block {
     return this.lines;
   }
 
-  /** All lines, joined by newlines. */
+  /** Return all lines, joined by newlines. */
   text(): string {
     if (this.lines) {
       return this.lines.join('\n');

@@ -8,7 +8,7 @@ import type { LogRow, LogRows } from './rows';
 import type { RunLog } from './run_log';
 import { rangesWith } from './search';
 
-/** How rows are drawn now. */
+/** The options for drawing rows. */
 export interface Drawing {
   /** sought text in lower case; empty for none */
   readonly query: string;
@@ -21,13 +21,13 @@ export interface Drawing {
 // a traceback's line of the cell: the program of a run is runs/<run>/cell.py
 const CELL_LINE = /File "[^"]*\/runs\/(?:[^"]*\/)?cell\.py", (line (\d+))/;
 
-/** Seconds since the run began, as "0:02.1" or "1:02:03". */
+/** Return seconds since the run began, as "0:02.1" or "1:02:03". */
 function timeText(seconds: number): string {
   const tenths = Math.floor(seconds * 10 + 0.001);
   return tenths >= 36_000 ? clock(tenths / 10) : `${clock(tenths / 10)}.${tenths % 10}`;
 }
 
-/** A button that is still empty; `label`, if any, is its name and its hint. */
+/** Return a button that is still empty; `label`, if any, is its name and its hint. */
 function buttonOf(className: string, label: string, onClick: () => void): HTMLElement {
   const button = element('button', className) as HTMLButtonElement;
   button.type = 'button';
@@ -39,7 +39,7 @@ function buttonOf(className: string, label: string, onClick: () => void): HTMLEl
   return button;
 }
 
-/** The node of a row. `now`: it holds the current match. */
+/** Return the node of a row. `now`: it holds the current match. */
 function rowNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
   const node = element('div', 'nbdist-line');
   const ofOneRank = row.ranks?.ranks.length === 1;
@@ -61,7 +61,7 @@ function rowNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
   return node;
 }
 
-/** What a row that stands for missing lines says; nothing for a line. */
+/** Return the text of a row that stands for missing lines; empty for a line. */
 export function lostText({ kind, amount }: LogRow): string {
   return kind === 'line' ? '' : logWords()[kind](amount);
 }
@@ -96,7 +96,7 @@ function moreNode(row: LogRow, rest: number, now: boolean, drawing: Drawing): HT
   return button;
 }
 
-/** Append the first `length` characters of `line`, with colours, matches and links; whether any match was. */
+/** Append the first `length` characters of `line`, with colours, matches and links; return true when there was any match. */
 function appendText(
   node: HTMLElement,
   line: string,
@@ -221,7 +221,7 @@ export class DrawnRows {
     );
   }
 
-  /** Whether a picture is among the drawn rows. */
+  /** True when a picture is among the drawn rows. */
   get pictures(): boolean {
     return this.into.querySelector('.nbdist-output') !== null;
   }
@@ -265,7 +265,7 @@ function putInto(parent: HTMLElement, nodes: readonly HTMLElement[]): void {
   }
 }
 
-/** `only`: the rank whose line is shown, null for all. Whether there are any. */
+/** Draw the growing line of the rank `only` (null: of all); return true when there are any. */
 export function drawLiveLines(
   into: HTMLElement,
   log: RunLog,
@@ -305,7 +305,7 @@ export class WholeLine {
     private readonly onClose: () => void,
   ) {}
 
-  /** `generation` is another number when the same row is to be drawn anew. */
+  /** Draw the row; `generation` is another number when the same row is to be drawn anew. */
   draw(generation: number, drawing: Drawing): void {
     const { node, row } = this;
     const shown = row ? `${row.rank}:${row.line}|${generation}` : '';

@@ -10,17 +10,15 @@ import type { RankSets } from './rows';
 
 /** lines placed between two looks at the clock */
 const STRIDE = 128;
-/**
- * Of lines with the same time a rank places so many before it is the next one's turn: times are as coarse
- * as the rounds in which logs are read, and equal lines are to come close together.
- */
+/** Lines that a rank places before the next one's turn, among lines with the same time: times are as coarse as the
+ * rounds in which logs are read, and equal lines shall come close together. */
 const TURN = 32;
 /** and so many rows ahead the others look for its line, to bring it to the same place */
 const AHEAD = 16;
 /** of so many lines with the same time: a rank that writes more at once is not read line by line */
 const ALIGNED = 64;
 
-/** How far the lines of one rank have been placed. */
+/** The progress of the merge in the lines of one rank. */
 export interface Cursor {
   readonly log: RankLog;
   /** the next row of the rank's blocks */
@@ -88,7 +86,7 @@ export class Merge {
     return this.cursors.reduce((sum, { log, row }) => sum + Math.max(0, log.blockRows - row), 0);
   }
 
-  /** Whether a rank's next row stands for missing lines. */
+  /** True when the next row of a rank stands for missing lines. */
   get meetsGap(): boolean {
     return this.cursors.some(cursor => {
       lookUp(cursor, false);
@@ -109,7 +107,7 @@ export class Merge {
     this.place(cursor);
   }
 
-  /** How many rows of a rank's time come before a line, 0 when it is not near. */
+  /** Return the number of rows of the same time before a line; 0 when it is not near. */
   private rowsBefore(cursor: Cursor, text: string): number {
     for (let ahead = 0; ahead < AHEAD; ahead++) {
       const line = this.textAhead(cursor, ahead);
@@ -123,7 +121,7 @@ export class Merge {
     return 0;
   }
 
-  /** A line of the block and the time where a rank stands; null for a placeholder, undefined for none. */
+  /** Return a line of the block and the time where a rank stands; null for a placeholder, undefined for none. */
   private textAhead(cursor: Cursor, ahead: number): string | null | undefined {
     const block = cursor.log.blocks[cursor.block];
     if (!block) {
@@ -184,7 +182,7 @@ function nextTime(cursor: Cursor): number {
   return block.time(Math.max(0, cursor.row - block.rowStart - block.placeholders));
 }
 
-/** By time, then by turn; of ranks in the same turn the lower one, which comes first here, goes first. */
+/** Return true when `a` is placed first: by time, then by turn; in the same turn the lower rank. */
 function isBefore(a: Cursor, b: Cursor): boolean {
   return a.time < b.time || (a.time === b.time && Math.floor(a.placed / TURN) < Math.floor(b.placed / TURN));
 }
@@ -234,7 +232,7 @@ class Fold {
     this.note(text, time, this.entries.push(rank, line, this.sets.single(rank).id, error), rank);
   }
 
-  /** The first `count` entries have gone. */
+  /** Forget the first `count` entries. */
   shift(count: number): void {
     this.last.forEach((entry, rank) => this.last.set(rank, entry - count));
     this.byText.clear();

@@ -10,7 +10,7 @@ import { type Cursor, cursorAt, Merge } from './merge';
 import type { RankLog } from './rank_log';
 import { type LogRow, type LogRows, type LineLocation, type RankSets, Watched } from './rows';
 
-/** When more rows than this wait, so many of each rank, the newest, are shown before the others are placed. */
+/** The number of waiting rows above which the newest, `NEWEST` of each rank, are shown before the others are placed. */
 const BEHIND = 16_384;
 const NEWEST = 64;
 
@@ -63,7 +63,7 @@ export class MergedLog extends EntryRows implements LogRows {
     return true;
   }
 
-  /** Whether every row that has come stands in its place. */
+  /** True when every received row stands in its place. */
   get settled(): boolean {
     return !this.mending && this.main.waiting === 0;
   }
@@ -147,7 +147,7 @@ export class MergedLog extends EntryRows implements LogRows {
     return new Merge(entries, this.sets, cursors, this.unpacked);
   }
 
-  /** Rows of a rank have changed. What has been placed already is made again from there. */
+  /** Take changed rows of a rank: rows placed from there on are placed again. */
   private spliced(log: RankLog, at: number, removed: number, added: number): void {
     if (!added && at === 0) {
       this.moveRows(log, removed);
@@ -170,7 +170,7 @@ export class MergedLog extends EntryRows implements LogRows {
     this.mendFrom(from, start);
   }
 
-  /** What is shown goes on with the same row, though rows have come before it that were left out. */
+  /** Keep showing the same row when rows that were left out have come before it. */
   private shiftShown(log: RankLog, at: number, removed: number, added: number): void {
     const cursor = this.main.cursor(log);
     if (at < cursor.row) {
@@ -180,7 +180,7 @@ export class MergedLog extends EntryRows implements LogRows {
     }
   }
 
-  /** The first `count` rows of a rank have gone. */
+  /** Forget the first `count` rows of a rank. */
   private moveRows(log: RankLog, count: number): void {
     const { mending, main } = this;
     for (const cursor of [main.cursor(log), ...(mending ? [mending.merge.cursor(log)] : [])]) {

@@ -1,7 +1,5 @@
-/**
- * What ranks show in their logs: which lines stand for a picture or for HTML (nbdist/worker/display.py writes them),
- * what has come of these, and how they are drawn. Nothing that a rank shows runs a script here.
- */
+/** The outputs in logs: lines that stand for a picture or HTML (written by nbdist/worker/display.py), the received
+ * files, and their drawing. No output runs a script here. */
 import { element } from '../page';
 
 const MARK = '\x1b]nbdist;';
@@ -39,7 +37,7 @@ export interface Output {
   readonly height: number;
 }
 
-/** What a line of a log stands for; null for text. */
+/** Return the output that a line stands for; null for text. */
 export function outputOf(line: string): Output | null {
   const match = line.includes(MARK) ? OUTPUT.exec(line) : null;
   return (
@@ -52,7 +50,7 @@ export function outputOf(line: string): Output | null {
   );
 }
 
-/** How many lines high the row of an output is, its text among them. */
+/** Return the height of an output's row in lines, its text included. */
 export function heightInLines({ ending, height }: Output): number {
   const known = height || (ending === 'html' ? HTML_HEIGHT : UNKNOWN_HEIGHT);
   return 1 + Math.ceil(Math.min(HIGHEST, Math.max(LEAST, known)) / LINE);
@@ -73,7 +71,7 @@ export class Outputs {
 
   constructor(private readonly now: () => number = () => performance.now()) {}
 
-  /** An output has come. */
+  /** Take a received output. */
   put(name: string, data: Uint8Array): void {
     const ending = name.slice(name.lastIndexOf('.') + 1) as Ending;
     if (this.kept.has(name) || !(ending in TYPES)) {
@@ -93,7 +91,7 @@ export class Outputs {
     this.waiting.delete(name);
   }
 
-  /** A node in which the output is drawn, as soon as it is here; `text` stands for it. */
+  /** Return a node in which the output is drawn, as soon as it is here; `text` stands for it. */
   node(output: Output, rank: number, text: string): HTMLElement {
     const html = output.ending === 'html';
     const node = element(html ? 'iframe' : 'img', 'nbdist-output');

@@ -34,7 +34,7 @@ export abstract class RankBlocks extends Watched {
     super();
   }
 
-  /** Rows of blocks have come, in the place of others. */
+  /** Take changed rows of blocks. */
   protected abstract changed(at: number, removed: number, added: number): void;
 
   /** Lines, and placeholders of what is missing. */
@@ -105,7 +105,7 @@ export abstract class RankBlocks extends Watched {
     return rows;
   }
 
-  /** Bytes in the last gap before a line. */
+  /** Return bytes in the last gap before a line. */
   gapBefore(line: number): number {
     let at = this.indexOfLine(line);
     while (at >= 0 && !this.blocks[at]?.gap) {
@@ -114,12 +114,12 @@ export abstract class RankBlocks extends Watched {
     return this.blocks[at]?.gap ?? 0;
   }
 
-  /** The block that holds a line, or the next one after it. */
+  /** Return the block that holds a line, or the next one after it. */
   blockOf(line: number): Block | undefined {
     return this.blocks[this.indexOfLine(line)];
   }
 
-  /** Position of the block that holds a row. */
+  /** Return the position of the block that holds a row. */
   indexOfRow(row: number): number {
     return Math.max(0, firstWhere(this.blocks.length, at => this.blocks[at]!.rowStart > row) - 1);
   }
@@ -191,7 +191,7 @@ export abstract class RankBlocks extends Watched {
     return filled.length;
   }
 
-  /** The block at `at` when it is one that was put into a gap and goes on with line `from`. */
+  /** Return the block at `at` when it is one that was put into a gap and goes on with line `from`. */
   private growing(at: number, from: number, restBefore: number): Block | undefined {
     const block = this.blocks[at];
     return block && !block.full && block.end === from && !restBefore ? block : undefined;
@@ -221,7 +221,7 @@ export abstract class RankBlocks extends Watched {
     }
   }
 
-  /** Position of the block that holds a line, or of the next one after it. */
+  /** Return the position of the block that holds a line, or of the next one after it. */
   private indexOfLine(line: number): number {
     return firstWhere(this.blocks.length, at => this.blocks[at]!.end > line);
   }

@@ -92,7 +92,7 @@ export class RankLog extends RankBlocks implements LogRows {
     return { kind: 'line', rank, line: block.lineAt(index), ranks, time: block.time(index), text, amount: 0 };
   }
 
-  /** The row that stands for what is missing before a block. */
+  /** Return the row that stands for what is missing before a block. */
   placeholder(block: Block): LogRow {
     return {
       kind: block.missing ? 'missing' : 'skipped',

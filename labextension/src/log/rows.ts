@@ -1,4 +1,4 @@
-/** What a pane shows: a sequence of rows, made when they are asked for, and the sets of ranks that wrote them. */
+/** The rows of a pane, made on request, and the sets of ranks that wrote them. */
 import type { Block } from './block';
 import { growing16 } from './growing';
 
@@ -17,7 +17,7 @@ export interface LogRow {
   readonly amount: number;
 }
 
-/** Where the line of a row lies; block is null for placeholders. */
+/** The block and index of a row's line; block is null for placeholders. */
 export interface LineLocation {
   block: Block | null;
   index: number;
@@ -101,7 +101,7 @@ export class RankSets {
   private readonly byKey = new Map<string, RankSet>();
   private readonly larger = new Map<number, RankSet>();
 
-  /** How many ranks a set has. */
+  /** Return the number of ranks in a set. */
   size(id: number): number {
     return this.sizes.items[id]!;
   }
@@ -114,7 +114,7 @@ export class RankSets {
     return this.plus(null, rank);
   }
 
-  /** `set` and `rank`. */
+  /** Return the set of `set` and `rank`. */
   plus(set: RankSet | null, rank: number): RankSet {
     // ranks are below 65,536
     const step = ((set?.id ?? -1) + 1) * 65536 + rank;
@@ -141,7 +141,7 @@ export class RankSets {
   }
 }
 
-/** Sorted numbers as "0,2,5–7". */
+/** Return sorted numbers as "0,2,5–7". */
 export function rangesOf(numbers: readonly number[]): string {
   const ranges: string[] = [];
   for (let from = 0; from < numbers.length;) {

@@ -8,7 +8,7 @@ import type { RunLog } from './run_log';
 import { SearchCursor } from './search';
 import { PaneWidth, type ScreenNodes, ViewPlace } from './view_place';
 
-/** What the toolbar shows. */
+/** The state of the toolbar. */
 export interface ScreenState {
   readonly following: boolean;
   /** lines that were written since following ended */
@@ -169,7 +169,7 @@ export class LogScreen {
     }
   }
 
-  /** What is selected in the log; empty for nothing. */
+  /** The selected text of the log; empty for none. */
   get selection(): string {
     const selection = document.getSelection();
     return selection && this.holdsSelection(selection) ? selection.toString() : '';
@@ -232,7 +232,7 @@ export class LogScreen {
     this.draw();
   };
 
-  /** Whether the pane is shown. Where there is no layout at all (tests) it counts as shown. */
+  /** True when the pane is shown. Without any layout (tests) it counts as shown. */
   private get laidOut(): boolean {
     return this.sizes === null || this.nodes.scroller.clientHeight > 0;
   }
@@ -320,7 +320,7 @@ export class LogScreen {
     };
   }
 
-  /** All that is here has been seen; of nothing at all it cannot be said what came before it. */
+  /** Mark all lines as seen; without any, nothing is unread either. */
   private see(): void {
     this.unread = this.rows.count ? new Unread(this.log, this.rank) : null;
   }

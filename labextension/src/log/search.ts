@@ -25,7 +25,7 @@ export class LogSearch {
     this.unwatch = rows.watch(at => this.changed(at));
   }
 
-  /** Whether every row has been looked at. */
+  /** True when every row has been searched. */
   get complete(): boolean {
     return this.query === '' || this.searched >= this.rows.count;
   }
@@ -46,7 +46,7 @@ export class LogSearch {
     }
   }
 
-  /** The match at or after `row`, as its position among the matches; `count` when there is none. */
+  /** Return the match at or after `row`, as its position among the matches; `count` when there is none. */
   from(row: number): number {
     return lowerBound(this.matches, row);
   }
@@ -97,7 +97,7 @@ export class LogSearch {
   }
 }
 
-/** A bit for each line of a block that has `query` in it; null when none has. */
+/** Return a bit for each line of a block that has `query` in it; null when none has. */
 function linesWith(query: string, block: Block): Uint8Array | null {
   const text = plain(block.text()).toLowerCase();
   let match = text.indexOf(query);
@@ -118,7 +118,7 @@ function linesWith(query: string, block: Block): Uint8Array | null {
   return bits;
 }
 
-/** Where `query` (in lower case) stands in `text`: pairs of start and end. */
+/** Return the positions of `query` (in lower case) in `text`: pairs of start and end. */
 export function rangesWith(query: string, text: string): [number, number][] {
   const ranges: [number, number][] = [];
   if (!query) {
@@ -159,7 +159,7 @@ export class SearchCursor {
     this.search.end();
   }
 
-  /** Seek in other rows. */
+  /** Search in other rows. */
   show(rows: LogRows): void {
     this.search.end();
     this.rows = rows;
@@ -198,7 +198,7 @@ export class SearchCursor {
     return at < search.count && search.matches.items[at] === current?.row ? at + 1 : 0;
   }
 
-  /** The row of the match after (1) or before (-1) the current one, else the row `seen`; null for none. */
+  /** Return the row of the match after (1) or before (-1) the current one, else the row `seen`; null for none. */
   step(step: 1 | -1, seen: number): number | null {
     const { search } = this;
     if (!search.count) {
@@ -209,8 +209,8 @@ export class SearchCursor {
     return this.goTo((next + search.count) % search.count);
   }
 
-  /** The row of the match that a new search is to show first, once that is known: the nearest one from the row
-   * `seen` on, or the last of all when the log is being followed. */
+  /** Return the row of the first match to show, once it is known: the nearest from the row `seen` on, or the last
+   * when the log is followed. */
   first(seen: number, following: boolean): number | null {
     const { search } = this;
     if (!this.seeking || (following && !search.complete)) {

@@ -1,6 +1,6 @@
 /** Long work in short turns, so that the page answers in between. */
 
-/** Where time and turns come from; tests bring their own. */
+/** The clock and scheduler of slices; tests bring their own. */
 export interface Turns {
   /** milliseconds */
   now(): number;
@@ -83,7 +83,7 @@ export class Slices {
   }
 }
 
-/** The browser's turns. Messages and not timers: those are held back to once a second in hidden pages. */
+/** Return the browser's turns. Messages and not timers: those are held back to once a second in hidden pages. */
 export function browserTurns(): Turns {
   const now = () => performance.now();
   let quiet: ReturnType<typeof setTimeout> | undefined;

@@ -1,4 +1,4 @@
-/** Where in the log the pane is, whatever comes and goes, and how wide it is. */
+/** The pane's position in the log, kept while lines come and go, and its width. */
 import { element } from '../page';
 import { HIGH } from './block';
 import { RowHeights, ScrollScale } from './layout';
@@ -32,7 +32,7 @@ export class ViewPlace {
 
   constructor(private readonly nodes: ScreenNodes) {}
 
-  /** Other rows are shown. */
+  /** Forget the rows: others are shown. */
   clear(): void {
     this.anchor = null;
     this.heights.clear();
@@ -47,7 +47,7 @@ export class ViewPlace {
     this.anchor?.changed(rows, at, removed, added);
   }
 
-  /** The reader has scrolled; whether that is news. */
+  /** Take the scroller's position; return true when it is new. */
   scrolled(): boolean {
     const { scroller } = this.nodes;
     const position = scroller.scrollTop;
@@ -112,7 +112,7 @@ export class ViewPlace {
     }
   }
 
-  /** The rows to draw, and at how many pixels of the scrolled content the first of them lies. */
+  /** Return the rows to draw, and at how many pixels of the scrolled content the first of them lies. */
   seen(rows: LogRows): { first: number; last: number; top: number } {
     const { heights, scale, view } = this;
     const first = this.firstDrawn;
@@ -159,12 +159,12 @@ export class PaneWidth {
     this.columns = Math.max(10, Math.floor(room / this.character));
   }
 
-  /** Other rows are shown. */
+  /** Forget the rows: others are shown. */
   clear(): void {
     this.widest = 0;
   }
 
-  /** The log stays as wide as its widest row so far, or it would move sideways while it is scrolled. */
+  /** Widen the log to its widest row so far, or it would move sideways while it is scrolled. */
   widen(rows: LogRows, first: number, last: number, margin: number): void {
     const columns = new Uint16Array(Math.max(0, last - first));
     rows.columns(first, Math.max(first, last), columns);

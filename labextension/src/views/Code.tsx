@@ -96,7 +96,7 @@ function CodeLine(props: { number: number; pieces: readonly Piece[]; marked: boo
   );
 }
 
-/** The whole program of the run; opens at the marked line. */
+/** Draw the whole program of the run; opens at the marked line. */
 export function CellPane({ source, line }: { source: string | null; line: number | null }): ReactElement {
   const words = pageWords();
   const pane = useRef<HTMLDivElement>(null);

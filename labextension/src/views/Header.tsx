@@ -77,7 +77,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
   );
 });
 
-/** What a run is called by what it does. */
+/** Return the word for a run's state. */
 export function stateWord(view: RunView): string {
   const words = pageWords();
   return hangs(view) ? words.stalled : view.idle ? words.idle : words.run[view.state];
@@ -125,7 +125,7 @@ function RunProgress({ progress, narrow }: { progress: Progress; narrow: boolean
   );
 }
 
-/** How far a run came that did not come to its end. */
+/** Draw the progress at which an unfinished run ended. */
 function StoppedAt({ view }: { view: RunView }): ReactElement | null {
   if (view.live || view.state === 'finished' || !view.progress) {
     return null;
@@ -167,7 +167,7 @@ function menuItems({ view, onCopy, onBoard, onAct, onCopyCell }: HeaderProps): r
   ];
 }
 
-/** The ⋯ of a run. */
+/** Draw the ⋯ menu of a run. */
 function RunMenu(props: HeaderProps): ReactElement {
   const words = pageWords();
   const [open, setOpen] = useState(false);

@@ -179,7 +179,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
   );
 });
 
-/** When all that was written has come; or when so little comes that this may last. */
+/** Wait until every written line has come, or so few come that this may last. */
 async function settled(log: RunLog): Promise<void> {
   for (let lines = -1; !log.settled && log.all.lines > lines;) {
     lines = log.all.lines;
@@ -238,7 +238,7 @@ function Tool({ name, label, onClick, text = label, pressed, minor = false }: To
   );
 }
 
-/** Search, following, and what can be done with the log. */
+/** Draw search, following, and the actions on the log. */
 function LogToolbar(props: LogToolbarProps) {
   const { narrow, state, screen } = props;
   const words = logWords();
@@ -350,13 +350,13 @@ function Position({ narrow, state, screen }: LogToolbarProps) {
 /** rows that go into one piece of a file */
 const PIECE = 2048;
 
-/** A row's text; with `[ranks]` in front when rows of several ranks follow each other. */
+/** Return a row's text; with `[ranks]` in front when rows of several ranks follow each other. */
 function rowText(row: LogRow, named: boolean): string {
   const text = row.kind === 'line' ? plain(row.text) : lostText(row);
   return named && row.ranks ? `[${row.ranks.label}] ${text}` : text;
 }
 
-/** The last rows, at most `limit` characters of them. */
+/** Return the last rows, at most `limit` characters of them. */
 function lastRows(rows: LogRows, named: boolean, limit: number): { text: string; count: number } {
   const lines: string[] = [];
   let length = 0;
@@ -371,7 +371,7 @@ function lastRows(rows: LogRows, named: boolean, limit: number): { text: string;
   return { text: lines.reverse().join('\n'), count: lines.length };
 }
 
-/** All rows as a file, made in turns. */
+/** Return all rows as a file, made in turns. */
 function fileOf(rows: LogRows, named: boolean, slices: Slices): Promise<Blob> {
   const end = rows.count;
   const pieces: Blob[] = [];

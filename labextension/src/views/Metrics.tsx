@@ -24,7 +24,7 @@ import { useThrottled } from './hooks';
 const REDRAW = 1000;
 const AXES = ['step', 'time'] as const;
 
-/** What the reader chose last holds for the charts that are drawn later, too. */
+/** The reader's last choices, also for charts that are drawn later. */
 const chosen: { axis: Axis; smoothing: number } = { axis: 'step', smoothing: 0 };
 
 interface MetricsProps {
@@ -116,7 +116,7 @@ interface FirstMetricsProps extends Pick<MetricsProps, 'charts' | 'themeVersion'
   onAll: () => void;
 }
 
-/** The first metrics in a row, and how many there are more. */
+/** Draw the first metrics in a row, and how many there are more. */
 export function FirstMetrics({ charts, most, themeVersion, onAll }: FirstMetricsProps): ReactElement | null {
   const words = pageWords();
   const all = useMemo(() => metricsOf(charts), [charts]);
@@ -220,7 +220,7 @@ function ChartView(props: ChartProps): ReactElement {
 
 type PlotChosen = Omit<PlotChoice, 'palette' | 'width'> & { themeVersion: number };
 
-/** Keeps a plot of `lines` in the element that gets the ref. */
+/** Keep a plot of `lines` in the element that gets the ref. */
 function usePlot(
   chosen: PlotChosen,
   lines: ReturnType<typeof plotColumns>,
@@ -282,7 +282,7 @@ function usePlot(
   return place;
 }
 
-/** Whether less is seen than there is: the reader has dragged over a part, and a double click shows all again. */
+/** Return true when the reader has zoomed into a part; a double click shows all again. */
 function isZoomed({ data: [x], scales }: uPlot): boolean {
   const { min, max } = scales['x']!;
   // neither is a number before the first drawing

@@ -1,5 +1,4 @@
-/** What stands under the header: what went in and came out, what was asked for and did not happen by itself, that news
- * have stopped, the failure. */
+/** The notes under the header: inputs and results, warnings, silence of the kernel, and the failure. */
 import { memo, type ReactElement, useCallback, useEffect, useState } from 'react';
 
 import { clock } from '../numbers';
@@ -27,7 +26,7 @@ export interface Notice {
   live?: boolean;
 }
 
-/** The last notice, and what shows another. */
+/** Return the last notice, and what shows another. */
 export function useNotice(): [Notice | null, (notice: Notice) => void] {
   const [notice, setNotice] = useState<Notice | null>(null);
   useEffect(() => {
@@ -40,7 +39,7 @@ export function useNotice(): [Notice | null, (notice: Notice) => void] {
   return [notice, setNotice];
 }
 
-/** Once: a field that is drawn again keeps what its reader has selected. */
+/** Select all, once: a field that is drawn again keeps its selection. */
 const selectAll = (field: HTMLTextAreaElement | null): void => field?.select();
 
 export function Note({ notice }: { notice: Notice }): ReactElement {
@@ -59,7 +58,7 @@ export function Note({ notice }: { notice: Notice }): ReactElement {
   );
 }
 
-/** Copies a text, and says so. */
+/** Copy a text, and says so. */
 export function useCopying(onNotice: (notice: Notice) => void): (text: string) => void {
   return useCallback(
     text => {
@@ -72,7 +71,7 @@ export function useCopying(onNotice: (notice: Notice) => void): (text: string) =
   );
 }
 
-/** Opens VisualDL in another tab: at once, since a browser keeps back a tab that comes long after the click. */
+/** Open VisualDL in another tab, at once: browsers block a tab that opens long after the click. */
 export async function openBoard(
   answers: Promise<BoardAnswer | null>,
   label: string,
@@ -98,7 +97,7 @@ export async function openBoard(
   }
 }
 
-/** The whole address, null for what is no page (`javascript:`). */
+/** Return the whole address, null for what is no page (`javascript:`). */
 function webAddress(url: string): string | null {
   try {
     const whole = new URL(url, location.href);
@@ -108,7 +107,7 @@ function webAddress(url: string): string | null {
   }
 }
 
-/** What the notebook gave the ranks, and what they have given out, each in a row. */
+/** Draw the inputs from the notebook and the results of the ranks, each in a row. */
 export function InputsAndResults({ view }: { view: RunView }): ReactElement | null {
   const words = pageWords();
   const rows = [
@@ -146,7 +145,7 @@ interface SilenceProps {
   foreground: boolean;
 }
 
-/** Says so when a run that goes on has not been heard of for a while. */
+/** Draw a note when no message of a live run has come for a while. */
 export function Silence({ view, viewAt, heardAt, foreground }: SilenceProps): ReactElement | null {
   const words = pageWords();
   const live = view === null || view.live;
@@ -171,7 +170,7 @@ interface FailureProps {
   report?: ReactElement | undefined;
 }
 
-/** The first failure: who, what, where, and the ways to it. */
+/** Draw the first failure: who, what, where, and the ways to it. */
 export const Failure = memo(function Failure(props: FailureProps): ReactElement {
   const { failure, cell, onCellLine, onOpen } = props;
   const { rank, line, message, fileLine, source } = failure;

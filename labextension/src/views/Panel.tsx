@@ -10,7 +10,7 @@ import { stateWord } from './Header';
 import { openBoard, Silence } from './Notes';
 import { type RunHost, RunPage } from './RunPage';
 
-/** What a panel asks of those who send it the run. */
+/** The requests of a panel to the sender of its run. */
 export interface PanelSource {
   /** whether the cell waits for its run, which keeps the kernel from hearing of anything */
   foreground: () => boolean;

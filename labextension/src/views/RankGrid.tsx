@@ -155,7 +155,7 @@ export function RankGrid(props: GridProps): ReactElement {
   );
 }
 
-/** The cell that an arrow key leads to: beside it in order, or the nearest in the row above or below. */
+/** Return the cell that an arrow key leads to: beside it in order, or the nearest in the row above or below. */
 function neighbour(cells: readonly HTMLElement[], at: number, key: string): number {
   switch (key) {
     case 'ArrowRight':
@@ -220,7 +220,7 @@ const HeatCell = memo(function HeatCell(props: HeatCellProps): ReactElement {
 const ORDER: readonly RankState[] = ['running', 'pending', 'failed', 'lost', 'stopped', 'finished'];
 const NAMED = 3;
 
-/** `63 running · 1 failed first: rank 12` */
+/** Draw `63 running · 1 failed first: rank 12` */
 function Counts({ standings }: { standings: readonly Standing[] }): ReactElement {
   const words = pageWords();
   const groups = new Map<string, Standing[]>();
@@ -271,7 +271,7 @@ interface DetailProps extends Standing {
   onOpen: (rank: number) => void;
 }
 
-/** Everything that is known of the selected rank. */
+/** Draw all measures of the selected rank. */
 function RankDetail(props: DetailProps): ReactElement {
   const { rank, names, nodes, onClose, onOpen } = props;
   const words = pageWords();

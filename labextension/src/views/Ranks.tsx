@@ -78,7 +78,7 @@ function RankStrip(props: RanksProps): ReactElement {
   );
 }
 
-/** At most four in a row, and rows of about the same length. */
+/** Return the number of columns: at most four, and rows of about the same length. */
 function columns(count: number, size: Size): number {
   const most = size === 'narrow' ? 1 : size === 'medium' ? 2 : 4;
   return Math.max(1, Math.ceil(count / Math.ceil(count / most)));
@@ -143,8 +143,8 @@ const RankCell = memo(function RankCell(props: CellProps): ReactElement {
   );
 });
 
-/** Text in the first row, what it looks like in the second. The rows are there before anything was measured,
- * so that nothing below them moves when it is. */
+/** Draw texts in the first row and their pictures in the second; both exist before anything is measured, so that
+ * nothing below moves then. */
 function Meters({ rank, samples, wait }: CellProps): ReactElement {
   const words = pageWords();
   const used = memory(rank);

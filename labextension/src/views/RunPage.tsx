@@ -33,7 +33,7 @@ import { isLog, type PageTab, type Tab, Tabs } from './Tabs';
 import { type Size, useAfterDrawing, useSize, useTheme } from './hooks';
 import type { RanksProps } from './rank_parts';
 
-/** What hosts may do to a page. */
+/** The actions of a host on a page. */
 export interface RunControls {
   select: (tab: Tab) => void;
   notify: (notice: Notice) => void;
@@ -41,7 +41,7 @@ export interface RunControls {
   goToLine: (line: number) => void;
 }
 
-/** What the place that a run is shown in does for it. */
+/** The services of the host (a cell, a dashboard) for the page of a run. */
 export interface RunHost {
   /** asks the run to end; what to say where that cannot be, else null */
   stop: () => Promise<Notice | null>;
@@ -373,7 +373,7 @@ export function RunPage(props: RunPageProps): ReactElement {
   );
 }
 
-/** What the host does, for this page; the same functions as long as the host is the same. */
+/** Return the host's actions bound to this page; the same functions as long as the host is the same. */
 function boundTo(page: RunControls, { board, again, interrupt }: RunHost) {
   return {
     board: board && (() => board(page)),

@@ -7,7 +7,7 @@ import { pageWords, localized } from '../words';
 import { Badge, Button, Icon } from './Marks';
 import { useElapsed } from './hooks';
 
-/** What a reader can do about it; null where the kernel would not hear of it. */
+/** The reader's actions in a stall; null where the kernel would not receive them. */
 interface StallActions {
   again: (() => void) | null;
   interrupt: ((rank: number) => void) | null;
@@ -20,7 +20,7 @@ interface BannerProps {
   interrupt: StallActions['interrupt'];
 }
 
-/** The sentence, until the reader wants to wait on. */
+/** Draw the sentence, until the reader wants to wait on. */
 export const StallBanner = memo(function StallBanner(props: BannerProps): ReactElement | null {
   const { stall, interrupt } = props;
   const words = pageWords();
@@ -62,7 +62,7 @@ interface StacksProps {
   children?: ReactNode;
 }
 
-/** Where the ranks are. */
+/** Draw the stacks of the ranks, by group. */
 export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
   const { stall, again, taking = false, onCellLine } = props;
   const words = pageWords();
@@ -96,13 +96,13 @@ export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
   );
 });
 
-/** How long nothing has happened. */
+/** Draw the seconds without progress. */
 function StallTimer({ view, stall, viewAt }: BannerProps): ReactElement {
   const quiet = useElapsed(view, viewAt) - stall.since;
   return <span>{pageWords().noProgress(Math.max(0, Math.round(quiet)), stall.text.en !== '')}</span>;
 }
 
-/** The sentence, with the names of what is called in it as code. */
+/** Draw the sentence, with the names of what is called in it as code. */
 function Sentence({ text, groups }: { text: string; groups: readonly StackGroup[] }): ReactElement {
   const names = [...new Set(groups.map(group => group.what).filter(Boolean))];
   return (
@@ -114,7 +114,7 @@ function Sentence({ text, groups }: { text: string; groups: readonly StackGroup[
   );
 }
 
-/** `text` in parts, each of `names` in one of its own. */
+/** Return `text` in parts, each of `names` in one of its own. */
 export function split(text: string, names: readonly string[]): string[] {
   if (names.length === 0) {
     return [text];
@@ -191,7 +191,7 @@ function Rows({ rows, onCellLine }: RowsProps): ReactElement {
   );
 }
 
-/** The line in `cell line 9`; a script's lines are not in the cell. */
+/** Return the line in `cell line 9`; a script's lines are not in the cell. */
 function lineOf(place: string): number | null {
   const match = /^cell line (\d+)$/.exec(place);
   return match ? Number(match[1]) : null;
@@ -207,7 +207,7 @@ function saved(stall: StallView): string {
   return `data:text/plain;charset=utf-8,${encodeURIComponent([stall.text.en, ...groups].join('\n\n'))}`;
 }
 
-/** What a rank of a run that hangs does, for the strip: its state's word and shape, and the call. */
+/** The state of a rank in a stalled run: the kind of its group, and the call. */
 export type Held = Pick<StackGroup, 'kind' | 'what'>;
 
 export function heldRanks(view: RunView): ReadonlyMap<number, Held> {
@@ -225,7 +225,7 @@ export function hangs(view: RunView): boolean {
   return view.live && view.state === 'running' && view.stall !== null;
 }
 
-/** The words for what a rank does, in the place of its state. */
+/** Return the words for what a rank does, in the place of its state. */
 export function heldWord(rank: RankView, held: Held | undefined): string {
   if (held === undefined || rank.state !== 'running') {
     return '';

@@ -9,7 +9,7 @@ import { Button, Mark } from './Marks';
 import { Metrics } from './Metrics';
 import { useSize, useTheme } from './hooks';
 
-/** What a panel asks of those who send it the sweep. */
+/** The requests of a panel to the sender of its sweep. */
 export interface SweepSource {
   news: () => unknown;
   listen: (hear: () => void) => () => void;
@@ -136,7 +136,7 @@ function countsText({ counts, live }: SweepNews): string {
     .join(' · ');
 }
 
-/** What tells a point from the others: `lr=0.1 width=64`. */
+/** Return the values that identify a point: `lr=0.1 width=64`. */
 function valuesText({ rows }: SweepNews, run: number): string {
   return rows
     .filter(({ group }) => group === 'sweep')

@@ -5,11 +5,11 @@ import { moved } from '../keys';
 import { pageWords } from '../words';
 import { Icon, type IconName, rankColour } from './Marks';
 
-/** What is shown: the log of all ranks, of one, or a page: the curves, the program, what else the host has. */
+/** A tab: the log of all ranks or of one, or a page (curves, program, pages of the host). */
 export type Tab = 'all' | number | PageName;
 type PageName = 'metrics' | 'cell' | 'stacks' | 'board';
 
-/** Whether a tab shows a log. */
+/** Return true when a tab shows a log. */
 export function isLog(tab: Tab): tab is 'all' | number {
   return tab === 'all' || typeof tab === 'number';
 }
@@ -104,7 +104,7 @@ export function Tabs(props: TabsProps): ReactElement {
   );
 }
 
-/** A field with all ranks to choose from: type a number, or take one. */
+/** Draw a field with all ranks to choose from: type a number, or take one. */
 function RankPicker({ count, onPick }: { count: number; onPick: (rank: number) => void }): ReactElement {
   const words = pageWords();
   const [text, setText] = useState('');

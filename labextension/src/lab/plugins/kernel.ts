@@ -1,7 +1,5 @@
-/**
- * What a kernel is told in front of a cell that uses nbdist. A kernel takes its requests in order, so the cell finds
- * it done, and one that knows it already loses a millisecond.
- */
+/** Prepares the kernel ahead of a cell that uses nbdist. A kernel runs its requests in order, so the cell finds nbdist
+ * loaded; where it is already, this costs a millisecond. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
@@ -57,14 +55,14 @@ const language: JupyterFrontEndPlugin<void> = {
 
 export default [loading, language];
 
-/** Leaves no name in the notebook's namespace. As `%load_ext nbdist`, which may still follow and says nothing. */
+/** Return code that loads nbdist as `%load_ext` does, and leaves no name in the namespace. */
 const LOAD = (isLoaded: string): string => `try:
     ${isLoaded} or __import__('nbdist').load_ipython_extension(get_ipython())
 except ModuleNotFoundError:
     pass
 `;
 
-/** Whether the kernel has the magic now; true, too, where that cannot be known. */
+/** Load nbdist; return true when the kernel has the magic now, or where that cannot be known. */
 async function load({ sessionContext }: NotebookPanel, { kind, name }: Magic): Promise<boolean> {
   const kernel = sessionContext.session?.kernel;
   const spec = kernel && sessionContext.specsManager.specs?.kernelspecs[kernel.name];

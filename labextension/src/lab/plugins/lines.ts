@@ -39,7 +39,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
 
 export default plugin;
 
-/** Follows the outputs of a notebook: those of runs that failed get links, summaries buttons. */
+/** Follow the outputs of a notebook: those of runs that failed get links, summaries buttons. */
 function followOutputs({ content }: NotebookPanel): void {
   const decorate = (node: Element): void => {
     for (const error of node.matches(ERROR) ? [node] : node.querySelectorAll(ERROR)) {

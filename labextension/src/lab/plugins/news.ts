@@ -1,4 +1,4 @@
-/** Where a reader sees how runs stand who does not look at them: the status bar, and notices when one ends or stalls. */
+/** News for a reader who looks elsewhere: the status bar, and notices when a run ends or stalls. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
@@ -71,7 +71,7 @@ const notices: JupyterFrontEndPlugin<void> = {
 
 export default [status, notices];
 
-/** Whether the run's cell, and so its panel, is on the screen. */
+/** Return true when the run's cell, and so its panel, is on the screen. */
 function isSeen(notebooks: INotebookTracker, { notebook, cellId }: RunRow): boolean {
   const panel = notebooks.find(each => each.isVisible && isNotebook(notebook, each.context.localPath));
   const cell = panel?.content.widgets.find(({ model }) => model.sharedModel.getId() === cellId);

@@ -155,14 +155,14 @@ const plugin: JupyterFrontEndPlugin<void> = {
 
 export default plugin;
 
-/** Says what stands in the way, if anything. */
+/** Notify the user of a problem, if there is one. */
 function tell(problem: string | null): void {
   if (problem) {
     Notification.info(problem, { autoClose: 6000 });
   }
 }
 
-/** Writes a line magic into a cell below the active one, and runs it. */
+/** Write a line magic into a cell below the active one, and run it. */
 async function runBelow(panel: NotebookPanel, magic: string): Promise<void> {
   NotebookActions.insertBelow(panel.content);
   panel.content.activeCell?.model.sharedModel.setSource(magic);
@@ -175,7 +175,7 @@ async function runCell(panel: NotebookPanel, at: number): Promise<void> {
   await NotebookActions.run(panel.content, panel.sessionContext);
 }
 
-/** Whether the kernel takes requests, now or in a moment: one that was just started is busy with itself. */
+/** Return true when the kernel is idle now or soon: one that was just started is busy with itself. */
 function becomesIdle({ sessionContext }: NotebookPanel): Promise<boolean> {
   const idle = (): boolean => sessionContext.session?.kernel?.status === 'idle';
   if (idle()) {
@@ -197,7 +197,7 @@ function becomesIdle({ sessionContext }: NotebookPanel): Promise<boolean> {
   });
 }
 
-/** Goes to the cell of a run, and to a line of it (0 for none). What stands in the way, if anything. */
+/** Go to the cell of a run, and to a line of it (0 for none); return the problem, if any. */
 async function reveal(
   service: IRunService,
   notebooks: INotebookTracker,
@@ -219,7 +219,7 @@ async function reveal(
   return '';
 }
 
-/** The cell of a run in its notebook, which is opened; or what stands in the way. */
+/** Open the notebook of a run; return the position of its cell, or the problem. */
 async function cellOfRun(
   { client }: IRunService,
   notebooks: INotebookTracker,
@@ -274,7 +274,7 @@ function cellAround(notebooks: INotebookTracker, node: HTMLElement | undefined):
   return cells[0] ?? null;
 }
 
-/** What was chosen in the form for a cell with this text, and whether it is to be run; null for nothing. */
+/** Show the form for a cell; return the choices and true to run it, or null when it was cancelled. */
 async function askRanks(
   { client }: IRunService,
   source: string,
@@ -306,7 +306,7 @@ async function askRanks(
   return button.accept && wanted ? { wanted, run: button.label === run } : null;
 }
 
-/** Asks which ranks, and writes them into this cell and no other. What stands in the way, if anything. */
+/** Show the form and write its choices into this cell; return the problem, if any. */
 async function runOnRanks(service: IRunService, notebooks: INotebookTracker, cell: Cell): Promise<string> {
   const words = labWords();
   const { sharedModel } = cell.model;
@@ -333,10 +333,8 @@ interface CellPosition {
   at: number;
 }
 
-/**
- * Asks for the options of a copy of a run's cell, and inserts it below a cell of the notebook that `place` opens. A
- * script has no form: its line is inserted. What stands in the way, if anything.
- */
+/** Show the form for a copy of a run's cell, and insert it below the cell that `place` opens; a script has no form.
+ * Return the problem, if any. */
 async function runAgainWith(
   service: IRunService,
   runId: string,
@@ -368,7 +366,7 @@ async function runAgainWith(
   return '';
 }
 
-/** A new notebook, for a run whose own there is not. */
+/** Open a new notebook for a run whose own is missing. */
 async function newNotebook(app: JupyterFrontEnd, notebooks: INotebookTracker): Promise<CellPosition | null> {
   const kernelName = app.serviceManager.kernelspecs.specs?.default;
   const made: unknown = await app.commands.execute('notebook:create-new', { kernelName });
@@ -377,7 +375,7 @@ async function newNotebook(app: JupyterFrontEnd, notebooks: INotebookTracker): P
   return panel ? { panel, at: panel.content.widgets.length - 1 } : null;
 }
 
-/** Selects the line (1 is the editor's first) and brings it into view. */
+/** Select the line (1 is the editor's first) and bring it into view. */
 export async function showLine(cell: Cell, line: number): Promise<void> {
   await cell.ready;
   const { editor } = cell;

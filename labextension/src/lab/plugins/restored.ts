@@ -53,7 +53,7 @@ async function restore(service: IRunService, panel: NotebookPanel): Promise<void
   }
 }
 
-/** What runs on the ranks; what no cell has where the server does not say. */
+/** Return the program of the run; null, which no cell has, where the server does not answer. */
 function programOf(client: Client, { runId }: RunRow): Promise<string | null> {
   return client.run(runId).then(
     ({ cell }) => cell,
@@ -119,7 +119,7 @@ class RestoredRun {
     }
   }
 
-  /** Writes into the notebook what the kernel would have written, had the page not been loaded again. */
+  /** Write the summary into the notebook, as the kernel does when the page stays loaded. */
   private async writeSummary(): Promise<void> {
     const { model } = this.cell;
     const data = await this.service.client.summary(this.runId, languageOf()).catch(() => null);

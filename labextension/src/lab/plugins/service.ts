@@ -28,7 +28,7 @@ const plugin: JupyterFrontEndPlugin<IRunService> = {
 
 export default plugin;
 
-/** JupyterLab's page says English whatever JupyterLab was set to; words and screen readers go by the page. */
+/** Set the page's language to JupyterLab's: words and screen readers go by the page. */
 function speakAs(translator: ITranslator | null): void {
   if (translator?.languageCode.toLowerCase().startsWith('zh')) {
     document.documentElement.lang = 'zh-CN';

@@ -151,7 +151,7 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
   });
 }
 
-/** Whether it was done; if not, the user is told. */
+/** Return true when `done` resolves; if it rejects, notify the user. */
 async function notifyIfRejected(
   done: Promise<void>,
   describe: (problem: string) => string,

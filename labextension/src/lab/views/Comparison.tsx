@@ -103,7 +103,7 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
   );
 }
 
-/** What runs are called here: the end of the id only where two have the same name. */
+/** Return the names of the runs; with the end of the id only where two have the same name. */
 function namesOf({ runs }: Compared): string[] {
   const names = shownNames(runs);
   return runs.map(({ runId, label }) => {
@@ -112,7 +112,7 @@ function namesOf({ runs }: Compared): string[] {
   });
 }
 
-/** The runs as the server has them, again and again while one goes on and the page is seen. */
+/** Return the compared runs, requested again while one is live and the page is visible. */
 function useComparison(
   client: Client,
   runIds: readonly string[],
@@ -160,7 +160,7 @@ function useComparison(
   return { compared, problem };
 }
 
-/** How the program of one run differs from that of another. */
+/** Draw the differences between the programs of two runs. */
 function Programs({ client, compared }: { client: Client; compared: Compared }): ReactElement {
   const words = labWords();
   const [pair, setPair] = useState<readonly [number, number]>([0, 1]);

@@ -115,7 +115,7 @@ export function Dashboard(props: DashboardProps): ReactElement {
   );
 }
 
-/** What is to be said of the way that the run comes here. */
+/** Draw the problem of the connection to the server, if there is one. */
 function Connection(
   props: Pick<IRunService, 'stream'> & { runId: string; live: boolean },
 ): ReactElement | null {
@@ -135,7 +135,7 @@ function Connection(
   return !open && live ? <div className="nbdist-note nbdist-calm">{words.disconnected}</div> : null;
 }
 
-/** What a dashboard does to its run, and what there is to say when that fails. */
+/** Return a dashboard's actions on its run, with their error messages. */
 function useRunActions(service: IRunService, runId: string, label: string, execute: Execute): RunHost {
   const { client } = service;
   return useMemo(() => {
@@ -159,7 +159,7 @@ function useRunActions(service: IRunService, runId: string, label: string, execu
   }, [client, runId, label, execute]);
 }
 
-/** The panel of a cell after the page was loaded again. */
+/** Draw the panel of a cell after the page was loaded again. */
 export function RestoredPanel({ runId, model, service }: ServedProps): ReactElement {
   const { client, stream } = service;
   const root = useRef<HTMLElement>(null);

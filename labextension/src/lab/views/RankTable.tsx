@@ -20,7 +20,7 @@ import {
 import { pageWords, localized } from '../../words';
 import { labWords } from '../words';
 
-/** Which columns there are: of a run that has ended nothing more becomes known. */
+/** The columns to draw; a run that has ended has no live measures. */
 interface Columns {
   memory: boolean;
   use: boolean;

@@ -153,7 +153,7 @@ function Check({ onCheck }: { onCheck: (event: MouseEvent) => void }): ReactElem
   );
 }
 
-/** Where it is too long, what other runs have in their names, too, gives way to what they have not. */
+/** Draw the name of a run; where it is too long, the part shared with other runs is cut first. */
 function Name({ text, from }: ShownName): ReactElement {
   const shared = from > 2 ? from : 0;
   return (
@@ -175,7 +175,7 @@ function about(row: RunRow, word: string): string {
   return [row.sweep?.values, ...first, pageWords().ranks(row.worldSize)].filter(Boolean).join(' · ');
 }
 
-/** `rank 1 failed first: ValueError at line 4 of the cell`, or in Chinese, in a narrow place. */
+/** Return a shorter headline: `rank 1, ValueError at line 4`. */
 function short(headline: string): string {
   return headline
     .replace(/^(rank \d+) failed first:/, '$1,')
@@ -200,7 +200,7 @@ function titleOf(row: RunRow, now: number): string {
 const CURVE_WIDTH_PX = 48;
 const CURVE_PX = 14;
 
-/** The main metric, from its lowest to its highest. */
+/** Draw the main metric, from its lowest to its highest. */
 const Curve = memo(function Curve({
   values,
   name,

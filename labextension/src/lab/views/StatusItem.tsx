@@ -58,7 +58,7 @@ function GpuStrip({ gpus }: { gpus: readonly Gpu[] }): ReactElement {
   );
 }
 
-/** How full a GPU is: of work or of memory, whichever is more. */
+/** Return the fraction of a GPU in use: of its time or its memory, whichever is more. */
 function fullness({ utilisation, memory, memoryTotal }: Gpu): number {
   return Math.max((utilisation ?? 0) / 100, memory !== null && memoryTotal ? memory / memoryTotal : 0);
 }
@@ -68,12 +68,12 @@ function aboutUse(gpu: Gpu): string {
   return [use, memoryText(gpu), holdersText(gpu) || labWords().free].filter(Boolean).join(', ');
 }
 
-/** `11.2/80 GB`; empty where it is not known. */
+/** Return `11.2/80 GB`; empty where it is unknown. */
 export function memoryText({ memory, memoryTotal }: Gpu): string {
   return memory !== null && memoryTotal ? bytesOf(memory, memoryTotal).join('/') : '';
 }
 
-/** By whom a GPU is used; empty for none. */
+/** Return the users of a GPU; empty for none. */
 export function holdersText({ holders }: Gpu): string {
   const names = holders.map(({ name, pid, runId }) => runId ?? `${name} (${pid})`).join(', ');
   return names && labWords().heldBy(names);
