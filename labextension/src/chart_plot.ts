@@ -15,7 +15,7 @@ const NAMED = 8;
 /** pixels between two names at the ends of lines, where they are many */
 const NAME_EVERY = 14;
 const MOST_ALIKE = 2;
-/** how lines are drawn beyond the eighth, where the colours begin again */
+/** dashes of the lines beyond the eighth, whose colours repeat */
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 const TOLD = 12;
 /** Allowed distances of ticks: whole steps; seconds, minutes and hours as clocks divide them. */
@@ -56,12 +56,12 @@ export interface PlotChoice {
   chart: Chart;
   axis: Axis;
   log: boolean;
-  /** whether the curves as they were stand behind running means */
+  /** true when the curves as they were stand behind running means */
   smooth: boolean;
-  /** what a line is called where it is no rank's, and in a letter or two */
+  /** name of a line that is no rank's, in full and in a letter or two */
   names?: readonly string[] | undefined;
   letters?: readonly string[] | undefined;
-  /** of each line the first that has the same values */
+  /** the first line with equal values, for each line */
   alike: readonly number[];
   height?: number | undefined;
   palette: Palette;

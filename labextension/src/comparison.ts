@@ -1,4 +1,4 @@
-/** Several runs beside each other: which columns there are, what stands in them, in which order, and the curves. */
+/** Several runs beside each other: columns, their values and order, and the curves. */
 import { keyOf } from './chart_data';
 import { count, fields, flag, listOf, need, number, or, text } from './decode';
 import { clock, figure, percent } from './numbers';
@@ -21,7 +21,7 @@ const comparedRow = fields({
   name: text,
   values: listOf(value),
   differs: flag,
-  /** where the best values of a metric were */
+  /** steps of the best values of a metric */
   steps: or(listOf(or(count, null)), []),
 });
 
@@ -31,12 +31,12 @@ export const compared = fields({
   runs: listOf(
     fields({ runId: text, name: or(text, ''), label: text, letter: text, state: runState, live: flag }),
   ),
-  /** where the metrics of the group "at" are taken */
+  /** step of the metrics of the group "at" */
   step: or(count, null),
   rows: listOf(comparedRow),
-  /** what the programs call their hyperparameters */
+  /** hyperparameters as the programs name them */
   untrusted: fields({ rows: listOf(comparedRow) }),
-  /** of each run, when they were asked for */
+  /** curves of each run, when requested */
   curves: or(
     listOf(
       listOf(
@@ -50,7 +50,7 @@ export const compared = fields({
     ),
     [],
   ),
-  /** how the programs differ from the first; null where one is not known any more */
+  /** differences of the programs from the first; null where one is unknown */
   diffs: or(listOf(fields({ runId: text, lines: or(listOf(text), null) })), []),
 });
 
@@ -61,7 +61,7 @@ const standing = fields({
   label: text,
   state: runState,
   live: flag,
-  /** why it ended early */
+  /** reason for an early end */
   reason: or(text, ''),
   counts: fields({ points: count, ended: count, failed: count, running: count, waiting: count }),
   /** the column that the points are sorted by at first */

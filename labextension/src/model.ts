@@ -24,16 +24,16 @@ const PAGE: Pace = {
 
 export class RunModel {
   view: RunView | null = null;
-  /** when `view` was true, and when anything at all came last, in the page's seconds */
+  /** arrival of `view`, and of the last message, in the page's seconds */
   viewAt = 0;
   heardAt: number;
   cell: string | null = null;
   charts: ReadonlyMap<string, Chart> = new Map();
-  /** how many metrics have no chart */
+  /** number of metrics without a chart */
   leftOut = 0;
-  /** of each rank, the last samples in percent */
+  /** the last samples of each rank, in percent */
   utilisation: ReadonlyMap<number, readonly number[]> = new Map();
-  /** of each rank that runs, the percentage of its time that it waited for others lately */
+  /** the recent percentage of its time that each running rank waits for others */
   waits: ReadonlyMap<number, number> = new Map();
   readonly log = new RunLog();
   /** counts what came; equal means that nothing has changed */

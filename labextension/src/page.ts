@@ -55,9 +55,9 @@ export interface PageRequest {
   action: PageAction;
   runId: string;
   label: string;
-  /** what is to be seen of the dashboard */
+  /** the tab of the dashboard to show */
   tab?: 'all' | 'metrics';
-  /** what was pressed */
+  /** the pressed element */
   from: Element;
 }
 
@@ -86,10 +86,8 @@ export function actForPanels(act: (request: PageRequest) => void): void {
 /** milliseconds that a server may take */
 const PATIENCE = 10_000;
 
-/**
- * The Jupyter server that wrote the page. A page that none wrote (VS Code, Colab) has no address to ask. The kernel
- * itself cannot be asked while a cell keeps it busy, or when it is dead.
- */
+/** The Jupyter server that wrote the page. A page that none wrote (VS Code, Colab) has no address to ask. The kernel
+ * itself cannot be asked while a cell keeps it busy, or when it is dead. */
 export class PageServer {
   private extended: Promise<boolean> | null = null;
 

@@ -268,11 +268,9 @@ interface MountPoint {
   leave(): void;
 }
 
-/**
- * Draw in the place of what a notebook keeps: an output says where, in any number of views, which come and go (a
+/** Draw in the place of what a notebook keeps: an output says where, in any number of views, which come and go (a
  * cell that is scrolled away, a second view of the notebook). What stands there comes back after it. Draws into
- * every place there is, and will be; call what this returns to leave them as they were.
- */
+ * every place there is, and will be; call what this returns to leave them as they were. */
 export function takePlaces(
   find: () => readonly HTMLElement[],
   draw: (el: HTMLElement) => () => void,

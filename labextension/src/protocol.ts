@@ -111,10 +111,8 @@ const stackGroup = fields({
   threads: or(listOf(listOf(stackRow)), []),
 });
 
-/**
- * A run that hangs. `since` is when something last happened, `taken` when the stacks were taken, in
- * seconds after the ranks were started.
- */
+/** A run that hangs. `since` is when something last happened, `taken` when the stacks were taken, in seconds after
+ * the ranks were started. */
 export type StallView = ReturnType<typeof stallView>;
 export const stallView = fields({
   since: number,
@@ -147,10 +145,10 @@ export const runView = fields({
   label: text,
   state: runState,
   live: flag,
-  /** whether it is a session that waits for a cell */
+  /** true when it is a session that waits for a cell */
   idle: or(flag, false),
   reason: bilingual,
-  /** what the run is called that this one goes on from; empty for none */
+  /** name of the run that this one resumes; empty for none */
   resumed: or(text, ''),
   elapsed: number,
   progress: or(progress, null),
@@ -167,10 +165,8 @@ export const runView = fields({
   ranks: listOf(rankView),
 });
 
-/**
- * New lines of one rank. A line's address is the byte of the log at which it begins; no two readers of a log
- * differ about it.
- */
+/** New lines of one rank. A line's address is the byte of the log at which it begins; no two readers of a log differ
+ * about it. */
 export type LogDelta = ReturnType<typeof deltaHead> & {
   /** read when they are asked for: most of what is sent again is not needed */
   readonly lines: readonly string[];
@@ -185,7 +181,7 @@ const deltaHead = fields({
   count,
   /** empty where each line takes as many bytes as its text and a newline */
   edges: or(listOf(count), []),
-  /** how many lines, written by when: in order, the counts add up to `count` */
+  /** numbers of lines and their times, in order; the numbers add up to `count` */
   times: or(listOf(pair(count, number)), []),
   /** the line that still grows (a progress bar); empty for none */
   partial: or(text, ''),
@@ -193,13 +189,11 @@ const deltaHead = fields({
   skipped: or(count, 0),
 });
 
-/**
- * One chart of `ranks`, those that have values. `band`: columns step, time, mean, min, max over ranks.
- * `ranks`: columns step, time and one for each rank, NaN where it has no value. For system metrics step is NaN.
- */
+/** One chart of `ranks`, those that have values. `band`: columns step, time, mean, min, max over ranks. `ranks`:
+ * columns step, time and one for each rank, NaN where it has no value. For system metrics step is NaN. */
 export type Chart = ReturnType<typeof chartHead> & {
   columns: readonly Float32Array[];
-  /** of several runs over each other, which have times of their own: the same with a row for each time */
+  /** the same with a row for each time, for several runs over each other */
   byTime?: readonly Float32Array[];
 };
 const chartHead = fields({
@@ -211,7 +205,7 @@ const chartHead = fields({
   ranks: listOf(count),
   /** the last value of each rank, of a band their mean, min and max; NaN where there is none */
   last: or(listOf(or(number, NaN)), []),
-  /** what was used at any time, and by which rank; null for metrics */
+  /** the highest value at any time, and its rank; null for metrics */
   highest: or(pair(number, count), null),
 });
 const chartSize = fields({ columns: count, rows: count });
@@ -234,7 +228,7 @@ const updateHead = fields({
   view: or(runView, null),
   /** lines written up to this moment have come from every rank; null: all that there are */
   completeUntil: or(number, null),
-  /** how many metrics have no chart; null where that is not said */
+  /** number of metrics without a chart; null where it is not sent */
   leftOut: or(count, null),
   /** the program of the run, when it is sent again */
   cell: or(text, null),

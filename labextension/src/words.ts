@@ -15,7 +15,7 @@ type Word<Text extends string> = Text extends `${string}{2}${string}`
       ? (only: Given) => string
       : string;
 
-/** Takes a word in both languages, or, where it is more than a text to fill in, what makes it. */
+/** Takes a word in both languages: a text with open places, or a function that makes it. */
 interface Translate {
   <Text extends string>(en: Text, zh: string): Word<Text>;
   <All extends unknown[]>(

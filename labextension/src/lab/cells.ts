@@ -1,4 +1,4 @@
-/** The cell of a run: its line `%%distributed …`, the notebook it is in as this server names it, what its outputs lead to. */
+/** The cell of a run: its line `%%distributed …`, the path of its notebook on this server, and the links in its outputs. */
 import { type PageRequest, askPage, cellSource, element } from '../page';
 import { pageWords } from '../words';
 import type { Option, RunRow } from './client';

@@ -18,10 +18,10 @@ export const runRow = fields({
   state: runState,
   live: flag,
   stalled: or(flag, false),
-  /** whether it is a session that waits for a cell */
+  /** true when it is a session that waits for a cell */
   idle: or(flag, false),
   reason: bilingual,
-  /** whether it was stopped because a person or a program asked for it */
+  /** true when it was stopped because a person or a program asked for it */
   stoppedAsAsked: or(flag, false),
   created: number,
   started: or(number, null),
@@ -37,7 +37,7 @@ export const runRow = fields({
   headline: bilingual,
   spark: or(fields({ tag: text, values: listOf(number) }), null),
   detached: or(flag, false),
-  /** which point of which sweep it is; `higher`: whether more of the main metric is better */
+  /** its point of a sweep; `higher`: true when more of the main metric is better */
   sweep: or(
     fields({
       sweepId: text,
@@ -54,7 +54,7 @@ export const runRow = fields({
 export type ListPage = ReturnType<typeof listPage>;
 export const listPage = fields({
   runs: listOf(runRow),
-  /** what to ask for after this page */
+  /** cursor of the next page */
   next: or(text, null),
   live: or(count, 0),
 });

@@ -104,11 +104,8 @@ export class Follower {
 
 type Pull = (rank: number, after: number, before: number) => boolean;
 
-/**
- * Lines that the page does not have yet: of a short log all are asked for, of a long one those that the
- * reader scrolls to. One question at a time for each rank, so that a log of a gigabyte costs what is looked
- * at.
- */
+/** Lines that the page does not have yet: of a short log all are asked for, of a long one those that the reader
+ * scrolls to. One question at a time for each rank, so that a log of a gigabyte costs what is looked at. */
 export class OlderLines {
   private readonly requested = new Map<number, number>();
   private ahead = AHEAD;

@@ -27,9 +27,9 @@ export interface RunEvent {
 
 export class Runs {
   state: ListState = 'unknown';
-  /** why the server does not read the runs, in its words */
+  /** the server's reason for not reading the runs */
   refusal = '';
-  /** what is looked for, and whether the answer is still under way */
+  /** the searched text, and true while its answer is under way */
   search = '';
   searching = false;
   /** counts changes; equal means that nothing has changed */
@@ -121,7 +121,7 @@ export class Runs {
     }
   }
 
-  /** Ask for the first page. What the stream brings afterwards is added to it. */
+  /** Ask for the first page. The stream adds to it. */
   async refresh(): Promise<void> {
     this.cancelPoll?.();
     this.cancelPoll = null;
@@ -302,7 +302,7 @@ export class Runs {
 /** The pages of a list of runs that have come, as one: which runs, and what to ask for next. */
 class RunPages {
   ids: readonly string[] = [];
-  /** what to ask for after what is here; null at the end */
+  /** cursor of the next page; null at the end */
   next: string | null = null;
 
   add(rows: readonly RunRow[]): void {
@@ -347,7 +347,7 @@ const SHORT = 10;
 
 interface Announcer {
   level(): Promise<NoticeLevel>;
-  /** whether the run is on the screen, where its panel says the same */
+  /** true when the run is on the screen, where its panel says the same */
   sees(row: RunRow): boolean;
   /** returns the announcement's id */
   announce(event: RunEvent): string;

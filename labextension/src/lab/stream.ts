@@ -27,7 +27,7 @@ export const BROWSER_CLOCK: Clock = {
 interface Watch {
   readonly model: RunModel;
   users: number;
-  /** why nothing more comes */
+  /** reason why nothing more comes */
   gone: string | null;
 }
 
@@ -36,12 +36,12 @@ const frameHead = fields({
   kind: text,
   runId: or(text, ''),
   problem: or(text, ''),
-  /** whether it answers a `pull` */
+  /** true when it answers a `pull` */
   pulled: or(flag, false),
 });
 
 export class Stream {
-  /** whether the server is being heard */
+  /** true when the server is being heard */
   open = false;
   private socket: WebSocket | null = null;
   private readonly watches = new Map<string, Watch>();

@@ -10,10 +10,10 @@ const FULL = 64 * 1024;
 const MOST_LINES = 8192;
 const ERROR = 0x8000;
 const COLUMNS = 0x7fff;
-/** instead of the columns of a line: of an output, how many lines it is high, behind this number */
+/** added to an output's height in lines, which stands in the place of columns */
 export const HIGH = 0x7e00;
 const MOST_COLUMNS = HIGH - 1;
-/** of the log, which may be left out of a file within a block */
+/** bytes of the log in a block: a file may leave some out */
 const MOST_BYTES = 2 ** 31;
 
 export class Block {
@@ -32,7 +32,7 @@ export class Block {
   private unpackedBytes = 0;
   private characters = 0;
   private readonly times = growingFloat();
-  /** where lines begin, in bytes behind the first */
+  /** beginnings of lines, in bytes behind the first */
   private readonly starts = growing32();
   /** columns, and the top bit for lines that begin an error */
   private readonly marks = growing16();
@@ -73,7 +73,7 @@ export class Block {
     return this.packed?.length ?? 0;
   }
 
-  /** Add the line from one address to another. `inTraceback`: whether an exception's line ends a traceback,
+  /** Add the line from one address to another. `inTraceback`: true when an exception's line ends a traceback,
    * which has been counted. */
   push(
     line: string,

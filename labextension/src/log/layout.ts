@@ -12,7 +12,7 @@ export class RowHeights {
   private sums: number[] = [];
   private width = Infinity;
   private rows = 0;
-  /** whether rows differ in height: where they are wrapped, or some show outputs */
+  /** true when rows differ in height: where they are wrapped, or some show outputs */
   private differ = false;
 
   /** Set the heights of `rows` on a pane `width` columns wide; 0: no wrapping. */
@@ -129,11 +129,9 @@ export class RowHeights {
   }
 }
 
-/**
- * Content of any height in a scroller of bounded height: browsers cap the height of elements. Content up
- * to the bound is scrolled as it is. Above it, the scroller's ends map to the content's ends pixel for
- * pixel and the middle is compressed; small movements always move the content by as many pixels.
- */
+/** Content of any height in a scroller of bounded height: browsers cap the height of elements. Content up to the
+ * bound is scrolled as it is. Above it, the scroller's ends map to the content's ends pixel for pixel and the
+ * middle is compressed; small movements always move the content by as many pixels. */
 export class ScrollScale {
   /** pixels of content above the view */
   top = 0;

@@ -15,7 +15,7 @@ const STRIDE = 128;
 const TURN = 32;
 /** and so many rows ahead the others look for its line, to bring it to the same place */
 const AHEAD = 16;
-/** of so many lines with the same time: a rank that writes more at once is not read line by line */
+/** most lines with the same time that are aligned: a rank that writes more at once is not read line by line */
 const ALIGNED = 64;
 
 /** The progress of the merge in the lines of one rank. */
@@ -53,10 +53,8 @@ export class Merge {
     return cursor;
   }
 
-  /**
-   * Place rows up to the time `limit`; false when there was not time enough for all. What stands behind
-   * missing lines waits with them while more is to come, and that is so when there is a limit.
-   */
+  /** Place rows up to the time `limit`; false when there was not time enough for all. What stands behind missing
+   * lines waits with them while more is to come, and that is so when there is a limit. */
   run(limit: number, timeUp: () => boolean): boolean {
     const waits = limit < Number.MAX_VALUE;
     for (let placed = 1; ; placed++) {
@@ -187,14 +185,12 @@ function isBefore(a: Cursor, b: Cursor): boolean {
   return a.time < b.time || (a.time === b.time && Math.floor(a.placed / TURN) < Math.floor(b.placed / TURN));
 }
 
-/** how far back, in entries and in seconds, a line looks for the same line of another rank */
+/** entries and seconds back in which a line looks for the same line of another rank */
 const WINDOW = 512;
 const SECONDS = 2;
 
-/**
- * Adds lines to entries. A line joins the first recent entry with its text that does not hold its rank yet
- * and stands after the rank's last line; so each rank's lines can be read back in their order.
- */
+/** Adds lines to entries. A line joins the first recent entry with its text that does not hold its rank yet and
+ * stands after the rank's last line; so each rank's lines can be read back in their order. */
 class Fold {
   /** the earliest entry that a line has joined since this was last reset */
   touched = Infinity;

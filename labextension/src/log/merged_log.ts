@@ -189,10 +189,8 @@ export class MergedLog extends EntryRows implements LogRows {
     mending?.start.set(log, Math.max(0, mending.start.get(log)! - count));
   }
 
-  /**
-   * Go back from entry `from`, where the rows of ranks stand at `rows`, to right after the last entry of
-   * `log` before its row `at`. Changes `rows` to where they stand there.
-   */
+  /** Go back from entry `from`, where the rows of ranks stand at `rows`, to right after the last entry of `log`
+   * before its row `at`. Changes `rows` to where they stand there. */
   private backTo(log: RankLog, at: number, from: number, rows: Map<RankLog, number>): number {
     const { set } = this.entries;
     let entry = from;

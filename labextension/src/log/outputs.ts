@@ -10,7 +10,7 @@ const LINE = 20;
 const HIGHEST = 300;
 const HTML_HEIGHT = 160;
 const UNKNOWN_HEIGHT = 240;
-/** what is lower than this is drawn so high: digits of 28 pixels */
+/** least height of a drawn output: digits of 28 pixels */
 const LEAST = 60;
 /** bytes of outputs that the page keeps */
 const KEPT = 128 * 1024 * 1024;

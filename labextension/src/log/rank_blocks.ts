@@ -82,7 +82,7 @@ export abstract class RankBlocks extends Watched {
     }
   }
 
-  /** Let the oldest block go; how many rows went. */
+  /** Drop the oldest block; return the number of its rows. */
   protected dropBlock(): number {
     const block = this.blocks.shift();
     if (!block) {
@@ -149,7 +149,7 @@ export abstract class RankBlocks extends Watched {
     }
   }
 
-  /** Put the lines of `delta` that belong there into the gap before the block at `at`; how many blocks that made. */
+  /** Put the lines of `delta` that belong there into the gap before the block at `at`; return the number of new blocks. */
   private fillBefore(at: number, { lines, edges, count, end, skipped, times }: LogDelta): number {
     const after = this.blocks[at]!;
     const begin = after.first - after.gap;

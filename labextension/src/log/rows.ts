@@ -2,10 +2,8 @@
 import type { Block } from './block';
 import { growing16 } from './growing';
 
-/**
- * `amount` is in bytes of the log. `missing`: they have not come; 0 when that is not known. `skipped`: they were
- * passed over. `dropped`: they had to go again to bound the page's memory.
- */
+/** `amount` is in bytes of the log. `missing`: they have not come; 0 when that is not known. `skipped`: they were
+ * passed over. `dropped`: they had to go again to bound the page's memory. */
 export interface LogRow {
   readonly kind: 'line' | 'missing' | 'skipped' | 'dropped';
   readonly rank: number;
@@ -33,7 +31,7 @@ export interface LogRows {
   readonly folded: number;
   /** the row where the first error begins, -1 for none */
   readonly firstError: number;
-  /** how many rows are higher than a line of text, at least; 0 for none */
+  /** least number of rows higher than a line of text; 0 for none */
   readonly high: number;
   row(at: number): LogRow;
   locate(at: number, place: LineLocation): void;

@@ -22,7 +22,7 @@ interface RunLogOptions {
 export class RunLog {
   readonly all: MergedLog;
   readonly outputs = new Outputs();
-  /** whether lines that have come are being put in their places */
+  /** true when lines that have come are being put in their places */
   placing = false;
   /** long work over this log: packing, merging, searching */
   readonly slices: Slices;
@@ -180,7 +180,7 @@ class Inbox {
     }
   }
 
-  /** Read what waits; whether all of it has been read. */
+  /** Read waiting messages; return true when all are read. */
   readOn(timeUp: () => boolean): boolean {
     let read = 0;
     while (read < this.waiting.length && !timeUp()) {

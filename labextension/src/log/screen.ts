@@ -58,11 +58,11 @@ export class LogScreen {
   private wrapped = false;
   /** the row that was asked for, to be seen among the others */
   private pointed: RowMark | null = null;
-  /** what is written since following ended; null while nothing is here */
+  /** lines written since following ended; null while there are none */
   private unread: Unread | null = null;
   private readonly whole: WholeLine;
   private readonly drawn: DrawnRows;
-  /** whether lines that still grow are shown */
+  /** true when lines that still grow are shown */
   private growing = false;
   private generation = 0;
   private frame = 0;
@@ -350,16 +350,14 @@ export class LogScreen {
   }
 }
 
-/**
- * Counts lines that are written from now on. Older lines, which come when the reader scrolls to them, are not
- * among them.
- */
+/** Counts lines that are written from now on. Older lines, which come when the reader scrolls to them, are not among
+ * them. */
 class Unread {
   private readonly ends: ReadonlyMap<number, number>;
 
   constructor(
     private readonly log: RunLog,
-    /** of which rank; null for all */
+    /** the rank to count; null for all */
     private readonly rank: number | null,
   ) {
     this.ends = new Map(this.ranks.map(rank => [rank, log.rank(rank).written]));

@@ -120,7 +120,7 @@ export class ViewPlace {
     return { first, last, top: scale.position + heights.above(first) * ROW_PX - scale.top };
   }
 
-  /** Correct the heights of rows by what they turned out to be; whether any was wrong. */
+  /** Correct the heights of rows by their measured ones; return true when any was wrong. */
   correctHeights(): boolean {
     let corrected = false;
     let at = this.firstDrawn;
@@ -141,7 +141,7 @@ export class ViewPlace {
 const PADDING = 12;
 
 export class PaneWidth {
-  /** of a row's text that is wrapped */
+  /** width of a wrapped row's text */
   columns = 0;
   private character = 7.2;
   private widest = 0;

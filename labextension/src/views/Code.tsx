@@ -48,7 +48,7 @@ interface CodeProps {
   source: string;
   /** the line that is meant; of a cell 1 is the magic's */
   line: number | null;
-  /** how many lines around it; all when left out */
+  /** number of lines around it; all when left out */
   around?: number;
   /** the number of the source's first line, where it is a part of a file */
   first?: number;

@@ -17,7 +17,7 @@ import { Button, Mark, rankColour } from './Marks';
 interface TableProps {
   compared: Compared;
   columns: readonly ComparedRow[];
-  /** what the runs are called */
+  /** names of the runs */
   names: readonly string[];
   /** the runs whose curves are drawn */
   drawn: ReadonlySet<number>;

@@ -12,7 +12,7 @@ import { useElapsed } from './hooks';
 
 interface HeaderProps {
   view: RunView;
-  /** seconds of the page at which `view` was true */
+  /** arrival of `view`, in the page's seconds */
   viewAt: number;
   narrow: boolean;
   stopping: boolean;
@@ -23,7 +23,7 @@ interface HeaderProps {
   onCopyCell?: (() => void) | undefined;
   /** copies a report, where nothing below the head has that button */
   report?: ReactElement | undefined;
-  /** where the page does such things for its panels */
+  /** actions of the page for its panels, if any */
   onAct?: ((action: PageAction) => void) | undefined;
 }
 
@@ -145,7 +145,7 @@ function Elapsed({ view, viewAt, narrow }: HeaderProps): ReactElement {
 
 interface MenuItem {
   name: string;
-  /** what it copies or runs */
+  /** the command it copies or runs */
   code?: string;
   act: () => void;
 }

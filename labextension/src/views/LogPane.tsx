@@ -45,7 +45,7 @@ export interface LogPaneProps {
   /** name of the run, for the file that is downloaded */
   label: string;
   narrow: boolean;
-  /** what is drawn in the colours of the page is drawn again with another theme */
+  /** theme of the page: outputs are drawn again with another one */
   theme?: string;
   onCellLine(line: number): void;
 }
@@ -201,7 +201,7 @@ function save(file: Blob, name: string): void {
 interface LogToolbarProps {
   narrow: boolean;
   state: ScreenState;
-  /** whether only differences are shown; null where there are none to show */
+  /** true when only differences are shown; null where there are none to show */
   differences: boolean | null;
   searchBox: RefObject<HTMLInputElement | null>;
   screen: RefObject<LogScreen | null>;

@@ -29,9 +29,9 @@ const chosen: { axis: Axis; smoothing: number } = { axis: 'step', smoothing: 0 }
 
 interface MetricsProps {
   charts: ReadonlyMap<string, Chart>;
-  /** how many metrics have no chart */
+  /** number of metrics without a chart */
   leftOut?: number;
-  /** what lines are called that are no ranks, in full and in a letter or two */
+  /** names of lines that are no ranks, in full and in a letter or two */
   names?: readonly string[];
   letters?: readonly string[];
   /** pixels of a plot, where that is not the usual height */

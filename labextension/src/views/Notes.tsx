@@ -16,7 +16,7 @@ const SILENT_SECONDS = 15;
 
 export interface Notice {
   text: string;
-  /** where the reader can go from here */
+  /** address that the reader can open */
   link?: string;
   /** a text that the reader copies by hand */
   selected?: string;

@@ -1,4 +1,4 @@
-/** A run below its cell: the page of a run, what to say when the kernel is silent, and a mark beside the prompt. */
+/** A run below its cell: the page of a run, a note when the kernel is silent, and a mark beside the prompt. */
 import { type ReactElement, type RefObject, useEffect, useMemo, useRef, useSyncExternalStore } from 'react';
 
 import type { RunModel } from '../model';
@@ -12,11 +12,11 @@ import { type RunHost, RunPage } from './RunPage';
 
 /** The requests of a panel to the sender of its run. */
 export interface PanelSource {
-  /** whether the cell waits for its run, which keeps the kernel from hearing of anything */
+  /** true when the cell waits for its run, which keeps the kernel from hearing of anything */
   foreground: () => boolean;
   /** false when the reader has to interrupt the cell by hand */
   stop: () => Promise<boolean>;
-  /** where VisualDL is, null when the kernel has no time to say */
+  /** address of VisualDL, null when the kernel is too busy to answer */
   board: () => Promise<BoardAnswer | null>;
   /** the run as one text, null where it cannot be had */
   report?: (() => Promise<string | null>) | undefined;
@@ -69,10 +69,8 @@ export function Panel({ run, source, root, onShown }: PanelProps): ReactElement 
   );
 }
 
-/**
- * Keep state and percent beside the prompt of the cell of the panel `root`, for as long as the panel itself is
- * below what can be seen: a long cell hides the panel of its own run. Of a run that had ended before there is none.
- */
+/** Keep state and percent beside the prompt of the cell of the panel `root`, for as long as the panel itself is
+ * below what can be seen: a long cell hides the panel of its own run. Of a run that had ended before there is none. */
 function usePromptMark(root: RefObject<HTMLElement | null>, view: RunView | null): void {
   const mark = useRef<PromptMark | null>(null);
   const seenLive = useRef(false);

@@ -43,14 +43,14 @@ export interface RunControls {
 
 /** The services of the host (a cell, a dashboard) for the page of a run. */
 export interface RunHost {
-  /** asks the run to end; what to say where that cannot be, else null */
+  /** requests the end of the run; resolves to a notice where that is impossible, else to null */
   stop: () => Promise<Notice | null>;
   /** shows VisualDL; null where there is none */
   board: ((page: RunControls) => void) | null;
   /** take the stacks again, interrupt a rank; null where the kernel would not hear of it */
   again: ((page: RunControls) => void) | null;
   interrupt: ((rank: number, page: RunControls) => void) | null;
-  /** what the page does for its panels, where it has nbdist's extension; `from` is the panel */
+  /** actions of nbdist's extension, where it is installed; `from` is the panel */
   act?: ((action: PageAction, from: Element) => void) | undefined;
   /** the line with which a cell would start the run again; empty where that is not known */
   line?: (() => string) | undefined;
@@ -64,18 +64,18 @@ interface RunPageProps {
   model: RunModel;
   host: RunHost;
   root: RefObject<HTMLElement | null>;
-  /** whether a notebook's cell is around it, which has commands on the same keys */
+  /** true when a notebook's cell is around it, which has commands on the same keys */
   inCell: boolean;
-  /** what the run is called, and what is shown, while nothing of it has come */
+  /** name of the run, and the content, while nothing of it has come */
   label: string;
   empty: ReactElement;
   /** more beside the head */
   tools?: (size: Size) => ReactNode;
-  /** what is to be said of the connection */
+  /** notes about the connection */
   notes?: ReactNode;
   /** draws a few ranks */
   rankList?: ComponentType<RanksProps>;
-  /** how many curves stand above the log */
+  /** number of curves above the log */
   curves?: number;
   /** more tabs, in front of the curves and the cell, as long as they are offered */
   pages?: readonly (PageTab & { offered: boolean; draw: (page: RunControls) => ReactElement })[];

@@ -53,7 +53,7 @@ interface StacksProps {
   /** the run's name */
   label: string;
   again: StallActions['again'];
-  /** whether they are being taken */
+  /** true when they are being taken */
   taking?: boolean;
   onCellLine: (line: number) => void;
   /** copies a report */

@@ -24,7 +24,7 @@ interface TabsProps {
   /** ranks that have a tab of their own */
   ranks: readonly number[];
   pages: readonly PageTab[];
-  /** how many ranks there are to pick from; 0 for no field */
+  /** number of ranks to pick from; 0 for no field */
   pick: number;
   /** error lines of the ranks that have any */
   errors: ReadonlyMap<number, number>;

@@ -13,9 +13,9 @@ const NONE: readonly number[] = [];
 /** The properties of a drawing of ranks. */
 export interface RanksProps {
   view: RunView;
-  /** of each rank, the last samples in percent */
+  /** the last samples of each rank, in percent */
   utilisation: ReadonlyMap<number, readonly number[]>;
-  /** of each rank, the percentage of its time that it waits for others */
+  /** the percentage of its time that each rank waits for others */
   waits: ReadonlyMap<number, number>;
   size: Size;
   onOpen: (rank: number) => void;
@@ -24,7 +24,7 @@ export interface RanksProps {
 /** The state of a rank, and its recent use. */
 export interface Standing {
   rank: RankView;
-  /** whether it failed before all others */
+  /** true when it failed before all others */
   first: boolean;
   held: Held | undefined;
   slow: SlowView | null;

@@ -18,7 +18,7 @@ import { IRunService } from '../tokens';
 import { cellsOf } from './notebook';
 import { ViewWidget } from './view_widget';
 
-/** of a cell whose outputs are those of an earlier run */
+/** class of a cell whose outputs are those of an earlier run */
 const CLASS = 'nbdist-restored';
 
 const plugin: JupyterFrontEndPlugin<void> = {

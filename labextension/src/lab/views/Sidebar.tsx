@@ -32,7 +32,7 @@ import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { labWords } from '../words';
 import { RunItem, SweepItem } from './RunItem';
 
-/** where the page keeps how its reader wants the runs grouped */
+/** key of the reader's grouping in the page's storage */
 const KEPT = 'nbdist-grouping';
 
 /** rows from the end at which the next page is asked for */
