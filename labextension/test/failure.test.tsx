@@ -89,7 +89,7 @@ test('what is known beside the cause stands below it, a line each', () => {
 
   const alert = shown({ ...IN_CELL, notes });
 
-  expect([...alert.querySelectorAll('dt')].map(node => node.textContent)).toEqual(['Known']);
+  expect([...alert.querySelectorAll('dt')].map(node => node.textContent)).toEqual(['Details']);
   expect([...alert.querySelectorAll('dd > div')].map(node => node.textContent)).toEqual([
     'line 2 had x: None',
     'x is from line 1  x = load()',

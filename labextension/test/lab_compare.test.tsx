@@ -203,7 +203,7 @@ test('columns come and go as they are chosen', async () => {
   fireEvent.click(screen.getByLabelText('--retries'));
   fireEvent.click(screen.getByLabelText('width'));
   expect(heads()).toBe(before - 1);
-  fireEvent.click(screen.getByRole('button', { name: 'Those that differ' }));
+  fireEvent.click(screen.getByRole('button', { name: 'Only differences' }));
   expect(heads()).toBe(before);
 });
 

@@ -55,7 +55,7 @@ test('the stacks stand below it, with the line of the cell marked', () => {
 test('in Chinese it is said in Chinese', () => {
   shown(UNHEARD, 'zh');
 
-  expect(screen.getByRole('alert').textContent).toContain('61 秒没有进展:进程 1 在第 9 行的 time.sleep 中');
+  expect(screen.getByRole('alert').textContent).toContain('61 秒没有进展：进程 1 在第 9 行的 time.sleep 中');
 });
 
 test('what the kernel would not hear is not offered', () => {
@@ -127,7 +127,7 @@ function hanging(count: number): RunView {
 test('ranks of a run that hangs do not read "Running", in the strip, the table or the grid', () => {
   expect(ranksOf(hanging(2)).textContent).toContain('Stalled');
   expect(ranksOf(hanging(2), RankTable).textContent).toContain('Stalled');
-  expect(ranksOf(stalled(), RankTable).textContent).toMatch(/Waiting.*Held up/);
+  expect(ranksOf(stalled(), RankTable).textContent).toMatch(/Waiting.*Stuck/);
   const grid = ranksOf(hanging(16), RankTable);
   expect(grid.textContent).toContain('16 stalled');
   expect(grid.textContent).toContain('step 3 of rank 0');

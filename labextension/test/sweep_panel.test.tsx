@@ -72,7 +72,7 @@ test('a click on a point opens its run where the page can, and else says how', (
   fireEvent.click(screen.getByRole('button', { name: 'lenet-2' }));
   expect(screen.getByText('%dist_attach lenet-2-aaab')).toBeTruthy();
   fireEvent.click(screen.getByRole('button', { name: 'lenet-4' }));
-  expect(screen.getByText(/lenet-4-aaad waits for room/)).toBeTruthy();
+  expect(screen.getByText(/lenet-4-aaad has not started yet/)).toBeTruthy();
 });
 
 test('Stop is asked for once, and again where it could not be', async () => {

@@ -35,3 +35,16 @@ test.each([
 
   expect(languageOf(document, browser)).toBe(language);
 });
+
+test('punctuation beside Chinese is full-width', () => {
+  const fill = (word: unknown): unknown => (typeof word === 'function' ? word('中', '中', '中') : word);
+  const texts = (words: object): string[] =>
+    Object.values(words).flatMap(word => (typeof word === 'object' ? texts(word) : String(fill(word))));
+
+  const chinese = [WORDS, LOG_WORDS, LAB_WORDS].flatMap(({ zh }) => texts(zh));
+
+  expect(chinese.length).toBeGreaterThan(250);
+  expect(chinese.filter(text => /[\u4e00-\u9fff] ?[,:;()?!]|[,:;()?!] ?[\u4e00-\u9fff]/.test(text))).toEqual(
+    [],
+  );
+});

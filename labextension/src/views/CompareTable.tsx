@@ -90,7 +90,7 @@ export function CompareTable(props: TableProps): ReactElement {
                     <button
                       type="button"
                       className="nbdist-rank-link nbdist-sort"
-                      title={words.sortBy(`${name}, ${group}`)}
+                      title={words.sortBy(name + words.comma + group)}
                       onClick={() => sortBy(columnKey(column))}
                     >
                       <b>{name}</b> {by && (descending ? '▾' : '▴')}

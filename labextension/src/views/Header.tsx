@@ -135,10 +135,12 @@ function StoppedAt({ view }: { view: RunView }): ReactElement | null {
 }
 
 function Elapsed({ view, viewAt, narrow }: HeaderProps): ReactElement {
+  const [before, after] = pageWords().elapsed('|').split('|');
   return (
     <span className="nbdist-small nbdist-elapsed">
+      {!narrow && <span className="nbdist-quiet">{before}</span>}
       {clock(useElapsed(view, viewAt))}
-      {!narrow && <span className="nbdist-quiet"> {pageWords().elapsed}</span>}
+      {!narrow && <span className="nbdist-quiet">{after}</span>}
     </span>
   );
 }

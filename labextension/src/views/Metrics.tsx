@@ -180,7 +180,7 @@ function ChartView(props: ChartProps): ReactElement {
   return (
     <div className="nbdist-chart">
       <div className="nbdist-chart-head">
-        <b title={name}>{chart.unit ? `${name}, ${chart.unit}` : name}</b>
+        <b title={name}>{chart.unit ? name + words.comma + chart.unit : name}</b>
         <span className="nbdist-quiet nbdist-cut">{summary}</span>
         <span className="nbdist-space" />
         {possible && (
@@ -188,7 +188,7 @@ function ChartView(props: ChartProps): ReactElement {
             type="button"
             className="nbdist-button nbdist-tiny"
             aria-pressed={log}
-            aria-label={`${words.logScale}: ${name}`}
+            aria-label={words.named(words.logScale, name)}
             title={words.logScale}
             onClick={() => setChosen(!log)}
           >
@@ -201,14 +201,14 @@ function ChartView(props: ChartProps): ReactElement {
         style={{ height }}
         ref={place}
         role="img"
-        aria-label={`${name}: ${summary}`}
+        aria-label={words.named(name, summary)}
       />
       {(banded || smoothing > 0) && (
         <div className="nbdist-row nbdist-chart-key" data-kind={chart.kind}>
           <span>
             {[banded && words.meanOf(chart.ranks.length), smoothing && words.smooth]
               .filter(Boolean)
-              .join(', ')}
+              .join(words.comma)}
           </span>
           {banded && <span data-key="band">{words.lowestToHighest}</span>}
           {smoothing > 0 && <span data-key="faint">{words.asLogged}</span>}

@@ -125,7 +125,7 @@ export function RankGrid(props: GridProps): ReactElement {
                         value === null ? '' : measureText(value, measure),
                       ]
                         .filter(Boolean)
-                        .join(', ')}
+                        .join(words.comma)}
                       onSelect={onSelect}
                       onOpen={onOpen}
                     />

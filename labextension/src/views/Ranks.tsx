@@ -91,12 +91,13 @@ interface CellProps extends Standing {
 
 function frameOf(props: CellProps, line = false): object {
   const { rank, focusable, onOpen } = props;
-  const name = [pageWords().rankNumber(rank.rank), device(rank.device), wordOf(props), localized(rank.exit)];
+  const words = pageWords();
+  const name = [words.rankNumber(rank.rank), device(rank.device), wordOf(props), localized(rank.exit)];
   return {
     className: `nbdist-rank ${line ? 'nbdist-rank-line ' : ''}${rankColour(rank.rank)}`,
     role: 'listitem',
     tabIndex: focusable ? 0 : -1,
-    'aria-label': name.filter(Boolean).join(', '),
+    'aria-label': name.filter(Boolean).join(words.comma),
     title: rank.pid === null ? undefined : `pid ${rank.pid}`,
     onClick: () => onOpen(rank.rank),
   };

@@ -68,7 +68,7 @@ export function Tabs(props: TabsProps): ReactElement {
         </button>
         {ranks.map(rank => {
           const count = errors.get(rank) ?? 0;
-          const name = words.rankNumber(rank) + (count ? `, ${words.errors(count)}` : '');
+          const name = words.rankNumber(rank) + (count ? words.comma + words.errors(count) : '');
           return (
             <button
               className={`nbdist-tab ${rankColour(rank)}`}

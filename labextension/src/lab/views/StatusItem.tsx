@@ -6,6 +6,7 @@ import { bytesOf, percent } from '../../numbers';
 import type { Devices, Gpu } from '../client';
 import { useRuns } from '../runs';
 import type { IRunService } from '../tokens';
+import { pageWords } from '../../words';
 import { labWords } from '../words';
 
 /** milliseconds between two looks at the GPUs while something runs, and while nothing does */
@@ -65,7 +66,7 @@ function fullness({ utilisation, memory, memoryTotal }: Gpu): number {
 
 function aboutUse(gpu: Gpu): string {
   const use = gpu.utilisation === null ? '' : percent(gpu.utilisation);
-  return [use, memoryText(gpu), holdersText(gpu) || labWords().free].filter(Boolean).join(', ');
+  return [use, memoryText(gpu), holdersText(gpu) || labWords().free].filter(Boolean).join(pageWords().comma);
 }
 
 /** Return `11.2/80 GB`; empty where it is unknown. */
