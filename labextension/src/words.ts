@@ -38,9 +38,14 @@ function filledIn(text: string): (...given: Given[]) => string {
   return (...given) => text.replace(/\{(\d)\}/g, (_open, at: string) => String(given[Number(at)]));
 }
 
+/** Return true for Simplified Chinese: readers of Traditional Chinese get English. */
+export function isChinese(locale: string): boolean {
+  return /^zh(?![-_](tw|hk|mo|hant))/i.test(locale);
+}
+
 /** Return the page's language where it says one, else the browser's. */
 export function languageOf(page: Document = document, browser = navigator.language): Language {
-  return (page.documentElement.lang || browser).toLowerCase().startsWith('zh') ? 'zh' : 'en';
+  return isChinese(page.documentElement.lang || browser) ? 'zh' : 'en';
 }
 
 /** Return the text in the page's language. */

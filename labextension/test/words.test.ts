@@ -29,6 +29,9 @@ test.each([
   ['the page is Chinese', 'zh-CN', 'en-US', 'zh'],
   ['the page is English', 'en', 'zh-CN', 'en'],
   ['the page says nothing, the browser is Chinese', '', 'zh', 'zh'],
+  ['the page is Chinese of Taiwan', 'zh-TW', 'zh-CN', 'en'],
+  ['the browser is Traditional Chinese', '', 'zh-Hant', 'en'],
+  ['the browser is Simplified Chinese of Hong Kong', '', 'zh-Hans-HK', 'zh'],
   ['the page says nothing, the browser is German', '', 'de', 'en'],
 ])('%s', (_what, lang, browser, language) => {
   document.documentElement.lang = lang;

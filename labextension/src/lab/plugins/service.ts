@@ -3,6 +3,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { ServerConnection } from '@jupyterlab/services';
 import { ITranslator } from '@jupyterlab/translation';
 
+import { isChinese } from '../../words';
 import { Client, type Server } from '../client';
 import { Runs } from '../runs';
 import { Stream } from '../stream';
@@ -30,7 +31,7 @@ export default plugin;
 
 /** Set the page's language to JupyterLab's: words and screen readers go by the page. */
 function speakAs(translator: ITranslator | null): void {
-  if (translator?.languageCode.toLowerCase().startsWith('zh')) {
+  if (translator && isChinese(translator.languageCode)) {
     document.documentElement.lang = 'zh-CN';
   }
 }
