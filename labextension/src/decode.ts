@@ -1,7 +1,5 @@
-/**
- * From JSON to values. A reader takes a value as it was sent, and throws `Malformed` where it is not as agreed:
- * half a message would show half the truth. What is not known yet (a field of a later version) is let be.
- */
+/** From JSON to values. A reader takes a value as it was sent, and throws `Malformed` where it is not as agreed:
+ * half a message would show half the truth. What is not known yet (a field of a later version) is let be. */
 export type Fields = Record<string, unknown>;
 
 /** A text of the kernel or the server in both languages. */

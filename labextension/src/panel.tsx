@@ -1,8 +1,5 @@
-/**
- * The panel as an anywidget. One model of what arrived for each widget, any number of views of it:
- * anywidget hands `initialize` and every `render` a model object of their own, so the widget's
- * `panel_id` is what they share.
- */
+/** The panel as an anywidget. One model of what arrived for each widget, any number of views of it: anywidget hands
+ * `initialize` and every `render` a model object of their own, so the widget's `panel_id` is what they share. */
 import { type ComponentType, createElement, render } from 'preact';
 
 import './styles/index.css';

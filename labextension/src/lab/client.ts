@@ -1,8 +1,6 @@
-/**
- * Everything that is asked of the Jupyter server, and what it sends of runs, machines and options
+/** Everything that is asked of the Jupyter server, and what it sends of runs, machines and options
  * (nbdist/server/openapi.yaml has it in words). No other module of the extension fetches. Whatever is not as agreed
- * throws `Malformed`.
- */
+ * throws `Malformed`. */
 import { count, fields, flag, listOf, Malformed, number, object, or, bilingual, text } from '../decode';
 import { type Compared, compared } from '../comparison';
 import { messageOf } from '../page';

@@ -1,8 +1,6 @@
-/**
- * The list of this user's runs as the page knows it, for the sidebar, the status bar and notices, and which of its
+/** The list of this user's runs as the page knows it, for the sidebar, the status bar and notices, and which of its
  * news are announced. It follows the stream; where no socket can be had it asks, seldomer the longer nothing
- * happens, and not at all while the page is hidden.
- */
+ * happens, and not at all while the page is hidden. */
 import { useSyncExternalStore } from 'react';
 
 import { type Client, type ListPage, NoExtension, Refusal, type RunNews, type RunRow } from './client';

@@ -1,8 +1,5 @@
-/**
- * The one socket of a page: what changes in the list of runs, and all that is new of the runs that are
- * watched. When it breaks it is opened again, later and later; each run then goes on from the line that
- * the page has.
- */
+/** The one socket of a page: what changes in the list of runs, and all that is new of the runs that are watched.
+ * When it breaks it is opened again, later and later; each run then goes on from the line that the page has. */
 import { fields, flag, Malformed, or, text } from '../decode';
 import type { RunModel } from '../model';
 import { decode, readFrame } from '../protocol';

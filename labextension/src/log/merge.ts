@@ -1,7 +1,5 @@
-/**
- * Puts the lines of all ranks in one order: by time, then by rank, each rank's own order kept. What several
- * ranks write at the same time is brought close together, and folded into one entry.
- */
+/** Puts the lines of all ranks in one order: by time, then by rank, each rank's own order kept. What several ranks
+ * write at the same time is brought close together, and folded into one entry. */
 import type { Unpacked } from './block';
 import { type Entries, MISSING } from './entries';
 import { firstWhere } from './growing';

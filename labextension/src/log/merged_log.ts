@@ -1,8 +1,6 @@
-/**
- * The lines of all ranks in one sequence: by time, then by rank, each rank's own order kept; lines that
- * several ranks write are one entry. Lines that come late into the middle make the sequence be made
- * again from there, in turns, and shown when it has caught up.
- */
+/** The lines of all ranks in one sequence: by time, then by rank, each rank's own order kept; lines that several
+ * ranks write are one entry. Lines that come late into the middle make the sequence be made again from there, in
+ * turns, and shown when it has caught up. */
 import type { Unpacked } from './block';
 import { Entries, EntryRows, SET } from './entries';
 import { growing32, lowerBound } from './growing';

@@ -1,7 +1,5 @@
-/**
- * The part of a pane that moves: draws the rows that can be seen, follows the log's end or stays where the
- * reader is, and goes from match to match. Everything here is drawn by hand, at most once a frame.
- */
+/** The part of a pane that moves: draws the rows that can be seen, follows the log's end or stays where the reader
+ * is, and goes from match to match. Everything here is drawn by hand, at most once a frame. */
 import { type Drawing, drawLiveLines, DrawnRows, WholeLine } from './drawing';
 import { type LogRow, type LogRows, RowMark } from './rows';
 import type { RunLog } from './run_log';

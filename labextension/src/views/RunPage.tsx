@@ -1,7 +1,5 @@
-/**
- * A run: its head, ranks, failure, tabs and logs, drawn from one model. Keeps what its reader chose (tab, rank,
- * line). A notebook's cell and a page of JupyterLab both show it so; what only one of them has goes into slots.
- */
+/** A run: its head, ranks, failure, tabs and logs, drawn from one model. Keeps what its reader chose (tab, rank,
+ * line). A notebook's cell and a page of JupyterLab both show it so; what only one of them has goes into slots. */
 import {
   type ComponentType,
   type KeyboardEvent,

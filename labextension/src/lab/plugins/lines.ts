@@ -1,7 +1,5 @@
-/**
- * In a notebook, what names a line of the cell leads to that line of the editor: in the panel, in its summary,
- * and in the error below it.
- */
+/** In a notebook, what names a line of the cell leads to that line of the editor: in the panel, in its summary, and
+ * in the error below it. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 

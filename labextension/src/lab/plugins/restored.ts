@@ -1,8 +1,6 @@
-/**
- * The panel of a run in its cell, for a page that was loaded (again) after the cell was run. What the kernel
- * sends to a cell reaches the page alone that ran it, and the file of the notebook is older: it may hold the
- * error of the run before. So the server tells how the run stands, and what the notebook keeps of its end.
- */
+/** The panel of a run in its cell, for a page that was loaded (again) after the cell was run. What the kernel sends
+ * to a cell reaches the page alone that ran it, and the file of the notebook is older: it may hold the error of the
+ * run before. So the server tells how the run stands, and what the notebook keeps of its end. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { CodeCell } from '@jupyterlab/cells';
 import { INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
