@@ -14,17 +14,17 @@ const MOST_TICKS = 5;
 const LEAST_TICKS = 2;
 const MOST_COMPARED = 64;
 
-/** A program may log a tag that is also the name of something measured. */
+/** Return the key of a chart: a program may log a tag that also names a system metric. */
 export function keyOf(chart: Chart): string {
   return `${chart.group}/${chart.tag}`;
 }
 
-/** What the chart can be drawn over: what has no steps has only times. */
+/** Return the axis a chart can be drawn over: only time where no row has a step. */
 export function axisOf(chart: Chart, wanted: Axis): Axis {
   return chart.columns[0]!.some(step => Number.isFinite(step)) ? wanted : 'time';
 }
 
-/** Bytes in the unit in which the largest of them reads well: gigabytes below one are megabytes. */
+/** Return bytes in the unit in which the largest of them reads well: gigabytes below one are megabytes. */
 export function inFittingUnit(chart: Chart): Chart {
   const values = chart.columns.slice(2);
   const small = values.every(column => column.every(value => !(value >= 1)));
@@ -42,20 +42,20 @@ export function inFittingUnit(chart: Chart): Chart {
   };
 }
 
-export function linesOf(chart: Chart, axis: Axis): Lines {
+export function plotColumns(chart: Chart, axis: Axis): Lines {
   const columns = (axis === 'time' && chart.byTime) || chart.columns;
   const x = columns[axis === 'step' ? 0 : 1]!;
   const rows = [...x.keys()].filter(row => Number.isFinite(x[row]));
   if (rows.some((row, at) => at > 0 && x[row]! < x[rows[at - 1]!]!)) {
-    rows.sort((one, other) => x[one]! - x[other]!);
+    rows.sort((a, b) => x[a]! - x[b]!);
   }
   const pick = (column: Float32Array): Column =>
     rows.map(row => (Number.isFinite(column[row]) ? column[row]! : null));
   return [rows.map(row => x[row]!), ...columns.slice(2).map(pick)];
 }
 
-/** Of each line the first that has the same values where both have some, which may be itself: what lies behind it
- * cannot be seen. Among very many lines none is looked for. */
+/** Return, for each line, the first line with equal values wherever both have one (possibly itself), which hides it.
+ * Above 64 lines, none is looked for. */
 export function alike(lines: Lines): number[] {
   const columns = lines.slice(1) as Column[];
   return columns.map((column, at) => {
@@ -65,9 +65,9 @@ export function alike(lines: Lines): number[] {
   });
 }
 
-function same(one: Column, other: Column): boolean {
+function same(line: Column, other: Column): boolean {
   let both = 0;
-  for (const [row, value] of one.entries()) {
+  for (const [row, value] of line.entries()) {
     if (value !== null && other[row] !== null) {
       if (value !== other[row]) {
         return false;
@@ -78,7 +78,7 @@ function same(one: Column, other: Column): boolean {
   return both > 1;
 }
 
-/** Without what a logarithm cannot show. */
+/** Return the lines without values that a logarithm cannot show. */
 export function positive(lines: Lines): Lines {
   const [x, ...columns] = lines;
   return [x, ...columns.map(column => column.map(value => (value !== null && value > 0 ? value : null)))];
@@ -88,7 +88,7 @@ export function canBeLog(lines: Lines): boolean {
   return values(lines).some(value => value > 0);
 }
 
-/** Loss curves and learning rates: above zero, and over more than two decades. */
+/** Return true above zero and over more than two decades: loss curves, learning rates. */
 export function logByDefault(lines: Lines): boolean {
   const all = values(lines);
   const [least, most] = all.reduce(
@@ -98,7 +98,7 @@ export function logByDefault(lines: Lines): boolean {
   return least > 0 && most > TWO_DECADES * least;
 }
 
-/** A little more than the values take, on a scale of their logarithms. */
+/** Return a range a little wider than the values, on a logarithmic scale. */
 export function logRange(least: number | null, most: number | null): [number, number] {
   if (least === null || most === null) {
     return [0.1, 10];
@@ -107,7 +107,7 @@ export function logRange(least: number | null, most: number | null): [number, nu
   return [least / room, most * room];
 }
 
-/** Where a logarithmic axis has ticks: a few round numbers between its ends. */
+/** Return a few round numbers between the ends of a logarithmic axis as its ticks. */
 export function logTicks(least: number, most: number): number[] {
   const first = Math.floor(Math.log10(least));
   const decades = Array.from({ length: Math.ceil(Math.log10(most)) - first + 1 }, (_, at) => first + at);
@@ -116,12 +116,12 @@ export function logTicks(least: number, most: number): number[] {
       .filter(decade => decade % every === 0)
       .flatMap(decade => digits.map(digit => Number(`${digit}e${decade}`)))
       .filter(tick => tick >= least && tick <= most);
-  const found = [ticks([1, 2, 5]), ticks([1, 3]), ticks([1])].find(each => each.length <= MOST_TICKS);
-  if (!found) {
+  const fitting = [ticks([1, 2, 5]), ticks([1, 3]), ticks([1])].find(each => each.length <= MOST_TICKS);
+  if (!fitting) {
     return ticks([1], Math.ceil(decades.length / MOST_TICKS));
   }
-  if (found.length >= LEAST_TICKS) {
-    return found;
+  if (fitting.length >= LEAST_TICKS) {
+    return fitting;
   }
   const rough = (most - least) / MOST_TICKS;
   const unit = 10 ** Math.floor(Math.log10(rough));
@@ -132,11 +132,9 @@ export function logTicks(least: number, most: number): number[] {
   );
 }
 
-/**
- * The curves as running means, and behind them as they were: `weight` (0 to 1) is how much of the mean stays at
- * each value. Of a band only the mean is a curve.
- */
-export function smoothed(lines: Lines, weight: number, kind: Chart['kind']): Lines {
+/** Return the curves as running means, and behind them as logged: `weight` (0 to 1) is the part of the mean kept at
+ * each value. Of a band only the mean is a curve. */
+export function smoothCurves(lines: Lines, weight: number, kind: Chart['kind']): Lines {
   const [x, ...columns] = lines;
   const curves = kind === 'band' ? columns.slice(0, 1) : columns;
   const means = curves.map(column => {
@@ -163,25 +161,24 @@ function values(lines: Lines): number[] {
 /** A column as a plot holds it: there may be nothing at a row. */
 type Sparse = ArrayLike<number | null | undefined>;
 
-/** The row with a value that is nearest to a row: lines need not have a point everywhere. */
+/** Return the row with a value that is nearest to a row: lines need not have a point everywhere. */
 export function nearestRow(column: Sparse, row: number): number {
   for (let far = 0; far < column.length; far++) {
-    const found = [row - far, row + far].find(at => typeof column[at] === 'number');
-    if (found !== undefined) {
-      return found;
+    const nearest = [row - far, row + far].find(at => typeof column[at] === 'number');
+    if (nearest !== undefined) {
+      return nearest;
     }
   }
   return row;
 }
 
-/** The row at which a column says something of `row`: the nearest one, but none before its first value and
- * after its last. */
+/** Return the nearest row with a value; null before the column's first value and after its last. */
 export function rowAt(column: Sparse, row: number): number | null {
   const inside = nearestRow(column, 0) <= row && row <= nearestRow(column, column.length - 1);
   return inside ? nearestRow(column, row) : null;
 }
 
-/** `0.0612 · 0.0584 to 0.0671`; of ranks `10.4 to 12.7 · highest 98.2 on rank 2`, at any time */
+/** Return `0.0612 · 0.0584 to 0.0671`; of ranks `10.4 to 12.7 · highest 98.2 on rank 2`, at any time */
 export function latest({ kind, ranks, last, highest }: Chart): string {
   const words = pageWords();
   const known = last
@@ -193,7 +190,7 @@ export function latest({ kind, ranks, last, highest }: Chart): string {
   if (kind === 'band') {
     return withHighest(bandText(last), highest);
   }
-  known.sort((one, other) => one.value - other.value);
+  known.sort((a, b) => a.value - b.value);
   const [low, high] = [known[0]!, known.at(-1)!];
   const now =
     figure(low.value) === figure(high.value)
@@ -209,7 +206,7 @@ function withHighest(now: string, highest: Chart['highest']): string {
     : `${now} · ${pageWords().highest(figure(value), rank)}`;
 }
 
-/** Mean, and the range where ranks differ. */
+/** Return the mean, and the range where ranks differ. */
 export function bandText([mean = null, min = null, max = null]: readonly (number | null)[]): string {
   const words = pageWords();
   if (mean === null) {
@@ -221,7 +218,7 @@ export function bandText([mean = null, min = null, max = null]: readonly (number
   return `${figure(mean)} · ${words.to(figure(min), figure(max))}`;
 }
 
-/** Charts of what any of the runs logged; `ranks` are the positions of the runs that did. */
+/** Return charts of what any of the runs logged; `ranks` are the positions of the runs that did. */
 export function overlay(runs: readonly ReadonlyMap<string, Chart>[]): ReadonlyMap<string, Chart> {
   const tags = new Map<string, Chart>();
   runs.forEach(charts => charts.forEach(chart => chart.group === 'metric' && tags.set(keyOf(chart), chart)));
@@ -238,21 +235,21 @@ export function overlay(runs: readonly ReadonlyMap<string, Chart>[]): ReadonlyMa
 
 function together(like: Chart, charts: readonly (Chart | undefined)[]): Chart {
   const ranks = charts.flatMap((chart, at) => (chart ? [at] : []));
-  const there = ranks.map(at => charts[at]!);
-  const columns = aligned(there, 0);
-  const byTime = aligned(there, 1);
+  const present = ranks.map(at => charts[at]!);
+  const columns = aligned(present, 0);
+  const byTime = aligned(present, 1);
   return {
     ...like,
     kind: 'ranks',
     ranks,
-    last: there.map(chart => chart.last[0] ?? NaN),
+    last: present.map(chart => chart.last[0] ?? NaN),
     highest: null,
     columns: [columns[0]!, ...columns],
     byTime: [byTime[0]!, ...byTime],
   };
 }
 
-/** Steps (0) or times (1) of any of the charts, and the values that each has there. */
+/** Return steps (0) or times (1) of any of the charts, and the values that each has there. */
 function aligned(charts: readonly Chart[], axis: 0 | 1): Float32Array[] {
   const places = charts.flatMap(({ columns }) => [...columns[axis]!]);
   const x = Float32Array.from(new Set(places)).sort();
@@ -266,7 +263,7 @@ function aligned(charts: readonly Chart[], axis: 0 | 1): Float32Array[] {
   return [x, ...lines];
 }
 
-/** One value for each row: the mean over the ranks that have one. */
+/** Return one value for each row: the mean over the ranks that have one. */
 function meanOf(chart: Chart): Float32Array {
   if (chart.kind === 'band') {
     return chart.columns[2]!;

@@ -1,4 +1,4 @@
-/** How uPlot draws a chart: lines, bands, axes, the names at the ends of lines, the values under the pointer. */
+/** The options of uPlot for a chart: lines, bands, axes, names at the ends of lines, values under the pointer. */
 import uPlot from 'uplot';
 
 import { type Axis, bandText, logRange, logTicks, nearestRow, rowAt } from './chart_data';
@@ -15,17 +15,17 @@ const NAMED = 8;
 /** pixels between two names at the ends of lines, where they are many */
 const NAME_EVERY = 14;
 const MOST_ALIKE = 2;
-/** how lines are drawn beyond the eighth, where the colours begin again */
+/** dashes of the lines beyond the eighth, whose colours repeat */
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 const TOLD = 12;
-/** How far ticks may be apart: whole steps; seconds, minutes and hours as clocks divide them. */
+/** Allowed distances of ticks: whole steps; seconds, minutes and hours as clocks divide them. */
 const STEP_TICKS = Array.from({ length: 10 }, (_, power) =>
   [1, 2, 5].map(digit => digit * 10 ** power),
 ).flat();
 const SECOND_TICKS = [1, 2, 5, 10, 15, 30]
   .flatMap(count => [count, 60 * count])
   .concat([1, 2, 4, 8, 24, 48, 96, 240].map(hours => 3600 * hours));
-SECOND_TICKS.sort((one, other) => one - other);
+SECOND_TICKS.sort((a, b) => a - b);
 
 /** Colours and letters that the canvas takes from the page. */
 interface Palette {
@@ -56,12 +56,12 @@ export interface PlotChoice {
   chart: Chart;
   axis: Axis;
   log: boolean;
-  /** whether the curves as they were stand behind running means */
+  /** true when the curves as they were stand behind running means */
   smooth: boolean;
-  /** what a line is called where it is no rank's, and in a letter or two */
+  /** name of a line that is no rank's, in full and in a letter or two */
   names?: readonly string[] | undefined;
   letters?: readonly string[] | undefined;
-  /** of each line the first that has the same values */
+  /** the first line with equal values, for each line */
   alike: readonly number[];
   height?: number | undefined;
   palette: Palette;
@@ -146,7 +146,7 @@ function seriesOf(choice: PlotChoice): uPlot.Series[] {
   ];
 }
 
-/** A line over one with the same values leaves gaps in which that is seen. */
+/** Return the dashes of a line; over a line with equal values it leaves gaps, in which that one shows. */
 function dashOf({ chart, names, alike }: PlotChoice, line: number): number[] {
   if (!names) {
     return [];
@@ -161,7 +161,7 @@ function translucent(colour: string): string {
 
 const all: uPlot.Axis.Filter = (_plot, splits) => splits;
 
-/** A little more than the values take; a flat line is in the middle, not on the edge. */
+/** Return a range a little wider than the values; a flat line is in its middle, not on its edge. */
 function roomy(_plot: uPlot, least: number | null, most: number | null): uPlot.Range.MinMax {
   if (least === null || most === null) {
     return [0, 1];
@@ -170,7 +170,7 @@ function roomy(_plot: uPlot, least: number | null, most: number | null): uPlot.R
   return uPlot.rangeNum(least, most, flat ? 0.5 : 0.08, true);
 }
 
-/** What is across: in the corner that the labels of both axes leave free. */
+/** Draw the name of the x axis into the corner that the labels of both axes leave free. */
 function nameAxis({ ctx, bbox }: uPlot, { axis, palette }: PlotChoice): void {
   const ratio = uPlot.pxRatio;
   ctx.save();
@@ -182,8 +182,8 @@ function nameAxis({ ctx, bbox }: uPlot, { axis, palette }: PlotChoice): void {
   ctx.restore();
 }
 
-/** `mean`, or the number of each rank, or the letter of each run, behind its last point; those that would meet
- * move apart. */
+/** Draw `mean`, the number of each rank or the letter of each run behind its last point; names that would meet move
+ * apart. */
 function nameLines(plot: uPlot, { chart, palette, letters, alike, height }: PlotChoice): void {
   // those that lie over each other and end together have one name
   const ends = (letters ? chart.ranks : []).map((_, line) => {
@@ -221,7 +221,7 @@ function nameLines(plot: uPlot, { chart, palette, letters, alike, height }: Plot
       const left = plot.valToPos(plot.data[0][row]!, 'x', true);
       return [{ ...name, left, top: plot.valToPos(end, 'y', true) }];
     })
-    .sort((one, other) => one.top - other.top);
+    .sort((a, b) => a.top - b.top);
   for (const [at, end] of places.entries()) {
     const above = places.slice(0, at).filter(({ left }) => Math.abs(left - end.left) < LABEL_WIDTH * ratio);
     end.top = Math.max(end.top, ...above.map(({ top }) => top + LABEL_HEIGHT * ratio));
@@ -239,7 +239,7 @@ function nameLines(plot: uPlot, { chart, palette, letters, alike, height }: Plot
   ctx.restore();
 }
 
-/** The values at the pointer, in a box beside it. */
+/** Draw the values at the pointer into a box beside it. */
 function tell(plot: uPlot, choice: PlotChoice): void {
   const box = boxOf(plot);
   const { idx, left = 0 } = plot.cursor;
@@ -263,11 +263,11 @@ function tell(plot: uPlot, choice: PlotChoice): void {
   };
   const lineRows = (): HTMLElement[] =>
     chart.ranks.flatMap((rank, line) => {
-      const found = at(line + 1 + (smooth ? chart.ranks.length : 0));
+      const point = at(line + 1 + (smooth ? chart.ranks.length : 0));
       // lines need not have a value at the same steps
-      const elsewhere = found && found.row !== idx && names ? place(found.row) : '';
+      const elsewhere = point && point.row !== idx && names ? place(point.row) : '';
       const badge = letters?.[rank] ?? String(rank);
-      return found ? [lineRow(rank, badge, names?.[rank] ?? '', figure(found.value), elsewhere)] : [];
+      return point ? [lineRow(rank, badge, names?.[rank] ?? '', figure(point.value), elsewhere)] : [];
     });
   const rows = chart.kind === 'band' ? bandRows() : lineRows();
   if (rows.length > TOLD) {
@@ -288,9 +288,9 @@ function lineRow(rank: number, badge: string, name: string, value: string, elsew
 }
 
 function boxOf(plot: uPlot): HTMLElement {
-  const found = plot.over.querySelector<HTMLElement>('.nbdist-values');
-  if (found) {
-    return found;
+  const existing = plot.over.querySelector<HTMLElement>('.nbdist-values');
+  if (existing) {
+    return existing;
   }
   const box = element('div', 'nbdist-values', '');
   plot.over.append(box);

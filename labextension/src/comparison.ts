@@ -1,11 +1,11 @@
-/** Several runs beside each other: which columns there are, what stands in them, in which order, and the curves. */
+/** Several runs beside each other: columns, their values and order, and the curves. */
 import { keyOf } from './chart_data';
 import { count, fields, flag, listOf, need, number, or, text } from './decode';
 import { clock, figure, percent } from './numbers';
 import { type Chart, type RunState, runState } from './protocol';
 import { pageWords } from './words';
 
-/** What stands in a table of runs; "nan", "inf" and "-inf" are texts. */
+/** A value in a table of runs; "nan", "inf" and "-inf" are texts. */
 export type Value = string | number | boolean | null;
 const value = (given: unknown): Value => {
   need(
@@ -21,7 +21,7 @@ const comparedRow = fields({
   name: text,
   values: listOf(value),
   differs: flag,
-  /** where the best values of a metric were */
+  /** steps of the best values of a metric */
   steps: or(listOf(or(count, null)), []),
 });
 
@@ -31,12 +31,12 @@ export const compared = fields({
   runs: listOf(
     fields({ runId: text, name: or(text, ''), label: text, letter: text, state: runState, live: flag }),
   ),
-  /** where the metrics of the group "at" are taken */
+  /** step of the metrics of the group "at" */
   step: or(count, null),
   rows: listOf(comparedRow),
-  /** what the programs call their hyperparameters */
+  /** hyperparameters as the programs name them */
   untrusted: fields({ rows: listOf(comparedRow) }),
-  /** of each run, when they were asked for */
+  /** curves of each run, when requested */
   curves: or(
     listOf(
       listOf(
@@ -50,18 +50,18 @@ export const compared = fields({
     ),
     [],
   ),
-  /** how the programs differ from the first; null where one is not known any more */
+  /** differences of the programs from the first; null where one is unknown */
   diffs: or(listOf(fields({ runId: text, lines: or(listOf(text), null) })), []),
 });
 
-/** How a sweep stands, and its points beside each other. */
+/** The state of a sweep, and its points beside each other. */
 export type SweepNews = Compared & ReturnType<typeof standing>;
 const standing = fields({
   sweepId: text,
   label: text,
   state: runState,
   live: flag,
-  /** why it ended early */
+  /** reason for an early end */
   reason: or(text, ''),
   counts: fields({ points: count, ended: count, failed: count, running: count, waiting: count }),
   /** the column that the points are sorted by at first */
@@ -74,7 +74,7 @@ export function sweepNews(given: unknown): SweepNews {
   return { ...compared(given), ...standing(given) };
 }
 
-/** What the rows of these groups are called is a code, which the page has words for. */
+/** Groups whose rows are named by codes, which the page has words for. */
 const CODED = new Set(['run', 'code', 'machine', 'time']);
 const METRICS = new Set(['last', 'best', 'at']);
 
@@ -85,11 +85,8 @@ const MOST = 16;
 /** Curves that are drawn at first. */
 export const DRAWN = 16;
 
-/**
- * The values of a sweep, what came out, then what the program said that went in, then what the user and the machine
- * did.
- */
-export function columnsOf({ rows, untrusted }: Compared): readonly ComparedRow[] {
+/** Return the columns in order: values of the sweep and metrics, hyperparameters, then user and machine. */
+export function comparisonColumns({ rows, untrusted }: Compared): readonly ComparedRow[] {
   const outcome = ({ group }: ComparedRow): boolean =>
     group === 'run' || group === 'sweep' || METRICS.has(group);
   return [...rows.filter(outcome), ...untrusted.rows, ...rows.filter(row => !outcome(row))];
@@ -99,7 +96,7 @@ export function columnKey({ group, name }: Pick<ComparedRow, 'group' | 'name'>):
   return `${group}/${name}`;
 }
 
-/** What is worth a look first: where the runs differ. */
+/** Return the keys of the columns shown at first: those in which the runs differ. */
 export function firstColumns(columns: readonly ComparedRow[]): string[] {
   const differing = columns.filter(({ differs }) => differs);
   return differing
@@ -121,7 +118,7 @@ export function groupName({ group }: ComparedRow, step: number | null): string {
   return group === 'at' ? atStep(step ?? 0) : (groups[group as keyof typeof groups] ?? group);
 }
 
-export function cellText(column: ComparedRow, run: number): string {
+export function valueText(column: ComparedRow, run: number): string {
   const value = column.values[run] ?? null;
   const words = pageWords();
   if (value === null || value === '') {
@@ -147,7 +144,7 @@ export function cellText(column: ComparedRow, run: number): string {
       : String(value);
 }
 
-/** The numbers of the runs in an order; those without a value are last either way. */
+/** Return the numbers of the runs in an order; those without a value are last either way. */
 export function sorted(column: ComparedRow | undefined, count: number, descending: boolean): number[] {
   const runs = Array.from({ length: count }, (_, run) => run);
   if (!column) {
@@ -162,8 +159,8 @@ export function sorted(column: ComparedRow | undefined, count: number, descendin
       : number;
   };
   const weights = column.values.map(weight);
-  return runs.sort((one, other) => {
-    const [a, b] = [weights[one] ?? null, weights[other] ?? null];
+  return runs.sort((first, second) => {
+    const [a, b] = [weights[first] ?? null, weights[second] ?? null];
     if (a === null || b === null) {
       return Number(a === null) - Number(b === null);
     }
@@ -173,7 +170,7 @@ export function sorted(column: ComparedRow | undefined, count: number, descendin
   });
 }
 
-/** Of each run its charts; of one that is not drawn none. */
+/** Return the charts of each run; none for a run that is not drawn. */
 export function chartsOf({ curves }: Compared, drawn: ReadonlySet<number>): ReadonlyMap<string, Chart>[] {
   return curves.map((each, run) => new Map(drawn.has(run) ? each.map(curve => entryOf(curve)) : []));
 }

@@ -1,11 +1,9 @@
-/**
- * From JSON to values. A reader takes a value as it was sent, and throws `Malformed` where it is not as agreed:
- * half a message would show half the truth. What is not known yet (a field of a later version) is let be.
- */
+/** From JSON to values. A reader takes a value as it was sent, and throws `Malformed` where it is not as agreed:
+ * half a message would show half the truth. What is not known yet (a field of a later version) is let be. */
 export type Fields = Record<string, unknown>;
 
-/** What the other side says in both languages. */
-export interface Said {
+/** A text of the kernel or the server in both languages. */
+export interface Bilingual {
   en: string;
   zh: string;
 }
@@ -21,7 +19,7 @@ export function need(claim: boolean): asserts claim {
   }
 }
 
-/** An object with these fields. They are sent in snake_case, which ends here. */
+/** Read an object with these fields, which are sent in snake_case. */
 export function fields<Shape extends Record<string, Reader<unknown>>>(
   shape: Shape,
 ): (value: unknown) => { [Name in keyof Shape]: ReturnType<Shape[Name]> } {
@@ -44,21 +42,21 @@ export function listOf<Value>(read: Reader<Value>): (value: unknown) => readonly
   };
 }
 
-/** What may be missing, and then is `otherwise`. */
+/** Read a value that may be missing, and then is `otherwise`. */
 export function or<Value, Other>(read: Reader<Value>, otherwise: Other): Reader<Value | Other> {
   return (value, from, name) => (absent(value) ? otherwise : read(value, from, name));
 }
 
 export function oneOf<Choice extends string>(...choices: readonly Choice[]): (value: unknown) => Choice {
   return value => {
-    const found = choices.find(choice => choice === value);
-    need(found !== undefined);
-    return found;
+    const match = choices.find(choice => choice === value);
+    need(match !== undefined);
+    return match;
   };
 }
 
-/** A field in English, and as `…_zh` in Chinese; where that is missing, the English. */
-export function said(value: unknown, from: Fields, name: string): Said {
+/** Read a field in English, and `…_zh` in Chinese; where that is missing, use the English. */
+export function bilingual(value: unknown, from: Fields, name: string): Bilingual {
   const en = text(value ?? '');
   return { en, zh: text(from[`${name}_zh`] ?? '') || en };
 }

@@ -1,4 +1,4 @@
-/** Which key does what while the focus is inside a run, and where it puts the focus. */
+/** The keys of a panel while the focus is inside it, and the moves of the focus. */
 
 export type Action =
   | { kind: 'search' | 'follow' | 'wrap' | 'all' | 'metrics' | 'cell' | 'first error' | 'leave' }
@@ -17,7 +17,7 @@ const LETTERS: Readonly<Record<string, Action>> = {
 
 type Key = Pick<KeyboardEvent, 'key' | 'ctrlKey' | 'altKey' | 'metaKey' | 'target'>;
 
-/** What the key asks for, or null: what is typed into a field, and chords, are not for us. */
+/** Return the action of a key; null for chords and for keys typed into a field. */
 export function actionOf(event: Key): Action | null {
   if (chord(event) || typing(event.target)) {
     return null;
@@ -28,7 +28,7 @@ export function actionOf(event: Key): Action | null {
   return LETTERS[event.key.length === 1 ? event.key.toLowerCase() : event.key] ?? null;
 }
 
-/** Whether the notebook may have the key: it keeps its chords (save, the command palette). */
+/** Return true for a chord, which the notebook may have (save, the command palette). */
 export function chord(event: Pick<KeyboardEvent, 'ctrlKey' | 'altKey' | 'metaKey'>): boolean {
   return event.ctrlKey || event.altKey || event.metaKey;
 }
@@ -39,7 +39,7 @@ function typing(target: EventTarget | null): boolean {
 
 const STEPS: Readonly<Record<string, number>> = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
-/** Where an arrow key, Home or End leads in a row of `size`, which is a ring; null for another key. */
+/** Return the index an arrow key, Home or End leads to in a ring of `size`; null for another key. */
 export function moved(key: string, at: number, size: number): number | null {
   if (key === 'Home' || key === 'End') {
     return key === 'Home' ? 0 : size - 1;
@@ -48,7 +48,7 @@ export function moved(key: string, at: number, size: number): number | null {
   return step === undefined ? null : (at + step + size) % size;
 }
 
-/** In `root` alone: some hosts put the panel where the page's own search does not come. */
+/** Focus an element, found from `root`: some hosts put the panel into a shadow tree. */
 export function focusById(root: HTMLElement | null, id: string): void {
   root?.querySelector<HTMLElement>(`[id="${CSS.escape(id)}"]`)?.focus({ preventScroll: true });
 }

@@ -1,16 +1,16 @@
-/** What has arrived of a run, and when. Any number of views draw one model; it draws nothing itself. */
+/** The received data of a run, and its times. Any number of views draw one model; it draws nothing itself. */
 import { keyOf } from './chart_data';
 import { RunLog } from './log/run_log';
-import { smoothed, utilisation } from './numbers';
+import { movingMean, utilisation } from './numbers';
 import type { Answer, Chart, Message, RankView, RunView } from './protocol';
 
 /** Looks at what a rank uses are two seconds apart: two minutes of them. */
 const SAMPLES = 60;
-const SAMPLE_PERIOD = 1.9;
+const SAMPLE_SECONDS = 1.9;
 const FIRST_PULL = 5;
 const LONGEST_PULL = 160;
 
-/** Where the model takes its time from: `now` in seconds, and `frame`, which calls back before the next frame. */
+/** The clock of the model: `now` in seconds, and `frame`, which calls back before the next frame. */
 interface Pace {
   now(): number;
   frame(draw: () => void): void;
@@ -24,16 +24,16 @@ const PAGE: Pace = {
 
 export class RunModel {
   view: RunView | null = null;
-  /** when `view` was true, and when anything at all came last, in the page's seconds */
+  /** arrival of `view`, and of the last message, in the page's seconds */
   viewAt = 0;
   heardAt: number;
   cell: string | null = null;
   charts: ReadonlyMap<string, Chart> = new Map();
-  /** how many metrics have no chart */
+  /** number of metrics without a chart */
   leftOut = 0;
-  /** of each rank, the last samples in percent */
+  /** the last samples of each rank, in percent */
   utilisation: ReadonlyMap<number, readonly number[]> = new Map();
-  /** of each rank that runs, the percentage of its time that it waited for others lately */
+  /** the recent percentage of its time that each running rank waits for others */
   waits: ReadonlyMap<number, number> = new Map();
   readonly log = new RunLog();
   /** counts what came; equal means that nothing has changed */
@@ -78,13 +78,13 @@ export class RunModel {
     this.notify();
   }
 
-  /** What the kernel answers to the question that was just asked. It may never come. */
+  /** Return the kernel's next answer of a kind. It may never come. */
   next<Kind extends Answer['kind']>(kind: Kind): Promise<Extract<Answer, { kind: Kind }>> {
     return new Promise(answered => (this.asking = [...this.asking, { kind, answered }]));
   }
 
-  /** Whether to ask for lines that are known to be missing. A kernel that is busy answers them all at
-   * once when it is free, so they become rarer. */
+  /** Return true when it is time to request missing lines. A busy kernel answers all requests at once when it is free,
+   * so they become rarer. */
   wantsPull(): boolean {
     if (!this.log.incomplete) {
       this.pullPeriod = FIRST_PULL;
@@ -102,7 +102,7 @@ export class RunModel {
   private see(view: RunView): void {
     this.viewAt = this.heardAt;
     this.view = { ...view, ranks: keepEqual(this.view?.ranks ?? [], view.ranks) };
-    if (!view.live || this.heardAt - this.sampledAt < SAMPLE_PERIOD) {
+    if (!view.live || this.heardAt - this.sampledAt < SAMPLE_SECONDS) {
       return;
     }
     this.sampledAt = this.heardAt;
@@ -128,19 +128,19 @@ export class RunModel {
   }
 }
 
-/** What ranks waited lately; one that was not looked at this time keeps what is known of it. */
+/** Return the recent waiting share of each rank; a rank without a new sample keeps its last. */
 function waitsOf(ranks: readonly RankView[], before: ReadonlyMap<number, number>): Map<number, number> {
   const known = ranks
     .filter(({ state }) => state === 'running')
     .map(
       ({ rank, wait }) =>
-        [rank, wait === null ? before.get(rank) : smoothed(before.get(rank), wait)] as const,
+        [rank, wait === null ? before.get(rank) : movingMean(before.get(rank), wait)] as const,
     );
   return new Map(known.filter((each): each is [number, number] => each[1] !== undefined));
 }
 
-/** The new ranks, those that did not change being the old ones: a view draws only what is another object.
- * How long a rank runs changes all the time and nothing draws it, so it does not count. */
+/** Return the new ranks, with the old object for each unchanged one: a view draws other objects alone. `elapsed`,
+ * which nothing draws, does not count. */
 function keepEqual(before: readonly RankView[], now: readonly RankView[]): readonly RankView[] {
   const kept = now.map((rank, index) => {
     const old = before[index];
@@ -149,10 +149,10 @@ function keepEqual(before: readonly RankView[], now: readonly RankView[]): reado
   return kept.length === before.length && kept.every((rank, index) => rank === before[index]) ? before : kept;
 }
 
-function same(one: RankView, other: RankView): boolean {
-  return (Object.keys(one) as (keyof RankView)[]).every(
+function same(before: RankView, now: RankView): boolean {
+  return (Object.keys(before) as (keyof RankView)[]).every(
     name =>
       name === 'elapsed' ||
-      (name === 'exit' ? one.exit.en === other.exit.en : Object.is(one[name], other[name])),
+      (name === 'exit' ? before.exit.en === now.exit.en : Object.is(before[name], now[name])),
   );
 }

@@ -1,7 +1,7 @@
 /** Numbers as they are read on the screen, the same in both languages; and what of a rank is measured. */
 import type { Progress, RankView } from './protocol';
 
-/** `0:47`, `12:05`, `3:02:10` */
+/** Return `0:47`, `12:05`, `3:02:10` */
 export function clock(seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds));
   const two = (part: number): string => String(part).padStart(2, '0');
@@ -10,12 +10,13 @@ export function clock(seconds: number): string {
   return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
 }
 
-/** `312 MB`, `1.4 GB`; a kilobyte has a thousand bytes */
+/** Return `312 MB`, `1.4 GB`; a kilobyte has a thousand bytes */
 export function bytes(count: number): string {
   return count >= 1e9 ? `${(count / 1e9).toFixed(1)} GB` : `${Math.round(count / 1e6)} MB`;
 }
 
-/** What is used, in the unit of the total where that says enough: `["11.2", "80 GB"]`, `["11 MB", "25 GB"]` */
+/** Return the used amount in the unit of the total where that is precise enough: `["11.2", "80 GB"]`, `["11 MB", "25
+ * GB"]` */
 export function bytesOf(count: number, total: number): [string, string] {
   const whole = total >= 1e9 ? `${Math.round(total / 1e9)} GB` : `${Math.round(total / 1e6)} MB`;
   const alike = total >= 1e9 === count >= 1e9;
@@ -26,17 +27,17 @@ export function percent(value: number): string {
   return `${Math.round(value)} %`;
 }
 
-/** How far a run is, `47 %`; empty where it cannot be told. */
+/** Return the percentage of a run that is done, `47 %`; empty where it is unknown. */
 export function doneText(progress: Progress | null): string {
   return progress ? percent(Math.floor(100 * progress.fraction)) : '';
 }
 
-/** Steps a second: `7.9`, `0.31`, `126` */
+/** Return the steps a second: `7.9`, `0.31`, `126` */
 export function rate(value: number): string {
   return value >= 100 ? String(Math.round(value)) : value >= 1 ? value.toFixed(1) : value.toPrecision(2);
 }
 
-/** A metric, short: `0.0612`, `1.28e-4`, `12.7`, `1,204` */
+/** Return a metric, short: `0.0612`, `1.28e-4`, `12.7`, `1,204` */
 export function figure(number: number): string {
   const size = Math.abs(number);
   if (size === 0 || !Number.isFinite(number)) {
@@ -48,7 +49,7 @@ export function figure(number: number): string {
   return size >= 1000 ? Math.round(number).toLocaleString('en') : String(Number(number.toPrecision(3)));
 }
 
-/** A tick of an axis whose ticks are `apart`: as many decimals as tell them apart. */
+/** Return a tick of an axis whose ticks are `apart`: as many decimals as tell them apart. */
 export function tick(number: number, apart: number): string {
   const decimals = /\.(\d+)$/.exec(String(apart))?.[1]?.length ?? 0;
   if (Math.abs(number) >= 1e7 || apart < 1e-3) {
@@ -57,7 +58,7 @@ export function tick(number: number, apart: number): string {
   return number.toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
 
-/** Of the GPU's memory where there is one, else of the machine's; null when unknown. */
+/** Return the GPU memory of a rank where it has a GPU, else its main memory; null when unknown. */
 export function memory(rank: RankView): { used: number; total: number | null } | null {
   if (rank.gpuMemory !== null) {
     return { used: rank.gpuMemory, total: rank.gpuMemoryTotal };
@@ -65,19 +66,19 @@ export function memory(rank: RankView): { used: number; total: number | null } |
   return rank.memory === null ? null : { used: rank.memory, total: rank.memoryTotal };
 }
 
-/** Percent of the GPU where it is known, else of one core. */
+/** Return the percentage of the GPU where it is known, else of one core. */
 export function utilisation(rank: RankView): number | null {
   return rank.gpu ?? rank.cpu;
 }
 
-/** How much of a new sample counts: a look at what a rank waits sees some 16 moments, which chance moves. */
+/** The weight of a new sample of a rank's waiting time: it sees some 16 moments, so it varies by chance. */
 const WEIGHT = 0.2;
 
-export function smoothed(before: number | undefined, sample: number): number {
+export function movingMean(before: number | undefined, sample: number): number {
   return before === undefined ? sample : before + WEIGHT * (sample - before);
 }
 
-/** A step in ms: the rank's own time, and what it waited for others (`wait` in percent). Null when unknown. */
+/** Return a step in ms: the rank's own time, and what it waited for others (`wait` in percent). Null when unknown. */
 export function stepParts(
   rate: number | null,
   wait: number | undefined,
@@ -89,18 +90,18 @@ export function stepParts(
   return { own: 1000 / rate - waiting, waiting };
 }
 
-/** Milliseconds: `12,345`, `118`, `8.4`, `0.3`, `0` */
+/** Return the milliseconds: `12,345`, `118`, `8.4`, `0.3`, `0` */
 export function milliseconds(value: number): string {
   return value >= 10 ? Math.round(value).toLocaleString('en') : value < 0.05 ? '0' : value.toFixed(1);
 }
 
-/** `CPU`, `GPU 1` */
+/** Return `CPU`, `GPU 1` */
 export function device(name: string): string {
   return name.replace(/^(cpu|gpu)\b/, word => word.toUpperCase());
 }
 
 export function median(values: readonly number[]): number | null {
-  const sorted = [...values].sort((one, other) => one - other);
+  const sorted = [...values].sort((a, b) => a - b);
   const half = sorted.length >> 1;
   return sorted.length === 0
     ? null
@@ -128,7 +129,7 @@ export function measureText(value: number, measure: Measure): string {
   return { utilisation: percent, memory: bytes, rate }[measure](value);
 }
 
-/** What counts as full: all of a GPU or of the memory, where that is known, else the most of any rank. */
+/** Return the value that counts as full: all of a GPU or of the memory, where that is known, else the most of any rank. */
 export function fullOf(ranks: readonly RankView[], measure: Measure): number {
   const most = Math.max(0, ...ranks.map(rank => measured(rank, measure) ?? 0));
   if (measure === 'utilisation') {
@@ -142,7 +143,7 @@ export function fullText(full: number, measure: Measure): string {
   return measure === 'memory' ? bytesOf(full, full)[1] : measureText(full, measure);
 }
 
-/** 0…4, null when unknown. */
+/** Return 0…4, null when unknown. */
 export function stepOf(value: number | null, full: number): number | null {
   return value === null ? null : Math.min(STEPS - 1, Math.floor((STEPS * value) / full));
 }
@@ -160,7 +161,7 @@ export function byNode(ranks: readonly RankView[]): readonly NodeRanks[] {
   return [...nodes].map(([node, members]) => ({ node, ranks: members }));
 }
 
-/** The middle of all ranks, and the node that is lowest where there are several and they differ. */
+/** Return the middle of all ranks, and the node that is lowest where there are several and they differ. */
 export function spread(
   ranks: readonly RankView[],
   measure: Measure,

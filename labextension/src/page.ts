@@ -1,7 +1,6 @@
-/**
- * What the page around offers: nodes, a clipboard, actions of nbdist's extension where it has that, and its server.
- * The panel is a widget, which knows neither notebook nor dashboard: it dispatches, and the extension listens.
- */
+/** The services of the page around: nodes, a clipboard, actions of nbdist's extension where it is installed,
+ * and the server. The panel is a widget, which knows neither notebook nor dashboard: it dispatches, and the
+ * extension listens. */
 
 export function element(tag: string, className = '', text?: string): HTMLElement {
   const node = document.createElement(tag);
@@ -14,12 +13,12 @@ export function element(tag: string, className = '', text?: string): HTMLElement
   return node;
 }
 
-/** What went wrong, in words. */
+/** Return the message of an error. */
 export function messageOf(problem: unknown): string {
   return problem instanceof Error ? problem.message : String(problem);
 }
 
-/** Copies text; false when the page may not. A page that is not secure (http) has no clipboard to ask. */
+/** Copy text; false when the page may not. A page that is not secure (http) has no clipboard to ask. */
 export async function copy(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
@@ -44,42 +43,42 @@ function copySelection(text: string): boolean {
   return done;
 }
 
-/** A cell that starts a run: its first line above the program; the line of a script is all. */
-export function cellText(line: string, program: string): string {
+/** Return a cell that starts a run: its first line above the program; of a script the line alone. */
+export function cellSource(line: string, program: string): string {
   return line.startsWith('%%') ? `${line}\n${program.replace(/^\n+/, '')}` : line;
 }
 
 /** Open the dashboard of the run; run its cell again, or a copy of it with other options; write it into files. */
 export type PageAction = 'open' | 'again' | 'againWith' | 'export';
 
-export interface Asked {
+export interface PageRequest {
   action: PageAction;
   runId: string;
   label: string;
-  /** what is to be seen of the dashboard */
+  /** the tab of the dashboard to show */
   tab?: 'all' | 'metrics';
-  /** what was pressed */
+  /** the pressed element */
   from: Element;
 }
 
 const EVENT = 'nbdist:action';
 
-/** Whether the page does what is asked. */
+/** Return true when the page carries out actions of panels. */
 export function pageActs(): boolean {
   return !document.dispatchEvent(new CustomEvent(EVENT, { cancelable: true }));
 }
 
-export function askPage(asked: Asked): void {
-  document.dispatchEvent(new CustomEvent<Asked>(EVENT, { cancelable: true, detail: asked }));
+export function askPage(request: PageRequest): void {
+  document.dispatchEvent(new CustomEvent<PageRequest>(EVENT, { cancelable: true, detail: request }));
 }
 
 /** Do what panels ask, from now on. */
-export function actForPanels(act: (asked: Asked) => void): void {
+export function actForPanels(act: (request: PageRequest) => void): void {
   document.addEventListener(EVENT, event => {
-    const asked = (event as CustomEvent<Asked | null>).detail;
+    const request = (event as CustomEvent<PageRequest | null>).detail;
     event.preventDefault();
-    if (asked) {
-      act(asked);
+    if (request) {
+      act(request);
     }
   });
 }
@@ -87,10 +86,8 @@ export function actForPanels(act: (asked: Asked) => void): void {
 /** milliseconds that a server may take */
 const PATIENCE = 10_000;
 
-/**
- * The Jupyter server that wrote the page. A page that none wrote (VS Code, Colab) has no address to ask. The kernel
- * itself cannot be asked while a cell keeps it busy, or when it is dead.
- */
+/** The Jupyter server that wrote the page. A page that none wrote (VS Code, Colab) has no address to ask. The kernel
+ * itself cannot be asked while a cell keeps it busy, or when it is dead. */
 export class PageServer {
   private extended: Promise<boolean> | null = null;
 
@@ -99,7 +96,7 @@ export class PageServer {
     private readonly send: typeof fetch = (...given) => fetch(...given),
   ) {}
 
-  /** Ends a run; true when the server has nbdist's extension, which has asked the run to end. */
+  /** Stop a run; return true when nbdist's server extension has requested it. */
   async stop(runId: string): Promise<boolean> {
     return (
       runId !== '' &&
@@ -107,26 +104,26 @@ export class PageServer {
     );
   }
 
-  /** A picture, or HTML, that a rank of the run showed; null where it cannot be had. */
+  /** Return the bytes of a picture or HTML that a rank of the run showed; null where it cannot be had. */
   async media(runId: string, rank: number, name: string): Promise<Uint8Array | null> {
     const path = `nbdist/api/runs/${encodeURIComponent(runId)}/ranks/${rank}/media/${encodeURIComponent(name)}`;
     const response = runId ? await this.knows(path, 'GET') : null;
     return response?.ok ? new Uint8Array(await response.arrayBuffer()) : null;
   }
 
-  /** The run as one text; null where the server has no extension, or no such run. */
+  /** Return the run as one text; null where the server has no extension, or no such run. */
   async report(runId: string, language: string): Promise<string | null> {
     const path = `nbdist/api/runs/${encodeURIComponent(runId)}/report?language=${language}`;
     const response = runId ? await this.knows(path, 'GET') : null;
     return response?.ok ? response.text() : null;
   }
 
-  /** Every Jupyter server can do that; true when it took the request. */
+  /** Interrupt a kernel, as every Jupyter server can; return true when it took the request. */
   async interruptKernel(kernelId: string): Promise<boolean> {
     return kernelId !== '' && this.accepts(`api/kernels/${encodeURIComponent(kernelId)}/interrupt`, 'POST');
   }
 
-  /** What nbdist's extension answers; null where there is none, for which is asked once. */
+  /** Return the answer of nbdist's server extension; null where it is not installed, which is asked once. */
   private async knows(path: string, method: string): Promise<Response | null> {
     this.extended ??= this.accepts('nbdist/api/status', 'GET');
     return (await this.extended) ? this.request(path, method) : null;
@@ -136,7 +133,7 @@ export class PageServer {
     return (await this.request(path, method))?.ok ?? false;
   }
 
-  /** What the server answers; null for nothing. */
+  /** Return the server's answer; null for none. */
   private async request(path: string, method: string): Promise<Response | null> {
     const config = configOf(this.page);
     const base = config.baseUrl || this.page.body.dataset['baseUrl'];

@@ -1,8 +1,5 @@
-/**
- * The panel as an anywidget. One model of what arrived for each widget, any number of views of it:
- * anywidget hands `initialize` and every `render` a model object of their own, so the widget's
- * `panel_id` is what they share.
- */
+/** The panel as an anywidget. One model of what arrived for each widget, any number of views of it: anywidget hands
+ * `initialize` and every `render` a model object of their own, so the widget's `panel_id` is what they share. */
 import { type ComponentType, createElement, render } from 'preact';
 
 import './styles/index.css';
@@ -15,7 +12,7 @@ import { Panel, type PanelSource } from './views/Panel';
 import { SweepPanel, type SweepSource } from './views/SweepPanel';
 import { languageOf } from './words';
 
-/** What anywidget gives, as far as it is used here. */
+/** The part of anywidget's model that is used here. */
 interface WidgetModel {
   get(name: string): unknown;
   on(event: 'msg:custom', listener: (content: unknown, buffers: readonly Buffer[]) => void): void;
@@ -30,11 +27,11 @@ const PATIENCE = 4000;
 const FIRST_NEWS = 2000;
 const MOVE = 5000;
 
-/** What came of a run, how many listen for more, and panels that have lost their output and get a place. */
-interface Heard {
+/** The model of a run, the number of its listeners, and panels that lost their output and wait for another. */
+interface Session {
   readonly run: RunModel;
   listeners: number;
-  readonly homeless: Drawn[];
+  readonly orphans: Drawn[];
 }
 
 /** A panel that is drawn. It may be moved: what its reader chose stays. */
@@ -43,15 +40,15 @@ interface Drawn {
   remove(): void;
 }
 
-const runs = new Map<unknown, Heard>();
+const runs = new Map<unknown, Session>();
 const turns = browserTurns();
 const server = new PageServer();
 
-function heardOf(model: WidgetModel): Heard {
+function sessionOf(model: WidgetModel): Session {
   const id = model.get('panel_id');
-  const heard = runs.get(id) ?? { run: new RunModel(), listeners: 0, homeless: [] };
-  runs.set(id, heard);
-  return heard;
+  const session = runs.get(id) ?? { run: new RunModel(), listeners: 0, orphans: [] };
+  runs.set(id, session);
+  return session;
 }
 
 // no widget manager is in a report, which says of itself that it is one
@@ -64,55 +61,55 @@ export default {
     let leave: (() => void) | null = null;
     const place = (): void => {
       if (placed(model)) {
-        leave ??= takePlaces(placesOf(model), el => settle(model, el));
+        leave ??= takePlaces(placesOf(model), el => adoptOrDraw(model, el));
       }
     };
     model.on('change:placed', place);
-    const deafen = listen(model);
+    const stopListening = listen(model);
     place();
     return () => {
       model.off('change:placed', place);
       leave?.();
-      deafen();
+      stopListening();
     };
   },
 
   render({ model, el }: { model: WidgetModel; el: HTMLElement }): () => void {
     // a host need not initialize a widget before it draws it
-    const deafen = heardOf(model).listeners ? null : listen(model);
+    const stopListening = sessionOf(model).listeners ? null : listen(model);
     const drawn = draw(model, el);
     return () => {
       if (placed(model)) {
-        keep(model, drawn);
+        holdForAdoption(model, drawn);
       } else {
         drawn.remove();
       }
-      deafen?.();
+      stopListening?.();
     };
   },
 };
 
-/** Whether the run has ended, and its panel is drawn in the place of what the notebook keeps. */
+/** Return true when the run has ended and its panel replaces the output kept in the notebook. */
 function placed(model: WidgetModel): boolean {
   return model.get('placed') === true;
 }
 
 /** Keep a panel whose output has gone for the place that comes instead. */
-function keep(model: WidgetModel, drawn: Drawn): void {
-  const { homeless } = heardOf(model);
-  homeless.push(drawn);
+function holdForAdoption(model: WidgetModel, drawn: Drawn): void {
+  const { orphans } = sessionOf(model);
+  orphans.push(drawn);
   setTimeout(() => {
-    const at = homeless.indexOf(drawn);
+    const at = orphans.indexOf(drawn);
     if (at >= 0) {
-      homeless.splice(at, 1);
+      orphans.splice(at, 1);
       drawn.remove();
     }
   }, MOVE);
 }
 
 /** Draw into a place, or move there the panel that was drawn in the output before it. */
-function settle(model: WidgetModel, el: HTMLElement): () => void {
-  const moved = heardOf(model).homeless.shift();
+function adoptOrDraw(model: WidgetModel, el: HTMLElement): () => void {
+  const moved = sessionOf(model).orphans.shift();
   if (moved) {
     el.append(moved.element);
   }
@@ -125,8 +122,8 @@ function listen(model: WidgetModel): () => void {
   if (model.get('sweep')) {
     return () => undefined; // all of it is its state
   }
-  const heard = heardOf(model);
-  const { run } = heard;
+  const session = sessionOf(model);
+  const { run } = session;
   const read = (content: unknown, buffers: readonly Buffer[]): void => {
     const message = decode(content, buffers);
     if (message) {
@@ -154,13 +151,13 @@ function listen(model: WidgetModel): () => void {
   };
   model.on('msg:custom', receive);
   model.on('change:placed', ended);
-  heard.listeners += 1;
+  session.listeners += 1;
   return () => {
     clearTimeout(late);
     model.off('msg:custom', receive);
     model.off('change:placed', ended);
-    heard.listeners -= 1;
-    if (!heard.listeners) {
+    session.listeners -= 1;
+    if (!session.listeners) {
       runs.delete(model.get('panel_id'));
     }
   };
@@ -177,7 +174,7 @@ function ask(model: WidgetModel, request: Request): boolean {
   }
 }
 
-/** What the kernel answers; null when it has no time to. */
+/** Return the kernel's answer; null when it is too busy to answer. */
 function answerOf<Kind extends Answer['kind']>(
   model: WidgetModel,
   run: RunModel,
@@ -194,7 +191,7 @@ function answerOf<Kind extends Answer['kind']>(
 function draw(model: WidgetModel, el: HTMLElement): Drawn {
   // the views are typed for React, which the bundle replaces by Preact
   const view = Panel as unknown as ComponentType<Parameters<typeof Panel>[0]>;
-  const { run } = heardOf(model);
+  const { run } = sessionOf(model);
   const place = element('div');
   el.append(place);
   const drawn = model.get('sweep')
@@ -217,13 +214,13 @@ function placesOf(model: WidgetModel): () => readonly HTMLElement[] {
   return () => [...document.querySelectorAll<HTMLElement>(selector)];
 }
 
-/** Ask the kernel to end what it shows; false when the reader has to interrupt the cell by hand. */
+/** Ask the kernel to end what it shows; return false when the reader has to interrupt the cell by hand. */
 async function stopByKernel(model: WidgetModel): Promise<boolean> {
-  const asked = ask(model, { kind: 'stop' });
+  const sent = ask(model, { kind: 'stop' });
   // the kernel of what is detached does something else
   return model.get('foreground') === true
     ? server.interruptKernel(String(model.get('kernel_id') ?? ''))
-    : asked;
+    : sent;
 }
 
 function sweepOf(model: WidgetModel): SweepSource {
@@ -261,44 +258,42 @@ function sourceOf(model: WidgetModel, run: RunModel): PanelSource {
 }
 
 /** milliseconds between two looks for places, and until the first of them is looked for at every frame */
-const PERIOD = 400;
+const POLL_MS = 400;
 const HURRY = 3000;
 
-interface Place {
+interface MountPoint {
   leave(): void;
 }
 
-/**
- * Draw in the place of what a notebook keeps: an output says where, in any number of views, which come and go (a
+/** Draw in the place of what a notebook keeps: an output says where, in any number of views, which come and go (a
  * cell that is scrolled away, a second view of the notebook). What stands there comes back after it. Draws into
- * every place there is, and will be; call what this returns to leave them as they were.
- */
+ * every place there is, and will be; call what this returns to leave them as they were. */
 export function takePlaces(
   find: () => readonly HTMLElement[],
   draw: (el: HTMLElement) => () => void,
 ): () => void {
-  const places = new Map<HTMLElement, Place>();
-  const look = (): void => {
-    const found = find();
+  const places = new Map<HTMLElement, MountPoint>();
+  const refresh = (): void => {
+    const elements = find();
     for (const [element, place] of places) {
       if (!element.isConnected) {
         place.leave();
         places.delete(element);
       }
     }
-    for (const element of found) {
+    for (const element of elements) {
       if (!places.has(element)) {
         places.set(element, take(element, draw));
       }
     }
   };
-  look();
-  const timer = setInterval(look, PERIOD);
+  refresh();
+  const timer = setInterval(refresh, POLL_MS);
   // what stands in the first place is not to be seen before the panel
   let frame = 0;
   const begun = performance.now();
   const hurry = (): void => {
-    look();
+    refresh();
     if (!places.size && performance.now() - begun < HURRY) {
       frame = requestAnimationFrame(hurry);
     }
@@ -311,7 +306,7 @@ export function takePlaces(
   };
 }
 
-function take(place: HTMLElement, draw: (el: HTMLElement) => () => void): Place {
+function take(place: HTMLElement, draw: (el: HTMLElement) => () => void): MountPoint {
   const kept = [...place.children].filter((child): child is HTMLElement => child instanceof HTMLElement);
   const hidden = kept.map(child => child.hidden);
   kept.forEach(child => (child.hidden = true));

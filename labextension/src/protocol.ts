@@ -1,8 +1,6 @@
-/**
- * What the kernel's side sends to the page (nbdist/feed/protocol.py writes it, tests/fixtures/protocol
- * holds samples that both sides' tests read), and how it is read. Times are seconds; those of lines and points
- * count from the moment the run was created.
- */
+/** The messages from the kernel or the server to the page (written by nbdist/feed/protocol.py, with samples for the
+ * tests of both sides in tests/fixtures/protocol), and their readers. Times are seconds; those of lines and points
+ * count from the creation of the run. */
 import {
   count,
   fields,
@@ -14,7 +12,7 @@ import {
   object,
   oneOf,
   or,
-  said,
+  bilingual,
   text,
 } from './decode';
 
@@ -33,7 +31,7 @@ export type RunState = ReturnType<typeof runState>;
 const rankState = oneOf('pending', 'running', 'finished', 'failed', 'stopped', 'lost');
 export type RankState = ReturnType<typeof rankState>;
 
-/** How far a run is. `fraction` is in 0…1; `remaining` is in seconds, null while it cannot be told. */
+/** The progress of a run. `fraction` is in 0…1; `remaining` is in seconds, null while unknown. */
 export type Progress = ReturnType<typeof progress>;
 export const progress = fields({
   fraction: value => Math.min(1, Math.max(0, number(value))),
@@ -62,14 +60,14 @@ const rankView = fields({
   /** percent of its time that it waited for other ranks */
   wait: or(number, null),
   /** "exit 1", "killed by SIGKILL"; empty while it runs */
-  exit: said,
+  exit: bilingual,
   elapsed: or(number, 0),
   /** empty in runs of more than 64 ranks: the log has it */
   lastLine: or(text, ''),
 });
 
 /** A sentence. */
-const noteView = fields({ text: said });
+const noteView = fields({ text: bilingual });
 
 /** The first failure, once it is known. `line` is a line of the cell (1 is the magic's), or null. Where the
  * traceback goes on into a module of the user's, `file`, `fileLine` and `source` are its innermost line.
@@ -77,14 +75,14 @@ const noteView = fields({ text: said });
 export type FailureView = ReturnType<typeof failureView>;
 const failureView = fields({
   rank: count,
-  headline: said,
+  headline: bilingual,
   message: or(text, ''),
   line: or(number, null),
   file: or(text, ''),
   fileLine: or(number, null),
   source: or(text, ''),
-  cause: said,
-  fix: said,
+  cause: bilingual,
+  fix: bilingual,
   /** values in the failing line and where they were set, and what is known of other ranks */
   notes: or(listOf(noteView), []),
 });
@@ -108,21 +106,19 @@ const stackGroup = fields({
   /** "time.sleep", "all_reduce"; empty when unknown */
   what: or(text, ''),
   line: or(number, null),
-  role: said,
+  role: bilingual,
   rows: listOf(stackRow),
   threads: or(listOf(listOf(stackRow)), []),
 });
 
-/**
- * A run that hangs. `since` is when something last happened, `taken` when the stacks were taken, in
- * seconds after the ranks were started.
- */
+/** A run that hangs. `since` is when something last happened, `taken` when the stacks were taken, in seconds after
+ * the ranks were started. */
 export type StallView = ReturnType<typeof stallView>;
 export const stallView = fields({
   since: number,
   taken: or(number, null),
-  text: said,
-  behind: said,
+  text: bilingual,
+  behind: bilingual,
   groups: listOf(stackGroup),
 });
 
@@ -132,13 +128,13 @@ const slowView = fields({
   rank: count,
   factor: number,
   over: or(number, null),
-  reason: said,
+  reason: bilingual,
 });
 
-/** What the notebook gave the ranks, or what they gave out: the first values by their names, and how many more.
- * `ranks` gave it out, empty where rank 0 did. */
+/** Inputs from the notebook, or results of the ranks: the first values by name, and the number of further ones.
+ * `ranks`: the ranks that returned it, empty for rank 0. */
 const given = fields({
-  values: listOf(fields({ name: text, about: said, ranks: or(text, '') })),
+  values: listOf(fields({ name: text, about: bilingual, ranks: or(text, '') })),
   more: or(count, 0),
 });
 const NOTHING: ReturnType<typeof given> = { values: [], more: 0 };
@@ -149,10 +145,10 @@ export const runView = fields({
   label: text,
   state: runState,
   live: flag,
-  /** whether it is a session that waits for a cell */
+  /** true when it is a session that waits for a cell */
   idle: or(flag, false),
-  reason: said,
-  /** what the run is called that this one goes on from; empty for none */
+  reason: bilingual,
+  /** name of the run that this one resumes; empty for none */
   resumed: or(text, ''),
   elapsed: number,
   progress: or(progress, null),
@@ -169,10 +165,8 @@ export const runView = fields({
   ranks: listOf(rankView),
 });
 
-/**
- * New lines of one rank. A line's address is the byte of the log at which it begins; no two readers of a log
- * differ about it.
- */
+/** New lines of one rank. A line's address is the byte of the log at which it begins; no two readers of a log differ
+ * about it. */
 export type LogDelta = ReturnType<typeof deltaHead> & {
   /** read when they are asked for: most of what is sent again is not needed */
   readonly lines: readonly string[];
@@ -187,7 +181,7 @@ const deltaHead = fields({
   count,
   /** empty where each line takes as many bytes as its text and a newline */
   edges: or(listOf(count), []),
-  /** how many lines, written by when: in order, the counts add up to `count` */
+  /** numbers of lines and their times, in order; the numbers add up to `count` */
   times: or(listOf(pair(count, number)), []),
   /** the line that still grows (a progress bar); empty for none */
   partial: or(text, ''),
@@ -195,13 +189,11 @@ const deltaHead = fields({
   skipped: or(count, 0),
 });
 
-/**
- * One chart of `ranks`, those that have values. `band`: columns step, time, mean, min, max over ranks.
- * `ranks`: columns step, time and one for each rank, NaN where it has no value. For system metrics step is NaN.
- */
+/** One chart of `ranks`, those that have values. `band`: columns step, time, mean, min, max over ranks. `ranks`:
+ * columns step, time and one for each rank, NaN where it has no value. For system metrics step is NaN. */
 export type Chart = ReturnType<typeof chartHead> & {
   columns: readonly Float32Array[];
-  /** of several runs over each other, which have times of their own: the same with a row for each time */
+  /** the same with a row for each time, for several runs over each other */
   byTime?: readonly Float32Array[];
 };
 const chartHead = fields({
@@ -213,7 +205,7 @@ const chartHead = fields({
   ranks: listOf(count),
   /** the last value of each rank, of a band their mean, min and max; NaN where there is none */
   last: or(listOf(or(number, NaN)), []),
-  /** what was used at any time, and by which rank; null for metrics */
+  /** the highest value at any time, and its rank; null for metrics */
   highest: or(pair(number, count), null),
 });
 const chartSize = fields({ columns: count, rows: count });
@@ -236,7 +228,7 @@ const updateHead = fields({
   view: or(runView, null),
   /** lines written up to this moment have come from every rank; null: all that there are */
   completeUntil: or(number, null),
-  /** how many metrics have no chart; null where that is not said */
+  /** number of metrics without a chart; null where it is not sent */
   leftOut: or(count, null),
   /** the program of the run, when it is sent again */
   cell: or(text, null),
@@ -253,7 +245,7 @@ const reportAnswer = fields({ kind: oneOf('report'), text: or(text, '') });
 export type Answer = BoardAnswer | ReportAnswer;
 export type Message = Update | Answer;
 
-/** What the page may send. The kernel can only take it when no cell keeps it busy. */
+/** A request of the page. The kernel only receives it while no cell runs. */
 export type Request =
   | { kind: 'stop' }
   | { kind: 'board' }
@@ -269,7 +261,7 @@ export type Buffer = ArrayBuffer | ArrayBufferView;
 
 const bufferLengths = fields({ buffers: or(listOf(count), []) });
 
-/** A frame: the length of the header, the header, the buffers whose lengths the header says. */
+/** Split a frame: the length of the header, the header, the buffers whose lengths the header has. */
 export function readFrame(frame: ArrayBuffer): { header: unknown; buffers: Uint8Array[] } {
   const size = frame.byteLength >= 4 ? new DataView(frame).getUint32(0, true) : Infinity;
   need(4 + size <= frame.byteLength);
@@ -284,7 +276,7 @@ export function readFrame(frame: ArrayBuffer): { header: unknown; buffers: Uint8
   return { header, buffers };
 }
 
-/** The message, or null when it is not one of ours. Never throws. */
+/** Return the message, or null when it is not one of ours. Never throws. */
 export function decode(content: unknown, buffers: readonly Buffer[] = []): Message | null {
   try {
     switch (object(content)['kind']) {
@@ -342,7 +334,7 @@ function delta(content: unknown, buffer: Buffer | undefined): LogDelta {
   };
 }
 
-/** How many lines `data` holds; an empty one may be a line or none, as was `expected`. */
+/** Return the number of lines in `data`; an empty one may be a line or none, as was `expected`. */
 function linesIn(data: Uint8Array, expected: number): number {
   let lines = data.length || expected ? 1 : 0;
   for (let at = data.indexOf(10); at >= 0; at = data.indexOf(10, at + 1)) {

@@ -1,7 +1,5 @@
-/**
- * The runs of a report, a page that nbdist/panel/report.py wrote once and that opens from a disk: what a kernel would
- * send of a run lies in the page. Draws each run in the place of its summary, which stays on paper.
- */
+/** The runs of a report, a page that nbdist/panel/report.py wrote once and that opens from a disk: what a kernel
+ * would send of a run lies in the page. Draws each run in the place of its summary, which stays on paper. */
 import { gunzipSync } from 'fflate';
 import { type ComponentType, createElement, render } from 'preact';
 import { type ReactElement, useMemo, useRef, useSyncExternalStore } from 'react';
@@ -39,7 +37,7 @@ function ReportRun({ run }: { run: RunModel }): ReactElement {
   return <RunPage model={run} host={NO_HOST} root={root} inCell label="" empty={<></>} curves={CURVES} />;
 }
 
-/** The curves of all runs over each other. */
+/** Draw the curves of all runs over each other. */
 function ReportCharts({ runs }: { runs: readonly RunModel[] }): ReactElement {
   const version = useSyncExternalStore(
     changed => {
@@ -51,10 +49,15 @@ function ReportCharts({ runs }: { runs: readonly RunModel[] }): ReactElement {
   // the version stands for all charts
   // eslint-disable-next-line react-hooks/exhaustive-deps
   const charts = useMemo(() => overlay(runs.map(run => run.charts)), [runs, version]);
-  const { theme, look } = useTheme();
+  const { theme, themeVersion } = useTheme();
   return (
     <section className="nbdist" data-theme={theme}>
-      <Metrics charts={charts} names={runs.map(run => run.view?.label ?? '')} look={look} onBoard={null} />
+      <Metrics
+        charts={charts}
+        names={runs.map(run => run.view?.label ?? '')}
+        themeVersion={themeVersion}
+        onBoard={null}
+      />
     </section>
   );
 }
@@ -82,7 +85,7 @@ async function play(run: RunModel, messages: readonly Element[]): Promise<void> 
   }
 }
 
-/** Light or dark as the system is: the summaries know it by the page's element. */
+/** Keep the page light or dark as the system is: the summaries follow its root element. */
 function followTheme(page: HTMLElement): void {
   const dark = matchMedia('(prefers-color-scheme: dark)');
   const follow = (): void => void (page.dataset['jpThemeLight'] = String(!dark.matches));

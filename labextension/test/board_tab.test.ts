@@ -16,15 +16,15 @@ function aTab() {
   };
 }
 
-/** What is said last of an answer with this `url` and `problem`, where the browser gives this tab. */
+/** Return the last notice after an answer with this `url` and `problem`, where the browser gives this tab. */
 async function last(answer: { url?: string; problem?: string } | null, tab: ReturnType<typeof aTab> | null) {
-  const said: Notice[] = [];
+  const notices: Notice[] = [];
   jest.spyOn(window, 'open').mockReturnValue(tab as unknown as Window | null);
   const whole = answer && { kind: 'board' as const, url: '', problem: '', ...answer };
-  const done = openBoard(Promise.resolve(whole), 'mnist-7', notice => said.push(notice));
+  const done = openBoard(Promise.resolve(whole), 'mnist-7', notice => notices.push(notice));
   expect(window.open).toHaveBeenCalledTimes(1);
   await done;
-  return said.at(-1);
+  return notices.at(-1);
 }
 
 afterEach(() => jest.restoreAllMocks());

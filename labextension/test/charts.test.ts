@@ -3,13 +3,13 @@ import {
   canBeLog,
   inFittingUnit,
   latest,
-  linesOf,
+  plotColumns,
   logByDefault,
   logRange,
   logTicks,
   positive,
   rowAt,
-  smoothed,
+  smoothCurves,
 } from '../src/chart_data';
 import { type Chart, decode, type Update } from '../src/protocol';
 import { sample } from './samples';
@@ -40,7 +40,7 @@ test('a metric is drawn over steps or time, what the machine measured over time 
 });
 
 test('where a rank has no value there is a gap', () => {
-  expect(linesOf(chart('ranks_chart'), 'time')).toEqual([
+  expect(plotColumns(chart('ranks_chart'), 'time')).toEqual([
     [2, 4],
     [11.25, 11.5],
     [null, 10.5],
@@ -48,7 +48,7 @@ test('where a rank has no value there is a gap', () => {
 });
 
 test('points that came in another order are drawn in theirs', () => {
-  expect(linesOf(ranks([3, 1, 2], [30, 10, 20]), 'step')).toEqual([
+  expect(plotColumns(ranks([3, 1, 2], [30, 10, 20]), 'step')).toEqual([
     [1, 2, 3],
     [10, 20, 30],
   ]);
@@ -61,7 +61,7 @@ test.each([
 ])('a curve %s has a logarithmic scale by itself: %p', (_what, values, log) => {
   expect(
     logByDefault(
-      linesOf(
+      plotColumns(
         ranks(
           values.map((_, step) => step),
           values,
@@ -73,24 +73,24 @@ test.each([
 });
 
 test('a logarithm shows what is above zero, if anything is', () => {
-  const lines = linesOf(ranks([0, 1], [-1, 2]), 'step');
+  const lines = plotColumns(ranks([0, 1], [-1, 2]), 'step');
 
   expect(positive(lines)).toEqual([
     [0, 1],
     [null, 2],
   ]);
   expect(canBeLog(lines)).toBe(true);
-  expect(canBeLog(linesOf(ranks([0], [-1]), 'step'))).toBe(false);
+  expect(canBeLog(plotColumns(ranks([0], [-1]), 'step'))).toBe(false);
 });
 
 test('the title says the last values', () => {
-  const said = (name: string): string => {
-    const found = chart(name);
-    return latest(found);
+  const summary = (name: string): string => {
+    const named = chart(name);
+    return latest(named);
   };
 
-  expect(said('band_chart')).toBe('0.5 · 0.25 to 0.75');
-  expect(said('ranks_chart')).toBe('10.5 to 11.5 · highest 11.8 on rank 2');
+  expect(summary('band_chart')).toBe('0.5 · 0.25 to 0.75');
+  expect(summary('ranks_chart')).toBe('10.5 to 11.5 · highest 11.8 on rank 2');
 });
 
 test('a chart without values says so', () => {
@@ -140,9 +140,9 @@ test('a smoothed curve is a running mean of what came, and stands before the cur
     [5, null, 1, 1],
   ] as const;
 
-  const [x, mean, low, high, raw] = smoothed(band, 0.5, 'band');
+  const [x, mean, low, high, raw] = smoothCurves(band, 0.5, 'band');
 
   expect([x, low, high, raw]).toEqual([band[0], band[2], band[3], band[1]]);
   expect(mean).toEqual([4, null, (0.5 * 4) / 1.5, (0.25 * 4) / 1.75]);
-  expect(smoothed([[0], [1], [2]], 0.9, 'ranks')).toEqual([[0], [1], [2], [1], [2]]);
+  expect(smoothCurves([[0], [1], [2]], 0.9, 'ranks')).toEqual([[0], [1], [2], [1], [2]]);
 });

@@ -14,7 +14,7 @@ import { sample } from './samples';
 const TEXT = 'nbdist report of lenet-k3f9\nFailed · 2 ranks';
 const nothing = (): void => undefined;
 
-/** What the page has been given to copy; `allowed`: whether it may. */
+/** Return the list of copied texts; `allowed`: true when the page may copy. */
 function clipboard(allowed: boolean): string[] {
   const copied: string[] = [];
   const writeText = (text: string): Promise<void> =>
@@ -120,25 +120,25 @@ test('in Chinese the button is Chinese', async () => {
 test('a page without a server asks the kernel', async () => {
   const copied = clipboard(true);
   document.body.innerHTML = '<div id="output"></div>';
-  const asked: Request[] = [];
-  const heard = new Set<(content: unknown, buffers: readonly DataView[]) => void>();
+  const requests: Request[] = [];
+  const listeners = new Set<(content: unknown, buffers: readonly DataView[]) => void>();
   const model = {
     get: (name: string) => ({ panel_id: 'p9', foreground: false })[name],
-    on: (event: string, listener: never) => event === 'msg:custom' && heard.add(listener),
-    off: (_event: string, listener: never) => heard.delete(listener),
-    send: (content: Request) => asked.push(content),
+    on: (event: string, listener: never) => event === 'msg:custom' && listeners.add(listener),
+    off: (_event: string, listener: never) => listeners.delete(listener),
+    send: (content: Request) => requests.push(content),
   };
   panel.initialize({ model: model as never });
   panel.render({ model: model as never, el: document.getElementById('output')! });
-  const say = ({ content, buffers }: { content: unknown; buffers: DataView[] }): Promise<void> => {
-    heard.forEach(listener => listener(content, buffers));
+  const deliver = ({ content, buffers }: { content: unknown; buffers: DataView[] }): Promise<void> => {
+    listeners.forEach(listener => listener(content, buffers));
     return act(() => new Promise<void>(done => setTimeout(done, 100)));
   };
-  await say(sample('failure'));
+  await deliver(sample('failure'));
 
   await press();
-  expect(asked).toContainEqual({ kind: 'report', language: 'en' });
-  await say(sample('report_answer'));
+  expect(requests).toContainEqual({ kind: 'report', language: 'en' });
+  await deliver(sample('report_answer'));
 
   expect(copied).toEqual([sample('report_answer').content['text']]);
 });

@@ -5,7 +5,7 @@ import { createElement } from 'react';
 import './page';
 import panel from '../src/panel';
 import { addButtons, SUMMARY } from '../src/lab/cells';
-import { actForPanels, type Asked } from '../src/page';
+import { actForPanels, type PageRequest } from '../src/page';
 import { type Buffer, decode, type Request, type Update } from '../src/protocol';
 import { Ranks } from '../src/views/Ranks';
 import { sample } from './samples';
@@ -14,7 +14,7 @@ type Listener = (content?: unknown, buffers?: readonly Buffer[]) => void;
 
 /** A widget's model, as every view of it sees it. */
 class Model {
-  readonly asked: Request[] = [];
+  readonly requests: Request[] = [];
   readonly state: Record<string, unknown> = { panel_id: 'p1', placed: false, foreground: true };
   private readonly listeners = new Map<string, Set<Listener>>();
 
@@ -22,7 +22,7 @@ class Model {
   on = (event: string, listener: Listener): void =>
     void this.listeners.set(event, (this.listeners.get(event) ?? new Set()).add(listener));
   off = (event: string, listener: Listener): void => void this.listeners.get(event)?.delete(listener);
-  send = (content: Request): unknown => this.asked.push(content);
+  send = (content: Request): unknown => this.requests.push(content);
 
   tell(event: string, content?: unknown, buffers: readonly Buffer[] = []): void {
     this.listeners.get(event)?.forEach(listener => listener(content, buffers));
@@ -74,29 +74,29 @@ test('the dashboard and another run are buttons where the page does such things'
   expect(screen.queryByRole('button', { name: 'Run again' })).toBeNull();
   fireEvent.click(screen.getByRole('button', { name: 'Run menu' }));
   expect(screen.queryByRole('menuitem', { name: 'Open dashboard' })).toBeNull();
-  expect(model.asked).toEqual([]);
+  expect(model.requests).toEqual([]);
 
-  const asked: Asked[] = [];
-  actForPanels(one => asked.push(one));
+  const requests: PageRequest[] = [];
+  actForPanels(request => requests.push(request));
   await opened('failure');
   fireEvent.click(screen.getByRole('button', { name: 'Run again' }));
   fireEvent.click(screen.getByRole('button', { name: 'Dashboard' }));
   fireEvent.click(screen.getByRole('button', { name: 'Run menu' }));
   fireEvent.click(screen.getByRole('menuitem', { name: /^Export/ }));
 
-  expect(asked.map(({ action, label }) => [action, label])).toEqual([
+  expect(requests.map(({ action, label }) => [action, label])).toEqual([
     ['again', 'lenet-k3f9'],
     ['open', 'lenet-k3f9'],
     ['export', 'lenet-k3f9'],
   ]);
-  expect(asked[0]!.from.closest('#output')).not.toBeNull();
+  expect(requests[0]!.from.closest('#output')).not.toBeNull();
 });
 
 test('a summary that a notebook keeps gets buttons, once, in the place of its command', () => {
   document.body.innerHTML = `<div class="nbdist-summary" data-run="20261120-lenet-k3f9" data-label="lenet-k3f9">
     <div class="n-foot"><span class="n-full">Full log: %dist_logs</span> <span>today</span></div></div>`;
-  const asked: Asked[] = [];
-  actForPanels(one => asked.push(one));
+  const requests: PageRequest[] = [];
+  actForPanels(request => requests.push(request));
   const kept = document.querySelector<HTMLElement>(SUMMARY)!;
 
   addButtons(kept);
@@ -106,7 +106,7 @@ test('a summary that a notebook keeps gets buttons, once, in the place of its co
   expect(buttons.map(button => button.textContent)).toEqual(['Log', 'Charts', 'Dashboard', 'Run again']);
   expect(kept.querySelector<HTMLElement>('.n-full')!.hidden).toBe(true);
   buttons.slice(0, 2).forEach(button => fireEvent.click(button));
-  expect(asked.map(({ action, tab, runId }) => [action, tab, runId])).toEqual([
+  expect(requests.map(({ action, tab, runId }) => [action, tab, runId])).toEqual([
     ['open', 'all', '20261120-lenet-k3f9'],
     ['open', 'metrics', '20261120-lenet-k3f9'],
   ]);

@@ -89,8 +89,8 @@ test('what is known beside the cause stands below it, a line each', () => {
 
   const alert = shown({ ...IN_CELL, notes });
 
-  expect([...alert.querySelectorAll('dt')].map(one => one.textContent)).toEqual(['Known']);
-  expect([...alert.querySelectorAll('dd > div')].map(one => one.textContent)).toEqual([
+  expect([...alert.querySelectorAll('dt')].map(node => node.textContent)).toEqual(['Details']);
+  expect([...alert.querySelectorAll('dd > div')].map(node => node.textContent)).toEqual([
     'values at line 2: x = None',
     'x is set at line 1  x = load()',
   ]);

@@ -31,7 +31,7 @@ test('a run that goes on says below its head what it still waits for, with Stop 
 test('of a run that has ended the menu has a copy of its cell, done by the page or copied, and its head says from where it went on', () => {
   const { content, buffers } = sample('running');
   const view = (decode(content, buffers) as Update).view!;
-  const asked: string[] = [];
+  const actions: string[] = [];
   const props = {
     view: { ...view, state: 'failed', live: false, resumed: 'lenet-k3f9' },
     viewAt: 10,
@@ -40,7 +40,7 @@ test('of a run that has ended the menu has a copy of its cell, done by the page 
     onStop: () => undefined,
     onCopy: () => undefined,
     onBoard: null,
-    onCopyCell: () => asked.push('copied'),
+    onCopyCell: () => actions.push('copied'),
   };
   const choose = (name: string): void => {
     fireEvent.click(screen.getByRole('button', { name: WORDS.en.menu }));
@@ -49,10 +49,10 @@ test('of a run that has ended the menu has a copy of its cell, done by the page 
 
   const { rerender } = render(createElement(Header, props as never));
   choose(WORDS.en.copyCell);
-  rerender(createElement(Header, { ...props, onAct: (action: string) => asked.push(action) } as never));
+  rerender(createElement(Header, { ...props, onAct: (action: string) => actions.push(action) } as never));
   choose(WORDS.en.runAgainWith);
 
-  expect(asked).toEqual(['copied', 'againWith']);
+  expect(actions).toEqual(['copied', 'againWith']);
   expect(screen.getByText(WORDS.en.goesOnFrom('lenet-k3f9'))).toBeTruthy();
   expect(screen.queryByText(WORDS.en.copyCell)).toBeNull();
 });

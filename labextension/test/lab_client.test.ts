@@ -13,7 +13,7 @@ test('a page of runs is asked for with what was given alone, and decoded', async
 
   const page = await client.runs({ limit: 50, search: 'le net', before: null });
 
-  expect(server.asked).toEqual(['GET nbdist/api/runs?limit=50&search=le+net']);
+  expect(server.requests).toEqual(['GET nbdist/api/runs?limit=50&search=le+net']);
   expect(page.live).toBe(1);
   expect(page.runs[0]).toMatchObject({ label: 'lenet-k3f9', worldSize: 2, cellId: 'a1', live: true });
   expect(page.runs[0]!.progress).toEqual({ fraction: 0.5, remaining: 3, text: 'epoch 1/2' });
@@ -55,7 +55,7 @@ test('a report is the text that the server has, in the language of the page', as
   server.answers['GET nbdist/api/runs/a/report'] = { body: 'nbdist report of lenet' };
 
   expect(await client.report('a', 'zh')).toContain('nbdist report of lenet');
-  expect(server.asked).toEqual(['GET nbdist/api/runs/a/report?language=zh']);
+  expect(server.requests).toEqual(['GET nbdist/api/runs/a/report?language=zh']);
   await expect(client.report('gone', 'zh')).rejects.toBeInstanceOf(Refusal);
 });
 

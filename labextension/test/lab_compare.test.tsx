@@ -3,8 +3,16 @@ import './page';
 import { act, cleanup, fireEvent, render, screen, within } from '@testing-library/preact';
 import { createElement } from 'react';
 
-import { alike, linesOf, overlay } from '../src/chart_data';
-import { cellText, chartsOf, columnKey, columnsOf, compared, firstColumns, sorted } from '../src/comparison';
+import { alike, plotColumns, overlay } from '../src/chart_data';
+import {
+  valueText,
+  chartsOf,
+  columnKey,
+  comparisonColumns,
+  compared,
+  firstColumns,
+  sorted,
+} from '../src/comparison';
 import { Runs } from '../src/lab/runs';
 import { Comparison } from '../src/lab/views/Comparison';
 import { fakeService, settled } from './lab_fakes';
@@ -52,7 +60,7 @@ const ANSWER = {
 };
 
 const FOUND = compared(ANSWER);
-const COLUMNS = columnsOf(FOUND);
+const COLUMNS = comparisonColumns(FOUND);
 
 afterEach(() => {
   cleanup();
@@ -74,7 +82,7 @@ test('at first the columns are those in which the runs differ, the outcome befor
 
 test('of many metrics a few are shown at first, so that there is room for what led to them', () => {
   const metrics = Array.from({ length: 9 }, (_, at) => row('last', `metric${at}`, 1, 2, 3));
-  const many = columnsOf(compared({ ...ANSWER, rows: [...metrics, ...ANSWER.rows] }));
+  const many = comparisonColumns(compared({ ...ANSWER, rows: [...metrics, ...ANSWER.rows] }));
 
   expect(firstColumns(many).filter(key => key.startsWith('last/'))).toHaveLength(4);
   expect(firstColumns(many)).toContain('argument/--lr');
@@ -89,7 +97,7 @@ test.each([
   ['code/clean', 1, 'no'],
 ])('%s of run %d is read as %j', (key, run, text) => {
   expect(
-    cellText(
+    valueText(
       COLUMNS.find(column => columnKey(column) === key)!,
       run,
     ),
@@ -112,16 +120,16 @@ test('curves lie over each other by step, or by the time of their own run, where
   const loss = overlay(chartsOf(FOUND, new Set([0, 1, 2]))).get('metric/loss')!;
   const some = overlay(chartsOf(FOUND, new Set([1])));
 
-  expect(linesOf(loss, 'step')).toEqual([
+  expect(plotColumns(loss, 'step')).toEqual([
     [0, 1, 2, 4],
     [1, null, 0.5, 0.25],
     [2, null, null, null],
     [1, null, 0.5, 0.25],
   ]);
-  expect(linesOf(loss, 'time')[0].map(time => Number(time.toFixed(1)))).toEqual([
+  expect(plotColumns(loss, 'time')[0].map(time => Number(time.toFixed(1)))).toEqual([
     0, 0.1, 0.2, 0.4, 7, 7.2, 7.4,
   ]);
-  expect(alike(linesOf(loss, 'step'))).toEqual([0, 1, 0]);
+  expect(alike(plotColumns(loss, 'step'))).toEqual([0, 1, 0]);
   expect(
     alike([
       [0, 1, 2],
@@ -195,7 +203,7 @@ test('columns come and go as they are chosen', async () => {
   fireEvent.click(screen.getByLabelText('--retries'));
   fireEvent.click(screen.getByLabelText('width'));
   expect(heads()).toBe(before - 1);
-  fireEvent.click(screen.getByRole('button', { name: 'Those that differ' }));
+  fireEvent.click(screen.getByRole('button', { name: 'Only differences' }));
   expect(heads()).toBe(before);
 });
 

@@ -19,7 +19,7 @@ export class FakeClock implements Clock {
   async pass(milliseconds: number): Promise<void> {
     const until = this.now + milliseconds;
     for (;;) {
-      const [next] = this.waiting.filter(({ at }) => at <= until).sort((one, other) => one.at - other.at);
+      const [next] = this.waiting.filter(({ at }) => at <= until).sort((a, b) => a.at - b.at);
       if (!next) {
         break;
       }
@@ -86,14 +86,14 @@ export class FakeServer implements Server {
   wsUrl = 'ws://host/user/ada/';
   token = '';
   answers: Record<string, Answer> = {};
-  readonly asked: string[] = [];
+  readonly requests: string[] = [];
   readonly bodies: unknown[] = [];
   readonly sockets: FakeSocket[] = [];
   readonly addresses: string[] = [];
 
   request(url: string, init: RequestInit): Promise<Response> {
     const path = url.replace(this.baseUrl, '');
-    this.asked.push(`${init.method} ${path}`);
+    this.requests.push(`${init.method} ${path}`);
     this.bodies.push(typeof init.body === 'string' ? JSON.parse(init.body) : null);
     const key = Object.keys(this.answers).find(each => `${init.method} ${path}`.startsWith(each));
     const answer = key === undefined ? { status: 404, body: '<html>' } : this.answers[key]!;

@@ -52,10 +52,10 @@ test('curves of runs lie over each other by step, with a gap where a run has no 
     highest: null,
     columns: [steps, steps, values, values, values].map(each => Float32Array.from(each)),
   });
-  const one = new Map([['metric/loss', chart([0, 2], [1, 0.5])]]);
+  const lossOnly = new Map([['metric/loss', chart([0, 2], [1, 0.5])]]);
   const other = new Map([['metric/loss', chart([0, 1], [3, 2])]]);
 
-  const both = overlay([one, new Map(), other]).get('metric/loss')!;
+  const both = overlay([lossOnly, new Map(), other]).get('metric/loss')!;
 
   expect(both.ranks).toEqual([0, 2]);
   expect(both.last).toEqual([0.5, 2]);

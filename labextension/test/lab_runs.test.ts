@@ -128,7 +128,7 @@ test('a server without nbdist is not asked again by itself', async () => {
   await clock.pass(600_000);
 
   expect(runs.state).toBe('absent');
-  expect(server.asked).toHaveLength(1);
+  expect(server.requests).toHaveLength(1);
   expect(server.sockets).toHaveLength(0);
 });
 
@@ -137,12 +137,12 @@ test('without a socket the list is asked for, seldomer while nothing happens', a
   server.answers['GET nbdist/api/runs'] = page([row('a-1')]);
   await runs.refresh();
   await clock.pass(60_000);
-  const inAMinute = server.asked.length;
+  const inAMinute = server.requests.length;
   await clock.pass(60_000);
 
   expect(inAMinute).toBeGreaterThan(4);
   expect(inAMinute).toBeLessThan(12);
-  expect(server.asked.length - inAMinute).toBeLessThanOrEqual(3);
+  expect(server.requests.length - inAMinute).toBeLessThanOrEqual(3);
 });
 
 test('nothing is asked while nobody can see the page, and at once when somebody can', async () => {
@@ -151,11 +151,11 @@ test('nothing is asked while nobody can see the page, and at once when somebody 
   await runs.refresh();
   runs.sleep(true);
   await clock.pass(600_000);
-  expect(server.asked).toHaveLength(1);
+  expect(server.requests).toHaveLength(1);
 
   runs.sleep(false);
   await settled();
-  expect(server.asked).toHaveLength(2);
+  expect(server.requests).toHaveLength(2);
 });
 
 test('a server that is away leaves what is known, and is asked again', async () => {
@@ -184,7 +184,7 @@ test('a search shows what is known at once and what the server finds later', asy
   expect(runs.searching).toBe(true);
   await clock.pass(200);
   expect(labels(runs)).toEqual(['lenet-1', 'lenet-0']);
-  expect(server.asked.at(-1)).toContain('search=Lenet');
+  expect(server.requests.at(-1)).toContain('search=Lenet');
 
   server.answers['GET nbdist/api/runs'] = page([row('lenet-1'), row('bert-2', { notebook: '' })]);
   runs.find('');
@@ -199,7 +199,7 @@ test('a further page is asked for once, and stays when the first is asked for ag
   await Promise.all([runs.more(), runs.more()]);
   await runs.more();
   expect(labels(runs)).toEqual(['c-3', 'b-2', 'a-1']);
-  expect(server.asked.filter(each => each.includes('before=token'))).toHaveLength(1);
+  expect(server.requests.filter(each => each.includes('before=token'))).toHaveLength(1);
 
   server.answers['GET nbdist/api/runs'] = page([row('d-4', { created: 4 })], 'other');
   await runs.refresh();

@@ -84,15 +84,15 @@ test('a server that stays away is tried seldomer and seldomer', async () => {
 
 test('two views of a run cost one watch, and the last to leave ends it', () => {
   const { server, stream, make } = fakeService();
-  const one = stream.watch(RUN, make);
+  const watched = stream.watch(RUN, make);
   server.lastSocket.onopen!();
   const other = stream.watch(RUN, make);
   stream.unwatch(RUN);
-  expect(one).toBe(other);
+  expect(watched).toBe(other);
   expect(server.lastSocket.kinds).toEqual(['runs', 'watch']);
   stream.unwatch(RUN);
   expect(server.lastSocket.kinds).toEqual(['runs', 'watch', 'unwatch']);
-  expect(stream.watch(RUN, make)).not.toBe(one);
+  expect(stream.watch(RUN, make)).not.toBe(watched);
 });
 
 test('a page that nobody sees says so, on a new socket too', () => {
@@ -107,8 +107,8 @@ test('a page that nobody sees says so, on a new socket too', () => {
 
 test('rows are handed on, nonsense is not, and a run that has gone says why', () => {
   const { server, stream, make } = fakeService();
-  const heard: unknown[] = [];
-  stream.onRuns(news => heard.push(news.runs.map(each => each.label)));
+  const updates: unknown[] = [];
+  stream.onRuns(news => updates.push(news.runs.map(each => each.label)));
   stream.watch(RUN, make);
   const socket = server.lastSocket;
   socket.onopen!();
@@ -118,7 +118,7 @@ test('rows are handed on, nonsense is not, and a run that has gone says why', ()
   socket.onmessage!({ data: 'text' });
   socket.receive({ kind: 'gone', run_id: RUN, problem: 'it was removed' });
 
-  expect(heard).toEqual([['a-1']]);
+  expect(updates).toEqual([['a-1']]);
   expect(stream.problemOf(RUN)).toBe('it was removed');
 });
 

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
 
-import { columnsOf, errorMark, plain, shownColumns, spansOf } from '../src/log/line_text';
+import { displayWidth, errorMark, plain, shownColumns, spansOf } from '../src/log/line_text';
 import { rangesOf } from '../src/log/rows';
 
 test.each([
@@ -27,7 +27,7 @@ test.each([
   ['a tab', 'ab\tc', 9],
   ['a bar', '48%|████▊     |', 15],
 ])('columns of %s', (_, text, columns) => {
-  expect(columnsOf(text)).toBe(columns);
+  expect(displayWidth(text)).toBe(columns);
 });
 
 test('an over-long line takes the columns of what is shown of it', () => {

@@ -3,7 +3,7 @@ import { act, cleanup, fireEvent, render } from '@testing-library/preact';
 
 import { HIGH } from '../src/log/block';
 import { RowHeights } from '../src/log/layout';
-import { linesOf, outputOf, Outputs } from '../src/log/outputs';
+import { heightInLines, outputOf, Outputs } from '../src/log/outputs';
 import { RunLog } from '../src/log/run_log';
 import { decode } from '../src/protocol';
 import { LogPane } from '../src/views/LogPane';
@@ -49,7 +49,7 @@ test.each([
   ['a table of three rows', shows(HTML, 0, 72), 5],
   ['a long table', shows(HTML, 0, 9000), 16],
 ])('the height of %s is known before it comes', (_, line, expected) => {
-  expect(linesOf(outputOf(line)!)).toBe(expected);
+  expect(heightInLines(outputOf(line)!)).toBe(expected);
 });
 
 test('rows of outputs are higher than others, wrapped or not', () => {
@@ -140,20 +140,20 @@ test('of a thousand figures those in view are in the document and asked for', as
 test('pictures that come one after the other are drawn a few times a second, the newest at last', async () => {
   const frame = () => act(() => new Promise<void>(done => requestAnimationFrame(() => done())));
   const log = await shown(delta(0, 0, ['epoch 0']));
-  const said = () => document.querySelector('.nbdist-rows')!.textContent;
+  const rowsText = () => document.querySelector('.nbdist-rows')!.textContent;
   const show = async (at: number) => {
     log.receive([delta(0, at, [shows(PNG, 640, 100, `<Figure ${at}>`)])], null);
     await frame();
   };
 
   await show(1);
-  expect(said()).toContain('<Figure 1>');
+  expect(rowsText()).toContain('<Figure 1>');
   await show(2);
   await show(3);
-  expect(said()).not.toContain('<Figure 2>');
+  expect(rowsText()).not.toContain('<Figure 2>');
   await new Promise(done => setTimeout(done, 250));
   await frame();
-  expect(said()).toContain('<Figure 3>');
+  expect(rowsText()).toContain('<Figure 3>');
 });
 
 test('a picture is shown as large as it is when it is clicked', async () => {

@@ -298,7 +298,7 @@ test('gaps and passed-over bytes are told in words', async () => {
   show(log);
   await frame();
 
-  expect(lines()).toEqual(['0… 日志有 12 字节 未到达此页面;用 %dist_logs 查看', '00:12.0a', '0… 此处略过 4,096 字节;用 %dist_logs 查看', '00:13.0b']); // prettier-ignore
+  expect(lines()).toEqual(['0… 日志有 12 字节 未到达此页面。用 %dist_logs 查看全部', '00:12.0a', '0… 此处略过 4,096 字节。用 %dist_logs 查看全部', '00:13.0b']); // prettier-ignore
 });
 
 test('the log and its tools have names and states', async () => {

@@ -186,7 +186,7 @@ test('only differences are the entries that not all ranks share', () => {
   expect(texts(differences)).toEqual(['0 mine', '1 yours']);
 });
 
-/** What each rank wrote, read back from the merged log. */
+/** Return the lines of each rank, read back from the merged log. */
 function readBack(rows: LogRows, ranks: number): string[][] {
   const lines: string[][] = Array.from({ length: ranks }, () => []);
   for (let at = 0; at < rows.count; at++) {
@@ -344,16 +344,16 @@ test('errors are counted by rank, a traceback with its exception once', () => {
 
 test('listeners are told until they leave', () => {
   const { log } = makeLog();
-  let told = 0;
-  const leave = log.subscribe(() => told++);
+  let calls = 0;
+  const leave = log.subscribe(() => calls++);
 
   log.receive([delta(0, 0, ['a'])], null);
-  const before = told;
+  const before = calls;
   leave();
   log.receive([delta(0, 1, ['b'])], null);
 
   expect(before).toBeGreaterThan(0);
-  expect(told).toBe(before);
+  expect(calls).toBe(before);
 });
 
 test.each([0, 1])('the row of missing lines tells how much, also while others are put in place', tick => {

@@ -19,7 +19,7 @@ function makeSearch(lines: string[], tick = 0) {
 test('text is found whatever its case, without the colours in it', () => {
   const { search } = makeSearch(['hay', 'a \x1b[31mNee\x1b[0mdle', 'hay', 'needles']);
 
-  search.look('NEEDLE');
+  search.setQuery('NEEDLE');
 
   expect(matches(search)).toEqual([1, 3]);
   expect(search.complete).toBe(true);
@@ -31,7 +31,7 @@ test('packed blocks are searched as well as new lines, and those that come later
   lines[9000] = lines[9001] = 'a needle and a needle';
   const { log, turns, search } = makeSearch(lines);
 
-  search.look('needle');
+  search.setQuery('needle');
   turns.all();
   expect(matches(search)).toEqual([3, 9000, 9001]);
 
@@ -43,7 +43,7 @@ test('packed blocks are searched as well as new lines, and those that come later
 test('a long search takes turns, and its matches grow', () => {
   const { turns, search } = makeSearch(numbered(50_000), 1);
 
-  search.look('line');
+  search.setQuery('line');
   const first = search.count;
   turns.all();
 
@@ -55,7 +55,7 @@ test('a long search takes turns, and its matches grow', () => {
 test('matches are found at their new places when missing lines come', () => {
   const { log, turns, search } = makeSearch(['needle']);
   log.receive([delta(0, 4, ['needle'])], null);
-  search.look('needle');
+  search.setQuery('needle');
   turns.all();
   expect(matches(search)).toEqual([0, 2]);
 
@@ -74,7 +74,7 @@ test('in the merged log a line of several ranks is one match', () => {
   );
   const search = new LogSearch(log.all, log.slices, () => undefined);
 
-  search.look('needle');
+  search.setQuery('needle');
   turns.all();
 
   expect(matches(search)).toEqual([0, 1, 2, 3]);
@@ -82,9 +82,9 @@ test('in the merged log a line of several ranks is one match', () => {
 
 test('an empty query finds nothing', () => {
   const { search, turns } = makeSearch(['a']);
-  search.look('a');
+  search.setQuery('a');
 
-  search.look('');
+  search.setQuery('');
   turns.all();
 
   expect(search.count).toBe(0);

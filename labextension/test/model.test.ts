@@ -35,29 +35,29 @@ function news(change: (rank: RankView) => Partial<RankView>): Update {
 test('listeners are told once a frame, however much came', () => {
   const page = new SlowPage();
   const run = new RunModel(page);
-  let told = 0;
-  run.subscribe(() => told++);
+  let calls = 0;
+  run.subscribe(() => calls++);
 
   run.receive(read('first_update'));
   run.receive(read('running'));
   run.receive(read('band_chart'));
 
-  expect(told).toBe(0);
+  expect(calls).toBe(0);
   expect(page.drawFrames()).toBe(1);
-  expect(told).toBe(1);
+  expect(calls).toBe(1);
 });
 
 test('a listener that left is not told any more', () => {
   const page = new SlowPage();
   const run = new RunModel(page);
-  let told = 0;
-  const leave = run.subscribe(() => told++);
+  let calls = 0;
+  const leave = run.subscribe(() => calls++);
   leave();
 
   run.receive(read('running'));
   page.drawFrames();
 
-  expect(told).toBe(0);
+  expect(calls).toBe(0);
 });
 
 test('what a message leaves out stays', () => {
@@ -126,9 +126,9 @@ test('utilisation is kept every two seconds, for two minutes', () => {
   const page = new SlowPage();
   const run = new RunModel(page);
 
-  for (let look = 0; look < 200; look++) {
+  for (let round = 0; round < 200; round++) {
     page.seconds += 1;
-    run.receive(news(() => ({ cpu: look })));
+    run.receive(news(() => ({ cpu: round })));
   }
 
   const samples = run.utilisation.get(0)!;
@@ -150,16 +150,16 @@ test('lines that are missing are asked for at once, then ever more seldom', () =
   const gap = read('keyframe');
 
   run.receive(gap);
-  const asked: number[] = [];
+  const pulls: number[] = [];
   for (let second = 0; second < 40; second++) {
     if (run.wantsPull()) {
-      asked.push(second);
+      pulls.push(second);
     }
     page.seconds += 1;
   }
 
   expect(run.log.incomplete).toBe(true);
-  expect(asked).toEqual([0, 5, 15, 35]);
+  expect(pulls).toEqual([0, 5, 15, 35]);
 });
 
 test('nothing is asked for while nothing is missing', () => {

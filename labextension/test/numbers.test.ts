@@ -7,7 +7,7 @@ import {
   median,
   milliseconds,
   rate,
-  smoothed,
+  movingMean,
   stepParts,
   tick,
 } from '../src/numbers';
@@ -69,8 +69,8 @@ test('a step is a rank’s own time and what it waits for others', () => {
 });
 
 test('one look at what a rank waits is not believed at once', () => {
-  expect(smoothed(undefined, 50)).toBe(50);
-  expect(smoothed(20, 70)).toBe(30);
+  expect(movingMean(undefined, 50)).toBe(50);
+  expect(movingMean(20, 70)).toBe(30);
 });
 
 test.each([

@@ -1,4 +1,4 @@
-/** What every browser has and jsdom lacks. */
+/** Globals of every browser that jsdom lacks. */
 import { TextDecoder, TextEncoder } from 'node:util';
 
 class NoSizes {

@@ -1,7 +1,7 @@
-import { linesOf } from '../src/views/Code';
+import { tokenLines } from '../src/views/Code';
 
 const kinds = (source: string): string[][] =>
-  linesOf(source).map(line => line.filter(({ kind }) => kind).map(({ kind, text }) => `${kind} ${text}`));
+  tokenLines(source).map(line => line.filter(({ kind }) => kind).map(({ kind, text }) => `${kind} ${text}`));
 
 test('keywords, texts, numbers and comments are told apart', () => {
   expect(kinds("for x in range(10):  # 'all'\n    print('if', fortune)")).toEqual([
@@ -22,7 +22,7 @@ test('nothing of the program is lost', () => {
   const source = 'def f(x):\n\treturn f"{x!r}" \'open\n\n# end\n';
 
   expect(
-    linesOf(source)
+    tokenLines(source)
       .map(line => line.map(({ text }) => text).join(''))
       .join('\n'),
   ).toBe(source);

@@ -93,8 +93,8 @@ test('a mistake of the program stands in its panel, and among the notes once the
 
   change({ live: false, state: 'finished', stall: null, notes: [warning, 'over'] });
 
-  const said = [...document.querySelectorAll('.nbdist-calm > div')].map(line => line.textContent);
-  expect(said).toEqual([warning, 'over']);
+  const lines = [...document.querySelectorAll('.nbdist-calm > div')].map(line => line.textContent);
+  expect(lines).toEqual([warning, 'over']);
 });
 
 test('what waits for its kernel is offered only where the kernel hears of it', () => {
@@ -112,7 +112,7 @@ test('what waits for its kernel is offered only where the kernel hears of it', (
 test.each([
   ['a panel keeps all its keys from the notebook', panelOf, 0],
   ['a page of its own takes only the keys that it knows', pageOf, 1],
-] as const)('%s', (_what, show, heard) => {
+] as const)('%s', (_what, show, events) => {
   const outside = jest.fn();
   document.body.addEventListener('keydown', outside);
   show('running');
@@ -122,7 +122,7 @@ test.each([
 
   expect(screen.getByRole('tab', { name: 'Metrics' }).getAttribute('aria-selected')).toBe('true');
   expect(document.activeElement).toBe(screen.getByRole('tab', { name: 'Metrics' }));
-  expect(outside).toHaveBeenCalledTimes(heard);
+  expect(outside).toHaveBeenCalledTimes(events);
   document.body.removeEventListener('keydown', outside);
 });
 

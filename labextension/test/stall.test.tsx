@@ -55,7 +55,7 @@ test('the stacks stand below it, with the line of the cell marked', () => {
 test('in Chinese it is said in Chinese', () => {
   shown(UNHEARD, 'zh');
 
-  expect(screen.getByRole('alert').textContent).toContain('61 秒没有进展:进程 1 在第 9 行的 time.sleep 中');
+  expect(screen.getByRole('alert').textContent).toContain('61 秒没有进展：进程 1 在第 9 行的 time.sleep 中');
 });
 
 test('what the kernel would not hear is not offered', () => {
@@ -104,12 +104,12 @@ test('the strip says what each rank does, while the run goes on', () => {
   expect(heldRanks({ ...view, state: 'failed', live: false }).size).toBe(0);
 });
 
-function ranksOf(view: RunView, few?: typeof RankTable): HTMLElement {
+function ranksOf(view: RunView, rankList?: typeof RankTable): HTMLElement {
   document.documentElement.lang = 'en';
   const none = new Map();
   const nothing = (): void => undefined;
   const choice = { selected: 0, size: 'wide', onSelect: nothing, onOpen: nothing } as const;
-  return render(createElement(Ranks, { view, utilisation: none, waits: none, ...choice, few }))
+  return render(createElement(Ranks, { view, utilisation: none, waits: none, ...choice, rankList }))
     .container as HTMLElement;
 }
 
@@ -127,7 +127,7 @@ function hanging(count: number): RunView {
 test('ranks of a run that hangs do not read "Running", in the strip, the table or the grid', () => {
   expect(ranksOf(hanging(2)).textContent).toContain('Stalled');
   expect(ranksOf(hanging(2), RankTable).textContent).toContain('Stalled');
-  expect(ranksOf(stalled(), RankTable).textContent).toMatch(/Waiting.*Held up/);
+  expect(ranksOf(stalled(), RankTable).textContent).toMatch(/Waiting.*Stuck/);
   const grid = ranksOf(hanging(16), RankTable);
   expect(grid.textContent).toContain('16 stalled');
   expect(grid.textContent).toContain('step 3 of rank 0');

@@ -12,7 +12,7 @@ const SWEEP = JSON.parse(readFileSync('../tests/fixtures/sweep.json', 'utf8')) a
 afterEach(cleanup);
 
 interface Fake extends SweepSource {
-  say: (news: unknown) => void;
+  send: (news: unknown) => void;
 }
 
 function draw(open: SweepSource['open'] = null, stop = (): Promise<boolean> => Promise.resolve(true)): Fake {
@@ -26,7 +26,7 @@ function draw(open: SweepSource['open'] = null, stop = (): Promise<boolean> => P
     },
     stop,
     open,
-    say: next => {
+    send: next => {
       news = next;
       hearers.forEach(hear => hear());
     },
@@ -54,7 +54,7 @@ test('a column that the reader chooses stays when news come', () => {
   const source = draw();
 
   fireEvent.click(screen.getByRole('button', { name: /^lr/ }));
-  act(() => source.say({ ...SWEEP, live: false, state: 'failed' }));
+  act(() => source.send({ ...SWEEP, live: false, state: 'failed' }));
 
   expect(names()).toEqual(['lenet-3', 'lenet-4', 'lenet-1', 'lenet-2']);
   expect(screen.queryByRole('button', { name: 'Stop' })).toBeNull();
@@ -72,7 +72,7 @@ test('a click on a point opens its run where the page can, and else says how', (
   fireEvent.click(screen.getByRole('button', { name: 'lenet-2' }));
   expect(screen.getByText('%dist_attach lenet-2-aaab')).toBeTruthy();
   fireEvent.click(screen.getByRole('button', { name: 'lenet-4' }));
-  expect(screen.getByText(/lenet-4-aaad waits for room/)).toBeTruthy();
+  expect(screen.getByText(/lenet-4-aaad has not started yet/)).toBeTruthy();
 });
 
 test('Stop is asked for once, and again where it could not be', async () => {

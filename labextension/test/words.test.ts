@@ -3,10 +3,10 @@ import { languageOf, LOG_WORDS, WORDS } from '../src/words';
 
 test('both languages leave the same open, and fill it in by its place', () => {
   const shape = (words: object): string[] =>
-    Object.entries(words).flatMap(([name, said]) =>
-      typeof said === 'object'
-        ? shape(said as object).map(inner => `${name}.${inner}`)
-        : [`${name}:${typeof said}`],
+    Object.entries(words).flatMap(([name, word]) =>
+      typeof word === 'object'
+        ? shape(word as object).map(inner => `${name}.${inner}`)
+        : [`${name}:${typeof word}`],
     );
 
   for (const table of [WORDS, LOG_WORDS, LAB_WORDS]) {
@@ -29,9 +29,25 @@ test.each([
   ['the page is Chinese', 'zh-CN', 'en-US', 'zh'],
   ['the page is English', 'en', 'zh-CN', 'en'],
   ['the page says nothing, the browser is Chinese', '', 'zh', 'zh'],
+  ['the page is Chinese of Taiwan', 'zh-TW', 'zh-CN', 'en'],
+  ['the browser is Traditional Chinese', '', 'zh-Hant', 'en'],
+  ['the browser is Simplified Chinese of Hong Kong', '', 'zh-Hans-HK', 'zh'],
   ['the page says nothing, the browser is German', '', 'de', 'en'],
 ])('%s', (_what, lang, browser, language) => {
   document.documentElement.lang = lang;
 
   expect(languageOf(document, browser)).toBe(language);
+});
+
+test('punctuation beside Chinese is full-width', () => {
+  const fill = (word: unknown): unknown => (typeof word === 'function' ? word('中', '中', '中') : word);
+  const texts = (words: object): string[] =>
+    Object.values(words).flatMap(word => (typeof word === 'object' ? texts(word) : String(fill(word))));
+
+  const chinese = [WORDS, LOG_WORDS, LAB_WORDS].flatMap(({ zh }) => texts(zh));
+
+  expect(chinese.length).toBeGreaterThan(250);
+  expect(chinese.filter(text => /[\u4e00-\u9fff] ?[,:;()?!]|[,:;()?!] ?[\u4e00-\u9fff]/.test(text))).toEqual(
+    [],
+  );
 });

@@ -1,11 +1,11 @@
-/** The cell of a run: its line `%%distributed …`, the notebook it is in as this server names it, what its outputs lead to. */
-import { type Asked, askPage, cellText, element } from '../page';
+/** The cell of a run: its line `%%distributed …`, the path of its notebook on this server, and the links in its outputs. */
+import { type PageRequest, askPage, cellSource, element } from '../page';
 import { pageWords } from '../words';
 import type { Option, RunRow } from './client';
 
 const MAGIC = '%%distributed';
 
-/** What the form asks for. */
+/** The choices of the form. */
 export interface Wanted {
   /** ranks on the CPU, or ids of GPUs */
   ranks: { kind: 'cpu'; count: number } | { kind: 'gpus'; ids: readonly number[] };
@@ -14,18 +14,18 @@ export interface Wanted {
   detach: boolean;
 }
 
-/** The words of a line as a shell splits them, with the quotes that they were written with. */
+/** Return the words of a line as a shell splits them, with the quotes that they were written with. */
 function wordsOf(line: string): string[] {
   return line.match(/(?:[^\s"']+|"(?:\\.|[^"\\])*"?|'[^']*'?)+/g) ?? [];
 }
 
-/** The first line of a cell if it is ours, null if not. */
+/** Return the first line of a cell if it is ours, null if not. */
 export function firstLine(source: string): string | null {
   const line = source.split('\n', 1)[0]!;
   return new RegExp(`^${MAGIC}(\\s|$)`).test(line) ? line : null;
 }
 
-/** The cell magic whose options stand on the first line of a cell, null where there is none. */
+/** Return the cell magic whose options stand on the first line of a cell, null where there is none. */
 export function optionsOf(line: string): string | null {
   const magic = /^%%(distributed|ranks?)(?=\s|$)/.exec(line)?.[1] ?? null;
   return magic === 'rank' ? 'ranks' : magic;
@@ -37,7 +37,7 @@ export interface Magic {
   name: string;
 }
 
-/** The magic by which a cell uses nbdist, null where it does not. */
+/** Return the magic by which a cell uses nbdist, null where it does not. */
 export function usedMagic(source: string): Magic | null {
   if (new RegExp(`^\\s*${MAGIC}(\\s|$)`).test(source)) {
     return { kind: 'cell', name: 'distributed' };
@@ -53,7 +53,7 @@ const FRAMEWORK = ['--framework'];
 const DETACH = ['-d', '--detach'];
 const ASKED: readonly (readonly string[])[] = [COUNT, GPUS, NAME, FRAMEWORK];
 
-/** What the cell's first line says now, as far as the form knows it. */
+/** Return the choices that the cell's first line makes now, as far as the form knows them. */
 export function wantedOf(source: string): Wanted {
   const wanted: Wanted = { ranks: { kind: 'cpu', count: 2 }, name: '', framework: 'auto', detach: false };
   for (const { flag, value } of pairs(wordsOf(firstLine(source) ?? '').slice(1))) {
@@ -73,7 +73,7 @@ export function wantedOf(source: string): Wanted {
   return wanted;
 }
 
-/** The cell with this first line: options that the form does not know stay as they were written. */
+/** Return the cell with this first line: options that the form does not know stay as they were written. */
 export function withFirstLine(source: string, wanted: Wanted): string {
   const before = firstLine(source);
   const kept = pairs(wordsOf(before ?? '').slice(1))
@@ -98,20 +98,20 @@ interface Pair {
   written: string;
 }
 
-/** Flags with what stands behind them. A word that is no flag belongs to the flag before it. */
+/** Return flags with their values: a word that is no flag belongs to the flag before it. */
 function pairs(words: readonly string[]): readonly Pair[] {
-  const found: Pair[] = [];
+  const options: Pair[] = [];
   for (const word of words) {
-    const last = found.at(-1);
+    const last = options.at(-1);
     if (word.startsWith('-') || !last) {
       const [flag, ...value] = word.split('=');
-      found.push({ flag: flag!, value: value.join('='), written: word });
+      options.push({ flag: flag!, value: value.join('='), written: word });
     } else {
       last.value = last.value ? `${last.value} ${word}` : word;
       last.written += ` ${word}`;
     }
   }
-  return found;
+  return options;
 }
 
 function unquoted(word: string): string {
@@ -122,14 +122,14 @@ function quoted(text: string): string {
   return /^[\w.-]+$/.test(text) ? text : `"${text.replace(/["\\]/g, '')}"`;
 }
 
-/** What can be completed where the cursor is. */
+/** The completions at the cursor. */
 export interface Completion {
   /** column of the first character that is replaced */
   start: number;
   items: readonly { text: string; label: string; option: Option }[];
 }
 
-/** Flags that begin as the word before the cursor does, or the choices of the flag in front of it. */
+/** Return flags that begin as the word before the cursor does, or the choices of the flag in front of it. */
 export function complete(line: string, column: number, options: readonly Option[]): Completion | null {
   const before = line.slice(0, column);
   const magic = optionsOf(before);
@@ -164,13 +164,13 @@ export function complete(line: string, column: number, options: readonly Option[
   return items.length ? { start: column - word.length, items } : null;
 }
 
-/** The flags of an option that begin so; of a short one and its long form one is enough. */
+/** Return the flags of an option that begin so; of a short one and its long form one is enough. */
 function spellings({ flags }: Option, begun: string): readonly string[] {
-  const found = flags.filter(each => each.startsWith(begun));
-  return /^-\w$/.test(flags[0] ?? '') ? found.slice(0, 1) : found;
+  const matches = flags.filter(each => each.startsWith(begun));
+  return /^-\w$/.test(flags[0] ?? '') ? matches.slice(0, 1) : matches;
 }
 
-/** The option whose name is at this column, and where the name stands. */
+/** Return the option whose name is at this column, and where the name stands. */
 export function optionAt(
   line: string,
   column: number,
@@ -191,10 +191,8 @@ export function optionAt(
   return null;
 }
 
-/**
- * The path of a notebook for this server, null when it lies outside what the server serves. `root` is the
- * server's folder as it tells the page, with `~` for the home of its user.
- */
+/** Return the path of a notebook on this server, null outside of its folder. `root` is that folder as the page has
+ * it, with `~` for the user's home. */
 export function contentsPath(notebook: string, root: string): string | null {
   if (!notebook) {
     return null;
@@ -211,51 +209,46 @@ export function contentsPath(notebook: string, root: string): string | null {
   return at < 0 ? null : notebook.slice(at + inHome.length);
 }
 
-/** Where the home folder ends in a path: `/root`, `/home/ada`. */
+/** Return the end of the home folder in a path: `/root`, `/home/ada`. */
 function homeEnd(path: string): number {
   return /^\/(root|(home|Users)\/[^/]+)(?=\/)/.exec(path)?.[0].length ?? -1;
 }
 
-/** Whether a notebook, as a kernel knows it, is the one that this server calls `path`. */
+/** Return true when `notebook`, a path of the kernel, is the file that this server calls `path`. */
 export function isNotebook(notebook: string, path: string): boolean {
   return notebook !== '' && `/${notebook}`.endsWith(`/${path}`);
 }
 
-export interface CellPlace {
+export interface CellSource {
   readonly id: string;
   readonly source: string;
 }
 
-/** Which of the cells is the run's: the one with its program (null: not known), else the one with its
- * id; -1 for none. */
-export function cellOf(cells: readonly CellPlace[], program: string | null, id: string): number {
+/** Return the index of the run's cell: the one with its program (null: unknown), else the one with its id, else -1. */
+export function cellOf(cells: readonly CellSource[], program: string | null, id: string): number {
   const wanted = program?.trim();
   const same = cells.flatMap(({ source }, at) => (programOf(source) === wanted ? [at] : []));
   const marked = id ? cells.findIndex(cell => cell.id === id) : -1;
   return same.length && !same.includes(marked) ? same.at(-1)! : marked;
 }
 
-/**
- * The runs of a notebook of which its file, written at `saved` (Unix seconds), cannot hold how they ended, the
- * newest first. Of a detached run the file has what its cell showed at its end, which was when the run began.
- */
+/** Return the runs whose end the notebook's file, written at `saved` (Unix seconds), cannot hold, the newest first.
+ * For a detached run the file holds the output of its cell, which ended when the run began. */
 export function unsavedRuns(rows: readonly RunRow[], path: string, saved: number): readonly RunRow[] {
   return rows
     .filter(({ notebook }) => isNotebook(notebook, path))
     .filter(row => (row.detached ? row.created > saved : row.live || (row.ended ?? 0) > saved))
-    .sort((one, other) => other.created - one.created);
+    .sort((a, b) => b.created - a.created);
 }
 
-/**
- * The text of a cell that would start a run again: a cell of the notebook with its program as it is now, in which
- * the first line is as it was typed, else what the server knows of the run.
- */
-export function cellAgain(cells: readonly CellPlace[], program: string, line: string): string {
+/** Return the text of a cell that starts a run again: the cell of the notebook with its program, which has the first
+ * line as typed, else the server's copy. */
+export function cellAgain(cells: readonly CellSource[], program: string, line: string): string {
   const same = cells.filter(({ source }) => programOf(source) === program.trim());
-  return same.at(-1)?.source ?? cellText(line, program);
+  return same.at(-1)?.source ?? cellSource(line, program);
 }
 
-/** What of a cell runs on the ranks. */
+/** Return the part of a cell that runs on the ranks. */
 function programOf(source: string): string | null {
   const line = firstLine(source);
   return line === null ? null : source.slice(line.length).trim();
@@ -263,8 +256,8 @@ function programOf(source: string): string | null {
 
 const NAMED = /\bline (\d+) of the cell\b|\bcell line (\d+)|单元格?第 (\d+) 行/i;
 
-/** Which line of the cell something in an output is about: links of the panel, and what a summary or an error says
- * in words. */
+/** Return the line of the cell that a clicked part of an output names: a link of the panel, or words of a summary or an
+ * error. */
 export function linkedLine(clicked: Element): number | null {
   const link = clicked.closest<HTMLElement>('[data-cell-line]');
   if (link) {
@@ -276,24 +269,24 @@ export function linkedLine(clicked: Element): number | null {
   }
   const button = clicked.closest('.nbdist .nbdist-cell-link, .nbdist .nbdist-failure button');
   if (button) {
-    const said = button.getAttribute('title') ?? button.textContent ?? '';
-    return numberIn(NAMED.exec(said));
+    const name = button.getAttribute('title') ?? button.textContent ?? '';
+    return numberIn(NAMED.exec(name));
   }
   const outcome = clicked.closest('.nbdist-summary b, .nbdist-summary .n-headline');
   return outcome ? numberIn(NAMED.exec(outcome.textContent ?? '')) : null;
 }
 
-/** Makes links of what names a line of the cell in the text of an error. */
+/** Make links of what names a line of the cell in the text of an error. */
 export function linkLines(error: Element): void {
   const texts = document.createTreeWalker(error, NodeFilter.SHOW_TEXT);
-  const found: [Text, RegExpExecArray][] = [];
+  const matches: [Text, RegExpExecArray][] = [];
   for (let node = texts.nextNode(); node; node = texts.nextNode()) {
     const match = NAMED.exec(node.nodeValue ?? '');
     if (match && !node.parentElement?.closest('[data-cell-line]')) {
-      found.push([node as Text, match]);
+      matches.push([node as Text, match]);
     }
   }
-  for (const [node, match] of found) {
+  for (const [node, match] of matches) {
     const named = node.splitText(match.index);
     const rest = named.splitText(match[0].length);
     const line = numberIn(match)!;
@@ -327,10 +320,10 @@ export function addButtons(summary: HTMLElement): void {
   }
   const runId = summary.dataset['run']!;
   const label = summary.dataset['label'] ?? runId;
-  const button = (text: string, asked: Pick<Asked, 'action' | 'tab'>): HTMLElement => {
+  const button = (text: string, request: Pick<PageRequest, 'action' | 'tab'>): HTMLElement => {
     const made = element('button', 'nbdist-summary-button', text) as HTMLButtonElement;
     made.type = 'button';
-    made.addEventListener('click', () => askPage({ ...asked, runId, label, from: made }));
+    made.addEventListener('click', () => askPage({ ...request, runId, label, from: made }));
     return made;
   };
   full.hidden = true;

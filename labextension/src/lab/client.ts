@@ -1,9 +1,7 @@
-/**
- * Everything that is asked of the Jupyter server, and what it sends of runs, machines and options
+/** Everything that is asked of the Jupyter server, and what it sends of runs, machines and options
  * (nbdist/server/openapi.yaml has it in words). No other module of the extension fetches. Whatever is not as agreed
- * throws `Malformed`.
- */
-import { count, fields, flag, listOf, Malformed, number, object, or, said, text } from '../decode';
+ * throws `Malformed`. */
+import { count, fields, flag, listOf, Malformed, number, object, or, bilingual, text } from '../decode';
 import { type Compared, compared } from '../comparison';
 import { messageOf } from '../page';
 import { progress, runState, runView, stallView, type StallView } from '../protocol';
@@ -18,10 +16,10 @@ export const runRow = fields({
   state: runState,
   live: flag,
   stalled: or(flag, false),
-  /** whether it is a session that waits for a cell */
+  /** true when it is a session that waits for a cell */
   idle: or(flag, false),
-  reason: said,
-  /** whether it was stopped because a person or a program asked for it */
+  reason: bilingual,
+  /** true when it was stopped because a person or a program asked for it */
   stoppedAsAsked: or(flag, false),
   created: number,
   started: or(number, null),
@@ -34,10 +32,10 @@ export const runRow = fields({
   cellId: or(text, ''),
   progress: or(progress, null),
   /** the first failure, or where the main metric stands */
-  headline: said,
+  headline: bilingual,
   spark: or(fields({ tag: text, values: listOf(number) }), null),
   detached: or(flag, false),
-  /** which point of which sweep it is; `higher`: whether more of the main metric is better */
+  /** its point of a sweep; `higher`: true when more of the main metric is better */
   sweep: or(
     fields({
       sweepId: text,
@@ -54,7 +52,7 @@ export const runRow = fields({
 export type ListPage = ReturnType<typeof listPage>;
 export const listPage = fields({
   runs: listOf(runRow),
-  /** what to ask for after this page */
+  /** cursor of the next page */
   next: or(text, null),
   live: or(count, 0),
 });
@@ -116,7 +114,7 @@ export interface Server {
 /** The server has no nbdist: it is not installed beside it, or the server has not been started again. */
 export class NoExtension extends Error {}
 
-/** What the server says about a request that it does not do. */
+/** The server's reason for refusing a request. */
 export class Refusal extends Error {
   constructor(
     readonly status: number,
@@ -141,21 +139,21 @@ export class Client {
 
   async runs(query: { limit?: number; before?: string | null; search?: string } = {}): Promise<ListPage> {
     const given = Object.entries(query).filter(([, value]) => value);
-    const asked = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
-    return listPage(await this.get(`api/runs?${asked}`));
+    const params = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
+    return listPage(await this.get(`api/runs?${params}`));
   }
 
   async run(runId: string): Promise<RunDetail> {
     return runDetail(await this.get(runPath(runId)));
   }
 
-  /** What a notebook keeps of a run that has ended, by the type of its content. */
+  /** Return the output that a notebook keeps of an ended run, by MIME type. */
   async summary(runId: string, language: string): Promise<Record<string, string>> {
     const data = object(object(await this.get(runPath(runId, `/summary?language=${language}`)))['data']);
     return Object.fromEntries(Object.entries(data).map(([type, content]) => [type, text(content)]));
   }
 
-  /** The run as one text, for another reader. */
+  /** Return the run as one text, for another reader. */
   async report(runId: string, language: string): Promise<string> {
     return (await this.raw(runPath(runId, `/report?language=${language}`))).text();
   }
@@ -168,12 +166,12 @@ export class Client {
     await this.send('POST', `api/sweeps/${encodeURIComponent(sweepId)}/stop`, { reason });
   }
 
-  /** Where the ranks are now. Takes up to some seconds. */
+  /** Take the stacks of all ranks. Takes up to some seconds. */
   async stacks(runId: string): Promise<StallView> {
     return taken(await this.send('POST', runPath(runId, '/stacks'))).stall;
   }
 
-  /** As Ctrl-C does in a terminal, to one rank. */
+  /** Interrupt one rank, as Ctrl-C does in a terminal. */
   async interrupt(runId: string, rank: number): Promise<void> {
     await this.send('POST', runPath(runId, `/ranks/${rank}/interrupt`));
   }
@@ -182,12 +180,13 @@ export class Client {
     await this.send('DELETE', runPath(runId));
   }
 
-  /** The address of VisualDL over these runs. */
+  /** Return the address of VisualDL over these runs. */
   async board(runIds: readonly string[]): Promise<string> {
     return boardAddress(await this.send('POST', 'api/board', { run_ids: runIds })).url;
   }
 
-  /** Runs beside each other, with their curves or with how their programs differ. Runs that are gone are left out. */
+  /** Return runs beside each other, with their curves or with how their programs differ. Runs that are gone are left
+   * out. */
   async compare(runIds: readonly string[], curves: boolean): Promise<Compared> {
     return compared(await this.send('POST', 'api/compare', { run_ids: runIds, curves }));
   }
@@ -200,12 +199,12 @@ export class Client {
     return options(await this.get('api/options')).options;
   }
 
-  /** Where a browser gets the whole log of a rank as a file. */
+  /** Return the address of the whole log of a rank as a file. */
   logUrl(runId: string, rank: number): string {
     return this.url(runPath(runId, `/ranks/${rank}/log?download=1`));
   }
 
-  /** A picture, or HTML, that a rank showed. */
+  /** Return the bytes of a picture or HTML that a rank showed. */
   async media(runId: string, rank: number, name: string): Promise<Uint8Array> {
     const path = runPath(runId, `/ranks/${rank}/media/${encodeURIComponent(name)}`);
     return new Uint8Array(await (await this.raw(path)).arrayBuffer());
@@ -221,7 +220,7 @@ export class Client {
     return `${this.server.baseUrl}nbdist/${path}`;
   }
 
-  /** What is no JSON. */
+  /** Request a path whose answer is no JSON. */
   private async raw(path: string): Promise<Response> {
     const response = await this.server.request(this.url(path), { method: 'GET' });
     if (!response.ok) {

@@ -6,8 +6,8 @@ import type { Client } from './client';
 import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
 
 /** milliseconds */
-const PERIOD = 2000;
-const LONGEST_PERIOD = 20_000;
+const POLL_MS = 2000;
+const LONGEST_POLL_MS = 20_000;
 /** bytes that come for one question, and bytes that are asked for before the reader scrolls to them */
 const PORTION = 256 * 1024;
 const AHEAD = 1024 * 1024;
@@ -16,13 +16,13 @@ const NEAR = 400;
 
 const makeModel = (): RunModel => new RunModel();
 
-/** Where no socket can be had, the view of the ranks is asked for, now and then; the logs then are the files that
- * can be downloaded. */
+/** Follows a run while it is visible. Without a socket it polls the view of the ranks; the logs then are the files to
+ * download. */
 export class Follower {
   readonly model: RunModel;
   private seen = true;
   private ended = false;
-  private period = PERIOD;
+  private period = POLL_MS;
   private cancel: (() => void) | null = null;
   private readonly unsubscribe: () => void;
 
@@ -44,8 +44,8 @@ export class Follower {
     this.ask();
   }
 
-  /** Whether it is looked at from now on. */
-  look(seen: boolean): void {
+  /** Start or stop following as the run is shown or hidden. */
+  setVisible(seen: boolean): void {
     if (seen === this.seen || this.ended) {
       return;
     }
@@ -71,12 +71,12 @@ export class Follower {
     this.cancel?.();
     this.cancel = null;
     if (this.service.stream.open || this.ended || !this.seen || this.model.view?.live === false) {
-      this.period = PERIOD;
+      this.period = POLL_MS;
       return;
     }
     this.cancel = this.clock.after(this.period, () => {
       this.cancel = null;
-      this.period = Math.min(1.5 * this.period, LONGEST_PERIOD);
+      this.period = Math.min(1.5 * this.period, LONGEST_POLL_MS);
       void this.take().finally(() => this.ask());
     });
   }
@@ -104,13 +104,10 @@ export class Follower {
 
 type Pull = (rank: number, after: number, before: number) => boolean;
 
-/**
- * Lines that the page does not have yet: of a short log all are asked for, of a long one those that the
- * reader scrolls to. One question at a time for each rank, so that a log of a gigabyte costs what is looked
- * at.
- */
+/** Lines that the page does not have yet: of a short log all are asked for, of a long one those that the reader
+ * scrolls to. One question at a time for each rank, so that a log of a gigabyte costs what is looked at. */
 export class OlderLines {
-  private readonly asked = new Map<number, number>();
+  private readonly requested = new Map<number, number>();
   private ahead = AHEAD;
 
   constructor(
@@ -127,7 +124,7 @@ export class OlderLines {
     }
   }
 
-  /** The reader looks at a place where lines are missing, of this rank or of any. */
+  /** Request the missing lines that the reader looks at, of this rank or of any. */
   wanted(selected: number | null): void {
     if (this.run.log.placing) {
       return; // what has come is to stand in its place before more comes, or it never would
@@ -136,22 +133,22 @@ export class OlderLines {
     ranks.forEach(rank => this.ask(rank));
   }
 
-  /** Another connection: what was asked of the last one may never come. */
+  /** Forget all requests: after another connection they may never be answered. */
   forget(): void {
-    this.asked.clear();
+    this.requested.clear();
   }
 
-  /** Asks for the lines at the end of the last gap; how many bytes may come. */
+  /** Request the lines at the end of the last gap; return the bytes that may come. */
   private ask(rank: number): number {
     const block = [...this.run.log.rank(rank).blocks].reverse().find(({ gap }) => gap > 0);
     if (!block) {
       return 0;
     }
     const { first, gap } = block;
-    if (this.asked.get(rank) === first || !this.pull(rank, first - gap, first)) {
+    if (this.requested.get(rank) === first || !this.pull(rank, first - gap, first)) {
       return 0;
     }
-    this.asked.set(rank, first);
+    this.requested.set(rank, first);
     return Math.min(PORTION, gap);
   }
 }
@@ -175,7 +172,7 @@ export function useOlderLines(
   useEffect(() => stream.onState(() => older.forget()), [stream, older]);
   useEffect(() => {
     const log = root.current?.querySelector('[role=log]');
-    const look = (): void => {
+    const refresh = (): void => {
       const edge = log?.getBoundingClientRect();
       const gaps = log?.querySelectorAll('.nbdist-lost') ?? [];
       const seen = [...gaps].some(gap => {
@@ -187,7 +184,7 @@ export function useOlderLines(
       }
     };
     // what the scrolling uncovers is drawn in the next frame
-    const soon = (): void => void requestAnimationFrame(() => requestAnimationFrame(look));
+    const soon = (): void => void requestAnimationFrame(() => requestAnimationFrame(refresh));
     log?.addEventListener('scroll', soon);
     const unsubscribe = model.log.subscribe(soon);
     return () => {

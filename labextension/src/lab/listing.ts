@@ -1,12 +1,12 @@
-/** How the rows of the sidebar lie below each other: groups, each with a heading, and in them sweeps, each with the
- * runs of its points; only those in view are drawn. And what a run is called among others. */
+/** The layout of the sidebar: groups with headings, in them runs and sweeps with their runs, and the names of runs
+ * among others. */
 import { firstWhere } from '../log/growing';
 import { type Language, languageOf } from '../words';
 import type { RunRow } from './client';
 import { labWords } from './words';
 
-const HEADING = 28;
-const ROW = 52;
+const HEADING_PX = 28;
+const ROW_PX = 52;
 /** pixels drawn above and below what can be seen */
 const OVERSCAN = 200;
 const DAY = 86_400_000;
@@ -23,8 +23,8 @@ export interface SweepRows {
   rows: readonly RunRow[];
 }
 
-/** How a sweep stands. `best` is the run whose main metric is the best of those that have not failed; null where its
- * name does not tell which that is. */
+/** The state of a sweep. `best`: the run with the best main metric among those that have not failed; null where its
+ * name does not tell which way is better. */
 export interface SweepStanding {
   points: number;
   ended: number;
@@ -42,8 +42,8 @@ interface Listing {
 export const GROUPINGS = ['day', 'notebook', 'name'] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
-/** `now` in milliseconds; days are the reader's, and runs that go on have a heading of their own above them. A sweep
- * is one entry, with those of its runs below that is in `open`; null: no run is put away. */
+/** Return the items. `now` in milliseconds; days are the reader's; live runs come first, under a heading of their
+ * own. A sweep is one entry, with its runs below if it is in `open`; null: all are. */
 export function listing(
   rows: readonly RunRow[],
   now: number,
@@ -77,11 +77,11 @@ export function listing(
   let position = 0;
   for (const [of, group] of groups) {
     const title = grouping === 'notebook' ? of.split('/').at(-1)! : of;
-    items.push({ kind: 'heading', top, height: HEADING, group: of, title, count: group.length });
-    top += HEADING;
+    items.push({ kind: 'heading', top, height: HEADING_PX, group: of, title, count: group.length });
+    top += HEADING_PX;
     const add = (row: RunRow, ofSweep: boolean): void => {
-      items.push({ kind: 'run', top, height: ROW, row, position: position++, ofSweep });
-      top += ROW;
+      items.push({ kind: 'run', top, height: ROW_PX, row, position: position++, ofSweep });
+      top += ROW_PX;
     };
     for (const row of group) {
       const sweep = sweeps.get(row.sweep?.sweepId ?? '');
@@ -89,8 +89,8 @@ export function listing(
         add(row, false);
       } else if (waiting.delete(sweep.sweepId)) {
         const isOpen = open!.has(sweep.sweepId);
-        items.push({ kind: 'sweep', top, height: ROW, sweep, position: position++, open: isOpen });
-        top += ROW;
+        items.push({ kind: 'sweep', top, height: ROW_PX, sweep, position: position++, open: isOpen });
+        top += ROW_PX;
         sweep.rows.filter(() => isOpen).forEach(each => add(each, true));
       }
     }
@@ -98,7 +98,7 @@ export function listing(
   return { items, height: top, runs: position };
 }
 
-/** Sweeps of several points, by their ids. */
+/** Return sweeps of several points, by their ids. */
 function sweepsOf(rows: readonly RunRow[]): Map<string, SweepRows> {
   const known = new Map<string, RunRow[]>();
   for (const row of rows) {
@@ -107,18 +107,18 @@ function sweepsOf(rows: readonly RunRow[]): Map<string, SweepRows> {
     }
   }
   return new Map(
-    [...known].map(([sweepId, found]) => [
+    [...known].map(([sweepId, runs]) => [
       sweepId,
-      { sweepId, label: found[0]!.sweep!.label, rows: found.sort(byNumber) },
+      { sweepId, label: runs[0]!.sweep!.label, rows: runs.sort(byNumber) },
     ]),
   );
 }
 
-function byNumber(one: RunRow, other: RunRow): number {
-  return one.sweep!.number - other.sweep!.number;
+function byNumber(a: RunRow, b: RunRow): number {
+  return a.sweep!.number - b.sweep!.number;
 }
 
-/** A point that was gone on with counts once, as its latest run stands. */
+/** Return the state of a sweep; a resumed point counts once, by its latest run. */
 export function standing({ rows }: SweepRows): SweepStanding {
   const latest = new Map<number, RunRow>();
   for (const row of rows) {
@@ -152,13 +152,13 @@ function bestOf(runs: readonly RunRow[]): RunRow | null {
   return first ? alike.reduce((best, row) => (worth(row) > worth(best) ? row : best), first) : null;
 }
 
-/** What a run is called in a list; all before the letter `from` stands in the name of another run, too. */
+/** The name of a run in a list; the letters before `from` also stand in another run's name. */
 export interface ShownName {
   text: string;
   from: number;
 }
 
-/** The names of runs by their ids, with the end of the id only where two runs have the same name. */
+/** Return the names of runs by their ids, with the end of the id only where two runs have the same name. */
 export function shownNames(
   rows: readonly Pick<RunRow, 'runId' | 'name' | 'label'>[],
 ): ReadonlyMap<string, ShownName> {
@@ -166,7 +166,7 @@ export function shownNames(
   rows.forEach(({ name }) => alike.set(name, (alike.get(name) ?? 0) + 1));
   const texts = rows
     .map(({ runId, name, label }) => ({ runId, text: name && alike.get(name) === 1 ? name : label }))
-    .sort((one, other) => (one.text < other.text ? -1 : 1));
+    .sort((a, b) => (a.text < b.text ? -1 : 1));
   return new Map(
     texts.map(({ runId, text }, at) => {
       const beside = [texts[at - 1]?.text ?? '', texts[at + 1]?.text ?? ''];
@@ -175,16 +175,16 @@ export function shownNames(
   );
 }
 
-/** How many letters two texts begin with alike. */
-function common(one: string, other: string): number {
+/** Return the length of the common beginning of two texts. */
+function common(name: string, other: string): number {
   let at = 0;
-  while (at < one.length && one[at] === other[at]) {
+  while (at < name.length && name[at] === other[at]) {
     at += 1;
   }
   return at;
 }
 
-/** The items that are in view, or nearly. */
+/** Return the items that are in view, or nearly. */
 export function inView({ items }: Listing, scrolled: number, height: number): readonly Item[] {
   const below = (y: number): number => firstWhere(items.length, at => items[at]!.top + items[at]!.height > y);
   return items.slice(below(scrolled - OVERSCAN), below(scrolled + height + OVERSCAN));
@@ -222,7 +222,7 @@ function midnight(time: number): number {
   return new Date(time).setHours(0, 0, 0, 0);
 }
 
-/** `now`, `5 min`, `3 h`, `12 d`: how long ago, short. */
+/** Return `now`, `5 min`, `3 h`, `12 d`: how long ago, short. */
 export function age(seconds: number): string {
   const words = labWords();
   if (seconds < 60) {

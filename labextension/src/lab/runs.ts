@@ -1,16 +1,14 @@
-/**
- * The list of this user's runs as the page knows it, for the sidebar, the status bar and notices, and which of its
+/** The list of this user's runs as the page knows it, for the sidebar, the status bar and notices, and which of its
  * news are announced. It follows the stream; where no socket can be had it asks, seldomer the longer nothing
- * happens, and not at all while the page is hidden.
- */
+ * happens, and not at all while the page is hidden. */
 import { useSyncExternalStore } from 'react';
 
 import { type Client, type ListPage, NoExtension, Refusal, type RunNews, type RunRow } from './client';
 import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
 
 /** milliseconds between two looks while something runs; each look without news makes it longer */
-const PERIOD = 2000;
-const LONGEST_PERIOD = 30_000;
+const POLL_MS = 2000;
+const LONGEST_POLL_MS = 30_000;
 /** milliseconds of typing */
 const TYPING = 150;
 const PAGE = 50;
@@ -19,7 +17,7 @@ const LATER_PAGE = 200;
 /** `absent`: the server has no nbdist. `offline`: it cannot be reached. `refused`: it does not read the runs. */
 type ListState = 'unknown' | 'ready' | 'absent' | 'offline' | 'refused';
 
-/** What happened to a run, which the reader may not have seen. */
+/** An event of a run that the reader may not have seen. */
 export interface RunEvent {
   kind: 'ended' | 'stalled' | 'resumed';
   row: RunRow;
@@ -27,9 +25,9 @@ export interface RunEvent {
 
 export class Runs {
   state: ListState = 'unknown';
-  /** why the server does not read the runs, in its words */
+  /** the server's reason for not reading the runs */
   refusal = '';
-  /** what is looked for, and whether the answer is still under way */
+  /** the searched text, and true while its answer is under way */
   search = '';
   searching = false;
   /** counts changes; equal means that nothing has changed */
@@ -37,11 +35,11 @@ export class Runs {
 
   private readonly known = new Map<string, RunRow>();
   private readonly all = new RunPages();
-  private readonly found = new RunPages();
+  private readonly matching = new RunPages();
   private liveCount = 0;
   private readonly listeners = new Set<() => void>();
   private readonly eventListeners = new Set<(event: RunEvent) => unknown>();
-  private period = PERIOD;
+  private period = POLL_MS;
   private cancelPoll: (() => void) | null = null;
   private cancelSearch: (() => void) | null = null;
   private asleep = false;
@@ -63,7 +61,7 @@ export class Runs {
     return () => this.listeners.delete(listener);
   };
 
-  /** Calls back for each run that ends, stalls or goes on again from now on. */
+  /** Call back for each run that ends, stalls or goes on again from now on. */
   onEvent(listener: (event: RunEvent) => unknown): () => void {
     this.eventListeners.add(listener);
     return () => this.eventListeners.delete(listener);
@@ -78,7 +76,7 @@ export class Runs {
     return this.cached.rows;
   }
 
-  /** How many runs go on, shown or not. */
+  /** The number of live runs, shown or not. */
   get live(): number {
     return this.liveCount;
   }
@@ -87,22 +85,22 @@ export class Runs {
     return this.knownRows.filter(row => row.live);
   }
 
-  /** All that the page knows of, shown or not. */
+  /** All rows that the page knows, shown or not. */
   get knownRows(): readonly RunRow[] {
     return [...this.known.values()];
   }
 
-  /** Until the list has come for the first time. */
+  /** A promise that the list has come. */
   get ready(): Promise<void> {
     return new Promise(done => {
-      const look = (): void => {
+      const check = (): void => {
         if (this.state === 'ready') {
           unsubscribe();
           done();
         }
       };
-      const unsubscribe = this.subscribe(look);
-      look();
+      const unsubscribe = this.subscribe(check);
+      check();
     });
   }
 
@@ -121,7 +119,7 @@ export class Runs {
     }
   }
 
-  /** Ask for the first page. What the stream brings afterwards is added to it. */
+  /** Ask for the first page. The stream adds to it. */
   async refresh(): Promise<void> {
     this.cancelPoll?.();
     this.cancelPoll = null;
@@ -141,7 +139,7 @@ export class Runs {
       if (problem instanceof Refusal) {
         this.refusal = problem.message;
         // it does not become another by asking more often
-        this.period = LONGEST_PERIOD;
+        this.period = LONGEST_POLL_MS;
       }
       this.setState(
         problem instanceof NoExtension ? 'absent' : problem instanceof Refusal ? 'refused' : 'offline',
@@ -150,7 +148,7 @@ export class Runs {
     this.poll();
   }
 
-  /** The next page of the list that is shown. */
+  /** Request the next page of the shown list. */
   async more(): Promise<void> {
     const pages = this.shown;
     if (this.loading || pages.next === null) {
@@ -183,8 +181,8 @@ export class Runs {
     this.search = wanted;
     this.searching = wanted !== '';
     // what is here already is shown at once, the rest when the server has answered
-    this.found.ids = this.all.ids.filter(id => matches(this.known.get(id), wanted));
-    this.found.next = null;
+    this.matching.ids = this.all.ids.filter(id => matches(this.known.get(id), wanted));
+    this.matching.next = null;
     this.cancelSearch?.();
     this.cancelSearch = this.clock.after(TYPING, () => {
       void this.refresh().finally(() => {
@@ -195,20 +193,20 @@ export class Runs {
     this.changed();
   }
 
-  /** A run that was removed on this page's demand. */
+  /** Drop a run that this page has deleted. */
   forget(runId: string): void {
     this.known.delete(runId);
     this.changed();
   }
 
-  /** Whether the page is hidden from now on. */
+  /** Pause or resume as the page is hidden or shown. */
   sleep(asleep: boolean): void {
     this.asleep = asleep;
     this.stream.sleep(asleep);
     if (asleep) {
       this.stopPolling();
     } else if (!this.stream.open && this.state !== 'absent') {
-      this.period = PERIOD;
+      this.period = POLL_MS;
       void this.refresh();
     }
   }
@@ -220,17 +218,17 @@ export class Runs {
     removed.forEach(id => this.known.delete(id));
     this.liveCount = news.live;
     this.all.add(fresh);
-    this.found.add(fresh.filter(row => matches(row, this.search)));
+    this.matching.add(fresh.filter(row => matches(row, this.search)));
     this.setState('ready');
     this.changed();
   }
 
-  /** Runs that a whole first page would have, were they still there. */
+  /** Return the known runs that a whole first page would list if they still existed. */
   private missingIn(rows: readonly RunRow[]): readonly string[] {
-    const there = new Set(rows.map(({ runId }) => runId));
+    const listed = new Set(rows.map(({ runId }) => runId));
     const oldest = Math.min(...rows.filter(({ live }) => !live).map(({ created }) => created));
     return [...this.known.values()]
-      .filter(({ runId, live, created }) => !there.has(runId) && (live || created > oldest))
+      .filter(({ runId, live, created }) => !listed.has(runId) && (live || created > oldest))
       .map(({ runId }) => runId);
   }
 
@@ -240,20 +238,20 @@ export class Runs {
     this.liveCount = page.live;
     this.shown.takeFirst(page, !this.search);
     const same = before === JSON.stringify(page.runs);
-    this.period = same && !page.live ? Math.min(1.5 * this.period, LONGEST_PERIOD) : PERIOD;
+    this.period = same && !page.live ? Math.min(1.5 * this.period, LONGEST_POLL_MS) : POLL_MS;
     this.changed();
   }
 
   private get shown(): RunPages {
-    return this.search ? this.found : this.all;
+    return this.search ? this.matching : this.all;
   }
 
-  /** When the last of the known runs was made, in Unix seconds. */
+  /** Return the creation time of the newest known run, in Unix seconds. */
   private newest(): number {
     return Math.max(...[...this.known.values()].map(({ created }) => created));
   }
 
-  /** A run that was made after `newest` and has ended may never have been seen alive: that is news, too. */
+  /** Store rows and call the listeners; a run created after `newest` that has ended already is news, too. */
   private remember(rows: readonly RunRow[], newest = Infinity): void {
     for (const row of rows) {
       const before = this.known.get(row.runId);
@@ -272,7 +270,7 @@ export class Runs {
       return;
     }
     if (this.state === 'offline') {
-      this.period = Math.min(2 * this.period, LONGEST_PERIOD);
+      this.period = Math.min(2 * this.period, LONGEST_POLL_MS);
     }
     this.cancelPoll = this.clock.after(this.period, () => {
       this.cancelPoll = null;
@@ -283,7 +281,7 @@ export class Runs {
   private stopPolling(): void {
     this.cancelPoll?.();
     this.cancelPoll = null;
-    this.period = PERIOD;
+    this.period = POLL_MS;
   }
 
   private setState(state: ListState): void {
@@ -302,14 +300,14 @@ export class Runs {
 /** The pages of a list of runs that have come, as one: which runs, and what to ask for next. */
 class RunPages {
   ids: readonly string[] = [];
-  /** what to ask for after what is here; null at the end */
+  /** cursor of the next page; null at the end */
   next: string | null = null;
 
   add(rows: readonly RunRow[]): void {
     this.ids = [...new Set([...this.ids, ...rows.map(({ runId }) => runId)])];
   }
 
-  /** The first page has come again. `grows`: further pages stay, only what is new comes to them. */
+  /** Take the first page again. `grows`: further pages stay, only new runs join them. */
   takeFirst(page: ListPage, grows: boolean): void {
     if (grows && this.ids.length > page.runs.length) {
       this.add(page.runs);
@@ -320,12 +318,12 @@ class RunPages {
   }
 }
 
-/** Those that go on, then the others, the newest first. */
-function newestFirst(one: RunRow, other: RunRow): number {
-  return Number(other.live) - Number(one.live) || other.created - one.created;
+/** Compare two rows: live runs before the others, the newest first. */
+function newestFirst(a: RunRow, b: RunRow): number {
+  return Number(b.live) - Number(a.live) || b.created - a.created;
 }
 
-/** As the server searches: every word is somewhere in what a row shows. */
+/** Return true when every word of the search is in a row's texts, as on the server. */
 function matches(row: RunRow | undefined, search: string): boolean {
   if (!row) {
     return false;
@@ -339,7 +337,7 @@ function matches(row: RunRow | undefined, search: string): boolean {
     .every(word => text.includes(word));
 }
 
-/** What the user's settings ask to be announced. */
+/** The user's setting of which events are announced. */
 export type NoticeLevel = 'all' | 'problems' | 'none';
 
 /** seconds: who starts a run that is shorter is still looking when it ends */
@@ -347,14 +345,14 @@ const SHORT = 10;
 
 interface Announcer {
   level(): Promise<NoticeLevel>;
-  /** whether the run is on the screen, where its panel says the same */
+  /** true when the run is on the screen, where its panel says the same */
   sees(row: RunRow): boolean;
   /** returns the announcement's id */
   announce(event: RunEvent): string;
   withdraw(id: string): void;
 }
 
-/** Takes the news of all runs. That a run stalls stays announced for as long as that is true. */
+/** Return the listener that announces events. A stall stays announced as long as it lasts. */
 export function announcements(announcer: Announcer): (event: RunEvent) => Promise<void> {
   const stalls = new Map<string, string>();
   return async event => {
@@ -374,7 +372,7 @@ export function announcements(announcer: Announcer): (event: RunEvent) => Promis
   };
 }
 
-/** How long the ranks of a run that has ended were there. */
+/** Return the seconds that the ranks of an ended run existed. */
 export function secondsOf({ created, started, ended }: RunRow): number {
   return (ended ?? created) - (started ?? created);
 }
@@ -386,7 +384,7 @@ function isNews({ kind, row }: RunEvent, level: NoticeLevel): boolean {
   return level === 'all' && !row.stoppedAsAsked && secondsOf(row) >= SHORT;
 }
 
-/** Draws again whenever the list changes. */
+/** Draw again whenever the list changes. */
 export function useRuns(runs: Runs): Runs {
   useSyncExternalStore(runs.subscribe, () => runs.version);
   return runs;

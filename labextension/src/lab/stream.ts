@@ -1,8 +1,5 @@
-/**
- * The one socket of a page: what changes in the list of runs, and all that is new of the runs that are
- * watched. When it breaks it is opened again, later and later; each run then goes on from the line that
- * the page has.
- */
+/** The one socket of a page: what changes in the list of runs, and all that is new of the runs that are watched.
+ * When it breaks it is opened again, later and later; each run then goes on from the line that the page has. */
 import { fields, flag, Malformed, or, text } from '../decode';
 import type { RunModel } from '../model';
 import { decode, readFrame } from '../protocol';
@@ -12,7 +9,7 @@ import { runNews, type RunNews } from './client';
 const FIRST_RETRY = 1000;
 const LONGEST_RETRY = 30_000;
 
-/** Where the stream takes its time from. */
+/** The clock of the stream; tests bring their own. */
 export interface Clock {
   after(milliseconds: number, act: () => void): () => void;
 }
@@ -27,21 +24,21 @@ export const BROWSER_CLOCK: Clock = {
 interface Watch {
   readonly model: RunModel;
   users: number;
-  /** why nothing more comes */
+  /** reason why nothing more comes */
   gone: string | null;
 }
 
-/** What the header of a frame may say of the run that it is about. */
+/** The fields of a frame's header about its run. */
 const frameHead = fields({
   kind: text,
   runId: or(text, ''),
   problem: or(text, ''),
-  /** whether it answers a `pull` */
+  /** true when it answers a `pull` */
   pulled: or(flag, false),
 });
 
 export class Stream {
-  /** whether the server is being heard */
+  /** true when the server is being heard */
   open = false;
   private socket: WebSocket | null = null;
   private readonly watches = new Map<string, Watch>();
@@ -74,8 +71,8 @@ export class Stream {
     this.setOpen(false);
   }
 
-  /** What is known of a run, kept up to date until `unwatch` is called as often. `make` makes a model that
-   * knows nothing yet: models bring the code of the log, which a page does not need to come up. */
+  /** Return the model of a run, kept up to date until `unwatch` is called as often. `make` makes an empty model: models
+   * bring the code of the log, which a page does not need to start. */
   watch(runId: string, make: () => RunModel): RunModel {
     let watch = this.watches.get(runId);
     if (!watch) {
@@ -90,8 +87,8 @@ export class Stream {
     return watch.model;
   }
 
-  /** It is not looked at any more; what has come of it is kept where `keep` says that it may be looked at again. */
-  unwatch(runId: string, keep = false): void {
+  /** Stop following a run; `keepModel`: it may be shown again. */
+  unwatch(runId: string, keepModel = false): void {
     const watch = this.watches.get(runId);
     if (!watch) {
       return;
@@ -99,23 +96,23 @@ export class Stream {
     watch.users = Math.max(0, watch.users - 1);
     if (watch.users === 0) {
       this.send({ kind: 'unwatch', run_id: runId });
-      if (!keep) {
+      if (!keepModel) {
         this.watches.delete(runId);
       }
     }
   }
 
-  /** Why a watched run does not come (it was removed), null while all is well. */
+  /** Return the reason why a watched run does not come (it was removed); null while all is well. */
   problemOf(runId: string): string | null {
     return this.watches.get(runId)?.gone ?? null;
   }
 
-  /** Ask for lines between two addresses, the last first; false when they cannot be asked for now. */
+  /** Request lines between two addresses, the last first; false when they cannot be requested now. */
   pull(runId: string, rank: number, after: number, before: number): boolean {
     return this.send({ kind: 'pull', run_id: runId, rank, after, before });
   }
 
-  /** Whether the page is hidden from now on. */
+  /** Pause or resume as the page is hidden or shown. */
   sleep(asleep: boolean): void {
     if (asleep !== this.asleep) {
       this.asleep = asleep;
@@ -128,7 +125,7 @@ export class Stream {
     return () => this.newsListeners.delete(listener);
   }
 
-  /** Calls back when the server begins or ceases to be heard, or a run goes. */
+  /** Call back when the server begins or ceases to be heard, or a run goes. */
   onState(listener: () => void): () => void {
     this.stateListeners.add(listener);
     return () => this.stateListeners.delete(listener);

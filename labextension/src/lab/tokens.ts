@@ -1,4 +1,4 @@
-/** What the plugins of this extension have in common. */
+/** The service and the commands that the plugins of this extension share. */
 import { Token } from '@lumino/coreutils';
 
 import type { Client } from './client';
@@ -14,8 +14,7 @@ export interface IRunService {
 
 export const IRunService = new Token<IRunService>('nbdist:IRunService');
 
-/** What can be done with a run. Every command takes `{runId}`, or `{runIds}` for more than one; `stopSweep` takes
- * `{sweepId}`. */
+/** The commands on runs. Each takes `{runId}`, or `{runIds}` for several; `stopSweep` takes `{sweepId}`. */
 export const COMMANDS = {
   show: 'nbdist:show-runs',
   latest: 'nbdist:open-latest',
@@ -39,12 +38,12 @@ export type Execute = (
   args: { runId?: string; runIds?: string[]; sweepId?: string; line?: number },
 ) => void;
 
-/** The run that a command is about; empty for none. */
+/** Return the run that a command is about; empty for none. */
 export function runIn({ runId }: { runId?: unknown }): string {
   return typeof runId === 'string' ? runId : '';
 }
 
-/** The arguments of a command, as JupyterLab wants them described. */
+/** Return the arguments of a command, as JupyterLab wants them described. */
 export function takes(...names: ('runId' | 'sweepId' | 'line' | 'tab')[]): {
   args: { type: 'object'; properties: Record<string, { type: string }> };
 } {
@@ -55,7 +54,7 @@ export function takes(...names: ('runId' | 'sweepId' | 'line' | 'tab')[]): {
 /** milliseconds after which what waits is done all the same */
 const LATEST = 3000;
 
-/** When the page has come up and has nothing better to do. */
+/** Wait until the page is restored and idle. */
 export async function whenIdle(page: { readonly restored: Promise<unknown> }): Promise<void> {
   await page.restored;
   await new Promise<void>(idle => {

@@ -3,17 +3,17 @@ import { deflateSync, inflateSync, strFromU8, strToU8 } from 'fflate';
 
 import { firstWhere, growing16, growing32, growingFloat, type NumberArray } from './growing';
 import { errorMark, plain, shownColumns } from './line_text';
-import { linesOf, outputOf } from './outputs';
+import { heightInLines, outputOf } from './outputs';
 
 /** characters of a full block, and lines where lines are short */
 const FULL = 64 * 1024;
 const MOST_LINES = 8192;
 const ERROR = 0x8000;
 const COLUMNS = 0x7fff;
-/** instead of the columns of a line: of an output, how many lines it is high, behind this number */
+/** added to an output's height in lines, which stands in the place of columns */
 export const HIGH = 0x7e00;
 const MOST_COLUMNS = HIGH - 1;
-/** of the log, which may be left out of a file within a block */
+/** bytes of the log in a block: a file may leave some out */
 const MOST_BYTES = 2 ** 31;
 
 export class Block {
@@ -32,7 +32,7 @@ export class Block {
   private unpackedBytes = 0;
   private characters = 0;
   private readonly times = growingFloat();
-  /** where lines begin, in bytes behind the first */
+  /** beginnings of lines, in bytes behind the first */
   private readonly starts = growing32();
   /** columns, and the top bit for lines that begin an error */
   private readonly marks = growing16();
@@ -73,8 +73,8 @@ export class Block {
     return this.packed?.length ?? 0;
   }
 
-  /** Add the line from one address to another. `inTraceback`: whether an exception's line ends a traceback, which
-   * has been counted. */
+  /** Add the line from one address to another. `inTraceback`: true when an exception's line ends a traceback,
+   * which has been counted. */
   push(
     line: string,
     [start, end]: readonly [number, number],
@@ -91,18 +91,18 @@ export class Block {
     this.end = end;
     // without escape sequences there is no output
     const output = text === line ? null : outputOf(line);
-    const columns = output ? HIGH + linesOf(output) : Math.min(MOST_COLUMNS, shownColumns(text));
+    const columns = output ? HIGH + heightInLines(output) : Math.min(MOST_COLUMNS, shownColumns(text));
     this.marks.push(columns | (error ? ERROR : 0));
     this.count++;
     return { error, inTraceback: mark === 'none' ? inTraceback : mark === 'traceback' };
   }
 
-  /** The address of a line. */
+  /** Return the address of a line. */
   lineAt(index: number): number {
     return this.first + this.starts.items[index]!;
   }
 
-  /** The first line that begins at an address or after it. */
+  /** Return the first line that begins at an address or after it. */
   indexOf(line: number): number {
     return firstWhere(this.count, at => this.lineAt(at) >= line);
   }
@@ -111,7 +111,7 @@ export class Block {
     return this.times.items[index]!;
   }
 
-  /** Columns that a line takes; see `HIGH`. */
+  /** Return the columns that a line takes; see `HIGH`. */
   columns(index: number): number {
     return this.marks.items[index]! & COLUMNS;
   }
@@ -125,7 +125,7 @@ export class Block {
     return this.lines;
   }
 
-  /** All lines, joined by newlines. */
+  /** Return all lines, joined by newlines. */
   text(): string {
     if (this.lines) {
       return this.lines.join('\n');

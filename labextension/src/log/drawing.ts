@@ -3,12 +3,12 @@ import { clock } from '../numbers';
 import { element } from '../page';
 import { logWords } from '../words';
 import { LONG, plain, SHOWN_OF_LONG, type Span, spansOf } from './line_text';
-import { linesOf, outputOf, type Outputs } from './outputs';
+import { heightInLines, outputOf, type Outputs } from './outputs';
 import type { LogRow, LogRows } from './rows';
 import type { RunLog } from './run_log';
 import { rangesWith } from './search';
 
-/** How rows are drawn now. */
+/** The options for drawing rows. */
 export interface Drawing {
   /** sought text in lower case; empty for none */
   readonly query: string;
@@ -21,13 +21,13 @@ export interface Drawing {
 // a traceback's line of the cell: the program of a run is runs/<run>/cell.py
 const CELL_LINE = /File "[^"]*\/runs\/(?:[^"]*\/)?cell\.py", (line (\d+))/;
 
-/** Seconds since the run began, as "0:02.1" or "1:02:03". */
+/** Return seconds since the run began, as "0:02.1" or "1:02:03". */
 function timeText(seconds: number): string {
   const tenths = Math.floor(seconds * 10 + 0.001);
   return tenths >= 36_000 ? clock(tenths / 10) : `${clock(tenths / 10)}.${tenths % 10}`;
 }
 
-/** A button that is still empty; `label`, if any, is its name and its hint. */
+/** Return a button that is still empty; `label`, if any, is its name and its hint. */
 function buttonOf(className: string, label: string, onClick: () => void): HTMLElement {
   const button = element('button', className) as HTMLButtonElement;
   button.type = 'button';
@@ -39,17 +39,17 @@ function buttonOf(className: string, label: string, onClick: () => void): HTMLEl
   return button;
 }
 
-/** The node of a row. `now`: it holds the current match. */
+/** Return the node of a row. `now`: it holds the current match. */
 function rowNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
   const node = element('div', 'nbdist-line');
-  const one = row.ranks?.ranks.length === 1;
-  if (one) {
+  const ofOneRank = row.ranks?.ranks.length === 1;
+  if (ofOneRank) {
     node.style.setProperty('--nb-c', `var(--nb-r${row.ranks!.ranks[0]! % 8})`);
   } else {
     node.classList.add('nbdist-shared');
   }
   const gutter = element('span', 'nbdist-gutter', row.ranks?.label ?? '');
-  if (row.ranks && !one) {
+  if (row.ranks && !ofOneRank) {
     gutter.title = logWords().ranks(row.ranks.label);
   }
   node.append(gutter, element('span', 'nbdist-time', Number.isNaN(row.time) ? '' : timeText(row.time)));
@@ -61,7 +61,7 @@ function rowNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
   return node;
 }
 
-/** What a row that stands for missing lines says; nothing for a line. */
+/** Return the text of a row that stands for missing lines; empty for a line. */
 export function lostText({ kind, amount }: LogRow): string {
   return kind === 'line' ? '' : logWords()[kind](amount);
 }
@@ -82,7 +82,7 @@ function lineNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
     const drawn = drawing.outputs.node(output, row.rank, plain(row.text));
     drawn.addEventListener('click', () => drawing.onMore(row));
     node.classList.add('nbdist-shows');
-    node.style.height = `${linesOf(output) * 20}px`;
+    node.style.height = `${heightInLines(output) * 20}px`;
     node.append(element('br'), drawn);
   }
   return node;
@@ -96,7 +96,7 @@ function moreNode(row: LogRow, rest: number, now: boolean, drawing: Drawing): HT
   return button;
 }
 
-/** Append the first `length` characters of `line`, with colours, matches and links; whether any match was. */
+/** Append the first `length` characters of `line`, with colours, matches and links; return true when there was any match. */
 function appendText(
   node: HTMLElement,
   line: string,
@@ -186,7 +186,7 @@ function styled(span: Span): HTMLElement | null {
   return node;
 }
 
-interface RowsLook {
+interface RowsOptions {
   readonly drawing: Drawing;
   /** another number when every row is to be drawn anew */
   readonly generation: number;
@@ -208,17 +208,20 @@ export class DrawnRows {
   constructor(private readonly into: HTMLElement) {}
 
   /** Draw the rows from `first` to before `last`. */
-  draw(rows: LogRows, first: number, last: number, look: RowsLook): void {
+  draw(rows: LogRows, first: number, last: number, options: RowsOptions): void {
     const drawn = new Map<string, Drawn>();
     for (let at = first; at < last; at++) {
-      this.drawRow(rows, at, look, drawn);
+      this.drawRow(rows, at, options, drawn);
     }
     this.drawn = drawn;
     const nodes = [...drawn.values()].map(({ node }) => node);
-    putInto(this.into, rows.count || !look.empty ? nodes : [element('div', 'nbdist-empty', look.empty)]);
+    putInto(
+      this.into,
+      rows.count || !options.empty ? nodes : [element('div', 'nbdist-empty', options.empty)],
+    );
   }
 
-  /** Whether a picture is among the drawn rows. */
+  /** True when a picture is among the drawn rows. */
   get pictures(): boolean {
     return this.into.querySelector('.nbdist-output') !== null;
   }
@@ -228,19 +231,19 @@ export class DrawnRows {
     this.into.replaceChildren();
   }
 
-  private drawRow(rows: LogRows, at: number, look: RowsLook, drawn: Map<string, Drawn>): void {
+  private drawRow(rows: LogRows, at: number, options: RowsOptions, drawn: Map<string, Drawn>): void {
     const row = rows.row(at);
-    const now = look.current === at;
-    const pointed = look.pointed === at;
+    const now = options.current === at;
+    const pointed = options.pointed === at;
     const key = `${row.kind}${row.rank}:${row.line}`;
-    const signature = `${row.ranks?.id}|${row.amount}|${look.generation}|${now}|${pointed}`;
-    let one = this.drawn.get(key);
-    if (one?.signature !== signature) {
-      const node = rowNode(row, now, look.drawing);
+    const signature = `${row.ranks?.id}|${row.amount}|${options.generation}|${now}|${pointed}`;
+    let entry = this.drawn.get(key);
+    if (entry?.signature !== signature) {
+      const node = rowNode(row, now, options.drawing);
       node.classList.toggle('nbdist-pointed', pointed);
-      one = { node, signature };
+      entry = { node, signature };
     }
-    drawn.set(key, one);
+    drawn.set(key, entry);
   }
 }
 
@@ -262,7 +265,7 @@ function putInto(parent: HTMLElement, nodes: readonly HTMLElement[]): void {
   }
 }
 
-/** `only`: the rank whose line is shown, null for all. Whether there are any. */
+/** Draw the growing line of the rank `only` (null: of all); return true when there are any. */
 export function drawLiveLines(
   into: HTMLElement,
   log: RunLog,
@@ -302,7 +305,7 @@ export class WholeLine {
     private readonly onClose: () => void,
   ) {}
 
-  /** `generation` is another number when the same row is to be drawn anew. */
+  /** Draw the row; `generation` is another number when the same row is to be drawn anew. */
   draw(generation: number, drawing: Drawing): void {
     const { node, row } = this;
     const shown = row ? `${row.rank}:${row.line}|${generation}` : '';

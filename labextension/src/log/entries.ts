@@ -2,7 +2,14 @@
 import { type Block, HIGH, type Unpacked } from './block';
 import { growing16, growing32, growing64 } from './growing';
 import type { RankLog } from './rank_log';
-import { FOLD_COLUMNS, type LogRow, type Place, PLACEHOLDER_COLUMNS, type RankSets, Watched } from './rows';
+import {
+  FOLD_COLUMNS,
+  type LogRow,
+  type LineLocation,
+  PLACEHOLDER_COLUMNS,
+  type RankSets,
+  Watched,
+} from './rows';
 
 export const MISSING = 0x80000000;
 export const SET = 0x7fffffff;
@@ -70,7 +77,7 @@ export class EntryRows extends Watched {
     return this.above + this.entries.length;
   }
 
-  /** How many ranks wrote the line of a row; 0 for a row that stands for missing lines. */
+  /** Return the number of ranks that wrote the line of a row; 0 for a row of missing lines. */
   ranksAt(at: number): number {
     const set = at < this.above ? MISSING : this.entries.set.items[at - this.above]!;
     return set & ~SET ? 0 : this.sets.size(set);
@@ -108,7 +115,7 @@ export class EntryRows extends Watched {
     };
   }
 
-  locate(at: number, place: Place): void {
+  locate(at: number, place: LineLocation): void {
     const entry = at - this.above;
     place.block = null;
     if (entry < 0 || this.entries.set.items[entry]! & ~SET) {
@@ -122,7 +129,7 @@ export class EntryRows extends Watched {
     }
   }
 
-  /** Columns of the rows from position `from` to `to`, of all or of those at `rows`. */
+  /** Read the columns of the rows from position `from` to `to`, of all or of those at `rows`. */
   columns(from: number, to: number, into: Uint16Array, rows?: Uint32Array): void {
     const { above } = this;
     const rank = this.entries.rank.items;
@@ -177,9 +184,9 @@ export class EntryRows extends Watched {
     return firstError < 0 ? -1 : this.above + firstError;
   }
 
-  /** The first entry that begins an error; -1 for none. */
+  /** Return the first entry that begins an error; -1 for none. */
   protected lookForError(): number {
-    const place: Place = { block: null, index: 0 };
+    const place: LineLocation = { block: null, index: 0 };
     for (let at = this.above; at < this.count; at++) {
       this.locate(at, place);
       if (place.block?.isError(place.index)) {

@@ -40,7 +40,7 @@ export class Growing<T extends NumberArray> {
     this.length = length;
   }
 
-  /** What there is, in an array of exactly its length. */
+  /** Return the numbers in an array of exactly their length. */
   trimmed(): T {
     const exact = this.make(this.length);
     exact.set(this.items.subarray(0, this.length));
@@ -62,12 +62,12 @@ export const growing32 = (): Growing<Uint32Array> => new Growing(length => new U
 export const growing64 = (): Growing<Float64Array> => new Growing(length => new Float64Array(length));
 export const growingFloat = (): Growing<Float32Array> => new Growing(length => new Float32Array(length));
 
-/** The first position in `sorted` that is not less than `value`. */
+/** Return the first position in `sorted` that is not less than `value`. */
 export function lowerBound(sorted: Growing<Uint32Array>, value: number): number {
   return firstWhere(sorted.length, at => sorted.items[at]! >= value);
 }
 
-/** The first of `length` positions at which `holds`, which goes on to hold from there; `length` for none. */
+/** Return the first of `length` positions at which `holds`, which goes on to hold from there; `length` for none. */
 export function firstWhere(length: number, holds: (at: number) => boolean): number {
   let low = 0;
   let high = length;

@@ -1,4 +1,4 @@
-/** Where rows lie, and how content of any height is scrolled. Pure: the pixels are view_place's. */
+/** The positions of rows, and scrolling for content of any height. Pure: the pixels are view_place's. */
 import { HIGH } from './block';
 import { growing16 } from './growing';
 import type { LogRows } from './rows';
@@ -12,10 +12,10 @@ export class RowHeights {
   private sums: number[] = [];
   private width = Infinity;
   private rows = 0;
-  /** whether rows differ in height: where they are wrapped, or some show outputs */
+  /** true when rows differ in height: where they are wrapped, or some show outputs */
   private differ = false;
 
-  /** Heights of `rows` on a pane `width` columns wide; 0: no wrapping. */
+  /** Set the heights of `rows` on a pane `width` columns wide; 0: no wrapping. */
   set(rows: LogRows, width: number): void {
     const known = this.differ;
     this.rows = rows.count;
@@ -41,7 +41,7 @@ export class RowHeights {
     this.rows = 0;
   }
 
-  /** At `at`, `removed` rows have gone and `added` have come. */
+  /** Take out `removed` rows at `at`, and put `added` there. */
   change(rows: LogRows, at: number, removed: number, added: number): void {
     this.rows = rows.count;
     if (!this.differ && rows.high) {
@@ -63,7 +63,7 @@ export class RowHeights {
     return this.differ ? this.lines.items[row]! : 1;
   }
 
-  /** Text lines above `row`. */
+  /** Return the text lines above `row`. */
   above(row: number): number {
     if (!this.differ) {
       return row;
@@ -79,7 +79,7 @@ export class RowHeights {
     return above;
   }
 
-  /** The row that holds the text line `line`. */
+  /** Return the row that holds the text line `line`. */
   rowAt(line: number): number {
     if (!this.differ) {
       return Math.max(0, Math.min(this.rows - 1, Math.floor(line)));
@@ -96,7 +96,7 @@ export class RowHeights {
     return row;
   }
 
-  /** A row was seen to be `lines` text lines high; whether that is news. */
+  /** Take the measured height of a row; return true when it is new. */
   measured(row: number, lines: number): boolean {
     if (!this.differ || this.lines.items[row] === lines || row >= this.lines.length) {
       return false;
@@ -129,11 +129,9 @@ export class RowHeights {
   }
 }
 
-/**
- * Content of any height in a scroller of bounded height: browsers cap the height of elements. Content up
- * to the bound is scrolled as it is. Above it, the scroller's ends map to the content's ends pixel for
- * pixel and the middle is compressed; small movements always move the content by as many pixels.
- */
+/** Content of any height in a scroller of bounded height: browsers cap the height of elements. Content up to the
+ * bound is scrolled as it is. Above it, the scroller's ends map to the content's ends pixel for pixel and the
+ * middle is compressed; small movements always move the content by as many pixels. */
 export class ScrollScale {
   /** pixels of content above the view */
   top = 0;
@@ -170,7 +168,7 @@ export class ScrollScale {
     return this.position;
   }
 
-  /** The reader has scrolled to `position`; the position that the scroller should take instead. */
+  /** Scroll to the reader's `position`; return the position that the scroller should take instead. */
   scrolled(position: number): number {
     const step = position - this.position;
     if (this.content <= this.bound || Math.abs(step) > 4 * this.view) {

@@ -16,12 +16,12 @@ const COLOUR = /^\x1b\[[\d;]*m$/;
 const STRAY_ESCAPE = /\x1b(?!\[[\d;]*m)/g;
 const PRINTABLE = /^[\x20-\x7e]*$/;
 
-/** `text` (one line or several) without escape sequences and control characters. */
+/** Return `text` (one line or several) without escape sequences and control characters. */
 export function plain(text: string): string {
   return ANY_CONTROL.test(text) ? text.replace(SEQUENCE, '').replace(CONTROL, '') : text;
 }
 
-/** `line` with its colour sequences and no other. */
+/** Return `line` with its colour sequences and no other. */
 function onlyColours(line: string): string {
   return line
     .replace(SEQUENCE, sequence => (COLOUR.test(sequence) ? sequence : ''))
@@ -29,8 +29,8 @@ function onlyColours(line: string): string {
     .replace(STRAY_ESCAPE, '');
 }
 
-/** Columns that plain `text` takes in a fixed-width font. */
-export function columnsOf(text: string): number {
+/** Return the columns that plain `text` takes in a fixed-width font. */
+export function displayWidth(text: string): number {
   if (PRINTABLE.test(text)) {
     return text.length;
   }
@@ -41,12 +41,12 @@ export function columnsOf(text: string): number {
   return columns;
 }
 
-/** Columns that the row of plain `text` takes. */
+/** Return the columns that the row of plain `text` takes. */
 export function shownColumns(text: string): number {
-  return text.length > LONG ? columnsOf(text.slice(0, SHOWN_OF_LONG)) + CHIP_COLUMNS : columnsOf(text);
+  return text.length > LONG ? displayWidth(text.slice(0, SHOWN_OF_LONG)) + CHIP_COLUMNS : displayWidth(text);
 }
 
-/** 2 for East Asian wide characters and emoji, 0 for what is drawn over the character before. */
+/** Return 2 for East Asian wide characters and emoji, 0 for what is drawn over the character before. */
 function widthOf(code: number): number {
   if (code < 0x300) {
     return 1;
@@ -89,7 +89,7 @@ const NATIVE =
 
 type ErrorMark = 'none' | 'traceback' | 'exception' | 'native';
 
-/** What plain `line` tells of an error. */
+/** Return the kind of error that plain `line` begins, if any. */
 export function errorMark(line: string): ErrorMark {
   if (!MAYBE.test(line)) {
     return 'none';
@@ -115,7 +115,7 @@ export interface Span {
 const NAMES = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'];
 const CUBE = [0, 95, 135, 175, 215, 255];
 
-/** `line` in spans; their texts together are the line's plain text. */
+/** Return `line` in spans; their texts together are the line's plain text. */
 export function spansOf(line: string): Span[] {
   const text = plain(line);
   if (line.includes('\x1b')) {
@@ -156,7 +156,7 @@ function spanOf(entry: AnserJsonEntry): Span {
   };
 }
 
-/** One of the 16 colours by its number, or any other as CSS. */
+/** Return one of the 16 colours by its number, or any other as CSS. */
 function colourOf(name: string | null, truecolour: string | null): { number: number; css: string } {
   if (!name) {
     return { number: -1, css: '' };
@@ -171,7 +171,7 @@ function colourOf(name: string | null, truecolour: string | null): { number: num
   return { number: NAMES.indexOf(name.slice(name.lastIndexOf('-') + 1)) + (bright ? 8 : 0), css: '' };
 }
 
-/** Colours 16 to 255 of the palette: a cube of six levels, then greys. */
+/** Return a colour, 16 to 255, of the palette: a cube of six levels, then greys. */
 function palette(number: number): string {
   if (number >= 232) {
     const level = 8 + (number - 232) * 10;

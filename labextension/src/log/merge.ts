@@ -1,7 +1,5 @@
-/**
- * Puts the lines of all ranks in one order: by time, then by rank, each rank's own order kept. What several
- * ranks write at the same time is brought close together, and folded into one entry.
- */
+/** Puts the lines of all ranks in one order: by time, then by rank, each rank's own order kept. What several ranks
+ * write at the same time is brought close together, and folded into one entry. */
 import type { Unpacked } from './block';
 import { type Entries, MISSING } from './entries';
 import { firstWhere } from './growing';
@@ -10,17 +8,15 @@ import type { RankSets } from './rows';
 
 /** lines placed between two looks at the clock */
 const STRIDE = 128;
-/**
- * Of lines with the same time a rank places so many before it is the next one's turn: times are as coarse
- * as the rounds in which logs are read, and equal lines are to come close together.
- */
+/** Lines that a rank places before the next one's turn, among lines with the same time: times are as coarse as the
+ * rounds in which logs are read, and equal lines shall come close together. */
 const TURN = 32;
 /** and so many rows ahead the others look for its line, to bring it to the same place */
 const AHEAD = 16;
-/** of so many lines with the same time: a rank that writes more at once is not read line by line */
+/** most lines with the same time that are aligned: a rank that writes more at once is not read line by line */
 const ALIGNED = 64;
 
-/** How far the lines of one rank have been placed. */
+/** The progress of the merge in the lines of one rank. */
 export interface Cursor {
   readonly log: RankLog;
   /** the next row of the rank's blocks */
@@ -55,16 +51,14 @@ export class Merge {
     return cursor;
   }
 
-  /**
-   * Place rows up to the time `limit`; false when there was not time enough for all. What stands behind
-   * missing lines waits with them while more is to come, and that is so when there is a limit.
-   */
+  /** Place rows up to the time `limit`; false when there was not time enough for all. What stands behind missing
+   * lines waits with them while more is to come, and that is so when there is a limit. */
   run(limit: number, timeUp: () => boolean): boolean {
     const waits = limit < Number.MAX_VALUE;
     for (let placed = 1; ; placed++) {
       let earliest: Cursor | null = null;
       for (const cursor of this.cursors) {
-        look(cursor, waits);
+        lookUp(cursor, waits);
         if (cursor.time <= limit && (!earliest || isBefore(cursor, earliest))) {
           earliest = cursor;
         }
@@ -75,7 +69,7 @@ export class Merge {
       const { time } = earliest;
       do {
         this.placeTogether(earliest);
-        look(earliest, waits);
+        lookUp(earliest, waits);
       } while (earliest.time === time && earliest.placed % TURN);
       if (placed % (STRIDE / TURN) === 0 && timeUp()) {
         return false;
@@ -88,10 +82,10 @@ export class Merge {
     return this.cursors.reduce((sum, { log, row }) => sum + Math.max(0, log.blockRows - row), 0);
   }
 
-  /** Whether a rank's next row stands for missing lines. */
+  /** True when the next row of a rank stands for missing lines. */
   get meetsGap(): boolean {
     return this.cursors.some(cursor => {
-      look(cursor, false);
+      lookUp(cursor, false);
       return isGap(cursor);
     });
   }
@@ -109,7 +103,7 @@ export class Merge {
     this.place(cursor);
   }
 
-  /** How many rows of a rank's time come before a line, 0 when it is not near. */
+  /** Return the number of rows of the same time before a line; 0 when it is not near. */
   private rowsBefore(cursor: Cursor, text: string): number {
     for (let ahead = 0; ahead < AHEAD; ahead++) {
       const line = this.textAhead(cursor, ahead);
@@ -123,7 +117,7 @@ export class Merge {
     return 0;
   }
 
-  /** A line of the block and the time where a rank stands; null for a placeholder, undefined for none. */
+  /** Return a line of the block and the time where a rank stands; null for a placeholder, undefined for none. */
   private textAhead(cursor: Cursor, ahead: number): string | null | undefined {
     const block = cursor.log.blocks[cursor.block];
     if (!block) {
@@ -157,7 +151,7 @@ export function cursorAt(log: RankLog, row: number): Cursor {
 }
 
 /** Look up the next row of a rank; its time is Infinity when there is none, or when its lines are to come. */
-function look(cursor: Cursor, waits: boolean): void {
+function lookUp(cursor: Cursor, waits: boolean): void {
   const next = nextTime(cursor);
   const time = waits && isGap(cursor) ? Infinity : next;
   if (time !== cursor.time) {
@@ -184,19 +178,17 @@ function nextTime(cursor: Cursor): number {
   return block.time(Math.max(0, cursor.row - block.rowStart - block.placeholders));
 }
 
-/** By time, then by turn; of ranks in the same turn the lower one, which comes first here, goes first. */
+/** Return true when `a` is placed first: by time, then by turn; in the same turn the lower rank. */
 function isBefore(a: Cursor, b: Cursor): boolean {
   return a.time < b.time || (a.time === b.time && Math.floor(a.placed / TURN) < Math.floor(b.placed / TURN));
 }
 
-/** how far back, in entries and in seconds, a line looks for the same line of another rank */
+/** entries and seconds back in which a line looks for the same line of another rank */
 const WINDOW = 512;
 const SECONDS = 2;
 
-/**
- * Adds lines to entries. A line joins the first recent entry with its text that does not hold its rank yet
- * and stands after the rank's last line; so each rank's lines can be read back in their order.
- */
+/** Adds lines to entries. A line joins the first recent entry with its text that does not hold its rank yet and
+ * stands after the rank's last line; so each rank's lines can be read back in their order. */
 class Fold {
   /** the earliest entry that a line has joined since this was last reset */
   touched = Infinity;
@@ -234,7 +226,7 @@ class Fold {
     this.note(text, time, this.entries.push(rank, line, this.sets.single(rank).id, error), rank);
   }
 
-  /** The first `count` entries have gone. */
+  /** Forget the first `count` entries. */
   shift(count: number): void {
     this.last.forEach((entry, rank) => this.last.set(rank, entry - count));
     this.byText.clear();

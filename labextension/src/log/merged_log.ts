@@ -1,16 +1,14 @@
-/**
- * The lines of all ranks in one sequence: by time, then by rank, each rank's own order kept; lines that
- * several ranks write are one entry. Lines that come late into the middle make the sequence be made
- * again from there, in turns, and shown when it has caught up.
- */
+/** The lines of all ranks in one sequence: by time, then by rank, each rank's own order kept; lines that several
+ * ranks write are one entry. Lines that come late into the middle make the sequence be made again from there, in
+ * turns, and shown when it has caught up. */
 import type { Unpacked } from './block';
 import { Entries, EntryRows, SET } from './entries';
 import { growing32, lowerBound } from './growing';
 import { type Cursor, cursorAt, Merge } from './merge';
 import type { RankLog } from './rank_log';
-import { type LogRow, type LogRows, type Place, type RankSets, Watched } from './rows';
+import { type LogRow, type LogRows, type LineLocation, type RankSets, Watched } from './rows';
 
-/** When more rows than this wait, so many of each rank, the newest, are shown before the others are placed. */
+/** The number of waiting rows above which the newest, `NEWEST` of each rank, are shown before the others are placed. */
 const BEHIND = 16_384;
 const NEWEST = 64;
 
@@ -63,7 +61,7 @@ export class MergedLog extends EntryRows implements LogRows {
     return true;
   }
 
-  /** Whether every row that has come stands in its place. */
+  /** True when every received row stands in its place. */
   get settled(): boolean {
     return !this.mending && this.main.waiting === 0;
   }
@@ -147,7 +145,7 @@ export class MergedLog extends EntryRows implements LogRows {
     return new Merge(entries, this.sets, cursors, this.unpacked);
   }
 
-  /** Rows of a rank have changed. What has been placed already is made again from there. */
+  /** Take changed rows of a rank: rows placed from there on are placed again. */
   private spliced(log: RankLog, at: number, removed: number, added: number): void {
     if (!added && at === 0) {
       this.moveRows(log, removed);
@@ -170,7 +168,7 @@ export class MergedLog extends EntryRows implements LogRows {
     this.mendFrom(from, start);
   }
 
-  /** What is shown goes on with the same row, though rows have come before it that were left out. */
+  /** Keep showing the same row when rows that were left out have come before it. */
   private shiftShown(log: RankLog, at: number, removed: number, added: number): void {
     const cursor = this.main.cursor(log);
     if (at < cursor.row) {
@@ -180,7 +178,7 @@ export class MergedLog extends EntryRows implements LogRows {
     }
   }
 
-  /** The first `count` rows of a rank have gone. */
+  /** Forget the first `count` rows of a rank. */
   private moveRows(log: RankLog, count: number): void {
     const { mending, main } = this;
     for (const cursor of [main.cursor(log), ...(mending ? [mending.merge.cursor(log)] : [])]) {
@@ -189,10 +187,8 @@ export class MergedLog extends EntryRows implements LogRows {
     mending?.start.set(log, Math.max(0, mending.start.get(log)! - count));
   }
 
-  /**
-   * Go back from entry `from`, where the rows of ranks stand at `rows`, to right after the last entry of
-   * `log` before its row `at`. Changes `rows` to where they stand there.
-   */
+  /** Go back from entry `from`, where the rows of ranks stand at `rows`, to right after the last entry of `log`
+   * before its row `at`. Changes `rows` to where they stand there. */
   private backTo(log: RankLog, at: number, from: number, rows: Map<RankLog, number>): number {
     const { set } = this.entries;
     let entry = from;
@@ -272,7 +268,7 @@ export class Differences extends Watched implements LogRows {
     return this.all.row(this.rows.items[at]!);
   }
 
-  locate(at: number, place: Place): void {
+  locate(at: number, place: LineLocation): void {
     this.all.locate(this.rows.items[at]!, place);
   }
 

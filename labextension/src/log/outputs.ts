@@ -1,7 +1,5 @@
-/**
- * What ranks show in their logs: which lines stand for a picture or for HTML (nbdist/worker/display.py writes them),
- * what has come of these, and how they are drawn. Nothing that a rank shows runs a script here.
- */
+/** The outputs in logs: lines that stand for a picture or HTML (written by nbdist/worker/display.py), the received
+ * files, and their drawing. No output runs a script here. */
 import { element } from '../page';
 
 const MARK = '\x1b]nbdist;';
@@ -12,7 +10,7 @@ const LINE = 20;
 const HIGHEST = 300;
 const HTML_HEIGHT = 160;
 const UNKNOWN_HEIGHT = 240;
-/** what is lower than this is drawn so high: digits of 28 pixels */
+/** least height of a drawn output: digits of 28 pixels */
 const LEAST = 60;
 /** bytes of outputs that the page keeps */
 const KEPT = 128 * 1024 * 1024;
@@ -39,21 +37,21 @@ export interface Output {
   readonly height: number;
 }
 
-/** What a line of a log stands for; null for text. */
+/** Return the output that a line stands for; null for text. */
 export function outputOf(line: string): Output | null {
-  const found = line.includes(MARK) ? OUTPUT.exec(line) : null;
+  const match = line.includes(MARK) ? OUTPUT.exec(line) : null;
   return (
-    found && {
-      name: found[1]!,
-      ending: found[2] as Ending,
-      width: Number(found[3]),
-      height: Number(found[4]),
+    match && {
+      name: match[1]!,
+      ending: match[2] as Ending,
+      width: Number(match[3]),
+      height: Number(match[4]),
     }
   );
 }
 
-/** How many lines high the row of an output is, its text among them. */
-export function linesOf({ ending, height }: Output): number {
+/** Return the height of an output's row in lines, its text included. */
+export function heightInLines({ ending, height }: Output): number {
   const known = height || (ending === 'html' ? HTML_HEIGHT : UNKNOWN_HEIGHT);
   return 1 + Math.ceil(Math.min(HIGHEST, Math.max(LEAST, known)) / LINE);
 }
@@ -68,12 +66,12 @@ export class Outputs {
   /** asks for an output of a rank: it comes by `put`, or never */
   ask: (rank: number, name: string) => void = () => undefined;
   private readonly kept = new Map<string, Kept>();
-  private readonly waiting = new Map<string, { asked: number; nodes: Set<HTMLElement> }>();
+  private readonly waiting = new Map<string, { askedAt: number; nodes: Set<HTMLElement> }>();
   private size = 0;
 
   constructor(private readonly now: () => number = () => performance.now()) {}
 
-  /** An output has come. */
+  /** Take a received output. */
   put(name: string, data: Uint8Array): void {
     const ending = name.slice(name.lastIndexOf('.') + 1) as Ending;
     if (this.kept.has(name) || !(ending in TYPES)) {
@@ -93,11 +91,11 @@ export class Outputs {
     this.waiting.delete(name);
   }
 
-  /** A node in which the output is drawn, as soon as it is here; `text` stands for it. */
+  /** Return a node in which the output is drawn, as soon as it is here; `text` stands for it. */
   node(output: Output, rank: number, text: string): HTMLElement {
     const html = output.ending === 'html';
     const node = element(html ? 'iframe' : 'img', 'nbdist-output');
-    const height = (linesOf(output) - 1) * LINE;
+    const height = (heightInLines(output) - 1) * LINE;
     if (html) {
       // set before anything is in it: no scripts, no forms, no popups, an origin of its own
       node.setAttribute('sandbox', '');
@@ -133,7 +131,7 @@ export class Outputs {
   }
 
   private want(node: HTMLElement, name: string, rank: number): void {
-    const wanted = this.waiting.get(name) ?? { asked: -Infinity, nodes: new Set() };
+    const wanted = this.waiting.get(name) ?? { askedAt: -Infinity, nodes: new Set() };
     this.waiting.set(name, wanted);
     wanted.nodes.add(node);
     // a row that is scrolled away and comes back is another node
@@ -143,8 +141,8 @@ export class Outputs {
       }
       wanted.nodes.delete(oldest);
     }
-    if (this.now() - wanted.asked >= PATIENCE) {
-      wanted.asked = this.now();
+    if (this.now() - wanted.askedAt >= PATIENCE) {
+      wanted.askedAt = this.now();
       this.ask(rank, name);
     }
   }

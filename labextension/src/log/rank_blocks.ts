@@ -1,7 +1,5 @@
-/**
- * The blocks of one rank's log: this module alone puts lines into them, at the end or where they were missing,
- * and numbers their rows.
- */
+/** The blocks of one rank's log: this module alone puts lines into them, at the end or where they were missing, and
+ * numbers their rows. */
 import type { LogDelta } from '../protocol';
 import { Block, HIGH, type Unpacked } from './block';
 import { firstWhere } from './growing';
@@ -34,7 +32,7 @@ export abstract class RankBlocks extends Watched {
     super();
   }
 
-  /** Rows of blocks have come, in the place of others. */
+  /** Take changed rows of blocks. */
   protected abstract changed(at: number, removed: number, added: number): void;
 
   /** Lines, and placeholders of what is missing. */
@@ -82,7 +80,7 @@ export abstract class RankBlocks extends Watched {
     }
   }
 
-  /** Let the oldest block go; how many rows went. */
+  /** Drop the oldest block; return the number of its rows. */
   protected dropBlock(): number {
     const block = this.blocks.shift();
     if (!block) {
@@ -105,7 +103,7 @@ export abstract class RankBlocks extends Watched {
     return rows;
   }
 
-  /** Bytes in the last gap before a line. */
+  /** Return bytes in the last gap before a line. */
   gapBefore(line: number): number {
     let at = this.indexOfLine(line);
     while (at >= 0 && !this.blocks[at]?.gap) {
@@ -114,12 +112,12 @@ export abstract class RankBlocks extends Watched {
     return this.blocks[at]?.gap ?? 0;
   }
 
-  /** The block that holds a line, or the next one after it. */
+  /** Return the block that holds a line, or the next one after it. */
   blockOf(line: number): Block | undefined {
     return this.blocks[this.indexOfLine(line)];
   }
 
-  /** Position of the block that holds a row. */
+  /** Return the position of the block that holds a row. */
   indexOfRow(row: number): number {
     return Math.max(0, firstWhere(this.blocks.length, at => this.blocks[at]!.rowStart > row) - 1);
   }
@@ -149,7 +147,7 @@ export abstract class RankBlocks extends Watched {
     }
   }
 
-  /** Put the lines of `delta` that belong there into the gap before the block at `at`; how many blocks that made. */
+  /** Put the lines of `delta` that belong there into the gap before the block at `at`; return the number of new blocks. */
   private fillBefore(at: number, { lines, edges, count, end, skipped, times }: LogDelta): number {
     const after = this.blocks[at]!;
     const begin = after.first - after.gap;
@@ -191,7 +189,7 @@ export abstract class RankBlocks extends Watched {
     return filled.length;
   }
 
-  /** The block at `at` when it is one that was put into a gap and goes on with line `from`. */
+  /** Return the block at `at` when it is one that was put into a gap and goes on with line `from`. */
   private growing(at: number, from: number, restBefore: number): Block | undefined {
     const block = this.blocks[at];
     return block && !block.full && block.end === from && !restBefore ? block : undefined;
@@ -221,7 +219,7 @@ export abstract class RankBlocks extends Watched {
     }
   }
 
-  /** Position of the block that holds a line, or of the next one after it. */
+  /** Return the position of the block that holds a line, or of the next one after it. */
   private indexOfLine(line: number): number {
     return firstWhere(this.blocks.length, at => this.blocks[at]!.end > line);
   }

@@ -1,14 +1,12 @@
-/**
- * The log of one rank, as rows. Lines that come again are dropped; a gap is a row that stands for the missing
- * lines until they come.
- */
+/** The log of one rank, as rows. Lines that come again are dropped; a gap is a row that stands for the missing lines
+ * until they come. */
 import type { LogDelta } from '../protocol';
 import type { Block, Unpacked } from './block';
 import { RankBlocks } from './rank_blocks';
 import {
   type LogRow,
   type LogRows,
-  type Place,
+  type LineLocation,
   PLACEHOLDER_COLUMNS,
   type RankSets,
   type RowsListener,
@@ -92,7 +90,7 @@ export class RankLog extends RankBlocks implements LogRows {
     return { kind: 'line', rank, line: block.lineAt(index), ranks, time: block.time(index), text, amount: 0 };
   }
 
-  /** The row that stands for what is missing before a block. */
+  /** Return the row that stands for what is missing before a block. */
   placeholder(block: Block): LogRow {
     return {
       kind: block.missing ? 'missing' : 'skipped',
@@ -105,7 +103,7 @@ export class RankLog extends RankBlocks implements LogRows {
     };
   }
 
-  locate(at: number, place: Place): void {
+  locate(at: number, place: LineLocation): void {
     place.block = null;
     if (at >= this.above) {
       const block = this.blockAt(at);

@@ -1,11 +1,9 @@
-/** What a pane shows: a sequence of rows, made when they are asked for, and the sets of ranks that wrote them. */
+/** The rows of a pane, made on request, and the sets of ranks that wrote them. */
 import type { Block } from './block';
 import { growing16 } from './growing';
 
-/**
- * `amount` is in bytes of the log. `missing`: they have not come; 0 when that is not known. `skipped`: they were
- * passed over. `dropped`: they had to go again to bound the page's memory.
- */
+/** `amount` is in bytes of the log. `missing`: they have not come; 0 when that is not known. `skipped`: they were
+ * passed over. `dropped`: they had to go again to bound the page's memory. */
 export interface LogRow {
   readonly kind: 'line' | 'missing' | 'skipped' | 'dropped';
   readonly rank: number;
@@ -17,8 +15,8 @@ export interface LogRow {
   readonly amount: number;
 }
 
-/** Where the line of a row lies; block is null for placeholders. */
-export interface Place {
+/** The block and index of a row's line; block is null for placeholders. */
+export interface LineLocation {
   block: Block | null;
   index: number;
 }
@@ -33,10 +31,10 @@ export interface LogRows {
   readonly folded: number;
   /** the row where the first error begins, -1 for none */
   readonly firstError: number;
-  /** how many rows are higher than a line of text, at least; 0 for none */
+  /** least number of rows higher than a line of text; 0 for none */
   readonly high: number;
   row(at: number): LogRow;
-  locate(at: number, place: Place): void;
+  locate(at: number, place: LineLocation): void;
   /** Columns that the texts of rows `from` to `to` take (or `HIGH`, and of how many lines), into `into` from its position 0 on. */
   columns(from: number, to: number, into: Uint16Array): void;
   /** The row of a rank's line, or of the next line there is; the search begins at `from`. */
@@ -101,7 +99,7 @@ export class RankSets {
   private readonly byKey = new Map<string, RankSet>();
   private readonly larger = new Map<number, RankSet>();
 
-  /** How many ranks a set has. */
+  /** Return the number of ranks in a set. */
   size(id: number): number {
     return this.sizes.items[id]!;
   }
@@ -114,7 +112,7 @@ export class RankSets {
     return this.plus(null, rank);
   }
 
-  /** `set` and `rank`. */
+  /** Return the set of `set` and `rank`. */
   plus(set: RankSet | null, rank: number): RankSet {
     // ranks are below 65,536
     const step = ((set?.id ?? -1) + 1) * 65536 + rank;
@@ -141,7 +139,7 @@ export class RankSets {
   }
 }
 
-/** Sorted numbers as "0,2,5–7". */
+/** Return sorted numbers as "0,2,5–7". */
 export function rangesOf(numbers: readonly number[]): string {
   const ranges: string[] = [];
   for (let from = 0; from < numbers.length;) {

@@ -22,7 +22,7 @@ interface RunLogOptions {
 export class RunLog {
   readonly all: MergedLog;
   readonly outputs = new Outputs();
-  /** whether lines that have come are being put in their places */
+  /** true when lines that have come are being put in their places */
   placing = false;
   /** long work over this log: packing, merging, searching */
   readonly slices: Slices;
@@ -52,7 +52,7 @@ export class RunLog {
     }, this.merge);
   }
 
-  /** The log of a rank; empty while none of its lines has come. */
+  /** Return the log of a rank; empty while none of its lines has come. */
   rank(rank: number): RankLog {
     let log = this.logs.get(rank);
     if (!log) {
@@ -74,12 +74,12 @@ export class RunLog {
     return this.logs.get(rank)?.errors ?? 0;
   }
 
-  /** Whether lines are missing that are not on their way. */
+  /** True when lines are missing that are not on their way. */
   get incomplete(): boolean {
     return this.inbox.complete && [...this.logs.values()].some(log => log.incomplete);
   }
 
-  /** Whether everything that was written has come and stands in its place. */
+  /** True when every written line has come and stands in its place. */
   get settled(): boolean {
     return this.inbox.complete && this.all.settled;
   }
@@ -180,7 +180,7 @@ class Inbox {
     }
   }
 
-  /** Read what waits; whether all of it has been read. */
+  /** Read waiting messages; return true when all are read. */
   readOn(timeUp: () => boolean): boolean {
     let read = 0;
     while (read < this.waiting.length && !timeUp()) {
@@ -190,8 +190,8 @@ class Inbox {
     return this.waiting.length === 0;
   }
 
-  /** Lines are complete until then: what waits here is as what has not come, and what others wrote at the same
-   * time waits with it, since equal lines are to come together. */
+  /** The time up to which lines are complete: lines that wait here count as not received, and lines of the same time
+   * wait with them, since equal lines shall come together. */
   get limit(): number {
     return this.waiting.reduce(
       (limit, { times }) => Math.min(limit, times.length ? justBefore(Math.fround(times[0]![1])) : limit),
@@ -199,13 +199,13 @@ class Inbox {
     );
   }
 
-  /** Whether everything that was written has come and been read. */
+  /** True when every written line has come and been read. */
   get complete(): boolean {
     return this.completeUntil === Number.MAX_VALUE && this.waiting.length === 0;
   }
 }
 
-/** Less than `time`, and more than any earlier time in single precision that a log has. */
+/** Return a time before `time` and after any earlier one in single precision. */
 function justBefore(time: number): number {
   return time - 1e-9 * Math.max(1, Math.abs(time));
 }

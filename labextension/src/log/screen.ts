@@ -1,14 +1,12 @@
-/**
- * The part of a pane that moves: draws the rows that can be seen, follows the log's end or stays where the
- * reader is, and goes from match to match. Everything here is drawn by hand, at most once a frame.
- */
+/** The part of a pane that moves: draws the rows that can be seen, follows the log's end or stays where the reader
+ * is, and goes from match to match. Everything here is drawn by hand, at most once a frame. */
 import { type Drawing, drawLiveLines, DrawnRows, WholeLine } from './drawing';
 import { type LogRow, type LogRows, RowMark } from './rows';
 import type { RunLog } from './run_log';
-import { Finding } from './search';
+import { SearchCursor } from './search';
 import { PaneWidth, type ScreenNodes, ViewPlace } from './view_place';
 
-/** What the toolbar shows. */
+/** The state of the toolbar. */
 export interface ScreenState {
   readonly following: boolean;
   /** lines that were written since following ended */
@@ -35,7 +33,7 @@ export const BEFORE_DRAWING: ScreenState = {
   failed: false,
 };
 
-export interface ScreenLook {
+export interface ScreenOptions {
   /** pixels left of a row's text */
   readonly margin: number;
   /** the text where there are no rows */
@@ -50,7 +48,7 @@ export class LogScreen {
   private rows: LogRows;
   /** the rank whose log is shown, null for all */
   private rank: number | null = null;
-  private readonly finding: Finding;
+  private readonly search: SearchCursor;
   private unwatch: () => void = () => undefined;
   private readonly viewed: ViewPlace;
   private readonly width: PaneWidth;
@@ -58,11 +56,11 @@ export class LogScreen {
   private wrapped = false;
   /** the row that was asked for, to be seen among the others */
   private pointed: RowMark | null = null;
-  /** what is written since following ended; null while nothing is here */
+  /** lines written since following ended; null while there are none */
   private unread: Unread | null = null;
   private readonly whole: WholeLine;
   private readonly drawn: DrawnRows;
-  /** whether lines that still grow are shown */
+  /** true when lines that still grow are shown */
   private growing = false;
   private generation = 0;
   private frame = 0;
@@ -75,7 +73,7 @@ export class LogScreen {
   constructor(
     private readonly log: RunLog,
     private readonly nodes: ScreenNodes,
-    private look: ScreenLook,
+    private options: ScreenOptions,
     private readonly onState: (state: ScreenState) => void,
   ) {
     this.rows = log.all;
@@ -83,7 +81,7 @@ export class LogScreen {
     this.width = new PaneWidth(nodes);
     this.drawn = new DrawnRows(nodes.rows);
     this.whole = new WholeLine(nodes.detail, () => this.closeDetail());
-    this.finding = new Finding(this.rows, log.slices, () => this.request());
+    this.search = new SearchCursor(this.rows, log.slices, () => this.request());
     nodes.scroller.addEventListener('scroll', this.scrolled);
     document.addEventListener('selectionchange', this.selected);
     if (typeof ResizeObserver !== 'undefined') {
@@ -96,7 +94,7 @@ export class LogScreen {
   end(): void {
     this.unsubscribe();
     this.unwatch();
-    this.finding.end();
+    this.search.end();
     this.sizes?.disconnect();
     this.nodes.scroller.removeEventListener('scroll', this.scrolled);
     document.removeEventListener('selectionchange', this.selected);
@@ -109,7 +107,7 @@ export class LogScreen {
     this.unwatch();
     this.rows = rows;
     this.rank = rank;
-    this.finding.show(rows);
+    this.search.show(rows);
     this.unwatch = rows.watch((at, removed, added) => this.changed(at, removed, added));
     this.pointed = this.whole.row = this.unread = null;
     this.viewed.clear();
@@ -121,8 +119,8 @@ export class LogScreen {
     this.draw();
   }
 
-  dress(look: ScreenLook): void {
-    this.look = look;
+  setOptions(options: ScreenOptions): void {
+    this.options = options;
     this.generation++;
     this.resized();
   }
@@ -151,13 +149,13 @@ export class LogScreen {
   /** Look for text; the nearest match below becomes the current one, or the last when following. */
   find(query: string): void {
     this.generation++;
-    this.finding.look(query);
+    this.search.setQuery(query);
     this.request();
   }
 
   /** Go to the next match, or back to the one before. */
   step(step: 1 | -1): void {
-    this.goTo(this.finding.step(step, this.viewed.anchor?.row ?? 0));
+    this.goTo(this.search.step(step, this.viewed.anchor?.row ?? 0));
   }
 
   jumpToFirstError(): void {
@@ -169,7 +167,7 @@ export class LogScreen {
     }
   }
 
-  /** What is selected in the log; empty for nothing. */
+  /** The selected text of the log; empty for none. */
   get selection(): string {
     const selection = document.getSelection();
     return selection && this.holdsSelection(selection) ? selection.toString() : '';
@@ -206,7 +204,7 @@ export class LogScreen {
     this.frame = 0;
     this.paced = undefined;
     this.drawnAt = performance.now();
-    this.goTo(this.finding.first(this.viewed.anchor?.row ?? 0, this.following));
+    this.goTo(this.search.first(this.viewed.anchor?.row ?? 0, this.following));
     this.viewed.bring(this.rows, this.following);
     const whole = this.drawing(() => undefined);
     this.growing = drawLiveLines(this.nodes.live, this.log, this.rank, whole);
@@ -232,7 +230,7 @@ export class LogScreen {
     this.draw();
   };
 
-  /** Whether the pane is shown. Where there is no layout at all (tests) it counts as shown. */
+  /** True when the pane is shown. Without any layout (tests) it counts as shown. */
   private get laidOut(): boolean {
     return this.sizes === null || this.nodes.scroller.clientHeight > 0;
   }
@@ -250,7 +248,7 @@ export class LogScreen {
 
   private changed(at: number, removed: number, added: number): void {
     this.viewed.changed(this.rows, at, removed, added);
-    this.finding.changed(at, removed, added);
+    this.search.changed(at, removed, added);
     this.pointed?.changed(this.rows, at, removed, added);
     if (!this.rows.count) {
       // all lines come again, with other numbers
@@ -272,7 +270,7 @@ export class LogScreen {
     // a pane that is hidden has no size, and comes back with the one it had (JupyterLab hides all for another theme)
     if (this.laidOut) {
       this.viewed.measure();
-      this.width.measure(this.look.margin);
+      this.width.measure(this.options.margin);
     }
   }
 
@@ -295,14 +293,14 @@ export class LogScreen {
     if (this.wrapped) {
       this.nodes.lines.style.minWidth = '0';
     } else {
-      this.width.keep(this.rows, first, last, this.look.margin);
+      this.width.widen(this.rows, first, last, this.options.margin);
     }
     this.drawn.draw(this.rows, first, last, {
       drawing: this.drawing(row => this.showWhole(row)),
       generation: this.generation,
-      current: this.finding.row,
+      current: this.search.row,
       pointed: this.pointed?.row ?? -1,
-      empty: this.growing ? '' : this.look.empty,
+      empty: this.growing ? '' : this.options.empty,
     });
   }
 
@@ -313,21 +311,21 @@ export class LogScreen {
 
   private drawing(onMore: (row: LogRow) => void): Drawing {
     return {
-      query: this.finding.query,
+      query: this.search.query,
       outputs: this.log.outputs,
-      onCellLine: line => this.look.onCellLine(line),
+      onCellLine: line => this.options.onCellLine(line),
       onMore,
     };
   }
 
-  /** All that is here has been seen; of nothing at all it cannot be said what came before it. */
+  /** Mark all lines as seen; without any, nothing is unread either. */
   private see(): void {
     this.unread = this.rows.count ? new Unread(this.log, this.rank) : null;
   }
 
   /** Tell the toolbar, when there is news. */
   private tell(): void {
-    const { rows, finding } = this;
+    const { rows, search } = this;
     if (!this.following && !this.unread) {
       this.see();
     }
@@ -335,9 +333,9 @@ export class LogScreen {
       following: this.following,
       unseen: this.following ? 0 : (this.unread?.count ?? 0),
       wrapped: this.wrapped,
-      searching: finding.query !== '',
-      current: finding.position,
-      matches: finding.count,
+      searching: search.query !== '',
+      current: search.position,
+      matches: search.count,
       lines: rows.lines,
       folded: rows.folded,
       failed: rows.firstError >= 0,
@@ -350,16 +348,14 @@ export class LogScreen {
   }
 }
 
-/**
- * Counts lines that are written from now on. Older lines, which come when the reader scrolls to them, are not
- * among them.
- */
+/** Counts lines that are written from now on. Older lines, which come when the reader scrolls to them, are not among
+ * them. */
 class Unread {
   private readonly ends: ReadonlyMap<number, number>;
 
   constructor(
     private readonly log: RunLog,
-    /** of which rank; null for all */
+    /** the rank to count; null for all */
     private readonly rank: number | null,
   ) {
     this.ends = new Map(this.ranks.map(rank => [rank, log.rank(rank).written]));

@@ -2,7 +2,7 @@
 import type { Block } from './block';
 import { growing32, lowerBound } from './growing';
 import { plain } from './line_text';
-import { type LogRows, type Place, RowMark } from './rows';
+import { type LogRows, type LineLocation, RowMark } from './rows';
 import type { Slices } from './slices';
 
 /** rows looked at between two looks at the clock */
@@ -13,8 +13,8 @@ export class LogSearch {
   /** rows with the text, ascending */
   readonly matches = growing32();
   private searched = 0;
-  private readonly found = new Map<Block, Uint8Array | null>();
-  private readonly place: Place = { block: null, index: 0 };
+  private readonly bitsOf = new Map<Block, Uint8Array | null>();
+  private readonly place: LineLocation = { block: null, index: 0 };
   private readonly unwatch: () => void;
 
   constructor(
@@ -25,7 +25,7 @@ export class LogSearch {
     this.unwatch = rows.watch(at => this.changed(at));
   }
 
-  /** Whether every row has been looked at. */
+  /** True when every row has been searched. */
   get complete(): boolean {
     return this.query === '' || this.searched >= this.rows.count;
   }
@@ -34,9 +34,9 @@ export class LogSearch {
     return this.matches.length;
   }
 
-  look(query: string): void {
+  setQuery(query: string): void {
     this.query = query.toLowerCase();
-    this.found.clear();
+    this.bitsOf.clear();
     this.changed(0);
     if (this.query) {
       this.slices.now(this.work);
@@ -46,7 +46,7 @@ export class LogSearch {
     }
   }
 
-  /** The match at or after `row`, as its position among the matches; `count` when there is none. */
+  /** Return the match at or after `row`, as its position among the matches; `count` when there is none. */
   from(row: number): number {
     return lowerBound(this.matches, row);
   }
@@ -54,7 +54,7 @@ export class LogSearch {
   end(): void {
     this.unwatch();
     this.slices.remove(this.work);
-    this.found.clear();
+    this.bitsOf.clear();
   }
 
   private readonly work = (timeUp: () => boolean): boolean => {
@@ -63,12 +63,12 @@ export class LogSearch {
       this.searched = at + 1;
       this.rows.locate(at, this.place);
       const { block, index } = this.place;
-      const blocks = this.found.size;
+      const blocks = this.bitsOf.size;
       if (block && this.hit(block, index)) {
         this.matches.push(at);
       }
       // unpacking a block takes as long as hundreds of rows
-      if ((at % STRIDE === 0 || this.found.size > blocks) && timeUp()) {
+      if ((at % STRIDE === 0 || this.bitsOf.size > blocks) && timeUp()) {
         break;
       }
     }
@@ -80,10 +80,10 @@ export class LogSearch {
     if (block.fresh) {
       return plain(block.fresh[index]!).toLowerCase().includes(this.query);
     }
-    let bits = this.found.get(block);
+    let bits = this.bitsOf.get(block);
     if (bits === undefined) {
       bits = linesWith(this.query, block);
-      this.found.set(block, bits);
+      this.bitsOf.set(block, bits);
     }
     return bits !== null && (bits[index >> 3]! & (1 << (index & 7))) !== 0;
   }
@@ -97,7 +97,7 @@ export class LogSearch {
   }
 }
 
-/** A bit for each line of a block that has `query` in it; null when none has. */
+/** Return a bit for each line of a block that has `query` in it; null when none has. */
 function linesWith(query: string, block: Block): Uint8Array | null {
   const text = plain(block.text()).toLowerCase();
   let match = text.indexOf(query);
@@ -118,7 +118,7 @@ function linesWith(query: string, block: Block): Uint8Array | null {
   return bits;
 }
 
-/** Where `query` (in lower case) stands in `text`: pairs of start and end. */
+/** Return the positions of `query` (in lower case) in `text`: pairs of start and end. */
 export function rangesWith(query: string, text: string): [number, number][] {
   const ranges: [number, number][] = [];
   if (!query) {
@@ -139,7 +139,7 @@ export function rangesWith(query: string, text: string): [number, number][] {
   return ranges;
 }
 
-export class Finding {
+export class SearchCursor {
   /** in lower case; empty for nothing */
   query = '';
   private current: RowMark | null = null;
@@ -159,23 +159,23 @@ export class Finding {
     this.search.end();
   }
 
-  /** Seek in other rows. */
+  /** Search in other rows. */
   show(rows: LogRows): void {
     this.search.end();
     this.rows = rows;
     this.current = null;
     this.seeking = false;
     this.search = new LogSearch(rows, this.slices, this.onProgress);
-    this.search.look(this.query);
+    this.search.setQuery(this.query);
   }
 
-  look(query: string): void {
+  setQuery(query: string): void {
     this.query = query.toLowerCase();
     this.seeking = query !== '';
     if (!query) {
       this.current = null;
     }
-    this.search.look(query);
+    this.search.setQuery(query);
   }
 
   changed(at: number, removed: number, added: number): void {
@@ -198,7 +198,7 @@ export class Finding {
     return at < search.count && search.matches.items[at] === current?.row ? at + 1 : 0;
   }
 
-  /** The row of the match after (1) or before (-1) the current one, else the row `seen`; null for none. */
+  /** Return the row of the match after (1) or before (-1) the current one, else the row `seen`; null for none. */
   step(step: 1 | -1, seen: number): number | null {
     const { search } = this;
     if (!search.count) {
@@ -209,8 +209,8 @@ export class Finding {
     return this.goTo((next + search.count) % search.count);
   }
 
-  /** The row of the match that a new search is to show first, once that is known: the nearest one from the row
-   * `seen` on, or the last of all when the log is being followed. */
+  /** Return the row of the first match to show, once it is known: the nearest from the row `seen` on, or the last
+   * when the log is followed. */
   first(seen: number, following: boolean): number | null {
     const { search } = this;
     if (!this.seeking || (following && !search.complete)) {

@@ -1,6 +1,6 @@
 /** Long work in short turns, so that the page answers in between. */
 
-/** Where time and turns come from; tests bring their own. */
+/** The clock and scheduler of slices; tests bring their own. */
 export interface Turns {
   /** milliseconds */
   now(): number;
@@ -14,7 +14,7 @@ export interface Turns {
 type Job = (timeUp: () => boolean) => boolean;
 
 /** milliseconds */
-const QUIET = 500;
+const QUIET_MS = 500;
 
 export class Slices {
   private jobs: Job[] = [];
@@ -83,13 +83,13 @@ export class Slices {
   }
 }
 
-/** The browser's turns. Messages and not timers: those are held back to once a second in hidden pages. */
+/** Return the browser's turns. Messages and not timers: those are held back to once a second in hidden pages. */
 export function browserTurns(): Turns {
   const now = () => performance.now();
   let quiet: ReturnType<typeof setTimeout> | undefined;
   const whenQuiet = (run: () => void): void => {
     clearTimeout(quiet);
-    quiet = setTimeout(run, QUIET);
+    quiet = setTimeout(run, QUIET_MS);
   };
   if (typeof MessageChannel === 'undefined') {
     return { now, whenQuiet, later: run => void setTimeout(run, 0) };

@@ -1,4 +1,4 @@
-/** Where in the log the pane is, whatever comes and goes, and how wide it is. */
+/** The pane's position in the log, kept while lines come and go, and its width. */
 import { element } from '../page';
 import { HIGH } from './block';
 import { RowHeights, ScrollScale } from './layout';
@@ -15,7 +15,7 @@ export interface ScreenNodes {
   readonly detail: HTMLElement;
 }
 
-const ROW = 20;
+const ROW_PX = 20;
 /** lines drawn above and below what can be seen; a picture counts as many as it is high */
 const OVERSCAN = 6;
 /** pixels, where there is no layout yet */
@@ -32,7 +32,7 @@ export class ViewPlace {
 
   constructor(private readonly nodes: ScreenNodes) {}
 
-  /** Other rows are shown. */
+  /** Forget the rows: others are shown. */
   clear(): void {
     this.anchor = null;
     this.heights.clear();
@@ -47,7 +47,7 @@ export class ViewPlace {
     this.anchor?.changed(rows, at, removed, added);
   }
 
-  /** The reader has scrolled; whether that is news. */
+  /** Take the scroller's position; return true when it is new. */
   scrolled(): boolean {
     const { scroller } = this.nodes;
     const position = scroller.scrollTop;
@@ -70,18 +70,18 @@ export class ViewPlace {
   /** Stay where the pane is. */
   hold(rows: LogRows): void {
     if (rows.count) {
-      const at = this.heights.rowAt(this.scale.top / ROW);
+      const at = this.heights.rowAt(this.scale.top / ROW_PX);
       this.anchor = RowMark.at(rows, at);
-      this.offset = this.scale.top - this.heights.above(at) * ROW;
+      this.offset = this.scale.top - this.heights.above(at) * ROW_PX;
     }
   }
 
   /** Stay at a row, in the middle of the view where it is not in view already. */
   goTo(rows: LogRows, at: number): void {
     const { heights, scale, view } = this;
-    const top = heights.above(at) * ROW;
-    const height = heights.height(at) * ROW;
-    scale.resize(heights.total * ROW, view);
+    const top = heights.above(at) * ROW_PX;
+    const height = heights.height(at) * ROW_PX;
+    scale.resize(heights.total * ROW_PX, view);
     if (top < scale.top || top + height > scale.top + view) {
       scale.moveTo(top - Math.max(0, (view - height) / 2));
     }
@@ -92,11 +92,11 @@ export class ViewPlace {
   bring(rows: LogRows, follow: boolean): void {
     const { scroller, lines } = this.nodes;
     const { scale } = this;
-    scale.resize(this.heights.total * ROW, this.view);
+    scale.resize(this.heights.total * ROW_PX, this.view);
     if (follow) {
       scale.moveTo(scale.end);
     } else if (this.anchor) {
-      const top = this.heights.above(this.anchor.row) * ROW + this.offset;
+      const top = this.heights.above(this.anchor.row) * ROW_PX + this.offset;
       if (Math.abs(top - scale.top) >= 1) {
         scale.moveTo(top);
       }
@@ -112,28 +112,28 @@ export class ViewPlace {
     }
   }
 
-  /** The rows to draw, and at how many pixels of the scrolled content the first of them lies. */
+  /** Return the rows to draw, and at how many pixels of the scrolled content the first of them lies. */
   seen(rows: LogRows): { first: number; last: number; top: number } {
     const { heights, scale, view } = this;
     const first = this.firstDrawn;
-    const last = Math.min(rows.count, heights.rowAt((scale.top + view) / ROW + OVERSCAN) + 1);
-    return { first, last, top: scale.position + heights.above(first) * ROW - scale.top };
+    const last = Math.min(rows.count, heights.rowAt((scale.top + view) / ROW_PX + OVERSCAN) + 1);
+    return { first, last, top: scale.position + heights.above(first) * ROW_PX - scale.top };
   }
 
-  /** Correct the heights of rows by what they turned out to be; whether any was wrong. */
+  /** Correct the heights of rows by their measured ones; return true when any was wrong. */
   correctHeights(): boolean {
     let corrected = false;
     let at = this.firstDrawn;
     const heights = [...this.nodes.rows.children].map(node => (node as HTMLElement).offsetHeight);
     for (const height of heights) {
-      corrected = (height > 0 && this.heights.measured(at, Math.round(height / ROW))) || corrected;
+      corrected = (height > 0 && this.heights.measured(at, Math.round(height / ROW_PX))) || corrected;
       at++;
     }
     return corrected;
   }
 
   private get firstDrawn(): number {
-    return this.heights.rowAt(Math.max(0, this.scale.top / ROW - OVERSCAN));
+    return this.heights.rowAt(Math.max(0, this.scale.top / ROW_PX - OVERSCAN));
   }
 }
 
@@ -141,7 +141,7 @@ export class ViewPlace {
 const PADDING = 12;
 
 export class PaneWidth {
-  /** of a row's text that is wrapped */
+  /** width of a wrapped row's text */
   columns = 0;
   private character = 7.2;
   private widest = 0;
@@ -159,16 +159,19 @@ export class PaneWidth {
     this.columns = Math.max(10, Math.floor(room / this.character));
   }
 
-  /** Other rows are shown. */
+  /** Forget the rows: others are shown. */
   clear(): void {
     this.widest = 0;
   }
 
-  /** The log stays as wide as its widest row so far, or it would move sideways while it is scrolled. */
-  keep(rows: LogRows, first: number, last: number, margin: number): void {
+  /** Widen the log to its widest row so far, or it would move sideways while it is scrolled. */
+  widen(rows: LogRows, first: number, last: number, margin: number): void {
     const columns = new Uint16Array(Math.max(0, last - first));
     rows.columns(first, Math.max(first, last), columns);
-    this.widest = columns.reduce((widest, one) => (one < HIGH ? Math.max(widest, one) : widest), this.widest);
+    this.widest = columns.reduce(
+      (widest, taken) => (taken < HIGH ? Math.max(widest, taken) : widest),
+      this.widest,
+    );
     const width = margin + PADDING + Math.ceil(this.widest * this.character);
     this.nodes.lines.style.minWidth = `${width}px`;
   }

@@ -21,7 +21,7 @@ const PIECES = new RegExp(
   'g',
 );
 
-export function linesOf(source: string): readonly (readonly Piece[])[] {
+export function tokenLines(source: string): readonly (readonly Piece[])[] {
   const lines: Piece[][] = [[]];
   const add = (text: string, kind: Piece['kind']): void => {
     text.split('\n').forEach((part, index) => {
@@ -48,14 +48,14 @@ interface CodeProps {
   source: string;
   /** the line that is meant; of a cell 1 is the magic's */
   line: number | null;
-  /** how many lines around it; all when left out */
+  /** number of lines around it; all when left out */
   around?: number;
   /** the number of the source's first line, where it is a part of a file */
   first?: number;
 }
 
 export function Code({ source, line, around, first = 1 }: CodeProps): ReactElement {
-  const lines = useMemo(() => linesOf(source), [source]);
+  const lines = useMemo(() => tokenLines(source), [source]);
   // the magic's line, which is no part of the program, is an empty one in its place
   const begin = Math.max(
     0,
@@ -96,7 +96,7 @@ function CodeLine(props: { number: number; pieces: readonly Piece[]; marked: boo
   );
 }
 
-/** The whole program of the run; opens at the marked line. */
+/** Draw the whole program of the run; opens at the marked line. */
 export function CellPane({ source, line }: { source: string | null; line: number | null }): ReactElement {
   const words = pageWords();
   const pane = useRef<HTMLDivElement>(null);

@@ -2,7 +2,7 @@
 import { type Dispatch, memo, type ReactElement, type SetStateAction, useMemo, useState } from 'react';
 
 import {
-  cellText,
+  valueText,
   columnKey,
   columnName,
   type Compared,
@@ -15,9 +15,9 @@ import { pageWords } from '../words';
 import { Button, Mark, rankColour } from './Marks';
 
 interface TableProps {
-  found: Compared;
+  compared: Compared;
   columns: readonly ComparedRow[];
-  /** what the runs are called */
+  /** names of the runs */
   names: readonly string[];
   /** the runs whose curves are drawn */
   drawn: ReadonlySet<number>;
@@ -33,7 +33,7 @@ interface Sorting {
 }
 
 export function CompareTable(props: TableProps): ReactElement {
-  const { found, columns, names, drawn, onDrawn } = props;
+  const { compared, columns, names, drawn, onDrawn } = props;
   const words = pageWords();
   const first = useMemo(() => firstColumns(columns), [columns]);
   const [chosen, setChosen] = useState<readonly string[] | null>(null);
@@ -48,16 +48,16 @@ export function CompareTable(props: TableProps): ReactElement {
       ? props.sort.order
       : sorted(
           columns.find(column => columnKey(column) === key),
-          found.runs.length,
+          compared.runs.length,
           descending,
         );
   const sortBy = (by: string): void =>
     setSorting(by !== key ? { key: by, descending: false } : { key: descending ? '' : by, descending: true });
-  const all = drawn.size >= found.runs.length && found.runs.every((_, run) => drawn.has(run));
+  const all = drawn.size >= compared.runs.length && compared.runs.every((_, run) => drawn.has(run));
   return (
     <>
       <div className="nbdist-tools" role="toolbar" aria-label={words.comparedRuns}>
-        <ColumnPicker columns={columns} step={found.step} chosen={chosen ?? first} onChoose={setChosen} />
+        <ColumnPicker columns={columns} step={compared.step} chosen={chosen ?? first} onChoose={setChosen} />
       </div>
       <div
         className="nbdist-table-frame nbdist-compare-table"
@@ -74,12 +74,12 @@ export function CompareTable(props: TableProps): ReactElement {
                   aria-label={words.drawAll}
                   title={words.drawAll}
                   checked={all}
-                  onChange={() => onDrawn(new Set(all ? [] : found.runs.keys()))}
+                  onChange={() => onDrawn(new Set(all ? [] : compared.runs.keys()))}
                 />
               </th>
               {shown.map(column => {
                 const name = columnName(column);
-                const group = groupName(column, found.step);
+                const group = groupName(column, compared.step);
                 const by = columnKey(column) === key;
                 return (
                   <th
@@ -90,7 +90,7 @@ export function CompareTable(props: TableProps): ReactElement {
                     <button
                       type="button"
                       className="nbdist-rank-link nbdist-sort"
-                      title={words.sortBy(`${name}, ${group}`)}
+                      title={words.sortBy(name + words.comma + group)}
                       onClick={() => sortBy(columnKey(column))}
                     >
                       <b>{name}</b> {by && (descending ? '▾' : '▴')}
@@ -104,8 +104,8 @@ export function CompareTable(props: TableProps): ReactElement {
           <tbody>
             {order.map(run => (
               <Row
-                key={found.runs[run]!.runId}
-                found={found}
+                key={compared.runs[run]!.runId}
+                compared={compared}
                 run={run}
                 name={names[run]!}
                 columns={shown}
@@ -121,16 +121,16 @@ export function CompareTable(props: TableProps): ReactElement {
   );
 }
 
-interface RowProps extends Pick<TableProps, 'found' | 'columns' | 'onDrawn' | 'onOpen'> {
+interface RowProps extends Pick<TableProps, 'compared' | 'columns' | 'onDrawn' | 'onOpen'> {
   run: number;
   name: string;
   drawn: boolean;
 }
 
 const Row = memo(function Row(props: RowProps): ReactElement {
-  const { found, run, name, columns, drawn, onDrawn, onOpen } = props;
+  const { compared, run, name, columns, drawn, onDrawn, onOpen } = props;
   const words = pageWords();
-  const { runId, label, letter, state } = found.runs[run]!;
+  const { runId, label, letter, state } = compared.runs[run]!;
   const draw = (): void =>
     onDrawn(before => {
       const next = new Set(before);
@@ -157,7 +157,7 @@ const Row = memo(function Row(props: RowProps): ReactElement {
       </th>
       {columns.map(column => {
         const at = column.steps[run];
-        const text = cellText(column, run);
+        const text = valueText(column, run);
         return (
           <td key={columnKey(column)} title={text}>
             {text}

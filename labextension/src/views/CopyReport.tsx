@@ -12,10 +12,10 @@ const BRIEFLY = 2000;
 interface CopyReportProps {
   report: () => Promise<string | null>;
   label: string;
-  say: (notice: Notice) => void;
+  notify: (notice: Notice) => void;
 }
 
-export function CopyReport({ report, label, say }: CopyReportProps): ReactElement {
+export function CopyReport({ report, label, notify }: CopyReportProps): ReactElement {
   const words = pageWords();
   const [copied, setCopied] = useState(false);
   useEffect(() => {
@@ -29,11 +29,11 @@ export function CopyReport({ report, label, say }: CopyReportProps): ReactElemen
   const take = async (): Promise<void> => {
     const text = await report();
     if (text === null) {
-      say({ text: words.noReport(label) });
+      notify({ text: words.noReport(label) });
     } else if (await copy(text)) {
       setCopied(true);
     } else {
-      say({ text: words.copyByHand, selected: text });
+      notify({ text: words.copyByHand, selected: text });
     }
   };
   return (

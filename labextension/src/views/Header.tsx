@@ -5,14 +5,14 @@ import { moved } from '../keys';
 import { clock, doneText } from '../numbers';
 import type { PageAction } from '../page';
 import type { Progress, RunView } from '../protocol';
-import { pageWords, told } from '../words';
+import { pageWords, localized } from '../words';
 import { Button, Icon, Mark } from './Marks';
 import { hangs } from './Stall';
 import { useElapsed } from './hooks';
 
 interface HeaderProps {
   view: RunView;
-  /** seconds of the page at which `view` was true */
+  /** arrival of `view`, in the page's seconds */
   viewAt: number;
   narrow: boolean;
   stopping: boolean;
@@ -23,7 +23,7 @@ interface HeaderProps {
   onCopyCell?: (() => void) | undefined;
   /** copies a report, where nothing below the head has that button */
   report?: ReactElement | undefined;
-  /** where the page does such things for its panels */
+  /** actions of the page for its panels, if any */
   onAct?: ((action: PageAction) => void) | undefined;
 }
 
@@ -31,7 +31,8 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
   const { view, narrow, onAct } = props;
   const words = pageWords();
   const stopping = props.stopping || view.state === 'stopping';
-  const progress = view.live && view.progress ? <Advance progress={view.progress} narrow={narrow} /> : null;
+  const progress =
+    view.live && view.progress ? <RunProgress progress={view.progress} narrow={narrow} /> : null;
   return (
     <>
       <div className="nbdist-head">
@@ -67,7 +68,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
       {narrow && progress && <div className="nbdist-head-progress">{progress}</div>}
       {view.reason.en && (view.live ? view.state !== 'stopping' : !view.failure) && (
         <div className="nbdist-note nbdist-calm nbdist-row">
-          <span role="status">{told(view.reason)}</span>
+          <span role="status">{localized(view.reason)}</span>
           <span className="nbdist-space" />
           {props.report}
         </div>
@@ -76,7 +77,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
   );
 });
 
-/** What a run is called by what it does. */
+/** Return the word for a run's state. */
 export function stateWord(view: RunView): string {
   const words = pageWords();
   return hangs(view) ? words.stalled : view.idle ? words.idle : words.run[view.state];
@@ -97,7 +98,7 @@ function sizeOf(view: RunView): string {
     : words.unevenNodes(perNode.size, view.ranks.length);
 }
 
-function Advance({ progress, narrow }: { progress: Progress; narrow: boolean }): ReactElement {
+function RunProgress({ progress, narrow }: { progress: Progress; narrow: boolean }): ReactElement {
   const words = pageWords();
   const done = doneText(progress);
   return (
@@ -124,7 +125,7 @@ function Advance({ progress, narrow }: { progress: Progress; narrow: boolean }):
   );
 }
 
-/** How far a run came that did not come to its end. */
+/** Draw the progress at which an unfinished run ended. */
 function StoppedAt({ view }: { view: RunView }): ReactElement | null {
   if (view.live || view.state === 'finished' || !view.progress) {
     return null;
@@ -134,17 +135,19 @@ function StoppedAt({ view }: { view: RunView }): ReactElement | null {
 }
 
 function Elapsed({ view, viewAt, narrow }: HeaderProps): ReactElement {
+  const [before, after] = pageWords().elapsed('|').split('|');
   return (
     <span className="nbdist-small nbdist-elapsed">
+      {!narrow && <span className="nbdist-quiet">{before}</span>}
       {clock(useElapsed(view, viewAt))}
-      {!narrow && <span className="nbdist-quiet"> {pageWords().elapsed}</span>}
+      {!narrow && <span className="nbdist-quiet">{after}</span>}
     </span>
   );
 }
 
 interface MenuItem {
   name: string;
-  /** what it copies or runs */
+  /** the command it copies or runs */
   code?: string;
   act: () => void;
 }
@@ -166,7 +169,7 @@ function menuItems({ view, onCopy, onBoard, onAct, onCopyCell }: HeaderProps): r
   ];
 }
 
-/** The ⋯ of a run. */
+/** Draw the ⋯ menu of a run. */
 function RunMenu(props: HeaderProps): ReactElement {
   const words = pageWords();
   const [open, setOpen] = useState(false);

@@ -16,7 +16,7 @@ import { plain } from '../log/line_text';
 import { Differences } from '../log/merged_log';
 import type { LogRow, LogRows } from '../log/rows';
 import type { RunLog } from '../log/run_log';
-import { BEFORE_DRAWING, LogScreen, type ScreenLook, type ScreenState } from '../log/screen';
+import { BEFORE_DRAWING, LogScreen, type ScreenOptions, type ScreenState } from '../log/screen';
 import type { Slices } from '../log/slices';
 import { copy as copyText } from '../page';
 import { logWords } from '../words';
@@ -45,7 +45,7 @@ export interface LogPaneProps {
   /** name of the run, for the file that is downloaded */
   label: string;
   narrow: boolean;
-  /** what is drawn in the colours of the page is drawn again with another theme */
+  /** theme of the page: outputs are drawn again with another one */
   theme?: string;
   onCellLine(line: number): void;
 }
@@ -70,14 +70,14 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
   const gutter = wide ? 60 : 40;
   const time = narrow ? 0 : 60;
 
-  const look: ScreenLook = {
+  const options: ScreenOptions = {
     margin: gutter + time,
     empty: differing ? words.noDifferences : words.empty,
     onCellLine,
   };
-  const latest = useRef(look);
+  const latest = useRef(options);
   useLayoutEffect(() => {
-    latest.current = look;
+    latest.current = options;
   });
 
   useLayoutEffect(() => {
@@ -104,11 +104,11 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
   }, [log, selected, differing, worldSize]);
 
   useLayoutEffect(() => {
-    screen.current!.dress({
+    screen.current!.setOptions({
       ...latest.current,
       onCellLine: line => latest.current.onCellLine(line),
     });
-  }, [log, look.margin, look.empty, theme]);
+  }, [log, options.margin, options.empty, theme]);
 
   useEffect(() => {
     const timer = setTimeout(() => setNotice(''), NOTICE);
@@ -179,7 +179,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
   );
 });
 
-/** When all that was written has come; or when so little comes that this may last. */
+/** Wait until every written line has come, or so few come that this may last. */
 async function settled(log: RunLog): Promise<void> {
   for (let lines = -1; !log.settled && log.all.lines > lines;) {
     lines = log.all.lines;
@@ -201,7 +201,7 @@ function save(file: Blob, name: string): void {
 interface LogToolbarProps {
   narrow: boolean;
   state: ScreenState;
-  /** whether only differences are shown; null where there are none to show */
+  /** true when only differences are shown; null where there are none to show */
   differences: boolean | null;
   searchBox: RefObject<HTMLInputElement | null>;
   screen: RefObject<LogScreen | null>;
@@ -238,7 +238,7 @@ function Tool({ name, label, onClick, text = label, pressed, minor = false }: To
   );
 }
 
-/** Search, following, and what can be done with the log. */
+/** Draw search, following, and the actions on the log. */
 function LogToolbar(props: LogToolbarProps) {
   const { narrow, state, screen } = props;
   const words = logWords();
@@ -350,13 +350,13 @@ function Position({ narrow, state, screen }: LogToolbarProps) {
 /** rows that go into one piece of a file */
 const PIECE = 2048;
 
-/** A row's text; with `[ranks]` in front when rows of several ranks follow each other. */
+/** Return a row's text; with `[ranks]` in front when rows of several ranks follow each other. */
 function rowText(row: LogRow, named: boolean): string {
   const text = row.kind === 'line' ? plain(row.text) : lostText(row);
   return named && row.ranks ? `[${row.ranks.label}] ${text}` : text;
 }
 
-/** The last rows, at most `limit` characters of them. */
+/** Return the last rows, at most `limit` characters of them. */
 function lastRows(rows: LogRows, named: boolean, limit: number): { text: string; count: number } {
   const lines: string[] = [];
   let length = 0;
@@ -371,7 +371,7 @@ function lastRows(rows: LogRows, named: boolean, limit: number): { text: string;
   return { text: lines.reverse().join('\n'), count: lines.length };
 }
 
-/** All rows as a file, made in turns. */
+/** Return all rows as a file, made in turns. */
 function fileOf(rows: LogRows, named: boolean, slices: Slices): Promise<Blob> {
   const end = rows.count;
   const pieces: Blob[] = [];

@@ -127,7 +127,7 @@ interface ChoiceProps<Choice extends string> {
   onChoose: (choice: Choice) => void;
 }
 
-/** Buttons of which one is pressed. */
+/** Draw buttons of which one is pressed. */
 export function Segments<Choice extends string>(props: ChoiceProps<Choice>): ReactElement {
   return (
     <span className="nbdist-segments" role="group" aria-label={props.label}>
@@ -143,7 +143,7 @@ export function Segments<Choice extends string>(props: ChoiceProps<Choice>): Rea
   );
 }
 
-/** The class that gives what is inside it the colour of a rank. */
+/** Return the class that gives what is inside it the colour of a rank. */
 export function rankColour(rank: number): string {
   return `nbdist-c${rank % 8}`;
 }

@@ -10,28 +10,28 @@ import {
   inFittingUnit,
   keyOf,
   latest,
-  linesOf,
+  plotColumns,
   logByDefault,
   positive,
-  smoothed,
+  smoothCurves,
 } from '../chart_data';
 import { paletteOf, PLOT_HEIGHT, type PlotChoice, plotOptions } from '../chart_plot';
 import type { Chart } from '../protocol';
 import { pageWords } from '../words';
 import { Button, Segments } from './Marks';
-import { useUnhurried } from './hooks';
+import { useThrottled } from './hooks';
 
 const REDRAW = 1000;
 const AXES = ['step', 'time'] as const;
 
-/** What the reader chose last holds for the charts that are drawn later, too. */
+/** The reader's last choices, also for charts that are drawn later. */
 const chosen: { axis: Axis; smoothing: number } = { axis: 'step', smoothing: 0 };
 
 interface MetricsProps {
   charts: ReadonlyMap<string, Chart>;
-  /** how many metrics have no chart */
+  /** number of metrics without a chart */
   leftOut?: number;
-  /** what lines are called that are no ranks, in full and in a letter or two */
+  /** names of lines that are no ranks, in full and in a letter or two */
   names?: readonly string[];
   letters?: readonly string[];
   /** pixels of a plot, where that is not the usual height */
@@ -39,16 +39,16 @@ interface MetricsProps {
   /** the words beside the tools */
   hint?: string;
   /** another number when the page's colours changed */
-  look: number;
+  themeVersion: number;
   onBoard: (() => void) | null;
 }
 
 export function Metrics(props: MetricsProps): ReactElement {
-  const { look, onBoard, leftOut = 0 } = props;
+  const { themeVersion, onBoard, leftOut = 0 } = props;
   const words = pageWords();
-  const unhurried = useUnhurried(props.charts, REDRAW);
+  const throttled = useThrottled(props.charts, REDRAW);
   // several runs have other curves where the reader chose others
-  const charts = props.names ? props.charts : unhurried;
+  const charts = props.names ? props.charts : throttled;
   const [{ axis, smoothing }, setShown] = useState({ ...chosen });
   const choose = (choice: Partial<typeof chosen>): void => setShown({ ...Object.assign(chosen, choice) });
   const ordered = useMemo(() => {
@@ -99,7 +99,7 @@ export function Metrics(props: MetricsProps): ReactElement {
             names={props.names}
             letters={props.letters}
             height={props.height}
-            look={look}
+            themeVersion={themeVersion}
           />
         ))}
       </div>
@@ -111,13 +111,13 @@ function metricsOf(charts: ReadonlyMap<string, Chart>): readonly Chart[] {
   return [...charts.values()].filter(chart => chart.group === 'metric');
 }
 
-interface FirstMetricsProps extends Pick<MetricsProps, 'charts' | 'look'> {
+interface FirstMetricsProps extends Pick<MetricsProps, 'charts' | 'themeVersion'> {
   most: number;
   onAll: () => void;
 }
 
-/** The first metrics in a row, and how many there are more. */
-export function FirstMetrics({ charts, most, look, onAll }: FirstMetricsProps): ReactElement | null {
+/** Draw the first metrics in a row, and how many there are more. */
+export function FirstMetrics({ charts, most, themeVersion, onAll }: FirstMetricsProps): ReactElement | null {
   const words = pageWords();
   const all = useMemo(() => metricsOf(charts), [charts]);
   const first = all.slice(0, most);
@@ -127,7 +127,13 @@ export function FirstMetrics({ charts, most, look, onAll }: FirstMetricsProps): 
   return (
     <div className="nbdist-curves" role="group" aria-label={words.metrics} data-count={first.length}>
       {first.map(chart => (
-        <ChartView key={keyOf(chart)} chart={chart} wanted="step" smoothing={chosen.smoothing} look={look} />
+        <ChartView
+          key={keyOf(chart)}
+          chart={chart}
+          wanted="step"
+          smoothing={chosen.smoothing}
+          themeVersion={themeVersion}
+        />
       ))}
       {all.length > most && (
         <div className="nbdist-row nbdist-curves-more">
@@ -147,25 +153,25 @@ interface ChartProps {
   names?: readonly string[] | undefined;
   letters?: readonly string[] | undefined;
   height?: number | undefined;
-  look: number;
+  themeVersion: number;
 }
 
 function ChartView(props: ChartProps): ReactElement {
-  const { chart: measured, wanted, smoothing, names, letters, height, look } = props;
+  const { chart: measured, wanted, smoothing, names, letters, height, themeVersion } = props;
   const words = pageWords();
   const chart = useMemo(() => inFittingUnit(measured), [measured]);
   const axis = axisOf(chart, wanted);
-  const lines = useMemo(() => linesOf(chart, axis), [chart, axis]);
+  const lines = useMemo(() => plotColumns(chart, axis), [chart, axis]);
   const [chosen, setChosen] = useState<boolean | null>(null);
   const possible = useMemo(() => canBeLog(lines), [lines]);
   const log = possible && (chosen ?? logByDefault(lines));
   const drawn = useMemo(() => {
-    const curves = smoothing ? smoothed(lines, smoothing, chart.kind) : lines;
+    const curves = smoothing ? smoothCurves(lines, smoothing, chart.kind) : lines;
     return log ? positive(curves) : curves;
   }, [lines, log, smoothing, chart.kind]);
   const same = useMemo(() => (names ? alike(lines) : []), [lines, names]);
   const place = usePlot(
-    { chart, axis, log, smooth: smoothing > 0, names, letters, alike: same, height, look },
+    { chart, axis, log, smooth: smoothing > 0, names, letters, alike: same, height, themeVersion },
     drawn,
   );
   const banded = chart.kind === 'band' && chart.ranks.length > 1;
@@ -174,7 +180,7 @@ function ChartView(props: ChartProps): ReactElement {
   return (
     <div className="nbdist-chart">
       <div className="nbdist-chart-head">
-        <b title={name}>{chart.unit ? `${name}, ${chart.unit}` : name}</b>
+        <b title={name}>{chart.unit ? name + words.comma + chart.unit : name}</b>
         <span className="nbdist-quiet nbdist-cut">{summary}</span>
         <span className="nbdist-space" />
         {possible && (
@@ -182,7 +188,7 @@ function ChartView(props: ChartProps): ReactElement {
             type="button"
             className="nbdist-button nbdist-tiny"
             aria-pressed={log}
-            aria-label={`${words.logScale}: ${name}`}
+            aria-label={words.named(words.logScale, name)}
             title={words.logScale}
             onClick={() => setChosen(!log)}
           >
@@ -195,14 +201,14 @@ function ChartView(props: ChartProps): ReactElement {
         style={{ height }}
         ref={place}
         role="img"
-        aria-label={`${name}: ${summary}`}
+        aria-label={words.named(name, summary)}
       />
       {(banded || smoothing > 0) && (
         <div className="nbdist-row nbdist-chart-key" data-kind={chart.kind}>
           <span>
             {[banded && words.meanOf(chart.ranks.length), smoothing && words.smooth]
               .filter(Boolean)
-              .join(', ')}
+              .join(words.comma)}
           </span>
           {banded && <span data-key="band">{words.lowestToHighest}</span>}
           {smoothing > 0 && <span data-key="faint">{words.asLogged}</span>}
@@ -212,11 +218,14 @@ function ChartView(props: ChartProps): ReactElement {
   );
 }
 
-type PlotChosen = Omit<PlotChoice, 'palette' | 'width'> & { look: number };
+type PlotChosen = Omit<PlotChoice, 'palette' | 'width'> & { themeVersion: number };
 
-/** Keeps a plot of `lines` in the element that gets the ref. */
-function usePlot(chosen: PlotChosen, lines: ReturnType<typeof linesOf>): RefObject<HTMLDivElement | null> {
-  const { chart, axis, log, smooth, names, letters, alike, height, look } = chosen;
+/** Keep a plot of `lines` in the element that gets the ref. */
+function usePlot(
+  chosen: PlotChosen,
+  lines: ReturnType<typeof plotColumns>,
+): RefObject<HTMLDivElement | null> {
+  const { chart, axis, log, smooth, names, letters, alike, height, themeVersion } = chosen;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const latestProps = useRef({ chart, lines });
@@ -258,7 +267,7 @@ function usePlot(chosen: PlotChosen, lines: ReturnType<typeof linesOf>): RefObje
       made.destroy();
       plot.current = null;
     };
-  }, [shape, axis, log, smooth, named, lettered, same, height, look]);
+  }, [shape, axis, log, smooth, named, lettered, same, height, themeVersion]);
   useEffect(() => {
     const made = plot.current;
     if (made) {
@@ -273,7 +282,7 @@ function usePlot(chosen: PlotChosen, lines: ReturnType<typeof linesOf>): RefObje
   return place;
 }
 
-/** Whether less is seen than there is: the reader has dragged over a part, and a double click shows all again. */
+/** Return true when the reader has zoomed into a part; a double click shows all again. */
 function isZoomed({ data: [x], scales }: uPlot): boolean {
   const { min, max } = scales['x']!;
   // neither is a number before the first drawing

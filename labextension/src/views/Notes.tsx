@@ -1,11 +1,10 @@
-/** What stands under the header: what went in and came out, what was asked for and did not happen by itself, that news
- * have stopped, the failure. */
+/** The notes under the header: inputs and results, warnings, silence of the kernel, and the failure. */
 import { memo, type ReactElement, useCallback, useEffect, useState } from 'react';
 
 import { clock } from '../numbers';
 import { copy } from '../page';
 import type { BoardAnswer, FailureView, RunView } from '../protocol';
-import { pageWords, told } from '../words';
+import { pageWords, localized } from '../words';
 import { Code } from './Code';
 import { Badge, Button } from './Marks';
 import { useSeconds } from './hooks';
@@ -13,11 +12,11 @@ import { useSeconds } from './hooks';
 /** milliseconds */
 const BRIEFLY = 5000;
 /** seconds */
-const QUIET = 15;
+const SILENT_SECONDS = 15;
 
 export interface Notice {
   text: string;
-  /** where the reader can go from here */
+  /** address that the reader can open */
   link?: string;
   /** a text that the reader copies by hand */
   selected?: string;
@@ -27,7 +26,7 @@ export interface Notice {
   live?: boolean;
 }
 
-/** The last notice, and what shows another. */
+/** Return the last notice, and what shows another. */
 export function useNotice(): [Notice | null, (notice: Notice) => void] {
   const [notice, setNotice] = useState<Notice | null>(null);
   useEffect(() => {
@@ -40,7 +39,7 @@ export function useNotice(): [Notice | null, (notice: Notice) => void] {
   return [notice, setNotice];
 }
 
-/** Once: a field that is drawn again keeps what its reader has selected. */
+/** Select all, once: a field that is drawn again keeps its selection. */
 const selectAll = (field: HTMLTextAreaElement | null): void => field?.select();
 
 export function Note({ notice }: { notice: Notice }): ReactElement {
@@ -59,7 +58,7 @@ export function Note({ notice }: { notice: Notice }): ReactElement {
   );
 }
 
-/** Copies a text, and says so. */
+/** Copy a text, and says so. */
 export function useCopying(onNotice: (notice: Notice) => void): (text: string) => void {
   return useCallback(
     text => {
@@ -72,14 +71,14 @@ export function useCopying(onNotice: (notice: Notice) => void): (text: string) =
   );
 }
 
-/** Opens VisualDL in another tab: at once, since a browser keeps back a tab that comes long after the click. */
+/** Open VisualDL in another tab, at once: browsers block a tab that opens long after the click. */
 export async function openBoard(
   answers: Promise<BoardAnswer | null>,
   label: string,
-  say: (notice: Notice) => void,
+  notify: (notice: Notice) => void,
 ): Promise<void> {
   const words = pageWords();
-  say({ text: words.boardAsked });
+  notify({ text: words.boardAsked });
   const tab = window.open('', '_blank');
   if (tab !== null) {
     tab.document.body.textContent = words.boardAsked;
@@ -88,17 +87,17 @@ export async function openBoard(
   const url = answer && webAddress(answer.url);
   if (!answer || answer.problem || !url) {
     tab?.close();
-    say({ text: answer ? words.boardProblem(answer.problem || answer.url) : words.boardLater(label) });
+    notify({ text: answer ? words.boardProblem(answer.problem || answer.url) : words.boardLater(label) });
   } else if (tab === null || tab.closed) {
-    say({ text: words.boardBlocked, link: url });
+    notify({ text: words.boardBlocked, link: url });
   } else {
     tab.opener = null;
     tab.location.replace(url);
-    say({ text: words.boardAt, brief: true });
+    notify({ text: words.boardAt, brief: true });
   }
 }
 
-/** The whole address, null for what is no page (`javascript:`). */
+/** Return the whole address, null for what is no page (`javascript:`). */
 function webAddress(url: string): string | null {
   try {
     const whole = new URL(url, location.href);
@@ -108,8 +107,8 @@ function webAddress(url: string): string | null {
   }
 }
 
-/** What the notebook gave the ranks, and what they have given out, each in a row. */
-export function GivenRows({ view }: { view: RunView }): ReactElement | null {
+/** Draw the inputs from the notebook and the results of the ranks, each in a row. */
+export function InputsAndResults({ view }: { view: RunView }): ReactElement | null {
   const words = pageWords();
   const rows = [
     { title: words.inputs, given: view.inputs },
@@ -127,7 +126,7 @@ export function GivenRows({ view }: { view: RunView }): ReactElement | null {
             <dd key={name}>
               <code>{name}</code>{' '}
               <span className="nbdist-quiet">
-                {told(about)}
+                {localized(about)}
                 {ranks && ` · ${words.rankNumber(ranks)}`}
               </span>
             </dd>
@@ -146,20 +145,20 @@ interface SilenceProps {
   foreground: boolean;
 }
 
-/** Says so when a run that goes on has not been heard of for a while. */
+/** Draw a note when no message of a live run has come for a while. */
 export function Silence({ view, viewAt, heardAt, foreground }: SilenceProps): ReactElement | null {
   const words = pageWords();
   const live = view === null || view.live;
   const seconds = useSeconds(live);
-  if (!live || seconds - heardAt < QUIET) {
+  if (!live || seconds - heardAt < SILENT_SECONDS) {
     return null;
   }
   if (view === null) {
     return <div className="nbdist-note nbdist-calm">{words.neverNews}</div>;
   }
   const since = clock(view.elapsed + heardAt - viewAt);
-  const say = foreground ? words.noNewsForeground : words.noNews;
-  return <div className="nbdist-note nbdist-calm">{say(since, view.label)}</div>;
+  const sentence = foreground ? words.noNewsForeground : words.noNews;
+  return <div className="nbdist-note nbdist-calm">{sentence(since, view.label)}</div>;
 }
 
 interface FailureProps {
@@ -171,16 +170,16 @@ interface FailureProps {
   report?: ReactElement | undefined;
 }
 
-/** The first failure: who, what, where, and the ways to it. */
+/** Draw the first failure: who, what, where, and the ways to it. */
 export const Failure = memo(function Failure(props: FailureProps): ReactElement {
   const { failure, cell, onCellLine, onOpen } = props;
   const { rank, line, message, fileLine, source } = failure;
   const words = pageWords();
-  const headline = told(failure.headline);
+  const headline = localized(failure.headline);
   const hints = [
-    [words.cause, [told(failure.cause)]],
-    [words.fix, [told(failure.fix)]],
-    [words.known, failure.notes.map(({ text }) => told(text))],
+    [words.cause, [localized(failure.cause)]],
+    [words.fix, [localized(failure.fix)]],
+    [words.known, failure.notes.map(({ text }) => localized(text))],
   ] as const;
   const given = hints.filter(([, lines]) => lines.some(line => line));
   return (

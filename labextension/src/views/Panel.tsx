@@ -1,4 +1,4 @@
-/** A run below its cell: the page of a run, what to say when the kernel is silent, and a mark beside the prompt. */
+/** A run below its cell: the page of a run, a note when the kernel is silent, and a mark beside the prompt. */
 import { type ReactElement, type RefObject, useEffect, useMemo, useRef, useSyncExternalStore } from 'react';
 
 import type { RunModel } from '../model';
@@ -10,13 +10,13 @@ import { stateWord } from './Header';
 import { openBoard, Silence } from './Notes';
 import { type RunHost, RunPage } from './RunPage';
 
-/** What a panel asks of those who send it the run. */
+/** The requests of a panel to the sender of its run. */
 export interface PanelSource {
-  /** whether the cell waits for its run, which keeps the kernel from hearing of anything */
+  /** true when the cell waits for its run, which keeps the kernel from hearing of anything */
   foreground: () => boolean;
   /** false when the reader has to interrupt the cell by hand */
   stop: () => Promise<boolean>;
-  /** where VisualDL is, null when the kernel has no time to say */
+  /** address of VisualDL, null when the kernel is too busy to answer */
   board: () => Promise<BoardAnswer | null>;
   /** the run as one text, null where it cannot be had */
   report?: (() => Promise<string | null>) | undefined;
@@ -46,7 +46,7 @@ export function Panel({ run, source, root, onShown }: PanelProps): ReactElement 
     () => ({
       stop: async () =>
         (await source.stop()) ? null : { text: pageWords().cannotStop(run.view?.label ?? ''), live: true },
-      board: ({ say }) => void openBoard(source.board(), run.view?.label ?? '', say),
+      board: ({ notify }) => void openBoard(source.board(), run.view?.label ?? '', notify),
       again: foreground ? null : source.stacks,
       interrupt: foreground ? null : source.interrupt,
       act: source.act,
@@ -69,10 +69,8 @@ export function Panel({ run, source, root, onShown }: PanelProps): ReactElement 
   );
 }
 
-/**
- * Keep state and percent beside the prompt of the cell of the panel `root`, for as long as the panel itself is
- * below what can be seen: a long cell hides the panel of its own run. Of a run that had ended before there is none.
- */
+/** Keep state and percent beside the prompt of the cell of the panel `root`, for as long as the panel itself is
+ * below what can be seen: a long cell hides the panel of its own run. Of a run that had ended before there is none. */
 function usePromptMark(root: RefObject<HTMLElement | null>, view: RunView | null): void {
   const mark = useRef<PromptMark | null>(null);
   const seenLive = useRef(false);
@@ -100,7 +98,7 @@ function usePromptMark(root: RefObject<HTMLElement | null>, view: RunView | null
     seenLive.current ||= view?.live ?? false;
     if (view && seenLive.current) {
       const done = view.live ? doneText(view.progress) : '';
-      mark.current?.say(view.live ? 'live' : view.state, stateWord(view), done);
+      mark.current?.update(view.live ? 'live' : view.state, stateWord(view), done);
     }
   }, [view]);
 }
@@ -110,7 +108,7 @@ class PromptMark {
   private readonly column = element('div', 'nbdist-prompt-mark');
   private readonly button = element('button') as HTMLButtonElement;
   private below = false;
-  private said = false;
+  private drawn = false;
 
   constructor(input: HTMLElement, onClick: () => void) {
     this.column.hidden = true;
@@ -122,13 +120,13 @@ class PromptMark {
 
   show(below: boolean): void {
     this.below = below;
-    this.column.hidden = !(below && this.said);
+    this.column.hidden = !(below && this.drawn);
   }
 
-  say(state: string, word: string, done: string): void {
+  update(state: string, word: string, done: string): void {
     this.column.dataset['state'] = state;
     this.button.replaceChildren(...[word, done].filter(Boolean).map(text => element('span', '', text)));
-    this.said = true;
+    this.drawn = true;
     this.show(this.below);
   }
 

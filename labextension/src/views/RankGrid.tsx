@@ -20,7 +20,7 @@ import {
   utilisation,
 } from '../numbers';
 import type { RankState, RankView } from '../protocol';
-import { pageWords, told } from '../words';
+import { pageWords, localized } from '../words';
 import { Badge, Button, rankColour, Segments } from './Marks';
 import {
   Bar,
@@ -125,7 +125,7 @@ export function RankGrid(props: GridProps): ReactElement {
                         value === null ? '' : measureText(value, measure),
                       ]
                         .filter(Boolean)
-                        .join(', ')}
+                        .join(words.comma)}
                       onSelect={onSelect}
                       onOpen={onOpen}
                     />
@@ -155,7 +155,7 @@ export function RankGrid(props: GridProps): ReactElement {
   );
 }
 
-/** The cell that an arrow key leads to: beside it in order, or the nearest in the row above or below. */
+/** Return the cell that an arrow key leads to: beside it in order, or the nearest in the row above or below. */
 function neighbour(cells: readonly HTMLElement[], at: number, key: string): number {
   switch (key) {
     case 'ArrowRight':
@@ -174,10 +174,10 @@ function neighbour(cells: readonly HTMLElement[], at: number, key: string): numb
   }
 }
 
-function vertically(cells: readonly HTMLElement[], at: number, way: number): number {
+function vertically(cells: readonly HTMLElement[], at: number, direction: number): number {
   const boxes = cells.map(cell => cell.getBoundingClientRect());
   const from = boxes[at]!;
-  const beyond = boxes.map(box => way * (box.top - from.top)).map((far, index) => ({ far, index }));
+  const beyond = boxes.map(box => direction * (box.top - from.top)).map((far, index) => ({ far, index }));
   const next = Math.min(...beyond.filter(({ far }) => far > 1).map(({ far }) => far));
   const row = beyond.filter(({ far }) => Math.abs(far - next) < 1).map(({ index }) => index);
   const aside = (index: number): number => Math.abs(boxes[index]!.left - from.left);
@@ -220,7 +220,7 @@ const HeatCell = memo(function HeatCell(props: HeatCellProps): ReactElement {
 const ORDER: readonly RankState[] = ['running', 'pending', 'failed', 'lost', 'stopped', 'finished'];
 const NAMED = 3;
 
-/** `63 running · 1 failed first: rank 12` */
+/** Draw `63 running · 1 failed first: rank 12` */
 function Counts({ standings }: { standings: readonly Standing[] }): ReactElement {
   const words = pageWords();
   const groups = new Map<string, Standing[]>();
@@ -232,7 +232,7 @@ function Counts({ standings }: { standings: readonly Standing[] }): ReactElement
   return (
     <>
       {[...groups]
-        .sort((one, other) => place(one) - place(other))
+        .sort((a, b) => place(a) - place(b))
         .map(([word, members]) => {
           const { state } = members[0]!.rank;
           const apart = state === 'failed' || state === 'lost' || members[0]!.held?.kind === 'held';
@@ -253,14 +253,14 @@ function Counts({ standings }: { standings: readonly Standing[] }): ReactElement
 
 function spreadText(ranks: readonly RankView[], measure: Measure): string {
   const words = pageWords();
-  const found = spread(ranks, measure);
-  if (!found) {
+  const stats = spread(ranks, measure);
+  if (!stats) {
     return '';
   }
-  const middle = measureText(found.median, measure);
-  return found.node === null
+  const middle = measureText(stats.median, measure);
+  return stats.node === null
     ? words.median(middle)
-    : words.lowest(words.node(found.node), measureText(found.lowest, measure), middle);
+    : words.lowest(words.node(stats.node), measureText(stats.lowest, measure), middle);
 }
 
 interface DetailProps extends Standing {
@@ -271,7 +271,7 @@ interface DetailProps extends Standing {
   onOpen: (rank: number) => void;
 }
 
-/** Everything that is known of the selected rank. */
+/** Draw all measures of the selected rank. */
 function RankDetail(props: DetailProps): ReactElement {
   const { rank, names, nodes, onClose, onOpen } = props;
   const words = pageWords();
@@ -296,7 +296,9 @@ function RankDetail(props: DetailProps): ReactElement {
           <StateMark {...props} />
           {wordOf(props)}
         </span>
-        <span className="nbdist-cut">{told(rank.exit) || (rank.pid === null ? '' : `pid ${rank.pid}`)}</span>
+        <span className="nbdist-cut">
+          {localized(rank.exit) || (rank.pid === null ? '' : `pid ${rank.pid}`)}
+        </span>
       </div>
       {rank.rate !== null && (
         <div className="nbdist-fact">

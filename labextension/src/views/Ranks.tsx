@@ -4,7 +4,7 @@ import { type ComponentType, type KeyboardEvent, memo, type ReactElement, useRef
 import { moved } from '../keys';
 import { plain } from '../log/line_text';
 import { device, memory, milliseconds, percent, rate, stepParts, utilisation } from '../numbers';
-import { pageWords, told } from '../words';
+import { pageWords, localized } from '../words';
 import { Badge, Mark, rankColour } from './Marks';
 import { RankGrid } from './RankGrid';
 import type { Size } from './hooks';
@@ -27,10 +27,10 @@ interface ChoiceProps extends RanksProps {
   selected: number | null;
   onSelect: (rank: number | null) => void;
   /** draws a few ranks, in the place of a strip */
-  few?: ComponentType<RanksProps> | undefined;
+  rankList?: ComponentType<RanksProps> | undefined;
 }
 
-export function Ranks({ few: Few = RankStrip, ...props }: ChoiceProps): ReactElement {
+export function Ranks({ rankList: Few = RankStrip, ...props }: ChoiceProps): ReactElement {
   return props.view.ranks.length <= FEW ? <Few {...props} /> : <RankGrid {...props} />;
 }
 
@@ -78,7 +78,7 @@ function RankStrip(props: RanksProps): ReactElement {
   );
 }
 
-/** At most four in a row, and rows of about the same length. */
+/** Return the number of columns: at most four, and rows of about the same length. */
 function columns(count: number, size: Size): number {
   const most = size === 'narrow' ? 1 : size === 'medium' ? 2 : 4;
   return Math.max(1, Math.ceil(count / Math.ceil(count / most)));
@@ -91,12 +91,13 @@ interface CellProps extends Standing {
 
 function frameOf(props: CellProps, line = false): object {
   const { rank, focusable, onOpen } = props;
-  const name = [pageWords().rankNumber(rank.rank), device(rank.device), wordOf(props), told(rank.exit)];
+  const words = pageWords();
+  const name = [words.rankNumber(rank.rank), device(rank.device), wordOf(props), localized(rank.exit)];
   return {
     className: `nbdist-rank ${line ? 'nbdist-rank-line ' : ''}${rankColour(rank.rank)}`,
     role: 'listitem',
     tabIndex: focusable ? 0 : -1,
-    'aria-label': name.filter(Boolean).join(', '),
+    'aria-label': name.filter(Boolean).join(words.comma),
     title: rank.pid === null ? undefined : `pid ${rank.pid}`,
     onClick: () => onOpen(rank.rank),
   };
@@ -127,7 +128,7 @@ const RankCell = memo(function RankCell(props: CellProps): ReactElement {
         <span className="nbdist-space" />
         {!running && <span className="nbdist-quiet">{word}</span>}
         {running && slow && (
-          <span className="nbdist-slow" title={told(slow.reason)}>
+          <span className="nbdist-slow" title={localized(slow.reason)}>
             {word} {overText(slow)}
           </span>
         )}
@@ -136,15 +137,15 @@ const RankCell = memo(function RankCell(props: CellProps): ReactElement {
       {running || !rank.exit.en ? (
         <Meters {...props} />
       ) : (
-        <div className="nbdist-exit">{told(rank.exit)}</div>
+        <div className="nbdist-exit">{localized(rank.exit)}</div>
       )}
       <div className="nbdist-last">{plain(rank.lastLine)}</div>
     </div>
   );
 });
 
-/** Text in the first row, what it looks like in the second. The rows are there before anything was measured,
- * so that nothing below them moves when it is. */
+/** Draw texts in the first row and their pictures in the second; both exist before anything is measured, so that
+ * nothing below moves then. */
 function Meters({ rank, samples, wait }: CellProps): ReactElement {
   const words = pageWords();
   const used = memory(rank);
@@ -177,16 +178,16 @@ function Meters({ rank, samples, wait }: CellProps): ReactElement {
 const RankLine = memo(function RankLine(props: CellProps): ReactElement {
   const { rank, held } = props;
   const word = wordOf(props);
-  const found = memory(rank);
+  const used = memory(rank);
   return (
     <div {...frameOf(props, true)}>
       <Badge rank={rank.rank} />
       <span className="nbdist-device">{device(rank.device)}</span>
-      {found?.total ? <Bar fraction={found.used / found.total} /> : <span className="nbdist-space" />}
+      {used?.total ? <Bar fraction={used.used / used.total} /> : <span className="nbdist-space" />}
       {rank.state === 'running' ? (
         <Memory rank={rank} />
       ) : (
-        <span className="nbdist-quiet">{told(rank.exit) || word}</span>
+        <span className="nbdist-quiet">{localized(rank.exit) || word}</span>
       )}
       {rank.rate !== null && <span className="nbdist-rate">{pageWords().rate(rate(rank.rate))}</span>}
       {held && <span className="nbdist-quiet nbdist-cut">{held.what}</span>}
@@ -197,7 +198,7 @@ const RankLine = memo(function RankLine(props: CellProps): ReactElement {
 
 const EndedCell = memo(function EndedCell(props: CellProps): ReactElement {
   const { rank, first } = props;
-  const exit = told(rank.exit);
+  const exit = localized(rank.exit);
   return (
     <div {...frameOf(props, true)}>
       <Badge rank={rank.rank} />

@@ -1,7 +1,5 @@
-/**
- * A run: its head, ranks, failure, tabs and logs, drawn from one model. Keeps what its reader chose (tab, rank,
- * line). A notebook's cell and a page of JupyterLab both show it so; what only one of them has goes into slots.
- */
+/** A run: its head, ranks, failure, tabs and logs, drawn from one model. Keeps what its reader chose (tab, rank,
+ * line). A notebook's cell and a page of JupyterLab both show it so; what only one of them has goes into slots. */
 import {
   type ComponentType,
   type KeyboardEvent,
@@ -19,38 +17,38 @@ import {
 
 import { type Action, actionOf, chord, focusById, leave } from '../keys';
 import type { RunModel } from '../model';
-import { cellText, copy, type PageAction } from '../page';
-import { pageWords, told } from '../words';
+import { cellSource, copy, type PageAction } from '../page';
+import { pageWords, localized } from '../words';
 import { CellPane } from './Code';
 import { Header } from './Header';
 import { LogPane, type LogPaneHandle } from './LogPane';
 import { FirstMetrics, Metrics } from './Metrics';
 import { CopyReport } from './CopyReport';
-import { Failure, GivenRows, Note, type Notice, useCopying, useNotice } from './Notes';
+import { Failure, InputsAndResults, Note, type Notice, useCopying, useNotice } from './Notes';
 import { FEW, Ranks } from './Ranks';
 import { hangs, Stacks, StallBanner } from './Stall';
 import { isLog, type PageTab, type Tab, Tabs } from './Tabs';
 import { type Size, useAfterDrawing, useSize, useTheme } from './hooks';
 import type { RanksProps } from './rank_parts';
 
-/** What hosts may do to a page. */
+/** The actions of a host on a page. */
 export interface RunControls {
   select: (tab: Tab) => void;
-  say: (notice: Notice) => void;
+  notify: (notice: Notice) => void;
   /** show a line of the cell */
   goToLine: (line: number) => void;
 }
 
-/** What the place that a run is shown in does for it. */
+/** The services of the host (a cell, a dashboard) for the page of a run. */
 export interface RunHost {
-  /** asks the run to end; what to say where that cannot be, else null */
+  /** requests the end of the run; resolves to a notice where that is impossible, else to null */
   stop: () => Promise<Notice | null>;
   /** shows VisualDL; null where there is none */
   board: ((page: RunControls) => void) | null;
   /** take the stacks again, interrupt a rank; null where the kernel would not hear of it */
   again: ((page: RunControls) => void) | null;
   interrupt: ((rank: number, page: RunControls) => void) | null;
-  /** what the page does for its panels, where it has nbdist's extension; `from` is the panel */
+  /** actions of nbdist's extension, where it is installed; `from` is the panel */
   act?: ((action: PageAction, from: Element) => void) | undefined;
   /** the line with which a cell would start the run again; empty where that is not known */
   line?: (() => string) | undefined;
@@ -64,18 +62,18 @@ interface RunPageProps {
   model: RunModel;
   host: RunHost;
   root: RefObject<HTMLElement | null>;
-  /** whether a notebook's cell is around it, which has commands on the same keys */
+  /** true when a notebook's cell is around it, which has commands on the same keys */
   inCell: boolean;
-  /** what the run is called, and what is shown, while nothing of it has come */
+  /** name of the run, and the content, while nothing of it has come */
   label: string;
   empty: ReactElement;
   /** more beside the head */
   tools?: (size: Size) => ReactNode;
-  /** what is to be said of the connection */
+  /** notes about the connection */
   notes?: ReactNode;
   /** draws a few ranks */
-  few?: ComponentType<RanksProps>;
-  /** how many curves stand above the log */
+  rankList?: ComponentType<RanksProps>;
+  /** number of curves above the log */
   curves?: number;
   /** more tabs, in front of the curves and the cell, as long as they are offered */
   pages?: readonly (PageTab & { offered: boolean; draw: (page: RunControls) => ReactElement })[];
@@ -99,7 +97,7 @@ export function RunPage(props: RunPageProps): ReactElement {
   const { model, host, root, inCell, curves = 0, pages = [], onShown, onControls } = props;
   const version = useSyncExternalStore(model.subscribe, () => model.version);
   const words = pageWords();
-  const { theme, look } = useTheme();
+  const { theme, themeVersion } = useTheme();
   const size = useSize(root);
   const narrow = size === 'narrow';
   const pane = useRef<LogPaneHandle>(null);
@@ -108,15 +106,15 @@ export function RunPage(props: RunPageProps): ReactElement {
   const [picked, setPicked] = useState<number | null | undefined>(undefined);
   const [line, setLine] = useState<number | null>(null);
   const [stopping, setStopping] = useState(false);
-  const [notice, say] = useNotice();
-  const copyText = useCopying(say);
+  const [notice, notify] = useNotice();
+  const copyText = useCopying(notify);
   const afterDrawing = useAfterDrawing();
   const prefix = useId();
 
   const { view, viewAt, log } = model;
   const ranks = useMemo(() => view?.ranks.map(({ rank }) => rank) ?? [], [view?.ranks]);
   const label = view?.label ?? props.label;
-  const few = ranks.length <= FEW;
+  const small = ranks.length <= FEW;
   // the first failure is what one wants to see, until something else is chosen
   const selected = picked === undefined ? (view?.failure?.rank ?? ranks[0] ?? null) : picked;
   const lone = inCell ? selected : shownLog;
@@ -152,7 +150,7 @@ export function RunPage(props: RunPageProps): ReactElement {
     },
     [host],
   );
-  const controls = useMemo(() => ({ select, say, goToLine }), [select, say, goToLine]);
+  const controls = useMemo(() => ({ select, notify, goToLine }), [select, notify, goToLine]);
   useEffect(() => onControls?.(controls), [onControls, controls]);
   const bound = useMemo(() => boundTo(controls, host), [controls, host]);
   const onAct = useMemo(
@@ -161,19 +159,19 @@ export function RunPage(props: RunPageProps): ReactElement {
   );
   const firstLine = host.line?.() ?? '';
   const copyCell = useCallback(() => {
-    const text = cellText(firstLine, model.cell ?? '');
+    const text = cellSource(firstLine, model.cell ?? '');
     const { cellCopied, notCopied } = pageWords();
-    void copy(text).then(done => say({ text: done ? cellCopied : notCopied(text) }));
-  }, [firstLine, model, say]);
+    void copy(text).then(done => notify({ text: done ? cellCopied : notCopied(text) }));
+  }, [firstLine, model, notify]);
   const stop = useCallback(() => {
     setStopping(true);
     void host.stop().then(problem => {
       if (problem) {
         setStopping(false);
-        say(problem);
+        notify(problem);
       }
     });
-  }, [host, say]);
+  }, [host, notify]);
 
   const act = (action: Action): void => {
     const inLog = LOG_KEYS[action.kind];
@@ -220,10 +218,12 @@ export function RunPage(props: RunPageProps): ReactElement {
     { tab: 'metrics' as const, name: words.metrics, icon: 'metrics' as const },
     { tab: 'cell' as const, name: words.cell, icon: 'cell' as const },
   ];
-  const said = view?.notes.length ? view.notes : (view?.warnings ?? []).map(({ text }) => told(text));
+  const warnings = view?.notes.length
+    ? view.notes
+    : (view?.warnings ?? []).map(({ text }) => localized(text));
   const report = useMemo(
-    () => host.report && <CopyReport report={host.report} label={label} say={say} />,
-    [host, label, say],
+    () => host.report && <CopyReport report={host.report} label={label} notify={notify} />,
+    [host, label, notify],
   );
   const stall = view?.stall && (hangs(view) || (inCell && !view.live)) ? view.stall : null;
   const head = view && (
@@ -277,14 +277,14 @@ export function RunPage(props: RunPageProps): ReactElement {
             size={size}
             onSelect={setPicked}
             onOpen={open}
-            few={props.few}
+            rankList={props.rankList}
           />
         </div>
       )}
-      {view && <GivenRows view={view} />}
-      {said.length > 0 && (
+      {view && <InputsAndResults view={view} />}
+      {warnings.length > 0 && (
         <div className="nbdist-note nbdist-calm">
-          {said.map(note => (
+          {warnings.map(note => (
             <div key={note}>{note}</div>
           ))}
         </div>
@@ -310,12 +310,17 @@ export function RunPage(props: RunPageProps): ReactElement {
         />
       )}
       {curves > 0 && logTab && (
-        <FirstMetrics charts={model.charts} most={curves} look={look} onAll={() => select('metrics')} />
+        <FirstMetrics
+          charts={model.charts}
+          most={curves}
+          themeVersion={themeVersion}
+          onAll={() => select('metrics')}
+        />
       )}
       <Tabs
-        ranks={few ? ranks : lone === null ? [] : [lone]}
+        ranks={small ? ranks : lone === null ? [] : [lone]}
         pages={tabs}
-        pick={few || !inCell ? 0 : ranks.length}
+        pick={small || !inCell ? 0 : ranks.length}
         errors={errors}
         current={tab}
         narrow={narrow}
@@ -351,7 +356,12 @@ export function RunPage(props: RunPageProps): ReactElement {
           data-page={tab}
         >
           {tab === 'metrics' && (
-            <Metrics charts={model.charts} leftOut={model.leftOut} look={look} onBoard={bound.board} />
+            <Metrics
+              charts={model.charts}
+              leftOut={model.leftOut}
+              themeVersion={themeVersion}
+              onBoard={bound.board}
+            />
           )}
           {tab === 'cell' && <CellPane source={model.cell} line={line ?? view?.failure?.line ?? null} />}
           {pages.find(page => page.tab === tab)?.draw(controls)}
@@ -361,7 +371,7 @@ export function RunPage(props: RunPageProps): ReactElement {
   );
 }
 
-/** What the host does, for this page; the same functions as long as the host is the same. */
+/** Return the host's actions bound to this page; the same functions as long as the host is the same. */
 function boundTo(page: RunControls, { board, again, interrupt }: RunHost) {
   return {
     board: board && (() => board(page)),

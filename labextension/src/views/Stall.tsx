@@ -3,11 +3,11 @@ import { memo, type ReactElement, type ReactNode, useState } from 'react';
 
 import { clock } from '../numbers';
 import type { RankView, RunView, StackGroup, StackRow, StallView } from '../protocol';
-import { pageWords, told } from '../words';
+import { pageWords, localized } from '../words';
 import { Badge, Button, Icon } from './Marks';
 import { useElapsed } from './hooks';
 
-/** What a reader can do about it; null where the kernel would not hear of it. */
+/** The reader's actions in a stall; null where the kernel would not receive them. */
 interface StallActions {
   again: (() => void) | null;
   interrupt: ((rank: number) => void) | null;
@@ -20,13 +20,13 @@ interface BannerProps {
   interrupt: StallActions['interrupt'];
 }
 
-/** The sentence, until the reader wants to wait on. */
+/** Draw the sentence, until the reader wants to wait on. */
 export const StallBanner = memo(function StallBanner(props: BannerProps): ReactElement | null {
   const { stall, interrupt } = props;
   const words = pageWords();
   const [kept, setKept] = useState<number | null>(null);
   const held = stall.groups.filter(group => group.kind === 'held').flatMap(group => group.ranks);
-  const behind = told(stall.behind);
+  const behind = localized(stall.behind);
   // another stall has its banner again
   if (kept === stall.since) {
     return null;
@@ -35,8 +35,8 @@ export const StallBanner = memo(function StallBanner(props: BannerProps): ReactE
     <div className="nbdist-stall-banner" role="alert">
       <Icon name="warning" />
       <div className="nbdist-stall-text">
-        <Quiet {...props} />
-        <Sentence text={told(stall.text)} groups={stall.groups} />
+        <StallTimer {...props} />
+        <Sentence text={localized(stall.text)} groups={stall.groups} />
         {behind && <div className="nbdist-quiet">{behind}</div>}
       </div>
       <Button label={words.keepWaiting} onClick={() => setKept(stall.since)} />
@@ -53,7 +53,7 @@ interface StacksProps {
   /** the run's name */
   label: string;
   again: StallActions['again'];
-  /** whether they are being taken */
+  /** true when they are being taken */
   taking?: boolean;
   onCellLine: (line: number) => void;
   /** copies a report */
@@ -62,7 +62,7 @@ interface StacksProps {
   children?: ReactNode;
 }
 
-/** Where the ranks are. */
+/** Draw the stacks of the ranks, by group. */
 export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
   const { stall, again, taking = false, onCellLine } = props;
   const words = pageWords();
@@ -96,13 +96,13 @@ export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
   );
 });
 
-/** How long nothing has happened. */
-function Quiet({ view, stall, viewAt }: BannerProps): ReactElement {
+/** Draw the seconds without progress. */
+function StallTimer({ view, stall, viewAt }: BannerProps): ReactElement {
   const quiet = useElapsed(view, viewAt) - stall.since;
   return <span>{pageWords().noProgress(Math.max(0, Math.round(quiet)), stall.text.en !== '')}</span>;
 }
 
-/** The sentence, with the names of what is called in it as code. */
+/** Draw the sentence, with the names of what is called in it as code. */
 function Sentence({ text, groups }: { text: string; groups: readonly StackGroup[] }): ReactElement {
   const names = [...new Set(groups.map(group => group.what).filter(Boolean))];
   return (
@@ -114,12 +114,12 @@ function Sentence({ text, groups }: { text: string; groups: readonly StackGroup[
   );
 }
 
-/** `text` in parts, each of `names` in one of its own. */
+/** Return `text` in parts, each of `names` in one of its own. */
 export function split(text: string, names: readonly string[]): string[] {
   if (names.length === 0) {
     return [text];
   }
-  const longest = [...names].sort((one, other) => other.length - one.length);
+  const longest = [...names].sort((a, b) => b.length - a.length);
   const pattern = longest.map(name => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|');
   return text.split(new RegExp(`(?<![\\w.])(${pattern})(?![\\w.]*\\w)`)).filter(Boolean);
 }
@@ -142,7 +142,7 @@ function Group({ group, threads, onCellLine }: GroupProps): ReactElement {
           <Badge key={rank} rank={rank} />
         ))}
         {group.ranks.length > SHOWN && <span>…</span>}
-        <span className="nbdist-quiet">{told(group.role)}</span>
+        <span className="nbdist-quiet">{localized(group.role)}</span>
       </summary>
       <Rows rows={group.rows} onCellLine={onCellLine} />
       {threads &&
@@ -191,10 +191,10 @@ function Rows({ rows, onCellLine }: RowsProps): ReactElement {
   );
 }
 
-/** The line in `cell line 9`; a script's lines are not in the cell. */
+/** Return the line in `cell line 9`; a script's lines are not in the cell. */
 function lineOf(place: string): number | null {
-  const found = /^cell line (\d+)$/.exec(place);
-  return found ? Number(found[1]) : null;
+  const match = /^cell line (\d+)$/.exec(place);
+  return match ? Number(match[1]) : null;
 }
 
 function saved(stall: StallView): string {
@@ -207,7 +207,7 @@ function saved(stall: StallView): string {
   return `data:text/plain;charset=utf-8,${encodeURIComponent([stall.text.en, ...groups].join('\n\n'))}`;
 }
 
-/** What a rank of a run that hangs does, for the strip: its state's word and shape, and the call. */
+/** The state of a rank in a stalled run: the kind of its group, and the call. */
 export type Held = Pick<StackGroup, 'kind' | 'what'>;
 
 export function heldRanks(view: RunView): ReadonlyMap<number, Held> {
@@ -225,7 +225,7 @@ export function hangs(view: RunView): boolean {
   return view.live && view.state === 'running' && view.stall !== null;
 }
 
-/** The words for what a rank does, in the place of its state. */
+/** Return the words for what a rank does, in the place of its state. */
 export function heldWord(rank: RankView, held: Held | undefined): string {
   if (held === undefined || rank.state !== 'running') {
     return '';

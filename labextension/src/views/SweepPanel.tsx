@@ -2,14 +2,14 @@
 import { type ReactElement, useCallback, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 
 import { overlay } from '../chart_data';
-import { chartsOf, columnKey, columnsOf, DRAWN, type SweepNews, sweepNews } from '../comparison';
+import { chartsOf, columnKey, comparisonColumns, DRAWN, type SweepNews, sweepNews } from '../comparison';
 import { pageWords } from '../words';
 import { CompareTable } from './CompareTable';
 import { Button, Mark } from './Marks';
 import { Metrics } from './Metrics';
 import { useSize, useTheme } from './hooks';
 
-/** What a panel asks of those who send it the sweep. */
+/** The requests of a panel to the sender of its sweep. */
 export interface SweepSource {
   news: () => unknown;
   listen: (hear: () => void) => () => void;
@@ -20,23 +20,23 @@ export interface SweepSource {
 }
 
 /** pixels */
-const HEIGHT = 200;
+const PLOT_PX = 200;
 
 export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
   const words = pageWords();
   const root = useRef<HTMLElement>(null);
   const size = useSize(root);
-  const { theme, look } = useTheme();
-  const given = useSyncExternalStore(source.listen, source.news);
-  const found = useMemo(() => sweepNews(given), [given]);
+  const { theme, themeVersion } = useTheme();
+  const news = useSyncExternalStore(source.listen, source.news);
+  const sweep = useMemo(() => sweepNews(news), [news]);
   const [drawn, setDrawn] = useState<ReadonlySet<number>>(
     () => new Set(Array.from({ length: DRAWN }, (_, run) => run)),
   );
   const [note, setNote] = useState<{ text: string; code: string } | null>(null);
   const [stopping, setStopping] = useState(false);
-  const columns = useMemo(() => columnsOf(found), [found]);
-  const charts = useMemo(() => overlay(chartsOf(found, drawn)), [found, drawn]);
-  const { runs, sort, live } = found;
+  const columns = useMemo(() => comparisonColumns(sweep), [sweep]);
+  const charts = useMemo(() => overlay(chartsOf(sweep, drawn)), [sweep, drawn]);
+  const { runs, sort, live } = sweep;
   const open = useCallback(
     (runId: string, from: Element): void => {
       const { state, label } = runs.find(run => run.runId === runId)!;
@@ -52,10 +52,10 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
   );
   const stop = (): void => {
     setStopping(true);
-    void source.stop().then(asked => {
-      if (!asked) {
+    void source.stop().then(accepted => {
+      if (!accepted) {
         setStopping(false);
-        setNote({ text: words.cannotStop(found.label), code: '' });
+        setNote({ text: words.cannotStop(sweep.label), code: '' });
       }
     });
   };
@@ -63,20 +63,20 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
     <section
       className="nbdist nbdist-sweep nbdist-compare"
       role="region"
-      aria-label={`${words.sweepTitle} ${found.label}`}
+      aria-label={`${words.sweepTitle} ${sweep.label}`}
       ref={root}
       data-size={size}
       data-theme={theme}
     >
       <div className="nbdist-head">
-        <span className="nbdist-pill" role="status" data-state={found.state}>
-          <Mark state={found.state} />
-          {words.run[found.state]}
+        <span className="nbdist-pill" role="status" data-state={sweep.state}>
+          <Mark state={sweep.state} />
+          {words.run[sweep.state]}
         </span>
-        <span className="nbdist-name" title={found.sweepId}>
-          {found.label}
+        <span className="nbdist-name" title={sweep.sweepId}>
+          {sweep.label}
         </span>
-        <span className="nbdist-quiet">{countsText(found)}</span>
+        <span className="nbdist-quiet">{countsText(sweep)}</span>
         <span className="nbdist-space" />
         {live && (
           <Button
@@ -87,9 +87,9 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
           />
         )}
       </div>
-      {found.reason && (
+      {sweep.reason && (
         <div className="nbdist-note nbdist-calm" role="status">
-          {found.reason}
+          {sweep.reason}
         </div>
       )}
       {note && (
@@ -98,23 +98,23 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
         </div>
       )}
       <CompareTable
-        found={found}
+        compared={sweep}
         columns={columns}
         names={runs.map(({ name }) => name)}
         drawn={drawn}
         onDrawn={setDrawn}
         onOpen={open}
-        sort={sort && { key: columnKey(sort), descending: sort.descending, order: found.order }}
+        sort={sort && { key: columnKey(sort), descending: sort.descending, order: sweep.order }}
       />
       {charts.size > 0 && (
         <div className="nbdist-compare-curves" data-page="metrics">
           <Metrics
             charts={charts}
-            names={runs.map((_, run) => valuesText(found, run))}
+            names={runs.map((_, run) => valuesText(sweep, run))}
             letters={runs.map(({ letter }) => letter)}
-            height={HEIGHT}
+            height={PLOT_PX}
             hint={words.zoomHint}
-            look={look}
+            themeVersion={themeVersion}
             onBoard={null}
           />
         </div>
@@ -136,7 +136,7 @@ function countsText({ counts, live }: SweepNews): string {
     .join(' · ');
 }
 
-/** What tells a point from the others: `lr=0.1 width=64`. */
+/** Return the values that identify a point: `lr=0.1 width=64`. */
 function valuesText({ rows }: SweepNews, run: number): string {
   return rows
     .filter(({ group }) => group === 'sweep')

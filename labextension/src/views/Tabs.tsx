@@ -5,11 +5,11 @@ import { moved } from '../keys';
 import { pageWords } from '../words';
 import { Icon, type IconName, rankColour } from './Marks';
 
-/** What is shown: the log of all ranks, of one, or a page: the curves, the program, what else the host has. */
+/** A tab: the log of all ranks or of one, or a page (curves, program, pages of the host). */
 export type Tab = 'all' | number | PageName;
 type PageName = 'metrics' | 'cell' | 'stacks' | 'board';
 
-/** Whether a tab shows a log. */
+/** Return true when a tab shows a log. */
 export function isLog(tab: Tab): tab is 'all' | number {
   return tab === 'all' || typeof tab === 'number';
 }
@@ -24,7 +24,7 @@ interface TabsProps {
   /** ranks that have a tab of their own */
   ranks: readonly number[];
   pages: readonly PageTab[];
-  /** how many ranks there are to pick from; 0 for no field */
+  /** number of ranks to pick from; 0 for no field */
   pick: number;
   /** error lines of the ranks that have any */
   errors: ReadonlyMap<number, number>;
@@ -68,7 +68,7 @@ export function Tabs(props: TabsProps): ReactElement {
         </button>
         {ranks.map(rank => {
           const count = errors.get(rank) ?? 0;
-          const name = words.rankNumber(rank) + (count ? `, ${words.errors(count)}` : '');
+          const name = words.rankNumber(rank) + (count ? words.comma + words.errors(count) : '');
           return (
             <button
               className={`nbdist-tab ${rankColour(rank)}`}
@@ -104,7 +104,7 @@ export function Tabs(props: TabsProps): ReactElement {
   );
 }
 
-/** A field with all ranks to choose from: type a number, or take one. */
+/** Draw a field with all ranks to choose from: type a number, or take one. */
 function RankPicker({ count, onPick }: { count: number; onPick: (rank: number) => void }): ReactElement {
   const words = pageWords();
   const [text, setText] = useState('');

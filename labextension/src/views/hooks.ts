@@ -3,12 +3,12 @@ import { type RefObject, useCallback, useEffect, useLayoutEffect, useRef, useSta
 
 import type { RunView } from '../protocol';
 
-/** The page's seconds, by which is told when something came. */
+/** Return the page's seconds, by which is told when something came. */
 export function pageNow(): number {
   return performance.now() / 1000;
 }
 
-/** The time in seconds, each second while `on`. */
+/** Return the time in seconds, each second while `on`. */
 export function useSeconds(on: boolean, now = pageNow): number {
   const [seconds, setSeconds] = useState(now);
   useEffect(() => {
@@ -21,14 +21,14 @@ export function useSeconds(on: boolean, now = pageNow): number {
   return seconds;
 }
 
-/** How long a run goes on: it does so while the kernel is silent. `viewAt` is when its view came. */
+/** Return the seconds a run has been going on, also while the kernel is silent. `viewAt`: the arrival of its view. */
 export function useElapsed(view: RunView, viewAt: number): number {
   const seconds = useSeconds(view.live);
   return view.elapsed + (view.live ? Math.max(0, seconds - viewAt) : 0);
 }
 
-/** The latest value, but a new one only once in `period` milliseconds. */
-export function useUnhurried<Value>(value: Value, period: number): Value {
+/** Return the latest value, but a new one only once in `period` milliseconds. */
+export function useThrottled<Value>(value: Value, period: number): Value {
   const [shown, setShown] = useState(value);
   const latest = useRef(value);
   useEffect(() => {
@@ -43,7 +43,7 @@ export function useUnhurried<Value>(value: Value, period: number): Value {
 
 export type Size = 'narrow' | 'medium' | 'wide' | 'huge';
 
-/** How much room there is across: below 560, 760, 1600 pixels, or more. */
+/** Return the width class: below 560, 760, 1600 pixels, or more. */
 export function useSize(element: RefObject<HTMLElement | null>): Size {
   const [size, setSize] = useState<Size>('wide');
   useEffect(() => {
@@ -64,7 +64,7 @@ export function useSize(element: RefObject<HTMLElement | null>): Size {
   return size;
 }
 
-/** What is given is done right after the next drawing: what is to get the focus may be hidden until then. */
+/** Return a function that runs its argument right after the next drawing: an element may be hidden until then. */
 export function useAfterDrawing(): (act: (() => void) | null) => void {
   const later = useRef<(() => void) | null>(null);
   // before anything else happens: later, it would take the focus from where the next key has put it
@@ -76,7 +76,7 @@ export function useAfterDrawing(): (act: (() => void) | null) => void {
   return useCallback(act => void (later.current = act), []);
 }
 
-/** What the front ends write into a page that is dark, and into one that is light. */
+/** Selectors for attributes that front ends set on a dark page, and on a light one. */
 const DARK = [
   '[data-jp-theme-light="false"]',
   '.vscode-dark',
@@ -94,14 +94,17 @@ const SETTLED = 400;
 
 type Theme = 'light' | 'dark';
 
-/** The page's theme; `look` is another number each time its colours may have changed. */
-export function useTheme(): { theme: Theme; look: number } {
-  const [seen, setSeen] = useState(() => ({ theme: pageTheme(), look: 0 }));
-  useEffect(() => watchTheme(() => setSeen(last => ({ theme: pageTheme(), look: last.look + 1 }))), []);
+/** Return the page's theme; `themeVersion` is another number each time its colours may have changed. */
+export function useTheme(): { theme: Theme; themeVersion: number } {
+  const [seen, setSeen] = useState(() => ({ theme: pageTheme(), themeVersion: 0 }));
+  useEffect(
+    () => watchTheme(() => setSeen(last => ({ theme: pageTheme(), themeVersion: last.themeVersion + 1 }))),
+    [],
+  );
   return seen;
 }
 
-/** By what the page says; where it says nothing, by what the system does. */
+/** Return the theme of the page; where it sets none, of the system. */
 function pageTheme(): Theme {
   if (document.querySelector(DARK)) {
     return 'dark';
@@ -112,25 +115,25 @@ function pageTheme(): Theme {
   return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
 }
 
-/** Calls `changed` when the page may look different from now on; returns what ends that. */
+/** Call `changed` when the page's colours may have changed; return the function that ends this. */
 function watchTheme(changed: () => void): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const look = (): void => {
+  const refresh = (): void => {
     changed();
     clearTimeout(timer);
     timer = setTimeout(changed, SETTLED);
   };
-  const attributes = new MutationObserver(look);
+  const attributes = new MutationObserver(refresh);
   for (const node of [document.documentElement, document.body]) {
     attributes.observe(node, {
       attributeFilter: ['class', 'theme', 'data-jp-theme-light', 'data-jp-theme-name'],
     });
   }
   const system = matchMedia('(prefers-color-scheme: dark)');
-  system.addEventListener('change', look);
+  system.addEventListener('change', refresh);
   return () => {
     clearTimeout(timer);
     attributes.disconnect();
-    system.removeEventListener('change', look);
+    system.removeEventListener('change', refresh);
   };
 }

@@ -1,4 +1,4 @@
-/** What a strip, a table and a grid of ranks are made of: how a rank stands, and what it uses in little room. */
+/** The parts of a strip, a table and a grid of ranks: the state of a rank, and small drawings of its use. */
 import { memo, type ReactElement, useMemo } from 'react';
 
 import { bytes, bytesOf, memory, milliseconds } from '../numbers';
@@ -10,21 +10,21 @@ import type { Size } from './hooks';
 
 const NONE: readonly number[] = [];
 
-/** What draws the ranks of a run gets. */
+/** The properties of a drawing of ranks. */
 export interface RanksProps {
   view: RunView;
-  /** of each rank, the last samples in percent */
+  /** the last samples of each rank, in percent */
   utilisation: ReadonlyMap<number, readonly number[]>;
-  /** of each rank, the percentage of its time that it waits for others */
+  /** the percentage of its time that each rank waits for others */
   waits: ReadonlyMap<number, number>;
   size: Size;
   onOpen: (rank: number) => void;
 }
 
-/** What says how a rank stands, and what it used lately. */
+/** The state of a rank, and its recent use. */
 export interface Standing {
   rank: RankView;
-  /** whether it failed before all others */
+  /** true when it failed before all others */
   first: boolean;
   held: Held | undefined;
   slow: SlowView | null;
@@ -46,7 +46,7 @@ export function useStandings({ view, utilisation, waits }: RanksProps): readonly
   }, [view, utilisation, waits]);
 }
 
-/** What a rank is called: by what it does in a run that hangs, as the slowest, or by its state. */
+/** Return the word for a rank: its part in a stall, slowest, or its state. */
 export function wordOf({ rank, first, held, slow }: Standing): string {
   const words = pageWords();
   const state = first && rank.state === 'failed' ? words.failedFirst : words.rankState[rank.state];
@@ -61,7 +61,7 @@ export function StateMark({ rank, held, slow, title }: Standing & { title?: stri
   return <Mark state={held === undefined ? 'slow' : waits ? 'waits' : 'held'} title={title} />;
 }
 
-/** What a rank uses is called otherwise once the run has ended: then it is the most memory, and means. */
+/** Return the names of the measures; of an ended run they are peaks and means. */
 export function measureNames({ ranks, live }: RunView): Record<'utilisation' | 'memory' | 'rate', string> {
   const words = pageWords();
   const { utilisation, memory, gpuMemory, stepRate } = live ? words : words.onTheWhole;
@@ -69,22 +69,22 @@ export function measureNames({ ranks, live }: RunView): Record<'utilisation' | '
   return { utilisation, memory: onGpu ? gpuMemory : memory, rate: stepRate };
 }
 
-/** `+18 ms`, `×1.6`: by how much a rank is slower than the others. */
+/** Return `+18 ms`, `×1.6`: by how much a rank is slower than the others. */
 export function overText({ over, factor }: SlowView): string {
   const words = pageWords();
   return over === null ? words.slowTimes(factor.toFixed(1)) : words.slowBy(over.toFixed(over < 10 ? 1 : 0));
 }
 
-/** `11.2/80 GB`, or what is used where the whole is not known. */
+/** Draw `11.2/80 GB`, or the used memory where the total is unknown. */
 export function Memory({ rank }: { rank: RankView }): ReactElement | null {
-  const found = memory(rank);
-  if (found === null) {
+  const amount = memory(rank);
+  if (amount === null) {
     return null;
   }
-  if (found.total === null) {
-    return <span>{bytes(found.used)}</span>;
+  if (amount.total === null) {
+    return <span>{bytes(amount.used)}</span>;
   }
-  const [used, total] = bytesOf(found.used, found.total);
+  const [used, total] = bytesOf(amount.used, amount.total);
   return (
     <span className="nbdist-cut">
       {used}
@@ -102,24 +102,24 @@ export function Bar({ fraction }: { fraction: number }): ReactElement {
 }
 
 const SAMPLES = 60;
-const HEIGHT = 16;
+const SPARK_PX = 16;
 
-/** Utilisation in the last two minutes: the newest sample is at the right; a rank that has only begun has a short
- * line. At the top is all of a GPU, or as many cores as were ever used. */
+/** Draw the utilisation of the last two minutes, the newest sample at the right. The top is all of a GPU, or the most
+ * cores ever used. */
 export const Sparkline = memo(function Sparkline({ samples }: { samples: readonly number[] }): ReactElement {
   const full = Math.max(100, ...samples);
   const points = samples.map((sample, at) => {
-    const height = Math.min(1, sample / full) * (HEIGHT - 3);
-    return `${SAMPLES - samples.length + at},${(HEIGHT - 1.5 - height).toFixed(1)}`;
+    const height = Math.min(1, sample / full) * (SPARK_PX - 3);
+    return `${SAMPLES - samples.length + at},${(SPARK_PX - 1.5 - height).toFixed(1)}`;
   });
   return (
     <svg
       className="nbdist-spark"
-      viewBox={`0 0 ${SAMPLES - 1} ${HEIGHT}`}
+      viewBox={`0 0 ${SAMPLES - 1} ${SPARK_PX}`}
       preserveAspectRatio="none"
       aria-hidden="true"
     >
-      <path className="nbdist-ground" d={`M0 ${HEIGHT - 0.5}H${SAMPLES - 1}`} />
+      <path className="nbdist-ground" d={`M0 ${SPARK_PX - 0.5}H${SAMPLES - 1}`} />
       <polyline points={points.join(' ')} />
     </svg>
   );
@@ -132,7 +132,7 @@ interface StepBarProps {
   figures: boolean;
 }
 
-/** A step: the rank's own time, then, hatched, what it waits for the others. */
+/** Draw a step: the rank's own time, then, hatched, its wait for the others. */
 export function StepBar({ step, figures }: StepBarProps): ReactElement {
   const words = pageWords();
   const [own, waiting] = [milliseconds(step.own), milliseconds(step.waiting)];

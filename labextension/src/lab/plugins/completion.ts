@@ -11,7 +11,7 @@ import {
 
 import '../styles/links.css';
 import { element } from '../../page';
-import { told } from '../../words';
+import { localized } from '../../words';
 import { complete, optionAt, optionsOf } from '../cells';
 import type { Option } from '../client';
 import { IRunService } from '../tokens';
@@ -44,7 +44,7 @@ export default plugin;
 
 /** Asked for once, when they are first needed; nothing where the server has no nbdist. */
 class KnownOptions {
-  private asked: Promise<readonly Option[]> | null = null;
+  private answer: Promise<readonly Option[]> | null = null;
 
   constructor(private readonly service: IRunService) {}
 
@@ -52,11 +52,11 @@ class KnownOptions {
     if (this.service.runs.state === 'absent') {
       return Promise.resolve([]);
     }
-    this.asked ??= this.service.client.options().catch(() => {
-      this.asked = null;
+    this.answer ??= this.service.client.options().catch(() => {
+      this.answer = null;
       return [];
     });
-    return this.asked;
+    return this.answer;
   }
 }
 
@@ -78,16 +78,16 @@ class OptionCompleter implements ICompletionProvider {
     context: ICompletionContext,
   ): Promise<CompletionHandler.ICompletionItemsReply> {
     const column = context.editor?.getCursorPosition().column ?? 0;
-    const found = complete(context.editor?.getLine(0) ?? '', column, await this.options.get());
+    const completion = complete(context.editor?.getLine(0) ?? '', column, await this.options.get());
     return {
-      start: found?.start ?? column,
+      start: completion?.start ?? column,
       end: column,
-      items: (found?.items ?? []).map(({ text, label, option }) => ({
+      items: (completion?.items ?? []).map(({ text, label, option }) => ({
         // JupyterLab explains what is selected in a pane that is off unless it is chosen
-        label: `${label} · ${told(option.help)}`,
+        label: `${label} · ${localized(option.help)}`,
         insertText: text,
         type: 'option',
-        documentation: told(option.help),
+        documentation: localized(option.help),
       })),
     };
   }
@@ -98,21 +98,21 @@ async function helpAt(view: EditorView, position: number, options: KnownOptions)
   if (position > line.to || optionsOf(line.text) === null) {
     return null;
   }
-  const found = optionAt(line.text, position, await options.get());
-  if (!found) {
+  const match = optionAt(line.text, position, await options.get());
+  if (!match) {
     return null;
   }
   return {
-    pos: found.from,
-    end: found.to,
+    pos: match.from,
+    end: match.to,
     above: true,
-    create: () => ({ dom: helpNode(found.option) }),
+    create: () => ({ dom: helpNode(match.option) }),
   };
 }
 
 function helpNode({ flags, metavar, help, choices }: Option): HTMLElement {
   const node = element('div', 'nbdist-help');
-  node.append(element('code', '', `${flags.join(', ')} ${metavar}`.trimEnd()), ` ${told(help)}`);
+  node.append(element('code', '', `${flags.join(', ')} ${metavar}`.trimEnd()), ` ${localized(help)}`);
   if (choices.length) {
     node.append(` (${choices.join(', ')})`);
   }

@@ -1,7 +1,5 @@
-/**
- * What a kernel is told in front of a cell that uses nbdist. A kernel takes its requests in order, so the cell finds
- * it done, and one that knows it already loses a millisecond.
- */
+/** Prepares the kernel ahead of a cell that uses nbdist. A kernel runs its requests in order, so the cell finds nbdist
+ * loaded; where it is already, this costs a millisecond. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
@@ -25,7 +23,7 @@ const loading: JupyterFrontEndPlugin<void> = {
       const panel = magic && notebooks.find(({ content }) => content === notebook);
       if (panel) {
         void load(panel, magic).then(
-          there => there || Notification.error(labWords().notInKernel, { autoClose: 15_000 }),
+          loaded => loaded || Notification.error(labWords().notInKernel, { autoClose: 15_000 }),
         );
       }
     });
@@ -42,14 +40,14 @@ const language: JupyterFrontEndPlugin<void> = {
       const panel = notebook.parent;
       if (panel instanceof NotebookPanel && OURS.test(cell.model.sharedModel.getSource())) {
         // what is sent first is executed first; nbdist need not be loaded for it
-        const told = panel.sessionContext.session?.kernel?.requestExecute({
+        const request = panel.sessionContext.session?.kernel?.requestExecute({
           code: `__import__("os").environ["NBDIST_PAGE_LANG"] = "${languageOf()}"`,
           silent: true,
           store_history: false,
           stop_on_error: false,
         });
         // a kernel that ends takes its cell along
-        void told?.done.catch(() => undefined);
+        void request?.done.catch(() => undefined);
       }
     });
   },
@@ -57,29 +55,29 @@ const language: JupyterFrontEndPlugin<void> = {
 
 export default [loading, language];
 
-/** Leaves no name in the notebook's namespace. As `%load_ext nbdist`, which may still follow and says nothing. */
-const LOAD = (found: string): string => `try:
-    ${found} or __import__('nbdist').load_ipython_extension(get_ipython())
+/** Return code that loads nbdist as `%load_ext` does, and leaves no name in the namespace. */
+const LOAD = (isLoaded: string): string => `try:
+    ${isLoaded} or __import__('nbdist').load_ipython_extension(get_ipython())
 except ModuleNotFoundError:
     pass
 `;
 
-/** Whether the kernel has the magic now; true, too, where that cannot be known. */
+/** Load nbdist; return true when the kernel has the magic now, or where that cannot be known. */
 async function load({ sessionContext }: NotebookPanel, { kind, name }: Magic): Promise<boolean> {
   const kernel = sessionContext.session?.kernel;
   const spec = kernel && sessionContext.specsManager.specs?.kernelspecs[kernel.name];
   if (!kernel || (spec && spec.language.toLowerCase() !== 'python')) {
     return true;
   }
-  const found = `get_ipython().find_${kind}_magic('${name}')`;
+  const lookup = `get_ipython().find_${kind}_magic('${name}')`;
   try {
     const { content } = await kernel.requestExecute({
-      code: LOAD(found),
+      code: LOAD(lookup),
       silent: true,
       store_history: false,
       // what goes wrong here is for the cell to say
       stop_on_error: false,
-      user_expressions: { there: `${found} is not None` },
+      user_expressions: { loaded: `${lookup} is not None` },
     }).done;
     return content.status !== 'ok' || !JSON.stringify(content.user_expressions['there']).includes('False');
   } catch {

@@ -1,7 +1,5 @@
-/**
- * In a notebook, what names a line of the cell leads to that line of the editor: in the panel, in its summary,
- * and in the error below it.
- */
+/** In a notebook, what names a line of the cell leads to that line of the editor: in the panel, in its summary, and
+ * in the error below it. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 
@@ -39,9 +37,9 @@ const plugin: JupyterFrontEndPlugin<void> = {
 
 export default plugin;
 
-/** Follows the outputs of a notebook: those of runs that failed get links, summaries buttons. */
+/** Follow the outputs of a notebook: those of runs that failed get links, summaries buttons. */
 function followOutputs({ content }: NotebookPanel): void {
-  const look = (node: Element): void => {
+  const decorate = (node: Element): void => {
     for (const error of node.matches(ERROR) ? [node] : node.querySelectorAll(ERROR)) {
       if (error.textContent?.includes('RunFailed')) {
         linkLines(error);
@@ -54,7 +52,7 @@ function followOutputs({ content }: NotebookPanel): void {
       // the rows of a panel's log come and go ten times a second
       if (addedNodes.length && !(target as Element).closest('.nbdist')) {
         const output = (target as Element).closest(ERROR);
-        addedNodes.forEach(node => node instanceof Element && look(output ?? node));
+        addedNodes.forEach(node => node instanceof Element && decorate(output ?? node));
       }
     }
   });

@@ -87,12 +87,12 @@ const comparison: JupyterFrontEndPlugin<void> = {
 
 export default [dashboard, comparison];
 
-/** The oldest first: ids begin with the time. */
+/** Return the ids, the oldest first: they begin with the time. */
 function chosen({ runIds }: { runIds?: unknown }): string[] {
   return Array.isArray(runIds) ? runIds.map(String).sort() : [];
 }
 
-/** Brings a widget to the front; one of some `type` is new. */
+/** Bring a widget to the front; one of some `type` is new. */
 function show(app: JupyterFrontEnd, lab: ILabShell | null, widget: ViewWidget, type: string): void {
   if (type) {
     // Notebook 7 has one place in its main area, which the notebook has
@@ -123,18 +123,18 @@ class RunWidget extends ViewWidget {
         if (this.isDisposed) {
           follower.end();
         } else {
-          follower.look(this.isVisible);
+          follower.setVisible(this.isVisible);
         }
         return view(follower.model, this);
       },
-      seen => follower?.look(seen),
+      seen => follower?.setVisible(seen),
     );
     this.title.icon = ranksIcon;
     this.title.closable = true;
     this.disposed.connect(() => follower?.end());
   }
 
-  /** Shows a tab of a dashboard, once it is drawn. */
+  /** Show a tab of a dashboard, once it is drawn. */
   select(tab: 'all' | 'metrics'): void {
     this.wanted = this.page ? null : tab;
     this.page?.select(tab);

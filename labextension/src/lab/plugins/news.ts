@@ -1,4 +1,4 @@
-/** Where a reader sees how runs stand who does not look at them: the status bar, and notices when one ends or stalls. */
+/** News for a reader who looks elsewhere: the status bar, and notices when a run ends or stalls. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
@@ -7,7 +7,7 @@ import { IStatusBar } from '@jupyterlab/statusbar';
 import { createElement } from 'react';
 
 import { clock } from '../../numbers';
-import { told } from '../../words';
+import { localized } from '../../words';
 import { isNotebook } from '../cells';
 import type { RunRow } from '../client';
 import { announcements, type RunEvent, secondsOf, type NoticeLevel } from '../runs';
@@ -71,7 +71,7 @@ const notices: JupyterFrontEndPlugin<void> = {
 
 export default [status, notices];
 
-/** Whether the run's cell, and so its panel, is on the screen. */
+/** Return true when the run's cell, and so its panel, is on the screen. */
 function isSeen(notebooks: INotebookTracker, { notebook, cellId }: RunRow): boolean {
   const panel = notebooks.find(each => each.isVisible && isNotebook(notebook, each.context.localPath));
   const cell = panel?.content.widgets.find(({ model }) => model.sharedModel.getId() === cellId);
@@ -101,7 +101,7 @@ function notify(app: JupyterFrontEnd, { kind, row }: RunEvent): string {
     case 'stopped':
       return Notification.info(words.noticeStopped(label), { actions, autoClose: 4000 });
     default:
-      return Notification.error(words.noticeFailed(label, told(row.headline) || told(row.reason)), {
+      return Notification.error(words.noticeFailed(label, localized(row.headline) || localized(row.reason)), {
         actions,
         autoClose: 15_000,
       });

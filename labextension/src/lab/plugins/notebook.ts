@@ -13,7 +13,7 @@ import { pageWords } from '../../words';
 import {
   cellAgain,
   cellOf,
-  type CellPlace,
+  type CellSource,
   contentsPath,
   firstLine,
   isNotebook,
@@ -76,11 +76,11 @@ const plugin: JupyterFrontEndPlugin<void> = {
       isVisible: given => Boolean(service.runs.row(runIn(given))?.notebook),
       describedBy: takes('runId', 'line'),
       execute: async given => {
-        const found = await cellOfRun(service, notebooks, documents, runIn(given));
-        if (typeof found === 'string') {
-          tell(found);
+        const position = await cellOfRun(service, notebooks, documents, runIn(given));
+        if (typeof position === 'string') {
+          tell(position);
         } else {
-          await runCell(found.panel, found.at);
+          await runCell(position.panel, position.at);
         }
       },
     });
@@ -89,9 +89,9 @@ const plugin: JupyterFrontEndPlugin<void> = {
       isVisible: given => service.runs.row(runIn(given))?.live === false,
       describedBy: takes('runId'),
       execute: async given => {
-        const found = await cellOfRun(service, notebooks, documents, runIn(given));
+        const position = await cellOfRun(service, notebooks, documents, runIn(given));
         const place =
-          typeof found === 'string' ? () => newNotebook(app, notebooks) : () => Promise.resolve(found);
+          typeof position === 'string' ? () => newNotebook(app, notebooks) : () => Promise.resolve(position);
         tell(await runAgainWith(service, runIn(given), place));
       },
     });
@@ -155,14 +155,14 @@ const plugin: JupyterFrontEndPlugin<void> = {
 
 export default plugin;
 
-/** Says what stands in the way, if anything. */
+/** Notify the user of a problem, if there is one. */
 function tell(problem: string | null): void {
   if (problem) {
     Notification.info(problem, { autoClose: 6000 });
   }
 }
 
-/** Writes a line magic into a cell below the active one, and runs it. */
+/** Write a line magic into a cell below the active one, and run it. */
 async function runBelow(panel: NotebookPanel, magic: string): Promise<void> {
   NotebookActions.insertBelow(panel.content);
   panel.content.activeCell?.model.sharedModel.setSource(magic);
@@ -175,29 +175,29 @@ async function runCell(panel: NotebookPanel, at: number): Promise<void> {
   await NotebookActions.run(panel.content, panel.sessionContext);
 }
 
-/** Whether the kernel takes requests, now or in a moment: one that was just started is busy with itself. */
+/** Return true when the kernel is idle now or soon: one that was just started is busy with itself. */
 function becomesIdle({ sessionContext }: NotebookPanel): Promise<boolean> {
   const idle = (): boolean => sessionContext.session?.kernel?.status === 'idle';
   if (idle()) {
     return Promise.resolve(true);
   }
   return new Promise(done => {
-    const look = (): void => {
+    const check = (): void => {
       if (idle()) {
         end();
       }
     };
     const end = (): void => {
       clearTimeout(timer);
-      sessionContext.statusChanged.disconnect(look);
+      sessionContext.statusChanged.disconnect(check);
       done(idle());
     };
     const timer = setTimeout(end, MOMENT);
-    sessionContext.statusChanged.connect(look);
+    sessionContext.statusChanged.connect(check);
   });
 }
 
-/** Goes to the cell of a run, and to a line of it (0 for none). What stands in the way, if anything. */
+/** Go to the cell of a run, and to a line of it (0 for none); return the problem, if any. */
 async function reveal(
   service: IRunService,
   notebooks: INotebookTracker,
@@ -205,11 +205,11 @@ async function reveal(
   runId: string,
   line: number,
 ): Promise<string> {
-  const found = await cellOfRun(service, notebooks, documents, runId);
-  if (typeof found === 'string') {
-    return found;
+  const position = await cellOfRun(service, notebooks, documents, runId);
+  if (typeof position === 'string') {
+    return position;
   }
-  const { panel, at } = found;
+  const { panel, at } = position;
   const cell = panel.content.widgets[at]!;
   panel.content.activeCellIndex = at;
   await panel.content.scrollToCell(cell, 'smart');
@@ -219,13 +219,13 @@ async function reveal(
   return '';
 }
 
-/** The cell of a run in its notebook, which is opened; or what stands in the way. */
+/** Open the notebook of a run; return the position of its cell, or the problem. */
 async function cellOfRun(
   { client }: IRunService,
   notebooks: INotebookTracker,
   documents: IDocumentManager | null,
   runId: string,
-): Promise<Place | string> {
+): Promise<CellPosition | string> {
   const words = labWords();
   const { row, cell } = await client.run(runId);
   if (!row.notebook) {
@@ -252,8 +252,8 @@ async function notebookOf(
   }
   const path = contentsPath(notebook, PageConfig.getOption('serverRoot'));
   // of a notebook that has gone the page would show an error, and never be ready
-  const there = path !== null && documents?.services.contents.get(path, { content: false });
-  const widget = (await Promise.resolve(there).catch(() => null)) && documents?.openOrReveal(path!);
+  const contents = path !== null && documents?.services.contents.get(path, { content: false });
+  const widget = (await Promise.resolve(contents).catch(() => null)) && documents?.openOrReveal(path!);
   if (!widget) {
     return null;
   }
@@ -261,7 +261,7 @@ async function notebookOf(
   return notebooks.find(panel => panel === (widget as unknown)) ?? null;
 }
 
-export function cellsOf({ content }: NotebookPanel): readonly CellPlace[] {
+export function cellsOf({ content }: NotebookPanel): readonly CellSource[] {
   return content.widgets.map(({ model: { sharedModel } }) => ({
     id: sharedModel.getId(),
     source: sharedModel.getSource(),
@@ -274,7 +274,7 @@ function cellAround(notebooks: INotebookTracker, node: HTMLElement | undefined):
   return cells[0] ?? null;
 }
 
-/** What was chosen in the form for a cell with this text, and whether it is to be run; null for nothing. */
+/** Show the form for a cell; return the choices and true to run it, or null when it was cancelled. */
 async function askRanks(
   { client }: IRunService,
   source: string,
@@ -306,70 +306,68 @@ async function askRanks(
   return button.accept && wanted ? { wanted, run: button.label === run } : null;
 }
 
-/** Asks which ranks, and writes them into this cell and no other. What stands in the way, if anything. */
+/** Show the form and write its choices into this cell; return the problem, if any. */
 async function runOnRanks(service: IRunService, notebooks: INotebookTracker, cell: Cell): Promise<string> {
   const words = labWords();
   const { sharedModel } = cell.model;
-  const asked = await askRanks(service, sharedModel.getSource(), words.formTitle, [
+  const answer = await askRanks(service, sharedModel.getSource(), words.formTitle, [
     words.formWrite,
     words.formRun,
   ]);
-  if (!asked) {
+  if (!answer) {
     return '';
   }
   const panel = notebooks.find(({ content }) => content.widgets.includes(cell));
   if (!panel) {
     return words.noCellFound('');
   }
-  sharedModel.setSource(withFirstLine(sharedModel.getSource(), asked.wanted));
-  if (asked.run) {
+  sharedModel.setSource(withFirstLine(sharedModel.getSource(), answer.wanted));
+  if (answer.run) {
     await runCell(panel, panel.content.widgets.indexOf(cell));
   }
   return '';
 }
 
-interface Place {
+interface CellPosition {
   panel: NotebookPanel;
   at: number;
 }
 
-/**
- * Asks for the options of a copy of a run's cell, and inserts it below a cell of the notebook that `place` opens. A
- * script has no form: its line is inserted. What stands in the way, if anything.
- */
+/** Show the form for a copy of a run's cell, and insert it below the cell that `place` opens; a script has no form.
+ * Return the problem, if any. */
 async function runAgainWith(
   service: IRunService,
   runId: string,
-  place: () => Promise<Place | null>,
+  place: () => Promise<CellPosition | null>,
 ): Promise<string> {
   const words = labWords();
   const { cell, line } = await service.client.run(runId);
   // of a program that is longer the server has told the begin
   const whole = new TextEncoder().encode(cell).length < PROGRAM;
-  const there = line && whole ? await place() : null;
-  if (!there) {
+  const position = line && whole ? await place() : null;
+  if (!position) {
     return words.noProgram;
   }
-  const { panel, at } = there;
+  const { panel, at } = position;
   const source = cellAgain(cellsOf(panel), cell, line);
-  const asked = firstLine(source)
+  const answer = firstLine(source)
     ? await askRanks(service, source, pageWords().runAgainWith, [words.formInsert, words.formInsertRun])
     : { wanted: null, run: false };
-  if (!asked) {
+  if (!answer) {
     return '';
   }
   panel.content.activeCellIndex = at;
   NotebookActions.insertBelow(panel.content);
   const { activeCellIndex, activeCell } = panel.content;
-  activeCell?.model.sharedModel.setSource(asked.wanted ? withFirstLine(source, asked.wanted) : source);
-  if (asked.run) {
+  activeCell?.model.sharedModel.setSource(answer.wanted ? withFirstLine(source, answer.wanted) : source);
+  if (answer.run) {
     await runCell(panel, activeCellIndex);
   }
   return '';
 }
 
-/** A new notebook, for a run whose own there is not. */
-async function newNotebook(app: JupyterFrontEnd, notebooks: INotebookTracker): Promise<Place | null> {
+/** Open a new notebook for a run whose own is missing. */
+async function newNotebook(app: JupyterFrontEnd, notebooks: INotebookTracker): Promise<CellPosition | null> {
   const kernelName = app.serviceManager.kernelspecs.specs?.default;
   const made: unknown = await app.commands.execute('notebook:create-new', { kernelName });
   const panel = notebooks.find(each => each === made);
@@ -377,7 +375,7 @@ async function newNotebook(app: JupyterFrontEnd, notebooks: INotebookTracker): P
   return panel ? { panel, at: panel.content.widgets.length - 1 } : null;
 }
 
-/** Selects the line (1 is the editor's first) and brings it into view. */
+/** Select the line (1 is the editor's first) and bring it into view. */
 export async function showLine(cell: Cell, line: number): Promise<void> {
   await cell.ready;
   const { editor } = cell;

@@ -1,8 +1,6 @@
-/**
- * The panel of a run in its cell, for a page that was loaded (again) after the cell was run. What the kernel
- * sends to a cell reaches the page alone that ran it, and the file of the notebook is older: it may hold the
- * error of the run before. So the server tells how the run stands, and what the notebook keeps of its end.
- */
+/** The panel of a run in its cell, for a page that was loaded (again) after the cell was run. What the kernel sends
+ * to a cell reaches the page alone that ran it, and the file of the notebook is older: it may hold the error of the
+ * run before. So the server tells how the run stands, and what the notebook keeps of its end. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { CodeCell } from '@jupyterlab/cells';
 import { INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
@@ -18,7 +16,7 @@ import { IRunService } from '../tokens';
 import { cellsOf } from './notebook';
 import { ViewWidget } from './view_widget';
 
-/** of a cell whose outputs are those of an earlier run */
+/** class of a cell whose outputs are those of an earlier run */
 const CLASS = 'nbdist-restored';
 
 const plugin: JupyterFrontEndPlugin<void> = {
@@ -53,7 +51,7 @@ async function restore(service: IRunService, panel: NotebookPanel): Promise<void
   }
 }
 
-/** What runs on the ranks; what no cell has where the server does not say. */
+/** Return the program of the run; null, which no cell has, where the server does not answer. */
 function programOf(client: Client, { runId }: RunRow): Promise<string | null> {
   return client.run(runId).then(
     ({ cell }) => cell,
@@ -77,18 +75,18 @@ class RestoredRun {
     const { runs } = service;
     this.widget = new ViewWidget(
       () => this.view(),
-      seen => this.follower?.look(seen),
+      seen => this.follower?.setVisible(seen),
     );
     this.widget.addClass('nbdist-restored-panel');
     const layout = cell.layout as PanelLayout;
     const outputs = layout.widgets.findIndex(({ node }) => node.classList.contains('jp-Cell-outputWrapper'));
     layout.insertWidget(outputs + 1, this.widget);
     cell.addClass(CLASS);
-    this.unsubscribe = runs.subscribe(() => this.look());
+    this.unsubscribe = runs.subscribe(() => this.refresh());
     cell.model.outputs.changed.connect(this.outputsChanged, this);
     NotebookActions.executionScheduled.connect(this.scheduled, this);
     cell.disposed.connect(() => this.leave());
-    this.look();
+    this.refresh();
   }
 
   private async view(): Promise<ReturnType<typeof createElement>> {
@@ -107,7 +105,7 @@ class RestoredRun {
     });
   }
 
-  private look(): void {
+  private refresh(): void {
     const row: RunRow | undefined = this.service.runs.row(this.runId);
     if (!row) {
       this.leave();
@@ -115,12 +113,12 @@ class RestoredRun {
       this.cell.model.executionState = 'running';
     } else if (!this.ended) {
       this.ended = true;
-      void this.keep();
+      void this.writeSummary();
     }
   }
 
-  /** Writes into the notebook what the kernel would have written, had the page not been loaded again. */
-  private async keep(): Promise<void> {
+  /** Write the summary into the notebook, as the kernel does when the page stays loaded. */
+  private async writeSummary(): Promise<void> {
     const { model } = this.cell;
     const data = await this.service.client.summary(this.runId, languageOf()).catch(() => null);
     if (this.widget.isDisposed) {

@@ -3,6 +3,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { ServerConnection } from '@jupyterlab/services';
 import { ITranslator } from '@jupyterlab/translation';
 
+import { isChinese } from '../../words';
 import { Client, type Server } from '../client';
 import { Runs } from '../runs';
 import { Stream } from '../stream';
@@ -28,9 +29,9 @@ const plugin: JupyterFrontEndPlugin<IRunService> = {
 
 export default plugin;
 
-/** JupyterLab's page says English whatever JupyterLab was set to; words and screen readers go by the page. */
+/** Set the page's language to JupyterLab's: words and screen readers go by the page. */
 function speakAs(translator: ITranslator | null): void {
-  if (translator?.languageCode.toLowerCase().startsWith('zh')) {
+  if (translator && isChinese(translator.languageCode)) {
     document.documentElement.lang = 'zh-CN';
   }
 }

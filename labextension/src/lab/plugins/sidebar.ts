@@ -108,7 +108,7 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
       const runId = runIn(args);
       if (runId) {
         const label = runs.row(runId)?.label ?? runId;
-        await said(client.stop(runId, 'list'), problem => words.stopFailed(label, problem));
+        await notifyIfRejected(client.stop(runId, 'list'), problem => words.stopFailed(label, problem));
       }
     },
   });
@@ -119,7 +119,9 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
     execute: async ({ sweepId }) => {
       if (typeof sweepId === 'string') {
         const label = sweepId.split('-').slice(2).join('-');
-        await said(client.stopSweep(sweepId, 'list'), problem => words.stopFailed(label, problem));
+        await notifyIfRejected(client.stopSweep(sweepId, 'list'), problem =>
+          words.stopFailed(label, problem),
+        );
       }
     },
   });
@@ -138,7 +140,9 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
         buttons: [Dialog.cancelButton({ label: words.cancel }), Dialog.warnButton({ label: words.delete })],
       });
       if (button.accept) {
-        const done = await said(client.remove(row.runId), problem => words.failedTo(words.delete, problem));
+        const done = await notifyIfRejected(client.remove(row.runId), problem =>
+          words.failedTo(words.delete, problem),
+        );
         if (done) {
           runs.forget(row.runId);
         }
@@ -147,13 +151,16 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
   });
 }
 
-/** Whether it was done; if not, the user is told. */
-async function said(done: Promise<void>, tell: (problem: string) => string): Promise<boolean> {
+/** Return true when `done` resolves; if it rejects, notify the user. */
+async function notifyIfRejected(
+  done: Promise<void>,
+  describe: (problem: string) => string,
+): Promise<boolean> {
   try {
     await done;
     return true;
   } catch (problem) {
-    Notification.error(tell(messageOf(problem)));
+    Notification.error(describe(messageOf(problem)));
     return false;
   }
 }

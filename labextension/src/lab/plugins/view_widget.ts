@@ -78,7 +78,7 @@ export class ViewWidget extends Widget {
   }
 }
 
-/** Notebook 7 shows the area below, but not which of its tabs was asked for. */
+/** Show the tab of a widget: Notebook 7 opens the area below, but not the tab. */
 export function bringUp(widget: Widget): void {
   const tabs = widget.parent?.parent;
   if (tabs instanceof TabPanel) {

@@ -4,7 +4,7 @@ import { type ReactElement, type RefObject, useCallback, useEffect, useMemo, use
 import '../../styles/index.css';
 import '../styles/lab.css';
 import { overlay } from '../../chart_data';
-import { chartsOf, columnsOf, type Compared, DRAWN } from '../../comparison';
+import { chartsOf, comparisonColumns, type Compared, DRAWN } from '../../comparison';
 import { messageOf } from '../../page';
 import { pageWords } from '../../words';
 import { CompareTable } from '../../views/CompareTable';
@@ -20,9 +20,9 @@ import { BoardPane } from './Panes';
 /** letters of a name in a chart, above which what others have, too, is left out */
 const ROOM = 24;
 /** pixels */
-const HEIGHT = 300;
+const PLOT_PX = 300;
 /** milliseconds between two looks at runs of which one goes on; more where the server takes long for a look */
-const PERIOD = 3000;
+const POLL_MS = 3000;
 const SHARE = 5;
 /** runs that VisualDL shows */
 const ON_A_BOARD = 16;
@@ -38,16 +38,16 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
   const words = labWords();
   const root = useRef<HTMLElement>(null);
   const size = useSize(root);
-  const { theme, look } = useTheme();
-  const { found, problem } = useComparison(client, runIds, root);
+  const { theme, themeVersion } = useTheme();
+  const { compared, problem } = useComparison(client, runIds, root);
   const [board, setBoard] = useState(false);
   const [drawn, setDrawn] = useState<ReadonlySet<number>>(
     () => new Set(Array.from({ length: DRAWN }, (_, run) => run)),
   );
-  const columns = useMemo(() => (found ? columnsOf(found) : []), [found]);
+  const columns = useMemo(() => (compared ? comparisonColumns(compared) : []), [compared]);
   const open = useCallback((runId: string) => execute(COMMANDS.open, { runId }), [execute]);
-  const charts = useMemo(() => (found ? overlay(chartsOf(found, drawn)) : null), [found, drawn]);
-  const names = found ? namesOf(found) : [];
+  const charts = useMemo(() => (compared ? overlay(chartsOf(compared, drawn)) : null), [compared, drawn]);
+  const names = compared ? namesOf(compared) : [];
   return (
     <section
       className="nbdist nbdist-dash nbdist-compare"
@@ -58,38 +58,41 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
       data-theme={theme}
     >
       {problem && <p className="nbdist-empty">{words.compareFailed(problem)}</p>}
-      {!found && !problem && (
+      {!compared && !problem && (
         <p className="nbdist-empty" role="status">
           {words.loading}
         </p>
       )}
-      {found && charts && (
+      {compared && charts && (
         <>
           <CompareTable
-            found={found}
+            compared={compared}
             columns={columns}
             names={names}
             drawn={drawn}
             onDrawn={setDrawn}
             onOpen={open}
           />
-          {found.runs.length > 1 && <Programs client={client} found={found} />}
+          {compared.runs.length > 1 && <Programs client={client} compared={compared} />}
           <div className="nbdist-compare-curves" data-page="metrics">
             {board ? (
               <>
                 <div className="nbdist-tools">
                   <Button icon="metrics" label={words.board} pressed onClick={() => setBoard(false)} />
                 </div>
-                <BoardPane client={client} runIds={found.runs.slice(0, ON_A_BOARD).map(run => run.runId)} />
+                <BoardPane
+                  client={client}
+                  runIds={compared.runs.slice(0, ON_A_BOARD).map(run => run.runId)}
+                />
               </>
             ) : (
               <Metrics
                 charts={charts}
                 names={names}
-                letters={found.runs.map(({ letter }) => letter)}
-                height={HEIGHT}
+                letters={compared.runs.map(({ letter }) => letter)}
+                height={PLOT_PX}
                 hint={pageWords().zoomHint}
-                look={look}
+                themeVersion={themeVersion}
                 onBoard={() => setBoard(true)}
               />
             )}
@@ -100,7 +103,7 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
   );
 }
 
-/** What runs are called here: the end of the id only where two have the same name. */
+/** Return the names of the runs; with the end of the id only where two have the same name. */
 function namesOf({ runs }: Compared): string[] {
   const names = shownNames(runs);
   return runs.map(({ runId, label }) => {
@@ -109,25 +112,25 @@ function namesOf({ runs }: Compared): string[] {
   });
 }
 
-/** The runs as the server has them, again and again while one goes on and the page is seen. */
+/** Return the compared runs, requested again while one is live and the page is visible. */
 function useComparison(
   client: Client,
   runIds: readonly string[],
   root: RefObject<HTMLElement | null>,
-): { found: Compared | null; problem: string } {
-  const [found, setFound] = useState<Compared | null>(null);
+): { compared: Compared | null; problem: string } {
+  const [compared, setCompared] = useState<Compared | null>(null);
   const [problem, setProblem] = useState('');
-  const asked = runIds.join();
+  const ids = runIds.join();
   useEffect(() => {
     let here = true;
     let timer: ReturnType<typeof setTimeout> | undefined;
     let asking = 0;
     const later = (): void => {
-      timer = setTimeout(ask, Math.max(PERIOD, SHARE * (Date.now() - asking)));
+      timer = setTimeout(ask, Math.max(POLL_MS, SHARE * (Date.now() - asking)));
     };
     const show = (answer: Compared): void => {
       if (here) {
-        setFound(answer);
+        setCompared(answer);
         setProblem('');
         if (answer.runs.some(({ live }) => live)) {
           later();
@@ -137,11 +140,11 @@ function useComparison(
     const ask = (): void => {
       // a tab that is not in front has no size
       if (timer !== undefined && root.current?.clientWidth === 0) {
-        timer = setTimeout(ask, PERIOD);
+        timer = setTimeout(ask, POLL_MS);
         return;
       }
       asking = Date.now();
-      client.compare(asked.split(','), true).then(show, (failure: unknown) => {
+      client.compare(ids.split(','), true).then(show, (failure: unknown) => {
         if (here) {
           setProblem(messageOf(failure));
           later();
@@ -153,16 +156,16 @@ function useComparison(
       here = false;
       clearTimeout(timer);
     };
-  }, [client, asked, root]);
-  return { found, problem };
+  }, [client, ids, root]);
+  return { compared, problem };
 }
 
-/** How the program of one run differs from that of another. */
-function Programs({ client, found }: { client: Client; found: Compared }): ReactElement {
+/** Draw the differences between the programs of two runs. */
+function Programs({ client, compared }: { client: Client; compared: Compared }): ReactElement {
   const words = labWords();
   const [pair, setPair] = useState<readonly [number, number]>([0, 1]);
   const [lines, setLines] = useState<readonly string[] | null | undefined>(undefined);
-  const [before, after] = pair.map(run => found.runs[run]?.runId ?? '');
+  const [before, after] = pair.map(run => compared.runs[run]?.runId ?? '');
   useEffect(() => {
     let here = true;
     if (before === after) {
@@ -188,7 +191,7 @@ function Programs({ client, found }: { client: Client; found: Compared }): React
           setPair(which ? [pair[0], run] : [run, pair[1]]);
         }}
       >
-        {found.runs.map(({ runId, letter, label }, run) => (
+        {compared.runs.map(({ runId, letter, label }, run) => (
           <option key={runId} value={run}>
             {letter} {label}
           </option>
@@ -197,7 +200,7 @@ function Programs({ client, found }: { client: Client; found: Compared }): React
     </label>
   );
   return (
-    <details className="nbdist-programs" open={found.runs.length === 2}>
+    <details className="nbdist-programs" open={compared.runs.length === 2}>
       <summary>{words.programs}</summary>
       <div className="nbdist-row nbdist-programs-pair">
         {choice(0, words.programBefore)}

@@ -100,7 +100,7 @@ export function Dashboard(props: DashboardProps): ReactElement {
         </>
       )}
       notes={<Connection runId={runId} stream={stream} live={live} />}
-      few={RankTable}
+      rankList={RankTable}
       curves={CURVES}
       pages={pages}
       besideLog={rank => (
@@ -115,7 +115,7 @@ export function Dashboard(props: DashboardProps): ReactElement {
   );
 }
 
-/** What is to be said of the way that the run comes here. */
+/** Draw the problem of the connection to the server, if there is one. */
 function Connection(
   props: Pick<IRunService, 'stream'> & { runId: string; live: boolean },
 ): ReactElement | null {
@@ -135,15 +135,15 @@ function Connection(
   return !open && live ? <div className="nbdist-note nbdist-calm">{words.disconnected}</div> : null;
 }
 
-/** What a dashboard does to its run, and what there is to say when that fails. */
+/** Return a dashboard's actions on its run, with their error messages. */
 function useRunActions(service: IRunService, runId: string, label: string, execute: Execute): RunHost {
   const { client } = service;
   return useMemo(() => {
     const words = labWords();
-    const tried = (act: Promise<void>, say: (problem: string) => string): Promise<Notice | null> =>
+    const tried = (act: Promise<void>, describe: (problem: string) => string): Promise<Notice | null> =>
       act.then(
         () => null,
-        (problem: unknown) => ({ text: say(messageOf(problem)) }),
+        (problem: unknown) => ({ text: describe(messageOf(problem)) }),
       );
     return {
       stop: () => tried(client.stop(runId, 'dashboard'), problem => words.stopFailed(label, problem)),
@@ -152,14 +152,14 @@ function useRunActions(service: IRunService, runId: string, label: string, execu
       interrupt: (rank, page) =>
         void tried(client.interrupt(runId, rank), problem =>
           words.failedTo(pageWords().interrupt(rank), problem),
-        ).then(problem => problem && page.say(problem)),
+        ).then(problem => problem && page.notify(problem)),
       report: () => client.report(runId, languageOf()).catch(() => null),
       reveal: line => execute(COMMANDS.reveal, { runId, line }),
     };
   }, [client, runId, label, execute]);
 }
 
-/** The panel of a cell after the page was loaded again. */
+/** Draw the panel of a cell after the page was loaded again. */
 export function RestoredPanel({ runId, model, service }: ServedProps): ReactElement {
   const { client, stream } = service;
   const root = useRef<HTMLElement>(null);

@@ -1,4 +1,4 @@
-/** What a run's page in JupyterLab has beyond the panel's: VisualDL, and stacks that are taken on demand. */
+/** Panes of a run in JupyterLab beyond the panel's: VisualDL, and stacks taken on demand. */
 import { type ReactElement, useCallback, useEffect, useState } from 'react';
 
 import { messageOf } from '../../page';
@@ -9,22 +9,22 @@ import { pageWords } from '../../words';
 import type { Client } from '../client';
 import { labWords } from '../words';
 
-/** VisualDL over some runs, in a frame. It is started when the pane is opened. */
+/** Draw VisualDL over some runs in a frame, started when the pane opens. */
 export function BoardPane({ client, runIds }: { client: Client; runIds: readonly string[] }): ReactElement {
   const words = labWords();
   const [answer, setAnswer] = useState<{ url: string } | { problem: string } | null>(null);
-  const asked = runIds.join();
+  const ids = runIds.join();
   useEffect(() => {
     let here = true;
     const show = (shown: { url: string } | { problem: string }): void => void (here && setAnswer(shown));
-    client.board(asked.split(',')).then(
+    client.board(ids.split(',')).then(
       url => show({ url }),
       (problem: unknown) => show({ problem: messageOf(problem) }),
     );
     return () => {
       here = false;
     };
-  }, [client, asked]);
+  }, [client, ids]);
   if (answer === null || 'problem' in answer) {
     return (
       <p className="nbdist-empty" role="status">
@@ -53,7 +53,7 @@ interface StacksPaneProps {
   onCellLine: (line: number) => void;
 }
 
-/** Where every rank is now: taken when the pane is opened, and again on demand. */
+/** Draw the stacks of all ranks: taken when the pane opens, and again on demand. */
 export function StacksPane({ client, runId, label, onCellLine }: StacksPaneProps): ReactElement {
   const [taken, setTaken] = useState<StallView | string | null>(null);
   const take = useCallback(() => {

@@ -17,10 +17,10 @@ import {
   useStandings,
   wordOf,
 } from '../../views/rank_parts';
-import { pageWords, told } from '../../words';
+import { pageWords, localized } from '../../words';
 import { labWords } from '../words';
 
-/** Which columns there are: of a run that has ended nothing more becomes known. */
+/** The columns to draw; a run that has ended has no live measures. */
 interface Columns {
   memory: boolean;
   use: boolean;
@@ -81,12 +81,12 @@ type RowProps = Standing & Columns & Pick<RanksProps, 'onOpen'>;
 const Row = memo(function Row(props: RowProps): ReactElement {
   const { rank, slow, narrow, onOpen } = props;
   const words = pageWords();
-  const found = memory(rank);
+  const used = memory(rank);
   const use = utilisation(rank);
   const step = stepParts(rank.rate, props.wait);
   const running = rank.state === 'running';
   const doing = props.held?.what ?? (slow ? overText(slow) : '');
-  const about = running ? doing : rank.state === 'finished' ? '' : told(rank.exit);
+  const about = running ? doing : rank.state === 'finished' ? '' : localized(rank.exit);
   return (
     <tr className={rankColour(rank.rank)} onClick={() => onOpen(rank.rank)}>
       <th scope="row">
@@ -110,7 +110,7 @@ const Row = memo(function Row(props: RowProps): ReactElement {
       {props.memory && (
         <td>
           <span className="nbdist-row">
-            {!narrow && found?.total ? <Bar fraction={found.used / found.total} /> : null}
+            {!narrow && used?.total ? <Bar fraction={used.used / used.total} /> : null}
             <Memory rank={rank} />
           </span>
         </td>

@@ -18,7 +18,7 @@ interface FormProps {
 
 const FRAMEWORKS = ['auto', 'torch', 'paddle', 'none'] as const;
 
-/** What the form says is no answer while it is null. */
+/** Return the choices when they are complete; null when they are not. */
 function complete(wanted: Wanted): Wanted | null {
   const { ranks } = wanted;
   return (ranks.kind === 'cpu' ? ranks.count >= 1 && ranks.count <= 1024 : ranks.ids.length > 0)
@@ -43,7 +43,7 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
     change({ ranks: { kind: 'cpu', count: number } });
   };
   const onGpus = (chosen: readonly number[]): void => {
-    const sorted = [...chosen].sort((one, other) => one - other);
+    const sorted = [...chosen].sort((a, b) => a - b);
     setIds(sorted);
     change({ ranks: { kind: 'gpus', ids: sorted } });
   };

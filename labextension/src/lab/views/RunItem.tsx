@@ -3,7 +3,7 @@ import { memo, type MouseEvent, type ReactElement } from 'react';
 
 import { clock, doneText, figure, percent } from '../../numbers';
 import { Mark } from '../../views/Marks';
-import { pageWords, told } from '../../words';
+import { pageWords, localized } from '../../words';
 import type { RunRow } from '../client';
 import { age, type ShownName, standing, type SweepRows } from '../listing';
 import { labWords } from '../words';
@@ -153,7 +153,7 @@ function Check({ onCheck }: { onCheck: (event: MouseEvent) => void }): ReactElem
   );
 }
 
-/** Where it is too long, what other runs have in their names, too, gives way to what they have not. */
+/** Draw the name of a run; where it is too long, the part shared with other runs is cut first. */
 function Name({ text, from }: ShownName): ReactElement {
   const shared = from > 2 ? from : 0;
   return (
@@ -168,14 +168,14 @@ function Name({ text, from }: ShownName): ReactElement {
 
 function about(row: RunRow, word: string): string {
   const place = row.notebook.split('/').at(-1) ?? '';
-  const headline = told(row.headline);
-  const how = row.live ? headline || place : short(headline) || told(row.reason) || place;
+  const headline = localized(row.headline);
+  const how = row.live ? headline || place : short(headline) || localized(row.reason) || place;
   // its mark says as well that a run has finished: the end of the line may be cut
   const first = row.state === 'finished' ? [how, word] : [word, how];
   return [row.sweep?.values, ...first, pageWords().ranks(row.worldSize)].filter(Boolean).join(' · ');
 }
 
-/** `rank 1 failed first: ValueError at line 4 of the cell`, or in Chinese, in a narrow place. */
+/** Return a shorter headline: `rank 1, ValueError at line 4`. */
 function short(headline: string): string {
   return headline
     .replace(/^(rank \d+) failed first:/, '$1,')
@@ -185,15 +185,22 @@ function short(headline: string): string {
 
 function titleOf(row: RunRow, now: number): string {
   const started = `${new Date(row.created * 1000).toLocaleString()} (${labWords().ago(age(now - row.created))})`;
-  return [row.runId, told(row.headline), told(row.reason), row.notebook, row.devices.join(', '), started]
+  return [
+    row.runId,
+    localized(row.headline),
+    localized(row.reason),
+    row.notebook,
+    row.devices.join(', '),
+    started,
+  ]
     .filter(Boolean)
     .join('\n');
 }
 
-const WIDTH = 48;
-const HEIGHT = 14;
+const CURVE_WIDTH_PX = 48;
+const CURVE_PX = 14;
 
-/** The main metric, from its lowest to its highest. */
+/** Draw the main metric, from its lowest to its highest. */
 const Curve = memo(function Curve({
   values,
   name,
@@ -208,11 +215,11 @@ const Curve = memo(function Curve({
   const low = Math.min(...finite);
   const range = Math.max(...finite) - low || 1;
   const points = finite.map((value, at) => {
-    const x = (at / (finite.length - 1)) * WIDTH;
-    return `${x.toFixed(1)},${(HEIGHT - 1.5 - ((value - low) / range) * (HEIGHT - 3)).toFixed(1)}`;
+    const x = (at / (finite.length - 1)) * CURVE_WIDTH_PX;
+    return `${x.toFixed(1)},${(CURVE_PX - 1.5 - ((value - low) / range) * (CURVE_PX - 3)).toFixed(1)}`;
   });
   return (
-    <svg className="nbdist-run-curve" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} aria-hidden="true">
+    <svg className="nbdist-run-curve" viewBox={`0 0 ${CURVE_WIDTH_PX} ${CURVE_PX}`} aria-hidden="true">
       <title>{name}</title>
       <polyline points={points.join(' ')} />
     </svg>

@@ -32,18 +32,18 @@ import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { labWords } from '../words';
 import { RunItem, SweepItem } from './RunItem';
 
-/** where the page keeps how its reader wants the runs grouped */
+/** key of the reader's grouping in the page's storage */
 const KEPT = 'nbdist-grouping';
 
 /** rows from the end at which the next page is asked for */
 const NEARLY_ALL = 20;
 
-/** Unix seconds. */
+/** Return Unix seconds. */
 const unixNow = (): number => Date.now() / 1000;
 
 type Entry = Exclude<Item, { kind: 'heading' }>;
 
-/** The runs that an entry stands for. */
+/** Return the runs that an entry stands for. */
 const rowsOf = (entry: Entry | undefined): readonly RunRow[] =>
   !entry ? [] : entry.kind === 'sweep' ? entry.sweep.rows : [entry.row];
 
@@ -339,7 +339,7 @@ function Nothing({ runs }: Pick<IRunService, 'runs'>): ReactElement {
   );
 }
 
-/** What to do when the page has nbdist and its server has not. */
+/** Draw the instruction for a page with nbdist whose server has none. */
 function Absent({ onTry }: { onTry: () => void }): ReactElement {
   const words = labWords();
   return (
@@ -361,7 +361,7 @@ interface ActionsProps {
   onClear: () => void;
 }
 
-/** What can be done with the runs that are selected. */
+/** Draw the actions on the selected runs. */
 function RunActions({ chosen, sweep, execute, onClear }: ActionsProps): ReactElement | null {
   const words = labWords();
   const [row] = chosen;

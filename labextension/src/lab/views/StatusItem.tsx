@@ -6,6 +6,7 @@ import { bytesOf, percent } from '../../numbers';
 import type { Devices, Gpu } from '../client';
 import { useRuns } from '../runs';
 import type { IRunService } from '../tokens';
+import { pageWords } from '../../words';
 import { labWords } from '../words';
 
 /** milliseconds between two looks at the GPUs while something runs, and while nothing does */
@@ -58,22 +59,22 @@ function GpuStrip({ gpus }: { gpus: readonly Gpu[] }): ReactElement {
   );
 }
 
-/** How full a GPU is: of work or of memory, whichever is more. */
+/** Return the fraction of a GPU in use: of its time or its memory, whichever is more. */
 function fullness({ utilisation, memory, memoryTotal }: Gpu): number {
   return Math.max((utilisation ?? 0) / 100, memory !== null && memoryTotal ? memory / memoryTotal : 0);
 }
 
 function aboutUse(gpu: Gpu): string {
   const use = gpu.utilisation === null ? '' : percent(gpu.utilisation);
-  return [use, memoryText(gpu), holdersText(gpu) || labWords().free].filter(Boolean).join(', ');
+  return [use, memoryText(gpu), holdersText(gpu) || labWords().free].filter(Boolean).join(pageWords().comma);
 }
 
-/** `11.2/80 GB`; empty where it is not known. */
+/** Return `11.2/80 GB`; empty where it is unknown. */
 export function memoryText({ memory, memoryTotal }: Gpu): string {
   return memory !== null && memoryTotal ? bytesOf(memory, memoryTotal).join('/') : '';
 }
 
-/** By whom a GPU is used; empty for none. */
+/** Return the users of a GPU; empty for none. */
 export function holdersText({ holders }: Gpu): string {
   const names = holders.map(({ name, pid, runId }) => runId ?? `${name} (${pid})`).join(', ');
   return names && labWords().heldBy(names);
@@ -85,14 +86,14 @@ function useDevices({ client }: IRunService, on: boolean, period: number): Devic
     if (!on) {
       return;
     }
-    const look = (): void => {
+    const refresh = (): void => {
       if (!document.hidden) {
         // a machine that does not answer has nothing new
         client.devices().then(setDevices, () => undefined);
       }
     };
-    look();
-    const timer = setInterval(look, period);
+    refresh();
+    const timer = setInterval(refresh, period);
     return () => clearInterval(timer);
   }, [client, on, period]);
   return devices;
