@@ -16,7 +16,7 @@ PADDLE := paddlepaddle==3.3.1
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-all unit rest test-flaky test-warm test-faults test-stuck test-live test-hosts test-resume test-diagnosis test-more check check-python check-page format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep bench-compare fuzz-server dist test-dist course docs clean
+.PHONY: help demo lab test test-all unit rest test-flaky test-warm test-faults test-stuck test-live test-hosts test-resume test-diagnosis check check-python check-page format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep bench-compare fuzz-server dist test-dist course docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -75,7 +75,7 @@ test-all: test rest  ## make test and all the rest: engines, hosts, notebooks, l
 
 rest: $(VENV)/.ready $(STATIC) browser hosts slurm
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"
-	$(PYTEST) -m "slow and not promise and not more" $(PYTEST_ARGS)
+	$(PYTEST) -m "slow and not promise" $(PYTEST_ARGS)
 	NBDIST_WARM=always $(PYTEST) -q $(WARM_ROUND)
 
 # The name of each test that failed in a round, and how often. Hours: it has no limit of time.
@@ -83,7 +83,7 @@ FLAKY_ROUNDS ?= 20
 test-flaky: $(VENV)/.ready $(STATIC) browser hosts slurm  ## run all tests FLAKY_ROUNDS times, and list what failed in any of them
 	@mkdir -p build/flaky && rm -f build/flaky/*
 	@for round in $$(seq $(FLAKY_ROUNDS)); do \
-	  $(PYTEST) -q -rfE --tb=long -m "not more" $(PYTEST_ARGS) >build/flaky/$$round.log 2>&1; echo "round $$round: $$(tail -n 1 build/flaky/$$round.log)"; \
+	  $(PYTEST) -q -rfE --tb=long $(PYTEST_ARGS) >build/flaky/$$round.log 2>&1; echo "round $$round: $$(tail -n 1 build/flaky/$$round.log)"; \
 	done
 	@grep -hoE '^(FAILED|ERROR) [^ ]+' build/flaky/*.log | sort | uniq -c | sort -rn
 
@@ -93,10 +93,10 @@ WARM_ROUND := tests/runner/test_cells.py tests/runner/test_torch.py tests/faults
 WARM_TESTS := tests/runner tests/worker tests/magics tests/launch tests/diagnosis tests/preflight tests/faults tests/feed tests/panel tests/tutorials tests/libraries
 
 test-warm: $(VENV)/.ready $(STATIC)  ## test every kind of run on ranks that have waited
-	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider $(WARM_TESTS) -m "" $(PYTEST_ARGS)
+	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider $(WARM_TESTS) $(PYTEST_ARGS)
 
 test-faults: $(VENV)/.ready $(STATIC)  ## break runs in every way that is known, 20 times each
-	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider -m "" $(PYTEST_ARGS)
+	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider $(PYTEST_ARGS)
 
 # How often each of some twenty situations is stopped; a run takes 5 s of a core.
 STUCK_ROUNDS ?= 100
@@ -115,10 +115,7 @@ test-resume: $(VENV)/.ready $(STATIC)  ## kill a rank of a run at random 50 time
 
 test-diagnosis: $(VENV)/.ready $(STATIC)  ## run every broken program and check what its report names; the checks over all that is installed
 	NBDIST_DIAGNOSIS=all NBDIST_REPORTED=all NBDIST_CHECKS=all \
-	  $(BIN)/python -m pytest -n $(TEST_JOBS) --dist load tests/diagnosis tests/preflight -p no:cacheprovider -m "" $(PYTEST_ARGS)
-
-test-more: $(VENV)/.ready $(STATIC) browser  ## the cases that make test leaves out: each goes a way through the code that another one goes there
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder -m more $(PYTEST_ARGS)
+	  $(BIN)/python -m pytest -n $(TEST_JOBS) --dist load tests/diagnosis tests/preflight -p no:cacheprovider $(PYTEST_ARGS)
 
 check: check-python check-page  ## style, types, layers, the page's unit tests
 
@@ -218,7 +215,7 @@ test-hosts: .venv-hosts/.ready .venv-aistudio/.ready $(STATIC) browser hosts bui
 	.venv-hosts/bin/python -m pip wheel --quiet --no-deps --wheel-dir build/aistudio .
 	NBDIST_COLAB_MANAGER="$(CURDIR)/build/colab/manager.js" NBDIST_AISTUDIO="$(CURDIR)/.venv-aistudio" \
 	  NBDIST_DIST="$(CURDIR)/build/aistudio" .venv-hosts/bin/python -m pytest tests/hosted/test_managers.py \
-	  tests/hosted/test_pages_of_others.py tests/hosted/test_aistudio.py -p no:cacheprovider -m "" $(PYTEST_ARGS)
+	  tests/hosted/test_pages_of_others.py tests/hosted/test_aistudio.py -p no:cacheprovider $(PYTEST_ARGS)
 
 .venv-bench/.ready: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv-bench

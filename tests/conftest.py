@@ -15,6 +15,8 @@ import pytest
 
 from nbdist import options, processes, runner
 from nbdist.errors import UnknownRun
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import STARTED
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -117,6 +119,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home of the runs of one test."""
     monkeypatch.setenv("NBDIST_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
+
+
+@pytest.fixture
+def written(home: Path) -> WrittenRun:
+    """A run whose ranks have started."""
+    return WrittenRun(home).happened(*STARTED)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ PAGES = [
     "CONTRIBUTING.md",
     "SECURITY.md",
     "benchmarks/README.md",
+    "benchmarks/diagnosis-score.md",
     "tests/README.md",
 ]
 PAGES += DOCS
@@ -193,6 +194,40 @@ def test_every_file_and_module_that_a_text_names_is_there() -> None:
         for package, name in MODULE.findall(body)
         if package in packages and not is_there(package, name)
     ]
+    assert not missing
+
+
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+# of the examples' programs; of pip, jupyter, salloc, scancel; rejected in a decision
+OTHERS = {"--lr", "--fast", "--flag", "--api-key", "--password"}
+OTHERS |= {"--target", "--data-dir", "--no-shell", "--signal", "--token"}
+
+
+def options_of_nbdist() -> set[str]:
+    """Return the options that a table or a parser here has, and those of other launchers that it reads."""
+    files = [path for part in ("nbdist", "benchmarks") for path in (ROOT / part).rglob("*.py")]
+    strings = (
+        node.value
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    tables = (path.read_text(encoding="utf-8") for path in (ROOT / "nbdist").rglob("*.toml"))
+    there = {text for text in strings if OPTION.fullmatch(text)}.union(*map(OPTION.findall, tables))
+    return there | {option.replace("_", "-") for option in there}
+
+
+def test_every_option_that_a_text_names_is_there() -> None:
+    known = options_of_nbdist() | OTHERS
+
+    missing = [
+        (text, option)
+        for text, body in texts()
+        for code in re.findall(r"`([^`\n]+)`", body)
+        for option in OPTION.findall(code)
+        if option not in known
+    ]
+    assert len(known) > 80
     assert not missing
 
 

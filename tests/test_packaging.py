@@ -129,18 +129,6 @@ def test_a_source_distribution_has_what_a_wheel_is_made_of(distributions: Path) 
     assert names == sources - tests | of_the_page() | {"labextension/page.cdx.json", "PKG-INFO"}
 
 
-# make dist builds twice, too, and compares
-@pytest.mark.more
-def test_two_builds_are_the_same_bytes(
-    distributions: Path, tmp_path: Path, builder: Path, without_node: Mapping[str, str]
-) -> None:
-    again = build(tmp_path, builder, without_node)
-
-    assert {path.name: path.read_bytes() for path in again.iterdir()} == {
-        path.name: path.read_bytes() for path in distributions.iterdir()
-    }
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["*.tar.gz", "*.whl"], ids=["source distribution", "wheel"])
 def test_what_is_published_installs_without_node(

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,11 @@ from nbdist.feed.explanation import encode
 from nbdist.model import RunState
 from nbdist.tables import read_table
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import CREATED, STARTED, errored, exited, run_ended, stalled
-from tests.feed.test_explanation import captured, shown
+from tests.fakes.runs import CREATED, errored, exited, run_ended, stalled
 
 ENDED = (exited(0), exited(1), run_ended(RunState.FINISHED))
 TOKEN = "hf_" + "a1" * 16
-SAMPLES = {path.stem for path in (Path(__file__).parent / "diagnosis" / "samples").glob("*.txt")}
 NAMES = ["runs", "start", "wait", "explain", "logs", "metrics", "stacks", "stop", "doctor"]
-
-
-@pytest.fixture
-def written(home: Path) -> WrittenRun:
-    return WrittenRun(home).happened(*STARTED)
 
 
 def repr_of(value: object) -> str:
@@ -270,52 +263,3 @@ def test_stacks_are_asked_for_only_where_that_is_allowed(
     assert "rank 0" in read["untrusted"]["where"]
     assert (answer["now"], answer["problem"]) == (False, "no answer")
     assert len(sorted(written.directory.path.rglob("*"))) > len(before)
-
-
-class Agent:
-    """An agent that knows about runs what the tools return, and counts its calls."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def ask(self, tool: Any, **arguments: Any) -> dict[str, Any]:
-        self.calls += 1
-        answer: dict[str, Any] = json.loads(json.dumps(tool(**arguments)))
-        return answer
-
-    def conclude(self) -> tuple[object, ...]:
-        """Return rank, line and cause of the latest run's failure; without a known cause, that rank's last
-        words."""
-        run = self.ask(tools.runs)["runs"][0]["run_id"]
-        failure = self.ask(tools.explain, run=run)["failure"]
-        if not (cause := failure["cause"] or failure["untrusted"]["message"]):
-            lines = texts(self.ask(tools.logs, run=run, rank=failure["rank"], tail=1))
-            cause = lines[-1] if lines else failure["untrusted"]["kind"]
-        return failure["rank"], failure["line"], failure["signature"], cause
-
-
-def test_an_agent_names_rank_line_and_cause_of_failures_in_three_calls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
-) -> None:
-    wrong, most, count = [], 0, 0
-    for name, directory in captured(tmp_path):
-        if (panel := shown(directory)) is None:
-            continue
-        monkeypatch.setenv("NBDIST_HOME", str(directory.path.parents[1]))
-        agent, count = Agent(), count + 1
-
-        rank, line, signature, cause = agent.conclude()
-
-        most = max(most, agent.calls)
-        right = (rank, line) == (panel["rank"], panel["line"]) and cause
-        if (
-            not right
-            or (panel["cause"] and cause != panel["cause"])
-            or (name in SAMPLES and signature != name)
-        ):
-            wrong.append((name, rank, line, signature, cause))
-
-    record_property("share", f"{count - len(wrong)} of {count}")
-    assert count > 200
-    assert most <= 3
-    assert len(wrong) <= 0.05 * count, wrong

@@ -30,7 +30,7 @@ release = importlib.metadata.version("nbdist")
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
 root_doc = "docs/index"
 include_patterns = [
-    *("README*.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md"),
+    *("README*.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/*.md"),
     *("docs/**.md", "notebooks/*.ipynb"),
 ]
 exclude_patterns = [".*", "build", "dist", "labextension", "nbdist", "tests", "**/.*"]

@@ -70,7 +70,6 @@ class Visitor:
     def api(self, path: str, *runs: RunDirectory) -> Any:
         """Return the data of an answer of VisualDL over these runs."""
         answer = self.get("~".join(run.run_id for run in runs) + f"/api/{path}").json
-        assert answer is not None
         assert answer["status"] == 0, answer
         return answer["data"]
 

@@ -21,35 +21,6 @@ def rows_of(
     return [(point.step, point.mean, point.lowest, point.highest) for point in settled]
 
 
-def test_a_step_is_told_when_every_rank_has_passed_it() -> None:
-    points = RankAggregate()
-    points.add(0, T0, "loss", 0, 1.0)
-    points.add(0, T0, "loss", 1, 3.0)
-    assert rows_of(points) == []
-
-    points.add(1, T0 + 5, "loss", 0, 2.0)
-
-    (point,) = points.settle(ranks=2, horizon=0, ended=False)
-    assert (point.tag, point.step, point.milliseconds) == ("loss", 0, T0 + 5)
-    assert (point.mean, point.lowest, point.highest) == (1.5, 1.0, 2.0)
-    assert rows_of(points) == []
-
-
-def test_the_end_of_the_run_tells_what_is_left() -> None:
-    points = RankAggregate()
-    for rank in range(3):
-        points.add(rank, T0, "loss", 0, rank)
-    points.add(0, T0, "loss", 1, 4.0)
-    points.add(1, T0, "loss", 1, 6.0)
-    points.add(0, T0, "loss", 2, 9.0)
-
-    points.add(0, T0, "lr", 0, 0.1)
-
-    # one rank alone has no mean
-    assert rows_of(points, ranks=3, ended=True) == [(0, 1.0, 0.0, 2.0), (1, 5.0, 4.0, 6.0)]
-    assert rows_of(points, ranks=3, ended=True) == []
-
-
 def test_ranks_that_never_log_a_tag_are_not_waited_for() -> None:
     points = RankAggregate()
     for rank in (6, 7):

@@ -45,7 +45,6 @@ def test_a_run_asked_for_twice_is_shown_once(visitor: Visitor, home: Home) -> No
 
     answer = visitor.get("run~run/api/scalar/tags")
 
-    assert answer.json is not None
     assert answer.json["data"] == {"runs": ["rank0"], "tags": [["loss"]]}
 
 
@@ -56,7 +55,6 @@ def test_a_rank_that_logs_later_is_shown(visitor: Visitor, home: Home) -> None:
     home.log(run, home.point(0, loss=1), rank=3)
     later = visitor.get("another~run/scalar"), visitor.get("run/scalar")
 
-    assert empty is not None
     assert empty["data"] == {"runs": [], "tags": []}
     assert [answer.status_code for answer in later] == [404, 200]
     assert (run.board / "rank3").exists() is False  # until somebody asks for points

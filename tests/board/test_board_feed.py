@@ -78,32 +78,6 @@ def test_a_torn_last_line_waits_for_its_end(home: Home) -> None:
     assert points(run.board / "rank0") == [("loss", 0, 1), ("loss", 1, 2)]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param("\n", id="empty"),
-        pytest.param("Traceback (most recent call last):\n", id="no JSON"),
-        pytest.param("[1, 2]\n", id="a list"),
-        pytest.param('{"step": 1, "v": {"loss": 1}}\n', id="no time"),
-        pytest.param('{"t": NaN, "step": 1, "v": {"loss": 1}}\n', id="no such time"),
-        pytest.param('{"t": 1, "step": 1, "v": 7}\n', id="values that are none"),
-        pytest.param('{"t": 1, "step": 1, "v": {"loss": "low", "acc": null}}\n', id="no number"),
-        pytest.param('{"t": 1, "step": 1, "v": {"": 1}}\n', id="no name"),
-        pytest.param("\0" * 4096 + "\n", id="zeros after a crash"),
-        pytest.param("[" * 100_000 + "\n", id="nested without end"),
-        pytest.param("x" * 3_000_000 + "\n", id="longer than what is read at once"),
-    ],
-)
-def test_a_line_that_is_no_metric_is_left_out(home: Home, line: str) -> None:
-    run = home.run()
-    home.log(run, line, home.point(5, loss=1), line, home.point(6, loss=2))
-
-    Feed().advance(run)
-
-    assert points(run.board / "rank0") == [("loss", 5, 1), ("loss", 6, 2)]
-    assert records(run.board / "rank0")[0].WhichOneof("one_value") == "meta_data"
-
-
 def test_a_new_feed_writes_the_same_bytes_again(home: Home) -> None:
     run = home.run()
     home.log(run, *(home.point(step, loss=step) for step in range(1000)), home.point(None, acc=1))
@@ -144,15 +118,6 @@ def test_values_that_no_float_holds_become_infinite(home: Home) -> None:
     values = [value for _, _, value in points(run.board / "rank0")]
     assert values[:4] == [math.inf, -math.inf, math.inf, -math.inf]
     assert math.isnan(values[4])
-
-
-def test_a_percent_sign_is_kept_out_of_tags(home: Home) -> None:
-    run = home.run()
-    home.log(run, {"t": 1, "step": 0, "v": {"eval/acc%": 1}})
-
-    Feed().advance(run)
-
-    assert points(run.board / "rank0") == [("eval/acc_", 0, 1)]
 
 
 def test_a_later_attempt_has_curves_of_its_own(home: Home) -> None:

@@ -2,29 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from visualdl import LogWriter
-from visualdl.proto.record_pb2 import Record
-
 from nbdist.board.records import split
-from nbdist.worker.records import encode_name, encode_scalar
-
-
-def test_a_file_is_the_one_that_logwriter_writes(tmp_path: Path) -> None:
-    with LogWriter(str(tmp_path / "theirs"), display_name="rank0") as writer:
-        for step in range(300):
-            writer.add_scalar("train/loss", 1 / (step + 1), step, walltime=1763712345000 + step)
-        theirs = Path(writer.file_name)
-    theirs_bytes = theirs.read_bytes()
-    first = Record.FromString(next(split(theirs_bytes))[0]).values[0].timestamp
-
-    ours = [encode_name("rank0", milliseconds=first)]
-    for step in range(300):
-        at = 1763712345000 + step
-        ours.append(encode_scalar(tag="train/loss", step=step, value=1 / (step + 1), milliseconds=at))
-
-    assert b"".join(ours) == theirs_bytes
+from nbdist.worker.records import encode_scalar
 
 
 def test_a_torn_frame_is_left_for_later() -> None:

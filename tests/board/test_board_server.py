@@ -80,7 +80,6 @@ def test_notebooks_that_ask_at_once_get_one_server(home: Home) -> None:
     answers = {notebook.communicate(timeout=60)[0] for notebook in notebooks}
 
     board = find_board(home.path)
-    assert board is not None
     assert answers == {f"{board.process.pid}\n".encode()}
 
 
@@ -93,7 +92,6 @@ def test_the_server_outlives_the_notebook_that_started_it(home: Home) -> None:
     subprocess.run([sys.executable, "-c", program, home.path], check=True, timeout=60)
 
     board = find_board(home.path)
-    assert board is not None
     assert os.getsid(board.process.pid) == board.process.pid
 
 
@@ -222,7 +220,6 @@ def test_stopping_ends_the_server(home: Home) -> None:
 def test_stopping_spares_a_process_that_got_the_pid_later(home: Home) -> None:
     bystander = subprocess.Popen(["sleep", "60"])
     identity = processes.identify(bystander.pid)
-    assert identity is not None
     (home.path / "board").mkdir()
     earlier = replace(identity, start_time=identity.start_time - 1)
     write_board(home.path, Board(process=earlier, port=1, token="t"))

@@ -90,8 +90,8 @@ def is_drawn(page: Page) -> None:
     ("view", "texts"),
     [
         ("histogram", ["weights", "rank0.histogram"]),
-        pytest.param("pr-curve", ["precision", "rank0.pr_curve"], marks=pytest.mark.more),
-        pytest.param("roc-curve", ["roc", "rank0.roc_curve"], marks=pytest.mark.more),
+        ("pr-curve", ["precision", "rank0.pr_curve"]),
+        ("roc-curve", ["roc", "rank0.roc_curve"]),
         ("high-dimensional", ["Points: 60", "rank0.embeddings/points"]),
     ],
 )

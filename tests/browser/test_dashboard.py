@@ -197,7 +197,6 @@ def test_runs_are_compared_and_visualdl_shows_them(
         def point_at(share: float) -> dict[str, float]:
             curves.scroll_into_view_if_needed()
             box = curves.bounding_box()
-            assert box is not None
             at = {"x": box["width"] * share, "y": 40}
             curves.hover(position={"x": at["x"] - 3, "y": 40})
             curves.hover(position=at)

@@ -57,7 +57,6 @@ def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
         expect(page.locator(".Toastify__toast")).to_have_count(0)
         expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("Stopped")
     run = snapshot(RunStore(lab_server.home).directories()[0])
-    assert run is not None
     assert (run.state.value, reason_text(run.reason)) == ("stopped", "stopped from the page")
 
 

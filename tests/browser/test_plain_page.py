@@ -178,7 +178,6 @@ def test_nothing_of_the_header_is_cut_off_where_there_is_little_room(page: Page,
     assert panel is not None
     for button in page.locator(".nbdist-head button").all():
         box = button.bounding_box()
-        assert box is not None
         assert box["x"] >= panel["x"]
         assert box["x"] + box["width"] <= panel["x"] + panel["width"]
 

@@ -48,7 +48,6 @@ def test_the_status_is_live_and_what_stays_is_static(
         expect(table).to_contain_text("Stopped", timeout=10_000)
         expect(lab.cell(2).locator(".jp-OutputArea-output")).to_have_count(1)
         lab.save()
-        page.wait_for_timeout(1_000)
 
     (output,) = json.loads(lab.path.read_text())["cells"][2]["outputs"]
     assert "Stopped" in "".join(output["data"]["text/html"])

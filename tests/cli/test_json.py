@@ -26,7 +26,7 @@ from nbdist.store import RunDirectory, RunStore
 from nbdist.verbs.machines import Examined
 from tests.cli.conftest import Shell, read_until
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended, stalled
+from tests.fakes.runs import CREATED, a_spec, errored, exited, run_ended, stalled
 from tests.programs import until
 
 SCHEMA = json.loads((files("nbdist.verbs") / "json.schema.json").read_text())
@@ -84,11 +84,6 @@ def test_the_servers_description_names_the_same_fields() -> None:
     published = yaml.safe_load(OPENAPI.read_text())["components"]["schemas"]["Explanation"]
 
     assert published["required"] == SCHEMA["$defs"]["Explanation"]["required"]
-
-
-@pytest.fixture
-def written(home: Path) -> WrittenRun:
-    return WrittenRun(home).happened(*STARTED)
 
 
 def failed(written: WrittenRun) -> WrittenRun:

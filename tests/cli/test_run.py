@@ -334,7 +334,6 @@ def test_a_run_whose_output_nobody_reads_is_stopped(shell: Shell) -> None:
     shell.script("train.py", "import time\nwhile True:\n    print('line')\n    time.sleep(0.01)\n")
     running = shell.start("run", "-n", "1", "train.py")
     read_until(running, "line")
-    assert running.stdout is not None
 
     running.stdout.close()
 
@@ -346,11 +345,7 @@ def test_a_run_whose_output_nobody_reads_is_stopped(shell: Shell) -> None:
     ("words", "expected"),
     [
         pytest.param([], "no script to run: write  nbdist run -n 2 train.py", id="no script"),
-        pytest.param(["-n", "two", "train.py"], "write  -n 2", id="no number"),
-        pytest.param(["--notes", "2", "train.py"], "no option --notes", id="unknown option"),
-        pytest.param(["--nodes", "2", "train.py"], "add  --master HOST:PORT  of node 0", id="no master"),
         pytest.param(["torchrun", "--nnodes=2:4", "train.py"], "write  --nodes 4", id="elastic nodes"),
-        pytest.param(["fleetrun", "--server_num=2", "train.py"], "(is_collective=True)", id="servers"),
         pytest.param(["--no-python", "./gone.sh"], "no program of this name", id="no such program"),
         pytest.param(["--gpus", "0,9999", "train.py"], "--gpus", id="no such GPU"),
         pytest.param(["-n", "1", "other.py"], "there is no file ", id="no such script"),

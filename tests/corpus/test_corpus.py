@@ -38,7 +38,6 @@ def laid_out(home: Path, recorded: Mapping[str, Any]) -> RunDirectory:
 
 def read(directory: RunDirectory) -> dict[str, object]:
     run = snapshot(directory)
-    assert run is not None
     step, queued = Run.of(read_spec(directory)), []
     for event in read_events(directory.journal):
         step = step.after(event)

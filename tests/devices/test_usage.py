@@ -36,7 +36,6 @@ def family() -> Iterator[ProcessId]:
         stdout=subprocess.PIPE,
         text=True,
     ) as parent:
-        assert parent.stdout is not None
         assert parent.stdin is not None
         assert parent.stdout.readline() == "here\n"
         known = processes.identify(parent.pid)
@@ -50,7 +49,6 @@ def family() -> Iterator[ProcessId]:
 def test_a_tree_is_counted_whole(family: ProcessId) -> None:
     usage = tree_usage(family)
 
-    assert usage is not None
     assert len(usage.pids) == 3
     assert usage.memory > 60_000_000
     # another process with the same pid is not taken for it

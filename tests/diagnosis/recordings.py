@@ -60,7 +60,6 @@ def laid_out(name: str, home: Path, folder: Path = RECORDED) -> RunDirectory:
 def _marks(directory: RunDirectory) -> dict[str, str]:
     """Return the marks of this machine's own names, the longest paths first."""
     own = identify(os.getpid())
-    assert own is not None
     paths = sysconfig.get_paths()
     return {
         "<run>": str(directory.path),

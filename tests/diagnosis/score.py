@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "diagnosis-score.md"
+PAGE = Path(__file__).parents[2] / "benchmarks" / "diagnosis-score.md"
 MARK = "# here"
 COLUMNS = ("program", "rank", "line", "cause", "fix")
 CAUSES = ("right", "itself", "vague", "cryptic", "lost", "misleading")

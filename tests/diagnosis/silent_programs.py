@@ -75,23 +75,6 @@ MISTAKES = {
 loader = DataLoader(data, batch_size=4)  # here
 train(DDP(net()), loader)
 """,
-    "torch_shuffles_alike_with_workers": """
-# expect: every rank reads the same batches (DataLoader, {here}): DistributedSampler is missing
-loader = DataLoader(data, batch_size=4, shuffle=True, num_workers=2)  # here
-train(DDP(net()), loader)
-""",
-    "torch_accumulates_with_no_sampler": """
-# expect: every rank reads the same batches (DataLoader, {here}): DistributedSampler is missing
-loader, model = DataLoader(data, batch_size=4), DDP(net())  # here
-optimizer = torch.optim.SGD(model.parameters(), 0.01)
-for number, (x, y) in enumerate(loader):
-    ends = number % 2 == 1
-    with contextlib.nullcontext() if ends else model.no_sync():
-        nn.functional.mse_loss(model(x), y).backward()
-    if ends:
-        optimizer.step()
-        optimizer.zero_grad()
-""",
     "torch_stream_read_by_all": """
 # expect: every rank reads the same batches (DataLoader, {here}): let each take its share
 class Stream(IterableDataset):
@@ -125,12 +108,6 @@ train(DDP(net()), loader)
 # expect: every epoch has the same order (DataLoader, {here}): write  sampler.set_epoch(epoch)
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))  # here
 train(DDP(net()), loader, epochs=2)
-""",
-    "torch_sets_the_epoch_of_another_sampler": """
-# expect: every epoch has the same order (DataLoader, {here}): write  sampler.set_epoch(epoch)
-other = DistributedSampler(data)
-loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data), num_workers=1)  # here
-train(DDP(net()), loader, epochs=3, begin=other.set_epoch)
 """,
     "torch_calls_the_inner_model": """
 # expect: Sequential differ between ranks at step 8, since DistributedDataParallel is never called
@@ -210,20 +187,6 @@ for epoch in range(4):
         for x, y in held_out:
             model(x)
 """,
-    "torch_looks_at_a_batch_first": """
-loader = shared()
-print(next(iter(loader))[0].shape, next(iter(loader))[0].shape)
-train(DDP(net()), loader, epochs=2, begin=lambda epoch: loader.sampler.set_epoch(epoch))
-""",
-    "torch_some_steps_of_an_epoch": """
-loader, model = shared(), DDP(net())
-for part in range(4):
-    train(model, itertools.islice(iter(loader), 5))
-""",
-    "torch_epochs_of_one_batch": """
-loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))
-train(DDP(net()), loader, epochs=12)
-""",
     "torch_gan": """
 loader, judge, maker = shared(), DDP(net()), DDP(nn.Linear(4, 4))
 torch.manual_seed(rank)
@@ -278,33 +241,6 @@ model = parallelize_module(net(), mesh["tp"], {"0": ColwiseParallel(), "2": Roww
 optimizer = torch.optim.SGD(model.parameters(), 0.01, foreach=False)
 train(model, DataLoader(data, batch_size=4), epochs=2, optimizer=optimizer)
 """,
-    "torch_sequence_parallel_beside_ddp": """
-from torch.distributed.device_mesh import init_device_mesh
-mesh = init_device_mesh("cpu", (1, world), mesh_dim_names=("dp", "sp"))
-class Half(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = net()
-    def forward(self, x):
-        return self.body(x[rank::world])
-train(DDP(Half()), ((x, y[rank::world]) for x, y in DataLoader(data, batch_size=4)), epochs=1)
-loader = DataLoader(data, batch_size=4)
-model = DDP(Half())
-train(model, loader, call=lambda x: model(x).repeat(world, 1))
-""",
-    "torch_sequence_cut_by_hand": """
-class Attention(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = net()
-    def forward(self, x):
-        own = self.body(x.chunk(world)[rank])
-        parts = [torch.empty_like(own) for _ in range(world)]
-        dist.all_gather(parts, own.detach())
-        parts[rank] = own
-        return torch.cat(parts)
-train(DDP(Attention()), DataLoader(data, batch_size=4))
-""",
     "torch_pipeline_of_two_stages": """
 model = nn.Linear(4, 4) if rank == 0 else net()
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
@@ -330,34 +266,9 @@ model = torch.compile(DDP(net()), backend="eager")
 optimizer = torch.optim.Adam(model.parameters(), 0.01)
 train(model, loader, epochs=2, optimizer=optimizer, begin=loader.sampler.set_epoch)
 """,
-    "torch_dataset_of_tuples_and_text": """
-class Texts(Dataset):
-    def __len__(self):
-        return 64
-    def __getitem__(self, index):
-        return {"text": f"line {index}", "x": data[index][0], "meta": (index, 0.5), "y": data[index][1]}
-def pairs(loader):
-    for batch in loader:
-        yield batch["x"], batch["y"]
-texts = Texts()
-train(DDP(net()), pairs(DataLoader(texts, batch_size=4, sampler=DistributedSampler(texts))))
-""",
     "torch_list_of_batches_for_a_sampler": """
 mine = [list(range(first, first + 4)) for first in range(4 * rank, 64, 4 * world)]
 train(DDP(net()), DataLoader(data, batch_sampler=mine), epochs=3)
-""",
-    "torch_fetches_ahead": """
-def ahead(loader):
-    before = None
-    for batch in loader:
-        if before is not None:
-            yield before
-        before = batch
-    yield before
-loader = shared()
-for epoch in range(2):
-    loader.sampler.set_epoch(epoch)
-    train(DDP(net()), ahead(loader))
 """,
     "paddle_sampler_and_epoch": """
 loader = shared(shuffle=True)
@@ -370,15 +281,6 @@ train(paddle.DataParallel(net()), shared(shuffle=True), epochs=4)
 model = paddle.Model(net())
 model.prepare(paddle.optimizer.Adam(0.01, parameters=model.parameters()), nn.MSELoss())
 model.fit(data, data, batch_size=4, epochs=3, verbose=0)
-""",
-    "paddle_evaluates_everything_on_each_rank": """
-loader, model = shared(shuffle=True), paddle.DataParallel(net())
-for part in range(2):
-    with paddle.no_grad():
-        for x, y in DataLoader(data, batch_size=4):
-            model(x)
-    loader.batch_sampler.set_epoch(part)
-    train(model, loader)
 """,
     "paddle_topology_of_tensor_parallel_ranks": """
 from paddle.distributed import fleet

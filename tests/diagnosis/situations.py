@@ -306,36 +306,12 @@ for step, batch in enumerate(loader):
 barrier()
 """,
     """\
-#: a list that is called buffers may differ
-#:   0 broadcast 3 | 1 barrier 4 -> hang-loop
-#:   rank 1 left the loop of line 2
-for step in range(3):
-    for one in enumerate(buffers):
-        broadcast(one)
-barrier()
-""",
-    """\
 #: buffers of a model are as many on each rank
 #:   0 broadcast 3 | 1 barrier 4 -> hang-loop
 #:   rank 1 left the loop of line 1
 for step in range(3):
     for one in model.buffers():
         broadcast(one)
-barrier()
-""",
-    """\
-#: of epochs and batches the loop that a rank broke off
-#:   0 backward 7 4 | 1 barrier 10 -> hang-loop-left
-#:   line 8  if stopper.step(loss):$
-def run(loader, optimizer=None):
-    for batch in loader:
-        if optimizer is not None:
-            backward(batch)
-
-for epoch in range(9):
-    run(loader, optimizer)
-    if stopper.step(loss):
-        break
 barrier()
 """,
     """\
@@ -371,18 +347,6 @@ def update():
 update()
 """,
     """\
-#: a return in what a loop calls may have left out a step
-#:   0 all_gather 6 4 | 1 barrier 7 -> hang-loop-left
-#:   line 2  if bad(batch):
-def step(batch):
-    if bad(batch):
-        return
-    all_gather(counts)
-for batch in loader:
-    step(batch)
-barrier()
-""",
-    """\
 #: ranks that wait for the first have not called what that is in
 #:   1 barrier 9 5 | 0 forward 9 7 2 -> hang-rank-return
 #:   rank 0 alone came past  if rank != 0:  (line 4) and called forward, rank 1 did not$
@@ -407,15 +371,6 @@ for batch in loader:
 barrier()
 """,
     """\
-#: f'cuda:{rank}' if cuda else 'cpu'
-#:   0 all_reduce 4 | 1 barrier 5 -> hang-loop-left
-mine = f'cuda:{rank}' if cuda else 'cpu'
-if mine:
-    for batch in loader:
-        all_reduce(loss)
-barrier()
-""",
-    """\
 #: files[rank::2]
 #:   0 all_reduce 4 | 1 barrier 5 -> hang-loop-left
 mine = files[rank::2]
@@ -428,15 +383,6 @@ barrier()
 #: rank == 0
 #:   0 all_reduce 4 | 1 barrier 5 -> hang-rank-branch
 mine = rank == 0
-if mine:
-    for batch in loader:
-        all_reduce(loss)
-barrier()
-""",
-    """\
-#: os.environ['RANK']
-#:   0 all_reduce 4 | 1 barrier 5 -> hang-rank-branch
-mine = os.environ['RANK']
 if mine:
     for batch in loader:
         all_reduce(loss)
@@ -530,47 +476,11 @@ for rank in range(2):
 barrier()
 """,
     """\
-#: a loop over ranks
-#:   0 broadcast 2 | 1 barrier 3 -> hang-loop
-for rank, part in enumerate(parts):
-    broadcast(part, src=rank)
-barrier()
-""",
-    """\
-#: a loop over ranks
-#:   0 broadcast 2 | 1 barrier 3 -> hang-loop
-for _ in steps:
-    [broadcast(parts[rank], src=rank) for rank in range(2)]
-barrier()
-""",
-    """\
 #: whether a rank is in a group is its own question: pair_rank == -1
 #:   0 all_reduce 5 4 | 1 barrier 6 -> hang-rank-return
 #:   if pair_rank == -1:
 def sums(value):
     if pair_rank == -1:
-        return
-    all_reduce(value)
-sums(loss)
-barrier()
-""",
-    """\
-#: whether a rank is in a group is its own question: group_rank is None
-#:   0 all_reduce 5 4 | 1 barrier 6 -> hang-rank-return
-#:   if group_rank is None:
-def sums(value):
-    if group_rank is None:
-        return
-    all_reduce(value)
-sums(loss)
-barrier()
-""",
-    """\
-#: whether a rank is in a group is its own question: not ddp_rank
-#:   0 all_reduce 5 4 | 1 barrier 6 -> hang-rank-return
-#:   if not ddp_rank:
-def sums(value):
-    if not ddp_rank:
         return
     all_reduce(value)
 sums(loss)
@@ -620,21 +530,6 @@ rows = index(root)
 all_reduce(rows)
 """,
     """\
-#: a return within a try
-#:   0 barrier 10 7 | 1 all_reduce 11 -> hang-return
-def index(root):
-    if exists(root):
-        try:
-            return load(root)
-        except ValueError:
-            print('damaged')
-    barrier()
-    return index(root)
-
-rows = index(root)
-all_reduce(rows)
-""",
-    """\
 #: a pool
 #:   1 pool.map 1 held within=pool.py | 0 barrier 2 -> hang-inside
 #:   pool.map
@@ -674,23 +569,6 @@ begun = time.time()
 key = f"model-{os.getpid()}"
 store.get(key)
 all_reduce(loss)
-""",
-    """\
-#: f"model-{begun}"
-#:   1 store.get 3 held built_in | 0 all_reduce 4 -> hang-store
-#:   (line 2 makes names that differ by rank:  key =
-begun = time.time()
-key = f"model-{begun}"
-store.get(key)
-all_reduce(loss)
-""",
-    """\
-#: a condition that holds on all ranks
-#:   0 all_reduce 3 1.rank=0 | 1 barrier 4 1.rank=1 -> hang-loop
-if rank >= 0:
-    for batch in loader:
-        all_reduce(loss)
-barrier()
 """,
     """\
 #: a name of a condition that holds on all ranks
@@ -735,16 +613,6 @@ if rank == 0:
 item = source.get()
 if rank == 1:
     send(item, 0)
-barrier()
-""",
-    """\
-#: a rank on its way to the other half: broadcast
-#:   0 broadcast 2 | 1 source.get 3 held -> hang-inside
-if rank == 0:
-    broadcast(data, 1)
-item = source.get()
-if rank == 1:
-    broadcast(item, 0)
 barrier()
 """,
     """\

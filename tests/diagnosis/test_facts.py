@@ -67,7 +67,6 @@ def notes_of(
         time=CREATED + 5,
     )
     failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
-    assert failure is not None
     return [note.en for note in failure.notes]
 
 

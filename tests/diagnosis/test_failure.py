@@ -54,11 +54,6 @@ FatalError: `Process abort signal` is detected by the operating system.
 """
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> WrittenRun:
-    return WrittenRun(tmp_path / "home").happened(*STARTED)
-
-
 def failure_of(written: WrittenRun) -> Failure:
     failure = first_failure(written.run, written.directory)
     assert failure is not None
@@ -74,7 +69,6 @@ def test_the_rank_that_raised_first_is_the_cause(written: WrittenRun) -> None:
     failure = failure_of(written)
 
     assert (failure.rank, failure.others) == (1, (0,))
-    assert failure.report is not None
     assert failure.report.message == "boom on rank 1"
 
 
@@ -149,7 +143,6 @@ def test_of_ranks_that_raised_at_once_the_one_that_could_write_it_is_told(writte
 
     failure = diagnose(written.run, written.directory)
 
-    assert failure is not None
     assert (failure.rank, failure.others) == (0, (1,))
     assert [group.exit for group in failure.groups] == ["stopped by nbdist (SIGTERM)"]
 
@@ -236,7 +229,6 @@ def test_what_the_names_in_that_line_were_is_said_with_it(
 
     failure = diagnose(written.run, written.directory)
 
-    assert failure is not None
     assert [note.en for note in failure.notes] == lines
 
 
@@ -273,7 +265,6 @@ def test_what_was_full_is_what_the_rank_has_seen(
 
     failure = failure_of(written)
 
-    assert failure.hint is not None
     assert failure.hint.signature == signature
 
 
@@ -305,7 +296,6 @@ def test_a_worker_that_was_killed_is_the_cause_and_not_its_closed_connection(
 
     failure = failure_of(written)
 
-    assert failure.hint is not None
     assert failure.hint.signature == "loader-worker-killed"
 
 
@@ -315,7 +305,6 @@ def test_a_rank_that_could_not_be_started_did_not_leave_by_itself(written: Writt
 
     failure = failure_of(written)
 
-    assert failure.complaint is not None
     assert failure.complaint.root.message == message
     assert failure.hint is None
 
@@ -330,22 +319,14 @@ def test_a_message_with_a_whole_tensor_in_it_is_shown_by_its_ends(written: Writt
     assert " end" in report
 
 
-@pytest.mark.parametrize(
-    ("printed", "name", "text"),
-    [
-        pytest.param("no more batches", "exit-after-words", "no more batches", id="words of its own"),
-    ],
-)
-def test_of_a_rank_that_left_its_last_words_are_the_cause(
-    written: WrittenRun, printed: str, name: str, text: str
-) -> None:
-    written.printed(1, f"step 3\n{printed}\n").raised(1, "SystemExit", "1")
+def test_of_a_rank_that_left_its_last_words_are_the_cause(written: WrittenRun) -> None:
+    written.printed(1, "step 3\nno more batches\n").raised(1, "SystemExit", "1")
     written.happened(errored(1), exited(1, 1))
 
     hint = failure_of(written).hint
 
-    assert hint is not None
-    assert (hint.signature, text in hint.cause.en) == (name, True)
+    assert hint.signature == "exit-after-words"
+    assert "no more batches" in hint.cause.en
 
 
 CELL = """\
@@ -368,7 +349,6 @@ def test_ranks_that_gave_up_in_different_places_are_told_where_their_ways_parted
 
     failure = failure_of(written)
 
-    assert failure.hint is not None
     assert failure.hint.signature == "hang-rank-branch"
     assert "rank 0 alone went into  if dist.get_rank() == 0:  (line 2)" in failure.hint.cause.en
     assert failure.groups[0].kind.endswith("(line 4)")
@@ -401,7 +381,6 @@ def test_a_rank_that_sleeps_has_not_called_what_met_another_call(
 
     hint = failure_of(written).hint
 
-    assert hint is not None
     assert hint.signature == name
     assert text in hint.cause.en
 
@@ -419,7 +398,6 @@ def test_a_rank_that_was_asked_while_it_wrote_its_report_is_where_it_failed(writ
 
     report = diagnose(written.run, written.directory)
 
-    assert report.hint is not None
     assert "in the call of line 3 the ranks gave tensors of different sizes" in report.hint.cause.en
 
 
@@ -441,7 +419,6 @@ def test_a_rank_that_met_another_collective_is_told_of_the_rounds_of_the_others(
 
     hint = failure_of(written).hint
 
-    assert hint is not None
     assert (
         "rank 0 left the loop of line 1, rank 1 did not: fewer rounds of  for epoch in range(start, 9): , or"
         in hint.cause.en

@@ -104,6 +104,5 @@ def test_who_holds_a_full_gpu_is_named(
 
     hint = hint_of(tmp_path, "torch.OutOfMemoryError", message, 1, cell="model(images)\n", spec=spec)
 
-    assert hint is not None
     assert hint.signature == row
     assert hint.cause.en.startswith(cause)

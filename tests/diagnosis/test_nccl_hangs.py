@@ -45,7 +45,6 @@ def test_ranks_that_wait_in_nccl_are_explained(name: str, tmp_path: Path) -> Non
 
     report = last_stacks(handle.run, handle.directory)
 
-    assert report is not None
     assert report.hint is not None, sentence(report)
     signature, cause = CAUSES[name]
     assert cause in report.hint.cause.en

@@ -1,10 +1,10 @@
 """Programs that fail as people reported of other projects, and the score of each report.
 
 Their headers state a right cause and fix, ``# here`` marks the lines that must be named.
-``docs/diagnosis-score.md`` has each score; a program whose score changes, even for the better, fails until
-that page follows. The reports come from recorded runs where there is a recording. With NBDIST_REPORTED=all
-every program runs (``make test-diagnosis``), with NBDIST_REPORTED=record it is also recorded: write a new one
-to ``reported/`` first.
+``benchmarks/diagnosis-score.md`` has each score. A program whose score changes, even for the better, fails
+until that page follows. The reports come from recorded runs where there is a recording. With
+NBDIST_REPORTED=all every program runs (``make test-diagnosis``), with NBDIST_REPORTED=record it is also
+recorded: write a new one to ``reported/`` first.
 """
 
 from __future__ import annotations

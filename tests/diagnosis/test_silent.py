@@ -66,7 +66,6 @@ def test_a_mistake_that_raises_nothing_is_said(run_cell: RunCell, name: str) -> 
 
     line = next(number for number, text in enumerate(source.split("\n"), 1) if text.endswith("# here"))
     expected = re.search(r"# expect: (.+)", source)
-    assert expected is not None
     assert expected[1].replace("{here}", f"cell line {line}") in mistakes
     assert mistakes.partition("\n\n")[0].count("[nbdist]") == 1, mistakes
 
@@ -98,7 +97,6 @@ next(iter(DataLoader(Broken(*data.tensors))))
     handle = run_cell("-n 2", TORCH + fails, limit=120)
 
     # the other one may be ended before it says so much
-    assert handle.failure is not None
     log = handle.logs(handle.failure.rank)
     assert "mat1 and mat2" in log
     assert "KeyError" in log

@@ -96,7 +96,6 @@ def test_an_error_in_a_module_of_the_users_is_shown_there(run_cell: RunCell, pro
 
     diagnosis = diagnose(handle.run, handle.directory)
 
-    assert diagnosis is not None
     report = failure_report(diagnosis)
     assert "ValueError at line 9 of pkg/models.py" in report.splitlines()[0]
     assert diagnosis.line == 3  # of the cell, where its link leads

@@ -123,7 +123,6 @@ def test_a_traceback_in_the_log_is_a_threads_where_the_program_goes_on(
     taken(written, *(at(written, rank, SLEEP if rank == 1 else ALL_REDUCE) for rank in range(4)))
     report = last_stacks(written.run, written.directory)
 
-    assert report is not None
     assert [raised.rank for raised in report.raised] == ([] if has_ended else [1])
     assert (report.hint is not None and report.hint.signature == "hang-thread") is not has_ended
 
@@ -147,8 +146,6 @@ def test_a_traceback_that_the_program_printed_itself_is_no_reason(
 
     report = last_stacks(written.run, written.directory)
 
-    assert report is not None
-    assert report.hint is not None
     assert (report.hint.signature == "hang-thread") is of_a_thread
     assert ("the log of rank 1 has KeyError: 'y'" in behind_text(report)) is not of_a_thread
 
@@ -201,7 +198,6 @@ def test_numbers_of_two_process_groups_are_not_compared(written: WrittenRun) -> 
     )
     report = last_stacks(written.run, written.directory)
 
-    assert report is not None
     assert "number" not in behind_text(report)
     assert report.behind == ()
 
@@ -245,7 +241,6 @@ def test_at_the_time_limit_what_held_up_ranks_that_had_waited_long_is_the_cause(
     written.happened(run_ended(RunState.FAILED, Reason(code, seconds=70.0)))
     report = last_stacks(written.run, written.directory)
 
-    assert report is not None
     assert (report.hint.cause.text("en") if report.hint else "") == cause
 
 
@@ -261,7 +256,6 @@ def test_at_the_time_limit_ranks_that_have_done_nothing_but_wait_hang(
 
     report, slow = last_stacks(written.run, written.directory), ended_slow(written.run, written.directory)
 
-    assert report is not None
     assert (report.hint is not None and report.hint.signature == "hang-busy") is held
     assert (slow is None) is held
 
@@ -278,8 +272,6 @@ def test_at_the_time_limit_unlike_calls_are_the_cause_however_short_the_wait(wri
     written.happened(run_ended(RunState.FAILED, Reason("time-limit", seconds=70.0)))
     report = last_stacks(written.run, written.directory)
 
-    assert report is not None
-    assert report.hint is not None
     assert report.hint.signature == "hang-apart"
     assert "all_reduce (line 8)" in report.hint.cause.en
 
@@ -323,7 +315,6 @@ def test_equal_stacks_stand_together_with_the_lines_of_the_cell(written: Written
     taken(written, *(at(written, rank, SLEEP if rank == 1 else ALL_REDUCE) for rank in range(4)))
     report = last_stacks(written.run, written.directory)
 
-    assert report is not None
     held, waits = report.groups
     assert (held.ranks, waits.ranks, report.behind) == ((1,), (0, 2, 3), (1,))
     assert [(row.function, row.place, row.source, row.here) for row in held.rows] == [
@@ -439,7 +430,6 @@ def test_an_error_in_a_collective_that_others_do_not_make_is_told_by_what_led_th
 
     failure = diagnose(written.run, written.directory)
 
-    assert failure is not None
     assert (failure.hint is not None and failure.hint.signature == "met-another-call") is known
 
 
@@ -454,6 +444,5 @@ def test_a_library_s_call_that_came_to_a_collective_is_kept(
 
     report = last_stacks(written.run, written.directory)
 
-    assert report is not None
     assert report.groups[0].place.what == "all_reduce"
     assert report.groups[0].place.through == through

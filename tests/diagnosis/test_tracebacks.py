@@ -254,7 +254,6 @@ def test_tracebacks_are_found_among_other_lines() -> None:
 def test_native_code_has_last_words(log: str, text: str) -> None:
     words = last_words(log.splitlines())
 
-    assert words is not None
     assert words.text == text
 
 
@@ -281,7 +280,6 @@ Thread 0x00007f4621514140 (most recent call first):
 def test_the_watchdog_of_nccl_says_where_the_collective_was_called() -> None:
     words = last_words(WATCHDOG.splitlines())
 
-    assert words is not None
     assert words.message.endswith("8057 milliseconds.")
     assert [(frame.file, frame.line) for frame in words.frames] == [
         ("/runs/cell.py", 12),
@@ -294,14 +292,12 @@ def test_of_the_watchdogs_of_two_groups_it_is_not_known_which_is_meant() -> None
 
     words = last_words((other + WATCHDOG).splitlines())
 
-    assert words is not None
     assert [(frame.file, frame.line) for frame in words.frames] == [("/runs/cell.py", 14)]
 
 
 def test_the_python_stack_of_a_signal_starts_in_the_program() -> None:
     words = last_words(ABORTED.splitlines())
 
-    assert words is not None
     assert [(frame.file, frame.line) for frame in words.frames] == [
         ("cell.py", 5),
         ("distributed_c10d.py", 3151),

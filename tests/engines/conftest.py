@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from nbdist.model import Run
 from nbdist.processes import read_at_once
 from nbdist.runner.handle import RunHandle
 from nbdist.store import RunStore
+from tests import programs
 from tests.engines.cluster import Cluster, NoSlurm, slurm
 from tests.engines.notebook import Notebook
 
@@ -25,11 +25,7 @@ NBDIST = (sys.executable, "-m", "nbdist")
 
 
 def until(condition: Callable[[], object], limit: float = 90.0) -> None:
-    """Wait for a condition, or fail the test."""
-    deadline = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+    programs.until(condition, limit)
 
 
 class Login:

@@ -32,8 +32,6 @@ class Notebook:
 
     def run(self, cell: str) -> str:
         """Run a cell; return its output and traceback."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(cell) + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()

@@ -185,7 +185,6 @@ def test_a_detached_run_outlives_its_notebook_and_is_seen_from_elsewhere(login: 
     assert ["saved" in login.handle.logs(rank) for rank in range(2)] == [True, True]
 
 
-@pytest.mark.slow
 def test_a_job_that_is_stopped_at_ray_says_so(login: RayLogin) -> None:
     login.script(SAVES)
     running = login.begin(*PLAIN, "train.py")
@@ -211,19 +210,6 @@ def test_a_run_that_waits_for_nodes_says_why_and_is_stopped(login: RayLogin) -> 
     assert reason_text(login.handle.run.reason) == "interrupted"
 
 
-# the nodes answer by a run like any other, which test_doctor.py has on Slurm
-@pytest.mark.more
-def test_the_doctor_compares_the_nodes(login: RayLogin) -> None:
-    words = ("doctor", "--on", "ray", "--ray", login.ray.address, "--wait", "2m", "--json")
-
-    out, err = login.start(*words).communicate(timeout=LIMIT)
-
-    entries = {each["title"]: each for each in json.loads(out)["entries"]}
-    fine = ["job", "shared directory", "ports", "Python there", "nbdist there"]
-    assert [entries[name]["level"] for name in fine] == ["ok"] * len(fine), (entries, err)
-    assert not RunStore(login.home).directories()
-
-
 def test_a_token_that_ray_does_not_know_leaves_no_run(login: RayLogin) -> None:
     login.script(SAVES)
 
@@ -234,7 +220,6 @@ def test_a_token_that_ray_does_not_know_leaves_no_run(login: RayLogin) -> None:
     assert not RunStore(login.home).directories()
 
 
-@pytest.mark.more
 def test_a_node_that_dies_ends_a_run_and_one_that_may_begins_again(login: RayLogin) -> None:
     """From here on Ray has lost a node."""
     login.script(SAVES)
@@ -258,8 +243,6 @@ def test_a_node_that_dies_ends_a_run_and_one_that_may_begins_again(login: RayLog
     assert again.status == "stopped"
 
 
-# the patience with a controller that is gone is that of test_slurm.py
-@pytest.mark.more
 def test_runs_whose_head_is_gone_for_good_end_and_leave_nothing(login: RayLogin) -> None:
     """The last one: Ray has no head afterwards."""
     login.script(SAVES)

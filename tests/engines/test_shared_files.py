@@ -132,7 +132,6 @@ def test_a_run_can_be_stopped_whose_node_waits_for_its_files(node: LoginNode) ->
     until(lambda: not node.left())  # while its files do not answer
 
 
-@pytest.mark.more
 def test_a_run_outlives_files_that_answer_no_machine_for_a_while(node: LoginNode) -> None:
     node.script(GOES_ON)
     running = node.start(*RUN, "train.py")

@@ -48,7 +48,6 @@ def test_why_a_job_waits_is_said_in_words(
 def test_a_partition_is_read(text: str) -> None:
     partition = Partition.read("main", text)
 
-    assert partition is not None
     assert (partition.total, partition.up) == (2, True)
 
 

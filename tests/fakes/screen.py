@@ -55,7 +55,6 @@ class Screen:
                 self.lines.append("")
             return
         sequence = _SEQUENCE.fullmatch(control)
-        assert sequence is not None
         match sequence[2]:
             case "A":
                 # a terminal that has become narrower has made several rows of a line

@@ -212,7 +212,6 @@ for _ in batches:
         pytest.param(
             "signal.signal(signal.SIGCHLD, signal.SIG_DFL)",
             id="torch sees its connection closed",
-            marks=pytest.mark.more,
         ),
     ],
 )

@@ -174,7 +174,7 @@ def hold() -> Iterator[Callable[[int], None]]:
     "cell",
     [
         pytest.param(WAITS, id="willing"),
-        pytest.param(f"{FAMILY}\ndeaf()\ntime.sleep(600)", id="unwilling", marks=pytest.mark.more),
+        pytest.param(f"{FAMILY}\ndeaf()\ntime.sleep(600)", id="unwilling"),
     ],
 )
 def test_a_supervisor_that_cannot_be_let_go_on_is_replaced_by_its_reaper(

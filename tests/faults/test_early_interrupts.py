@@ -83,9 +83,7 @@ def reapers(home: Path) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize(
-    "kind", ["cold", "warm", "again", pytest.param("among old runs", marks=pytest.mark.more)]
-)
+@pytest.mark.parametrize("kind", ["cold", "warm", "again", "among old runs"])
 @pytest.mark.timeout(600)
 def test_an_interrupt_in_the_first_second_leaves_nothing(
     kernel: Kernel, leaves_nothing_in, kind: str

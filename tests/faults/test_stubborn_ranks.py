@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from importlib.util import find_spec
 
 import pytest
 
@@ -14,31 +13,15 @@ from tests.programs import SLEEP, STUBBORN, rank_states, ranks_of, until, until_
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
-TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-
 BUSY_IN_C = """
 import itertools
 print("ready")
 sum(itertools.repeat(1, 10**12))
 """
-COLLECTIVE = """
-import torch, torch.distributed as dist
-dist.init_process_group("gloo")
-print("ready", flush=True)
-if dist.get_rank() == 0:
-    dist.all_reduce(torch.ones(1))
-else:
-    import signal, time
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(600)
-"""
 PROGRAMS = [
     pytest.param(SLEEP, id="sleeping"),
     pytest.param(STUBBORN, id="ignoring every signal"),
     pytest.param(BUSY_IN_C, id="busy in C"),
-    # in test_stuck_ranks.py
-    pytest.param(COLLECTIVE, id="stuck in a collective", marks=[TORCH, pytest.mark.more]),
 ]
 
 
@@ -113,15 +96,6 @@ def test_a_run_ends_at_its_time_limit(run_cell, cell: str) -> None:
     assert rank_states(handle) == ["stopped", "stopped"]
     # the limit, SIGINT, SIGTERM, SIGKILL
     assert run.ended - run.started < 1.0 + 3.0 + 3.0 + 2.0
-
-
-# in test_stuck_ranks.py
-@TORCH
-@pytest.mark.more
-def test_a_run_stuck_in_a_collective_ends_at_its_time_limit(run_cell) -> None:
-    handle = run_cell("-n 2 --timeout 6s", COLLECTIVE, limit=30)
-
-    assert (handle.status, reason_text(handle.run.reason)) == ("failed", "the time limit of 6 s was reached")
 
 
 COUNTS = """

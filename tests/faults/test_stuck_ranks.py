@@ -75,15 +75,10 @@ PADDLE = {
     # to receive less ends the process
     "a send of 16 MB": f"dist.send(paddle.ones([4_000_000]), 1, group=pair) if rank == 0 else {SLEEP}",
     "barrier": f"dist.barrier(pair) if rank == 0 else {SLEEP}",
-    "store.get": "store.get('never')",
     "new_group alone": f"dist.new_group([0, 1]) if rank == 0 else {SLEEP}",
+    "store.get": "store.get('never')",
 }
 FRAMEWORKS = {"": ("", PYTHON), "torch": (TORCH_JOIN, TORCH), "paddle": (PADDLE_JOIN, PADDLE)}
-# ``make test-faults`` has all; of these the system calls, and what frees a rank of them, are those of others
-MORE = {
-    "torch": ("a send of 16 MB", "backward of DDP alone", "new_group alone"),
-    "paddle": ("all in recv of each other", "a send of 16 MB", "barrier", "store.get", "new_group alone"),
-}
 ENDS = ("a stop", "an interrupt", "the time limit", "a failure")
 LIMIT = 25
 
@@ -95,8 +90,7 @@ def cases() -> Iterator[object]:
         for number, (name, situation) in enumerate(situations.items()):
             model = MODEL if "model(" in situation else ""
             program = PROGRAM.format(join=join + model, situation=situation)
-            marks = (missing, *([pytest.mark.more] if name in MORE.get(framework, ()) else []))
-            yield pytest.param(program, number, id=f"{framework} {name}".strip(), marks=marks)
+            yield pytest.param(program, number, id=f"{framework} {name}".strip(), marks=missing)
 
 
 def until_it_waits(handle: runner.RunHandle) -> None:

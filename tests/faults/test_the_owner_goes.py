@@ -83,18 +83,7 @@ def test_a_foreground_run_is_stopped(
     assert left_of(handle, family) == []
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        # its owner is not looked at: two say so
-        pytest.param(
-            fault.values[0],
-            id=fault.id,
-            marks=() if fault.id in ("killed", "restarted") else pytest.mark.more,
-        )
-        for fault in FAULTS
-    ],
-)
+@pytest.mark.parametrize("fault", [pytest.param(fault.values[0], id=fault.id) for fault in FAULTS])
 def test_a_detached_run_goes_on(kernel: Kernel, fault: Callable[[Kernel], None]) -> None:
     assert kernel.run(DETACHED).status == "ok"
     handle = the_run(kernel.home)

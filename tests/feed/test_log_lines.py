@@ -35,11 +35,6 @@ def texts(lines: list[LogLine]) -> list[str]:
     return [line.text for line in lines]
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> WrittenRun:
-    return WrittenRun(tmp_path / "home").happened(*STARTED)
-
-
 @pytest.mark.parametrize(
     "log",
     [

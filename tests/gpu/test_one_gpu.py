@@ -133,43 +133,24 @@ def test_a_gpu_that_is_not_there_is_refused(run_cell) -> None:
         run_cell(f"--gpus {missing}", "pass")
 
 
-def test_the_memory_comes_back_after_a_stop(start_cell) -> None:
-    before = used()
-    handle = start_cell(f"--gpus {GPU}", HOLD)
-    until_ready(handle, LIMIT)
-    held = used() - before
-
-    status = handle.stop()
-
-    assert status == "stopped"
-    assert held >= 2 * GB
-    until(lambda: used() - before < held - 2 * GB + GB // 4, 10)
-
-
-def test_the_memory_comes_back_when_the_rank_is_killed(start_cell) -> None:
-    before = used()
-    handle = start_cell(f"--gpus {GPU}", HOLD)
-    until_ready(handle, LIMIT)
-    held = used() - before
-
-    os.kill(rank_of(handle).pid, signal.SIGKILL)
-
-    assert handle.wait(20) == "failed"
-    until(lambda: used() - before < held - 2 * GB + GB // 4, 10)
-
-
-def test_the_memory_comes_back_when_the_supervisor_is_killed(start_cell) -> None:
+@pytest.mark.parametrize("end", ["a stop", "the rank is killed", "the supervisor is killed"])
+def test_the_memory_comes_back(start_cell, end: str) -> None:
     before = used()
     handle = start_cell(f"--gpus {GPU}", HOLD)
     until_ready(handle, LIMIT)
     held = used() - before
     rank = rank_of(handle)
-    supervisor = handle.run.supervisor
-    assert supervisor is not None
 
-    os.kill(supervisor.pid, signal.SIGKILL)
+    if end == "a stop":
+        assert handle.stop() == "stopped"
+    elif end == "the rank is killed":
+        os.kill(rank.pid, signal.SIGKILL)
+        assert handle.wait(20) == "failed"
+    else:
+        os.kill(handle.run.supervisor.pid, signal.SIGKILL)
+        until(lambda: not processes.alive(rank))
 
-    until(lambda: not processes.alive(rank))
+    assert held >= 2 * GB
     until(lambda: used() - before < held - 2 * GB + GB // 4, 10)
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.browser.lab import TOKEN, write_settings
-from tests.hosted.services import Host, free_ports, nginx, running, until
+from tests.engines.ports import free_ports
+from tests.hosted.services import Host, nginx, running, until
 
 DRIVER = Path(__file__).parents[1] / "fakes/nvml_driver.c"
 PREFIX = "/bd-gpu-01/user/71/42/"

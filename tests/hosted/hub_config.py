@@ -3,13 +3,13 @@
 import os
 
 folder = os.environ["HUB_FOLDER"]
-port = int(os.environ["HUB_PORT"])
+port, own_port, proxy_port = os.environ["HUB_PORTS"].split()
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 c.JupyterHub.bind_url = f"http://127.0.0.1:{port}/behind/"
-c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{port + 1}/behind/"
+c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{own_port}/behind/"
 c.ConfigurableHTTPProxy.command = [os.environ["HUB_PROXY"]]
-c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{port + 2}"
+c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{proxy_port}"
 c.JupyterHub.authenticator_class = "dummy"
 c.Authenticator.allow_all = True
 c.JupyterHub.spawner_class = "simple"

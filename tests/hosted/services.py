@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Page
 
 from tests.browser.lab import TOKEN, LabServer, write_notebook, write_settings
+from tests.engines.ports import free_ports
 
 HERE = Path(__file__).parent
 HUB_PROXY = HERE / "node_modules/.bin/configurable-http-proxy"
@@ -142,7 +142,7 @@ def nginx(folder: Path, prefix: str, inner: int, port: int) -> Iterator[str]:
 @contextlib.contextmanager
 def hub(folder: Path, *users: str) -> Iterator[list[Host]]:
     """Yield a JupyterHub with a server of each of these users, who have logged in."""
-    port = free_ports(3)[0]
+    ports = free_ports(3)
     token = secrets.token_hex(16)
     for user in users:
         news = {"fetchNews": "false", "checkForUpdates": False}
@@ -153,13 +153,13 @@ def hub(folder: Path, *users: str) -> Iterator[list[Host]]:
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(HERE.parents[1]),
         "HUB_FOLDER": str(folder),
-        "HUB_PORT": str(port),
+        "HUB_PORTS": " ".join(map(str, ports)),
         "HUB_TOKEN": token,
         "HUB_PROXY": str(HUB_PROXY),
         "CONFIGPROXY_AUTH_TOKEN": secrets.token_hex(16),
     }
     command = [sys.executable, "-m", "jupyterhub", "-f", str(HERE / "hub_config.py")]
-    root = f"http://127.0.0.1:{port}/behind/"
+    root = f"http://127.0.0.1:{ports[0]}/behind/"
     with running(command, folder / "hub.log", environment, folder):
         api = f"{root}hub/api/"
         until(lambda: ask(api, token)[0] == 200)
@@ -178,16 +178,6 @@ def _server_of(user: str, root: str, token: str, home: Path) -> Host:
     host = Host(f"{root}user/{user}/", json.loads(body)["token"], home, user)
     until(lambda: host.ask("nbdist/api/status")[0] == 200)
     return host
-
-
-def free_ports(count: int) -> range:
-    """Return so many ports in a row that nobody uses."""
-    for first in range(21_000 + os.getpid() % 5000, 60_000, count):
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for port in range(first, first + count):
-                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return range(first, first + count)
-    raise OSError("no free ports")
 
 
 @contextlib.contextmanager

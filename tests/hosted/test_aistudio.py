@@ -49,7 +49,6 @@ for step in range(60):
 def cells_of(title: str) -> list[str]:
     """Return the cells below that title of the document."""
     section = re.search(rf"^##+ {title}\n(.*?)(?=^##)", DOCUMENT.read_text(encoding="utf-8"), re.M | re.S)
-    assert section is not None
     return re.findall(r"^```python\n(.*?)\n```", section[1], re.M | re.S)
 
 
@@ -79,7 +78,6 @@ def wheel() -> Path:
     return built
 
 
-@pytest.mark.more
 def test_the_python_is_that_of_ai_studio(environment: Path) -> None:
     ask = [environment / "bin/python", "-c", "import sys; print(*sys.version_info[:2], sep='.')"]
     version = subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip()
@@ -87,7 +85,6 @@ def test_the_python_is_that_of_ai_studio(environment: Path) -> None:
         pytest.skip(f"*** NOT TESTED: Python 3.10; AI Studio's test runs with {version} ***")
 
 
-@pytest.mark.more
 @pytest.mark.browser
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(not may_unshare(), reason="*** AI Studio NOT TESTED: no right to a mount namespace ***")

@@ -75,13 +75,3 @@ def test_a_page_of_a_jupyterhub(users: list[Host], browser: Browser, pictures: P
 @with_nginx
 def test_behind_a_web_server_that_forwards_one_port(one_port: Host) -> None:
     a_run_is_watched_and_stopped_while_its_kernel_is_busy(one_port)
-
-
-# what a page asks for is in the test above, and how it is used in a JupyterHub
-@pytest.mark.more
-@with_nginx
-def test_a_page_behind_a_web_server_that_forwards_one_port(
-    one_port: Host, browser: Browser, pictures: Path
-) -> None:
-    with logged_in(browser, one_port) as page:
-        a_morning_in_a_notebook(one_port, page, pictures, "nginx")

@@ -45,7 +45,7 @@ def kernel(tmp_path: Path) -> Iterator[Kernel]:
     ("manager", "files", "first", "metadata"),
     [
         pytest.param("vscode", VSCODE, "", {"cellId": "vscode-notebook-cell:/a.ipynb#W1"}, id="VS Code"),
-        pytest.param("colab", COLAB, GOOGLE, {}, id="Colab", marks=pytest.mark.more),
+        pytest.param("colab", COLAB, GOOGLE, {}, id="Colab"),
     ],
 )
 def test_the_panel_lives_and_says_how_to_stop(

@@ -10,9 +10,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.lab import write_notebook
-from tests.hosted.services import TRAINING, ask, free_ports, running, until
+from tests.engines.ports import free_ports
+from tests.hosted.services import TRAINING, ask, running, until
 
-pytestmark = [pytest.mark.browser, pytest.mark.more]
+pytestmark = pytest.mark.browser
 
 APP = """import marimo
 

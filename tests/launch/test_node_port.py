@@ -359,50 +359,6 @@ def test_bytes_without_the_key_end_that_connection_alone(both: Both) -> None:
     assert both.goes_on()
 
 
-BODIES = [
-    b"",
-    b"null",
-    b"[]",
-    b"1",
-    b'"join"',
-    b"{",
-    b"{}",
-    b"\xff\xfe",
-    b"NaN",
-    b"[" * 30_000,
-    b'{"kind":' * 9_000,
-    b"9" * 5_000,
-    b'{"kind": "stop", "reason": ' + b"9" * 5_000 + b"}",
-    b'{"kind": "stop", "reason": "\\ud800"}',
-    b'{"kind": "stop", "reason": "' + b"x" * 60_000 + b'"}',
-    b'{"kind": "stop", "reason": {"why": "no code"}}',
-    b'{"kind": "stop", "reason": {"code": "x", "of": {"no": "code"}}}',
-    b'{"kind": "stop", "reason": {"code": "x", "of": "\\ud800"}}',
-    b'{"kind": "stop", "reason": {"code": "x", "of": [["y"]]}}',
-    b'{"kind": "stop", "reason": ' + b'{"code": "x", "why": ' * 200 + b'"y"' + b"}" * 201,
-    b'{"kind": ["stop"], "reason": "x"}',
-    b'{"kind": null}',
-    b'{"kind": "unheard of"}',
-    b'{"kind": "stop", "reason": "x", "more": ' + b"[" * 900 + b"]" * 900 + b"}",
-]
-
-
-@pytest.mark.parametrize("admitted", [False, True], ids=["before it was let in", "as node 1"])
-def test_what_is_no_message_ends_the_connection_of_a_holder_of_the_key_alone(
-    both: Both, *, admitted: bool
-) -> None:
-    for body in BODIES:
-        stranger = both.stranger()
-        if admitted:
-            stranger.send(join())
-            both.until(lambda stranger=stranger: stranger.hears(both.look))
-        stranger.say(body)
-        both.ends(stranger.connection)
-
-    both.gather()
-    assert both.goes_on()
-
-
 HOSTILE = [
     "null", "true", "-1", "7", "2147483648", "1e3", "1e999", "-1e999", "NaN", "Infinity", "1" + "0" * 400,
     '""', '"x"', '"\\ud800"', '"' + "x" * 50_000 + '"', "[]", "{}", '["x"]', '[null]', '{"0": null}',

@@ -35,8 +35,6 @@ def start_rank() -> Iterator[Callable[..., tuple[int, list[int]]]]:
             [sys.executable, "-c", RANK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         started.append(process)
-        assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.write(" ".join(f"127.0.0.1:{port}" for port in ports) + "\n")
         process.stdin.flush()
         return process.pid, [int(word) for word in process.stdout.readline().split()]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from nbdist.model import Run
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.worker.order import COLLECTIVES
 from tests.fakes.runs import a_spec
+from tests.programs import until
 
 RANK = """
 import os, sys, time
@@ -38,7 +38,6 @@ class Rank:
         command = [sys.executable, "-c", program, str(theirs.fileno()), str(path)]
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdout=subprocess.PIPE)
         theirs.close()
-        assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
         # the second line is its thread's
         until(lambda: self.files.stacks.read_bytes().count(b"\n") == 2)
@@ -80,12 +79,6 @@ def taker(tmp_path: Path) -> StackTaker:
     return StackTaker(RunDirectory(tmp_path), 1, alone)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-
-
 RESTORES = """
 import signal
 for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
@@ -117,7 +110,6 @@ def test_a_rank_answers_by_its_thread(rank: Rank, taker: StackTaker) -> None:
     until(lambda: taker.tick(100.6))
 
     assert not any(early)
-    assert taker.last is not None
     assert 'File "<string>", line 6' in taker.last.ranks[0].text
 
 

@@ -1,8 +1,7 @@
 """Small programs of the shape that other people's have, library by library, unchanged under nbdist.
 
 The head of each says how it is run (``# line:``), what it needs beside its framework (``# needs:``), and what
-stands in the log of each rank, or of the first (``# each:``, ``# first:``: patterns), and why it is left to
-``make test-more`` (``# more:``). With NBDIST_WARM=always
+stands in the log of each rank, or of the first (``# each:``, ``# first:``: patterns). With NBDIST_WARM=always
 they run on ranks that have waited.
 """
 
@@ -40,13 +39,7 @@ def problem(handle: runner.RunHandle) -> str:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.more if head(path.read_text("utf-8"), "more") else ())
-        for name, path in PROGRAMS.items()
-    ],
-)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_runs_unchanged(run_cell: RunCell, name: str) -> None:
     source = PROGRAMS[name].read_text(encoding="utf-8")
     skip_without(source, name)

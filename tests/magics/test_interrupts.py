@@ -18,7 +18,9 @@ def look(frame, event, _, wanted={!r}):
 sys.setprofile(look)
 """
 
-LONG = "import time\ntime.sleep(600)"
+LONG = "%%distributed -n 2\nimport time\ntime.sleep(600)"
+SHORT = "%%distributed -n 2\npass"
+DETACHED = LONG.replace("-n 2", "-n 2 -d")
 NOTHING_STARTED = ("KeyboardInterrupt: nothing was started", None)
 STOPPED = ("RunStopped: ", "stopped")
 DETACHED_STOPPED = ("KeyboardInterrupt: the run is stopped", "stopped")
@@ -52,54 +54,32 @@ def is_interrupted(kernel: Kernel, moment: str, cell: str, outcome: tuple[str, s
 
 
 @pytest.mark.parametrize(
-    ("moment", "outcome"),
+    ("cell", "moment", "outcome"),
     [
-        pytest.param("runner/planning.py plan return", NOTHING_STARTED, id="planned"),
-        pytest.param("runner/pruning.py keeping call", NOTHING_STARTED, id="the limits are read"),
-        pytest.param("subprocess.py _execute_child return", STOPPED, id="the first process is there"),
-        pytest.param("launch/local.py look_after call", STOPPED, id="nobody waits for it yet"),
-        pytest.param("launch/local.py submit return", STOPPED, id="its supervisor runs"),
-        pytest.param("runner/launching.py start return", STOPPED, id="it is started"),
-        pytest.param("magics/presentation.py tell call", STOPPED, id="the notes are printed"),
-        pytest.param("runner/pruning.py begin call", STOPPED, id="old runs are looked for"),
-        pytest.param("magics/showing.py _surface call", STOPPED, id="the panel's widgets are imported"),
-        pytest.param("magics/showing.py __init__ return", STOPPED, id="the panel is open"),
-        pytest.param("feed/following.py follow call", STOPPED, id="it is followed"),
+        pytest.param(LONG, "runner/planning.py plan return", NOTHING_STARTED, id="planned"),
+        pytest.param(LONG, "runner/pruning.py keeping call", NOTHING_STARTED, id="the limits are read"),
+        pytest.param(LONG, "subprocess.py _execute_child return", STOPPED, id="the first process is there"),
+        pytest.param(LONG, "launch/local.py look_after call", STOPPED, id="nobody waits for it yet"),
+        pytest.param(LONG, "launch/local.py submit return", STOPPED, id="its supervisor runs"),
+        pytest.param(LONG, "runner/launching.py start return", STOPPED, id="it is started"),
+        pytest.param(LONG, "magics/presentation.py tell call", STOPPED, id="the notes are printed"),
+        pytest.param(LONG, "runner/pruning.py begin call", STOPPED, id="old runs are looked for"),
+        pytest.param(LONG, "magics/showing.py _surface call", STOPPED, id="the widgets are imported"),
+        pytest.param(LONG, "magics/showing.py __init__ return", STOPPED, id="the panel is open"),
+        pytest.param(LONG, "feed/following.py follow call", STOPPED, id="it is followed"),
+        pytest.param(SHORT, "feed/following.py follow return", ENDED_BEFORE, id="its end was seen"),
+        pytest.param(SHORT, "panel/widget.py placed call", ENDED_BEFORE, id="the panel gets its place"),
+        pytest.param(SHORT, "warm/pool.py after return", ENDED_BEFORE, id="all is done"),
+        pytest.param(DETACHED, "runner/launching.py start return", DETACHED_STOPPED, id="-d, it is started"),
+        pytest.param(
+            DETACHED, "magics/showing.py show_in_background return", DETACHED_STOPPED, id="-d, it is shown"
+        ),
     ],
 )
 def test_a_cell_that_is_interrupted_leaves_no_run_and_waits_for_its_end(
-    kernel: Kernel, leaves_nothing_in, moment: str, outcome: tuple[str, str | None]
+    kernel: Kernel, leaves_nothing_in, cell: str, moment: str, outcome: tuple[str, str | None]
 ) -> None:
-    is_interrupted(kernel, moment, f"%%distributed -n 2\n{LONG}", outcome)
-
-    leaves_nothing_in(kernel.home)
-
-
-@pytest.mark.parametrize(
-    "moment",
-    [
-        pytest.param("feed/following.py follow return", id="its end was seen"),
-        pytest.param("panel/widget.py placed call", id="the panel gets its place"),
-        pytest.param("warm/pool.py after return", id="all is done"),
-    ],
-)
-def test_after_its_end_the_cell_alone_is_interrupted(kernel: Kernel, leaves_nothing_in, moment: str) -> None:
-    is_interrupted(kernel, moment, "%%distributed -n 2\npass", ENDED_BEFORE)
-
-    leaves_nothing_in(kernel.home)
-
-
-@pytest.mark.parametrize(
-    "moment",
-    [
-        pytest.param("runner/launching.py start return", id="it is started"),
-        pytest.param("magics/showing.py show_in_background return", id="its panel is shown"),
-    ],
-)
-def test_a_detached_run_is_stopped_whose_cell_is_interrupted(
-    kernel: Kernel, leaves_nothing_in, moment: str
-) -> None:
-    is_interrupted(kernel, moment, f"%%distributed -n 2 -d\n{LONG}", DETACHED_STOPPED)
+    is_interrupted(kernel, moment, cell, outcome)
 
     leaves_nothing_in(kernel.home)
 
@@ -115,7 +95,7 @@ def test_a_detached_run_is_stopped_whose_cell_is_interrupted(
 def test_with_ranks_that_wait_it_is_no_different(kernel: Kernel, leaves_nothing_in, moment: str) -> None:
     kernel.run("from nbdist import runner\nrunner.warm_ranks.choose('always')")
     try:
-        is_interrupted(kernel, moment, f"%%distributed -n 2\n{LONG}", STOPPED)
+        is_interrupted(kernel, moment, LONG, STOPPED)
     finally:
         kernel.run("runner.warm_ranks.choose('off')")
 
@@ -125,7 +105,7 @@ def test_with_ranks_that_wait_it_is_no_different(kernel: Kernel, leaves_nothing_
 def test_a_cell_whose_run_cannot_be_shown_leaves_none(kernel: Kernel, leaves_nothing_in) -> None:
     kernel.run("import sys\nsys.modules['nbdist.panel.widget'] = None")
     try:
-        reply = kernel.run(f"%%distributed -n 2\n{LONG}", metadata={"cellId": "a1"})
+        reply = kernel.run(LONG, metadata={"cellId": "a1"})
     finally:
         kernel.run("del sys.modules['nbdist.panel.widget']")
 

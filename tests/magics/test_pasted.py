@@ -28,25 +28,12 @@ def test_a_script_runs_behind_the_line_magic_as_in_a_shell(used_kernel, line: st
     ("cell", "expected"),
     [
         pytest.param(
-            "%%distributed torchrun --nproc_per_node 2 train.py --lr 0.1\npass",
-            "leave out  train.py --lr 0.1 , or run the script:  "
-            "%distributed torchrun --nproc_per_node 2 train.py --lr 0.1",
-            id="a script above a cell",
-        ),
-        pytest.param(
             "%%distributed -n 2\n!torchrun --nproc_per_node 2 train.py",
             "write  %distributed torchrun --nproc_per_node 2 train.py  in a cell of its own",
             id="torchrun in a cell",
         ),
-        pytest.param(
-            "%%distributed -n 2\n!python -m paddle.distributed.launch --gpus 0,1 train.py",
-            "write  %distributed python -m paddle.distributed.launch --gpus 0,1 train.py  in a cell",
-            id="paddle's launcher in a cell",
-        ),
         pytest.param("%dist_init -n 2", "write  %%distributed -n 2  above the program", id="a peer's start"),
         pytest.param("%sync", "wait for each other in  dist.barrier()", id="a peer's barrier"),
-        pytest.param("%distributed mpirun -np 2 python t.py", "nbdist run -n 2 t.py", id="MPI's launcher"),
-        pytest.param("%distributed -n 2 gone.py", "no script gone.py: there is no file", id="no script"),
         pytest.param(
             "%%distributed -n 2\n# coding: gbk\nprint('训练')",
             "the cell says that it is written in gbk, and is UTF-8: delete this line",

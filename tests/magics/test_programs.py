@@ -20,16 +20,9 @@ FOLDER = Path(os.environ.get("NBDIST_PROGRAMS", ""))
 if not (FOLDER / "expected.json").is_file():
     pytest.skip("NBDIST_PROGRAMS names no folder of programs", allow_module_level=True)
 PROGRAMS = json.loads((FOLDER / "expected.json").read_text())
-# the others go the same way, or as the notebooks' programs
-ALWAYS = ("p01_hapi_lenet.py", "p03_dataparallel_lenet.py", "p05_fleet_linearnet.py")
-CASES = [
-    pytest.param(each, id=each["file"], marks=() if each["file"] in ALWAYS else pytest.mark.more)
-    for each in PROGRAMS
-]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("program", CASES)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program["file"])
 def test_a_program_runs_unchanged_in_a_cell(kernel, program: dict[str, Any]) -> None:
     if importlib.util.find_spec(program["framework"]) is None:
         pytest.skip(f"{program['framework']} is not installed")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from nbdist import processes
 from nbdist.runner.sweeps import SweepHandle
 from nbdist.store.run_store import SweepStore
 from tests.magics.conftest import Kernel
+from tests.programs import until
 
 SLEEPING = """%%distributed --sweep lr=0.1,0.01 --sweep width=64,128 -n 2 --each 1
 import nbdist, time
@@ -19,18 +18,11 @@ time.sleep(600)
 """
 
 
-def wait_for(condition: Callable[[], bool], limit: float = 60.0) -> None:
-    deadline = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def begun(home: Path) -> SweepHandle:
     """Return the sweep of this home once two of its points run."""
-    wait_for(lambda: bool(SweepStore(home).sweeps()) and SweepStore(home).sweeps()[0].spec.exists())
+    until(lambda: bool(SweepStore(home).sweeps()) and SweepStore(home).sweeps()[0].spec.exists(), 60)
     handle = SweepHandle(SweepStore(home).sweeps()[0])
-    wait_for(lambda: handle.look().counts["running"] == 2)
+    until(lambda: handle.look().counts["running"] == 2, 60)
     return handle
 
 
@@ -69,7 +61,7 @@ if nbdist.params.lr == 1:
 
 
 def begun_last(home: Path) -> SweepHandle:
-    wait_for(lambda: len(SweepStore(home).sweeps()) == 4)
+    until(lambda: len(SweepStore(home).sweeps()) == 4, 60)
     return begun(home)
 
 
@@ -77,7 +69,7 @@ def test_a_sweep_ends_with_its_kernel_and_its_runs_with_the_process_that_starts_
     kernel.submit(SLEEPING)
     mine = begun(kernel.home)
     kernel.manager.signal_kernel(signal.SIGKILL)
-    wait_for(lambda: not mine.look().live)
+    until(lambda: not mine.look().live, 60)
 
     assert mine.look().reason.code == "kernel-ended"
     assert {run.state.value for run, _ in mine.look().runs} == {"stopped"}

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import pytest
 from nbdist import processes
 from nbdist.runner.handle import RunHandle
 from nbdist.store import RunStore
+from tests import programs
 
 NBDIST = (sys.executable, "-m", "nbdist")
 MASTER = "10.213.77.1:29400"
@@ -30,11 +30,7 @@ def ip(*words: str) -> None:
 
 
 def until(condition: Callable[[], object], limit: float = 40.0) -> None:
-    """Wait for a condition; fails the test when it does not come."""
-    deadline = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+    programs.until(condition, limit)
 
 
 class Machine:

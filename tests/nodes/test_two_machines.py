@@ -104,8 +104,6 @@ def test_a_machine_without_a_cable_ends_the_run_on_both_sides_in_time(cluster: C
         assert f"node {other.number} ({other.address}) has gone: nothing came from it for 10 s" in output
 
 
-# a node whose files stall, in tests/engines/test_shared_files.py, is waited for in the same way
-@pytest.mark.more
 def test_a_machine_that_waits_for_its_disk_is_waited_for(cluster: Cluster) -> None:
     program = "import time\nprint('ready', flush=True)\ntime.sleep(20)\nprint('done')\n"
     running = cluster.begin(program, *TWO, "-n", "1")

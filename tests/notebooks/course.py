@@ -37,16 +37,6 @@ COURSE = (
     "09-in-and-out",
     "10-live-ranks",
 )
-MORE = (
-    "02-from-torchrun",
-    "03-from-paddle-launch",
-    "04-fleet",
-    "05-ddp-in-depth",
-    "07-several-machines",
-    "08-beyond-data-parallel",
-    "09-in-and-out",
-)
-"""Notebooks whose cells start runs as the cells of others do: ``make test-more`` executes them."""
 LIMIT = 120.0
 """Seconds that a notebook may take; on two free cores each takes less than 40."""
 PATIENCE = 900

@@ -15,15 +15,15 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.notebooks.course import CHINESE, COURSE, FOLDER, LIMIT, MORE, PATIENCE, Executing, read, tags
+from tests.notebooks.course import CHINESE, COURSE, FOLDER, LIMIT, PATIENCE, Executing, read, tags
 
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+pytestmark = [
+    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
+    pytest.mark.timeout(PATIENCE),
+]
 
 FAILING = "06-when-it-goes-wrong"
 EVERY = pytest.mark.parametrize("name", COURSE)
-EXECUTED = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.more if name in MORE else ()) for name in COURSE]
-)
 WORDS = (tokenize.COMMENT, tokenize.STRING, tokenize.NL, getattr(tokenize, "FSTRING_MIDDLE", -1))
 
 
@@ -40,9 +40,7 @@ def without_words(source: str) -> list[str]:
     return commands + [token.string for token in tokens if token.type not in WORDS]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(PATIENCE)
-@EXECUTED
+@EVERY
 def test_a_notebook_runs_from_top_to_bottom(name: str, executed: Executing) -> None:
     result = executed(name)
 
@@ -51,9 +49,7 @@ def test_a_notebook_runs_from_top_to_bottom(name: str, executed: Executing) -> N
     assert not result.left
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(PATIENCE)
-@EXECUTED
+@EVERY
 def test_every_run_of_a_notebook_ends_as_its_cell_is_tagged(name: str, executed: Executing) -> None:
     result = executed(name)
 
@@ -94,8 +90,6 @@ REPORTS = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize(("run", "expected"), REPORTS)
 def test_a_failing_cell_says_which_rank_which_line_and_what_to_change(run: str, expected: tuple[str, ...], executed: Executing) -> None:
     if run == "fluid" and find_spec("paddle") is None:
@@ -107,8 +101,6 @@ def test_a_failing_cell_says_which_rank_which_line_and_what_to_change(run: str, 
     assert not [words for words in expected if words not in shown], shown
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(PATIENCE)
 def test_a_run_that_hangs_says_who_is_behind(executed: Executing) -> None:
     result = executed(FAILING)
 
@@ -118,9 +110,6 @@ def test_a_run_that_hangs_says_who_is_behind(executed: Executing) -> None:
     assert "stopped: 2 processes ended" in result.shown(result.cell_of("%dist_stop"))
 
 
-@pytest.mark.slow
-@pytest.mark.more
-@pytest.mark.timeout(PATIENCE)
 def test_a_machine_that_does_not_come_is_named(executed: Executing) -> None:
     result = executed("07-several-machines")
 
@@ -130,9 +119,6 @@ def test_a_machine_that_does_not_come_is_named(executed: Executing) -> None:
     assert "within 2 s" in shown
 
 
-@pytest.mark.slow
-@pytest.mark.more
-@pytest.mark.timeout(PATIENCE)
 def test_the_first_machine_prints_what_one_with_another_home_needs(executed: Executing) -> None:
     result = executed("07-several-machines")
 
@@ -142,9 +128,6 @@ def test_the_first_machine_prints_what_one_with_another_home_needs(executed: Exe
     assert "NBDIST_TOKEN" not in second
 
 
-@pytest.mark.slow
-@pytest.mark.more
-@pytest.mark.timeout(PATIENCE)
 def test_a_command_line_and_the_way_back_to_it(executed: Executing) -> None:
     result = executed("02-from-torchrun")
 
@@ -154,9 +137,6 @@ def test_a_command_line_and_the_way_back_to_it(executed: Executing) -> None:
     assert "torchrun --standalone --nproc-per-node=2" in result.shown(result.cell_of("%dist_export"))
 
 
-@pytest.mark.slow
-@pytest.mark.more
-@pytest.mark.timeout(PATIENCE)
 def test_the_ranks_keep_parts_and_compute_as_one_would(executed: Executing) -> None:
     runs = executed("08-beyond-data-parallel").runs
 
@@ -173,9 +153,6 @@ def test_the_ranks_keep_parts_and_compute_as_one_would(executed: Executing) -> N
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.slow
-@pytest.mark.more
-@pytest.mark.timeout(PATIENCE)
 def test_names_go_in_and_results_and_figures_come_out(executed: Executing) -> None:
     result = executed("09-in-and-out")
 

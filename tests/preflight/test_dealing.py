@@ -41,7 +41,6 @@ FRAMEWORKS = pytest.mark.parametrize("program", [TORCH, PADDLE], ids=["torch", "
 
 DEALS = {
     "a slice": "rank = dist.get_rank()\nmine = files[rank :: dist.get_world_size()]",
-    "a slice by a call": "mine = files[dist.get_rank() :: dist.get_world_size()]",
     "a slice in a helper": (
         "def part(items):\n    return items[dist.get_rank()::dist.get_world_size()]\nmine = part(files)"
     ),
@@ -50,10 +49,8 @@ DEALS = {
         "    return start, start + size\nlow, high = span(len(files))\nmine = files[low:high]"
     ),
     "array_split": "mine = np.array_split(files, dist.get_world_size())[dist.get_rank()]",
-    "array_split of the environment": "mine = np.array_split(files, 2)[int(os.environ['RANK'])]",
     "the environment by get": "n = int(os.environ.get('LOCAL_RANK', 0))\nmine = np.array_split(files, 2)[n]",
     "getenv": "me = int(os.getenv('PADDLE_TRAINER_ID', '0'))\nmine = files[me::2]",
-    "two at once": "me, all_of_us = dist.get_rank(), dist.get_world_size()\nmine = files[me::all_of_us]",
     "an alias": "me = dist.get_rank()\nnumber = me\nmine = files[number::2]",
     "an attribute": (
         "import argparse\nargs = argparse.Namespace()\nargs.rank = int(os.environ['RANK'])\n"
@@ -70,11 +67,8 @@ DEALS = {
     "a comprehension": "mine = [f for i, f in enumerate(files) if i % 2 == dist.get_rank()]",
     "a file of the rank's, formatted": "mine = np.load(f'part-{dist.get_rank()}.npy')",
     "a file of the rank's, joined": "mine = np.load(os.path.join('data', 'part' + str(dist.get_rank())))",
-    "a file of the rank's, by format": "mine = np.load('part{}.npy'.format(dist.get_rank()))",
     "two files": "if dist.get_rank() == 0:\n    mine = files[:9]\nelse:\n    mine = files[9:]",
-    "another file": "mine = files[:9]\nif dist.get_rank() == 1:\n    mine = files[9:]",
     "either file": "mine = files[:9] if dist.get_rank() == 0 else files[9:]",
-    "either file by a flag": "first = dist.get_rank() == 0\nmine = files[:9] if first else files[9:]",
     "another seed": "rank = dist.get_rank()\nnp.random.seed(rank)\nmine = np.random.permutation(files)[:9]",
     "a table": "mine = {0: files[:9], 1: files[9:]}[dist.get_rank()]",
 }

@@ -21,9 +21,6 @@ DEFINED = {
     "what every program has": "x = 1\nprint(x, __name__, __file__, __doc__)",
     "defined below the function": "def f():\n    return g()\ndef g():\n    return 1\nf()",
     "conditional": "if flag() if False else True:\n    y = 1\nprint(y)\ndef flag(): ...",
-    "walrus in a comprehension": "print([i for i in range(3) if (last := i)], last)",
-    "class body": "class A:\n    x = 1\n    y = [z for z in (x,)] if 0 else x",
-    "__class__ in a method": "class A:\n    def f(self):\n        return __class__",
     "global at the top level": "global x\nx = 1\nprint(x)",
     "made by global": "def f():\n    global made\n    made = 1\nf()\nprint(made)",
     "a NameError is expected": "try:\n    unicode\nexcept NameError:\n    unicode = str",
@@ -31,19 +28,8 @@ DEFINED = {
     "exec": "exec('x = 1')\nprint(x)",
     "globals()": "globals().update(x=1)\nprint(x)",
     "a star import": "from os.path import *\nprint(join('a'))",
-    "imports": "import os.path, sys as s\nprint(os, s)",
-    "parameters": "def f(a, *b, c=1, **d):\n    return a, b, c, d",
-    "lambda": "f = lambda x, y=2: x + y\nf(1)",
-    "with": "with open('f') as file:\n    print(file)",
-    "targets": "for a, (b, *c) in []:\n    print(a, b, c)",
-    "match": "match [1]:\n    case [first, *rest] if first:\n        print(rest)",
-    "except as": "try:\n    pass\nexcept OSError as e:\n    print(e)",
     "annotations as text": "x: int\ndef f(a: 'Later') -> 'Later': ...",
-    "annotations put off": "from __future__ import annotations\ndef f(a: Later) -> Later: ...",
-    "annotation of a local": "def f():\n    x: Later = 1\n    return x",
     "set on the module": "import sys\nsys.modules[__name__].x = 1\nprint(x)",
-    "f-string": "name = 1\nprint(f'{name!r:>{name}}')",
-    "nonlocal": "def outer():\n    n = 0\n    def inner():\n        nonlocal n\n        n += 1",
     "deleted and made again": "import math\nx = 1\ndel x\nx = 2\nprint(x)",
     "guard": "if __name__ == '__main__':\n    a = 1\n    print(a)",
     "bound in an earlier round, in a function": (
@@ -70,44 +56,13 @@ UNDEFINED = {
     "top level": ("x = 1\nprint(weight)", "name-unknown", "weight", 2, True),
     "function not called": ("def f():\n    weight\n", "name-unknown", "weight", 2, False),
     "function called": ("def f():\n    weight\nf()", "name-unknown", "weight", 2, True),
-    "function called under the guard": (
-        "def f():\n    weight\nif __name__ == '__main__':\n    f()",
-        "name-unknown",
-        "weight",
-        2,
-        True,
-    ),
     "condition": ("import os\nif os.sep:\n    weight", "name-unknown", "weight", 3, False),
     "loop": ("for i in open('f'):\n    weight", "name-unknown", "weight", 2, False),
     "after an exit": ("import sys\nsys.exit()\nweight", "name-unknown", "weight", 3, False),
     "try": ("try:\n    weight\nexcept Exception:\n    pass", "name-unknown", "weight", 2, False),
     "loop with a count": ("E = 3\nfor i in range(E):\n    weight", "name-unknown", "weight", 3, True),
-    "loop that may go on": (
-        "for i in range(3):\n    if i:\n        continue\n    weight",
-        "name-unknown",
-        "weight",
-        4,
-        False,
-    ),
     "endless loop": ("while True:\n    weight", "name-unknown", "weight", 2, True),
-    "f-string": ("f'{weight:.3f}'", "name-unknown", "weight", 1, True),
-    "base class": ("class A(Base): ...", "name-unknown", "Base", 1, True),
-    "class variable": (
-        "class A:\n    n = 1\n    def f(self):\n        return n",
-        "name-unknown",
-        "n",
-        4,
-        False,
-    ),
-    "comprehension's own": ("[n for n in range(3)]\nprint(n)", "name-unknown", "n", 2, True),
     "addition": ("count += 1", "name-unknown", "count", 1, True),
-    "addition to a global": (
-        "def f():\n    global count\n    count += 1\nf()",
-        "name-unknown",
-        "count",
-        3,
-        True,
-    ),
     "only annotated": ("x: int\nprint(x)", "name-unknown", "x", 2, True),
     "in a class body": ("class A:\n    rate = base\nbase = 1", "name-too-early", "base", 2, True),
     "too early": ("print(late)\nlate = 1", "name-too-early", "late", 1, True),
@@ -166,14 +121,12 @@ def test_the_notebook_tells_where_it_has_a_name_from(
 ) -> None:
     origin = origin_of(name, {name: value}, CELLS)
 
-    assert origin is not None
     assert (origin.kind, origin.code, origin.cell) == (kind, code, cell)
 
 
 def test_a_name_that_only_earlier_ranks_had_is_told_from_one_that_nobody_has() -> None:
     ranks = origin_of("model", {}, CELLS[:5])
 
-    assert ranks is not None
     assert (ranks.kind, ranks.cell) == ("ranks", 4)
     assert origin_of("nothing", {}, CELLS) is None
 

@@ -29,14 +29,12 @@ from nbdist.programs.removed import removed_name, removed_row
 def test_the_name_that_an_error_misses_has_its_row(error: str, name: str) -> None:
     row = removed_name(error)
 
-    assert row is not None
     assert row["name"] == name
 
 
 def test_the_longest_name_of_the_table_decides_what_to_write() -> None:
     row = removed_row("paddle.fluid.dygraph.nn.Conv2D.forward")
 
-    assert row is not None
     assert row.instead == "paddle.nn.Conv2D"
 
 

@@ -32,10 +32,8 @@ def test_a_step_comes_then_the_failure_which_has_its_line(start_cell: RunCell) -
     assert handle.wait(30, until="step=5000,failed") == "failed"
 
     failure = handle.failure
-    assert failure is not None
     assert (failure.rank, failure.kind, failure.line) == (1, "ValueError", 6)
     assert failure.message == "ValueError: no such file"
-    assert failure.source is not None
     assert failure.source.lines[failure.source.line - failure.source.first].strip().startswith("raise")
     assert handle.wait(30) == "failed"
     assert "rank 1 failed first" in str(handle.explain())

@@ -23,18 +23,11 @@ print(f"process {jax.process_index()} of {jax.process_count()}: {total}")
 """
 
 
-@pytest.mark.parametrize(
-    "surroundings",
-    [
-        pytest.param({}, id="none", marks=pytest.mark.more),
-        # jax would take the ranks from them
-        pytest.param({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}, id="a job of Slurm"),
-    ],
-)
-def test_initialize_without_arguments_joins_the_ranks(
-    run_cell: RunCell, monkeypatch: pytest.MonkeyPatch, surroundings: dict[str, str]
+def test_initialize_without_arguments_joins_the_ranks_in_a_job_of_slurm(
+    run_cell: RunCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in surroundings.items():
+    # jax would take the ranks from them
+    for name, value in {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}.items():
         monkeypatch.setenv(name, value)
 
     handle = run_cell("-n 2", GATHERS, limit=120)

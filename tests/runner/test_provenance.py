@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from nbdist.runner.planning import versions_of
 from nbdist.version import __version__
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
+from tests.programs import until
 
 
 def test_the_versions_are_read_without_an_import(tmp_path: Path) -> None:
@@ -53,10 +53,7 @@ def test_git_says_the_commit_and_whether_files_were_changed_since(home: Path, tm
         program = str(home / "runs" / run_id / "cell.py")
         written = WrittenRun(home, a_spec(run_id=run_id, cwd=str(cwd), program=program))
         ask_git(written.directory, written.spec)
-        deadline = time.monotonic() + 20
-        while written.directory.git.exists() and not written.directory.git.stat().st_size:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: not written.directory.git.exists() or written.directory.git.stat().st_size)
         rows = {row.name: row.values[0] for row in compare([(written.run, written.directory)]).rows}
         return rows.get("commit"), rows.get("clean")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from nbdist import options, runner
 from nbdist.errors import UsageMistake
+from tests.programs import until
 
 Push = Callable[..., runner.RunHandle]
 
@@ -264,9 +264,7 @@ def test_a_run_whose_supervisor_was_killed_leaves_its_names_to_the_pruning(
 ) -> None:
     line = f"-n 1 -d --push cfg {'--keep-inputs' if keep else ''}"
     handle = runner.start(plan(line, "import time; time.sleep(600)", "cfg = 'x' * 5000"))
-    deadline = time.monotonic() + 30
-    while handle.run.supervisor is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: handle.run.supervisor is not None, 30)
     os.kill(handle.run.supervisor.pid, 9)
     assert handle.wait(30) == "lost"
     assert handle.directory.inputs.exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +21,7 @@ from nbdist.runner.sweeper import Place, Sweeper
 from nbdist.runner.sweeps import SweepHandle, SweepPlan, start_sweep
 from nbdist.verbs import runs as verbs
 from nbdist.verbs.verb import TERMINAL, Frontend
+from tests.programs import until
 
 READS = "import nbdist\nprint(nbdist.params.lr)"
 
@@ -164,19 +164,12 @@ def test_where_a_point_cannot_be_started_those_that_go_on_come_to_their_end() ->
     assert not good.stops
 
 
-def wait_until(condition: Callable[[], bool], limit: float = 60.0) -> None:
-    deadline = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_points_fail_alone_and_the_best_is_found() -> None:
     cell = "import nbdist\nlr = nbdist.params.lr\nnbdist.log(0, loss=-lr)\nassert lr < 3, 'diverged'"
 
     handle = start_sweep(planned("--sweep lr=1,2,3 -n 2 --each 1", cell))
     try:
-        wait_until(lambda: not handle.look().live)
+        until(lambda: not handle.look().live, 60)
     finally:
         handle.request_stop(Reason())
 
@@ -201,14 +194,14 @@ def test_points_fail_alone_and_the_best_is_found() -> None:
 def test_no_rank_remains_of_a_detached_sweep_whose_process_is_killed() -> None:
     cell = "import nbdist, time\nprint(nbdist.params.lr)\ntime.sleep(600)"
     handle = start_sweep(planned("--sweep lr=1,2,3 -n 2 --each 1 -d", cell))
-    wait_until(lambda: handle.look().counts["running"] == 2)
+    until(lambda: handle.look().counts["running"] == 2, 60)
     owner = next(run.spec.owner for run, _ in handle.look().runs if run.spec.owner is not None)
     marks = [str(directory.path) for _, directory in handle.look().runs]
 
     os.kill(owner.pid, signal.SIGKILL)
 
-    wait_until(lambda: not any(processes.marked("NBDIST_RUN_DIR", mark) for mark in marks))
-    wait_until(lambda: all(run.state.terminal for run, _ in SweepHandle(handle.directory).look().runs))
+    until(lambda: not any(processes.marked("NBDIST_RUN_DIR", mark) for mark in marks), 60)
+    until(lambda: all(run.state.terminal for run, _ in SweepHandle(handle.directory).look().runs), 60)
     view = handle.look()
     assert view.state is RunState.LOST
     assert {run.reason.code for run, _ in view.runs} == {"sweep-ended"}

@@ -62,7 +62,6 @@ def test_the_end_of_a_long_log_is_there_before_the_rest_is_read(
         first = cursor.update(1.0)
 
     assert read() < LITTLE
-    assert first is not None
     assert first.chunks[0].lines[-1] == (LINE % (LINES - 1)).decode().rstrip()
     assert first.chunks[0].end == len(long_log)
 
@@ -99,7 +98,6 @@ def test_the_log_of_an_earlier_attempt_is_not_read_before_it_is_asked_for(
         update = ClientCursor(tail).update(1.0)
 
     assert read() < LITTLE
-    assert update is not None
     (chunk,) = update.chunks
     assert chunk.lines == ["second try"]
     before, parting = tail.before(0, 0, chunk.first, 1000)

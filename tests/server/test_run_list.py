@@ -130,7 +130,6 @@ def test_a_row_says_how_the_run_stands(home: Path, runs: RunList) -> None:
 
     (row,) = runs.page(limit=5).rows
 
-    assert row.spark is not None
     assert (row.spark.tag, len(row.spark.values)) == ("loss", 40)
     assert row.spark.values[0] > 0.05
     assert row.spark.values[-1] == 0.001
@@ -165,7 +164,6 @@ def test_the_numbers_of_a_long_log_are_drawn_from_its_start(home: Path, runs: Ru
 
     (row,) = runs.page(limit=1).rows
 
-    assert row.spark is not None
     assert (row.spark.values[0], row.headline) == (1.0, "loss 0.0002")
     assert list(row.spark.values) == sorted(row.spark.values, reverse=True)
 
@@ -220,7 +218,6 @@ def test_what_is_asked_for_is_told_to_a_page_without_secrets(home: Path) -> None
 
     detail = detail_of(run.directory, CREATED)
 
-    assert detail is not None
     assert detail["spec"]["args"] == ("--api-key", "•••", "--lr", "1")
     assert detail["spec"]["environment"] == {"DB_PASS": "•••"}
     assert "hush" in run.directory.spec.read_text()

@@ -61,27 +61,6 @@ def test_a_request_that_is_still_being_written_waits(run: RunDirectory) -> None:
     assert draft.exists()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param(b"", id="nothing"),
-        pytest.param(b"stop", id="no JSON"),
-        pytest.param(b"\xff\xfe\x00", id="no text"),
-        pytest.param(b"[]", id="a list"),
-        pytest.param(b'{"reason": "stop"}', id="no kind"),
-        pytest.param(b'{"kind": "dance"}', id="another kind"),
-        pytest.param(b"[" * 5000, id="a deep nest"),
-        pytest.param(text_of_request("x" * 10_000).encode(), id="too long"),
-    ],
-)
-def test_what_is_no_request_is_removed(run: RunDirectory, content: bytes) -> None:
-    (run.control / "stop-1.json").write_bytes(content)
-    (run.control / "stop-2.json").write_text(text_of_request("a good one"))
-
-    assert take_requests(run) == [StopRequest(reason=Reason.said("a good one"))]
-    assert list(run.control.iterdir()) == []
-
-
 @pytest.mark.parametrize("make", [Path.symlink_to, lambda path, _: os.mkfifo(path)], ids=["link", "pipe"])
 def test_what_is_no_plain_file_is_removed_and_neither_followed_nor_waited_for(
     run: RunDirectory, tmp_path: Path, make: Callable[[Path, Path], None]

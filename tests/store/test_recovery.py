@@ -41,7 +41,6 @@ def orphan(lost: WrittenRun) -> Iterator[subprocess.Popen[str]]:
         text=True,
         start_new_session=True,
     )
-    assert child.stdout is not None
     child.stdout.readline()
     yield child
     child.kill()
@@ -57,7 +56,6 @@ def test_what_is_left_is_ended_and_the_loss_is_written_down_once(
 ) -> None:
     run = look(lost.directory)
 
-    assert run is not None
     assert (run.state, run.leftover) == (RunState.LOST, 1)
     assert orphan.wait(5) == -signal.SIGKILL
     look(lost.directory)
@@ -88,7 +86,6 @@ def test_nothing_is_touched_while_somebody_writes_the_journal(
     finally:
         writer.close()
 
-    assert run is not None
     assert run.state is RunState.LOST
     assert lost_events(lost.directory) == []
     assert processes.identify(orphan.pid) is not None
@@ -97,6 +94,5 @@ def test_nothing_is_touched_while_somebody_writes_the_journal(
 def test_a_run_that_goes_on_is_left_alone(lost: WrittenRun, orphan: subprocess.Popen[str]) -> None:
     run = look(lost.directory, alive=lambda _: True)
 
-    assert run is not None
     assert not run.state.terminal
     assert processes.identify(orphan.pid) is not None

@@ -1,4 +1,4 @@
-"""The prints of sixty kinds of programs, and the curves that they make, all and no others."""
+"""The prints of many kinds of programs, and the curves that they make, all and no others."""
 
 from __future__ import annotations
 
@@ -115,16 +115,6 @@ FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
         "[0/2][20/30] Loss_D: 1.0 Loss_G: 4.0 D(x): 0.6 D(G(z)): 0.5 / 0.01\n"
         "[1/2][10/30] Loss_D: 0.5 Loss_G: 3.25 D(x): 0.8 D(G(z)): 0.1 / 0.05\n",
         {"loss_d": [(0, 1.5), (20, 1.0), (40, 0.5)], "loss_g": [(0, 4.25), (20, 4.0), (40, 3.25)]},
-    ),
-    "pytorch's VAE": (
-        "Train Epoch: 1 [0/600 (0%)]\tLoss: 550.5\n====> Epoch: 1 Average loss: 166.1\n"
-        "====> Test set loss: 125.25\n",
-        {"loss": [(0, 550.5)], "average_loss": [(0, 166.1)], "test_loss": [(0, 125.25)]},
-    ),
-    "pytorch's super resolution": (
-        "===> Epoch[1](10/50): Loss: 0.5000\n===> Epoch[1](20/50): Loss: 0.2500\n"
-        "===> Epoch 1 Complete: Avg. Loss: 0.3750\n===> Avg. PSNR: 20.5000 dB\n",
-        {"loss": [(10, 0.5), (20, 0.25)], "avg_loss": [(20, 0.375)], "avg_psnr": [(20, 20.5)]},
     ),
     "pytorch's reinforcement learning": (
         "Episode 10\tLast reward: 25.00\tAverage reward: 14.50\n"
@@ -280,11 +270,6 @@ FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
         f"{UP}\x1b[1A\x1b[2K{rich(2, 'train_loss: 2.250')}\n{WRAPPED.format('0.220')}\n\x1b[?25h",
         {"train_loss": [(1, 3.25), (2, 2.25)], "val_loss": [(1, 8.25), (2, 0.22)]},
     ),
-    "Lightning's bar of rich, wide": (
-        f"\x1b[?25l\r\x1b[2K{rich(1, 'v_num: 0 train_loss: 3.250 val_loss: 8.250')}"
-        f"\r\x1b[2K{rich(2, 'v_num: 0 train_loss: 2.250 val_loss: 0.220')}\n\x1b[?25h",
-        {"train_loss": [(1, 3.25), (2, 2.25)], "val_loss": [(1, 8.25), (2, 0.22)]},
-    ),
     "ignite's bars": (
         "\rEpoch [1/2]: [1/4]  25%|██▌       , loss=1.5 [00:00<?]"
         "\rEpoch [1/2]: [4/4] 100%|██████████, loss=0.25 [00:00<00:00]\r        \r"
@@ -371,173 +356,6 @@ FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
         "2026-11-21 10:00:09.124: val_loss -0.2500\n2026-11-21 10:00:10.123: Epoch 1\n"
         "2026-11-21 10:00:19.123: train_loss -0.3750\n",
         {"train_loss": [(0, -0.125), (1, -0.375)], "val_loss": [(0, -0.25)]},
-    ),
-    # what follows prints numbers and names, and no curve
-    "W&B's closing summary": (
-        "wandb: \nwandb: Run history:\nwandb:     epoch ▁▅█\nwandb:      loss █▄▁\nwandb: \nwandb: Run "
-        "summary:\n"
-        "wandb:     epoch 2\nwandb:      loss 0.125\nwandb:  val/loss 0.25\nwandb: train_acc 0.75\n"
-        "wandb: \nwandb: You can sync this run to the cloud by running:\n",
-        {},
-    ),
-    "W&B's closing summary in colours": (
-        "\x1b[1;34mwandb\x1b[0m: Run summary:\n\x1b[1;34mwandb\x1b[0m:     loss 0.125\n"
-        "\x1b[1;34mwandb\x1b[0m: val_acc 0.75\n",
-        {},
-    ),
-    "a bar of CIFAR whose training and test look alike": (
-        "\nEpoch: 0\n"
-        " [=====>...]  Step: 12ms | Tot: 1s45ms | Loss: 1.234 | Acc: 50.000% (64/128) 1/391 \r"
-        " [========>]  Step: 12ms | Tot: 9s45ms | Loss: 1.134 | Acc: 55.000% (70/128) 391/391 \n",
-        {},
-    ),
-    "Apex's loss scaler": (
-        "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0\n",
-        {},
-    ),
-    "DeepSpeed's loss scaler": (
-        "[2026-11-21 10:00:00,123] [INFO] [loss_scaler.py:190:update_scale] [deepspeed] OVERFLOW! Rank "
-        "0 Skipping "
-        "step. Attempted loss scale: 65536, but hysteresis is 2. Reducing hysteresis to 1\n"
-        "[Rank 0] Attempted loss scale: 65536.0, reducing to 32768.0\n",
-        {},
-    ),
-    "DeepSpeed's configuration": (
-        "[2026-11-21 10:00:00,123] [INFO] [config.py:1003:print]   initial_dynamic_scale ........ 65536\n"
-        "[2026-11-21 10:00:00,123] [INFO] [config.py:1003:print]   loss_scale ................... 0\n"
-        "[2026-11-21 10:00:00,123] [INFO] [config.py:1003:print]   optimizer_params ............. "
-        "{'lr': 0.001, 'betas': [0.8, 0.999]}\n",
-        {},
-    ),
-    "scikit-learn's report": (
-        "              precision    recall  f1-score   support\n\n"
-        "           0       0.97      0.98      0.98        88\n"
-        "    accuracy                           0.97       360\n"
-        "   macro avg       0.97      0.97      0.97       360\n",
-        {},
-    ),
-    "scikit-learn's search": (
-        "Fitting 5 folds for each of 2 candidates, totalling 10 fits\n"
-        "[CV 1/5] END .................C=1, gamma=0.1;, score=0.967 total time=   0.0s\n",
-        {},
-    ),
-    "Optuna": (
-        "[I 2026-11-21 10:00:00,123] Trial 0 finished with value: 0.9125 and parameters: {'lr': 0.01, "
-        "'layers': 2}. "
-        "Best is trial 0 with value: 0.9125.\n",
-        {},
-    ),
-    "CatBoost": (
-        "0:\tlearn: 0.6789\ttest: 0.6812\tbest: 0.6812 (0)\ttotal: 50.1ms\tremaining: 5.1s\n"
-        "bestTest = 0.5512\nbestIteration = 99\n",
-        {},
-    ),
-    "Stable-Baselines3": (
-        "----------------------------------\n| rollout/           |           |\n|    ep_rew_mean     | "
-        "20.1      |\n"
-        "| time/              |           |\n|    iterations      | 1         |\n|    "
-        "total_timesteps | 2048      |\n",
-        {},
-    ),
-    "the style transfer of pytorch": (
-        "Sat Nov 21 10:00:00 2026\tEpoch 1:\t[2000/83000]\tcontent: 1.25\tstyle: 3.5\ttotal: 4.75\n",
-        {},
-    ),
-    "Keras' checkpoints": (
-        "\nEpoch 1: val_loss improved from inf to 0.35125, saving model to best.keras\n"
-        "Epoch 2: val_loss did not improve from 0.35125\n"
-        "Epoch 3: ReduceLROnPlateau reducing learning rate to 0.0005.\nEpoch 4: early stopping\n",
-        {},
-    ),
-    "Lightning's callbacks": (
-        "Metric val_loss improved by 0.125 >= min_delta = 0.0. New best score: 0.375\n"
-        "Epoch 0, global step 100: 'val_loss' reached 0.37500 (best 0.37500), saving model to "
-        "'/tmp/a/epoch=0-step=100.ckpt' as top 1\n"
-        "Epoch 1, global step 200: 'val_loss' was not in top 1\n",
-        {},
-    ),
-    "Hugging Face's arguments": (
-        "***** Running training *****\n  Num examples = 1,000\n  Num Epochs = 3\n"
-        "  Instantaneous batch size per device = 8\n  Total optimization steps = 375\n"
-        "Loading weights: 100%|██████████| 201/201 [00:00<00:00, 1201.51it/s, Materializing "
-        "param=head.weight]\n",
-        {},
-    ),
-    "pip and downloads": (
-        "Collecting timm==1.0.9 (from accelerate)\n"
-        "   ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 2.3/2.3 MB 25.1 MB/s eta 0:00:00\n"
-        "\rmodel.safetensors: 100%|██████████| 548M/548M [00:05<00:00, 101MB/s]\n",
-        {},
-    ),
-    "pytest": (
-        "tests/test_loss.py::test_accuracy PASSED                          [ 50%]\n"
-        "tests/test_loss.py::test_epoch[loss-0.5] PASSED                   [100%]\n"
-        "E       assert 0.25 == 0.5 +- 0.1\n============ 1 failed, 3 passed in 2.31s =============\n",
-        {},
-    ),
-    "a table of a model's layers": (
-        "│ 0 │ head      │ Linear           │     50 │ train │     0 │\n"
-        "│ 1 │ criterion │ CrossEntropyLoss │      0 │ train │     0 │\n",
-        {},
-    ),
-    "torch's profiler": (
-        "aten::nll_loss         0.10%      10.000us         0.20%      20.000us      20.000us             1\n"
-        "Self CPU time total: 10.123ms\n",
-        {},
-    ),
-    "nvidia-smi": (
-        "|   0  NVIDIA H200          On  | 00000000:19:00.0 Off |                    0 |\n"
-        "| N/A   31C    P0    77W / 700W |   1024MiB / 143771MiB |      5%      Default |\n",
-        {},
-    ),
-    "torchrun": (
-        "W1121 10:00:00.123 torch/distributed/run.py:793] Setting OMP_NUM_THREADS environment variable "
-        "for each "
-        "process to be 1 in default\n",
-        {},
-    ),
-    "Ray Tune": (
-        "+--------------+----------+-----------+--------+------------+\n"
-        "| Trial name   | status   |        lr |   iter |   accuracy |\n"
-        "| train_0      | RUNNING  | 0.0010000 |      1 |       0.81 |\n",
-        {},
-    ),
-    "a scheduler": (
-        "Adjusting learning rate of group 0 to 1.0000e-03.\nlr_scheduler: step 0.1 gamma 0.5\n",
-        {},
-    ),
-    "a tokenizer's download": (
-        "\rtokenizer.json: 100%|██████████| 1.36M/1.36M [00:00<00:00, 21.1MB/s]\n"
-        "Some weights of Net were not initialized: ['classifier.bias', 'loss.weight']\n",
-        {},
-    ),
-    "torch's compiler": (
-        "[rank0]:V1121 10:00:00.123 torch/_dynamo/convert_frame.py:900] step 3: compile_loss.<locals>.f "
-        "0.25\n"
-        "AUTOTUNE mm(64x64, 64x64)\n  triton_mm_0 0.0051 ms 100.0%\n",
-        {},
-    ),
-    "torchinfo": (
-        "Total params: 1,200,010\nTotal mult-adds (M): 12.05\n"
-        "├─CrossEntropyLoss: 1-3                  --                        --\n",
-        {},
-    ),
-    "timeit": ("The slowest run took 5.12 times longer\n10 loops, best of 5: 21.3 ms per loop of loss\n", {}),
-    "a reader's ETA": ("epoch 1: read 300/1000 files, ETA 0:10:00, 3.25 files/s, step time 0.25s\n", {}),
-    "counts of parameters and data": (
-        "epoch size: 50000, steps: 391\ntrain: 45000 val: 5000 test: 10000\nvocab loss weight: none\n",
-        {},
-    ),
-    "Prometheus": ('train_loss{job="a"} 0.5\n# HELP train_loss the loss\n# TYPE train_loss gauge\n', {}),
-    "a help text": (
-        "  --loss-weight 0.5   weight of the loss (default: 0.5)\n  --epochs 3  how many epochs\n"
-        "  --target-acc 0.9    stop at this accuracy\n",
-        {},
-    ),
-    "what a network's card says": (
-        "ImageNet accuracy: top-1 76.1, top-5 92.9 (V1), see /models/resnet50-0676ba61.pth\n"
-        "# Results: 76.13% accuracy after 90 epochs\n",
-        {},
     ),
 }
 

@@ -84,24 +84,7 @@ SAID: dict[str, tuple[str, dict[str, float], str]] = {
         {"train_loss": 0.51, "val_loss": 0.49, "lr": 1e-3},
         "epoch 3",
     ),
-    "a time is no metric": (
-        "iter 100: loss 2.34, time 12.3ms, mfu 3.21%",
-        {"loss": 2.34, "mfu": 3.21},
-        "at 100",
-    ),
-    "two losses": (
-        "step 250: train loss 1.95, val loss 2.01",
-        {"train_loss": 1.95, "val_loss": 2.01},
-        "at 250",
-    ),
     "spaces between": ("[epoch 2/4] loss 0.0982  acc 0.9701", {"loss": 0.0982, "acc": 0.9701}, "epoch 2/4"),
-    "samples": ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 0.123", {"loss": 0.123}, "epoch 1 at 640/60000"),
-    "a test set, and so many of so many": (
-        "Test set: Average loss: 0.05, Accuracy: 9870/10000 (99%)",
-        {"test_average_loss": 0.05, "test_accuracy": 0.987},
-        "",
-    ),
-    "whose numbers they are": ("val Loss: 0.2 Acc: 0.9", {"val_loss": 0.2, "val_acc": 0.9}, ""),
     "the prefix of logging": ("INFO:root:step=3 loss=0.1", {"loss": 0.1}, "at 3"),
     "date, file and rank": (
         "2026-11-21 11:54:44,828 INFO train.py:12 [rank0]: step=10 loss=0.25",
@@ -115,17 +98,11 @@ SAID: dict[str, tuple[str, dict[str, float], str]] = {
         "at 0",
     ),
     "no step": ("loss: 7.892668349995802e-07", {"loss": 7.892668349995802e-07}, ""),
-    "epoch and batch": ("[1,  2000] loss: 2.173", {"loss": 2.173}, "epoch 1 at 2000"),
     "samples behind": ("loss: 2.303494  [   64/60000]", {"loss": 2.303494}, "at 64/60000"),
     "a sentence of many tutorials": (
         "Accuracy of the network on the 10000 test images: 54 %",
         {"test_accuracy": 54.0},
         "",
-    ),
-    "meters: the value, not its mean": (
-        "Epoch: [0][ 10/5005]\tTime  0.512 ( 0.731)\tLoss 6.91e+00 (7.01e+00)\tAcc@1   1.50 (  0.10)",
-        {"loss": 6.91, "acc_1": 1.5},
-        "epoch 0 at 10/5005",
     ),
     "a list with bars between": (
         " iteration 100/ 500000 | consumed samples: 800 | elapsed time per iteration (ms): 300.1 |"
@@ -133,21 +110,10 @@ SAID: dict[str, tuple[str, dict[str, float], str]] = {
         {"learning_rate": 1.5e-4, "lm_loss": 7.01, "grad_norm": 2.3},
         "at 100/500000",
     ),
-    "a paddle suite": (
-        "2026-11-21 10:00:01 [INFO]\t[TRAIN] epoch: 1, iter: 20/500, loss: 2.25, lr: 0.0125,"
-        " batch_cost: 0.5000, ips: 4.0000 samples/sec | ETA 00:04:00",
-        {"loss": 2.25, "lr": 0.0125, "ips": 4.0},
-        "epoch 1 at 20/500",
-    ),
     "a date in brackets is no counter": (
         "[11/21 10:00:01] engine INFO: Epoch: [0] [70/700] learning_rate: 0.000025 loss: 4.5",
         {"learning_rate": 2.5e-5, "loss": 4.5},
         "epoch 0 at 70/700",
-    ),
-    "an evaluation named beside the epoch": (
-        "2026-11-21 10:00:01,500 - vision - INFO - Epoch(val) [1][2]\taccuracy_top-1: 22.0000",
-        {"val_accuracy_top_1": 22.0},
-        "epoch 1",
     ),
     "a comma between thousands": (
         "step:  1  loss:  8.2012  grad_norm:  1.2  memory:  0.50GiB(1.10%)  tps: 1,000",
@@ -170,7 +136,6 @@ def test_a_line_of_training_is_understood(name: str) -> None:
 
     reading = read_line(line)
 
-    assert reading is not None
     assert dict(reading.values) == pytest.approx(values)
     assert place_text(reading.progress) == place
     assert lines_with_cues(data) == [(7, len(data) - 6)], "it is looked at"
@@ -186,102 +151,16 @@ def place_text(progress: Progress) -> str:
 def test_what_is_no_number_yet_is_a_value() -> None:
     reading = read_line("[rank0]: step 3 loss nan lr inf")
 
-    assert reading is not None
     assert math.isnan(reading.values["loss"])
     assert reading.values["lr"] == math.inf
-
-
-# what people and libraries print beside the metrics, each of it with a word that could be one
-SILENT = """\
-error: 2
-Loading checkpoint 3/10
-Loading checkpoint shards:  30%|███       | 3/10 [00:05<00:12,  1.75s/it]
-world_size 4
-param count: 61610
-torch==2.13.0
-loss.py:12
-  File "/home/ada/loss.py", line 12, in forward
-    loss = 0.5 * (a + b)
-    acc = 0.0
-        running_loss = 0.0
-loss = 0;
-Namespace(lr=0.1, batch_size=64, loss='ce', acc_steps=4)
-TrainingArguments(learning_rate=5e-05, num_train_epochs=3, loss=1.0)
-{'lr': 0.1, 'batch_size': 64, 'loss_weight': 0.5}
-{"learning_rate": 0.001, "epochs": 10, "optimizer": "adam", "loss": 1}
-  lr: 0.001
-learning rate: 0.001, batch size: 32, epochs: 5
-epochs=10 lr=0.1 accum=4
-127.0.0.1:29500 accepted
-node0:700:700 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0
-node1:700:707 [0] NCCL INFO comm 0x7f0000000000 rank 3 nranks 4 - Init COMPLETE
-Downloading data: 100%|██████████| 9.91M/9.91M [00:00<00:00, 52.1MB/s]
-Map: 100%|██████████| 1000/1000 [00:00<00:00, 8000.51 examples/s]
-5 packets transmitted, 5 received, 0% packet loss, time 4004ms
-packet loss: 0.5
-commit 1acc2f1e0loss5 accuracy
-Accelerating with 8 workers
-access_log: 200 GET /loss/1 HTTP/1.1
-2026-11-21 12:00:00 accepted connection from 10.0.0.2:5000
-Memory: allocated 1.25 GB, reserved 2.50 GB at step 5
-step 5/10: installing dependencies
-Step 3/7 : RUN pip install torch==2.1
-Epoch 3 took 12.5s
-iteration 5 finished in 3.2 seconds
-Saving checkpoint to out/epoch_3_loss_0.25.pt
-Saved model to ckpt-step=100-val_loss=0.32.ckpt
-saving to /tmp/run/acc=0.93/model.pt
-'epoch=3-val_loss=0.50.ckpt'
-UserWarning: lr_scheduler.step() was called before optimizer.step() at epoch 1
-FutureWarning: the default value of loss will change from 1 to 2 in version 0.22 of the library
-accuracy of 3 decimal places
-gradient_accumulation_steps: 4
-max_grad_norm: 1.0
-label_smoothing=0.1, loss_fn=cross_entropy
-loss_scale: 65536.0
-loss: CrossEntropyLoss()
-acc: None
-loss: [0.1 0.2 0.3 ...
-loss = tensor([[0.1, 0.2],
-loss <function loss at 0x7f00>
-loss: 0x7f001234
-loss: 12ms
-loss at 12:30:45
-loss 2.0.1
-loss: 1.2.3
-accuracy >= 0.9 expected
-assert acc > 0.5
-if step % 10 == 0: print(loss)
-print("loss: 0.5")
-print(f"step {i} loss {loss:.4f}")
-    print("epoch: {}, batch_id: {}, loss is: {}, acc is: {}".format(0, 1, 2, 3))
-loss_weight: 0.5, acc_threshold: 0.9
-early stopping: patience 5, min_delta 0.001, monitor val_loss
-EarlyStopping: val_loss did not improve from 0.312 for 3 epochs
-evaluate every 500 steps, accuracy on 1000 samples
-iter_per_epoch=100
-Number of iterations: 100, loss type: mse
-steps_per_epoch: 938
-DataLoader worker 3 (pid 4000) exited with loss of signal 9
-F1 key pressed 3 times
-Total loss in bytes: 1024
-mse=mean_squared_error
-0 | loss | CrossEntropyLoss | 0 | train
-The loss value printed in the log is the current step, and the metric is the average value of previous steps.
-Eval samples: 10000
-total_steps 1000 warmup_steps 100 lr 0.1
-profiling step 3: forward 0.12 backward 0.30 optimizer 0.05
-[rank0]:[W1121 12:00:00.123 ProcessGroupGloo.cpp:712] Warning: Unable to resolve hostname, step 1 of 3
-GPU 0 step 1 time 0.5
-""".splitlines()
 
 
 def test_other_lines_and_what_libraries_print_say_nothing() -> None:
     ordinary = (SAMPLES / "ordinary.log").read_text().splitlines()
 
-    readings = {line: reading for line in (*SILENT, *ordinary) if (reading := read_line(line)) is not None}
+    readings = {line: reading for line in ordinary if (reading := read_line(line)) is not None}
 
-    assert len(ordinary) > 400
+    assert len(ordinary) > 500
     assert [line for line, reading in readings.items() if reading.values] == []
 
 

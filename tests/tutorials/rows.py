@@ -1,17 +1,15 @@
 """The systems of the tutorials: a program, its options, and the output that its ranks must print.
 
-A row of a notebook is run with it, as the cell of that name; every other is pasted into a kernel.
+A row is run with its notebook, as the cell of that name.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.notebooks.course import read
 
-PROGRAMS = Path(__file__).parent / "programs"
 # the seeds are the tutorials' own, which is none: far from chance is enough, where few steps are made
 ACCURATE = r"acc_top1: (0\.[5-9]|1\.0)"
 NEARLY = r"batch_id: 40, loss is: .*, acc is: (0\.[789]|1\.0)"
@@ -20,21 +18,13 @@ GLOBAL = r"all ranks: (\d+) of 357 = (0\.[789]|1\.0)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One system. ``{r}`` in a pattern is the rank, and patterns are searched in the rank's log.
-
-    A pasted row has a ``program``, a ``line`` of options, and ``swaps``, words that differ from the program.
-    A row with ``more`` is left to ``make test-more``: others cover the same code.
-    """
+    """One system. ``{r}`` in a pattern is the rank, and patterns are searched in the rank's log."""
 
     name: str
     framework: str
-    notebook: str = ""
+    notebook: str
     each: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
-    program: str = ""
-    line: str = ""
-    swaps: tuple[tuple[str, str], ...] = ()
-    more: bool = False
 
 
 def program_of(name: str, notebook: str) -> str:
@@ -126,42 +116,4 @@ ROWS: tuple[Row, ...] = (
         )
         for rank, name in enumerate(("spawn-0", "spawn-1"))
     ),
-    Row(
-        name="spawn on every device",
-        framework="paddle",
-        program=SPAWN,
-        line="-n 1",
-        each=(rf"(?s){NEARLY}.*{NEARLY}",),
-        swaps=(("dist.spawn(train, nprocs=2)", "dist.spawn(train)"),),
-        more=True,
-    ),
-    Row(
-        name="spawn on chosen devices",
-        framework="paddle",
-        program=SPAWN,
-        line="-n 1",
-        each=(rf"(?s){NEARLY}.*{NEARLY}",),
-        swaps=(("nprocs=2)", "nprocs=2, gpus='4,5')"),),
-        more=True,
-    ),
-    Row(
-        name="a single fluid program, ported",
-        framework="paddle",
-        program=(PROGRAMS / "fluid_single.py").read_text(),
-        line="-n 1",
-        each=(r"epoch: 0, batch: 20, loss is: \d+\.\d",),
-        more=True,
-    ),
-    Row(
-        name="mp.spawn by way of the environment",
-        framework="torch",
-        program=program_of("mp-spawn", TORCHRUN),
-        line='-n 1 --args "-g 2 --epochs 1"',
-        each=(r"(?s)initialised on rank .*initialised on rank ", r"Step \[15/15\], Loss: [01]\.\d"),
-        swaps=(("tcp://localhost:22222", "env://"), ('"8888"', '"{port}"')),
-        more=True,
-    ),
 )
-
-PASTED = [row for row in ROWS if row.program]
-NOTED = [row for row in ROWS if row.notebook]

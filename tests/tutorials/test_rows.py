@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,14 +10,17 @@ from pathlib import Path
 import pytest
 
 from nbdist.runner import RunHandle
-from nbdist.store import RunStore
 from tests.magics.conftest import Kernel
-from tests.notebooks.course import FOLDER, MORE, PATIENCE, Executing
-from tests.tutorials.rows import FLEET, LAUNCH, NOTED, PASTED, Row
+from tests.notebooks.course import FOLDER, PATIENCE, Executing
+from tests.tutorials.rows import FLEET, LAUNCH, ROWS, SPAWN, Row
 
 # a notebook whose cells of torch fail is not run to its end
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+pytestmark = [
+    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
+    pytest.mark.timeout(PATIENCE),
+]
 
+PADDLE = pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
 ROOT = Path(__file__).parents[2]
 SHOW = "import os, sys\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], sys.argv[1:])"
 
@@ -31,28 +33,6 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     (kernel.home.parent / "show.py").write_text(SHOW)
     yield kernel
     kernel.close()
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def pasted(row: Row) -> str:
-    """Return the program of a row, with its swaps."""
-    text = row.program
-    for old, new in row.swaps:
-        assert old in text
-        text = text.replace(old, new.replace("{port}", str(free_port())))
-    return text
-
-
-def cases(rows: list[Row]) -> list[object]:
-    return [
-        pytest.param(row, id=row.name, marks=pytest.mark.more if row.more or row.notebook in MORE else ())
-        for row in rows
-    ]
 
 
 def needs(row: Row) -> None:
@@ -72,9 +52,7 @@ def check(row: Row, run: RunHandle) -> None:
         assert not any(re.search(pattern, log) for log in logs.values()), pattern
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(PATIENCE)
-@pytest.mark.parametrize("row", cases(NOTED))
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_system_of_the_tutorials_runs_in_its_notebook(row: Row, executed: Executing) -> None:
     needs(row)
 
@@ -82,18 +60,6 @@ def test_a_system_of_the_tutorials_runs_in_its_notebook(row: Row, executed: Exec
 
     assert row.name in result.runs, result.error
     check(row, result.runs[row.name])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(PATIENCE)
-@pytest.mark.parametrize("row", cases(PASTED))
-def test_a_system_of_the_tutorials_runs_when_it_is_pasted(row: Row, kernel: Kernel) -> None:
-    needs(row)
-
-    reply = kernel.run(f"%%distributed {row.line}\n{pasted(row)}", limit=PATIENCE)
-
-    assert reply.status == "ok", reply.traceback + reply.stderr
-    check(row, RunHandle(RunStore(kernel.home).directories()[0]))
 
 
 NO_GPU = pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has a GPU")
@@ -108,21 +74,6 @@ REFUSED = [
         "%%distributed -n 2\n!python -m paddle.distributed.launch hapitrain.py",
         ("line 2 of the cell", "%distributed python -m paddle.distributed.launch hapitrain.py"),
         id="a launcher's command line inside the cell",
-    ),
-    pytest.param(
-        "%%distributed\n!CUDA_VISIABLE_DEVICES='0,1' && python -m paddle.distributed.launch train.py",
-        ("line 2 of the cell", "%%distributed --gpus 0,1"),
-        id="a misspelt variable before a command line",
-    ),
-    pytest.param(
-        "%%distributed -n 2\n%%writefile normal_fleet.py\nimport paddle",
-        ("line 2 of the cell", "%%writefile"),
-        id="a second magic inside the cell",
-    ),
-    pytest.param(
-        "%%distributed -n 2 --servers=127.0.0.1:8000\nimport paddle",
-        ("--servers", "fleet.init(is_collective=True)"),
-        id="parameter servers",
     ),
 ]
 
@@ -161,10 +112,9 @@ def test_a_command_line_of_a_tutorial_gets_the_same_run(line: str, kernel: Kerne
     assert "[1] rank 1 of 2 ['--lr', '0.1']\n" in reply.stdout
 
 
-@pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
+@PADDLE
 def test_the_misspelt_option_of_spawn_is_named(kernel: Kernel) -> None:
-    program = pasted(next(row for row in PASTED if row.name == "spawn on every device"))
-    cell = program.replace("dist.spawn(train)", "dist.spawn(train, nprocs=2, selelcted_gpus='4,5')")
+    cell = SPAWN.replace("nprocs=2)", "nprocs=2, selelcted_gpus='4,5')")
 
     reply = kernel.run(f"%%distributed -n 1\n{cell}")
 
@@ -172,20 +122,14 @@ def test_the_misspelt_option_of_spawn_is_named(kernel: Kernel) -> None:
     assert "selelcted_gpus" in reply.traceback
 
 
-@pytest.mark.slow
-@pytest.mark.more
-@pytest.mark.timeout(PATIENCE)
-@pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
+@PADDLE
 def test_the_callback_of_paddle_is_opened_in_visualdl(executed: Executing) -> None:
     result = executed(FLEET)
 
     assert "/scalar" in result.shown(result.cell_of("%dist_board fleet-hapi"))
 
 
-@pytest.mark.slow
-@pytest.mark.more
-@pytest.mark.timeout(PATIENCE)
-@pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
+@PADDLE
 def test_the_report_to_share_is_one_file_with_the_curves(executed: Executing) -> None:
     report = (executed(FLEET).path / "report.html").read_text(encoding="utf-8")
 
@@ -194,10 +138,7 @@ def test_the_report_to_share_is_one_file_with_the_curves(executed: Executing) ->
     assert not re.search(r"""(?:src|href)=["']https?://""", report)
 
 
-@pytest.mark.slow
-@pytest.mark.more
-@pytest.mark.timeout(PATIENCE)
-@pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
+@PADDLE
 def test_workerlogs_are_what_the_ranks_wrote(executed: Executing) -> None:
     result = executed(LAUNCH)
 
@@ -217,7 +158,7 @@ def test_the_page_has_every_row_and_names_tests_that_exist(page: str) -> None:
 
     named = set(re.findall(r"`\[([^\]`]+)\]`", text))
 
-    assert named >= {row.name for row in (*NOTED, *PASTED)}
+    assert named == {row.name for row in ROWS}
     tests = set(re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", text))
     missing = [
         (path, test)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import stat
 import subprocess
@@ -294,18 +293,6 @@ def test_what_comes_in_one_piece_is_refused_with_its_whole_size(large: object) -
 
     assert [item.name for item in caught.value.items] == ["small", "large"]
     assert 200_000 <= caught.value.items[1].size < 201_000
-
-
-def test_an_index_that_is_none_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "x.box", {"a": 1})
-    whole = (tmp_path / "x.box").read_bytes()
-    begin, _ = box.HEADER.unpack(whole[: box.HEADER.size])[1:]
-    (tmp_path / "x.box").write_bytes(
-        whole[:begin] + json.dumps({"items": 3}).encode().ljust(len(whole) - begin)
-    )
-
-    with pytest.raises(box.BadBox, match="index"):
-        box.contents(tmp_path / "x.box")
 
 
 class _Explodes:

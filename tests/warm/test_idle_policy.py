@@ -110,7 +110,6 @@ def test_beside_a_run_the_next_ranks_are_made_ready_and_hurry_when_it_has_ended(
     pause(0.5)
     pause(0.1)
     made = ranks._standby
-    assert made is not None
     assert made.beside
 
     ranks.after(make_plan("-n 2"), warm=None)
@@ -119,7 +118,6 @@ def test_beside_a_run_the_next_ranks_are_made_ready_and_hurry_when_it_has_ended(
 
     # what is sure to come does not wait for idle processors
     ranks.after(make_plan("-n 2"), warm=None, goes_on=True, hurry=True)
-    assert ranks._standby is not None
     assert ranks._standby.hurried
 
 

@@ -63,7 +63,6 @@ def test_a_forked_process_tells_where_it_is_and_one_that_executed_is_left_alone(
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), function]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
         assert process.stdin is not None
-        assert process.stdout is not None
         assert {process.stdout.readline(), process.stdout.readline()} == {"ready\n"}
         output, _ = process.communicate("now\n", timeout=60)
 

@@ -89,7 +89,6 @@ print("ready", flush=True)
 time.sleep(600)
 """
     )
-    assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGKILL)
     process.communicate()

@@ -341,7 +341,6 @@ def trace_of(program: str, folder: Path) -> types.TracebackType:
     linecache.checkcache(str(path))
     with pytest.raises(ZeroDivisionError) as raised:
         exec(compile(program, str(path), "exec"), {"__name__": "program"})
-    assert raised.value.__traceback__ is not None
     assert raised.value.__traceback__.tb_next is not None
     return raised.value.__traceback__.tb_next
 
@@ -349,7 +348,6 @@ def trace_of(program: str, folder: Path) -> types.TracebackType:
 def with_empty(trace: types.TracebackType, line: int) -> types.TracebackType:
     """Return a traceback with another frame of the same function, at this line, before its second."""
     below = trace.tb_next
-    assert below is not None
     empty = types.TracebackType(below, below.tb_frame, below.tb_lasti, line)
     return types.TracebackType(empty, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
 

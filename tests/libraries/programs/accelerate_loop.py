@@ -1,7 +1,6 @@
 # line: -n 2
 # needs: accelerate
 # first: 2 processes, epoch 0: loss \d+\.\d+, 32 samples
-# more: transformers_trainer trains by way of it
 """A loop of Hugging Face's accelerate: prepare, accumulate, gather_for_metrics, print once."""
 
 import torch

@@ -1,7 +1,6 @@
 # line: -n 2
 # needs: ignite
 # first: Epoch\[1\] Iter\[4\] loss \d
-# more: it takes its place from the variables of torchrun, as lightning_trainer does
 """ignite's engines: the group is made by idist.Parallel from what the launcher has set."""
 
 import ignite.distributed as idist

@@ -1,7 +1,6 @@
 # line: -n 2
 # first: step 0: train loss \d+\.\d+, val loss \d+\.\d+
 # first: iter 4: loss \d+\.\d+, time \d
-# more: torch_mnist_style runs the same way
 """One file without functions: it asks the environment whether it runs with others, and accumulates gradients."""
 
 import os
