@@ -39,6 +39,7 @@ class Ranks:
         self.pending = {0}
         self.on_device = False
         self.line = {0: 1, 1: 2}
+        self.mute: set[int] = set()
         for rank in (0, 1):
             self.watch.add(rank, 40 + rank)
 
@@ -65,7 +66,7 @@ class Ranks:
         collective = Collective(
             name="", number=self.number, over=over, last=self.number, on_device=self.on_device
         )
-        stack = dump((str(self.program), self.line[rank], "<module>"))
+        stack = "" if rank in self.mute else dump((str(self.program), self.line[rank], "<module>"))
         return RankAnswer(rank=rank, text=stack, collectives={"0": collective}, beats=self.beats[rank])
 
     def _write(self, rank: int) -> None:
@@ -97,6 +98,16 @@ def test_a_rank_that_does_nothing_beside_one_that_spins_is_stuck_with_it(ranks: 
     ranks.busy = {0}
 
     assert ranks.pass_time(100)
+
+
+def test_a_rank_whose_first_answer_has_no_stack_is_watched_from_the_next(ranks: Ranks) -> None:
+    ranks.mute = {0, 1}
+    assert not ranks.pass_time(100)
+    ranks.mute.clear()
+    ranks.line[1] = 1
+    ranks.pending = {0, 1}
+
+    assert ranks.pass_time(200)
 
 
 @pytest.mark.parametrize("proof", ["a collective that is not over", "one call"])

@@ -235,7 +235,7 @@ def _tracked(answer: RankAnswer, use: _Use, before: _Track | None, now: float) -
 
 def _is_where_it_was(before: _Track, after: _Track) -> bool:
     main = after.threads[0].calls if after.threads else ()
-    here = bool(main) and main == before.threads[0].calls
+    here = bool(main) and bool(before.threads) and main == before.threads[0].calls
     if not here or after.numbers != before.numbers or _uses(before, after, "others", _CPU):
         return False
     # a rank that looks for a missing store reads the table of hosts at each try
