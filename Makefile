@@ -16,7 +16,7 @@ PADDLE := paddlepaddle==3.3.1
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-all unit rest test-flaky test-warm test-faults test-stuck test-live test-hosts test-resume test-diagnosis check check-python check-page format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep bench-compare fuzz-server dist test-dist course docs clean
+.PHONY: help demo lab test test-all unit rest rest-here test-flaky test-warm test-faults test-stuck test-live test-hosts test-resume test-diagnosis check check-python check-page format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep bench-compare fuzz-server dist test-dist course docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -73,7 +73,11 @@ unit: $(VENV)/.ready $(STATIC) browser
 
 test-all: test rest  ## make test and all the rest: engines, hosts, notebooks, libraries, faults, warm ranks, fuzz
 
-rest: $(VENV)/.ready $(STATIC) browser hosts slurm
+# the environments of other front ends and of the packages are made while the tests run
+rest: rest-here .venv-hosts/.ready .venv-aistudio/.ready .venv-dist/.ready
+	$(MAKE) test-hosts test-dist
+
+rest-here: $(VENV)/.ready $(STATIC) browser hosts slurm
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"
 	$(PYTEST) -m "slow and not promise" $(PYTEST_ARGS)
 	NBDIST_WARM=always $(PYTEST) -q $(WARM_ROUND)

@@ -279,9 +279,9 @@ def lines_of(numstat: str) -> int:
 
 
 def commits() -> list[str]:
-    """Return the commits after the one that added this check, without merges."""
+    """Return the commits that descend from the one that added this check, without merges."""
     added = git("log", "--format=%H", "--diff-filter=A", "--", str(Path(__file__))).split()
-    return git("rev-list", "--no-merges", f"{added[-1]}..HEAD").split() if added else []
+    return git("rev-list", "--no-merges", "--ancestry-path", f"{added[-1]}..HEAD").split() if added else []
 
 
 def main(arguments: list[str]) -> int:

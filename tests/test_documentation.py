@@ -31,6 +31,7 @@ PAGES = [
     "SECURITY.md",
     "benchmarks/README.md",
     "benchmarks/diagnosis-score.md",
+    "labextension/README.md",
     "tests/README.md",
 ]
 PAGES += DOCS
