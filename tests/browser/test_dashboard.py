@@ -102,7 +102,7 @@ def test_a_run_is_watched_and_stopped_while_its_cell_keeps_the_kernel_busy(
         head = dashboard.locator(".nbdist-table thead")
         expect(head).to_contain_text("Peak memoryMean utilisationMean step rate")
         expect(dashboard.locator(".nbdist-table tbody tr").first).to_have_text(
-            re.compile(r"Ended.*\d MB.*\d %.*[\d.]+ step/s.*KeyboardInterrupt")
+            re.compile(r"Stopped.*\d MB.*\d %.*[\d.]+ step/s.*KeyboardInterrupt")
         )
         page.get_by_role("tab", name="watched.ipynb").click()
         lab.wait_for_end(1)
