@@ -92,7 +92,7 @@ def count_lines(directory: Path) -> int:
 
 
 def count_records(directory: Path) -> int:
-    from nbdist.board.records import split
+    from nbdist.board.record_files import split
 
     # the first one is the name
     return sum(len(list(split(file.read_bytes()))) - 1 for file in directory.rglob("*vdlrecords*"))

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from nbdist.magics.run import resume, run
+    from nbdist.magics.run_call import resume, run
     from nbdist.runner import attach, runs, sweep
     from nbdist.runner.handle import history
     from nbdist.version import __version__
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
         log_roc_curve,
         log_text,
     )
-    from nbdist.worker.metrics import board_dir, log, log_hparams
-    from nbdist.worker.results import params, result
-    from nbdist.worker.session import rejoin
+    from nbdist.worker.metrics_log import board_dir, log, log_hparams
+    from nbdist.worker.result_files import params, result
+    from nbdist.worker.session_rank import rejoin
     from nbdist.worker.summary_writer import SummaryWriter
 
 __all__ = [
@@ -58,16 +58,16 @@ __all__ = [
 
 # A rank imports this module for ``log`` alone: everything is imported when it is first used.
 _HOMES = {
-    "nbdist.magics.run": ("resume", "run"),
+    "nbdist.magics.run_call": ("resume", "run"),
     "nbdist.runner": ("attach", "history", "runs", "sweep"),
     "nbdist.worker.checkpoints": ("attempt", "checkpoint", "checkpoint_dir", "latest_checkpoint"),
     "nbdist.worker.media": (
         *("log_audio", "log_embedding", "log_histogram", "log_image", "log_pr_curve", "log_roc_curve"),
         "log_text",
     ),
-    "nbdist.worker.metrics": ("board_dir", "log", "log_hparams"),
-    "nbdist.worker.results": ("params", "result"),
-    "nbdist.worker.session": ("rejoin",),
+    "nbdist.worker.metrics_log": ("board_dir", "log", "log_hparams"),
+    "nbdist.worker.result_files": ("params", "result"),
+    "nbdist.worker.session_rank": ("rejoin",),
     "nbdist.worker.summary_writer": ("SummaryWriter",),
     "nbdist.version": ("__version__",),
 }

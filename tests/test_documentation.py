@@ -19,7 +19,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbdist import options, verbs
 from nbdist.cli.commands import AUTOLOAD, COMMANDS, MCP
 from nbdist.options import parse_words, split_program
-from nbdist.options.ranks import parse_ranks
+from nbdist.options.ranks_line import parse_ranks
 from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Frontend, Verb
 from tests.conftest import PROMISES
 from tests.test_readme import DOCS, LINE_MAGICS, ROOT, read

@@ -48,3 +48,13 @@ def test_names_say_what_they_hold(trees: dict[str, ast.Module]) -> None:
     counts = Counter(name for tree in trees.values() for name in names_in(tree) if name in VAGUE)
 
     assert counts.total() < 100, counts
+
+
+def test_no_two_modules_share_a_name(trees: dict[str, ast.Module]) -> None:
+    names = Counter(
+        path.rpartition("/")[2]
+        for path in trees
+        if path.startswith("nbdist/") and not path.endswith(("/__init__.py", "/__main__.py"))
+    )
+
+    assert [name for name, count in names.items() if count > 1] == []

@@ -1,4 +1,4 @@
-/** The runs of a report, a page that nbdist/panel/report.py wrote once and that opens from a disk: what a kernel
+/** The runs of a report, a page that nbdist/panel/report_file.py wrote once and that opens from a disk: what a kernel
  * would send of a run lies in the page. Draws each run in the place of its summary, which stays on paper. */
 import { gunzipSync } from 'fflate';
 import { type ComponentType, createElement, render } from 'preact';

@@ -78,8 +78,8 @@ def _serve(home: Path, idle_seconds: float, output: int) -> int:
         # VisualDL's import takes 0.8 s, and only the process that has the lock needs it
         from werkzeug.serving import WSGIRequestHandler, make_server
 
-        from nbdist.board.app import BoardApp
         from nbdist.board.patches import PATCHES, apply
+        from nbdist.board.visualdl_app import BoardApp
     except ImportError as error:
         sys.exit(f"VisualDL cannot be imported by {sys.executable}: {error}")
     apply(PATCHES)

@@ -34,7 +34,7 @@ from visualdl.server.args import ParseArgs
 from visualdl.utils.string_util import decode_tag
 from werkzeug.security import safe_join
 
-from nbdist.board.records import FrameReader
+from nbdist.board.record_files import FrameReader
 from nbdist.errors import LaunchError
 
 

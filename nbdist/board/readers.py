@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nbdist.board.records import CurveFile
+from nbdist.board.record_files import CurveFile
 from nbdist.model.decoding import MALFORMED, as_time
 from nbdist.store import LogTimes, RunDirectory
 from nbdist.store.journal import open_plain

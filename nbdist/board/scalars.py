@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbdist.board.readers import AGGREGATES, Follower, PrintedFollower, RecordedFollower, Source, sources
-from nbdist.board.records import CurveFile
+from nbdist.board.record_files import CurveFile
 from nbdist.store import RunDirectory, RunReader
 from nbdist.store.scraped.names import tag_of
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbdist import config, verbs
-from nbdist.cli import results, running
+from nbdist.cli import running, verb_results
 from nbdist.cli.running import HERE, OUTPUT_CLOSED, USAGE, complain, discard_output
 from nbdist.errors import LaunchError, NbdistError, UsageMistake
 from nbdist.options import split_program
@@ -143,22 +143,22 @@ COMMANDS = {
         help=running.run_help,
         own=lambda words: split_program(words)[0],
     ),
-    "status": _command(verbs.STATUS, results.show_status),
-    "logs": _command(verbs.LOGS, results.show_logs),
-    "explain": _command(verbs.EXPLAIN, results.show_explained),
-    "wait": _command(verbs.WAIT, results.show_waited),
-    "metrics": _command(verbs.METRICS, results.show_metrics),
-    "compare": _command(verbs.COMPARE, results.show_compared),
-    "stop": _command(verbs.STOP, results.show_stopped),
-    "stacks": _command(verbs.STACKS, results.show_stacks),
+    "status": _command(verbs.STATUS, verb_results.show_status),
+    "logs": _command(verbs.LOGS, verb_results.show_logs),
+    "explain": _command(verbs.EXPLAIN, verb_results.show_explained),
+    "wait": _command(verbs.WAIT, verb_results.show_waited),
+    "metrics": _command(verbs.METRICS, verb_results.show_metrics),
+    "compare": _command(verbs.COMPARE, verb_results.show_compared),
+    "stop": _command(verbs.STOP, verb_results.show_stopped),
+    "stacks": _command(verbs.STACKS, verb_results.show_stacks),
     "attach": _command(verbs.ATTACH, running.show_attached),
-    "board": _command(verbs.BOARD, results.show_board),
+    "board": _command(verbs.BOARD, verb_results.show_board),
     "autoload": _command(AUTOLOAD, show_autoload),
-    "doctor": _command(verbs.DOCTOR, results.show_examined),
-    "export": _command(verbs.EXPORT, results.show_export),
+    "doctor": _command(verbs.DOCTOR, verb_results.show_examined),
+    "export": _command(verbs.EXPORT, verb_results.show_export),
     "mcp": _command(MCP, lambda _: 0),
     "resume": _command(verbs.RESUME, running.resume),
-    "session": _command(verbs.SESSION, results.show_session),
+    "session": _command(verbs.SESSION, verb_results.show_session),
 }
 
 

@@ -1,5 +1,5 @@
-"""Training mistakes that raise nothing, from the ranks' notes (``worker.training``): every rank reads the
-same batches, every epoch has the same order, a wrapper that averages gradients is never called.
+"""Training mistakes that raise nothing, from the ranks' notes (``worker.training_probe``): every rank reads
+the same batches, every epoch has the same order, a wrapper that averages gradients is never called.
 
 nbdist reports none where a correct program might look the same.
 """

@@ -1,9 +1,9 @@
 """The rank that slows the others at each step, by its own time: the step without waiting. Pure.
 
 In synchronous training all ranks do equally many steps a second, so only their own time differs. The share of
-waiting comes from samples of the main thread (``worker.stacks``) or, where no main thread waits, from pending
-collectives; the rate from the steps that a rank logs or prints. Where either is unknown for a rank, nbdist
-names none.
+waiting comes from samples of the main thread (``worker.stack_answers``) or, where no main thread waits, from
+pending collectives; the rate from the steps that a rank logs or prints. Where either is unknown for a rank,
+nbdist names none.
 """
 
 from __future__ import annotations

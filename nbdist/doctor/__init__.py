@@ -6,8 +6,8 @@ imported in a process of its own.
 
 from nbdist.doctor.cluster import ENGINES, ClusterRequest, examine_cluster
 from nbdist.doctor.examination import Probe, examine, examine_mended
+from nbdist.doctor.examination_report import Entry, Level, Report, report_bundle, report_text
 from nbdist.doctor.installed import repair
-from nbdist.doctor.report import Entry, Level, Report, report_bundle, report_text
 
 __all__ = [
     "ENGINES",

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from nbdist import config, options, runner
 from nbdist.doctor.examination import examine, probes
-from nbdist.doctor.report import Entry, Level, Report, find
+from nbdist.doctor.examination_report import Entry, Level, Report, find
 from nbdist.errors import NbdistError
 from nbdist.model import Reason, Run, RunState
 from nbdist.model.decoding import MALFORMED, loads

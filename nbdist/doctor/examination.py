@@ -13,6 +13,7 @@ from functools import partial
 
 from nbdist import options, runner
 from nbdist.devices.gpus import list_gpus
+from nbdist.doctor.examination_report import Entry, Report, checks, find
 from nbdist.doctor.installed import (
     IMPORT_SECONDS,
     examine_board,
@@ -22,7 +23,7 @@ from nbdist.doctor.installed import (
     examine_python,
     examine_server,
 )
-from nbdist.doctor.machine import (
+from nbdist.doctor.probes import (
     examine_gpus,
     examine_host,
     examine_host_name,
@@ -30,9 +31,8 @@ from nbdist.doctor.machine import (
     examine_machine,
     examine_settings,
 )
-from nbdist.doctor.report import Entry, Report, checks, find
 from nbdist.errors import NbdistError
-from nbdist.preflight.machine import build_of
+from nbdist.preflight.capabilities import build_of
 
 LIMIT = 120.0
 """Seconds after which the doctor stops the trial."""

@@ -14,12 +14,12 @@ from pathlib import Path
 from nbdist import config, labextension_install, processes
 from nbdist.board.server import JupyterServer, jupyter_servers, status_of
 from nbdist.devices.gpus import driver, list_gpus
-from nbdist.doctor.report import Entry, Level, Report, find
+from nbdist.doctor.examination_report import Entry, Level, Report, find
 from nbdist.errors import LaunchError
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
 from nbdist.model.decoding import MALFORMED, loads
+from nbdist.preflight.capabilities import at_least, build_of, major, version_of
 from nbdist.preflight.finding import Build
-from nbdist.preflight.machine import at_least, build_of, major, version_of
 from nbdist.version import __version__
 
 _NEEDED = {

@@ -24,7 +24,7 @@ from nbdist.store import RunDirectory
 from nbdist.store.metrics import read_hparams
 from nbdist.text import size_text
 from nbdist.version import JSON_VERSION
-from nbdist.worker.results import CALL
+from nbdist.worker.result_files import CALL
 
 _TAGS = 50
 _TEXT = 200  # characters of a value

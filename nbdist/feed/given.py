@@ -12,7 +12,7 @@ from nbdist.model import Input, Run
 from nbdist.store import RunDirectory
 from nbdist.store.results import Result, read_index
 from nbdist.text import Both, both, say, size_text
-from nbdist.worker.results import CALL, LAST, RETURNED
+from nbdist.worker.result_files import CALL, LAST, RETURNED
 
 _MOST = 12
 _VALUE = 24  # characters

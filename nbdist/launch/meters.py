@@ -27,7 +27,7 @@ from nbdist.model import Device, ProcessId
 from nbdist.processes import identify, read_at_once, send
 from nbdist.store.paths import RankDirectory, append_whole, open_to_append
 from nbdist.worker.order import CHANNEL
-from nbdist.worker.stacks import WAITS
+from nbdist.worker.stack_answers import WAITS
 
 _ENTRY = Path(__file__).parent.parent / "entry.py"
 

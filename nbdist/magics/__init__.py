@@ -35,7 +35,7 @@ def load(shell: InteractiveShell) -> None:
         if name not in shell.magics_manager.magics["line"]:
             shell.magics_manager.register_function(_answer(f"%{name}: {text}"), "line", name)
     show_stops_calmly(shell)
-    for module in ("nbdist.preflight.machine", "nbdist.panel.terminal", "nbdist.panel.summary"):
+    for module in ("nbdist.preflight.capabilities", "nbdist.panel.terminal", "nbdist.panel.summary_view"):
         importlib.import_module(module)
     options.get_ready()
 

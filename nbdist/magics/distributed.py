@@ -28,7 +28,7 @@ from nbdist.magics.presentation import (
     without_frames,
 )
 from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background, show_last, show_outputs
-from nbdist.magics.sweeps import run_sweep
+from nbdist.magics.sweep_cell import run_sweep
 from nbdist.model import Run, RunState
 from nbdist.text import say
 

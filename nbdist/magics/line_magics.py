@@ -18,7 +18,7 @@ from nbdist.feed.ansi import harmless
 from nbdist.magics.distributed import resume_and_show
 from nbdist.magics.presentation import as_usage_errors, draws_widgets, shell_of, tell
 from nbdist.magics.showing import show_again, show_as_text, show_outputs
-from nbdist.magics.sweeps import show_sweep_again
+from nbdist.magics.sweep_cell import show_sweep_again
 from nbdist.model import RunState
 from nbdist.options import split_line
 from nbdist.store import RunDirectory
@@ -29,7 +29,7 @@ from nbdist.verbs.verb import HELP, NOTEBOOK, Frontend, Result, Verb
 
 if TYPE_CHECKING:
     from nbdist.feed.view import RunView
-    from nbdist.panel.report import Report
+    from nbdist.panel.report_file import Report
 
 _GRAIN = 5.0
 

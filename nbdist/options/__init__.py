@@ -14,6 +14,6 @@ from nbdist.options.parser import (
     split_line,
     split_program,
 )
-from nbdist.options.ranks import RanksLine, parse_ranks, ranks_help
+from nbdist.options.ranks_line import RanksLine, parse_ranks, ranks_help
 from nbdist.options.recorded import first_line, program_words, recorded_options
 from nbdist.options.table import OPTIONS, Option, help_text, parse_duration, slug

@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from nbdist.panel.cells import CellOutput as CellOutput
     from nbdist.panel.cells import cell_report as cell_report
     from nbdist.panel.cells import ranks_kept as ranks_kept
-    from nbdist.panel.comparison import SweepLines as SweepLines
-    from nbdist.panel.comparison import comparison_bundle as comparison_bundle
-    from nbdist.panel.comparison import comparison_text as comparison_text
-    from nbdist.panel.comparison import follow_sweep as follow_sweep
-    from nbdist.panel.comparison import sweep_bundle as sweep_bundle
-    from nbdist.panel.comparison import sweep_failures as sweep_failures
-    from nbdist.panel.comparison import sweep_headline as sweep_headline
-    from nbdist.panel.comparison import sweep_text as sweep_text
+    from nbdist.panel.comparison_view import SweepLines as SweepLines
+    from nbdist.panel.comparison_view import comparison_bundle as comparison_bundle
+    from nbdist.panel.comparison_view import comparison_text as comparison_text
+    from nbdist.panel.comparison_view import follow_sweep as follow_sweep
+    from nbdist.panel.comparison_view import sweep_bundle as sweep_bundle
+    from nbdist.panel.comparison_view import sweep_failures as sweep_failures
+    from nbdist.panel.comparison_view import sweep_headline as sweep_headline
+    from nbdist.panel.comparison_view import sweep_text as sweep_text
     from nbdist.panel.outputs import output_bundles as output_bundles
-    from nbdist.panel.report import write_report as write_report
+    from nbdist.panel.report_file import write_report as write_report
     from nbdist.panel.status import StatusReader as StatusReader
     from nbdist.panel.status import status_bundle as status_bundle
     from nbdist.panel.status import status_text as status_text
     from nbdist.panel.status import watch_status as watch_status
-    from nbdist.panel.summary import curves_html as curves_html
-    from nbdist.panel.summary import ending as ending
-    from nbdist.panel.summary import initial_html as initial_html
-    from nbdist.panel.summary import summary_bundle as summary_bundle
-    from nbdist.panel.summary import summary_text as summary_text
+    from nbdist.panel.summary_view import curves_html as curves_html
+    from nbdist.panel.summary_view import ending as ending
+    from nbdist.panel.summary_view import initial_html as initial_html
+    from nbdist.panel.summary_view import summary_bundle as summary_bundle
+    from nbdist.panel.summary_view import summary_text as summary_text
     from nbdist.panel.terminal import Terminal as Terminal
     from nbdist.panel.terminal import on_text_screen as on_text_screen
     from nbdist.panel.text import LogSurface as LogSurface
@@ -42,12 +42,12 @@ _LATER = {
     "nbdist.feed.summary": "run_report stopped_text",
     "nbdist.feed.view": "UsageWatch",
     "nbdist.panel.cells": "CellOutput cell_report ranks_kept",
-    "nbdist.panel.comparison": "SweepLines comparison_bundle comparison_text follow_sweep"
+    "nbdist.panel.comparison_view": "SweepLines comparison_bundle comparison_text follow_sweep"
     " sweep_bundle sweep_failures sweep_headline sweep_text",
     "nbdist.panel.outputs": "output_bundles",
-    "nbdist.panel.report": "write_report",
+    "nbdist.panel.report_file": "write_report",
     "nbdist.panel.status": "StatusReader status_bundle status_text watch_status",
-    "nbdist.panel.summary": "curves_html ending initial_html summary_bundle summary_text",
+    "nbdist.panel.summary_view": "curves_html ending initial_html summary_bundle summary_text",
     "nbdist.panel.terminal": "Terminal on_text_screen",
     "nbdist.panel.text": "LogSurface",
 }

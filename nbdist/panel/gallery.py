@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbdist.board.records import Shown, shown_values
+from nbdist.board.record_files import Shown, shown_values
 from nbdist.feed.curves import picked
 from nbdist.feed.view import number_text
 from nbdist.model import Run

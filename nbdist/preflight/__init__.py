@@ -13,13 +13,13 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 
+from nbdist.preflight.capabilities import check_machine
+from nbdist.preflight.collectives import check_training
 from nbdist.preflight.finding import Build, Finding, Holding, Origin, Rule, Situation, finding_of, where
-from nbdist.preflight.machine import check_machine
+from nbdist.preflight.hard_coded import assignments, check_environment, check_placement
+from nbdist.preflight.missing_names import check_names, origin_of, undefined_names
 from nbdist.preflight.modules import check_removed
-from nbdist.preflight.names import check_names, origin_of, undefined_names
-from nbdist.preflight.placement import assignments, check_environment, check_placement
 from nbdist.preflight.program import Program
-from nbdist.preflight.training import check_training
 
 __all__ = [
     "Build",

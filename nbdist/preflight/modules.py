@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
+from nbdist.preflight.capabilities import at_least
 from nbdist.preflight.finding import Finding, Situation, finding_of
-from nbdist.preflight.machine import at_least
 from nbdist.preflight.program import Place, Program
 from nbdist.programs.removed import APEX, Removed, removed_row
 from nbdist.programs.sources import parsed

@@ -14,7 +14,7 @@ from typing import Any
 from pyflakes import messages
 from pyflakes.checker import Annotation, Checker, ClassScope, FunctionScope, Scope
 
-from nbdist.preflight.names import GIVEN, binds, bound_names
+from nbdist.preflight.missing_names import GIVEN, binds, bound_names
 from nbdist.preflight.program import Place, Program
 
 _OF_PYTHON_2 = frozenset({"basestring", "buffer", "cmp", "file", "long", "raw_input", "reduce", "reload"})

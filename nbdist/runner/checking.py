@@ -85,7 +85,7 @@ def _path(plan: Plan) -> list[str]:
 
 def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin | None]) -> Situation:
     from nbdist.devices.gpus import driver
-    from nbdist.preflight import Situation, machine
+    from nbdist.preflight import Situation, capabilities
 
     spec = plan.spec
     devices = [rank.device for rank in spec.ranks if rank.node_rank == spec.node_rank]
@@ -109,9 +109,9 @@ def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin |
         shared_memory=shared_memory,
         driver_cuda=installed_driver.cuda if installed_driver is not None else "",
         held=_held(own_gpus) if own_gpus else (),
-        installed=lambda name: machine.is_importable(name, path),
-        version=machine.version_of,
-        build=functools.cache(lambda framework: machine.build_of(framework, path)),
+        installed=lambda name: capabilities.is_importable(name, path),
+        version=capabilities.version_of,
+        build=functools.cache(lambda framework: capabilities.build_of(framework, path)),
         origin=origin,
     )
 

@@ -19,7 +19,7 @@ from nbdist.feed.waiting import Awaited, parse_moments
 from nbdist.launch import local
 from nbdist.model import Reason, Run, RunState
 from nbdist.model.spec import Value
-from nbdist.runner.results import Results, check_here, check_rank, read_history
+from nbdist.runner.run_results import Results, check_here, check_rank, read_history
 from nbdist.store import LogLines, LogStream, RunDirectory, RunReader, RunStore
 from nbdist.store.control import ask_to_end
 from nbdist.store.run_store import SweepStore, is_run_locked, read_spec, read_sweep, unreadable

@@ -299,7 +299,7 @@ def versions_of(framework: str, *, gpus: bool, driver: Path = _DRIVER) -> dict[s
     """Return the known versions of what a run depends on; the framework ("": none) is not imported."""
     versions = {"Python": platform.python_version(), "nbdist": __version__}
     if framework:
-        from nbdist.preflight.machine import build_of  # it reads programs
+        from nbdist.preflight.capabilities import build_of  # it reads programs
 
         build = build_of(framework, sys.path) if framework in ("torch", "paddle") else None
         with contextlib.suppress(metadata.PackageNotFoundError):

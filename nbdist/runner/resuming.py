@@ -21,7 +21,7 @@ from nbdist.runner.pushing import Namespace
 from nbdist.store.run_store import read_spec
 from nbdist.text import say
 from nbdist.worker.checkpoints import finished
-from nbdist.worker.results import CALL
+from nbdist.worker.result_files import CALL
 
 
 def resume_plan(

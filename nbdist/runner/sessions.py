@@ -25,7 +25,7 @@ IDLE = 1800.0  # seconds without a cell after which a session ends itself
 # the cells share the namespace of this program, which leaves no name in it
 _PROGRAM = """\
 # a session: its ranks execute the cells of the folder cells/, in their order
-__import__("nbdist.worker.session", fromlist=["serve"]).serve()
+__import__("nbdist.worker.session_rank", fromlist=["serve"]).serve()
 """
 _ANSWERS = 20.0  # seconds that a supervisor, which may be starting many ranks, has to take a cell
 _CLEANS_UP = 10.0  # seconds that the reaper of a killed supervisor has to end what is left, and record why

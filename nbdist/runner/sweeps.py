@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from nbdist import config
 from nbdist.errors import UnknownRun, UsageMistake
-from nbdist.feed.sweeps import SweepReader, SweepView, ranking
+from nbdist.feed.sweep_state import SweepReader, SweepView, ranking
 from nbdist.launch import local
 from nbdist.model import Reason, RunState
 from nbdist.model.plan import Plan

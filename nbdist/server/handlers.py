@@ -28,7 +28,7 @@ from nbdist.feed.view import view_of
 from nbdist.model import Reason, Run
 from nbdist.model.decoding import loads
 from nbdist.model.sweep import MOST
-from nbdist.options.ranks import option_list
+from nbdist.options.ranks_line import option_list
 from nbdist.options.recorded import first_line
 from nbdist.server.backend import Handler, signed_in
 from nbdist.server.run_list import RunList, row_of

@@ -37,14 +37,14 @@ class RankDirectory:
     error = PathBelow("error.json")  # the exception that left the program
     error_room = PathBelow("error.json.room")  # keeps room for it on the disk (``worker.error_report``)
     metrics = PathBelow("metrics.jsonl")  # of ``nbdist.log``
-    training = PathBelow("training.jsonl")  # the rank's batches and parameters (``worker.training``)
+    training = PathBelow("training.jsonl")  # the rank's batches and parameters (``worker.training_probe``)
     results = PathBelow("results")  # of ``nbdist.result``: a file for each value, and its index
     display = PathBelow("display.jsonl")  # output besides text (``worker.display``)
     media = PathBelow("media")  # the pictures and the HTML of that, each named by its content
     stacks = PathBelow("stacks")  # at the last request: a line on the file, then faulthandler's
     collectives = PathBelow("collectives")  # begun at the last request
     history = PathBelow("history")  # calls in each process group at the last request or failure
-    waits = PathBelow("waits")  # the rank's share of time in waits for others (``worker.stacks``)
+    waits = PathBelow("waits")  # the rank's share of time in waits for others (``worker.stack_answers``)
 
     def cell_error(self, cell: int) -> Path:
         """Return the path of the exception that left a cell of a session."""

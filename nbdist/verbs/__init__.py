@@ -8,7 +8,7 @@ from typing import Any
 from nbdist.engines.options import parse_slurm
 from nbdist.feed.waiting import parse_moments
 from nbdist.options import table as options
-from nbdist.verbs import machines, runs, sessions
+from nbdist.verbs import machines, runs, session_action
 from nbdist.verbs.verb import Verb, make_verb
 
 STATUS = make_verb("status", runs.status)
@@ -41,4 +41,4 @@ DOCTOR = make_verb(
 EXPORT = make_verb("export", runs.export)
 # about a kernel, and a terminal has none
 WARM = make_verb("warm", machines.warm)
-SESSION = make_verb("session", sessions.session)
+SESSION = make_verb("session", session_action.session)

@@ -21,7 +21,7 @@ from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.explanation import Explanation, explain_run
 from nbdist.feed.log_lines import LineReader, Place
 from nbdist.feed.report_text import report_text
-from nbdist.feed.sweeps import SweepView
+from nbdist.feed.sweep_state import SweepView
 from nbdist.model import Reason, Run
 from nbdist.model.sweep import MOST
 from nbdist.options import split_program
@@ -32,7 +32,7 @@ from nbdist.verbs.verb import Frontend
 if TYPE_CHECKING:
     from nbdist.board import Reach
     from nbdist.diagnosis.stacks import StackReport
-    from nbdist.panel.report import Report
+    from nbdist.panel.report_file import Report
 
 _LATEST = 10
 _PAIR = 2

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from nbdist.worker import metrics, records
+from nbdist.worker import metrics_log, records
 from nbdist.worker.files import say_once
 
 
@@ -144,7 +144,7 @@ def _copy_after(
 
 
 def _hparams(_: Any, hparam_dict: Any, metric_dict: Mapping[Any, Any], *__: Any, **___: Any) -> None:
-    metrics.log_hparams(hparam_dict, {str(tag): _number(value) for tag, value in metric_dict.items()})
+    metrics_log.log_hparams(hparam_dict, {str(tag): _number(value) for tag, value in metric_dict.items()})
 
 
 def _scalar(
@@ -180,7 +180,7 @@ def _visualdl_scalar(writer: Any, tag: str, value: Any, step: Any, walltime: flo
 def _visualdl_hparams(writer: Any, hparams_dict: Any, metrics_list: Any, *_: Any, **__: Any) -> None:
     if _is_elsewhere(writer.logdir):
         prefix = _prefix(writer)
-        metrics.log_hparams(hparams_dict, [prefix + tag for tag in metrics_list])
+        metrics_log.log_hparams(hparams_dict, [prefix + tag for tag in metrics_list])
 
 
 def _visualdl_record(writer: Any, record: Any) -> None:
@@ -192,7 +192,7 @@ def _visualdl_record(writer: Any, record: Any) -> None:
     message: bytes = record.SerializeToString()
     try:
         frame = struct.pack("<Q", len(message)) + message
-        records.append_record(metrics.prefix_of(directory).replace("/", ".") + kind, frame)
+        records.append_record(metrics_log.prefix_of(directory).replace("/", ".") + kind, frame)
     except OSError as error:
         say_once(f"{kind} is not copied to the run: {error.strerror or error}")
 
@@ -242,14 +242,14 @@ def _silence() -> Iterator[None]:
 
 def _copy(writer: str, values: Mapping[str, object], step: Any, walltime: float | None = None) -> None:
     """Record the numbers among ``values``; leave out a value that is none."""
-    if _silent or metrics.rank_file() is None:
+    if _silent or metrics_log.rank_file() is None:
         return
     at = next((values[name] for name in _STEPS if isinstance(values.get(name), int)), step)
     numbers = {tag: _number(value) for tag, value in values.items() if tag not in _STEPS}
     scalars = {tag: number for tag, number in numbers.items() if number is not None}
     own = {tag: number for tag, number in scalars.items() if _owners.setdefault(tag, writer) == writer}
     if own:
-        _try(metrics.log_at, walltime, at, own)
+        _try(metrics_log.log_at, walltime, at, own)
 
 
 def _number(value: Any) -> float | None:
@@ -271,7 +271,7 @@ def _flat(data: Mapping[Any, Any], before: str = "") -> Iterable[tuple[str, obje
 
 
 def _prefix(writer: Any) -> str:
-    return metrics.prefix_of(os.path.abspath(getattr(writer, "log_dir", None) or writer.logdir))
+    return metrics_log.prefix_of(os.path.abspath(getattr(writer, "log_dir", None) or writer.logdir))
 
 
 def _try(call: Callable[..., None], *given: Any, **named: Any) -> None:

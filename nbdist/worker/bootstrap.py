@@ -12,7 +12,7 @@ import os
 import sys
 from _frozen_importlib_external import SourceFileLoader  # importlib.machinery's, a millisecond sooner
 
-from nbdist.worker import error_report, framework_hooks, main_thread, stacks
+from nbdist.worker import error_report, framework_hooks, main_thread, stack_answers
 from nbdist.worker.framework_hooks import (
     after_import,
     free_groups_last,
@@ -53,7 +53,7 @@ def main() -> None:
 def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None) -> None:
     """Run the rank's program; call ``begin`` right before its first statement. Raises as the program."""
     faulthandler.enable()
-    stacks.listen(os.path.dirname(order.error_file))
+    stack_answers.listen(os.path.dirname(order.error_file))
     reserve = error_report.Reserve(order.error_file)
     print_whole_lines()
     _change_libraries()
@@ -127,7 +127,7 @@ def _change_libraries() -> None:
 
 
 def _finish(channel: Channel, order: Order) -> None:
-    stacks.tell_history_at_the_end(os.path.dirname(order.error_file))
+    stack_answers.tell_history_at_the_end(os.path.dirname(order.error_file))
     channel.say(FINISHED if has_joined() else FINISHED_ALONE)
 
 
@@ -240,7 +240,7 @@ def _report(
         take_out(error)
         error_report.write(order.error_file, error, strip(error.__traceback__), reserve)
         if not isinstance(error, KeyboardInterrupt):
-            stacks.tell_history(os.path.dirname(order.error_file))
+            stack_answers.tell_history(os.path.dirname(order.error_file))
         then()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

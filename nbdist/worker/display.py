@@ -20,7 +20,7 @@ import time
 
 from nbdist.worker import files
 from nbdist.worker.files import say_once
-from nbdist.worker.results import keep_last, printed
+from nbdist.worker.result_files import keep_last, printed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 Such code does not return to Python, where signals are handled; it raises when its connections to the other
 ranks end. The KeyboardInterrupt of an earlier SIGINT would then end the program's ``except`` or ``finally``,
-which saves its work. So the rank's listener (``stacks``) sends the main thread a signal whose handler raises
-KeyboardInterrupt: once, and not in a program that another exception is already ending.
+which saves its work. So the rank's listener (``stack_answers``) sends the main thread a signal whose handler
+raises KeyboardInterrupt: once, and not in a program that another exception is already ending.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The main thread's state for the thread beside it (``stacks``, ``freeing``): whether it executes Python, the
-exception that it handles, whether its program is over."""
+"""The main thread's state for the thread beside it (``stack_answers``, ``freeing``): whether it executes
+Python, the exception that it handles, whether its program is over."""
 
 from __future__ import annotations
 

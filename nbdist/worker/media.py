@@ -13,7 +13,7 @@ from typing import Any
 
 from nbdist.worker import arrays, records
 from nbdist.worker.files import say_once
-from nbdist.worker.metrics import whole_number
+from nbdist.worker.metrics_log import whole_number
 
 Numbers = Sequence[float]
 Time = float | None

@@ -25,7 +25,7 @@ CHANNEL = 3
 """The file descriptor of a rank's end of the socket, which programs that the rank executes do not inherit."""
 
 PARAMS = "NBDIST_PARAMS"
-"""The variable with the values of a sweep's point (``worker.results``), as JSON."""
+"""The variable with the values of a sweep's point (``worker.result_files``), as JSON."""
 
 PLACE = "NBDIST_RUN_DIR"
 """The variable that a waiting rank overwrites in the environment that the system shows (``warm._mark``)."""
@@ -42,7 +42,7 @@ HURRY = bytes(_LENGTH)
 """An empty message: a rank that imports ahead has a run, and imports no more than it must."""
 
 # From the supervisor:
-COLLECTIVES = b"C"  # write the collectives that the rank has begun (``worker.stacks``)
+COLLECTIVES = b"C"  # write the collectives that the rank has begun (``worker.stack_answers``)
 NUMBERS = b"N"  # the same without their names, which costs the rank nothing
 INTERRUPT = b"I"  # raise KeyboardInterrupt in the main thread (``worker.freeing``)
 FREE = b"R"  # end a wait for other ranks; a ``Wait`` follows

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from nbdist.worker import arrays, media, metrics
+from nbdist.worker import arrays, media, metrics_log
 from nbdist.worker.files import say_once
 
 TYPE_CHECKING = False
@@ -39,8 +39,8 @@ class SummaryWriter:
     ) -> None:
         own = os.path.join(os.environ.get("NBDIST_RANK_DIR", "runs"), f"summary{comment}")
         self.log_dir = os.fspath(log_dir) if log_dir else own
-        self._prefix = metrics.prefix_of(os.path.abspath(self.log_dir) if log_dir else comment)
-        if metrics.rank_file() is not None:
+        self._prefix = metrics_log.prefix_of(os.path.abspath(self.log_dir) if log_dir else comment)
+        if metrics_log.rank_file() is not None:
             try:
                 os.makedirs(self.log_dir, exist_ok=True)
             except OSError:
@@ -58,7 +58,7 @@ class SummaryWriter:
         new_style: bool = False,
         double_precision: bool = False,
     ) -> None:
-        metrics.log_at(walltime, global_step, {self._prefix + tag: scalar_value})
+        metrics_log.log_at(walltime, global_step, {self._prefix + tag: scalar_value})
 
     def add_scalars(
         self,
@@ -69,7 +69,7 @@ class SummaryWriter:
     ) -> None:
         """Record a curve for each entry, as ``main_tag/entry``."""
         scalars = {f"{self._prefix}{main_tag}/{tag}": value for tag, value in tag_scalar_dict.items()}
-        metrics.log_at(walltime, global_step, scalars)
+        metrics_log.log_at(walltime, global_step, scalars)
 
     def add_hparams(
         self,
@@ -79,7 +79,7 @@ class SummaryWriter:
         run_name: str | None = None,
         global_step: object = None,
     ) -> None:
-        metrics.log_hparams(hparam_dict, metric_dict, step=global_step)
+        metrics_log.log_hparams(hparam_dict, metric_dict, step=global_step)
 
     def add_histogram(
         self,
@@ -142,7 +142,7 @@ class SummaryWriter:
         labels: Sequence[str] | None = None,
     ) -> None:
         """Show the image with the outlines of its boxes, neither rescaled nor labelled."""
-        if metrics.rank_file() is not None:
+        if metrics_log.rank_file() is not None:
             pixels = arrays.outline(img_tensor, box_tensor, dataformats)
             self.add_image(tag, pixels, global_step, walltime, "HWC")
 
@@ -151,7 +151,7 @@ class SummaryWriter:
     ) -> None:
         several = isinstance(figure, (list, tuple))
         figures = figure if several else (figure,)
-        if several and metrics.rank_file() is not None:
+        if several and metrics_log.rank_file() is not None:
             pixels = [arrays.figure_pixels(each) for each in figures]
             self.add_image(tag, pixels, global_step, walltime, "NHWC")
         elif not several:
@@ -273,5 +273,5 @@ class SummaryWriter:
 
 
 def _not_shown(what: str) -> None:
-    if metrics.rank_file() is not None:
+    if metrics_log.rank_file() is not None:
         say_once(f"VisualDL shows no {what}; the program goes on")

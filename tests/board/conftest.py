@@ -51,8 +51,8 @@ class Visitor:
     """Somebody who has the token, at the board's application in this process."""
 
     def __init__(self, home: Home) -> None:
-        from nbdist.board.app import BoardApp
         from nbdist.board.patches import PATCHES, apply
+        from nbdist.board.visualdl_app import BoardApp
 
         apply(PATCHES)
         self._client = Client(BoardApp(home.path / "runs", TOKEN))

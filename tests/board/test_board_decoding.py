@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.board.records import Shown, shown_values
+from nbdist.board.record_files import Shown, shown_values
 from nbdist.worker import records
 
 COUNTS = [[3, 2], [1, 0], [0, 1], [0, 1]]

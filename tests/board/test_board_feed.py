@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from visualdl.proto.record_pb2 import Record
 
-from nbdist.board.records import split
+from nbdist.board.record_files import split
 from nbdist.board.scalars import Feed
 from nbdist.model import RunState
 from nbdist.worker.records import FILE_NAME

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from nbdist.board.app import AWAKE_AT_FIRST
+from nbdist.board.visualdl_app import AWAKE_AT_FIRST
 from nbdist.store import RunDirectory
 from nbdist.worker import records
 from nbdist.worker.records import FILE_NAME

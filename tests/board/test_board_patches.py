@@ -16,8 +16,8 @@ from visualdl.reader.reader import LogReader
 from visualdl.utils.update_util import PbUpdater
 
 from nbdist.board import patches
-from nbdist.board.app import MAX_VIEWS
 from nbdist.board.patches import PATCHES, Boards, PageFiles, VisualDLChangedError, apply
+from nbdist.board.visualdl_app import MAX_VIEWS
 from nbdist.store import RunDirectory
 from tests.programs import until
 

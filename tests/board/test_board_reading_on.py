@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from werkzeug.test import Client
 
-from nbdist.board.app import View
 from nbdist.board.patches import PATCHES, Boards, apply, read_on
-from nbdist.board.records import FrameReader, split
+from nbdist.board.record_files import FrameReader, split
 from nbdist.board.scalars import Feed
+from nbdist.board.visualdl_app import View
 from nbdist.store import RunDirectory
 from nbdist.worker.records import FILE_NAME, encode_scalar
 from tests.programs import until

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbdist.board.records import split
+from nbdist.board.record_files import split
 from nbdist.worker.records import encode_scalar
 
 

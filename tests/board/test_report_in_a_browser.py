@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from nbdist.model import RunState
-from nbdist.panel.report import write_report
+from nbdist.panel.report_file import write_report
 from nbdist.worker import records
 from nbdist.worker.records import FILE_NAME
 from tests.fakes.directories import WrittenRun

@@ -91,5 +91,5 @@ def test_asking_for_the_status_imports_nothing_heavy(tmp_path: Path) -> None:
     )
 
     modules = set(done.stdout.split())
-    assert "nbdist.cli.results" in modules
+    assert "nbdist.cli.verb_results" in modules
     assert modules & HEAVY == set()

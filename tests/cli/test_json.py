@@ -17,9 +17,9 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from nbdist.cli import results
+from nbdist.cli import verb_results
 from nbdist.cli.commands import main
-from nbdist.doctor.report import Entry, Level, Report
+from nbdist.doctor.examination_report import Entry, Level, Report
 from nbdist.model import RunState
 from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory, RunStore
@@ -246,7 +246,7 @@ def test_what_cannot_be_asked_says_what_to_write(
 def test_what_there_is_about_machines_fits_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     entry = Entry(section="python", title="Python", level=Level.OK, what="3.12")
 
-    results.show_examined(Examined(report=Report(entries=(entry,), seconds=0.5), mended=(), json=True))
+    verb_results.show_examined(Examined(report=Report(entries=(entry,), seconds=0.5), mended=(), json=True))
     assert check("doctor", capsys.readouterr().out)["version"] == 1
 
 

@@ -34,7 +34,7 @@ ALWAYS = {
 
 # what is not said must not be for an error in the watching
 WATCHED = """
-from nbdist.worker import training
+from nbdist.worker import training_probe
 print("watched to its end:", not training._training.failed)
 """
 

@@ -61,7 +61,7 @@ def project(tmp_path: Path) -> Path:
         pytest.param("/usr/lib/python3.11/json/decoder.py", False, "", id="Python's own"),
         pytest.param("/usr/lib/python3/dist-packages/six.py", False, "", id="Debian's"),
         pytest.param("<frozen runpy>", False, "", id="frozen"),
-        pytest.param(str(Path(nbdist.__file__).parent / "worker/metrics.py"), False, "", id="nbdist's"),
+        pytest.param(str(Path(nbdist.__file__).parent / "worker/metrics_log.py"), False, "", id="nbdist's"),
         pytest.param("/tmp/torchinductor_ada/ab/cab.py", False, "", id="what torch.compile wrote"),
     ],
 )

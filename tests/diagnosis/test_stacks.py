@@ -44,7 +44,7 @@ def dump(*calls: str, program: str) -> str:
     """Return faulthandler's text: a thread for signals, one of the program, the main thread last."""
     lines = [
         "Current thread 0x00007f01 (most recent call first):",
-        f'  File "{WORKER}/stacks.py", line 99 in run',
+        f'  File "{WORKER}/stack_answers.py", line 99 in run',
         "",
         "Thread 0x00007f02 (most recent call first):",
         '  File "/usr/lib/python3/threading.py", line 320 in wait',

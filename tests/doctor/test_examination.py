@@ -15,8 +15,8 @@ import pytest
 
 from nbdist.doctor import Entry, Level, Probe, Report, examine, examine_mended, report_bundle, report_text
 from nbdist.doctor.examination import examine_runs
+from nbdist.doctor.examination_report import checks
 from nbdist.doctor.installed import repair
-from nbdist.doctor.report import checks
 
 
 def entry(level: Level = Level.OK, section: str = "machine", **more: str) -> Entry:

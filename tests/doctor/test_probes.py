@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.doctor.examination_report import Entry, Level
 from nbdist.doctor.installed import (
     examine_board,
     examine_framework,
@@ -17,7 +18,7 @@ from nbdist.doctor.installed import (
     examine_python,
     examine_server,
 )
-from nbdist.doctor.machine import (
+from nbdist.doctor.probes import (
     examine_gpus,
     examine_host,
     examine_host_name,
@@ -25,7 +26,6 @@ from nbdist.doctor.machine import (
     examine_machine,
     examine_settings,
 )
-from nbdist.doctor.report import Entry, Level
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
 from tests.fakes.nvml import FakeGpu, FakeNvml, FakeProcess
 

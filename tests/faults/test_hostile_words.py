@@ -29,7 +29,7 @@ from nbdist.doctor import cluster, installed
 from nbdist.engines import ray
 from nbdist.engines.ray_driver import CannotStart, take_environment
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
-from nbdist.feed.sweeps import SweepReader
+from nbdist.feed.sweep_state import SweepReader
 from nbdist.launch.attempt import Attempt
 from nbdist.launch.machines.link import BadMessage, Link, LinkClosed, WrongKey, check, parsed
 from nbdist.launch.rank_process import RankProcess
@@ -56,7 +56,7 @@ from nbdist.warm.line import Line
 from nbdist.warm.pool import Standby
 from nbdist.warm.standby import StandbySupervisor, WaitingRank
 from nbdist.worker.order import WELL
-from nbdist.worker.results import _write_index
+from nbdist.worker.result_files import _write_index
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, RUN_ID, STARTED, a_spec
 from tests.faults.test_damaged_files import MARK, RAW, WRONG, places, replaced
@@ -422,7 +422,7 @@ def _(folder: Path) -> Iterator[Take]:
     yield in_file(directory.spec, lambda: read_sweep(directory))
 
 
-@reads("feed/sweeps:SweepReader._reason", sample={"reason": Reason("kernel-ended").encode()})
+@reads("feed/sweep_state:SweepReader._reason", sample={"reason": Reason("kernel-ended").encode()})
 def _(folder: Path) -> Iterator[Take]:
     directory = a_sweep(folder)
     yield in_file(directory.ended, SweepReader(directory).look)
@@ -570,7 +570,7 @@ def _(folder: Path) -> Iterator[Take]:
     yield in_file(run.directory.rank(0).display, lambda: read_outputs(run.directory, run.run))
 
 
-@reads("worker/results:_write_index", sample={"file": "a.json"})
+@reads("worker/result_files:_write_index", sample={"file": "a.json"})
 def _(folder: Path) -> Iterator[Take]:
     yield in_file(folder / "acc.index.json", lambda: _write_index(str(folder), "acc", {"file": "new.json"}))
 
@@ -662,7 +662,7 @@ ELSEWHERE = {
     "launch/prestart:main",
     "launch/supervisor:adopt",
     "worker/order:_Message.receive",
-    "worker/results:",
+    "worker/result_files:",
     # it is handed to one of the readers above, or compared, or a signal's number
     "doctor/installed:ask_framework",
     "engines/ray_driver:Node.supervise",
@@ -671,9 +671,9 @@ ELSEWHERE = {
     "launch/meters:Meters._measure",
     "warm/standby:_assigned_run.find",
     # what torch and VisualDL say in the same process
-    "board/app:View._listing",
+    "board/visualdl_app:View._listing",
     "worker/history:_dumped",
-    "worker/stacks:recorded",
+    "worker/stack_answers:recorded",
     # files of the package, and values that a user's own class reads
     "__init__:load_ipython_extension",
     "store/results:_read_pickle",

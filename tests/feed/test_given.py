@@ -12,7 +12,7 @@ import pytest
 
 from nbdist.feed.given import ResultsWatch, inputs_of, results_of
 from nbdist.model import Input, RunState
-from nbdist.worker.results import keep_last, result
+from nbdist.worker.result_files import keep_last, result
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, exited, run_ended
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.feed.sweeps import SweepReader, SweepTable, SweepView, main_metric, ranking
+from nbdist.feed.sweep_state import SweepReader, SweepTable, SweepView, main_metric, ranking
 from nbdist.model import Reason, RunState
 from nbdist.model.spec import SweepPoint
 from nbdist.model.sweep import MOST, Sweep, grid
-from nbdist.panel.comparison import SweepLines, sweep_bundle, sweep_failures, sweep_text
+from nbdist.panel.comparison_view import SweepLines, sweep_bundle, sweep_failures, sweep_text
 from nbdist.store.paths import SweepDirectory
 from nbdist.store.run_store import SweepStore, take_run_lock
 from tests.fakes.directories import WrittenRun

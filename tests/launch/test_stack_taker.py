@@ -22,7 +22,7 @@ from tests.programs import until
 RANK = """
 import os, sys, time
 os.dup2(int(sys.argv[1]), 3)
-from nbdist.worker import stacks
+from nbdist.worker import stack_answers
 stacks.listen(sys.argv[2])
 print("ready", flush=True); time.sleep(600)
 """

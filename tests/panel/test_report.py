@@ -17,7 +17,7 @@ import pytest
 
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model import RunState
-from nbdist.panel.report import write_report
+from nbdist.panel.report_file import write_report
 from nbdist.privacy import MASK
 from nbdist.worker import records
 from nbdist.worker.records import FILE_NAME

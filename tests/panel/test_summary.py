@@ -10,8 +10,8 @@ import pytest
 
 from nbdist.model import Input, Reason, RunState
 from nbdist.panel import curves_html, run_report, summary_bundle, summary_text
-from nbdist.panel.summary import initial_html
-from nbdist.worker.results import result
+from nbdist.panel.summary_view import initial_html
+from nbdist.worker.result_files import result
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (
     CREATED,

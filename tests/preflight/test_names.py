@@ -161,7 +161,7 @@ def test_the_texts_say_what_to_type_in_both_languages() -> None:
 
 
 def test_loading_nbdist_imports_no_pyflakes() -> None:
-    loads = "import sys, nbdist.preflight.machine; print('pyflakes' in sys.modules)"
+    loads = "import sys, nbdist.preflight.capabilities; print('pyflakes' in sys.modules)"
 
     done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True)
 

@@ -284,7 +284,7 @@ def test_children_are_spawned_as_from_a_script(run_cell, cell: str, printed: lis
 def test_a_rank_imports_nothing_heavy_before_the_program(run_cell) -> None:
     heavy = {"torch", "paddle", "visualdl", "IPython", "numpy", "psutil", "traitlets", "socket", "subprocess"}
     # what values and results need, where none are given or taken
-    heavy |= {"typing", "mmap", "ast", "pickle", "cloudpickle", "nbdist.values", "nbdist.worker.results"}
+    heavy |= {"typing", "mmap", "ast", "pickle", "cloudpickle", "nbdist.values", "nbdist.worker.result_files"}
     cell = f"import sys\nprint(sorted(sys.modules.keys() & {heavy!r}))"
 
     handle = run_cell("-n 1", cell)

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 
 from nbdist.options import OPTIONS
-from nbdist.options.ranks import option_list
+from nbdist.options.ranks_line import option_list
 from nbdist.server.machine import GpuState, Holder, Machine
 from nbdist.text import messages
 

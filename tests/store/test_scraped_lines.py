@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.store.scraped.line import Progress, lines_with_cues, read_line
+from nbdist.store.scraped.line_metrics import Progress, lines_with_cues, read_line
 from nbdist.store.scraped.names import tag_of
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -19,7 +19,7 @@ from nbdist.store import RunDirectory
 from nbdist.store.results import read_index, read_value
 from nbdist.values import packing
 from nbdist.values.packing import Unsendable
-from nbdist.worker.results import result
+from nbdist.worker.result_files import result
 
 ROOT = Path(__file__).parents[2]
 

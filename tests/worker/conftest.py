@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from visualdl.proto.record_pb2 import Record
 
-from nbdist.board.records import split
+from nbdist.board.record_files import split
 from nbdist.store import RunDirectory
 from nbdist.worker.records import FILE_NAME
 

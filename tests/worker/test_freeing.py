@@ -10,14 +10,14 @@ from types import ModuleType
 
 import pytest
 
-from nbdist.worker import main_thread, session
+from nbdist.worker import main_thread, session_rank
 from nbdist.worker.bootstrap import take_out
 
 # what a rank's listener asks for, and what happens when the main thread executes Python then
 RANK = """
 import _thread, os, signal
 os.dup2(os.open(os.devnull, os.O_RDWR), 3)
-from nbdist.worker import main_thread, session
+from nbdist.worker import main_thread, session_rank
 from nbdist.worker.freeing import Freeing
 freeing = Freeing(_thread.get_ident(), lambda: True)
 def beat():
@@ -133,4 +133,4 @@ def test_a_session_may_ask_while_a_thread_imports_what_frees_it(monkeypatch: pyt
     # as Python has it in sys.modules until it is executed
     monkeypatch.setitem(sys.modules, "nbdist.worker.freeing", ModuleType("nbdist.worker.freeing"))
 
-    assert session._aborted() == ""
+    assert session_rank._aborted() == ""

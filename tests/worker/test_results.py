@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nbdist.store.results import Result, read_index, read_value
-from nbdist.worker.results import Params
+from nbdist.worker.result_files import Params
 from tests.worker.conftest import Rank
 
 

@@ -1,9 +1,10 @@
 """Stacks of the ranks of an attempt, taken without stopping them or waiting for them.
 
-A rank's own thread writes its stacks on request (``worker.stacks``). If it does not answer, native code holds
-the interpreter, and a signal handler writes them. Handlers end sleeps and polls of native code early, so the
-signal goes to that thread; only while the main thread computes it goes there, where it interrupts nothing,
-and no other thread reads changing frames. A rank without a handler never gets the signal: it would die.
+A rank's own thread writes its stacks on request (``worker.stack_answers``). If it does not answer, native
+code holds the interpreter, and a signal handler writes them. Handlers end sleeps and polls of native code
+early, so the signal goes to that thread; only while the main thread computes it goes there, where it
+interrupts nothing, and no other thread reads changing frames. A rank without a handler never gets the signal:
+it would die.
 
 A rank that is about to be ended gets the signal at once, in its main thread, which answers before it
 continues. It reports its collectives afterwards: a handler must not read the frames of a running thread.
@@ -37,7 +38,7 @@ from nbdist.store.reports import (
     write_stacks,
 )
 from nbdist.worker.order import COLLECTIVES, NUMBERS
-from nbdist.worker.stacks import SIGNAL
+from nbdist.worker.stack_answers import SIGNAL
 
 if TYPE_CHECKING:
     from nbdist.launch.stalls.across_machines import StallExchange

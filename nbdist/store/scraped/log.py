@@ -22,7 +22,14 @@ from nbdist.model import Run
 from nbdist.store.logs import LogStream, LogTimes
 from nbdist.store.metrics import MetricPoint, sampled_points
 from nbdist.store.paths import RankDirectory, RunDirectory
-from nbdist.store.scraped.line import CUES, Progress, Reading, lines_with_cues, read_line, read_wrapped
+from nbdist.store.scraped.line_metrics import (
+    CUES,
+    Progress,
+    Reading,
+    lines_with_cues,
+    read_line,
+    read_wrapped,
+)
 from nbdist.store.scraped.names import tag_of
 
 _EVALUATED = ("val_", "test_", "eval_", "valid_")

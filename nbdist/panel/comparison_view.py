@@ -15,7 +15,7 @@ from nbdist.feed.ansi import printable
 from nbdist.feed.comparison import Compared, Comparison, Row
 from nbdist.feed.curves import Point, picked
 from nbdist.feed.labels import clipped, state_mark, state_word
-from nbdist.feed.sweeps import SweepTable, SweepView, main_metric, ranking
+from nbdist.feed.sweep_state import SweepTable, SweepView, main_metric, ranking
 from nbdist.feed.view import duration, number_text
 from nbdist.model import RunState
 from nbdist.panel.look import mark, page_sheet, text_table

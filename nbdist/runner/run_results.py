@@ -13,7 +13,7 @@ from nbdist.store.paths import check_private
 from nbdist.store.results import Result, read_index, read_value
 from nbdist.store.scraped.log import merge_points, printed_points
 from nbdist.text import size_text
-from nbdist.worker.results import LAST, RETURNED
+from nbdist.worker.result_files import LAST, RETURNED
 
 if TYPE_CHECKING:
     import pandas

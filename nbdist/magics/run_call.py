@@ -20,8 +20,8 @@ from nbdist.magics.cell_check import explained, notebook_names
 from nbdist.magics.distributed import follow, show_detached, started
 from nbdist.magics.presentation import in_marimo, interrupts, place_of
 from nbdist.magics.showing import show_as_text
-from nbdist.magics.sweeps import run_sweep
-from nbdist.worker.results import CALL
+from nbdist.magics.sweep_cell import run_sweep
+from nbdist.worker.result_files import CALL
 
 _CELL = f"""\
 # {{name}}, a function of the notebook, with its arguments

@@ -16,7 +16,7 @@ from typing import Any
 from nbdist import config, control_groups
 from nbdist.devices.gpus import describe_holder, driver, list_gpus, open_loads
 from nbdist.devices.usage import GpuLoad, cpu_count, memory_total
-from nbdist.doctor.report import Entry, Level, checks, find
+from nbdist.doctor.examination_report import Entry, Level, checks, find
 
 
 def examine_host(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Iterator[Entry]:

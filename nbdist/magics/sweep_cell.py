@@ -10,7 +10,7 @@ from IPython.display import display
 
 from nbdist import config, options, panel, runner
 from nbdist.errors import RunFailed, UnknownRun
-from nbdist.feed.sweeps import SweepTable, SweepView
+from nbdist.feed.sweep_state import SweepTable, SweepView
 from nbdist.magics.cell_check import name_origins
 from nbdist.magics.presentation import (
     cell_id,

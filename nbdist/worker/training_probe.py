@@ -30,7 +30,7 @@ from typing import Any
 
 from nbdist.worker.files import append
 from nbdist.worker.framework_hooks import after_import
-from nbdist.worker.stacks import recorded
+from nbdist.worker.stack_answers import recorded
 
 Event = Callable[["Training", Any, Any], object]
 Weak = weakref.WeakKeyDictionary[Any, Any]

@@ -37,7 +37,7 @@ from nbdist.version import JSON_VERSION
 
 if TYPE_CHECKING:
     from nbdist.board import Reach
-    from nbdist.panel.report import Report
+    from nbdist.panel.report_file import Report
 
 _LINES = 4096  # per write
 _PAUSE = 0.1  # seconds between two looks at followed logs

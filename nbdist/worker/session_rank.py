@@ -2,8 +2,8 @@
 
 A cell behaves as in a notebook: the value of its last expression, its figures, ``await`` outside of
 functions, and a traceback that begins in the cell. Only a cell that is no Python, such as one with ``%time``,
-imports IPython. The thread of ``stacks`` receives the cells. While ``main_thread.over`` is true no cell is
-executed, and no interrupt raises here.
+imports IPython. The thread of ``stack_answers`` receives the cells. While ``main_thread.over`` is true no
+cell is executed, and no interrupt raises here.
 
 ``nbdist.rejoin``: the ranks leave a broken process group, and join a new one. paddle has one store for each
 process, and a communicator for each number of a group, so a new group gets new ones.
@@ -16,7 +16,7 @@ import sys
 from _queue import SimpleQueue
 from importlib import import_module
 
-from nbdist.worker import error_report, main_thread, stacks
+from nbdist.worker import error_report, main_thread, stack_answers
 from nbdist.worker.bootstrap import show_open_figures, split_last, strip, take_out
 from nbdist.worker.display import display
 from nbdist.worker.main_thread import signal
@@ -40,7 +40,7 @@ def serve() -> None:
     channel = Channel()
     main_thread.over = True
     signal.signal(signal.SIGINT, _interrupt)
-    stacks.on_cell = lambda word: cells.put(Cell.receive() if word == CELL else None)
+    stack_answers.on_cell = lambda word: cells.put(Cell.receive() if word == CELL else None)
     channel.say(READY)
     while (cell := cells.get()) is not None:
         error = _executed(cell)
@@ -97,7 +97,7 @@ def _execute(cell: Cell, namespace: dict[str, Any]) -> None:
         # %matplotlib inline shows its figures then
         shell.events.trigger("post_execute")
     if cell.pull:
-        from nbdist.worker.results import result
+        from nbdist.worker.result_files import result
 
         if missing := [name for name in cell.pull if name not in namespace]:
             raise NameError(f"--pull: there is no {' and no '.join(missing)}")

@@ -7,8 +7,8 @@ import re
 import sys
 from collections.abc import Iterator
 
+from nbdist.preflight.capabilities import at_least
 from nbdist.preflight.finding import Finding, Situation, finding_of, words
-from nbdist.preflight.machine import at_least
 from nbdist.preflight.program import Call, Program
 
 _OF_GROUPS = ("torch.distributed.", "paddle.distributed.")

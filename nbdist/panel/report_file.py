@@ -20,7 +20,7 @@ from nbdist.panel.gallery import MEDIA_ROOM, Room, media_html
 from nbdist.panel.look import page_sheet, rank_chip
 from nbdist.panel.outputs import bundle_html
 from nbdist.panel.recording import LOG_ROOM, MOST_TAGS, Recording, clean_again, record
-from nbdist.panel.summary import summary_page
+from nbdist.panel.summary_view import summary_page
 from nbdist.privacy import Privacy
 from nbdist.store import RunDirectory
 from nbdist.store.paths import write_whole

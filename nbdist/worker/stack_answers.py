@@ -176,7 +176,7 @@ _BACKWARD = "_engine_run_backward"
 _file: int | None = None  # kept open for the handler, which has its number alone
 
 on_cell: Callable[[bytes], object] | None = None
-"""The receiver of CELL and END (``session``)."""
+"""The receiver of CELL and END (``session_rank``)."""
 
 
 def listen(directory: str) -> None:
