@@ -123,7 +123,7 @@ def _change_libraries() -> None:
         after_import(name, _late("adaptations", "adapt"))
     if os.environ.get("WORLD_SIZE", "1") != "1":
         for name in ("torch", "paddle"):
-            after_import(name, _late("training", "watch"))
+            after_import(name, _late("training_probe", "watch"))
 
 
 def _finish(channel: Channel, order: Order) -> None:

@@ -73,7 +73,7 @@ def strange_server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -
 def says_what_is_missing(page: Page) -> None:
     sidebar = show_runs(page)
     expect(sidebar).to_contain_text("nbdist is missing on the server", timeout=10_000)
-    expect(sidebar).to_contain_text("In the environment of the server")
+    expect(sidebar).to_contain_text("In the server’s environment")
     expect(sidebar.get_by_role("searchbox")).to_have_count(0)
     expect(page.locator(".nbdist-statusbar")).to_have_count(0)
 

@@ -36,7 +36,7 @@ def test_a_run_that_hangs_says_who_waits_for_whom(
         alert = panel.get_by_role("alert")
         expect(alert).to_contain_text("time.sleep", timeout=60_000)
         expect(alert).to_contain_text("all_reduce #4")
-        expect(alert).to_contain_text("seconds: 1000")
+        expect(alert).to_contain_text("seconds = 1000")
         expect(panel.locator(".nbdist-stack")).to_have_count(2)
         expect(panel.locator(".nbdist-stack").first).to_contain_text("time.sleep(seconds)")
         page.screenshot(path=pictures / "stalled.png")

@@ -201,7 +201,7 @@ def test_a_run_that_waits_for_nodes_says_why_and_is_stopped(login: RayLogin) -> 
     login.script(SAVES)
     running = login.begin("--nodes", "2", "-n", "5", "--framework", "none", "train.py")
 
-    waits = "asks for 2 nodes with 5 CPUs each, and Ray has 0"
+    waits = "asks for 2 nodes with 5 CPUs each, and 0 of"
     until(lambda: waits in reason_text(login.handle.run.queued), LIMIT)
     running.send_signal(signal.SIGINT)
     code, output = login.finish(running)

@@ -159,7 +159,12 @@ def test_only_an_end_from_outside_is_an_outcome(error_type: str, outcome: RunSta
 @pytest.mark.parametrize(
     ("nodes", "totals", "words"),
     [
-        pytest.param(3, [{"CPU": 2.0}] * 2, "asks for 3 nodes with 2 CPUs each, and Ray has 2", id="few"),
+        pytest.param(
+            3,
+            [{"CPU": 2.0}] * 2,
+            "it asks for 3 nodes with 2 CPUs each, and 2 of 2 nodes in Ray have that",
+            id="few",
+        ),
         pytest.param(
             1, [{"CPU": 1.0}], "it asks for 1 node with 2 CPUs, and 0 of 1 node in Ray have that", id="small"
         ),

@@ -162,7 +162,7 @@ def test_a_run_waits_for_what_another_one_has_and_says_so(login: Login) -> None:
     code, output = login.finish(running)
 
     assert code == 0, output
-    assert "queued: it is next" in output
+    assert "queued: next in the queue" in output
 
 
 def test_a_run_that_waits_in_the_queue_is_stopped(login: Login) -> None:

@@ -72,7 +72,7 @@ def test_only_an_end_from_outside_is_an_outcome(state: str, outcome: RunState | 
     [
         pytest.param("CANCELLED by 0|0:0|n[1-2]", Phase.OVER, RunState.STOPPED, "was stopped", id="stopped"),
         pytest.param("FAILED|3:0|n1", Phase.OVER, None, "exit code 3:0", id="failed"),
-        pytest.param("COMPLETED|0:0|n1", Phase.OVER, None, "completed", id="completed"),
+        pytest.param("COMPLETED|0:0|n1", Phase.OVER, None, "the job finished", id="completed"),
         pytest.param("RUNNING|0:0|n1", Phase.UNKNOWN, None, "", id="not written down yet"),
         pytest.param("", Phase.FORGOTTEN, None, "", id="nor does the accounting know"),
         pytest.param(None, Phase.FORGOTTEN, None, "", id="no accounting"),

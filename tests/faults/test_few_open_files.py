@@ -50,8 +50,8 @@ def report_of(owner) -> str:
 
 
 PLACES = {
-    "in the rank": (OPENED, 2, "ulimit -n 65536  in the shell before"),
-    "in an import": (DUPLICATED, 6, "ulimit -n 65536  in the shell before"),
+    "in the rank": (OPENED, 2, "ulimit -n 65536  before the Jupyter"),
+    "in an import": (DUPLICATED, 6, "ulimit -n 65536  before the Jupyter"),
     "in a DataLoader": (LOADED, 6, "set_sharing_strategy('file_system')"),
 }
 

@@ -223,5 +223,5 @@ def test_no_other_connection_of_a_freed_rank_ends(start_cell, servers: list[int]
     lines = remarks(facts_of(handle.run, handle.directory), "en", ())
     # the one whose connection is ended first brings the other one back
     assert re.search(
-        r"^ranks? \d(, 1)? (was|were) waiting in recv at line 13 and (was|were) freed$", lines[0]
+        r"^ranks? \d(, 1)? (was|were) waiting in recv at line 13 and (was|were) interrupted$", lines[0]
     )

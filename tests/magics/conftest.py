@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 from jupyter_client.blocking import BlockingKernelClient
-from jupyter_client.manager import KernelManager, start_new_kernel
+from jupyter_client.manager import KernelManager
 
 from nbdist.model import CellStarted
 from nbdist.store import RunDirectory, RunStore, read_events
@@ -54,11 +55,15 @@ class Kernel:
         self.displays: dict[str, list[tuple[datetime, dict[str, Any]]]] = {}
         """The outputs under each display id, of any cell, with the times of their messages."""
 
-        self.manager: KernelManager
-        self.client: BlockingKernelClient
-        self.manager, self.client = start_new_kernel(
-            kernel_name="python3", env=environment, cwd=str(home.parent)
+        # of two kernels that start at once, both may choose the same free TCP port
+        self._sockets = tempfile.TemporaryDirectory()
+        self.manager = KernelManager(
+            kernel_name="python3", transport="ipc", ip=os.path.join(self._sockets.name, "kernel")
         )
+        self.manager.start_kernel(env=environment, cwd=str(home.parent))
+        self.client: BlockingKernelClient = self.manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
         assert self.run("%load_ext nbdist").status == "ok"
 
     def submit(self, cell: str, metadata: dict[str, Any] | None = None) -> str:
@@ -119,6 +124,7 @@ class Kernel:
     def close(self) -> None:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
+        self._sockets.cleanup()
 
 
 def session_of(kernel: Kernel) -> RunDirectory:

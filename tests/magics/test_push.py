@@ -63,7 +63,7 @@ def test_a_cell_that_lacks_names_is_refused_with_the_line_to_type(used_kernel) -
 
     first, *others = refused.stderr.splitlines()
     assert re.search(
-        r"uses df, Net, lr, which .* give them .*:  %%distributed -n 2 --env TOKEN=\S+ --push df,Net,lr; ",
+        r"uses df, Net, lr, which .*: pass them .*  %%distributed -n 2 --env TOKEN=\S+ --push df,Net,lr ,",
         first,
     )
     assert {line.partition(" uses ")[2].split()[0].strip(",") for line in others} == {"df", "Net", "lr", "np"}

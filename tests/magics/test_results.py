@@ -52,14 +52,16 @@ def test_after_a_failed_run_nothing_is_set(used_kernel: Kernel) -> None:
         pytest.param("%%distributed -n 1 -d --pull acc", "--pull and -d disagree: leave out", id="detached"),
         pytest.param("%%distributed -n 1 --pull a.b", "--pull a.b: write names of results", id="no name"),
         pytest.param("%%distributed -n 1 --pull class", "--pull class: write names of", id="a keyword"),
-        pytest.param("%%distributed -n 1 --pull acc,In", "--pull In: it is a part of the notebook", id="In"),
+        pytest.param(
+            "%%distributed -n 1 --pull acc,In", "--pull In would replace a part of the notebook", id="In"
+        ),
         pytest.param(
             "%%distributed -n 1 --pull __name__", "a part of the notebook itself", id="Python's own"
         ),
+        pytest.param("%%distributed -n 1 --push get_ipython", "--push get_ipython is a part", id="pushed"),
         pytest.param(
-            "%%distributed -n 1 --push get_ipython", "--push get_ipython: it is a part", id="pushed"
+            "%%ranks -n 1 --pull _", "--pull _ would replace a part of the notebook", id="by a session"
         ),
-        pytest.param("%%ranks -n 1 --pull _", "--pull _: it is a part of the notebook", id="by a session"),
     ],
 )
 def test_what_cannot_be_pulled_is_refused_before_anything_is_started(
