@@ -10,7 +10,7 @@ const IN_CELL: FailureView = {
   rank: 1,
   headline: {
     en: 'rank 1 failed first: ValueError at line 2 of the cell',
-    zh: '进程 1 最先失败：ValueError，单元第 2 行',
+    zh: '进程 1 最先失败：ValueError，单元格第 2 行',
   },
   message: 'ValueError: bad batch',
   line: 2,

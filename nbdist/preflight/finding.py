@@ -67,7 +67,7 @@ def where(line: int | None, script: str = "", language: str = "en") -> str:
     if line is None:
         return ""
     if language == "zh":
-        return f"{script} 第 {line} 行" if script else f"单元第 {line} 行"
+        return f"{script} 第 {line} 行" if script else f"单元格第 {line} 行"
     return f"line {line} of {script or 'the cell'}"
 
 

@@ -91,7 +91,7 @@ def _finding(missing: Missing, program: Program, situation: Situation) -> Findin
         rule = _RULES.get(origin.kind) or ("name-of-short-data" if origin.code else "name-of-data")
         cell = ("the notebook", "笔记本")
         if origin.cell is not None:
-            cell = (f"cell [{origin.cell}] of the notebook", f"笔记本的单元 [{origin.cell}]")
+            cell = (f"cell [{origin.cell}] of the notebook", f"笔记本的单元格 [{origin.cell}]")
         values |= {"code": origin.code, "type": origin.type, "cell": cell[0], "cell_zh": cell[1]}
     elif missing.later is not None and missing.later > missing.line:
         rule = "name-too-early"

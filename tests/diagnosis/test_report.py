@@ -179,11 +179,11 @@ def test_a_report_in_chinese_is_chinese_but_for_what_the_program_said() -> None:
     failure = a_failure(*IN_TORCH, kind="RuntimeError", message="Connection closed", groups=(group,))
 
     assert failure_report(failure, "zh").splitlines() == [
-        "进程 1 最先失败：RuntimeError，单元第 9 行",
+        "进程 1 最先失败：RuntimeError，单元格第 9 行",
         "",
-        "  单元第 14 行, in <module>",
+        "  单元格第 14 行, in <module>",
         "    train()",
-        "  单元第 9 行, in train",
+        "  单元格第 9 行, in train",
         "    dist.all_reduce(loss)",
         "  (1 more, torch/distributed/distributed_c10d.py line 3252, in all_reduce)",
         "    work.wait()",

@@ -94,7 +94,7 @@ REPORT_OF_A_SCRIPT = replace(REPORT, frames=(replace(REPORT.frames[0], file="/tr
         pytest.param(
             a_failure(report=REPORT),
             "rank 1 failed first: OutOfMemoryError at line 4 of the cell",
-            "进程 1 最先失败：OutOfMemoryError，单元第 4 行",
+            "进程 1 最先失败：OutOfMemoryError，单元格第 4 行",
             id="an exception in the cell",
         ),
         pytest.param(

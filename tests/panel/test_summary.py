@@ -230,7 +230,7 @@ def test_a_chinese_failure_is_chinese(failed: WrittenRun) -> None:
     text = page(failed, "zh").text
 
     assert "1 ✕ 最先失败, 退出码 1" in text
-    assert "进程 1 最先失败：ValueError，单元第 9 行" in text
+    assert "进程 1 最先失败：ValueError，单元格第 9 行" in text
     assert "随后另有 1 个进程退出0 由 nbdist 停止（SIGTERM）" in text
 
 
@@ -371,7 +371,7 @@ def test_how_far_a_run_came_that_did_not_succeed(tmp_path: Path) -> None:
     written.happened(*STARTED, run_ended(RunState.STOPPED, "stopped by ada"))
 
     assert page(written).text.startswith("■ Stopped")
-    assert "stopped at 37 %, epoch 2/4 · stopped by ada" in page(written).text
+    assert "at 37 %, epoch 2/4 · stopped by ada" in page(written).text
 
 
 def test_plain_text_has_the_same_facts(failed: WrittenRun) -> None:

@@ -157,7 +157,7 @@ def test_the_texts_say_what_to_type_in_both_languages() -> None:
         "kernel's variables: write  lr = 0.1  into this cell"
     )
     assert finding.text(script="train.py").startswith("line 1 of train.py uses lr")
-    assert finding.text("zh").startswith("单元第 1 行用到 lr，它由笔记本的单元 [3] 赋值")
+    assert finding.text("zh").startswith("单元格第 1 行用到 lr，它由笔记本的单元格 [3] 赋值")
 
 
 def test_loading_nbdist_imports_no_pyflakes() -> None:
