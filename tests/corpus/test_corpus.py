@@ -16,7 +16,7 @@ import pytest
 
 from nbdist.feed.summary import run_report
 from nbdist.model import Run
-from nbdist.panel.summary import summary_text
+from nbdist.panel.summary_view import summary_text
 from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.journal import read_events

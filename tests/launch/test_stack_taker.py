@@ -23,7 +23,7 @@ RANK = """
 import os, sys, time
 os.dup2(int(sys.argv[1]), 3)
 from nbdist.worker import stack_answers
-stacks.listen(sys.argv[2])
+stack_answers.listen(sys.argv[2])
 print("ready", flush=True); time.sleep(600)
 """
 
