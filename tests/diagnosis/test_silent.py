@@ -35,7 +35,7 @@ ALWAYS = {
 # what is not said must not be for an error in the watching
 WATCHED = """
 from nbdist.worker import training_probe
-print("watched to its end:", not training._training.failed)
+print("watched to its end:", not training_probe._training.failed)
 """
 
 
