@@ -73,9 +73,8 @@ unit: $(VENV)/.ready $(STATIC) browser
 
 test-all: test rest  ## make test and all the rest: engines, hosts, notebooks, libraries, faults, warm ranks, fuzz
 
-# the environments of other front ends and of the packages are made while the tests run
-rest: rest-here .venv-hosts/.ready .venv-aistudio/.ready .venv-dist/.ready
-	$(MAKE) test-hosts test-dist
+# beside each other: the tests of other front ends wait most of their time
+rest: rest-here test-hosts test-dist
 
 rest-here: $(VENV)/.ready $(STATIC) browser hosts slurm
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"

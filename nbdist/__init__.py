@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from nbdist.runner import attach, runs, sweep
     from nbdist.runner.handle import history
     from nbdist.version import __version__
-    from nbdist.worker.checkpoints import attempt, checkpoint, checkpoint_dir, latest_checkpoint
+    from nbdist.worker.checkpoints import attempt, checkpoint, checkpoint_dir, latest_checkpoint, saving
+    from nbdist.worker.limit import should_stop
     from nbdist.worker.media import (
         log_audio,
         log_embedding,
@@ -53,6 +54,8 @@ __all__ = [
     "resume",
     "run",
     "runs",
+    "saving",
+    "should_stop",
     "sweep",
 ]
 
@@ -60,7 +63,8 @@ __all__ = [
 _HOMES = {
     "nbdist.magics.run_call": ("resume", "run"),
     "nbdist.runner": ("attach", "history", "runs", "sweep"),
-    "nbdist.worker.checkpoints": ("attempt", "checkpoint", "checkpoint_dir", "latest_checkpoint"),
+    "nbdist.worker.checkpoints": ("attempt", "checkpoint", "checkpoint_dir", "latest_checkpoint", "saving"),
+    "nbdist.worker.limit": ("should_stop",),
     "nbdist.worker.media": (
         *("log_audio", "log_embedding", "log_histogram", "log_image", "log_pr_curve", "log_roc_curve"),
         "log_text",

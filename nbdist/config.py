@@ -8,6 +8,7 @@
 - ``NBDIST_TOOLS_ALLOW`` (start,stop,stacks): what the tools for agents may do besides reading
 - ``NBDIST_ENGINE_SILENCE``: the seconds after which a silent engine counts as lost
 - ``NBDIST_LOG_GB``: the limit of a log (0: none)
+- ``NBDIST_GRACE``: the seconds in which a rank on its way out may save its work
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from pathlib import Path
 # Times are in seconds.
 INTERRUPT_GRACE = 3.0  # between SIGINT and SIGTERM for a rank of a stopped run
 TERMINATE_GRACE = 3.0  # between SIGTERM and SIGKILL
+GRACE = 30.0  # for a rank on its way out, which may save its work (``--grace``)
+LONGEST_SAVE = 600.0  # for one that goes on to write within ``nbdist.saving()``
+BEFORE_END = 300.0  # before the end of a job or a session, when ``--until auto`` lets the ranks leave
+AS_ONE = 1.5  # between two requests to stop that count as one
 STUCK_AFTER = 0.5  # after SIGINT, before a rank is freed that still waits for others in native code
 # for the other ranks after a failure: between SIGTERM and SIGKILL, and before SIGTERM when they were freed
 PEER_GRACE = 0.7
@@ -62,6 +67,17 @@ def local_home() -> Path:
 def engine_silence() -> float:
     """Return ENGINE_SILENCE, or the seconds in NBDIST_ENGINE_SILENCE."""
     return _number(os.environ, "NBDIST_ENGINE_SILENCE", ENGINE_SILENCE)
+
+
+def grace(environ: Mapping[str, str] = os.environ) -> float:
+    """Return GRACE, or the seconds in NBDIST_GRACE."""
+    return _number(environ, "NBDIST_GRACE", GRACE)
+
+
+def end_of_job(environ: Mapping[str, str]) -> float | None:
+    """Return the Unix time at which ranks have to leave a job of Slurm; None where it names no end."""
+    end = environ.get("SLURM_JOB_END_TIME", "")
+    return float(end) - BEFORE_END if end.isdecimal() else None
 
 
 def log_room() -> int | None:

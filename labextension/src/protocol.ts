@@ -59,7 +59,7 @@ const rankView = fields({
   rate: or(number, null),
   /** percent of its time that it waited for other ranks */
   wait: or(number, null),
-  /** "exit 1", "killed by SIGKILL"; empty while it runs */
+  /** "exit 1", "killed by SIGKILL"; "saving, 14 s" of a rank on its way out; else empty while it runs */
   exit: bilingual,
   elapsed: or(number, 0),
   /** empty in runs of more than 64 ranks: the log has it */

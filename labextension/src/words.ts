@@ -94,6 +94,8 @@ export const WORDS = inBoth(tr => ({
   ),
   stop: tr('Stop', '停止'),
   stopping: tr('Stopping…', '正在停止…'),
+  stopNow: tr('Stop now', '立即停止'),
+  stopNowTitle: tr('End the ranks at once: what they save is cut', '立即结束各进程：正在保存的内容会中断'),
   menu: tr('Run menu', '运行菜单'),
   charts: tr('Charts', '曲线'),
   logs: tr('Log', '日志'),

@@ -1,5 +1,6 @@
 /** @jest-environment jsdom */
-import { fireEvent, render, screen } from '@testing-library/preact';
+import { jest } from '@jest/globals';
+import { act, fireEvent, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
 
 import './page';
@@ -55,4 +56,37 @@ test('of a run that has ended the menu has a copy of its cell, done by the page 
   expect(actions).toEqual(['copied', 'againWith']);
   expect(screen.getByText(WORDS.en.goesOnFrom('lenet-k3f9'))).toBeTruthy();
   expect(screen.queryByText(WORDS.en.copyCell)).toBeNull();
+});
+
+test('Stop becomes Stop now after a while, and not under the pointer that has clicked it', () => {
+  jest.useFakeTimers();
+  const { content, buffers } = sample('running');
+  const view = (decode(content, buffers) as Update).view!;
+  let stops = 0;
+  const props = {
+    view: { ...view, state: 'running', live: true },
+    viewAt: 10,
+    narrow: false,
+    stopping: false,
+    onStop: () => (stops += 1),
+    onCopy: () => undefined,
+    onBoard: null,
+  };
+  const button = (): HTMLButtonElement => screen.getByRole('button', { name: /^Stop/ });
+  const { rerender } = render(createElement(Header, props as never));
+  const around = button().parentElement!;
+
+  around.dispatchEvent(new Event('pointerenter'));
+  fireEvent.click(button());
+  rerender(createElement(Header, { ...props, stopping: true } as never));
+  act(() => void jest.advanceTimersByTime(5000));
+  const under = [button().textContent, button().disabled];
+  act(() => void around.dispatchEvent(new Event('pointerleave')));
+  const away = [button().textContent, button().disabled];
+  fireEvent.click(button());
+
+  expect(under).toEqual([WORDS.en.stopping, true]);
+  expect(away).toEqual([WORDS.en.stopNow, false]);
+  expect([stops, button().textContent]).toEqual([2, WORDS.en.stopping]);
+  jest.useRealTimers();
 });

@@ -15,6 +15,7 @@ from nbdist.diagnosis import first_failure
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.feed.explanation import encode, explain_run
+from nbdist.launch.binding import FOR_THE_RANKS
 from nbdist.model import Reason, Run, RunState
 from nbdist.options import Options, help_text, parse_words, split_program
 from nbdist.panel import (
@@ -164,7 +165,7 @@ def run(words: Sequence[str]) -> int:
             raise UsageMistake(
                 f"{JSON} is for one run, not a sweep: leave it out, and write  nbdist compare --json"
             )
-        with runner.Interrupts(_why, _SIGNALS, raises=False) as interrupts:
+        with runner.Interrupts(_why, _SIGNALS, raises=False, for_ranks=FOR_THE_RANKS) as interrupts:
             try:
                 return _run_sweep(options, program, interrupts)
             except KeyboardInterrupt:
@@ -187,7 +188,7 @@ def _start(
     planned: Callable[[], tuple[Options, runner.Plan]], on_node_1: Sequence[str], *, as_json: bool
 ) -> int:
     """Start and show the planned run; return the exit code. ``on_node_1``: the words for a second machine."""
-    with runner.Interrupts(_why, _SIGNALS, raises=False) as interrupts:
+    with runner.Interrupts(_why, _SIGNALS, raises=False, for_ranks=FOR_THE_RANKS) as interrupts:
         try:
             with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
                 handle, code = _run(*planned(), on_node_1, interrupts)

@@ -107,7 +107,7 @@ _ASKED = 0.1
 """Factor of the silence limit for a run that was asked to end."""
 
 GRACE = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + 6.0
-"""Seconds after which the engine kills a run that was asked to end."""
+"""Seconds after which the engine kills a run that was asked to end, and whose ranks save nothing."""
 
 _AGAIN = 3.0
 """Seconds after which the request is repeated: the supervisors may not have listened yet."""
@@ -116,8 +116,12 @@ _AGAIN = 3.0
 class JobStop:
     """Request to end the job. ``reason`` is None without one; ``now`` is monotonic seconds."""
 
-    def __init__(self, reason: Reason | None, poller: EnginePoller, nodes: NodeJournals) -> None:
+    def __init__(
+        self, reason: Reason | None, poller: EnginePoller, nodes: NodeJournals, run: Callable[[], Run]
+    ) -> None:
         self.reason, self.poller, self.nodes = reason, poller, nodes
+        self._run = run
+        self._hurried = False
         self._since = self._sent_at = self._refused_at = 0.0
         self._answers = 0
 
@@ -126,9 +130,14 @@ class JobStop:
         first = self.reason is None
         if first:
             self.reason, self._since = reason, now
-        else:
-            self._since = now - GRACE
+        elif now - self._since >= config.AS_ONE:
+            self._hurried = True
         return first
+
+    def _is_late(self, now: float) -> bool:
+        """Return whether the ranks have had their time, which those that save have longer."""
+        saves = any(rank.saves is not None and not rank.state.terminal for rank in self._run().ranks)
+        return self._hurried or now - self._since >= GRACE + (config.LONGEST_SAVE if saves else 0.0)
 
     def press(self, now: float) -> None:
         """Send the request to the nodes or the engine, again if need be."""
@@ -140,7 +149,7 @@ class JobStop:
         if phase is Phase.OVER:
             return
         self.poller.hurry()
-        if self._waits(phase) or now - self._since >= GRACE:
+        if self._waits(phase) or self._is_late(now):
             if now - self._refused_at > GRACE or not self._refused_at:
                 self._refused_at = now
                 self.poller.stop(gently=False)

@@ -17,6 +17,7 @@ from pathlib import Path
 if __name__ == "__main__" and not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from nbdist import config
 from nbdist.engines.slurm_batch import STEP_BEGINS
 from nbdist.launch.lifetime import Lifeline, write_into
 from nbdist.launch.reaper import keep
@@ -63,6 +64,8 @@ def spec_of_node(spec: RunSpec, node: int, master: str) -> RunSpec:
     log_dir = spec.log_dir
     if log_dir and spec.nodes > 1:
         log_dir = os.path.join(log_dir, f"node-{node}")  # local ranks have the same names on each
+    if spec.limit == "auto" and spec.until is None:
+        spec = replace(spec, until=config.end_of_job(os.environ))
     return replace(spec, engine="", node_rank=node, master=master, log_dir=log_dir, owner=None, detached=True)
 
 

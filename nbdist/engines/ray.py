@@ -252,7 +252,7 @@ class Ray:
     """Ray as an ``Engine``. ``options`` have its address."""
 
     signals = False
-    linger = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + 6.0
+    linger = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + config.GRACE + 6.0
 
     def __init__(self, options: Sequence[str] = ()) -> None:
         address = next((option for option in options if option.startswith(ADDRESS)), "")

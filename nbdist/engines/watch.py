@@ -70,7 +70,7 @@ class RunWatcher:
         self._nodes = NodeJournals(directory, run=lambda: self._run, record=self._record, known=known)
         self._poller = EnginePoller(engine, self._job, spec)
         stop = self._run.stop_reason if self._run.stop_requested else None
-        self._stop_job = JobStop(stop, self._poller, self._nodes)
+        self._stop_job = JobStop(stop, self._poller, self._nodes, run=lambda: self._run)
         self._requests = NodeRequests(directory, spec, self._nodes)
         self._ending = Ending(directory, spec, run=lambda: self._run, stop=self._stop_job)
         self._selector = selectors.DefaultSelector()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 
 from nbdist.diagnosis import describe_exit
-from nbdist.model import Rank, RankState, RunState
+from nbdist.model import Rank, RankCut, RankState, RunState
 from nbdist.text import say
 
 # a shape beside the word, so that no state is a colour alone
@@ -38,14 +39,23 @@ def state_mark(state: str) -> str:
     return _MARKS[state]
 
 
-def exit_text(rank: Rank, language: str) -> str:
-    """Return a rank's exit in words; empty before it."""
+def exit_text(rank: Rank, language: str, now: float = 0.0) -> str:
+    """Return a rank's exit in words, or for how long it has saved at ``now`` (Unix seconds); else an empty
+    text."""
     if rank.code is None:
-        return ""
+        seconds = 0.0 if rank.saves is None or rank.state.terminal else now - rank.saves
+        return say("panel.saving", language, seconds=int(seconds)) if seconds >= 1 else ""
     ended = rank.state is RankState.STOPPED
-    return describe_exit(
+    text = describe_exit(
         rank.code, oom=rank.oom, ended=ended, memory=rank.memory, limit=rank.limit, language=language
     )
+    return text if rank.cut is None or not ended else f"{text}, {cut_text(rank.cut, language)}"
+
+
+def cut_text(cut: RankCut, language: str) -> str:
+    """Return what a rank saved when its time was over: the line, the file, its size."""
+    file, size = os.path.basename(cut.file), f"{cut.size / 1e6:.3g}"
+    return say("panel.cut", language, line=cut.line or "", file=file, size=size if file else "")
 
 
 def width(text: str) -> int:

@@ -139,7 +139,8 @@ _NONE: Mapping[int, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankView(RankUsage):
-    """One rank; ``rate`` in steps a second, None when unknown."""
+    """One rank; ``rate`` in steps a second, None when unknown. ``exit`` is also
+    what a rank does on its way out."""
 
     rank: int
     state: str
@@ -258,8 +259,8 @@ def view_of(
                 device=device_text(run, rank),
                 pid=rank.process.pid if rank.process is not None and _runs(rank) else None,
                 rate=rates.get(rank.rank) if run.state.terminal or _runs(rank) else None,
-                exit=exit_text(rank, "en"),
-                exit_zh=exit_text(rank, "zh"),
+                exit=exit_text(rank, "en", now),
+                exit_zh=exit_text(rank, "zh", now),
                 elapsed=max(0.0, (rank.exited or now) - rank.started) if rank.started is not None else 0.0,
                 last_line=(log_place(run, rank) or last_lines.get(rank.rank, ""))[:_LINE],
                 **asdict(_used(rank, now, system.get(rank.rank), usage.get(rank.rank, unused), ended=ended)),

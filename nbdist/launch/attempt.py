@@ -19,13 +19,14 @@ from nbdist.launch.run_policy import RunPolicy
 from nbdist.launch.stalls.across_machines import StallExchange
 from nbdist.launch.stalls.stack_taker import RankContact, StackTaker, find
 from nbdist.launch.stalls.stall_watch import StallWatch
-from nbdist.model import Rendezvous, RunSpec
+from nbdist.model import RankCut, Rendezvous, RunSpec
 from nbdist.store.logs import LogStream
 from nbdist.store.paths import RunDirectory, make_private
 from nbdist.worker import order
 
 if TYPE_CHECKING:
     from nbdist.control_groups import ControlGroup
+    from nbdist.launch.last_call import LastCall
     from nbdist.launch.log_watch import WorkerLogs
     from nbdist.launch.meters import Meters
     from nbdist.launch.session import Session
@@ -76,6 +77,7 @@ class Attempt:
         self._others = others or StallExchange(spec, lambda _: None, lambda: policy.run, shared=True)
         self._others.next_attempt()
         self._taker = StackTaker(directory, number, self._others)
+        self._last_call: LastCall | None = None
         self._last_look = self._knows_waits = False
         # deadlines by rank: for the answer to an interrupt, for the return from a wait
         self._unheard: dict[int, float] = {}
@@ -122,6 +124,8 @@ class Attempt:
     def tick(self, now: float) -> None:
         """Watch the ranks and record their state, when it is time."""
         self._end_waits(now)
+        if self._policy.leaves_by_itself:
+            self._agree_on_last_call(now)
         self._logs.tick(now)
         if self._copies is not None:
             self._copies.tick(now)
@@ -140,6 +144,20 @@ class Attempt:
             # after the stacks: a reader of the stall expects them
             if self._stalls.stalled and self._policy.run.stalled is None:
                 self._tell_stall(now)
+
+    def _agree_on_last_call(self, now: float) -> None:
+        if self._last_call is None:
+            from nbdist.launch.last_call import LastCall  # most runs have no limit
+
+            self._last_call = LastCall(
+                self._spec,
+                self._policy,
+                ask=self._ask,
+                files=lambda rank: self._directory.rank(rank, self._number),
+                others=self._others,
+            )
+        live = [rank for rank in self._ranks if not self._policy.run.ranks[rank].state.terminal]
+        self._last_call.tick(live, now)
 
     def take_stacks(self, name: str, now: float) -> None:
         """Take the stacks of the ranks for request ``name``, or repeat those from before their end."""
@@ -214,6 +232,29 @@ class Attempt:
             self._interrupt(rank)
         elif (started := self._ranks.get(rank)) is not None:
             started.send(number)
+            if number is signal.SIGTERM:
+                self._ask(rank, order.SIGNALLED)
+
+    def pass_on(self, number: signal.Signals) -> None:
+        """Send a signal to the ranks that handle it: by default it would end them."""
+        for started in self._ranks.values():
+            state = processes.activity(started.process.pid)
+            if state is not None and state.takes(number):
+                started.send(number)
+
+    def written(self, rank: int) -> int:
+        """Return the bytes that a rank has written so far."""
+        from nbdist.launch import saves  # most ranks need no more time
+
+        return saves.written(self._ranks[rank].process.pid)
+
+    def look_at_save(self, rank: int) -> RankCut:
+        """Return what a rank saves now."""
+        from nbdist.launch import saves
+
+        line = saves.line_of(self._directory.rank(rank, self._number))
+        file, size = saves.open_file(self._ranks[rank].process.pid, self._directory.path)
+        return RankCut(time=time.time(), rank=rank, line=line, file=file, size=size)
 
     def free(self, ranks: Collection[int], patience: float) -> list[int]:
         """Free ranks that have waited for ``patience`` seconds; return the unreachable ones."""
@@ -235,10 +276,17 @@ class Attempt:
 
     def _interrupt(self, rank: int) -> None:
         """Let the rank's thread raise KeyboardInterrupt, or else send SIGINT."""
-        if self._ask(rank, order.INTERRUPT):
+        if self._ask(rank, order.TERMINATE if self._terminates else order.INTERRUPT):
             self._unheard[rank] = time.monotonic() + _HEARS
         elif (started := self._ranks.get(rank)) is not None:
             started.send(signal.SIGINT)
+
+    @property
+    def _terminates(self) -> bool:
+        """Return whether the run ends by SIGTERM, or by the end of its owner, and not by a person's stop."""
+        run = self._policy.run
+        number = run.stop_reason.fields.get("signal")
+        return number == "SIGTERM" or (bool(run.stop_reason) and not run.stop_requested and number is None)
 
     def _ask(self, rank: int, words: bytes) -> bool:
         """Send a request to the rank's thread; return False if it cannot be reached."""
@@ -361,6 +409,14 @@ class Attempt:
             self._policy.rank_finished(rank, joined=word != order.FINISHED_ALONE)
         elif word == order.HEARD:
             self._unheard.pop(rank, None)
+        elif word in (order.SAVES, order.WRITES, order.WAITS):
+            writes, waits = word == order.WRITES, word == order.WAITS
+            self._policy.rank_leaves(rank, now, writes=writes, waits=waits)
+        elif word == order.PAUSED:
+            if self._last_call is not None:
+                self._last_call.answered(rank)
+        elif word == order.STAYS:
+            self._policy.rank_stays(rank, now)
         elif word in (order.FREED, order.KEPT, order.LEAVING):
             self._unfreed.pop(rank, None)
             if word == order.KEPT and self._unheard.pop(rank, None) is not None:

@@ -18,6 +18,8 @@ else:
     import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 REQUESTS_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+FOR_THE_RANKS = (signal.SIGUSR1, signal.SIGUSR2)
+"""Signals of schedulers, which programs handle: a supervisor passes them on to its ranks."""
 
 _FILES, _FILES_OF_A_RANK = 48, 3
 """Open files of a supervisor at most, and additional ones per rank."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nbdist import processes
 from nbdist.control_groups import groups_of
-from nbdist.launch.binding import REQUESTS_TO_END
+from nbdist.launch.binding import FOR_THE_RANKS, REQUESTS_TO_END
 from nbdist.model import NO_REASON, ProcessId, Reason, RunSpec, SupervisorStarted
 from nbdist.store.paths import RunDirectory, open_to_append
 
@@ -134,7 +134,7 @@ def end_descendants(
 
 
 # engines send SIGURG, which all processes but a supervisor ignore
-_NUMBERS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGURG)
+_NUMBERS = (signal.SIGCHLD, *REQUESTS_TO_END, signal.SIGURG, *FOR_THE_RANKS)
 
 
 class Wakeup:
@@ -148,10 +148,14 @@ class Wakeup:
         for number in _NUMBERS:
             # the handler does nothing: the wake-up descriptor carries the number
             signal.signal(number, lambda *_: None)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS_TO_END)  # receive earlier ones, too
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (*REQUESTS_TO_END, *FOR_THE_RANKS))  # earlier ones, too
 
-    def requests_to_end(self) -> Iterator[signal.Signals]:
+    def received(self) -> Iterator[signal.Signals]:
         """Yield the received signals, but for SIGCHLD, which only wakes up."""
         for number in self.socket.recv(4096):
             if number != signal.SIGCHLD:
                 yield signal.Signals(number)
+
+    def requests_to_end(self) -> Iterator[signal.Signals]:
+        """Yield those that are not for the ranks."""
+        return (number for number in self.received() if number not in FOR_THE_RANKS)

@@ -13,6 +13,7 @@ import time
 
 from nbdist.control_groups import make_group
 from nbdist.launch.binding import (
+    FOR_THE_RANKS,
     REQUESTS_TO_END,
     allow_files,
     become_subreaper,
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     for descriptor in (*ahead["held"], *map(int, lifeline)):
         os.set_inheritable(descriptor, False)
     # until they have a handler
-    signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS_TO_END)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (*REQUESTS_TO_END, *FOR_THE_RANKS))
     return keep_over(lambda: _supervise(ahead, path, lifeline), lambda: _directory(path))
 
 

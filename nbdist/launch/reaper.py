@@ -11,7 +11,13 @@ import os
 import select
 import time
 
-from nbdist.launch.binding import REQUESTS_TO_END, become_subreaper, die_with_parent, wake_with_parent
+from nbdist.launch.binding import (
+    FOR_THE_RANKS,
+    REQUESTS_TO_END,
+    become_subreaper,
+    die_with_parent,
+    wake_with_parent,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +67,10 @@ def watch_over(supervisor: int, find: Callable[[], RunDirectory | None]) -> int:
     wake_with_parent()
     for number in REQUESTS_TO_END:
         signal.signal(number, lambda received, _: pass_on(supervisor, received))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS_TO_END)
+    for number in FOR_THE_RANKS:
+        # who sends them to all processes of a job sends them to the supervisor, too
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (*REQUESTS_TO_END, *FOR_THE_RANKS))
     if not _watch(supervisor, find, parent) and (status := _wait_for(supervisor)):
         _clean_up(supervisor, status, find)
     return 0

@@ -1,4 +1,4 @@
-"""Decisions of a supervisor: the reaction to each event of its ranks, and the steps that enforce an end.
+"""Decisions of a supervisor: the reaction to each event of its ranks. ``escalation`` has the steps to an end.
 
 It touches no process and no file, so that a test can replay a history. It receives events (``rank_exited``,
 ``stop``, ``tick``, …) and answers through ``record`` (events for the journal), ``send`` (a signal for a rank)
@@ -13,6 +13,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nbdist import config
+from nbdist.launch.escalation import (
+    ON_ERROR_AS_WELL,
+    ON_OWN_ERROR,
+    ON_PEER_ERROR,
+    ON_PEER_FAILURE,
+    ON_STOP,
+    Escalation,
+    Step,
+)
 from nbdist.model import (
     AttemptFailed,
     AttemptStarted,
@@ -21,10 +30,12 @@ from nbdist.model import (
     ImportsAwaited,
     ProcessId,
     Rank,
+    RankCut,
     RankErrored,
     RankExited,
     RankFinished,
     RankFreed,
+    RankSaves,
     RankStarted,
     RankState,
     Reason,
@@ -36,83 +47,8 @@ from nbdist.model import (
     StopRequested,
 )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A step towards the end of a rank: ``signal`` (None: only wait), then ``grace`` seconds. ``free`` frees
-    it from a wait for others of so many seconds. Unless ``always``, only freed ranks have the grace."""
-
-    signal: signal.Signals | None = None
-    grace: float
-    free: float | None = None
-    always: bool = True
-
-
-KILL = Step(signal=signal.SIGKILL, grace=2.0)
-
-# after a stop by a user or a limit, the program may catch KeyboardInterrupt and save its work
-ON_STOP = (
-    Step(signal=signal.SIGINT, grace=config.STUCK_AFTER),
-    Step(free=config.STUCK_AFTER * 0.8, grace=config.INTERRUPT_GRACE - config.STUCK_AFTER),
-    Step(signal=signal.SIGTERM, grace=config.TERMINATE_GRACE),
-    KILL,
-)
-# after a failure, the other ranks would wait in a collective for ever
-ON_PEER_FAILURE = (
-    Step(free=config.PEER_LOOK, grace=config.PEER_GRACE, always=False),
-    Step(free=config.PEER_LOOK, grace=config.FREED_GRACE, always=False),
-    Step(signal=signal.SIGTERM, grace=config.PEER_GRACE),
-    KILL,
-)
-# the same, after a look at their stacks: the failed rank may have waited for one of them
-ON_PEER_ERROR = (Step(grace=config.PEER_LOOK), *ON_PEER_FAILURE)
-_TERMINATE = (Step(signal=signal.SIGTERM, grace=config.TERMINATE_GRACE), KILL)
-# a rank that raised, too: its traceback takes a second on a busy machine
-ON_ERROR_AS_WELL = (Step(grace=config.TERMINATE_GRACE), *_TERMINATE)
-# the failed rank itself, which is about to exit
-ON_OWN_ERROR = (Step(grace=config.EXIT_GRACE), *_TERMINATE)
-
-
-class Escalation:
-    """The steps that end one rank, each followed by its grace."""
-
-    def __init__(self, steps: tuple[Step, ...], now: float) -> None:
-        self._steps = list(steps)
-        self._last: Step | None = None
-        self.deadline = now
-
-    @property
-    def pending(self) -> bool:
-        """True while a step is left."""
-        return bool(self._steps)
-
-    def due(self, now: float) -> Step | None:
-        """Return the next step, if its time has come."""
-        if not self._steps or now < self.deadline:
-            return None
-        step = self._last = self._steps.pop(0)
-        self.deadline = now + step.grace
-        return step
-
-    def hasten(self, now: float) -> None:
-        """Make the next step due at once; after the last one, keep the grace."""
-        if self._steps:
-            self.deadline = min(self.deadline, now)
-
-    def insist(self, now: float) -> None:
-        """Make the next signal due at once."""
-        while self._steps and self._steps[0].free is not None:
-            del self._steps[0]
-        self.hasten(now)
-
-    def give_up(self, now: float) -> None:
-        """Make the next signal due, unless ranks that cannot be freed have the grace, too."""
-        if self._last is not None and not self._last.always:
-            self.insist(now)
-
-    def exhausted(self, now: float) -> bool:
-        """Return whether the grace of the last step is over."""
-        return not self._steps and now >= self.deadline
+AT_LIMIT = "at-limit"
+"""The code of the reason of a run that ends at the limit of ``--until``, which is no failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,21 +78,36 @@ class RunPolicy:
         send: Callable[[int, signal.Signals], None],
         wall_clock: Callable[[], float],
         free: Callable[[Collection[int], float], Collection[int]] = lambda ranks, _: ranks,
+        written: Callable[[int], int] = lambda _: 0,
+        look_at_save: Callable[[int], RankCut] | None = None,
     ) -> None:
-        """Store the callables. ``free`` returns the ranks that it cannot reach."""
+        """Store the callables. ``free`` returns the ranks that it cannot reach, ``written`` the bytes that a
+        rank has written so far, ``look_at_save`` what it saves."""
         self.run = Run.of(spec)
         self._record_to = record
         self._send = send
         self._free = free
+        self._written = written
+        self._look_at_save = look_at_save
         self._wall_clock = wall_clock
         self._escalations: dict[int, Escalation] = {}
         # signals sent to ranks that had not failed: we caused their ends
         self._sent: dict[int, set[signal.Signals]] = {}
         # ranks whose stacks are taken before they get a signal
         self._looked_at: set[int] = set()
+        # ranks on their way out: when they were first, and what they wrote until the last extension
+        self._left_at: dict[int, float] = {}
+        self._saved: dict[int, int] = {}
+        self._waiting: set[int] = set()
+        # ranks whose time to save is over
+        self._cut: set[int] = set()
+        self._stopped_at = 0.0
         # a rank got a signal before it had finished
         self._cut_short = False
         self._timeout_at: float | None = None
+        # when the ranks are to leave, and when those that have not are ended
+        self._until_at: float | None = None
+        self._left_alone_until: float | None = None
         self._failed = False
         self.stop_reason: Reason | None = None
         self.timed_out = False
@@ -173,6 +124,8 @@ class RunPolicy:
         self._escalations.clear()
         self._sent.clear()
         self._looked_at.clear()
+        for by_rank in (self._left_at, self._saved, self._waiting, self._cut):
+            by_rank.clear()
         self._cut_short = False
         self._failed = False
         self.peer_failure = None
@@ -197,8 +150,12 @@ class RunPolicy:
     def attempt_started(self, attempt: int, host: str, port: int, now: float) -> None:
         if (self.run.attempt, self.run.port) != (attempt, port):
             self.record(AttemptStarted(time=self._wall_clock(), attempt=attempt, host=host, port=port))
-        if self.run.spec.timeout is not None and attempt == 1:
+        if attempt > 1:
+            return
+        if self.run.spec.timeout is not None:
             self._timeout_at = now + self.run.spec.timeout
+        if (until := self.run.spec.until) is not None:
+            self._until_at = now + until - (0.0 if self.run.spec.is_from_start else self._wall_clock())
 
     def rank_started(self, rank: int, process: ProcessId) -> None:
         if self.run.ranks[rank].process != process:
@@ -242,6 +199,49 @@ class RunPolicy:
         if (escalation := self._escalations.get(rank)) is not None:
             escalation.give_up(now)
 
+    def rank_leaves(self, rank: int, now: float, *, writes: bool = False, waits: bool = False) -> None:
+        """Give a rank on its way out its time; one that ``writes`` has more while it goes on to. Where all
+        ``waits`` for each other, continue."""
+        escalation = self._escalations.get(rank)
+        if escalation is None or rank in self._cut or self.run.ranks[rank].errored is not None:
+            return
+        if self.run.ranks[rank].saves is None:
+            self.record(RankSaves(time=self._wall_clock(), rank=rank))
+        escalation.held = self._left_at.setdefault(rank, now) + self.run.spec.grace
+        self._saved.pop(rank, None)
+        if writes:
+            self._saved[rank] = self._written(rank)
+            escalation.held = max(escalation.held, now + self.run.spec.grace)
+        (self._waiting.add if waits else self._waiting.discard)(rank)
+        if self.run.spec.nodes == 1 and self._waiting >= set(self._running()):
+            for waiting in self._waiting & self._escalations.keys():
+                self._escalations[waiting].hasten(now)
+
+    def rank_stays(self, rank: int, now: float) -> None:
+        """Go on to end a rank that is no longer on its way out."""
+        self._waiting.discard(rank)
+        if (escalation := self._escalations.get(rank)) is not None and escalation.held is not None:
+            self.record(RankSaves(time=self._wall_clock(), rank=rank, saves=False))
+            escalation.held = None
+
+    def _hold_longer(self, rank: int, escalation: Escalation, now: float) -> bool:
+        """Return whether a rank whose time is over has written since, and gets more."""
+        if (before := self._saved.get(rank)) is None:
+            return False
+        self._saved[rank] = self._written(rank)
+        until = min(now + self.run.spec.grace, self._left_at[rank] + config.LONGEST_SAVE)
+        if self._saved[rank] <= before or until <= now:
+            return False
+        escalation.held = until
+        return True
+
+    def _end_save(self, rank: int, escalation: Escalation) -> None:
+        """Record what a rank saves that has no more time."""
+        escalation.held = None
+        self._cut.add(rank)
+        if self._look_at_save is not None:
+            self.record(self._look_at_save(rank))
+
     def rank_exited(self, rank: int, code: int, now: float, **more: Any) -> None:
         """Record the exit of a rank; ``more`` are further fields of the event."""
         sent = self._sent.get(rank, set())
@@ -276,14 +276,45 @@ class RunPolicy:
         self._fail(now)
 
     def stop(self, reason: Reason, now: float, *, requested: bool = True) -> None:
-        """End the run; a rank whose end has begun gets its next step at once."""
-        for escalation in self._escalations.values():
-            escalation.insist(now)
-        if self.stop_reason is None:
+        """End the run. Where its end was requested some time ago, a request makes the next signal due: only
+        that cuts a save short."""
+        if reason.code == AT_LIMIT:
+            self.reach_limit(now)
+            return
+        first = self.stop_reason is None or (requested and self.leaves_by_itself)
+        again = requested and not first and now - self._stopped_at >= config.AS_ONE
+        for rank, escalation in self._escalations.items() if first or again else ():
+            if escalation.held is None:
+                escalation.insist(now)
+            elif again:
+                self._end_save(rank, escalation)
+                escalation.insist(now)
+        if first or again:
+            self._stopped_at = now
+        if first:
             self.stop_reason = reason
             self.record(StopRequested(time=self._wall_clock(), reason=reason, requested=requested))
             self._end_ranks(ON_STOP, now)
         self.tick(now)
+
+    @property
+    def leaves_by_itself(self) -> bool:
+        """True from the limit of ``--until`` on, until something else ends the run."""
+        return self.stop_reason is not None and self.stop_reason.code == AT_LIMIT
+
+    def reach_limit(self, now: float) -> None:
+        """Begin the end at the limit of ``--until``: the supervisor lets the ranks leave."""
+        self._until_at = None
+        if self.stop_reason is None and not self._failed and not self.timed_out and self._running():
+            self.stop_reason = Reason(AT_LIMIT, limit=self.run.spec.limit)
+            self.record(StopRequested(time=self._wall_clock(), reason=self.stop_reason))
+            self._left_alone_until = now + config.LONGEST_SAVE
+
+    def end_at_limit(self, now: float) -> None:
+        """Interrupt the ranks at the limit, which do not leave by themselves."""
+        self._left_alone_until = None
+        if self.leaves_by_itself:
+            self._end_ranks(ON_STOP, now)
 
     def time_is_up(self, now: float) -> None:
         """End the run at its time limit, by the clock of any machine; start no other attempt."""
@@ -297,9 +328,16 @@ class RunPolicy:
         """Apply the limits and the escalation steps that are due."""
         if self._timeout_at is not None and now >= self._timeout_at:
             self.time_is_up(now)
+        if self._until_at is not None and now >= self._until_at:
+            self.reach_limit(now)
+        if self._left_alone_until is not None and now >= self._left_alone_until:
+            self.end_at_limit(now)
         due: dict[signal.Signals, list[int]] = {}
         stuck: dict[float, list[int]] = {}
         for rank, escalation in self._escalations.items():
+            over = escalation.held is not None and now >= escalation.held
+            if over and not self._hold_longer(rank, escalation, now):
+                self._end_save(rank, escalation)
             step = escalation.due(now)
             if step is not None and step.signal is not None:
                 due.setdefault(step.signal, []).append(rank)
@@ -320,8 +358,7 @@ class RunPolicy:
     def next_deadline(self) -> float | None:
         """Return the time of the next ``tick`` at the latest; None without a deadline."""
         deadlines = [e.deadline for e in self._escalations.values() if e.pending]
-        if self._timeout_at is not None:
-            deadlines.append(self._timeout_at)
+        deadlines += filter(None, (self._timeout_at, self._until_at, self._left_alone_until))
         return min(deadlines, default=None)
 
     def over(self, now: float) -> bool:
@@ -340,8 +377,11 @@ class RunPolicy:
             return Outcome.failed(self.peer_failure)
         # a program that finished before its signal has finished
         if not self._cut_short and all(rank.state is RankState.FINISHED for rank in self._here()):
-            return Outcome(state=RunState.FINISHED, reason=Reason())
-        if self.stop_reason is not None and not self._failed:
+            reason = self.stop_reason if self.leaves_by_itself else None
+            return Outcome(state=RunState.FINISHED, reason=reason or Reason())
+        if self.leaves_by_itself and not any(rank.state is RankState.FAILED for rank in self._here()):
+            return Outcome(state=RunState.FINISHED, reason=self.stop_reason or Reason())
+        if self.stop_reason is not None and not self._failed and not self.leaves_by_itself:
             return Outcome.stopped(self.stop_reason)
         # a session lacks a rank that was ended as much as one that failed
         lost = {RankState.FAILED} if self.run.spec.session is None else {RankState.FAILED, RankState.STOPPED}

@@ -21,7 +21,7 @@ from nbdist import config, processes
 from nbdist.control_groups import ControlGroup, make_group, memory_problem
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.launch.attempt import Attempt
-from nbdist.launch.binding import allow_files, become_subreaper, drop_interrupt
+from nbdist.launch.binding import FOR_THE_RANKS, allow_files, become_subreaper, drop_interrupt
 from nbdist.launch.lifetime import (
     Lifeline,
     Wakeup,
@@ -34,7 +34,7 @@ from nbdist.launch.lifetime import (
 from nbdist.launch.rank_process import RankCommand, RankProcess, Reservation, start_rank, tell_rank
 from nbdist.launch.reaper import keep
 from nbdist.launch.run_policy import Outcome, RunPolicy
-from nbdist.model import Event, RankStarted, Reason, RunEnded, RunSpec, decode_event
+from nbdist.model import Event, RankCut, RankStarted, Reason, RunEnded, RunSpec, decode_event
 from nbdist.model.decoding import loads
 from nbdist.model.events import RunState
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
@@ -85,7 +85,13 @@ class Supervisor:
         self._spared: frozenset[int] = frozenset()
         self._selector = selectors.DefaultSelector()
         self._policy = RunPolicy(
-            spec, record=self._record, send=self._send, wall_clock=time.time, free=self._free
+            spec,
+            record=self._record,
+            send=self._send,
+            wall_clock=time.time,
+            free=self._free,
+            written=self._written,
+            look_at_save=self._look_at_save,
         )
         for event in begun:
             self._policy.know(event)
@@ -254,6 +260,13 @@ class Supervisor:
     def _free(self, ranks: Collection[int], patience: float) -> Collection[int]:
         return ranks if self._attempt is None else self._attempt.free(ranks, patience)
 
+    def _written(self, rank: int) -> int:
+        return 0 if self._attempt is None else self._attempt.written(rank)
+
+    def _look_at_save(self, rank: int) -> RankCut:
+        assert self._attempt is not None, "its ranks save"
+        return self._attempt.look_at_save(rank)
+
     def _owner_gone(self) -> None:
         for descriptor in self._lifeline.descriptors():
             self._selector.unregister(descriptor)
@@ -261,7 +274,11 @@ class Supervisor:
         self._policy.stop(reason, time.monotonic(), requested=False)
 
     def _take_signals(self, wakeup: Wakeup) -> None:
-        for number in wakeup.requests_to_end():
+        for number in wakeup.received():
+            if number in FOR_THE_RANKS:
+                if self._attempt is not None:
+                    self._attempt.pass_on(number)
+                continue
             if number is signal.SIGURG and self._policy.stop_reason is not None:
                 continue  # another node was faster: do not hasten the end
             reason = Reason("supervisor-got", signal=number.name)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 
 from nbdist import processes
 from nbdist.launch.binding import REQUESTS_TO_END
+from nbdist.launch.escalation import KILL, ON_STOP
 from nbdist.launch.lifetime import collect_exited, end_descendants, end_groups_of, owner_ended
-from nbdist.launch.run_policy import KILL, ON_STOP
 from nbdist.model import ProcessId, RankExited, RankState, Reason, Run, RunEnded, RunState, StopRequested
 from nbdist.store.control import StopRequest, take_requests
 from nbdist.store.journal import Journal

@@ -162,6 +162,25 @@ class RankFreed(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankSaves(_Event):
+    """A rank on its way out, which has time to save its work; or one that no longer is."""
+
+    rank: int
+    saves: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankCut(_Event):
+    """The end of that time, at ``line`` of the program (0: unknown), with ``size`` bytes in the open ``file``
+    (empty: none)."""
+
+    rank: int
+    line: int = 0
+    file: str = ""
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankExited(_Event):
     """A rank's exit. ``code`` is the exit code, or the negative signal. ``ended``: nbdist ended the rank
     before it failed or exited by itself. ``oom``: the system's out-of-memory killer struck during the
@@ -296,6 +315,8 @@ Event = Union[
     RankFinished,
     RankErrored,
     RankFreed,
+    RankSaves,
+    RankCut,
     RankExited,
     Stalled,
     Resumed,

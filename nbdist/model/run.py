@@ -8,7 +8,7 @@ from typing import Any
 
 from nbdist.errors import IllegalTransition
 from nbdist.model import events
-from nbdist.model.events import Event, RankExited, RankState, RunEnded, RunLost, RunState, move
+from nbdist.model.events import Event, RankCut, RankExited, RankState, RunEnded, RunLost, RunState, move
 from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.spec import ProcessId, RankSpec, RunSpec
 
@@ -20,7 +20,7 @@ _OF_EXIT = ("code", "oom", "memory", "log", "limit", "full")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """One rank of the current attempt."""
+    """One rank of the current attempt. ``saves``: since when it has been on its way out."""
 
     spec: RankSpec
     state: RankState = RankState.PENDING
@@ -30,6 +30,8 @@ class Rank:
     joined: bool = True
     errored: float | None = None
     freed: float | None = None
+    saves: float | None = None
+    cut: RankCut | None = None
     exited: float | None = None
     code: int | None = None
     oom: bool = False
@@ -151,6 +153,10 @@ class Run:
                 return self._with_rank(event.rank, errored=event.time)
             case events.RankFreed():
                 return self._with_rank(event.rank, freed=event.time)
+            case events.RankSaves():
+                return self._with_rank(event.rank, saves=event.time if event.saves else None)
+            case events.RankCut():
+                return self._with_rank(event.rank, cut=event)
             case events.RankExited():
                 state = exit_state(self._rank(event.rank), event)
                 how = {name: getattr(event, name) for name in _OF_EXIT}

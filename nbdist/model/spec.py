@@ -121,8 +121,10 @@ class RunSpec:
     """One run, as it was asked for. Times are Unix seconds, durations seconds.
 
     ``program`` is the file that every rank runs as ``__main__``, ``module`` its name for ``python -m``;
-    ``python_path`` is a rank's ``sys.path`` (empty: the interpreter's). After ``hang_after`` without progress
-    the run is called stalled; None for never. ``memory``: bytes of each rank; None for no limit.
+    ``python_path`` is a rank's ``sys.path`` (empty: the interpreter's). A rank on its way out has ``grace``
+    to save its work. At ``until`` the ranks leave: seconds from the start, or Unix time where ``limit``, as
+    it was typed, is a time of the day or "auto". After ``hang_after`` without progress the run is called
+    stalled; None for never. ``memory``: bytes of each rank; None for no limit.
     ``environment``: the user's variables, with a mask for each value that may be secret (``privacy``): the
     ranks inherit the real ones, never through a file. ``digests`` are those of their secret variables
     (``privacy.digests_of``). ``scrape``: printed numbers become curves. ``log_dir``: a folder for copies of
@@ -152,6 +154,9 @@ class RunSpec:
     digests: tuple[str, ...] = ()
     detached: bool = False
     timeout: float | None = None
+    grace: float = 30.0
+    until: float | None = None
+    limit: str = ""
     hang_after: float | None = None
     retries: int = 0
     memory: int | None = None
@@ -190,6 +195,11 @@ class RunSpec:
     def here(self) -> tuple[RankSpec, ...]:
         """Return the ranks of this machine."""
         return tuple(rank for rank in self.ranks if self.is_here(rank))
+
+    @property
+    def is_from_start(self) -> bool:
+        """Return whether ``until`` counts from the start of the ranks."""
+        return self.limit != "auto" and ":" not in self.limit
 
     @property
     def timeout_reason(self) -> Reason:

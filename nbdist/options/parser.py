@@ -23,7 +23,7 @@ from nbdist.privacy import masked_text, masked_words
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The words behind ``%%distributed``, checked for themselves (not yet against the machine). ``gpus``
-    is None where the option is left out, "all", or ids. ``timeout``, ``hang_after`` (0: never) and
+    is None where the option is left out, "all", or ids. ``timeout``, ``grace``, ``hang_after`` (0: never) and
     ``wait`` are in seconds, ``memory`` is bytes of each rank. ``slurm`` is for Slurm, each ``key=value``
     or ``key``, ``ray`` the address of a Ray. ``master`` is "host:port", where either may be missing.
     ``any_device``: as with another launcher, ranks get GPUs where there are enough. ``sweep`` are lists of
@@ -37,6 +37,8 @@ class Options:
     name: str = ""
     detach: bool = False
     timeout: float | None = None
+    until: str = ""
+    grace: float | None = None
     hang_after: float = 60.0
     retries: int = 0
     checkpoints: str = ""

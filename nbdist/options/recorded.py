@@ -7,6 +7,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from nbdist import config
 from nbdist.engines.options import ADDRESS
 from nbdist.model import RunSpec
 from nbdist.options.parser import COMMAND_FLAGS, MODULE_FLAGS, Options, keyword_words
@@ -30,6 +31,8 @@ def recorded_options(spec: RunSpec) -> dict[str, Any]:
         "gpus": on_engine or None,
         "name": "" if spec.name in (spec.framework, "run") else spec.name,
         "detach": spec.detached,
+        "until": spec.limit,
+        "grace": None if spec.grace == config.GRACE else spec.grace,
         "hang_after": spec.hang_after or 0.0,
         "env": tuple((name, value) for name, value in spec.environment.items() if value != MASK),
         "nodes": spec.nodes if spec.nodes > 1 else None,

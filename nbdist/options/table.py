@@ -109,6 +109,18 @@ def parse_duration(text: str, flag: str = "--timeout") -> float:
 wait = partial(parse_duration, flag="--wait")
 
 
+def until(text: str) -> str:
+    """Return a time from the start (``11h40m``), a time of the day (``18:00``) or ``auto``, as typed."""
+    if text != "auto" and not re.fullmatch(r"([01]?\d|2[0-3]):[0-5]\d", text):
+        try:
+            parse_duration(text)
+        except UsageMistake:
+            raise UsageMistake(
+                f"--until {text}: write a time from the start or of the day:  --until 11h40m  or  18:00"
+            ) from None
+    return text
+
+
 def hang_after(text: str) -> float:
     """Parse seconds; 0 for ``off``."""
     if text in ("off", "0"):
@@ -283,6 +295,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(("--backend",), "backend", "NAME", rare=True, choices=("auto", "nccl", "gloo")),
     Option(("--timeout",), "timeout", "TIME", parse_duration),
+    Option(("--until",), "until", "TIME", until, rare=True),
+    Option(("--grace",), "grace", "TIME", partial(parse_duration, flag="--grace"), rare=True),
     Option(("--hang-after",), "hang_after", "TIME", hang_after, rare=True),
     Option(("--retries",), "retries", "N", retries),
     Option(("--checkpoints",), "checkpoints", "DIR", rare=True),

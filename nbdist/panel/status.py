@@ -187,6 +187,8 @@ def _held(view: RunView, rank: RankView) -> tuple[str, str]:
 def _rank_state_text(rank: RankView, language: str) -> str:
     """Return ``Running``; ``Failed, exit 1``; ``Stopped, SIGTERM``."""
     state = state_word(RankState(rank.state), language)
+    if rank.state == "running" and rank.exit:
+        return (rank.exit_zh if language == "zh" else rank.exit).capitalize()
     if rank.state not in ("failed", "stopped") or not rank.exit:
         return state
     ended = re.fullmatch(r"stopped by nbdist \((\w+)\)", rank.exit)

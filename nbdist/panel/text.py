@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 
+from nbdist.diagnosis.exits import rank_names
 from nbdist.feed.ansi import harmless
 from nbdist.feed.labels import ranks_text, state_word
 from nbdist.feed.rank_log import LogDelta
@@ -96,6 +97,7 @@ class Notes:
         self._next = _PROGRESS_PERIOD if progress else math.inf
         self._stalled: float | None = None
         self._warned: set[str] = set()
+        self._saves = False
 
     def before(self, view: RunView) -> str:
         """Return a first line with the run and its devices; later an empty text."""
@@ -107,7 +109,7 @@ class Notes:
 
     def after(self, view: RunView) -> str:
         """Return the lines that are due, to follow those of the ranks."""
-        notes = (self._stopping, self._queue, self._progress, self._stall, self._warnings)
+        notes = (self._stopping, self._saving, self._queue, self._progress, self._stall, self._warnings)
         lines = [line for note in notes for line in note(view)]
         self._state = view.state
         return "".join(map(_line, lines))
@@ -116,6 +118,15 @@ class Notes:
         if view.state == "stopping" != self._state:
             stopping = state_word(RunState.STOPPING, self._language).lower()
             yield f"{stopping} ({duration(view.elapsed)}) {self._reason(view)}".rstrip()
+
+    def _saving(self, view: RunView) -> Iterator[str]:
+        """Yield a line when ranks have saved for a second."""
+        ranks = [rank.rank for rank in view.ranks if rank.state == "running" and rank.exit]
+        if ranks and not self._saves:
+            self._saves = True
+            yield say(
+                "panel.save-lasts", self._language, ranks=rank_names(ranks, self._language), count=len(ranks)
+            )
 
     def _queue(self, view: RunView) -> Iterator[str]:
         """Yield a line when the run waits, in a queue or for imports, for a new reason."""

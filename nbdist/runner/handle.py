@@ -179,6 +179,12 @@ class RunHandle:
             with contextlib.suppress(OSError):
                 ask_to_end(self.directory, run, reason)
 
+    def pass_on(self, number: signal.Signals) -> None:
+        """Send a signal to the ranks of this machine that handle it."""
+        run = self.run
+        if run.supervisor is not None and run.supervisor_host == os.uname().nodename:
+            processes.send(run.supervisor, number)
+
     def check_log(self, rank: int) -> None:
         """Raise UsageMistake when the rank's log is on another machine."""
         check_here(self.run, rank, "its log is")
@@ -282,10 +288,12 @@ class Stoppable(Protocol):
 
     def request_stop(self, reason: Reason) -> None: ...
 
+    def pass_on(self, number: signal.Signals) -> None: ...
+
 
 class Interrupts:
     """A context that catches the signals ``numbers``: each stops the run for its ``reason``, and a second one
-    hastens the end.
+    hastens the end; those ``for_ranks`` are passed on to the ranks.
 
     With ``raises`` a signal before ``begin`` raises KeyboardInterrupt at once, and any signal raises it at
     the end, unless something else is raised; otherwise the caller reads ``latest``. Off the main thread (a
@@ -298,10 +306,12 @@ class Interrupts:
         numbers: Iterable[signal.Signals] = (signal.SIGINT,),
         *,
         raises: bool,
+        for_ranks: Iterable[signal.Signals] = (),
     ) -> None:
         self.latest: signal.Signals | None = None
         self._reason = reason
-        self._numbers = tuple(numbers)
+        self._for_ranks = tuple(for_ranks)
+        self._numbers = (*numbers, *self._for_ranks)
         self._raises = raises
         self._begun = False
         self._kept: list[signal.Signals] = []
@@ -340,6 +350,11 @@ class Interrupts:
             self._stop(handle, self._kept.pop())
 
     def _take(self, number: int, _: object) -> None:
+        if number in self._for_ranks:
+            if self._handle is not None:
+                with contextlib.suppress(UnknownRun):
+                    self._handle.pass_on(signal.Signals(number))
+            return
         self.latest = signal.Signals(number)
         if self._handle is not None:
             self._stop(self._handle, self.latest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import errno
 import os
 import platform
@@ -18,6 +19,8 @@ from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from typing import TYPE_CHECKING
 
+import psutil
+
 from nbdist import config, control_groups, processes
 from nbdist.devices.usage import cpu_count, refusal
 from nbdist.errors import LaunchError, UsageMistake
@@ -32,7 +35,7 @@ from nbdist.frameworks.environment import (
 )
 from nbdist.model import Device, RankSpec, RunSpec
 from nbdist.model.plan import Plan, Program
-from nbdist.options import Options
+from nbdist.options import Options, parse_duration
 from nbdist.privacy import digests_of, without_values
 from nbdist.runner.placement import (
     TOKEN,
@@ -202,13 +205,16 @@ def _plan(
 
 
 def _with_options(spec: RunSpec, options: Options) -> RunSpec:
-    """Add the options that the spec keeps as they were typed."""
+    """Add the options that the spec keeps as they were typed. Raises UsageMistake."""
     return replace(
         spec,
         environment=without_values(options.env),
         detached=options.detach,
         owner=None if options.detach else processes.identify(os.getpid()),
         timeout=options.timeout,
+        until=_limit(options.until, spec.engine),
+        limit=options.until,
+        grace=config.grace() if options.grace is None else options.grace,
         hang_after=options.hang_after or None,
         retries=options.retries,
         memory=options.memory,
@@ -218,6 +224,28 @@ def _with_options(spec: RunSpec, options: Options) -> RunSpec:
         host=options.host,
         wait=options.wait,
     )
+
+
+_KAGGLE = 12 * 3600.0
+"""Seconds of a session there."""
+
+
+def _limit(limit: str, engine: str, environ: Mapping[str, str] = os.environ) -> float | None:
+    """Return ``RunSpec.until`` for ``--until``; None where the node knows. Raises UsageMistake."""
+    if ":" in limit:
+        hour, minute = map(int, limit.split(":"))
+        now = datetime.datetime.now()
+        at = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+        return (at if at > now else at + datetime.timedelta(days=1)).timestamp()
+    if limit != "auto":
+        return parse_duration(limit) if limit else None
+    if engine == "slurm":
+        return None
+    if (end := config.end_of_job(environ)) is not None:
+        return end
+    if "KAGGLE_KERNEL_RUN_TYPE" in environ:
+        return psutil.Process(1).create_time() + _KAGGLE - config.BEFORE_END
+    raise UsageMistake("--until auto: no limit is known here: write it,  --until 11h40m")
 
 
 def thread_advice(plan: Plan, *, cores: int | None = None, environ: Mapping[str, str] = os.environ) -> str:

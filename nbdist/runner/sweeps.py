@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -202,6 +203,11 @@ class SweepHandle:
     def request_stop(self, reason: Reason) -> None:
         """Request the end of all runs; a second request hastens it."""
         ask_sweep_to_end(self.directory, reason)
+
+    def pass_on(self, number: signal.Signals) -> None:
+        """Send a signal to the ranks that handle it."""
+        for run in self.runs:
+            run.pass_on(number)
 
     def __repr__(self) -> str:
         counts = self.look().counts

@@ -25,6 +25,7 @@ from nbdist import processes
 from nbdist.control_groups import ControlGroup
 from nbdist.devices.usage import memory_total
 from nbdist.launch.binding import (
+    FOR_THE_RANKS,
     REQUESTS_TO_END,
     allow_files,
     become_subreaper,
@@ -198,7 +199,7 @@ class StandbySupervisor:
             self._begin_in_time()
         self._selector.close()
         # later signals are for the supervisor of the run, if there will be one
-        signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS_TO_END)
+        signal.pthread_sigmask(signal.SIG_BLOCK, (*REQUESTS_TO_END, *FOR_THE_RANKS))
         self._signalled(wakeup)
         if self._go is None or self._over:
             return self._end()

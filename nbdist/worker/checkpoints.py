@@ -18,10 +18,13 @@ import os
 import re
 import shutil
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+
+from nbdist.worker import main_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -72,6 +75,22 @@ def latest_checkpoint() -> Path | None:
     return next(map(Path, finished(_directory())), None)
 
 
+@contextmanager
+def saving() -> Iterator[None]:
+    """Let an interrupt, a stop and a time limit wait for the end of the block, which saves something:
+
+        with nbdist.saving():
+            torch.save(model.state_dict(), "model.pt")
+
+    The rank has as long as it goes on to write, at most ten minutes. ``nbdist.checkpoint`` does the same.
+    """
+    main_thread.enter_block()
+    try:
+        yield
+    finally:
+        main_thread.leave_block()
+
+
 def checkpoint(step: int, *, sharded: bool = False, keep: int | None = None) -> Checkpoint:
     """Return a checkpoint that is finished at the end of its block, unless that raises:
 
@@ -116,15 +135,21 @@ class Checkpoint:
         os.makedirs(self._path, mode=0o700, exist_ok=True)
         from pathlib import Path
 
+        main_thread.enter_block()
         return Path(self._path)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None or not (self._sharded or os.listdir(self._path)):
-            if not self._sharded:  # other ranks may still write into a sharded one
+        try:
+            if kind is None and (self._sharded or os.listdir(self._path)):
+                self._finish()
+            elif not self._sharded:  # other ranks may still write into a sharded one
                 shutil.rmtree(self._draft, ignore_errors=True)
-            return
+        finally:
+            main_thread.leave_block()
+
+    def _finish(self) -> None:
         _sync_tree(self._path)
         if self._is_complete():
             self._publish()

@@ -57,6 +57,14 @@ class Freeing:
         self.before, self.owes = main_thread.handled(self._main), True
         self.remind()
 
+    def terminate(self, by_handler: Callable[[], bool]) -> bool:
+        """End the program ``by_handler``, its own; return False where it has none."""
+        self.before = main_thread.handled(self._main)
+        if not self._can() or not by_handler():
+            return False
+        self._channel.say(HEARD)
+        return True
+
     def free(self) -> None:
         """Receive a ``Wait``, and end the main thread's if it has taken as long."""
         wait = Wait.receive()
@@ -144,7 +152,7 @@ class Freeing:
     def _in_main_thread(self) -> None:
         """Raise KeyboardInterrupt if it is owed, unless another exception is already ending the program."""
         error = self._seen = sys.exc_info()[1]
-        if not self.owes or main_thread.over:
+        if not self.owes or main_thread.over or main_thread.blocks:
             return
         while error is not None and error is not self.before:
             if not _is_in_library(error):
@@ -152,8 +160,10 @@ class Freeing:
             error = error.__context__
         self.owes, self._interrupted = False, True
         held_back = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler and not held_back:
+        handler = signal.getsignal(signal.SIGINT)
+        if handler is signal.default_int_handler and not held_back:
             raise KeyboardInterrupt
+        main_thread.handler_ran |= callable(handler) and not held_back
         os.kill(os.getpid(), signal.SIGINT)
 
 

@@ -3,6 +3,7 @@ Python, the exception that it handles, whether its program is over."""
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 
@@ -26,6 +27,8 @@ NAMES = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "
 beats = 0  # calls of the handler
 on_beat: Callable[[], object] | None = None  # the handler calls it, and it may raise (``freeing``)
 obeyed = False  # the program was interrupted or freed
+blocks = 0  # of ``nbdist.saving()``, in any thread, which an interrupt waits for
+handler_ran = False  # at the end that the supervisor has begun, a handler of the program's own
 over = False  # the program has ended; in a session: no cell is executed
 
 
@@ -39,6 +42,20 @@ def beat(_number: int, _frame: FrameType | None) -> None:
 def takes_beats() -> bool:
     """Return whether the handler is still in place: a program may have set another one."""
     return bool(BEAT) and signal.getsignal(BEAT) is beat
+
+
+def enter_block() -> None:
+    """Let interrupts wait until ``leave_block``."""
+    global blocks
+    blocks += 1
+
+
+def leave_block() -> None:
+    """Let an interrupt that has waited come, when no other block is left."""
+    global blocks
+    blocks -= 1
+    if not blocks and on_beat is not None:
+        _thread.interrupt_main(BEAT)  # type: ignore[arg-type]  # it has no name of its own
 
 
 def handled(thread: int) -> BaseException | None:

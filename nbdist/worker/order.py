@@ -46,6 +46,10 @@ COLLECTIVES = b"C"  # write the collectives that the rank has begun (``worker.st
 NUMBERS = b"N"  # the same without their names, which costs the rank nothing
 INTERRUPT = b"I"  # raise KeyboardInterrupt in the main thread (``worker.freeing``)
 FREE = b"R"  # end a wait for other ranks; a ``Wait`` follows
+TERMINATE = b"T"  # call the program's own handler of SIGTERM, or interrupt it where it has none
+PAUSE = b"P"  # let the next call of ``nbdist.should_stop`` wait, and write the number of those begun
+LEAVE = b"V"  # let it return True from a call on; a ``Leave`` follows
+SIGNALLED = b"M"  # SIGTERM has been sent: say when the program's own handler has run (``worker.way_out``)
 CELL = b"X"  # to a rank of a session: execute the ``Cell`` that follows
 END = b"Q"  # there will be no more cells
 
@@ -57,6 +61,11 @@ HEARD = b"H"  # after INTERRUPT: SIGINT is not needed
 FREED = b"D"  # after FREE: its wait ends
 LEAVING = b"L"  # after FREE: the exception of an earlier FREE or INTERRUPT is ending the program
 KEPT = b"K"  # after both: it does not wait, or its wait cannot be ended
+SAVES = b"s"  # it is on its way out: in an except, a finally, or after a handler of its own (``way_out``)
+WRITES = b"v"  # the same, and it is in ``nbdist.saving()``, or writes below ``nbdist.checkpoint_dir()``
+WAITS = b"w"  # it is on its way out, and waits for other ranks
+STAYS = b"k"  # it is not, or no longer, on its way out
+PAUSED = b"p"  # after PAUSE
 READY = b"r"  # a rank of a session: it waits for a cell
 WELL = b"o"  # it has executed the cell
 RAISED = b"x"  # the cell has raised
@@ -105,6 +114,12 @@ class Wait(_Message):
     patience: float
     sockets: list[int]
     store: list[int]
+
+
+class Leave(_Message):
+    """After LEAVE: the first ``call`` of ``nbdist.should_stop`` that returns True."""
+
+    call: int
 
 
 class Cell(_Message):

@@ -15,12 +15,28 @@ import os
 import select
 import struct
 import sys
+from contextlib import suppress
 
 from nbdist.importing import import_lock
 from nbdist.worker import loader_workers, main_thread
 from nbdist.worker.files import put
 from nbdist.worker.main_thread import signal
-from nbdist.worker.order import CELL, CHANNEL, COLLECTIVES, END, FREE, INTERRUPT, NUMBERS
+from nbdist.worker.order import (
+    CELL,
+    CHANNEL,
+    COLLECTIVES,
+    END,
+    FREE,
+    INTERRUPT,
+    LEAVE,
+    NUMBERS,
+    PAUSE,
+    PAUSED,
+    SIGNALLED,
+    TERMINATE,
+    Channel,
+    Leave,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +45,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from nbdist.worker.freeing import Freeing
+    from nbdist.worker.way_out import WayOut
 
 
 def recorded(recorder: str, **options: bool) -> dict[str, Any]:
@@ -246,6 +263,7 @@ class _Listener:
         self._file = file
         self._answer = os.path.join(directory, "collectives")
         self._waits = os.path.join(directory, "waits")
+        self._calls = os.path.join(directory, "calls")
         self._main = _thread.get_ident()
         self._main_stat = f"/proc/self/task/{_thread.get_native_id()}/stat"
         # the program may close it, and open another file under its number
@@ -254,6 +272,7 @@ class _Listener:
         self._on_device = False
         self._codes: dict[CodeType, bool] = {}
         self._freeing: Freeing | None = None
+        self._way_out: WayOut | None = None
 
     def run(self) -> None:
         _introduce(self._file, _thread.get_native_id())
@@ -265,7 +284,8 @@ class _Listener:
             alone = not any(name in sys.modules for name in _DISTRIBUTED)
             owes = self._freeing is not None and self._freeing.owes and not main_thread.over
             idle = alone or rests or main_thread.over
-            if poll.poll(_PERIOD if owes else _IDLE if idle else _PERIOD + period):
+            ends = owes or (self._way_out is not None and not main_thread.over)
+            if poll.poll(_PERIOD if ends else _IDLE if idle else _PERIOD + period):
                 rests = True
                 try:
                     word = os.read(CHANNEL, 1) if self._has_socket() else b""
@@ -274,15 +294,19 @@ class _Listener:
                 if word in (COLLECTIVES, NUMBERS):
                     faulthandler.dump_traceback(self._file)
                     self._tell_collectives(names=word == COLLECTIVES)
+                elif word in (PAUSE, LEAVE):
+                    self._reach_limit(word)
                 elif word in (CELL, END) and on_cell is not None:
                     # an interrupt of the cell before is over
-                    self._freeing = main_thread.on_beat = None
-                    main_thread.obeyed = False
+                    self._freeing = self._way_out = main_thread.on_beat = None
+                    main_thread.obeyed = main_thread.handler_ran = False
                     on_cell(word)
-                elif word not in (INTERRUPT, FREE) or not self._obey(word):
+                elif word not in (INTERRUPT, FREE, TERMINATE, SIGNALLED) or not self._obey(word):
                     return
-            elif self._freeing is not None and owes:
-                self._freeing.remind()
+            elif self._freeing is not None and self._way_out is not None and ends:
+                if owes or self._way_out.awaits_handler:
+                    self._freeing.remind()
+                self._way_out.look(self._freeing.before)
             else:
                 self._rounds += 1
                 if idle or self._rounds % _CHECKS == 0:
@@ -291,8 +315,19 @@ class _Listener:
                     rests = False
                     self._look()
 
+    def _reach_limit(self, word: bytes) -> None:
+        with import_lock:
+            from nbdist.worker import limit  # a program may never ask
+        if word == LEAVE:
+            limit.name(Leave.receive().call)
+            return
+        with suppress(OSError):
+            put(self._calls, b"%d" % limit.pause())
+        Channel().say(PAUSED)
+
     def _obey(self, word: bytes) -> bool:
-        """Interrupt the program, or free it from its wait; return whether that was possible."""
+        """Interrupt the program, end it by its own handler, or free it from its wait; return whether that was
+        possible."""
         if on_cell is None:
             # its calls from now on are not typical of the program
             tell_history(os.path.dirname(self._answer))
@@ -301,9 +336,20 @@ class _Listener:
             if self._freeing is None:
                 with import_lock:
                     from nbdist.worker.freeing import Freeing  # most runs need none
+                    from nbdist.worker.way_out import WayOut
 
                 self._freeing = Freeing(self._main, self._asleep)
-            (self._freeing.interrupt if word == INTERRUPT else self._freeing.free)()
+                directory = os.path.dirname(self._answer)
+                self._way_out = WayOut(self._main, directory, self._waits_now)
+            assert self._way_out is not None, "both are made together"
+            self._way_out.begin()
+            if word == SIGNALLED:
+                self._way_out.signalled()
+            elif word == FREE:
+                self._freeing.free()
+            elif word == INTERRUPT or not self._freeing.terminate(self._way_out.terminate):
+                self._freeing.interrupt()
+            self._way_out.look(self._freeing.before)
         except Exception:  # noqa: BLE001 - the program has broken it: the supervisor sends signals
             return False
         return True
@@ -370,6 +416,9 @@ class _Listener:
                 os.close(handle)
             except OSError:
                 return
+
+    def _waits_now(self) -> bool:
+        return self._waits_for_others(sys._current_frames().get(self._main))
 
     def _waits_for_others(self, frame: FrameType | None) -> bool:
         for _ in range(_DEPTH):

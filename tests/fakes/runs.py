@@ -16,10 +16,12 @@ from nbdist.model import (
     NodesAwaited,
     ProcessId,
     Queued,
+    RankCut,
     RankErrored,
     RankExited,
     RankFinished,
     RankFreed,
+    RankSaves,
     RankSpec,
     RankStarted,
     RankState,
@@ -97,6 +99,14 @@ def finished(rank: int, *, time: float = CREATED + 10) -> RankFinished:
 
 def errored(rank: int, *, time: float = CREATED + 10) -> RankErrored:
     return RankErrored(time=time, rank=rank)
+
+
+def saves(rank: int, *, time: float = CREATED + 10) -> RankSaves:
+    return RankSaves(time=time, rank=rank)
+
+
+def cut(rank: int, *, time: float = CREATED + 20, **what: Any) -> RankCut:
+    return RankCut(time=time, rank=rank, **what)
 
 
 def freed(rank: int, *, time: float = CREATED + 10) -> RankFreed:

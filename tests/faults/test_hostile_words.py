@@ -666,7 +666,7 @@ ELSEWHERE = {
     # it is handed to one of the readers above, or compared, or a signal's number
     "doctor/installed:ask_framework",
     "engines/ray_driver:Node.supervise",
-    "launch/lifetime:Wakeup.requests_to_end",
+    "launch/lifetime:Wakeup.received",
     "launch/meters:GpuProbe.loads",
     "launch/meters:Meters._measure",
     "warm/standby:_assigned_run.find",

@@ -12,8 +12,20 @@ from typing import Any
 import pytest
 
 from nbdist import config
-from nbdist.launch.run_policy import KILL, ON_OWN_ERROR, Escalation, Outcome, RunPolicy
-from nbdist.model import Escalated, Event, RankState, Reason, Run, RunEnded, RunSpec, RunState, StopRequested
+from nbdist.launch.escalation import KILL, ON_OWN_ERROR, Escalation
+from nbdist.launch.run_policy import Outcome, RunPolicy
+from nbdist.model import (
+    Escalated,
+    Event,
+    RankCut,
+    RankState,
+    Reason,
+    Run,
+    RunEnded,
+    RunSpec,
+    RunState,
+    StopRequested,
+)
 from tests.fakes.runs import CREATED, a_spec, process_of, stop_requested, supervisor_started
 
 K = RankState
@@ -29,6 +41,7 @@ class Replay:
     def __init__(self, spec: RunSpec, stuck: frozenset[int] = frozenset()) -> None:
         self.now = 0.0
         self.stuck = stuck
+        self.writes = True
         self.sent: list[Sent] = []
         self.journal: list[Event] = []
         self.policy = RunPolicy(
@@ -37,6 +50,8 @@ class Replay:
             send=lambda rank, number: self.sent.append((round(self.now, 3), rank, number.name)),
             wall_clock=lambda: CREATED + self.now,
             free=self.free,
+            written=lambda _: int(self.now) if self.writes else 0,
+            look_at_save=lambda rank: RankCut(time=CREATED + self.now, rank=rank, line=7),
         )
         self.policy.record(supervisor_started())
         self.policy.attempt_started(1, "127.0.0.1", 20_001, self.now)
@@ -98,6 +113,18 @@ def stays(rank: int) -> Happening:
         replay.policy.tick(replay.now)
 
     return happens
+
+
+def saves(rank: int, **how: bool) -> Happening:
+    return lambda replay: replay.policy.rank_leaves(rank, replay.now, **how)
+
+
+def goes_on(rank: int) -> Happening:
+    return lambda replay: replay.policy.rank_stays(rank, replay.now)
+
+
+def writes_no_more(replay: Replay) -> None:
+    replay.writes = False
 
 
 def exits(rank: int, code: int = 0) -> Happening:
@@ -262,14 +289,20 @@ HISTORIES = [
         id="a stop that one rank does not hear",
     ),
     pytest.param(
-        [(5, stop()), (6, stop()), (7, stop()), (7.1, exits(0, -9)), (7.1, exits(1, -9))],
-        [(at, rank, s) for at, s in ((5, "SIGINT"), (6, "SIGTERM"), (7, "SIGKILL")) for rank in (0, 1)],
+        [(5, stop()), (6.5, stop()), (8, stop()), (8.1, exits(0, -9)), (8.1, exits(1, -9))],
+        [(at, rank, s) for at, s in ((5, "SIGINT"), (6.5, "SIGTERM"), (8, "SIGKILL")) for rank in (0, 1)],
         ALL_STOPPED,
         id="every further stop hastens",
     ),
     pytest.param(
-        [(5, errors(1)), (6, stop()), (6, exits(0, -9)), (6.1, stop()), (6.2, exits(1, -15))],
-        [(5, 0, "SIGTERM"), (5.7, 0, "SIGKILL"), (6, 1, "SIGTERM"), (6.1, 1, "SIGKILL")],
+        [(5, stop()), (5.2, stop()), (6.4, stop()), (7, exits(0, -2)), (7, exits(1, -2))],
+        [(5, 0, "SIGINT"), (5, 1, "SIGINT")],
+        ALL_STOPPED,
+        id="stops within a moment are one",
+    ),
+    pytest.param(
+        [(5, errors(1)), (6, stop()), (6, exits(0, -9)), (7.5, stop()), (7.6, exits(1, -15))],
+        [(5, 0, "SIGTERM"), (5.7, 0, "SIGKILL"), (6, 1, "SIGTERM"), (7.5, 1, "SIGKILL")],
         RANK_1_FAILED,
         id="a stop after a failure is still a failure",
     ),
@@ -351,8 +384,8 @@ def test_a_run_takes_its_course(history: History, sent: list[Sent], end: End) ->
             id="a stop, and a rank that takes its time",
         ),
         pytest.param(
-            [(5, stop()), (5.1, exits(1, -2)), (5.2, stop()), (6, exits(0, -15))],
-            [(5, 0, "SIGINT"), (5, 1, "SIGINT"), (5.2, 0, "SIGTERM")],
+            [(5, stop()), (5.1, exits(1, -2)), (6.5, stop()), (7, exits(0, -15))],
+            [(5, 0, "SIGINT"), (5, 1, "SIGINT"), (5.5, 0, "free"), (6.5, 0, "SIGTERM")],
             ALL_STOPPED,
             id="a second stop does not wait for that",
         ),
@@ -362,6 +395,91 @@ def test_a_rank_that_waits_for_others_is_freed_before_it_is_ended(
     history: History, sent: list[Sent], end: End
 ) -> None:
     expect(Replay(a_spec(), stuck=frozenset({0})).play(history), sent, end)
+
+
+_STOP_AT_5: list[Sent] = [(5, 0, "SIGINT"), (5, 1, "SIGINT")]
+
+
+@pytest.mark.parametrize(
+    ("history", "sent", "cut"),
+    [
+        pytest.param(
+            [(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0)), (34, exits(0, -2))],
+            _STOP_AT_5,
+            False,
+            id="it has its grace",
+        ),
+        pytest.param(
+            [(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0)), (38, exits(0, -15))],
+            [*_STOP_AT_5, (35.1, 0, "free"), (37.6, 0, "SIGTERM")],
+            True,
+            id="and no more",
+        ),
+        pytest.param(
+            [(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0, writes=True)), (300, exits(0, -2))],
+            _STOP_AT_5,
+            False,
+            id="it goes on to write",
+        ),
+        pytest.param(
+            [
+                *[(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0, writes=True))],
+                *[(60, writes_no_more), (68, exits(0, -15))],
+            ],
+            [*_STOP_AT_5, (65.1, 0, "free"), (67.6, 0, "SIGTERM")],
+            True,
+            id="it writes no more",
+        ),
+        pytest.param(
+            [(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0, writes=True)), (608, exits(0, -15))],
+            [*_STOP_AT_5, (605.1, 0, "free"), (607.6, 0, "SIGTERM")],
+            True,
+            id="it writes for ever",
+        ),
+        pytest.param(
+            [(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0)), (5.3, goes_on(0)), (9, exits(0, -15))],
+            [*_STOP_AT_5, (5.5, 0, "free"), (8, 0, "SIGTERM")],
+            False,
+            id="it goes on with its work",
+        ),
+        pytest.param(
+            [(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0)), (10, stop()), (10.1, exits(0, -15))],
+            [*_STOP_AT_5, (10, 0, "SIGTERM")],
+            True,
+            id="a second stop cuts it",
+        ),
+        pytest.param(
+            [
+                *[(5, stop()), (5.1, saves(0)), (5.1, saves(1)), (9, saves(1, waits=True))],
+                *[(20, exits(0, -2)), (20.1, exits(1, -2))],
+            ],
+            _STOP_AT_5,
+            False,
+            id="the other waits for it",
+        ),
+        pytest.param(
+            [
+                *[(5, stop()), (5.1, saves(0)), (5.1, saves(1)), (9, saves(1, waits=True))],
+                *[(9.5, saves(0, waits=True)), (9.6, exits(0, -2)), (9.7, exits(1, -2))],
+            ],
+            [*_STOP_AT_5, (9.6, 0, "free"), (9.6, 1, "free")],
+            False,
+            id="both wait for each other",
+        ),
+        pytest.param(
+            [(5, errors(1)), (5.2, saves(0)), (6, exits(1, 1)), (34, exits(0, 1))],
+            [(5, 0, "free")],
+            False,
+            id="another has failed",
+        ),
+    ],
+)
+def test_a_rank_on_its_way_out_may_save(history: History, sent: list[Sent], cut: bool) -> None:
+    policy = Replay(a_spec(), stuck=frozenset({0, 1})).play(history)
+
+    assert policy.over
+    assert policy.sent == sent
+    assert any(isinstance(event, RankCut) for event in policy.journal) is cut
 
 
 @pytest.mark.parametrize(

@@ -134,11 +134,7 @@ const RankCell = memo(function RankCell(props: CellProps): ReactElement {
         )}
         <StateMark {...props} title={word} />
       </div>
-      {running || !rank.exit.en ? (
-        <Meters {...props} />
-      ) : (
-        <div className="nbdist-exit">{localized(rank.exit)}</div>
-      )}
+      {!rank.exit.en ? <Meters {...props} /> : <div className="nbdist-exit">{localized(rank.exit)}</div>}
       <div className="nbdist-last">{plain(rank.lastLine)}</div>
     </div>
   );
@@ -184,7 +180,7 @@ const RankLine = memo(function RankLine(props: CellProps): ReactElement {
       <Badge rank={rank.rank} />
       <span className="nbdist-device">{device(rank.device)}</span>
       {used?.total ? <Bar fraction={used.used / used.total} /> : <span className="nbdist-space" />}
-      {rank.state === 'running' ? (
+      {rank.state === 'running' && !rank.exit.en ? (
         <Memory rank={rank} />
       ) : (
         <span className="nbdist-quiet">{localized(rank.exit) || word}</span>

@@ -28,7 +28,7 @@ _ERROR_ROOM = 200
 _LAST_WORDS = 5.0
 """Seconds after a failure for the others to send the ends of their ranks."""
 
-_ORDER = ("rank", "stop", "time is up", "still", "stacks", "where", "failed")
+_ORDER = ("rank", "stop", "time is up", "still", "stacks", "where", "calls", "failed")
 """The order of messages received at once: a failure needs the ends that it explains."""
 
 _SIOCGIFADDR = 0x8915  # netdevice(7)
@@ -175,7 +175,7 @@ class Coordinator:
         """Return the outcome, if there is no reason to wait longer."""
         if self._nodes.problem:
             return Outcome.failed(self._nodes.problem)
-        if self._policy.stop_reason is not None:
+        if self._policy.stop_reason is not None and not self._policy.leaves_by_itself:
             return Outcome.stopped(self._policy.stop_reason)
         if self._policy.timed_out:
             return Outcome.failed(self._spec.timeout_reason)

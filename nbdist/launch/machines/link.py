@@ -309,6 +309,7 @@ _FIELDS: Mapping[str, Mapping[str, _Claim]] = {
     "time is up": {"attempt": _count},
     "still": {"attempt": _count, "node": _count, "idle": _seconds, "still": _seconds, "waits": _flag},
     "where": {"attempt": _count},
+    "calls": {"attempt": _count, "node": _count, "most": _code},
     "stacks": {
         "attempt": _count,
         "rank": _count,

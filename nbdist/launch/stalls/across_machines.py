@@ -51,6 +51,8 @@ class StallExchange:
         self._clock = clock
         self._heard: dict[int, tuple[float, Stillness]] = {}
         self._told = 0.0
+        # by node, the calls of ``nbdist.should_stop`` at the limit of time (``last_call``)
+        self.calls: dict[int, int] = {}
         self._answers: dict[int, tuple[float, RankAnswer]] = {}
         self._wanted = False
         self._news = False
@@ -66,11 +68,18 @@ class StallExchange:
                 self._news = True
             case "where":
                 self._wanted = True
+            case "calls":
+                self.calls[message["node"]] = message["most"]
+
+    def tell_calls(self, most: int) -> None:
+        """Tell the others how often ranks of this machine have called ``nbdist.should_stop``."""
+        self._say({"kind": "calls", "node": self._spec.node_rank, "most": most})
 
     def next_attempt(self) -> None:
         """Forget the messages, which are about other processes."""
         self._heard.clear()
         self._answers.clear()
+        self.calls.clear()
         self._wanted = False
 
     def tell(self, here: Stillness, limit: float, now: float) -> None:

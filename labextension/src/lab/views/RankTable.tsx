@@ -86,7 +86,11 @@ const Row = memo(function Row(props: RowProps): ReactElement {
   const step = stepParts(rank.rate, props.wait);
   const running = rank.state === 'running';
   const doing = props.held?.what ?? (slow ? overText(slow) : '');
-  const about = running ? doing : rank.state === 'finished' ? '' : localized(rank.exit);
+  const about = running
+    ? localized(rank.exit) || doing
+    : rank.state === 'finished'
+      ? ''
+      : localized(rank.exit);
   return (
     <tr className={rankColour(rank.rank)} onClick={() => onOpen(rank.rank)}>
       <th scope="row">
