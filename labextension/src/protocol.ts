@@ -150,6 +150,8 @@ export const runView = fields({
   reason: bilingual,
   /** name of the run that this one resumes; empty for none */
   resumed: or(text, ''),
+  /** the checkpoint from which a run that has not come to its end can be resumed: "step 60" */
+  checkpoint: or(text, ''),
   elapsed: number,
   progress: or(progress, null),
   failure: or(failureView, null),

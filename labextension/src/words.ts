@@ -102,6 +102,7 @@ export const WORDS = inBoth(tr => ({
   dashboard: tr('Dashboard', '仪表板'),
   openDashboard: tr('Open dashboard', '打开仪表板'),
   runAgain: tr('Run again', '重新运行'),
+  resumeFrom: tr('Resume from {0}', '从 {0} 恢复运行'),
   runAgainWith: tr('Run again with…', '更改选项后重新运行…'),
   copyCell: tr('Run again with… (copy cell)', '更改选项后重新运行（复制单元格）'),
   cellCopied: tr(

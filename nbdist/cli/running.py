@@ -319,7 +319,8 @@ def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int]
             )
     except UnknownRun as gone:
         raise LaunchError(str(gone)) from None
-    output.write(summary_text(ended, handle.directory, language, watch.report(language)) + "\n")
+    summary = summary_text(ended, handle.directory, language, watch.report(language))
+    output.write(f"{in_a_shell(summary)}\n")
     # the summary suffices for a requested stop
     if ended.state is not RunState.FINISHED and not ended.stopped_as_asked:
         _to_stderr(in_a_shell(run_report(ended, handle.directory, language)))

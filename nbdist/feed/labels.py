@@ -46,16 +46,17 @@ def exit_text(rank: Rank, language: str, now: float = 0.0) -> str:
         seconds = 0.0 if rank.saves is None or rank.state.terminal else now - rank.saves
         return say("panel.saving", language, seconds=int(seconds)) if seconds >= 1 else ""
     ended = rank.state is RankState.STOPPED
-    text = describe_exit(
+    return describe_exit(
         rank.code, oom=rank.oom, ended=ended, memory=rank.memory, limit=rank.limit, language=language
     )
-    return text if rank.cut is None or not ended else f"{text}, {cut_text(rank.cut, language)}"
 
 
 def cut_text(cut: RankCut, language: str) -> str:
-    """Return what a rank saved when its time was over: the line, the file, its size."""
+    """Return what a rank saved when nbdist ended it: the line, the file, its size."""
     file, size = os.path.basename(cut.file), f"{cut.size / 1e6:.3g}"
-    return say("panel.cut", language, line=cut.line or "", file=file, size=size if file else "")
+    return say(
+        "panel.cut", language, rank=cut.rank, line=cut.line or "", file=file, size=size if file else ""
+    )
 
 
 def width(text: str) -> int:

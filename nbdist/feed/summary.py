@@ -12,7 +12,7 @@ from nbdist.diagnosis.silent import MistakeReader
 from nbdist.feed.ansi import harmless
 from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.given import NOTHING, Given, results_of
-from nbdist.feed.labels import exit_text, ranks_text, state_mark, state_word
+from nbdist.feed.labels import cut_text, exit_text, ranks_text, state_mark, state_word
 from nbdist.feed.measures import glance
 from nbdist.feed.progress import Progress
 from nbdist.feed.stalling import (
@@ -24,7 +24,8 @@ from nbdist.feed.stalling import (
     hung_lines,
     slow_text,
 )
-from nbdist.model import Rank, RankState, Run, RunState
+from nbdist.feed.view import last_checkpoint
+from nbdist.model import AT_LIMIT, Rank, RankState, Run, RunState
 from nbdist.programs.sources import Sources
 from nbdist.store import LogStream, RunDirectory
 from nbdist.store.logs import last_lines
@@ -201,6 +202,9 @@ def _how(rank: Rank, facts: Facts, language: str) -> str:
     return f"{state}, {exit_text(rank, language)}" if rank.code else state
 
 
+_SHOWN_CUTS = 8  # ranks whose saves nbdist ended
+
+
 def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
     """Return what a summary notes beside the ends of the ranks; ``notes`` last."""
     ranks, leftover = ranks_text(len(facts.run.ranks), language), facts.run.leftover
@@ -208,10 +212,19 @@ def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
         *(mistake.text(language) for mistake in facts.mistakes),
         slow_text(facts.slow, language) if facts.slow is not None else "",
         *(freed.text(language) for freed in facts.freed),
+        *(cut_text(rank.cut, language) for rank in facts.run.ranks[:_SHOWN_CUTS] if rank.cut is not None),
+        _resume_text(facts.run, language),
         say("panel.alone", language, ranks=ranks) if facts.alone else "",
         say("panel.leftover", language, count=leftover) if leftover else "",
     )
     return [*filter(None, own), *notes]
+
+
+def _resume_text(run: Run, language: str) -> str:
+    """Return how to go on with a run that has ended at its limit; empty for others."""
+    if run.reason.code != AT_LIMIT:
+        return ""
+    return say("panel.resume", language, label=run.label, checkpoint=last_checkpoint(run))
 
 
 def logs_title(ranks: Sequence[Rank], language: str) -> str:

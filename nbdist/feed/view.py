@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -19,9 +21,10 @@ from nbdist.feed.given import NOTHING, Given, inputs_of
 from nbdist.feed.labels import exit_text
 from nbdist.feed.progress import Progress
 from nbdist.feed.stalling import SlowView, StallView
-from nbdist.model import Rank, RankState, Reason, Run, RunState
+from nbdist.model import AT_LIMIT, Rank, RankState, Reason, Run, RunState
 from nbdist.store import MetricPoint
 from nbdist.text import Both, reason_text, say
+from nbdist.worker.checkpoints import finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +194,8 @@ class FailureView:
 class RunView:
     """The header and the strip. ``elapsed`` in seconds; ``stall`` whatever the state; ``idle``: a session
     that waits for a cell. ``about``: what a list shows of a run that has ended. ``notes``: those of the
-    ended panel, the ``warnings`` among them. ``resumed``: the label of the run that this one goes on from."""
+    ended panel, the ``warnings`` among them. ``resumed``: the label of the run that this one goes on from;
+    ``checkpoint``: the one that a run which did not come to its end can be resumed from, ``step 60``."""
 
     run_id: str
     label: str
@@ -203,6 +207,7 @@ class RunView:
     idle: bool = False
     reason_zh: str = ""
     resumed: str = ""
+    checkpoint: str = ""
     about: str = ""
     progress: Progress | None = None
     failure: FailureView | None = None
@@ -251,6 +256,7 @@ def view_of(
         reason_zh=reason_text(reason, "zh"),
         elapsed=run.elapsed(now),
         resumed=run.spec.resumed_label,
+        checkpoint=last_checkpoint(run),
         ranks=tuple(
             RankView(
                 rank=rank.rank,
@@ -275,6 +281,16 @@ def view_of(
         results=results,
         warnings=tuple(NoteView(text=mistake.en, text_zh=mistake.zh) for mistake in mistakes),
     )
+
+
+def last_checkpoint(run: Run) -> str:
+    """Return ``step 60``, or the name of the checkpoint from which an ended run can be resumed; empty for a
+    run that goes on or came to its end, and where there is none."""
+    came_to_its_end = run.state is RunState.FINISHED and run.reason.code != AT_LIMIT
+    if not run.state.terminal or came_to_its_end or not run.spec.checkpoints:
+        return ""
+    name = os.path.basename(next(iter(finished(run.spec.checkpoints)), ""))
+    return re.sub(r"^step-0*(\d+)$", r"step \1", name)
 
 
 def end_reason(run: Run, first: int | None) -> Reason:

@@ -23,6 +23,7 @@ from nbdist.launch.escalation import (
     Step,
 )
 from nbdist.model import (
+    AT_LIMIT,
     AttemptFailed,
     AttemptStarted,
     Escalated,
@@ -46,9 +47,6 @@ from nbdist.model import (
     Stalled,
     StopRequested,
 )
-
-AT_LIMIT = "at-limit"
-"""The code of the reason of a run that ends at the limit of ``--until``, which is no failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,6 @@ from nbdist.model.events import (
     decode_event,
     encode_event,
 )
-from nbdist.model.reason import NO_REASON, Reason
+from nbdist.model.reason import AT_LIMIT, NO_REASON, Reason
 from nbdist.model.run import Rank, Run
 from nbdist.model.spec import Device, Input, ProcessId, RankSpec, Rendezvous, RunSpec

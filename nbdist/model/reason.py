@@ -78,6 +78,9 @@ class Reason:
 
 NO_REASON = Reason()
 
+AT_LIMIT = "at-limit"
+"""The code of the reason of a run that ends at the limit of ``--until``, which is no failure."""
+
 
 def _encoded(value: Value) -> Any:
     return value.encode() if isinstance(value, Reason) else value

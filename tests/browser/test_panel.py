@@ -270,3 +270,70 @@ def test_dark_chinese_and_narrow(lab_server: LabServer, browser: Browser, pictur
         lab.wait_for_end(1, timeout=20)
         lab.run_and_wait(2)
         expect(lab.cell(2).locator(".nbdist-status")).to_contain_text("已停止")
+
+
+SAVING = """%%distributed -n 2 --name lenet
+import time
+print("ready", flush=True)
+try:
+    time.sleep(1000)
+finally:
+    with open(f"model-{__import__('os').environ['RANK']}.pt", "w") as file:
+        for part in range(600):
+            file.write("x" * 1000)
+            file.flush()
+            time.sleep(0.1)
+"""
+
+
+def test_ranks_that_save_say_so_and_stop_now_cuts_the_save(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    with notebook_page(lab_server, browser, "saving", SAVING) as (lab, page):
+        lab.run(1)
+        panel = lab.cell(1).locator(".nbdist")
+        expect(panel.get_by_role("log")).to_contain_text("ready", timeout=20_000)
+
+        panel.get_by_role("button", name="Stop", exact=True).click()
+        expect(panel.locator(".nbdist-exit").nth(1)).to_contain_text("saving, 4 s")
+        expect(panel.get_by_role("button", name="Stop now")).to_have_count(0)
+        page.mouse.move(5, 5)
+        page.screenshot(path=pictures / "saving.png")
+        panel.get_by_role("button", name="Stop now").click()
+
+        lab.wait_for_end(1, timeout=20)
+        expect(lab.cell(1)).to_contain_text("stopped: from the page")
+        expect(panel).to_contain_text("rank 0 was ended while it saved model-0.pt")
+        page.screenshot(path=pictures / "saving-cut.png")
+
+
+LIMITED = """%%distributed -n 2 --name lenet --until 3s
+import time, nbdist
+latest = nbdist.latest_checkpoint()
+first = 0 if latest is None else int(latest.name.split("-")[1])
+for step in range(first, 2000):
+    time.sleep(0.05)
+    if nbdist.should_stop():
+        if __import__("os").environ["RANK"] == "0":
+            with nbdist.checkpoint(step) as path:
+                (path / "step").write_text(str(step))
+        break
+print("left at", step)
+"""
+
+
+def test_a_run_that_has_reached_its_limit_is_no_error_and_goes_on_by_a_click(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    with notebook_page(lab_server, browser, "limit", LIMITED) as (lab, page):
+        lab.run(1)
+        panel = lab.cell(1).locator(".nbdist")
+        lab.wait_for_end(1, timeout=30)
+        expect(panel.locator(".nbdist-pill")).to_have_text("Finished")
+        expect(panel).to_contain_text("at its limit (3s)")
+        page.screenshot(path=pictures / "limit.png")
+
+        panel.get_by_role("button", name="Resume from step").click()
+
+        expect(lab.cell(2).locator(".nbdist-pill")).to_have_text("Finished", timeout=30_000)
+        expect(lab.cell(2)).to_contain_text("resumed from lenet-")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nbdist import runner
-from nbdist.feed.labels import exit_text
+from nbdist.feed.summary import facts_of, remarks
 from nbdist.model import RankState, Reason, RunState
 from tests.programs import until, until_ready
 
@@ -120,7 +120,9 @@ def test_two_stops_at_once_are_one_and_a_later_one_cuts_the_save(start_cell, tmp
     assert saves == [True, True]
     assert run.state is RunState.STOPPED
     assert not (tmp_path / "saved-0").exists()
-    assert "cut while it saved half-0" in exit_text(run.ranks[0], "en")
+    assert "rank 1 was ended while it saved half-1" in "\n".join(
+        remarks(facts_of(run, handle.directory), "en", [])
+    )
 
 
 def test_a_rank_that_does_not_react_is_ended_as_soon_as_ever(start_cell) -> None:

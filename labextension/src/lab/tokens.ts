@@ -27,6 +27,7 @@ export const COMMANDS = {
   reveal: 'nbdist:reveal',
   again: 'nbdist:run-again',
   againWith: 'nbdist:run-again-with',
+  resume: 'nbdist:resume',
   export: 'nbdist:export',
   remove: 'nbdist:delete',
   runOnRanks: 'nbdist:run-on-ranks',

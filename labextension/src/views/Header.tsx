@@ -53,6 +53,13 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         {!view.live && onAct && (
           <>
             <Button icon="out" label={words.dashboard} onClick={() => onAct('open')} />
+            {view.checkpoint && (
+              <Button
+                icon="again"
+                label={words.resumeFrom(view.checkpoint)}
+                onClick={() => onAct('resume')}
+              />
+            )}
             <Button icon="again" label={words.runAgain} onClick={() => onAct('again')} />
           </>
         )}

@@ -106,13 +106,24 @@ const plugin: JupyterFrontEndPlugin<void> = {
         }
       },
     });
+    app.commands.addCommand(COMMANDS.resume, {
+      label: words.resume,
+      describedBy: takes('runId'),
+      execute: async given => {
+        const runId = runIn(given);
+        const panel = notebooks.currentWidget;
+        if (panel) {
+          await runBelow(panel, `%dist_resume ${service.runs.row(runId)?.label ?? runId}`);
+        }
+      },
+    });
     actForPanels(({ action, runId, label, tab, from }) => {
       const panel = notebooks.find(({ node }) => node.contains(from));
       const at = panel?.content.widgets.findIndex(({ node }) => node.contains(from)) ?? -1;
       const source = panel?.content.widgets[at]?.model.sharedModel.getSource() ?? '';
-      if (action === 'export' && panel) {
+      if ((action === 'export' || action === 'resume') && panel) {
         panel.content.activeCellIndex = at;
-        void runBelow(panel, `%dist_export ${label}`);
+        void runBelow(panel, `%dist_${action} ${label}`);
       } else if (action === 'again' && panel && STARTS.test(source)) {
         void runCell(panel, at);
       } else if (action === 'againWith' && panel) {
