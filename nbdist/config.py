@@ -8,6 +8,7 @@
 - ``NBDIST_TOOLS_ALLOW`` (start,stop,stacks): what the tools for agents may do besides reading
 - ``NBDIST_ENGINE_SILENCE``: the seconds after which a silent engine counts as lost
 - ``NBDIST_LOG_GB``: the limit of a log (0: none)
+- ``NBDIST_NOTIFY``: where notices of runs are sent; ``NBDIST_SMTP``: by which server mail goes
 - ``NBDIST_GRACE``: the seconds in which a rank on its way out may save its work
 """
 
@@ -101,6 +102,9 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
 # has the key of a run on several machines, for its supervisors alone
 LINK_KEY = "NBDIST_LINK_KEY"
 
+# in the environment of kernels whose server has nbdist's extension
+SERVED = "NBDIST_SERVED"
+
 TOOLS_ALLOW = "NBDIST_TOOLS_ALLOW"
 # an agent needs leave for these: each leaves something on the disk, or in the process table
 CHANGING_TOOLS = ("start", "stop", "stacks")
@@ -109,6 +113,11 @@ CHANGING_TOOLS = ("start", "stop", "stacks")
 def allowed_tools(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
     """Return the entries of NBDIST_TOOLS_ALLOW."""
     return frozenset(filter(None, map(str.strip, environ.get(TOOLS_ALLOW, "").split(","))))
+
+
+def may_be_culled(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether a hub may end this server as idle while a detached run goes on."""
+    return "JUPYTERHUB_USER" in environ and SERVED not in environ
 
 
 def filesystem_of(path: Path, mounts: str | None = None) -> str:

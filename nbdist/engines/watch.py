@@ -23,6 +23,7 @@ from nbdist.engines.engine import Engine, EnginePoller, Phase, is_step
 from nbdist.engines.merged_journal import NodeJournals, NodeRequests
 from nbdist.errors import IllegalTransition, LaunchError, UnknownRun
 from nbdist.launch.lifetime import Lifeline, Wakeup, complain, owner_ended, supervisor_started
+from nbdist.launch.notices import Notices
 from nbdist.launch.reaper import pass_on
 from nbdist.launch.run_policy import Outcome
 from nbdist.model import (
@@ -74,6 +75,7 @@ class RunWatcher:
         self._requests = NodeRequests(directory, spec, self._nodes)
         self._ending = Ending(directory, spec, run=lambda: self._run, stop=self._stop_job)
         self._selector = selectors.DefaultSelector()
+        self._notices = Notices(directory)
         self._pulsed = 0.0
         self._answers = 0
 
@@ -209,11 +211,14 @@ class RunWatcher:
         self._poller.close(_LAST_ORDERS)
         self._journal.flush()
         self._journal.close()
+        self._notices.finish()
 
     def _record(self, event: Event) -> None:
         with contextlib.suppress(IllegalTransition):
             self._run = self._run.after(event)
             self._journal.append(event)
+            self._journal.flush()
+            self._notices.recorded(event)
 
     def _beat(self, now: float) -> None:
         if now >= self._pulsed:

@@ -21,6 +21,9 @@ REQUESTS_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FOR_THE_RANKS = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals of schedulers, which programs handle: a supervisor passes them on to its ranks."""
 
+NOTIFY = "NBDIST_NOTIFY"
+"""The variable with the address for notices of a run (``notices``), which its ranks do not get."""
+
 _FILES, _FILES_OF_A_RANK = 48, 3
 """Open files of a supervisor at most, and additional ones per rank."""
 

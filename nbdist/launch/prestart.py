@@ -14,6 +14,7 @@ import time
 from nbdist.control_groups import make_group
 from nbdist.launch.binding import (
     FOR_THE_RANKS,
+    NOTIFY,
     REQUESTS_TO_END,
     allow_files,
     become_subreaper,
@@ -83,12 +84,13 @@ def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket]]:
     """Start the ranks; return pid and channel of each by its directory. The supervisor retries missing
     ones."""
     started = {}
+    environment = {name: value for name, value in os.environ.items() if name != NOTIFY}
     try:
         for rank in ranks:
             os.makedirs(rank["place"], 0o700, exist_ok=True)
             started[rank["place"]] = start_process(
                 rank["arguments"],
-                environment={**os.environ, **rank["environment"]},
+                environment={**environment, **rank["environment"]},
                 cwd=rank["cwd"],
                 log=rank["log"],
             )

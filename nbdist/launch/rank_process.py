@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nbdist.errors import LaunchError
-from nbdist.launch.binding import start_process
+from nbdist.launch.binding import NOTIFY, start_process
 from nbdist.model import RankSpec, Rendezvous, RunSpec
 from nbdist.model.spec import ProcessId
 from nbdist.processes import PROC, identify, send
@@ -104,6 +104,7 @@ def rank_command(
     """Return the command of a rank's process, whose environment extends ``inherited``."""
     files = directory.rank(rank.rank, attempt)
     environment = dict(inherited)
+    environment.pop(NOTIFY, None)
     # each machine of a run started by hand has its own run id
     run = spec.run_id if spec.nodes == 1 or spec.engine else spec.master
     environment |= {

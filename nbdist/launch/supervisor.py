@@ -21,7 +21,7 @@ from nbdist import config, processes
 from nbdist.control_groups import ControlGroup, make_group, memory_problem
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.launch.attempt import Attempt
-from nbdist.launch.binding import FOR_THE_RANKS, allow_files, become_subreaper, drop_interrupt
+from nbdist.launch.binding import FOR_THE_RANKS, NOTIFY, allow_files, become_subreaper, drop_interrupt
 from nbdist.launch.lifetime import (
     Lifeline,
     Wakeup,
@@ -44,6 +44,7 @@ from nbdist.store.run_store import read_spec
 
 if TYPE_CHECKING:
     from nbdist.launch.machines.coordinator import Coordinator
+    from nbdist.launch.notices import Notices
     from nbdist.launch.session import Session
 
 
@@ -98,6 +99,14 @@ class Supervisor:
         self._coordinator: Coordinator | None = None
         self._session: Session | None = None
         self._group = group
+        # the watcher of an engine's run tells of it
+        on_engine = isinstance(directory, NodeDirectory)
+        wanted = NOTIFY in os.environ and not on_engine and spec.node_rank == 0 and spec.sweep is None
+        self._notices: Notices | None = None
+        if wanted:
+            from nbdist.launch.notices import Notices  # most runs have none
+
+            self._notices = Notices(directory)
 
     def run(self) -> RunState:
         """Supervise from the first event to the last; return how the run ended."""
@@ -220,6 +229,9 @@ class Supervisor:
             self._coordinator.local_event(event)
         if self._session is not None:
             self._session.recorded(event)
+        if self._notices is not None:
+            self._journal.flush()
+            self._notices.recorded(event)
 
     def _join_others(self) -> None:
         """Open the lines to the other machines of the run. Raises LaunchError."""
@@ -286,7 +298,8 @@ class Supervisor:
 
     def _clean_up(self) -> int:
         """End the processes that an attempt left; return their number."""
-        leftover = end_descendants(self._reap, spared=self._spared)
+        spared = self._spared if self._notices is None else self._spared | self._notices.senders
+        leftover = end_descendants(self._reap, spared=spared)
         if self._group is not None:
             leftover += self._group.end()
         if self._attempt is not None:
@@ -308,6 +321,8 @@ class Supervisor:
         self._journal.close()
         if self._session is not None:
             self._session.close()
+        if self._notices is not None:
+            self._notices.finish()
         return outcome.state
 
 

@@ -174,6 +174,8 @@ def show_detached(
         show_in_background(shell, handle)
     else:
         tell(say("runs.detached", config.language(), label=handle.run.label))
+    if config.may_be_culled():
+        tell(say("runs.may-be-culled", config.language()))
 
 
 _SWEPT = re.compile(r"--sweep[ =]['\"]?([A-Za-z_][\w,]*)=")

@@ -40,6 +40,7 @@ class Options:
     until: str = ""
     grace: float | None = None
     hang_after: float = 60.0
+    notify: str = ""
     retries: int = 0
     checkpoints: str = ""
     memory: int | None = None

@@ -121,6 +121,14 @@ def until(text: str) -> str:
     return text
 
 
+def notify(text: str) -> str:
+    if not re.match(r"https?://[^\s/]+|mailto:[^\s@]+@[^\s@]+$", text):
+        raise UsageMistake(
+            f"--notify {_without_value(text)}: write  --notify https://…  or  mailto:you@example.org"
+        )
+    return text
+
+
 def hang_after(text: str) -> float:
     """Parse seconds; 0 for ``off``."""
     if text in ("off", "0"):
@@ -298,6 +306,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--until",), "until", "TIME", until, rare=True),
     Option(("--grace",), "grace", "TIME", partial(parse_duration, flag="--grace"), rare=True),
     Option(("--hang-after",), "hang_after", "TIME", hang_after, rare=True),
+    Option(("--notify",), "notify", "URL", notify, rare=True),
     Option(("--retries",), "retries", "N", retries),
     Option(("--checkpoints",), "checkpoints", "DIR", rare=True),
     Option(("--memory",), "memory", "SIZE", memory, rare=True),

@@ -33,6 +33,7 @@ from nbdist.frameworks.environment import (
     is_installed,
     rank_environment,
 )
+from nbdist.launch.binding import NOTIFY
 from nbdist.model import Device, RankSpec, RunSpec
 from nbdist.model.plan import Plan, Program
 from nbdist.options import Options, parse_duration
@@ -165,6 +166,8 @@ def _plan(
         node = {"node": nodes.rank, "nodes": nodes.count, "others": nodes.count - 1, "master": nodes.master}
         meeting = "runs.meeting" if nodes.count == 2 else "runs.meeting-others"
         notes.append(say(meeting, config.language(), wait=options.wait, **node))
+    if options.notify:
+        environment[NOTIFY] = options.notify
     name, created = options.name or (script.name if script else framework) or "run", time.time()
     run_id = new_run_id(name, created)
     spec = RunSpec(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import importlib
+import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jupyter_server.extension.application import ExtensionApp
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from nbdist.server.backend import Backend
 
 VISUALDL = "visualdl"
+
+_PULSE = 10.0
+"""Seconds between two looks for runs that go on, during which nobody is to take the server for idle."""
 
 _LATER = 10.0  # seconds until the server has started; an earlier request waits for the imports
 
@@ -65,12 +70,33 @@ class _Deferred(RequestHandler):
         return handler_named(cls.named)(*args, **more)
 
 
+async def _stay_active(serverapp: ServerApp) -> None:
+    """Count as activity while a run goes on: a hub ends a server without any, and the run with it."""
+    loop = asyncio.get_running_loop()
+    while True:
+        if await loop.run_in_executor(None, _runs_go_on):
+            now = datetime.datetime.now(datetime.timezone.utc)
+            serverapp.web_app.settings["last_activity_times"]["nbdist"] = now
+        await asyncio.sleep(_PULSE)
+
+
+def _runs_go_on() -> bool:
+    from nbdist.errors import NotPrivate
+    from nbdist.store.run_store import RunStore, is_run_locked
+
+    try:
+        return any(map(is_run_locked, RunStore(config.home()).directories()))
+    except NotPrivate:
+        return False
+
+
 class NbdistApp(ExtensionApp):
     """The extension ``nbdist``, for the runs of NBDIST_HOME."""
 
     name = "nbdist"
     description = "Watch and stop runs of many ranks"
     _made: Backend | None = None
+    _pulse: asyncio.Task[None] | None = None
 
     def initialize_settings(self) -> None:
         self.settings["nbdist"] = self.backend
@@ -92,7 +118,12 @@ class NbdistApp(ExtensionApp):
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         loop = asyncio.get_running_loop()
         loop.call_later(_LATER, loop.run_in_executor, None, _import_handlers)
+        # inherited by the kernels, whose detached runs this server keeps from being culled
+        os.environ[config.SERVED] = "1"
+        self._pulse = loop.create_task(_stay_active(serverapp))
 
     async def stop_extension(self) -> None:
+        if self._pulse is not None:
+            self._pulse.cancel()
         if self._made is not None:
             await self._made.close()

@@ -11,6 +11,7 @@ import { localized } from '../../words';
 import { isNotebook } from '../cells';
 import type { RunRow } from '../client';
 import { announcements, type RunEvent, secondsOf, type NoticeLevel } from '../runs';
+import { titleOf } from '../title';
 import { COMMANDS, IRunService, whenIdle } from '../tokens';
 import { labWords } from '../words';
 import { ViewWidget } from './view_widget';
@@ -58,14 +59,33 @@ const notices: JupyterFrontEndPlugin<void> = {
     // asked for when it is first needed: a registry that is still reading settings does not take it well
     const levelOf = async (): Promise<NoticeLevel> =>
       ((await registry?.load(notices.id))?.get('notices').composite as NoticeLevel | undefined) ?? 'all';
+    const toldOutside = async (): Promise<boolean> =>
+      (await registry?.load(notices.id))?.get('outsideThePage').composite === true;
     service.runs.onEvent(
       announcements({
         level: levelOf,
         sees: row => notebooks !== null && isSeen(notebooks, row),
-        announce: event => notify(app, event),
+        announce: event => {
+          void toldOutside().then(wanted => wanted && tellOutside(event));
+          return notify(app, event);
+        },
         withdraw: id => Notification.dismiss(id),
       }),
     );
+    service.runs.subscribe(() => {
+      const title = titleOf(document.title, service.runs.rows);
+      if (title !== document.title) {
+        document.title = title;
+      }
+    });
+    // the browser asks the user once
+    void whenIdle(app)
+      .then(toldOutside)
+      .then(async wanted => {
+        if (wanted && 'Notification' in window) {
+          await window.Notification.requestPermission();
+        }
+      });
   },
 };
 
@@ -83,27 +103,46 @@ function isSeen(notebooks: INotebookTracker, { notebook, cellId }: RunRow): bool
   return bottom > page.top && top < page.bottom;
 }
 
+/** Show a notice of the browser, which is seen though another window is in front. */
+function tellOutside({ kind, row }: RunEvent): void {
+  if ('Notification' in window && window.Notification.permission === 'granted' && !document.hasFocus()) {
+    new window.Notification(sentence(kind, row), { tag: `nbdist-${row.runId}-${kind}` });
+  }
+}
+
+function sentence(kind: RunEvent['kind'], row: RunRow): string {
+  const words = labWords();
+  if (kind === 'stalled') {
+    return words.noticeStalled(row.label);
+  }
+  switch (row.state) {
+    case 'finished':
+      return words.noticeFinished(row.label, clock(secondsOf(row)));
+    case 'stopped':
+      return words.noticeStopped(row.label);
+    default:
+      return words.noticeFailed(row.label, localized(row.headline) || localized(row.reason));
+  }
+}
+
 function notify(app: JupyterFrontEnd, { kind, row }: RunEvent): string {
   const words = labWords();
-  const { runId, label } = row;
+  const { runId } = row;
   const act = (command: string) => () => void app.commands.execute(command, { runId });
   const actions = [
     { label: words.open, callback: act(COMMANDS.open) },
     ...(row.notebook ? [{ label: words.reveal, callback: act(COMMANDS.reveal) }] : []),
   ];
+  const text = sentence(kind, row);
   if (kind === 'stalled') {
-    return Notification.warning(words.noticeStalled(label), { actions, autoClose: false });
+    return Notification.warning(text, { actions, autoClose: false });
   }
-  const took = clock(secondsOf(row));
   switch (row.state) {
     case 'finished':
-      return Notification.success(words.noticeFinished(label, took), { actions, autoClose: 6000 });
+      return Notification.success(text, { actions, autoClose: 6000 });
     case 'stopped':
-      return Notification.info(words.noticeStopped(label), { actions, autoClose: 4000 });
+      return Notification.info(text, { actions, autoClose: 4000 });
     default:
-      return Notification.error(words.noticeFailed(label, localized(row.headline) || localized(row.reason)), {
-        actions,
-        autoClose: 15_000,
-      });
+      return Notification.error(text, { actions, autoClose: 15_000 });
   }
 }
