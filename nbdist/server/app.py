@@ -6,10 +6,12 @@ import asyncio
 import datetime
 import importlib
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
+from tornado.ioloop import PeriodicCallback
 from tornado.web import RequestHandler
 
 from nbdist import config
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
 VISUALDL = "visualdl"
 
-_PULSE = 10.0
-"""Seconds between two looks for runs that go on, during which nobody is to take the server for idle."""
+_PULSE = 10_000.0
+"""Milliseconds between two looks for runs that go on, during which nobody is to take the server for idle."""
 
 _LATER = 10.0  # seconds until the server has started; an earlier request waits for the imports
 
@@ -70,14 +72,11 @@ class _Deferred(RequestHandler):
         return handler_named(cls.named)(*args, **more)
 
 
-async def _stay_active(serverapp: ServerApp) -> None:
-    """Count as activity while a run goes on: a hub ends a server without any, and the run with it."""
-    loop = asyncio.get_running_loop()
-    while True:
-        if await loop.run_in_executor(None, _runs_go_on):
-            now = datetime.datetime.now(datetime.timezone.utc)
-            serverapp.web_app.settings["last_activity_times"]["nbdist"] = now
-        await asyncio.sleep(_PULSE)
+async def _count_as_active(serverapp: ServerApp) -> None:
+    """Count a run that goes on as activity: a hub ends a server without any, and the run with it."""
+    if await asyncio.get_running_loop().run_in_executor(None, _runs_go_on):
+        now = datetime.datetime.now(datetime.timezone.utc)
+        serverapp.web_app.settings["last_activity_times"]["nbdist"] = now
 
 
 def _runs_go_on() -> bool:
@@ -96,7 +95,7 @@ class NbdistApp(ExtensionApp):
     name = "nbdist"
     description = "Watch and stop runs of many ranks"
     _made: Backend | None = None
-    _pulse: asyncio.Task[None] | None = None
+    _pulse: PeriodicCallback | None = None
 
     def initialize_settings(self) -> None:
         self.settings["nbdist"] = self.backend
@@ -120,10 +119,11 @@ class NbdistApp(ExtensionApp):
         loop.call_later(_LATER, loop.run_in_executor, None, _import_handlers)
         # inherited by the kernels, whose detached runs this server keeps from being culled
         os.environ[config.SERVED] = "1"
-        self._pulse = loop.create_task(_stay_active(serverapp))
+        self._pulse = PeriodicCallback(partial(_count_as_active, serverapp), _PULSE)
+        self._pulse.start()
 
     async def stop_extension(self) -> None:
         if self._pulse is not None:
-            self._pulse.cancel()
+            self._pulse.stop()
         if self._made is not None:
             await self._made.close()

@@ -14,27 +14,18 @@ from nbdist.server import app
 from nbdist.store.run_store import take_run_lock
 
 
-def activity(monkeypatch: pytest.MonkeyPatch) -> dict[str, datetime.datetime]:
+def activity() -> dict[str, datetime.datetime]:
     """Return what the extension tells the server of activity, after one look."""
     server = SimpleNamespace(web_app=SimpleNamespace(settings={"last_activity_times": {}}))
-    monkeypatch.setattr(app, "_PULSE", 1000.0)
-
-    async def look() -> None:
-        task = asyncio.get_running_loop().create_task(app._stay_active(server))
-        await asyncio.sleep(0.5)
-        task.cancel()
-
-    asyncio.run(look())
+    asyncio.run(app._count_as_active(server))
     return server.web_app.settings["last_activity_times"]
 
 
-def test_a_run_that_goes_on_is_activity_and_one_that_has_ended_is_none(
-    written, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended = activity(monkeypatch)
+def test_a_run_that_goes_on_is_activity_and_one_that_has_ended_is_none(written) -> None:
+    ended = activity()
 
     lock = take_run_lock(written.directory)
-    runs = activity(monkeypatch)
+    runs = activity()
     os.close(lock)
 
     assert ended == {}
