@@ -16,7 +16,7 @@ PADDLE := paddlepaddle==3.3.1
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-all unit rest rest-here test-flaky test-warm test-faults test-stuck test-live test-hosts test-resume test-diagnosis check check-python check-page format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep bench-compare fuzz-server dist test-dist course docs clean
+.PHONY: help demo lab test test-all unit rest rest-here test-flaky test-warm test-faults test-stuck test-live test-hosts test-resume test-diagnosis check check-python check-page format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-endings bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep bench-compare fuzz-server dist test-dist course docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -241,6 +241,9 @@ bench-names: .venv-bench/.ready  ## what it costs to give the ranks an array of 
 
 bench-faults: .venv-bench/.ready  ## what is left behind when something ends a run, against other launchers
 	.venv-bench/bin/python benchmarks/faults.py $(BENCH_ARGS)
+
+bench-endings: .venv-bench/.ready  ## what becomes of a save when a run is ended, against torchrun
+	.venv-bench/bin/python benchmarks/endings.py $(BENCH_ARGS)
 
 bench-metrics: .venv-bench/.ready  ## what a scalar costs a rank, against other writers
 	.venv-bench/bin/python benchmarks/metrics.py $(BENCH_ARGS)

@@ -44,7 +44,7 @@ class Watched:
         self.directory = self.written.directory
         self.run = Run.of(spec)
         self.nodes = NodeJournals(self.directory, run=lambda: self.run, record=self._record)
-        stop = JobStop(None, poller, self.nodes)  # type: ignore[arg-type]
+        stop = JobStop(None, poller, self.nodes, run=lambda: self.run)  # type: ignore[arg-type]
         self.ending = Ending(self.directory, spec, run=lambda: self.run, stop=stop)
 
     def _record(self, event: Event) -> None:
