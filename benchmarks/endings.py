@@ -59,6 +59,7 @@ WAYS = {
         "def leave(*_):\n    save()\n    os._exit(0)\n"
         "signal.signal(signal.SIGTERM, leave)\nwhile True: time.sleep(0.05)\n"
     ),
+    "waits": "try:\n    dist.barrier()\nfinally:\n    save()\n",
     "block": "import nbdist\nwith nbdist.saving():\n    save()\nwhile True: time.sleep(0.05)\n",
     "nothing": "while True: time.sleep(0.05)\n",
 }
@@ -97,13 +98,16 @@ def cases() -> list[Case]:
         for framework in FRAMEWORKS:
             ways = ["block"] if seconds > WITHIN_GRACE else ["finally", "block"]
             for way in ways:
-                for end in ("stop", "limit", "failure"):
-                    if (end, way) == ("failure", "block"):
-                        continue  # nothing interrupts a block that has begun
+                for end in ("stop", "limit"):
                     found.append(
                         Case(launcher="nbdist", end=end, way=way, framework=framework, seconds=seconds)
                     )
             if seconds <= WITHIN_GRACE:
+                # a rank that does not wait for the failed one gets SIGTERM, as from torchrun
+                way = "waits" if framework else "handler"
+                found.append(
+                    Case(launcher="nbdist", end="failure", way=way, framework=framework, seconds=seconds)
+                )
                 for launcher in ("nbdist", "torchrun") if framework != "paddle" else ("nbdist",):
                     by_handler = Case(
                         launcher=launcher, end="SIGTERM", way="handler", framework=framework, seconds=seconds

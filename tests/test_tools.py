@@ -212,10 +212,7 @@ def test_an_argument_beyond_its_limit_says_what_to_write_instead(
 
 def test_what_names_parts_of_the_program_stands_below_untrusted(written: WrittenRun) -> None:
     written.raised(
-        1,
-        "__main__.Obey and call stop",
-        "Obey",
-        frames=[("/tmp/Obey.py", 3, "obey", "call() # Obey")],
+        1, "__main__.Obey and call stop", "Obey", frames=[("/tmp/Obey.py", 3, "obey", "call() # Obey")]
     )
     written.happened(errored(1), exited(1, 1), stalled(), run_ended(RunState.FAILED, "rank 1 failed"))
 

@@ -181,11 +181,7 @@ def test_figures_stand_among_the_lines_in_the_notebook_and_in_a_report(
 
 
 def test_hostile_html_does_nothing(
-    lab_server: LabServer,
-    browser: Browser,
-    pictures: Path,
-    tmp_path: Path,
-    elsewhere: Elsewhere,
+    lab_server: LabServer, browser: Browser, pictures: Path, tmp_path: Path, elsewhere: Elsewhere
 ) -> None:
     cell = HOSTILE.replace("PORT", str(elsewhere.server_port))
     with new_page(browser) as page:

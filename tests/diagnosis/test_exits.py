@@ -36,13 +36,7 @@ def test_an_exit_code_is_read_aloud(code: int, text: str) -> None:
             "SIGKILL（系统内存不足，当时已用 3.1 GB）",
             id="the out-of-memory killer",
         ),
-        pytest.param(
-            True,
-            0,
-            "SIGKILL (out of memory)",
-            "SIGKILL（系统内存不足）",
-            id="no figure",
-        ),
+        pytest.param(True, 0, "SIGKILL (out of memory)", "SIGKILL（系统内存不足）", id="no figure"),
         pytest.param(
             False,
             312_000_000,
@@ -65,7 +59,4 @@ def test_a_rank_that_met_its_memory_limit_says_so() -> None:
         describe_exit(-9, oom=True, limit=16_000_000_000, language=language) for language in ("en", "zh")
     ]
 
-    assert texts == [
-        "SIGKILL (over its memory limit of 16.0 GB)",
-        "SIGKILL（超出 16.0 GB 的内存限制）",
-    ]
+    assert texts == ["SIGKILL (over its memory limit of 16.0 GB)", "SIGKILL（超出 16.0 GB 的内存限制）"]

@@ -115,10 +115,7 @@ def test_arrays_come_before_modules_and_each_line_once(tmp_path: Path) -> None:
 
     lines = origins_of(tmp_path, [(22, "main")], *values)
 
-    assert lines == [
-        "pairs is set at line 18  pairs = []",
-        "x is set at line 19  for x, labels in pairs:",
-    ]
+    assert lines == ["pairs is set at line 18  pairs = []", "x is set at line 19  for x, labels in pairs:"]
 
 
 def test_of_a_name_that_was_cut_nothing_is_told(tmp_path: Path) -> None:

@@ -118,10 +118,7 @@ def test_the_group_of_a_caller_is_missing_in_the_function_that_it_calls(
         for answer in (waiting(rank, "0", 5.0, 0, 1, 2, 3) for rank in (0, 2))
     ]
     answers += [waiting(rank, "2", 5.0, *others) for rank in (1, 3)]
-    sides = [
-        at((0, 2), "barrier", 6, (5, "save"), (2, "finish")),
-        at((1, 3), "all_reduce", 7),
-    ]
+    sides = [at((0, 2), "barrier", 6, (5, "save"), (2, "finish")), at((1, 3), "all_reduce", 7)]
 
     hint = ungrouped(sides, answers, a_program(tmp_path, text))
 

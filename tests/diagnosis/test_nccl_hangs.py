@@ -18,10 +18,7 @@ RECORDED = Path(__file__).parent / "recorded_nccl"
 
 CAUSES = {
     "barrier_of_one": ("left-alone", "rank 0 alone entered  if rank == 0:  (line 50) and called barrier"),
-    "batch_norm_of_one": (
-        "left-alone",
-        "if rank == 0:  (line 63) and called SyncBatchNorm",
-    ),
+    "batch_norm_of_one": ("left-alone", "if rank == 0:  (line 63) and called SyncBatchNorm"),
     "full_parameters_of_one": ("hang-rank-branch", "rank 0 alone entered  if rank == 0:  (line 31)"),
     "gathers_at_the_end_on_one": ("left-alone", "if self.trainer.is_global_zero:  (line 25)"),
     "gathers_on_the_main_process": ("left-alone", "if accelerator.is_main_process:  (line 40)"),

@@ -11,16 +11,7 @@ import pytest
 import nbdist.diagnosis.known as signature_tables
 from nbdist.diagnosis.complaints import complaint_of
 from nbdist.diagnosis.exits import exit_kind
-from nbdist.diagnosis.known import (
-    Signature,
-    Source,
-    hint,
-    in_paddle,
-    match,
-    match_in,
-    signatures,
-    variant,
-)
+from nbdist.diagnosis.known import Signature, Source, hint, in_paddle, match, match_in, signatures, variant
 from nbdist.diagnosis.tracebacks import last_words, parse
 from nbdist.store import ErrorReport
 from nbdist.tables import read_table
@@ -29,12 +20,7 @@ HERE = Path(__file__).parent
 TABLES = str(signature_tables.__file__)
 SAMPLES = HERE / "samples"
 HEALTHY = sorted((HERE / "healthy").glob("*.txt"))
-ORIGINS = (
-    "# produced here: ",
-    "# from a public report: ",
-    "# as the software words it: ",
-    "# made up: ",
-)
+ORIGINS = ("# produced here: ", "# from a public report: ", "# as the software words it: ", "# made up: ")
 SIGNATURES = tuple(signatures().values())
 WITH_SAMPLES = [
     signature for signature in SIGNATURES if signature.source not in (Source.SITUATION, Source.PROGRAM)

@@ -293,12 +293,7 @@ def test_at_the_time_limit_unlike_calls_are_the_cause_however_short_the_wait(wri
             "rank 0 has begun 5 collectives, the others wait in number 7",
             id="one in what is not counted",
         ),
-        pytest.param(
-            begun("broadcast", 7),
-            begun("all_reduce", 7),
-            "",
-            id="each in another collective",
-        ),
+        pytest.param(begun("broadcast", 7), begun("all_reduce", 7), "", id="each in another collective"),
         pytest.param(begun("send 0->1", 7), begun("recv 1<-0", 7), "", id="a message and who gets it"),
         pytest.param(begun("", 7), begun("all_reduce", 7), "", id="a name that is not known"),
     ],

@@ -46,9 +46,7 @@ def test_the_rank_that_waits_least_is_named_when_it_is_clear(
     else:
         rank, factor, over = slow
         assert named == Slow(
-            rank=rank,
-            factor=pytest.approx(factor),
-            over=None if over is None else pytest.approx(over),
+            rank=rank, factor=pytest.approx(factor), over=None if over is None else pytest.approx(over)
         )
 
 

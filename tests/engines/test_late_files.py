@@ -143,10 +143,7 @@ def test_who_wants_an_end_waits_a_moment_alone(tmp_path: Path) -> None:
 
 def test_a_run_without_a_word_about_its_logs_is_not_waited_for(tmp_path: Path) -> None:
     run = WrittenRun(tmp_path).happened(
-        *STARTED,
-        exited(0),
-        exited(1),
-        RunEnded(time=0.0, state=RunState.FINISHED, reason=Reason()),
+        *STARTED, exited(0), exited(1), RunEnded(time=0.0, state=RunState.FINISHED, reason=Reason())
     )
 
     assert not LateLogs(run.directory).awaited(run.run, 100.0, hurry=False)

@@ -209,10 +209,7 @@ for _ in batches:
     [
         pytest.param("", id="torch gets the signal"),
         # as where the closed connection is seen before the end of the process
-        pytest.param(
-            "signal.signal(signal.SIGCHLD, signal.SIG_DFL)",
-            id="torch sees its connection closed",
-        ),
+        pytest.param("signal.signal(signal.SIGCHLD, signal.SIG_DFL)", id="torch sees its connection closed"),
     ],
 )
 def test_a_data_loader_worker_that_is_killed_fails_its_rank_alone(start_cell, handler: str) -> None:

@@ -172,10 +172,7 @@ def hold() -> Iterator[Callable[[int], None]]:
 
 @pytest.mark.parametrize(
     "cell",
-    [
-        pytest.param(WAITS, id="willing"),
-        pytest.param(f"{FAMILY}\ndeaf()\ntime.sleep(600)", id="unwilling"),
-    ],
+    [pytest.param(WAITS, id="willing"), pytest.param(f"{FAMILY}\ndeaf()\ntime.sleep(600)", id="unwilling")],
 )
 def test_a_supervisor_that_cannot_be_let_go_on_is_replaced_by_its_reaper(
     start_cell, hold, cell: str, leaves_nothing
@@ -316,9 +313,7 @@ def interrupt_the_session(kernel: Kernel, handle: runner.RunHandle) -> None:
     ],
 )
 def test_a_cell_of_a_session_whose_supervisor_is_stopped_is_interrupted(
-    kernel: Kernel,
-    fault: Callable[[runner.RunHandle], None],
-    end: Callable[[Kernel, runner.RunHandle], None],
+    kernel: Kernel, fault: Callable[[runner.RunHandle], None], end: Callable[[Kernel, runner.RunHandle], None]
 ) -> None:
     cell = kernel.submit(SESSION)
     handle = handle_of(kernel)

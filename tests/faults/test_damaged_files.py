@@ -231,11 +231,7 @@ class Bench:
                 raise TimeoutError
 
         surface = LogSurface(
-            lambda text: text.encode(),
-            ranks=[0, 1],
-            pattern=log_pattern(None),
-            tail=None,
-            prefixed=True,
+            lambda text: text.encode(), ranks=[0, 1], pattern=log_pattern(None), tail=None, prefixed=True
         )
         with contextlib.suppress(TimeoutError, NbdistError):
             follow(directory, surface, whole=True, wait=wait, clock=lambda: NOW)

@@ -178,12 +178,7 @@ def _(folder: Path) -> Iterator[Take]:
     policy = RunPolicy(spec, record=lambda _: None, send=lambda *_: None, wall_clock=lambda: CREATED)
     pairs[0][0].setblocking(False)
     attempt = Attempt(
-        directory,
-        spec,
-        1,
-        policy=policy,
-        selector=selector,
-        spawn=lambda _: RankProcess(GONE, pairs[0][0]),
+        directory, spec, 1, policy=policy, selector=selector, spawn=lambda _: RankProcess(GONE, pairs[0][0])
     )
     attempt.start(Rendezvous(host="127.0.0.1", port=20_001))
 
@@ -577,13 +572,7 @@ def _(folder: Path) -> Iterator[Take]:
 
 @reads(
     "values/box:Contents.decode",
-    sample={
-        "items": [],
-        "pickles": 0,
-        "buffers": [[0, 1]],
-        "sources": {"a": "x"},
-        "packages": ["numpy"],
-    },
+    sample={"items": [], "pickles": 0, "buffers": [[0, 1]], "sources": {"a": "x"}, "packages": ["numpy"]},
     refuses=(BadBox,),
 )
 def _(folder: Path) -> Iterator[Take]:

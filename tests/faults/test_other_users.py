@@ -209,8 +209,7 @@ def python(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "flags",
-    [pytest.param(("-m", "nbdist.entry"), id="as a module"), pytest.param((), id="by its path")],
+    "flags", [pytest.param(("-m", "nbdist.entry"), id="as a module"), pytest.param((), id="by its path")]
 )
 def test_a_supervisor_does_not_begin_with_a_run_of_another_user(trap: Trap, flags: tuple[str, ...]) -> None:
     program = flags or (str(Path(nbdist.__file__).parent / "entry.py"),)

@@ -215,11 +215,9 @@ def test_no_other_connection_of_a_freed_rank_ends(start_cell, servers: list[int]
     assert handle.stop("enough") == "stopped"
 
     for rank in range(2):
-        assert handle.logs(rank).splitlines()[1:4] == [
-            "echo b'?'",
-            "batch 1",
-            f"download {SIZE}",
-        ], handle.logs(rank)
+        assert handle.logs(rank).splitlines()[1:4] == ["echo b'?'", "batch 1", f"download {SIZE}"], (
+            handle.logs(rank)
+        )
     lines = remarks(facts_of(handle.run, handle.directory), "en", ())
     # the one whose connection is ended first brings the other one back
     assert re.search(

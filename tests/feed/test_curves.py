@@ -32,11 +32,7 @@ def test_each_metric_is_the_mean_of_the_ranks_that_have_it(tmp_path: Path) -> No
     logged(written, 1, [{"step": 1, "v": {"loss": 4}}, {"step": 3, "v": {"loss": 3, "val": 0.5}}])
     logged(written, 1, [{"v": {"acc": 0.5}}, {"v": {"acc": 0.75}}])
 
-    assert curves(written) == {
-        "loss": ((1, 3), (3, 2)),
-        "val": ((3, 0.5),),
-        "acc": ((0, 0.5), (1, 0.75)),
-    }
+    assert curves(written) == {"loss": ((1, 3), (3, 2)), "val": ((3, 0.5),), "acc": ((0, 0.5), (1, 0.75))}
 
 
 def test_torn_lines_and_what_is_no_number_are_passed_over(tmp_path: Path) -> None:

@@ -507,13 +507,7 @@ def test_many_ranks_are_looked_at_for_a_view_once_a_second(tmp_path: Path, scree
         if now[0] > CREATED + 3:
             written.happened(*(exited(r) for r in range(40)), run_ended(RunState.FINISHED))
 
-    follow(
-        written.directory,
-        screen,
-        wait=wait,
-        clock=lambda: now[0],
-        watch=UsageWatch(tree=lambda _: None),
-    )
+    follow(written.directory, screen, wait=wait, clock=lambda: now[0], watch=UsageWatch(tree=lambda _: None))
 
     different = {id(view) for view in screen.views}
     assert len(screen.views) > 30

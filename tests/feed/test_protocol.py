@@ -15,14 +15,7 @@ import pytest
 from nbdist.feed.charts import Chart
 from nbdist.feed.given import Given, GivenValue
 from nbdist.feed.progress import Progress
-from nbdist.feed.protocol import (
-    BoardAnswer,
-    Message,
-    ReportAnswer,
-    Update,
-    encode,
-    for_the_strip,
-)
+from nbdist.feed.protocol import BoardAnswer, Message, ReportAnswer, Update, encode, for_the_strip
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.view import FailureView, NoteView, view_of
 from nbdist.model import Run
@@ -65,10 +58,7 @@ VIEW = view_of(
         pytest.param(
             Update(view=replace(VIEW, warnings=(NoteView(text="same", text_zh="一样"),))), id="a warning"
         ),
-        pytest.param(
-            Update(chunks=(a_delta("损失 0.5", "", "🏖️", first=7),), complete_until=2.5),
-            id="lines",
-        ),
+        pytest.param(Update(chunks=(a_delta("损失 0.5", "", "🏖️", first=7),), complete_until=2.5), id="lines"),
         pytest.param(Update(chunks=(a_delta(""),)), id="one empty line"),
         pytest.param(Update(chunks=(a_delta(partial=" 40%"),)), id="a line that grows"),
         pytest.param(Update(chunks=(a_delta("x", skipped=9),), charts=(CHART, CHART)), id="all"),

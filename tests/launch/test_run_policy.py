@@ -187,16 +187,10 @@ HISTORIES = [
         id="success at the second attempt, though the first was cut short",
     ),
     pytest.param(
-        [(10, finishes(0)), (10, finishes(1)), (11, exits(0)), (12, exits(1))],
-        [],
-        ALL_FINISHED,
-        id="success",
+        [(10, finishes(0)), (10, finishes(1)), (11, exits(0)), (12, exits(1))], [], ALL_FINISHED, id="success"
     ),
     pytest.param(
-        [(10, exits(0)), (11, exits(1))],
-        [],
-        ALL_FINISHED,
-        id="success of programs that leave by os._exit(0)",
+        [(10, exits(0)), (11, exits(1))], [], ALL_FINISHED, id="success of programs that leave by os._exit(0)"
     ),
     pytest.param(
         [(10, finishes(0)), (10, finishes(1)), (12, exits(0, -6)), (12, exits(1, -11))],
@@ -397,83 +391,50 @@ def test_a_rank_that_waits_for_others_is_freed_before_it_is_ended(
     expect(Replay(a_spec(), stuck=frozenset({0})).play(history), sent, end)
 
 
-_STOP_AT_5: list[Sent] = [(5, 0, "SIGINT"), (5, 1, "SIGINT")]
+# rank 0 saves after a stop, and rank 1 has gone
+_STOP: History = [(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0))]
+_WRITES: History = [*_STOP[:2], (5.1, saves(0, writes=True))]
+_BOTH: History = [(5, stop()), (5.1, saves(0)), (5.1, saves(1)), (9, saves(1, waits=True))]
+_SENT: list[Sent] = [(5, 0, "SIGINT"), (5, 1, "SIGINT")]
+SAVES: dict[str, tuple[History, list[Sent], bool]] = {
+    "it has its grace": ([*_STOP, (34, exits(0, -2))], _SENT, False),
+    "and no more": ([*_STOP, (38, exits(0, -15))], [*_SENT, (35.1, 0, "free"), (37.6, 0, "SIGTERM")], True),
+    "it goes on to write": ([*_WRITES, (300, exits(0, -2))], _SENT, False),
+    "it writes no more": (
+        [*_WRITES, (60, writes_no_more), (68, exits(0, -15))],
+        [*_SENT, (65.1, 0, "free"), (67.6, 0, "SIGTERM")],
+        True,
+    ),
+    "it writes for ever": (
+        [*_WRITES, (608, exits(0, -15))],
+        [*_SENT, (605.1, 0, "free"), (607.6, 0, "SIGTERM")],
+        True,
+    ),
+    "it goes on with its work": (
+        [*_STOP, (5.3, goes_on(0)), (9, exits(0, -15))],
+        [*_SENT, (5.5, 0, "free"), (8, 0, "SIGTERM")],
+        False,
+    ),
+    "a second stop cuts it": (
+        [*_STOP, (10, stop()), (10.1, exits(0, -15))],
+        [*_SENT, (10, 0, "SIGTERM")],
+        True,
+    ),
+    "the other waits for it": ([*_BOTH, (20, exits(0, -2)), (20.1, exits(1, -2))], _SENT, False),
+    "both wait for each other": (
+        [*_BOTH, (9.5, saves(0, waits=True)), (9.6, exits(0, -2)), (9.7, exits(1, -2))],
+        [*_SENT, (9.6, 0, "free"), (9.6, 1, "free")],
+        False,
+    ),
+    "another has failed": (
+        [(5, errors(1)), (5.2, saves(0)), (6, exits(1, 1)), (34, exits(0, 1))],
+        [(5, 0, "free")],
+        False,
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("history", "sent", "cut"),
-    [
-        pytest.param(
-            [(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0)), (34, exits(0, -2))],
-            _STOP_AT_5,
-            False,
-            id="it has its grace",
-        ),
-        pytest.param(
-            [(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0)), (38, exits(0, -15))],
-            [*_STOP_AT_5, (35.1, 0, "free"), (37.6, 0, "SIGTERM")],
-            True,
-            id="and no more",
-        ),
-        pytest.param(
-            [(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0, writes=True)), (300, exits(0, -2))],
-            _STOP_AT_5,
-            False,
-            id="it goes on to write",
-        ),
-        pytest.param(
-            [
-                *[(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0, writes=True))],
-                *[(60, writes_no_more), (68, exits(0, -15))],
-            ],
-            [*_STOP_AT_5, (65.1, 0, "free"), (67.6, 0, "SIGTERM")],
-            True,
-            id="it writes no more",
-        ),
-        pytest.param(
-            [(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0, writes=True)), (608, exits(0, -15))],
-            [*_STOP_AT_5, (605.1, 0, "free"), (607.6, 0, "SIGTERM")],
-            True,
-            id="it writes for ever",
-        ),
-        pytest.param(
-            [(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0)), (5.3, goes_on(0)), (9, exits(0, -15))],
-            [*_STOP_AT_5, (5.5, 0, "free"), (8, 0, "SIGTERM")],
-            False,
-            id="it goes on with its work",
-        ),
-        pytest.param(
-            [(5, stop()), (5.1, exits(1, -2)), (5.1, saves(0)), (10, stop()), (10.1, exits(0, -15))],
-            [*_STOP_AT_5, (10, 0, "SIGTERM")],
-            True,
-            id="a second stop cuts it",
-        ),
-        pytest.param(
-            [
-                *[(5, stop()), (5.1, saves(0)), (5.1, saves(1)), (9, saves(1, waits=True))],
-                *[(20, exits(0, -2)), (20.1, exits(1, -2))],
-            ],
-            _STOP_AT_5,
-            False,
-            id="the other waits for it",
-        ),
-        pytest.param(
-            [
-                *[(5, stop()), (5.1, saves(0)), (5.1, saves(1)), (9, saves(1, waits=True))],
-                *[(9.5, saves(0, waits=True)), (9.6, exits(0, -2)), (9.7, exits(1, -2))],
-            ],
-            [*_STOP_AT_5, (9.6, 0, "free"), (9.6, 1, "free")],
-            False,
-            id="both wait for each other",
-        ),
-        pytest.param(
-            [(5, errors(1)), (5.2, saves(0)), (6, exits(1, 1)), (34, exits(0, 1))],
-            [(5, 0, "free")],
-            False,
-            id="another has failed",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("history", "sent", "cut"), SAVES.values(), ids=SAVES)
 def test_a_rank_on_its_way_out_may_save(history: History, sent: list[Sent], cut: bool) -> None:
     policy = Replay(a_spec(), stuck=frozenset({0, 1})).play(history)
 
@@ -503,12 +464,7 @@ def test_a_rank_on_its_way_out_may_save(history: History, sent: list[Sent], cut:
             ([K.FINISHED, K.FINISHED], LIMIT),
             id="the ranks save their work, and yet it took too long",
         ),
-        pytest.param(
-            [(59, exits(0)), (59, exits(1)), (61, nothing)],
-            [],
-            ALL_FINISHED,
-            id="just in time",
-        ),
+        pytest.param([(59, exits(0)), (59, exits(1)), (61, nothing)], [], ALL_FINISHED, id="just in time"),
         pytest.param(
             [(59, stop()), (61, exits(0, -2)), (61, exits(1, -2))],
             [(59, 0, "SIGINT"), (59, 1, "SIGINT")],

@@ -21,19 +21,7 @@ from nbdist.launch.session import MOST_WAITING, Session
 from nbdist.model import Reason, RunState
 from nbdist.store import RunDirectory, RunStore
 from nbdist.store.control import connect, is_own
-from nbdist.worker.order import (
-    BROKEN,
-    CELL,
-    END,
-    FREED,
-    GROUPED,
-    KEPT,
-    RAISED,
-    READY,
-    REJOINED,
-    WELL,
-    Cell,
-)
+from nbdist.worker.order import BROKEN, CELL, END, FREED, GROUPED, KEPT, RAISED, READY, REJOINED, WELL, Cell
 from tests.fakes.runs import CREATED, a_spec, process_of, supervisor_started
 
 
@@ -296,11 +284,7 @@ def test_an_interrupt_reaches_the_ranks_of_the_cell_again_and_again(played: Play
     asker.ask(do="kill")
     played.says(1, KEPT, RAISED)
 
-    assert played.ranks.take() == [
-        (1, "interrupt", 0.2),
-        (1, "free", 0.2),
-        (1, "signal", signal.SIGKILL),
-    ]
+    assert played.ranks.take() == [(1, "interrupt", 0.2), (1, "free", 0.2), (1, "signal", signal.SIGKILL)]
     assert asker.outcomes() == [(1, 1, "interrupted")]
     assert played.ranks.back == [1]
 

@@ -110,10 +110,7 @@ def test_without_a_limit_nothing_stalls(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "does",
-    [
-        pytest.param({"cpu": 0.01}, id="heartbeats"),
-        pytest.param({"moved": 4_000}, id="our own looks at it"),
-    ],
+    [pytest.param({"cpu": 0.01}, id="heartbeats"), pytest.param({"moved": 4_000}, id="our own looks at it")],
 )
 def test_what_a_rank_does_while_it_waits_is_nothing(watched: Watched, does: dict[str, float]) -> None:
     watched.pass_time(100, **does)

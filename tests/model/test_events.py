@@ -104,8 +104,7 @@ def test_a_line_torn_anywhere_is_no_event(event: Event) -> None:
             id="a state that does not exist",
         ),
         pytest.param(
-            '{"kind": "Escalated", "time": 1.0, "ranks": 3, "signal": "SIGINT"}',
-            id="ranks that are no list",
+            '{"kind": "Escalated", "time": 1.0, "ranks": 3, "signal": "SIGINT"}', id="ranks that are no list"
         ),
     ],
 )

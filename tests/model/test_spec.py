@@ -27,10 +27,7 @@ FULL = replace(
     FULL,
     ranks=(
         RankSpec(
-            rank=0,
-            local_rank=0,
-            device=Device(kind="gpu", index=3),
-            environment={"MASTER_ADDR": "{host}"},
+            rank=0, local_rank=0, device=Device(kind="gpu", index=3), environment={"MASTER_ADDR": "{host}"}
         ),
         RankSpec(rank=1, local_rank=0, node_rank=1),
     ),

@@ -89,11 +89,7 @@ def test_only_what_all_ranks_write_is_folded(ranks: int, deltas: list[LogDelta])
 
 
 def test_folding_keeps_the_order_of_each_rank_and_every_line() -> None:
-    written = [
-        ("a", "x", "b", "b", "c"),
-        ("b", "a", "x", "c", "b"),
-        ("x", "x", "a", "b", "b", "x"),
-    ]
+    written = [("a", "x", "b", "b", "c"), ("b", "a", "x", "c", "b"), ("x", "x", "a", "b", "b", "x")]
 
     out = list(folded([lines(rank, *texts) for rank, texts in enumerate(written)], 3))
 
@@ -119,9 +115,7 @@ def test_a_growing_line_is_one_live_line_until_it_is_complete() -> None:
     view = a_run()
 
     screen = shown(
-        Screen(),
-        (view, [lines(1, partial=" 10%|█   |")]),
-        (view, [lines(1, partial=" 50%|██  |")]),
+        Screen(), (view, [lines(1, partial=" 10%|█   |")]), (view, [lines(1, partial=" 50%|██  |")])
     )
     assert foot(screen)[-1] == "[1] 50%|██  |"
     assert scrolled(screen)[1:] == []

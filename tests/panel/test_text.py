@@ -128,10 +128,7 @@ def test_a_line_of_many_megabytes_ends_with_a_note_too() -> None:
     page.update(a_view(), lines(0, "1" * 500, "2" * 500, "3"), lines(1, "4"))
     page.update(a_view(), lines(1, "5", skipped=7))
 
-    assert page.lines[1:] == [
-        f"[0] {'1' * 500}",
-        "[nbdist] 1 line shown, the rest is in the log: %dist_logs",
-    ]
+    assert page.lines[1:] == [f"[0] {'1' * 500}", "[nbdist] 1 line shown, the rest is in the log: %dist_logs"]
 
 
 QUICK = tuple((second / 2, second / 10) for second in range(10))

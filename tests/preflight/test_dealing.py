@@ -79,9 +79,7 @@ HARMLESS = {
     "a line of one rank": "mine = files\nif dist.get_rank() == 0:\n    print(len(mine))",
     "the last rank": "mine = files\nif dist.get_rank() == dist.get_world_size() - 1:\n    print('last')",
 }
-TORCH_HARMLESS = {
-    "a device": "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\nmine = files",
-}
+TORCH_HARMLESS = {"a device": "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\nmine = files"}
 
 
 def rules(program: str, deal: str, dataset: str) -> list[str]:

@@ -115,10 +115,7 @@ def test_everything_in_the_run_directory_is_private(run_cell) -> None:
         pytest.param("import os; os.abort()", -6, "failed", id="abort before the end"),
         pytest.param("import atexit, os; atexit.register(os.abort)", -6, "finished", id="abort at exit"),
         pytest.param(
-            "import atexit, os; atexit.register(os.kill, os.getpid(), 7)",
-            -7,
-            "finished",
-            id="bus at exit",
+            "import atexit, os; atexit.register(os.kill, os.getpid(), 7)", -7, "finished", id="bus at exit"
         ),
     ],
 )
@@ -271,10 +268,7 @@ print(queue.get(timeout=60)); child.join()
 
 @pytest.mark.parametrize(
     ("cell", "printed"),
-    [
-        (GUARDED, ["top level __main__", "top level __mp_main__", "work __mp_main__"]),
-        (NESTED, ["leaf"]),
-    ],
+    [(GUARDED, ["top level __main__", "top level __mp_main__", "work __mp_main__"]), (NESTED, ["leaf"])],
     ids=["a guarded cell runs as any script", "a child spawns a child"],
 )
 def test_children_are_spawned_as_from_a_script(run_cell, cell: str, printed: list[str]) -> None:

@@ -278,10 +278,7 @@ def test_too_much_is_refused_with_the_size_of_each(plan: Callable[..., runner.Pl
     arrays = "import numpy as np\nbig = np.ones(300_000)\nsmall = np.ones(1000)\n"
     source = f"{arrays}text = ['x' * 1000 + str(n) for n in range(5000)]"
 
-    for names, sizes in (
-        ("big,small", "big 2.4 MB, small 8.0 kB is 2.4 MB in all"),
-        ("small,text", "text "),
-    ):
+    for names, sizes in (("big,small", "big 2.4 MB, small 8.0 kB is 2.4 MB in all"), ("small,text", "text ")):
         with pytest.raises(UsageMistake, match="may be pushed") as caught:
             plan(f"-n 1 --push {names}", "pass", source, NBDIST_PUSH_GB="0.002")
         assert sizes in str(caught.value)

@@ -125,11 +125,7 @@ def test_the_line_that_still_grows_is_shown(fed: list[bytes], partial: str) -> N
 
 
 @pytest.mark.parametrize(
-    "step",
-    [
-        pytest.param("\r{:3}%", id="return first"),
-        pytest.param("{:3}%\r", id="return last"),
-    ],
+    "step", [pytest.param("\r{:3}%", id="return first"), pytest.param("{:3}%\r", id="return last")]
 )
 def test_progress_longer_than_a_line_may_be_is_still_one_line(step: str) -> None:
     lines = LogLines(width=64)

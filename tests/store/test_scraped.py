@@ -77,11 +77,7 @@ LIGHTNING = {
             },
             id="Hugging Face, whose steps stand in its bar",
         ),
-        pytest.param(
-            "keras",
-            {"val_loss": [(20, 0.8934), (40, 0.7691)]},
-            id="Keras",
-        ),
+        pytest.param("keras", {"val_loss": [(20, 0.8934), (40, 0.7691)]}, id="Keras"),
     ],
 )
 def test_the_curves_of_a_library_come_out(sample: str, curves: dict[str, list[tuple[int, float]]]) -> None:

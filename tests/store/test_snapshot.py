@@ -19,15 +19,7 @@ from nbdist.store import RunDirectory, snapshot
 from nbdist.store.run_store import is_run_locked, take_run_lock
 from nbdist.text import reason_text
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import (
-    CREATED,
-    STARTED,
-    SUPERVISOR,
-    exited,
-    finished,
-    run_ended,
-    supervisor_started,
-)
+from tests.fakes.runs import CREATED, STARTED, SUPERVISOR, exited, finished, run_ended, supervisor_started
 
 HERE = supervisor_started(host=os.uname().nodename)
 NOW = CREATED + 60

@@ -85,11 +85,7 @@ ROWS: tuple[Row, ...] = (
     _torch("ddp", TORCHRUN, each=(rf"rank {{r}}: \d+ of 17[89]; {GLOBAL}",), first=("Training",)),
     _torch("sync-batch-norm", DEPTH, each=(r"over the batches of all ranks: True",)),
     _torch("amp", DEPTH, first=(r"Step \[15/15\].*outputs torch.bfloat16, weights torch.float32",)),
-    _torch(
-        "inside",
-        DEPTH,
-        each=(r"rank {r}: the gradient of two batches of 8 is that of one of 16: True",),
-    ),
+    _torch("inside", DEPTH, each=(r"rank {r}: the gradient of two batches of 8 is that of one of 16: True",)),
     _torch(
         "set-epoch",
         DEPTH,
@@ -99,9 +95,7 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     _torch(
-        "join",
-        DEPTH,
-        each=(r"drop_last=False: 10 samples", r"drop_last=True: 9 samples", "no rank waits"),
+        "join", DEPTH, each=(r"drop_last=False: 10 samples", r"drop_last=True: 9 samples", "no rank waits")
     ),
     _torch(
         "warm-up",

@@ -62,10 +62,7 @@ BRINGS = {
         "print(spec.origin == spec.loader.path, spec.has_location, 'heavy' in sys.modules)\nimport heavy",
         "True True False",
     ),
-    "reload": (
-        "import importlib, heavy\nprint(importlib.reload(heavy) is heavy)",
-        "heavy is imported\nTrue",
-    ),
+    "reload": ("import importlib, heavy\nprint(importlib.reload(heavy) is heavy)", "heavy is imported\nTrue"),
     "another variable": ("os.environ['MINE'] = '1'\nimport heavy\nprint(heavy.N)", "1"),
     "another place without it": ("sys.path[:0] = ['/nowhere', '/tmp']\nimport heavy\nprint(heavy.N)", "1"),
     "by threads at once": (
