@@ -218,7 +218,7 @@ def _watch(
     interrupt before it begins: it will not begin."""
     language = config.language()
     waits = stalls = named = False
-    taken, since = 0, 0.0
+    taken, since, pressed = 0, 0.0, 0.0
     while not live.over:
         live.listen(_LOOK)
         output.look(live.logs, live.ended)
@@ -229,7 +229,9 @@ def _watch(
             waits = True
             tell(say("panel.cell-waits", language, number=live.number, before=live.behind))
         if len(presses) > taken:
-            taken = len(presses)
+            taken, before, pressed = len(presses), pressed, time.monotonic()
+            if before and pressed - before < config.AS_ONE:
+                continue  # both are one: a second would end what a finally saves
             if not live.logs:
                 not_begun = say("panel.cell-not-begun", language, number=live.number)
                 raise without_frames(KeyboardInterrupt(not_begun))

@@ -15,6 +15,8 @@ import pytest
 from nbdist import runner
 from nbdist.feed.summary import facts_of, remarks
 from nbdist.model import RankState, Reason, RunState
+from nbdist.store import RunStore
+from tests.magics.conftest import Kernel
 from tests.programs import until, until_ready
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -186,3 +188,32 @@ def test_at_a_limit_ranks_that_never_ask_are_interrupted_and_nothing_has_failed(
 
     assert handle.run.state is RunState.FINISHED
     assert (tmp_path / "saved-1").exists()
+
+
+def test_a_cell_of_live_ranks_saves_after_two_quick_interrupts_and_when_its_session_is_stopped(
+    tmp_path: Path,
+) -> None:
+    kernel = Kernel(tmp_path / "home")
+    try:
+        kernel.run(f"import os\nos.chdir({str(tmp_path)!r})")
+        kernel.run("%%ranks -n 2 --framework none\npass")
+        (directory,) = RunStore(kernel.home).directories()
+        handle = runner.RunHandle(directory)
+        cell = kernel.submit(f"%%ranks\n{IN_FINALLY}")
+        until(lambda: "ready" in handle.logs(1))
+        kernel.interrupt()
+        time.sleep(0.3)
+        kernel.interrupt()
+        reply = kernel.collect(cell, limit=40)
+        by_interrupts = sorted(file.stat().st_size for file in tmp_path.glob("saved-*"))
+        [file.unlink() for file in tmp_path.glob("saved-*")]
+        kernel.submit(f"%%ranks\n{IN_FINALLY}")
+        until(lambda: handle.logs(1).count("ready") == 2)
+
+        handle.stop("enough", timeout=40)
+    finally:
+        kernel.close()
+
+    assert "KeyboardInterrupt" in reply.error
+    assert by_interrupts == [80_000, 80_000]
+    assert sorted(file.stat().st_size for file in tmp_path.glob("saved-*")) == [80_000, 80_000]
