@@ -157,6 +157,8 @@ def run_one(case: Case, folder: Path) -> tuple[int, int, float]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        # a shell's background job ignores it, and so would the launcher
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
         begun = time.monotonic()

@@ -285,7 +285,7 @@ class Attempt:
     def _terminates(self) -> bool:
         """Return whether the run ends by SIGTERM, or by the end of its owner, and not by a person's stop."""
         run = self._policy.run
-        number = run.stop_reason.fields.get("signal")
+        number = run.stop_reason.origin.fields.get("signal")
         return number == "SIGTERM" or (bool(run.stop_reason) and not run.stop_requested and number is None)
 
     def _ask(self, rank: int, words: bytes) -> bool:

@@ -276,7 +276,7 @@ class RunPolicy:
     def stop(self, reason: Reason, now: float, *, requested: bool = True) -> None:
         """End the run. Where its end was requested some time ago, a request makes the next signal due: only
         that cuts a save short."""
-        if reason.code == AT_LIMIT:
+        if reason.origin.code == AT_LIMIT:
             self.reach_limit(now)
             return
         first = self.stop_reason is None or (requested and self.leaves_by_itself)

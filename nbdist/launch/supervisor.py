@@ -288,7 +288,8 @@ class Supervisor:
     def _take_signals(self, wakeup: Wakeup) -> None:
         for number in wakeup.received():
             if number in FOR_THE_RANKS:
-                if self._attempt is not None:
+                # Slurm has sent it to all processes of the step
+                if self._attempt is not None and not isinstance(self._directory, NodeDirectory):
                     self._attempt.pass_on(number)
                 continue
             if number is signal.SIGURG and self._policy.stop_reason is not None:

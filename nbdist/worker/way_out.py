@@ -20,6 +20,8 @@ from nbdist.worker.order import SAVES, STAYS, WAITS, WRITES, Channel
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import CodeType
+    from typing import Any
 
 LINE = "saving"
 """The file with the line of the program, beside the rank's log: ``launch.saves`` reads it."""
@@ -59,12 +61,21 @@ class WayOut:
 
     def terminate(self) -> bool:
         """Call the program's own handler of SIGTERM; return False where it has none."""
-        if not callable(signal.getsignal(signal.SIGTERM)):
+        handler: Any = signal.getsignal(signal.SIGTERM)
+        if not callable(handler):
             return False
         main_thread.handler_ran = True
-        # to this thread, whose sleep it ends
-        signal.pthread_kill(self._main, signal.SIGTERM)
+        # Slurm sends the signal to every process of a job
+        if not self._executes(getattr(getattr(handler, "__func__", handler), "__code__", None)):
+            # to this thread, whose sleep it ends
+            signal.pthread_kill(self._main, signal.SIGTERM)
         return True
+
+    def _executes(self, code: CodeType | None) -> bool:
+        frame = sys._current_frames().get(self._main)
+        while frame is not None and frame.f_code is not code:
+            frame = frame.f_back
+        return frame is not None
 
     def signalled(self) -> None:
         """Wait for the program's own handler of the SIGTERM that the supervisor has sent."""

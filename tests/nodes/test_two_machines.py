@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 
@@ -145,6 +146,19 @@ def test_a_stop_on_one_machine_stops_both(cluster: Cluster) -> None:
 
     assert cluster.states() == ["stopped", "stopped"]
     assert "enough (node 1)" in ends[0][1]
+
+
+def test_at_a_limit_the_ranks_of_both_machines_leave_at_one_call(cluster: Cluster) -> None:
+    program = (
+        "import nbdist, os, time\nstep = 0\nwhile not nbdist.should_stop():\n    step += 1\n"
+        "    time.sleep(0.02 * (1 + int(os.environ['RANK'])))\nprint('left at', step)\n"
+    )
+
+    ends = cluster.run(program, *TWO, "-n", "1", "--until", "3s")
+
+    left = {re.search(r"left at (\d+)", output)[1] for _, output in ends}
+    assert [code for code, _ in ends] == [0, 0], ends
+    assert len(left) == 1
 
 
 @pytest.mark.parametrize("first", [0, 1])

@@ -29,6 +29,9 @@ from nbdist.model import (
     StopRequested,
 )
 
+_FOR_ALL = ("rank", "failed", "stop", "time is up", "still", "stacks", "where", "calls")
+"""The messages that node 0 tells the others, too."""
+
 
 class PeerNodes:
     """The agreement of the machines of a run. ``inbox`` collects messages for the supervisor; nothing here
@@ -212,14 +215,14 @@ class PeerNodes:
     def _take(self, peer: Peer, kind: str, message: Message) -> None:
         if message.get("rank", 0) >= len(self._spec.ranks) or message.get("node", 0) >= self._spec.nodes:
             raise BadMessage(f"{kind} of a rank or a node that does not exist")
-        if self._hub and kind in ("rank", "failed", "stop", "time is up", "still", "stacks", "where"):
+        if self._hub and kind in _FOR_ALL:
             self.connections.tell(message, but=peer)
         self._obey(peer, kind, message)
 
     def _obey(self, peer: Peer, kind: str, message: Message) -> None:
         late = message.get("attempt", self._attempt) != self._attempt
         match kind:
-            case "rank" | "failed" | "still" | "stacks" | "where" if not late:
+            case "rank" | "failed" | "still" | "stacks" | "where" | "calls" if not late:
                 self.inbox.append(message)
             case "stop" | "time is up":
                 self.inbox.append(message)
