@@ -136,8 +136,8 @@ class JobStop:
 
     def _is_late(self, now: float) -> bool:
         """Return whether the ranks have had their time, which those that save have longer."""
-        saves = any(rank.saves is not None and not rank.state.terminal for rank in self._run().ranks)
-        return self._hurried or now - self._since >= GRACE + (config.LONGEST_SAVE if saves else 0.0)
+        longer = config.LONGEST_SAVE if self._run().saves else 0.0
+        return self._hurried or now - self._since >= GRACE + longer
 
     def press(self, now: float) -> None:
         """Send the request to the nodes or the engine, again if need be."""

@@ -103,6 +103,11 @@ class Run:
         return self.spec.session is not None and self.state is RunState.RUNNING and not self.busy
 
     @property
+    def saves(self) -> bool:
+        """Return whether a rank is on its way out, and has time to save its work."""
+        return any(rank.saves is not None and not rank.state.terminal for rank in self.ranks)
+
+    @property
     def timed_out(self) -> bool:
         """Return whether its time limit ended it, and not the failure of a rank."""
         return self.state is RunState.FAILED and self.reason.code == "time-limit"

@@ -311,6 +311,8 @@ def _end(handles: Sequence[RunHandle | SweepHandle], command: str) -> None:
         handle.request_stop(Reason("stopped-by", command=command))
     for handle in handles:
         handle.wait(_STOP_LIMIT)
+        while isinstance(handle, RunHandle) and handle.run.saves:
+            handle.wait(_STOP_LIMIT)
 
 
 def _live(name: str | None, frontend: Frontend) -> RunHandle | SweepHandle:

@@ -332,6 +332,9 @@ def test_a_run_that_has_reached_its_limit_is_no_error_and_goes_on_by_a_click(
         expect(panel.locator(".nbdist-pill")).to_have_text("Finished")
         expect(panel).to_contain_text("at its limit (3s)")
         page.screenshot(path=pictures / "limit.png")
+        page.set_viewport_size({"width": 760, "height": 900})
+        page.screenshot(path=pictures / "limit-narrow.png")
+        page.set_viewport_size({"width": 1200, "height": 900})
 
         panel.get_by_role("button", name="Resume from step").click()
 

@@ -52,7 +52,9 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         {view.live && <StopButton stopping={stopping} onStop={props.onStop} />}
         {!view.live && onAct && (
           <>
-            <Button icon="out" label={words.dashboard} onClick={() => onAct('open')} />
+            {!(narrow && view.checkpoint) && (
+              <Button icon="out" label={words.dashboard} onClick={() => onAct('open')} />
+            )}
             {view.checkpoint && (
               <Button
                 icon="again"
@@ -203,14 +205,16 @@ interface MenuItem {
   act: () => void;
 }
 
-function menuItems({ view, onCopy, onBoard, onAct, onCopyCell }: HeaderProps): readonly MenuItem[] {
+function menuItems({ view, narrow, onCopy, onBoard, onAct, onCopyCell }: HeaderProps): readonly MenuItem[] {
   const words = pageWords();
   const { label, live } = view;
   const attaching = `%dist_attach ${label}`;
   const exporting = `%dist_export ${label}`;
   return [
     // of a run that has ended the head has these as buttons; a short output cuts a long menu off
-    ...(onAct && live ? [{ name: words.openDashboard, act: () => onAct('open') }] : []),
+    ...(onAct && (live || (narrow && view.checkpoint))
+      ? [{ name: words.openDashboard, act: () => onAct('open') }]
+      : []),
     ...(onAct && !live ? [{ name: words.runAgainWith, act: () => onAct('againWith') }] : []),
     ...(onCopyCell && !onAct && !live ? [{ name: words.copyCell, act: onCopyCell }] : []),
     { name: words.exportRun, code: exporting, act: () => (onAct ? onAct('export') : onCopy(exporting)) },
