@@ -30,7 +30,7 @@ SECONDS = (0.1, 1.0, 5.0, 12.0, 25.0, 60.0)
 WITHIN_GRACE = 25.0
 ROUNDS, AT_ONCE = 5, 12
 READY_LIMIT = 120.0
-LIMIT = 20  # seconds from the start, of the run's limit of time
+LIMIT = 45  # seconds from the start, of the run's limit of time
 
 FRAMEWORKS = {
     "": "",

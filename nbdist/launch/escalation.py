@@ -74,7 +74,6 @@ class Escalation:
 
     def hasten(self, now: float) -> None:
         """Make the next step due at once; after the last one, keep the grace."""
-        self.held = None
         if self._steps:
             self._deadline = min(self._deadline, now)
 

@@ -194,7 +194,9 @@ class RunPolicy:
 
     def rank_kept(self, rank: int, now: float) -> None:
         """Continue with a rank that could not be freed."""
-        if (escalation := self._escalations.get(rank)) is not None:
+        escalation = self._escalations.get(rank)
+        # it may have left its wait by itself, and save
+        if escalation is not None and escalation.held is None:
             escalation.give_up(now)
 
     def rank_leaves(self, rank: int, now: float, *, writes: bool = False, waits: bool = False) -> None:
@@ -213,6 +215,7 @@ class RunPolicy:
         (self._waiting.add if waits else self._waiting.discard)(rank)
         if self.run.spec.nodes == 1 and self._waiting >= set(self._running()):
             for waiting in self._waiting & self._escalations.keys():
+                self._escalations[waiting].held = None
                 self._escalations[waiting].hasten(now)
 
     def rank_stays(self, rank: int, now: float) -> None:

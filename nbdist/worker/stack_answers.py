@@ -343,6 +343,9 @@ class _Listener:
                 self._way_out = WayOut(self._main, directory, self._waits_now)
             assert self._way_out is not None, "both are made together"
             self._way_out.begin()
+            # before it says that it does not wait, which ends a rank that does not save
+            if word == FREE:
+                self._way_out.look(self._freeing.before)
             if word == SIGNALLED:
                 self._way_out.signalled()
             elif word == FREE:

@@ -426,6 +426,11 @@ SAVES: dict[str, tuple[History, list[Sent], bool]] = {
         [*_SENT, (9.6, 0, "free"), (9.6, 1, "free")],
         False,
     ),
+    "it left its wait by itself": (
+        [(5, errors(1)), (5, saves(0)), (5, stays(0)), (6, exits(1, 1)), (34, exits(0, 1))],
+        [(5, 0, "free")],
+        False,
+    ),
     "another has failed": (
         [(5, errors(1)), (5.2, saves(0)), (6, exits(1, 1)), (34, exits(0, 1))],
         [(5, 0, "free")],
