@@ -1,4 +1,4 @@
-"""What becomes of a save when a run is ended: nbdist and torchrun.
+"""Counts whole and torn saves of runs that are ended while they save: nbdist and torchrun.
 
     python benchmarks/endings.py [--rounds N] [--quick] [--at-once N]
 
@@ -93,28 +93,28 @@ class Case:
 
 
 def cases() -> list[Case]:
-    found = []
+    every = []
     for seconds in SECONDS:
         for framework in FRAMEWORKS:
             ways = ["block"] if seconds > WITHIN_GRACE else ["finally", "block"]
             for way in ways:
                 for end in ("stop", "limit"):
-                    found.append(
+                    every.append(
                         Case(launcher="nbdist", end=end, way=way, framework=framework, seconds=seconds)
                     )
             if seconds <= WITHIN_GRACE:
                 # a rank that does not wait for the failed one gets SIGTERM, as from torchrun
                 way = "waits" if framework else "handler"
-                found.append(
+                every.append(
                     Case(launcher="nbdist", end="failure", way=way, framework=framework, seconds=seconds)
                 )
                 for launcher in ("nbdist", "torchrun") if framework != "paddle" else ("nbdist",):
                     by_handler = Case(
                         launcher=launcher, end="SIGTERM", way="handler", framework=framework, seconds=seconds
                     )
-                    found.append(by_handler)
+                    every.append(by_handler)
                 if framework:
-                    found.append(
+                    every.append(
                         Case(
                             launcher="nbdist",
                             end="stop",
@@ -124,7 +124,7 @@ def cases() -> list[Case]:
                             warm=True,
                         )
                     )
-    return found
+    return every
 
 
 def command(case: Case, folder: Path) -> list[str]:
