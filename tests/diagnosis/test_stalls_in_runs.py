@@ -207,7 +207,7 @@ def test_a_rank_that_cannot_be_asked_is_named_and_left_alone(start_cell: RunCell
     cell = """
 import os, signal, time
 if os.environ["RANK"] == "1":
-    signal.signal(signal.SIGRTMIN + 7, signal.SIG_DFL)
+    signal.signal(signal.SIGRTMIN + 7, signal.SIG_IGN)
 print("ready")
 time.sleep(600)
 """
