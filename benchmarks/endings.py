@@ -28,7 +28,7 @@ PART = 65_536
 SECONDS = (0.1, 1.0, 5.0, 12.0, 25.0, 60.0)
 # torchrun and the default of --grace: longer saves need a block that nbdist knows of
 WITHIN_GRACE = 25.0
-ROUNDS, AT_ONCE = 5, 12
+ROUNDS, AT_ONCE = 3, 12
 READY_LIMIT = 120.0
 LIMIT = 45  # seconds from the start, of the run's limit of time
 
