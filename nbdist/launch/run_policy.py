@@ -208,10 +208,11 @@ class RunPolicy:
         if self.run.ranks[rank].saves is None:
             self.record(RankSaves(time=self._wall_clock(), rank=rank))
         escalation.held = self._left_at.setdefault(rank, now) + self.run.spec.grace
-        self._saved.pop(rank, None)
+        # one that has just written may open the next file
+        if writes or self._saved.pop(rank, None) is not None:
+            escalation.held = max(escalation.held, self._more_time(rank, now))
         if writes:
             self._saved[rank] = self._written(rank)
-            escalation.held = max(escalation.held, now + self.run.spec.grace)
         (self._waiting.add if waits else self._waiting.discard)(rank)
         if self.run.spec.nodes == 1 and self._waiting >= set(self._running()):
             for waiting in self._waiting & self._escalations.keys():
@@ -230,11 +231,14 @@ class RunPolicy:
         if (before := self._saved.get(rank)) is None:
             return False
         self._saved[rank] = self._written(rank)
-        until = min(now + self.run.spec.grace, self._left_at[rank] + config.LONGEST_SAVE)
+        until = self._more_time(rank, now)
         if self._saved[rank] <= before or until <= now:
             return False
         escalation.held = until
         return True
+
+    def _more_time(self, rank: int, now: float) -> float:
+        return min(now + self.run.spec.grace, self._left_at[rank] + config.LONGEST_SAVE)
 
     def _end_save(self, rank: int, escalation: Escalation) -> None:
         """Record what a rank saves that has no more time."""

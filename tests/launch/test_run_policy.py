@@ -400,6 +400,11 @@ SAVES: dict[str, tuple[History, list[Sent], bool]] = {
     "it has its grace": ([*_STOP, (34, exits(0, -2))], _SENT, False),
     "and no more": ([*_STOP, (38, exits(0, -15))], [*_SENT, (35.1, 0, "free"), (37.6, 0, "SIGTERM")], True),
     "it goes on to write": ([*_WRITES, (300, exits(0, -2))], _SENT, False),
+    "it opens the next file": (
+        [*_WRITES, (90, saves(0)), (91, saves(0, writes=True)), (110, saves(0)), (130, exits(0, -2))],
+        _SENT,
+        False,
+    ),
     "it writes no more": (
         [*_WRITES, (60, writes_no_more), (68, exits(0, -15))],
         [*_SENT, (65.1, 0, "free"), (67.6, 0, "SIGTERM")],
