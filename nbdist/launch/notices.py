@@ -18,7 +18,7 @@ from nbdist.store.paths import RunDirectory
 _ENTRY = Path(__file__).parent.parent / "entry.py"
 
 _LONGEST = 20.0
-"""Seconds for the last notice, once the end is recorded: nobody waits for it."""
+"""Seconds for the last notice, once the end is recorded: no reader of the run waits for it."""
 
 
 class Notices:

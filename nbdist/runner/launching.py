@@ -20,6 +20,7 @@ from nbdist.engines.slurm_step import allocation_of
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks.environment import is_installed
 from nbdist.launch import local
+from nbdist.launch.binding import NOTIFY
 from nbdist.model import RunSpec
 from nbdist.model.plan import Plan
 from nbdist.options import Options
@@ -97,7 +98,9 @@ def _submit(directory: RunDirectory, plan: Plan) -> str:
     make_private(directory.nodes)
     allocation = allocation_of(spec, plan.environment)
     engine = engine_of(spec, as_step=bool(allocation))
-    job = engine.submit(directory, spec, plan.environment)
+    # the engine keeps a job's environment in files; the watcher here sends the notices
+    for_job = {name: value for name, value in plan.environment.items() if name != NOTIFY}
+    job = engine.submit(directory, spec, for_job)
     try:
         # a later watcher of the run may have another environment
         where = {key: plan.environment[key] for key in _WHERE if key in plan.environment}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 VISUALDL = "visualdl"
 
 _PULSE = 10_000.0
-"""Milliseconds between two looks for runs that go on, during which nobody is to take the server for idle."""
+"""Milliseconds between two looks for runs that go on, for which no hub is to take the server for idle."""
 
 _LATER = 10.0  # seconds until the server has started; an earlier request waits for the imports
 
