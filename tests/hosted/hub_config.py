@@ -1,6 +1,7 @@
 """A JupyterHub for tests: any name gets in, every server is a process of this user with a home of its own."""
 
 import os
+import sys
 
 folder = os.environ["HUB_FOLDER"]
 port, own_port, proxy_port = os.environ["HUB_PORTS"].split()
@@ -27,3 +28,10 @@ c.JupyterHub.load_roles = [
         "scopes": ["admin:users", "admin:servers", "tokens", "access:servers"],
     }
 ]
+
+if idle := os.environ.get("HUB_IDLE"):
+    c.Spawner.environment = {"JUPYTERHUB_ACTIVITY_INTERVAL": "1"}
+    culler = ["-m", "jupyterhub_idle_culler", f"--timeout={idle}", "--cull-every=1"]
+    c.JupyterHub.services.append({"name": "culler", "command": [sys.executable, *culler]})
+    scopes = ["list:users", "read:users:activity", "read:servers", "delete:servers"]
+    c.JupyterHub.load_roles.append({"name": "culler", "services": ["culler"], "scopes": scopes})

@@ -140,8 +140,9 @@ def nginx(folder: Path, prefix: str, inner: int, port: int) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def hub(folder: Path, *users: str) -> Iterator[list[Host]]:
-    """Yield a JupyterHub with a server of each of these users, who have logged in."""
+def hub(folder: Path, *users: str, idle: int | None = None) -> Iterator[list[Host]]:
+    """Yield a JupyterHub with a server of each of these users, who have logged in. Its culler ends a server
+    after ``idle`` seconds without activity."""
     ports = free_ports(3)
     token = secrets.token_hex(16)
     for user in users:
@@ -156,6 +157,7 @@ def hub(folder: Path, *users: str) -> Iterator[list[Host]]:
         "HUB_PORTS": " ".join(map(str, ports)),
         "HUB_TOKEN": token,
         "HUB_PROXY": str(HUB_PROXY),
+        "HUB_IDLE": str(idle or ""),
         "CONFIGPROXY_AUTH_TOKEN": secrets.token_hex(16),
     }
     command = [sys.executable, "-m", "jupyterhub", "-f", str(HERE / "hub_config.py")]

@@ -11,9 +11,16 @@ import pytest
 import websocket
 from playwright.sync_api import Browser, Page
 
+from nbdist.model import RunState
+from nbdist.store.run_store import RunStore, is_run_locked, snapshot
 from tests.browser.lab import new_page
-from tests.hosted.connections import a_run_is_watched_and_stopped_while_its_kernel_is_busy, runs_of, socket_to
-from tests.hosted.services import HUB_PROXY, NGINX, Host, ask, behind_nginx, hub
+from tests.hosted.connections import (
+    Kernel,
+    a_run_is_watched_and_stopped_while_its_kernel_is_busy,
+    runs_of,
+    socket_to,
+)
+from tests.hosted.services import HUB_PROXY, NGINX, Host, ask, behind_nginx, hub, until
 from tests.hosted.stories import a_morning_in_a_notebook
 
 pytestmark = pytest.mark.browser
@@ -59,6 +66,28 @@ def test_in_a_jupyterhub_two_users_see_their_own_runs_alone(users: list[Host]) -
     with pytest.raises(websocket.WebSocketBadStatusException, match="403"):
         socket_to(Host(ada.url, bob.token, bob.folder), "nbdist/api/stream")
     assert ask(f"{ada.url}nbdist/api/runs/{run_id}", bob.token, "DELETE")[0] == 403
+
+
+@in_a_hub
+def test_the_culler_of_a_hub_waits_for_detached_runs(tmp_path: Path) -> None:
+    pytest.importorskip("jupyterhub_idle_culler")
+    a_detached_run_outlasts_the_culler(tmp_path, runs=1, seconds=25, idle=15)
+
+
+def a_detached_run_outlasts_the_culler(folder: Path, *, runs: int, seconds: int, idle: int) -> None:
+    cell = f"%%distributed -n 2 -d --no-check\nimport time\ntime.sleep({seconds})"
+    with hub(folder, "ada", idle=idle) as (ada,):
+        with Kernel(ada) as kernel:
+            for code in ("%load_ext nbdist", *[cell] * runs):
+                assert kernel.run(code)["status"] == "ok"
+        # a question to the server would count as activity: look at files
+        directories = RunStore(ada.folder / ".local/state/nbdist").directories()
+        assert len(directories) == runs
+        log = folder / "hub.log"
+        until(lambda: not any(map(is_run_locked, directories)), seconds + 60)
+        assert "Culling server" not in log.read_text()
+        assert {snapshot(directory).state for directory in directories} == {RunState.FINISHED}
+        until(lambda: "Culling server" in log.read_text(), idle + 60)
 
 
 @in_a_hub
