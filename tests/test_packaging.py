@@ -267,7 +267,7 @@ LIMITS = {
     "doctor": 1_200,
     "engines": 2_710,
     "feed": 5_460,
-    "frameworks": 530,
+    "frameworks": 790,
     "launch": 5_720,
     "magics": 1_970,
     "model": 1_340,

@@ -82,6 +82,7 @@ def inherited(environ: Mapping[str, str], world_size: int, *, gpus: bool = False
         for key, value in environ.items()
         if key not in dropped and not key.startswith(_DROPPED_PREFIXES)
     }
+    kept["ROLE_NAME"] = "default"
     # rich draws its bars only for readers of escape sequences, such as those of nbdist's logs
     kept.setdefault("TTY_COMPATIBLE", "1")
     if kept.get("MPLBACKEND", "").startswith(_INLINE_BACKENDS):
@@ -117,7 +118,6 @@ def _torch(place: Placement) -> dict[str, str]:
         "LOCAL_WORLD_SIZE": str(place.local_world_size),
         "GROUP_RANK": str(place.node_rank),
         "GROUP_WORLD_SIZE": str(place.nodes),
-        "ROLE_NAME": "default",
         "ROLE_RANK": str(place.rank),
         "ROLE_WORLD_SIZE": str(place.world_size),
         "MASTER_ADDR": "{host}",

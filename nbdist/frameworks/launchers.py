@@ -6,12 +6,12 @@ are translated up to their program. A message refuses the rest, with the line to
 
 from __future__ import annotations
 
-import re
-import sys
+import importlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import PurePath
+from pathlib import Path
 from typing import Any
 
 from nbdist.devices.usage import cpu_count
@@ -19,13 +19,9 @@ from nbdist.errors import UsageMistake
 from nbdist.tables import read_table
 
 TORCHRUN, PADDLE, FLEETRUN = "torchrun", "paddle.distributed.launch", "fleetrun"
-_MODULES = {
-    "torch.distributed.run": TORCHRUN,
-    "torch.distributed.launch": TORCHRUN,
-    "paddle.distributed.launch": PADDLE,
-    "paddle.distributed.fleet.launch": FLEETRUN,
-}
 _SHORT = {"-r": "--redirects", "-t": "--tee"}  # torchrun's
+_GPUS_OR_1 = "gpus-or-1"
+"""The number of ranks where a launcher was told none: one a GPU, or one alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +48,7 @@ class Flag:
 
 
 @cache
-def _table() -> dict[str, Any]:
+def launcher_table() -> dict[str, Any]:
     return read_table(__file__, "launchers")
 
 
@@ -61,7 +57,7 @@ def flags(*launchers: str) -> Mapping[str, Flag]:
     """Return the flags of these launchers by name."""
     return {
         name: Flag(name=name, **{key: row[key] for key in row if key != "names"})
-        for row in _table()["flags"]
+        for row in launcher_table()["flags"]
         for launcher, names in row["names"].items()
         if launcher in launchers
         for name in names
@@ -74,13 +70,38 @@ def flag_of(word: str) -> Flag | None:
     return flags(TORCHRUN, PADDLE, FLEETRUN).get(name)
 
 
+def whole_flag(word: str, launcher: str) -> str:
+    """Return ``word`` with its flag written out where it is the beginning of one flag alone, as argparse
+    reads a line of the ``launcher``."""
+    name, equals, value = word.partition("=")
+    begun = name.replace("_", "-")
+    if not name.startswith("--") or len(begun) < 4 or flag_of(word) is not None:
+        return word
+    same = launcher_table()["launchers"][launcher]["same"]
+    known = flags(TORCHRUN) if "torch" in launcher else flags(PADDLE, FLEETRUN)
+    whole = [flag for flag in (*known, *same) if flag.startswith(begun)]
+    return f"{whole[0]}{equals}{value}" if len(whole) == 1 else word
+
+
+def default_count(launcher: str) -> list[str]:
+    """Return the words for the number of ranks that a launcher starts where its line has none."""
+    return ["--nproc-per-node", launcher_table()["launchers"][launcher].get("count", _GPUS_OR_1)]
+
+
+def local_rank_argument(launcher: str) -> list[str]:
+    """Return the argument by which a launcher gives a program its local rank; empty for none."""
+    name = launcher_table()["launchers"][launcher].get("local_rank")
+    return [f"{name}=${{local_rank}}"] if name else []
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translated:
     """Another launcher's words as nbdist's. ``any_device``: the number of ranks does not say whether they get
-    GPUs. ``notes`` name the flags without effect."""
+    GPUs; ``without_gpus`` is this number where there are none. ``notes`` name the flags without effect."""
 
     words: tuple[str, ...]
     any_device: bool = False
+    without_gpus: int | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -88,7 +109,7 @@ def translated(words: Sequence[str]) -> Translated:
     """Return ``words`` with other launchers' flags as options of nbdist. Raises UsageMistake."""
     own: list[str] = []
     idle: dict[str, str] = {}
-    any_device = False
+    any_device, without_gpus = False, None
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -111,123 +132,54 @@ def translated(words: Sequence[str]) -> Translated:
         else:
             value = rest.pop(0)
         own += flag.translated(written, value)
-        any_device |= flag.name == "--nproc-per-node"
+        if flag.name == "--nproc-per-node":
+            any_device, without_gpus = True, 1 if value == _GPUS_OR_1 else None
         if flag.idle:
             idle[flag.name] = flag.idle
     notes = tuple(f"{name} has no effect here: {reason}" for name, reason in idle.items())
-    return Translated(words=tuple(own), any_device=any_device, notes=notes)
+    return Translated(words=tuple(own), any_device=any_device, without_gpus=without_gpus, notes=notes)
 
 
-def behind_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the launcher of a pasted command line ("" for none) and its words, with leading variables as
-    ``--env`` and without a wrapper such as ``uv run``. Raises UsageMistake."""
-    variables, rest = _without_prefix(words)
-    name, own = _torchrun_or_paddle(rest)
-    if not name:
-        name, own = _other(rest)
-    if not name:
-        return "", list(words)
-    return name, [*(word for text in variables for word in _variable(*text.split("=", 1))), *own]
-
-
-# wrappers that run a command in an environment of their choice
-_RUNNERS = {(runner, "run") for runner in ("uv", "poetry", "pipenv", "pdm", "hatch", "rye")}
-
-
-def _without_prefix(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the variables before a command (``A=b``, ``env A=b``), and the command without a wrapper such as
-    ``uv run``. Raises UsageMistake for options of a wrapper."""
-    variables: list[str] = []
-    rest = list(words)
-    while rest:
-        if re.fullmatch(r"[A-Za-z_]\w*=.*", rest[0], re.DOTALL):
-            variables.append(rest.pop(0))
-            continue
-        length = 2 if tuple(rest[:2]) in _RUNNERS else int(rest[0] in ("env", "nohup"))
-        if not length:
-            break
-        surrounding, rest = " ".join(rest[:length]), rest[length:]
-        if surrounding == "nohup":
-            continue
-        if rest[:1] == ["--"]:
-            del rest[:1]
-        if rest and rest[0].startswith("-"):
-            raise UsageMistake(
-                f"{surrounding} {rest[0]}: the ranks use {sys.executable}: leave out  {surrounding}"
-            )
-    return variables, rest
-
-
-def _variable(name: str, value: str) -> list[str]:
-    if name == "CUDA_VISIBLE_DEVICES":
-        raise UsageMistake(f"CUDA_VISIBLE_DEVICES={value}: choose the GPUs of the run with  --gpus {value}")
-    return ["--env", f"{name}={value}"]
-
-
-def _torchrun_or_paddle(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the launcher of these two that ``words`` begin with ("" for none), and the words after it."""
-    program, *rest = [PurePath(words[0]).name, *words[1:]] if words else [""]
-    if program in (TORCHRUN, FLEETRUN):
-        return program, rest
-    if not re.fullmatch(r"python[\d.]*", program):
-        return "", []
-    while rest and rest[0] in ("-u", "-B", "-O"):
-        rest.pop(0)
-    module = rest[1].removesuffix(".__main__") if len(rest) > 1 and rest[0] == "-m" else ""
-    return _MODULES.get(module, ""), rest[2:]
-
-
-def _other(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return any other launcher ("" for none), and the line in words of nbdist. Raises UsageMistake."""
-    if not words:
-        return "", []
-    program, table = PurePath(words[0]).name, _table()
-    for row in table["refused"]:
-        if program in row["names"]:
-            raise UsageMistake(f"{program}: {row['reason']}  {_instead(program, words[1:])}")
-    for launcher, unknown in table["unknown"].items():
-        length = len(launcher.split())
-        if " ".join([program, *words[1:length]]) == launcher:
-            return launcher, _until_program(launcher, unknown, words[length:])
-    return "", []
-
-
-def _until_program(launcher: str, unknown: str, words: Sequence[str]) -> list[str]:
-    """Return a launcher's line in words of nbdist. ``unknown`` is the advice about flags not in the table."""
+def line_of(launcher: str, unknown: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return a launcher's line in words of nbdist, and its program. ``unknown`` is the advice about flags in
+    no row. Raises UsageMistake."""
+    row = launcher_table()["launchers"][launcher]
     own: list[str] = []
-    rest = list(words)
-    while rest and rest[0].startswith("-"):
+    program: list[str] = []
+    rest, dashes = list(words), False
+    while rest and not dashes:
         word = rest.pop(0)
-        if word == "--":
-            break
+        dashes = word == "--"
         written, equals, value = word.partition("=")
         name = written.replace("_", "-") if written.startswith("--") else written
         flag = flags(launcher).get(name)
-        if flag is None:
+        if dashes:
+            continue
+        if flag is None and (program or not word.startswith("-")):
+            program.append(word)
+            # click reads flags behind the script, too
+            if not row.get("anywhere"):
+                break
+        elif flag is None:
             raise UsageMistake(f"{launcher} {written}: {unknown}")
-        if not flag.switch and not equals:
-            if not rest:
-                raise UsageMistake(f"{written} needs a value: write  {written} VALUE")
-            value = rest.pop(0)
-        own += flag.translated(f"{launcher} {written}", value)
+        else:
+            if not flag.switch and not equals:
+                if not rest:
+                    raise UsageMistake(f"{written} needs a value: write  {written} VALUE")
+                value = rest.pop(0)
+            own += flag.translated(f"{launcher} {written}", value)
+    program += rest
+    if not dashes or row.get("anywhere"):
+        program = without_dashes(program)
     if launcher in _COMBINED:
         own = _COMBINED[launcher](own)
-    return [*own, *rest]
+    return own, program
 
 
-def _instead(program: str, words: Sequence[str]) -> str:
-    """Return nbdist's line for one of MPI or Slurm."""
-    count, script, rest = "2", ["train.py"], list(words)
-    while rest:
-        word = rest.pop(0)
-        name, equals, value = word.partition("=")
-        if name in ("-n", "-np", "--np", "--ntasks", "-c", "--num-proc") and (equals or rest):
-            count = value if equals else rest.pop(0)
-        elif word.endswith(".py"):
-            script = [word, *rest]
-            break
-    line = " ".join(["nbdist run -n", count, *script])
-    return f"{line} , on other machines with  --on slurm --nodes 2" if program == "srun" else line
+def without_dashes(program: Sequence[str]) -> list[str]:
+    """Return a program without a ``--`` in front of its arguments: argparse, which launchers read their lines
+    with, takes the first one away."""
+    return [*program[:1], *program[1 + (program[1:2] == ["--"]) :]]
 
 
 def _nodes(value: str) -> Sequence[str]:
@@ -241,9 +193,9 @@ def _nodes(value: str) -> Sequence[str]:
 
 
 def _ranks_per_node(value: str) -> Sequence[str]:
-    if value == "xpu":
-        raise UsageMistake("--nproc_per_node xpu: nbdist knows GPUs of NVIDIA and the CPU: write  -n 2")
-    named = {"gpu": ["--gpus", "all"], "cpu": ["-n", str(cpu_count())], "auto": []}
+    if value in ("xpu", "npu"):
+        raise UsageMistake(f"--nproc_per_node {value}: {launcher_table()['cards']['refused']}")
+    named = {"gpu": ["--gpus", "all"], "cpu": ["-n", str(cpu_count())], "auto": [], _GPUS_OR_1: []}
     return named.get(value, ["-n", value])
 
 
@@ -280,36 +232,80 @@ _RULES: Mapping[str, Callable[[str], Sequence[str]]] = {
 
 
 def _accelerate(words: list[str]) -> list[str]:
-    """Convert accelerate's number of processes on all machines to nbdist's, on one machine."""
-    at = words.index("--nproc-per-node") + 1 if "--nproc-per-node" in words else 0
-    nodes = int(words[words.index("--nodes") + 1]) if "--nodes" in words else 1
-    if at:
-        words[at] = str(max(1, int(words[at]) // nodes))
-    if "--cpu" in words:
-        words.remove("--cpu")
-        at = words.index("--nproc-per-node") + 1 if at else 0
-        words[max(at - 1, 0) : at] = ["-n"] if at else ["-n", "2"]
-    return words
+    """Combine a line of accelerate with its file of settings, and convert its number of processes on all
+    machines to nbdist's, on one machine. Raises UsageMistake."""
+    given, kept = _given(words, "--nproc-per-node", "--nodes", "--gpus", "--config-file", "--cpu")
+    if "--config-file" in given or not given.get("--cpu"):
+        settings = _settings(given.pop("--config-file", ""))
+        given = {name: value for name, value in settings.items() if not name.startswith("-env")} | given
+        kept = [*settings.get("-env", "").split(), *kept]
+    nodes = int(given.get("--nodes") or 1)
+    count = given.pop("--nproc-per-node", "")
+    count = str(max(1, int(count) // nodes)) if count.isdecimal() else count
+    if given.pop("--cpu", ""):
+        given.pop("--gpus", None)
+        kept += ["-n", count or "1"]
+    elif count or "--gpus" not in given:
+        kept += ["--nproc-per-node", count or _GPUS_OR_1]
+    return [*(word for pair in given.items() for word in pair), *kept]
+
+
+def _given(words: Sequence[str], *names: str) -> tuple[dict[str, str], list[str]]:
+    """Return the last value of each option of ``names`` ("yes" for --cpu), and the other words."""
+    given: dict[str, str] = {}
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word in names:
+            given[word] = "yes" if word == "--cpu" else next(rest)
+        else:
+            kept.append(word)
+    return given, kept
+
+
+def _settings(chosen: str) -> dict[str, str]:
+    """Return what accelerate's ``chosen`` file, or its default one, says of processes, devices and precision,
+    by nbdist's options; ``-env`` are words for variables. Raises UsageMistake."""
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    default = Path(os.environ.get("HF_HOME", f"{cache}/huggingface"), "accelerate/default_config.yaml")
+    path = Path(chosen) if chosen else default.expanduser()
+    if not chosen and not path.is_file():
+        return {}
+    try:
+        # what writes these files, accelerate, brings this reader along
+        read = importlib.import_module("yaml").safe_load(path.read_text(encoding="utf-8"))
+    except Exception as error:  # noqa: BLE001 - a missing file or reader, or what is no YAML
+        raise UsageMistake(
+            f"accelerate's file {path} cannot be read ({error}): write what it says as options, for example  "
+            "--num_processes 2 --mixed_precision bf16"
+        ) from None
+    values = {name: str(value) for name, value in dict(read).items() if value not in (None, "", {})}
+    kind = values.get("distributed_type", "NO").upper()
+    table = launcher_table()["accelerate"]
+    if kind in table["refused"]:
+        raise UsageMistake(f"{path} says distributed_type: {kind}: {table['refused'][kind]}")
+    settings = {option: values[name] for name, option in table["options"].items() if name in values}
+    if settings.get("--gpus") == "all":
+        del settings["--gpus"]
+    if int(settings.get("--nodes", 1)) < 2:
+        settings = {name: settings[name] for name in settings.keys() & {"--nproc-per-node", "--gpus"}}
+    if values.get("use_cpu", "").lower() == "true" or kind == "MULTI_CPU":
+        settings["--cpu"] = "yes"
+    if (precision := values.get("mixed_precision", "no").lower()) != "no":
+        settings["-env"] = f"--env ACCELERATE_MIXED_PRECISION={precision}"
+    return settings
 
 
 def _fabric(words: list[str]) -> list[str]:
     """Convert ``--accelerator`` and ``--devices`` of fabric to ranks on GPUs or on the CPU."""
-    kept: list[str] = []
-    given = {"--accelerator": "auto", "--devices": "1"}
-    rest = iter(words)
-    for word in rest:
-        if word in given:
-            given[word] = next(rest)
-        else:
-            kept.append(word)
-    accelerator, devices = given["--accelerator"], given["--devices"]
+    given, kept = _given(words, "--accelerator", "--devices")
+    accelerator, devices = given.get("--accelerator", "auto"), given.get("--devices", "1")
     kept += ["--env", "LT_CLI_USED=1", "--env", f"LT_ACCELERATOR={accelerator}"]
     kept += ["--env", f"LT_DEVICES={devices}"]
     if "," in devices or devices == "-1":
-        return [*kept, "--gpus", "all" if devices == "-1" else devices]
-    if devices == "auto":
-        return kept
-    return [*kept, *(["-n", devices] if accelerator == "cpu" else ["--nproc-per-node", devices])]
+        return [*kept, "--gpus", "all" if devices == "-1" else devices.strip(",")]
+    count = "1" if devices == "auto" else devices
+    return [*kept, *(["-n", count] if accelerator == "cpu" else ["--nproc-per-node", count])]
 
 
 _COMBINED: Mapping[str, Callable[[list[str]], list[str]]] = {

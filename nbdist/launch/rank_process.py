@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,11 +32,11 @@ WORKER = Path(__file__).parent.parent / "worker" / "__main__.py"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankCommand:
-    """The command, environment and order of a rank's process."""
+    """The command, environment and order of a rank's process. ``python`` is the interpreter, with options."""
 
     run_id: str
     rank: int
-    python: str
+    python: Sequence[str]
     cwd: str
     environment: Mapping[str, str]
     log: Path
@@ -44,7 +44,7 @@ class RankCommand:
 
     @property
     def arguments(self) -> list[str]:
-        return [self.python, "-u", str(WORKER), self.run_id, str(self.rank)]
+        return [*self.python, "-u", str(WORKER), self.run_id, str(self.rank)]
 
 
 @dataclass(slots=True)
@@ -124,13 +124,14 @@ def rank_command(
     return RankCommand(
         run_id=spec.run_id,
         rank=rank.rank,
-        python=spec.python,
+        python=(spec.python, *spec.python_flags),
         cwd=spec.cwd,
         environment=environment,
         log=files.log,
         order=Order(
             program=spec.program,
-            args=list(spec.args),
+            # as torchrun fills it in
+            args=[word.replace(LOCAL_RANK, str(rank.local_rank)) for word in spec.args],
             python_path=list(spec.python_path),
             module=spec.module,
             error_file=str(files.error),
@@ -138,6 +139,9 @@ def rank_command(
         ),
     )
 
+
+LOCAL_RANK = "${local_rank}"
+"""Stands for the local rank in an argument of a program, as in one of torchrun's."""
 
 LOOPBACK = "127.0.0.1"
 

@@ -120,7 +120,8 @@ class SweepPoint:
 class RunSpec:
     """One run, as it was asked for. Times are Unix seconds, durations seconds.
 
-    ``program`` is the file that every rank runs as ``__main__``, ``module`` its name for ``python -m``;
+    ``program`` is the file that every rank runs as ``__main__``, ``module`` its name for ``python -m``,
+    ``python_flags`` are the options of ``python``;
     ``python_path`` is a rank's ``sys.path`` (empty: the interpreter's). A rank on its way out has ``grace``
     to save its work. At ``until`` the ranks leave: seconds from the start, or Unix time where ``limit``, as
     it was typed, is a time of the day or "auto". After ``hang_after`` without progress the run is called
@@ -148,6 +149,7 @@ class RunSpec:
     framework: str
     backend: str
     args: tuple[str, ...] = ()
+    python_flags: tuple[str, ...] = ()
     module: str = ""
     python_path: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)

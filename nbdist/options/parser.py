@@ -6,7 +6,6 @@ import argparse
 import difflib
 import functools
 import math
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,8 @@ from nbdist.frameworks import launchers
 from nbdist.model.sweep import MOST, Points, names_of
 from nbdist.options import table
 from nbdist.options.table import OPTIONS, Option
-from nbdist.privacy import masked_text, masked_words
+from nbdist.options.typed_line import read_line, split_line
+from nbdist.privacy import masked_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +26,10 @@ class Options:
     is None where the option is left out, "all", or ids. ``timeout``, ``grace``, ``hang_after`` (0: never) and
     ``wait`` are in seconds, ``memory`` is bytes of each rank. ``slurm`` is for Slurm, each ``key=value``
     or ``key``, ``ray`` the address of a Ray. ``master`` is "host:port", where either may be missing.
-    ``any_device``: as with another launcher, ranks get GPUs where there are enough. ``sweep`` are lists of
-    points, and every combination gets a run of ``each`` ranks. ``push`` are names of the notebook, or
-    "auto". ``notes`` name flags of another launcher without effect."""
+    ``any_device``: as with another launcher, ranks get GPUs where there are enough; ``without_gpus`` is their
+    number where there are none and ``nproc`` is not given. ``python_flags`` are options of the interpreter.
+    ``sweep`` are lists of points, and every combination gets a run of ``each`` ranks. ``push`` are names of
+    the notebook, or "auto". ``notes`` name flags of another launcher without effect."""
 
     nproc: int | None = None
     gpus: tuple[int, ...] | str | None = None
@@ -45,6 +46,7 @@ class Options:
     checkpoints: str = ""
     memory: int | None = None
     env: tuple[tuple[str, str], ...] = ()
+    python_flags: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     sweep: tuple[Points, ...] = ()
     each: int | None = None
@@ -69,6 +71,7 @@ class Options:
     warm: bool | None = None
     show_ranks: tuple[int, ...] | None = None
     any_device: bool = False
+    without_gpus: int | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -208,69 +211,6 @@ class LineParser(argparse.ArgumentParser):
         raise UsageMistake(f"{message}: write  {self._written}")
 
 
-def split_line(line: str) -> list[str]:
-    """Split a line as a shell does, without a comment behind. Raises UsageMistake."""
-    if "\0" in line:
-        raise UsageMistake(f"a null character stands in {line.strip()!r:.80}: take it out")
-    try:
-        return shlex.split(_without_comment(line))
-    except ValueError as error:
-        raise UsageMistake(
-            f'{masked_text(line.strip())!r} ({error}): quote a value like  --args "--lr 0.1"'
-        ) from None
-
-
-_WORDS = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|(?<=\S)\#|[^\\'"\#])*""", re.DOTALL)
-
-
-def _without_comment(line: str) -> str:
-    """Return ``line`` up to a ``#`` that begins a word outside quotes."""
-    words = _WORDS.match(line)
-    return words[0] if words is not None and line[words.end() :].startswith("#") else line
-
-
-MODULE_FLAGS = ("-m", "--module")  # before the name of a module
-COMMAND_FLAGS = ("--no-python", "--no_python")  # before a program that is not Python's
-
-
-def instead_of(command: str) -> str:
-    """Return the line to type for ``!command`` where it starts another launcher; else empty."""
-    try:
-        launcher, _ = launchers.behind_launcher(split_line(command))
-    except UsageMistake:
-        return ""
-    return f"%distributed {command.strip()}" if launcher else ""
-
-
-def split_program(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the options in front of a program, and the program with its arguments, unparsed. A program
-    begins with the first word that is neither an option nor its value, or behind ``--``. ``-m`` and
-    ``--no-python`` may stand anywhere before it."""
-    _, words = launchers.behind_launcher(words)
-    valued = {flag for option in OPTIONS if option.metavar for flag in option.spellings}
-    own: list[str] = []
-    kind: list[str] = []
-    at = 0
-    while at < len(words):
-        word = words[at]
-        if word == "--":
-            at += 1
-            break
-        if word in (*MODULE_FLAGS, *COMMAND_FLAGS):
-            kind = [word]
-            at += 1
-            continue
-        if not word.startswith("-"):
-            break
-        foreign = launchers.flag_of(word)
-        # the value of a foreign flag may stand in the same word
-        bare = "=" not in word and (word.startswith("--") or len(word) == 2)
-        takes_next = word in valued if foreign is None else not foreign.switch and bare
-        own += words[at : at + 1 + takes_next]
-        at += 1 + takes_next
-    return own, [*kind, *words[at:]]
-
-
 def parse(line: str) -> Options:
     """Parse the options on a line, which a comment may end. Raises UsageMistake with one line."""
     return parse_words(split_line(line))
@@ -279,15 +219,14 @@ def parse(line: str) -> Options:
 def parse_words(words: Sequence[str], standing: Mapping[str, Any] | None = None) -> Options:
     """Parse options as nbdist or another launcher writes them. ``standing`` are values, by the fields of
     Options, that hold where ``words`` have no others. Raises UsageMistake."""
-    typed = words
-    launcher, words = launchers.behind_launcher(words)
-    if launcher and (program := split_program(words)[1]):
-        left_out, line = shlex.join(masked_words(program)), shlex.join(masked_words(typed))
+    line = read_line(words)
+    if line.launcher and line.program:
+        left_out, typed = shlex.join(masked_words(line.program)), shlex.join(masked_words(words))
         raise UsageMistake(
             f"the program of %%distributed is the cell below it: leave out  {left_out} , or run "
-            f"the script:  %distributed {line}"
+            f"the script:  %distributed {typed}"
         )
-    foreign = launchers.translated(words)
+    foreign = launchers.translated(line.own if line.launcher else words)
     named, unknown = _parser().parse_known_args(_joined(foreign.words))
     if unknown:
         raise UsageMistake(_about_unknown(unknown[0], swept=named.sweep or ()))
@@ -302,7 +241,11 @@ def parse_words(words: Sequence[str], standing: Mapping[str, Any] | None = None)
         kept.pop(name, None)
     given["env"] = (*kept.get("env", ()), *given.get("env", ()))
     options = Options(**kept | given)
-    options = replace(options, any_device=foreign.any_device and options.gpus is None, notes=foreign.notes)
+    any_device = foreign.any_device and options.gpus is None
+    options = replace(
+        options, any_device=any_device, without_gpus=foreign.without_gpus if any_device else None
+    )
+    options = replace(options, notes=foreign.notes)
     if options.engine == "local" and (options.slurm or options.ray):
         options = replace(options, engine="slurm" if options.slurm else "ray")
     check(options)
@@ -358,8 +301,8 @@ def _joined(words: Sequence[str]) -> list[str]:
     known = {flag for option in OPTIONS for flag in option.spellings}
     joined: list[str] = []
     for word in words:
-        if joined and joined[-1] == "--args" and word.partition("=")[0] not in known:
-            joined[-1] = f"--args={word}"
+        if joined and joined[-1] in ("--args", "--python-flags") and word.partition("=")[0] not in known:
+            joined[-1] = f"{joined[-1]}={word}"
         else:
             joined.append(word)
     return joined

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from nbdist.errors import UsageMistake
-from nbdist.options.parser import LineParser, Options, parse_words, split_line
+from nbdist.options.parser import LineParser, Options, parse_words
 from nbdist.options.table import OPTIONS, Option, described, help_text, parse_duration
+from nbdist.options.typed_line import split_line
 
 _WITHOUT = frozenset(
     {"detach", "timeout", "retries", "args", "sweep", "each", "metric", "keep_inputs", "nodes", "node_rank"}

@@ -10,12 +10,13 @@ from typing import Any
 from nbdist import config
 from nbdist.engines.options import ADDRESS
 from nbdist.model import RunSpec
-from nbdist.options.parser import COMMAND_FLAGS, MODULE_FLAGS, Options, keyword_words
+from nbdist.options.parser import Options, keyword_words
+from nbdist.options.typed_line import COMMAND_FLAGS, MODULE_FLAGS
 from nbdist.privacy import MASK
 
 _AS_TYPED = (
     *("framework", "backend", "timeout", "retries", "memory", "args", "keep_inputs", "cwd", "log_dir"),
-    *("scrape", "wait"),
+    *("scrape", "wait", "python_flags"),
 )
 _COMMAND = ("worker", "execute.py")  # runs a program that is not Python's, its first argument
 
@@ -81,7 +82,7 @@ def first_line(spec: RunSpec) -> str:
 
 def _typed(name: str, value: Any) -> object:
     match name:
-        case "args":
+        case "args" | "python_flags":
             return shlex.join(value)
         case "env":
             return dict(value)

@@ -12,6 +12,7 @@ from itertools import chain
 
 from nbdist.engines.options import parse_address, parse_slurm
 from nbdist.errors import UsageMistake
+from nbdist.frameworks.command_line import without_interpreter
 from nbdist.model.sweep import Points
 from nbdist.privacy import MASK, masked_text
 from nbdist.text import Both, both
@@ -172,6 +173,13 @@ def args(text: str) -> tuple[str, ...]:
         raise UsageMistake(f'--args {masked_text(text)!r} ({error}): write  --args "--lr 0.1"') from None
 
 
+def python_flags(text: str) -> tuple[str, ...]:
+    flags, rest = without_interpreter(["python", *args(text), "train.py"])
+    if rest != ["train.py"]:
+        raise UsageMistake(f'--python-flags {text!r}: write options of Python:  --python-flags "-W error"')
+    return tuple(flags)
+
+
 def push(text: str) -> tuple[str, ...]:
     """Parse the names, or ``auto`` alone. Raises UsageMistake."""
     return _names(
@@ -311,6 +319,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--checkpoints",), "checkpoints", "DIR", rare=True),
     Option(("--memory",), "memory", "SIZE", memory, rare=True),
     Option(("--env",), "env", "K=V", env, rare=True, many=True),
+    Option(("--python-flags",), "python_flags", '"…"', python_flags, rare=True),
     Option(("--args",), "args", '"…"', args),
     Option(("--sweep",), "sweep", "NAME=A,B", sweep, many=True),
     Option(("--each",), "each", "N", each, rare=True),

@@ -197,9 +197,11 @@ class _Program:
         yield f"--nproc-per-node={self._ranks}"
         if spec.retries:
             yield f"--max-restarts={spec.retries}"
-        if self._is_command:
+        if self._is_command or spec.python_flags:
             yield "--no-python"
-        else:
+        if spec.python_flags:
+            yield shlex.join([spec.python, "-u", *spec.python_flags])
+        if not self._is_command:
             yield f"-m {shlex.quote(spec.module)}" if spec.module else self._file()
 
     def _fleetrun(self, host: str, port: str, node: str) -> Iterator[str]:

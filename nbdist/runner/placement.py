@@ -28,7 +28,7 @@ from nbdist.text import say
 def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
     """Return a device for each rank, and notes on the choice. Raises UsageMistake."""
     if options.any_device:
-        return _any_devices(options.nproc, environ)
+        return _any_devices(options, environ)
     if options.gpus is None and options.nproc is not None:
         return [Device()] * options.nproc, []
     gpus = _gpus(environ)
@@ -66,11 +66,10 @@ def _gpus(environ: Mapping[str, str]) -> dict[int, Device]:
     return {gpu.index: Device(kind="gpu", index=gpu.index, name=gpu.name) for gpu in gpus}
 
 
-def _any_devices(count: int | None, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
+def _any_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
     """Choose devices as torchrun's and paddle's --nproc_per_node do: GPUs where there are enough."""
     gpus = list(_gpus(environ).values())
-    if count is None:
-        count = len(gpus) or cpu_count()
+    count = options.nproc or len(gpus) or options.without_gpus or cpu_count()
     if len(gpus) >= count:
         return gpus[:count], []
     notes = [say("runs.few-gpus", config.language(), gpus=len(gpus), count=count)] if gpus else []

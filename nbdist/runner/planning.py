@@ -181,6 +181,7 @@ def _plan(
         framework=framework or "none",
         backend=options.backend,
         args=script.args if script else options.args,
+        python_flags=options.python_flags,
         module=script.module if script else "",
         python_path=python_path,
         digests=digests_of(environment),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import pkgutil
 import re
@@ -36,7 +35,6 @@ def find_script(words: Sequence[str], *, cwd: Path, folder: Path, python_path: s
     ``python_path`` (the variable's value). Raises UsageMistake."""
     if not words:
         raise UsageMistake("no script to run: write  nbdist run -n 2 train.py  or  -m package.train")
-    words = _without_interpreter(words, cwd)
     if words[0] in MODULE_FLAGS:
         if len(words) == 1:
             raise UsageMistake(f"{words[0]} needs a module: write  nbdist run -n 2 -m package.train")
@@ -46,16 +44,6 @@ def find_script(words: Sequence[str], *, cwd: Path, folder: Path, python_path: s
     if words[0] in COMMAND_FLAGS:
         return _command(words[1:], folder)
     return _script(_file(words[0], cwd), words[1:], title=Path(words[0]).stem)
-
-
-def _without_interpreter(words: Sequence[str], cwd: Path) -> Sequence[str]:
-    """Drop the interpreter from ``python train.py``: ranks run this Python."""
-    if not re.fullmatch(r"python[\d.]*", words[0]) or os.path.exists(cwd / words[0]):
-        return words
-    behind = list(itertools.dropwhile(lambda word: word in ("-u", "-B"), words[1:]))
-    if not behind:
-        raise UsageMistake(f"{words[0]} alone is no program: write  nbdist run -n 2 train.py")
-    return behind
 
 
 def _script(path: Path, args: Sequence[str], *, title: str, module: str = "") -> Script:
@@ -82,6 +70,12 @@ def _file(name: str, cwd: Path) -> Path:
     if os.path.isdir(path):
         raise UsageMistake(f"{name} is a directory: name the script in it, or a package with  -m")
     if not os.path.exists(path):
+        if re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", name) and not name.endswith(".py"):
+            raise UsageMistake(f"no script {name}: there is no file {path}: write  -m {name}  for a module")
+        if shutil.which(name):
+            raise UsageMistake(
+                f"{name} is a command, not a script: write  --no-python {name}  if each rank is to run it"
+            )
         raise UsageMistake(f"no script {name}: there is no file {path}")
     return path
 

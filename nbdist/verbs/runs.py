@@ -24,7 +24,7 @@ from nbdist.feed.report_text import report_text
 from nbdist.feed.sweep_state import SweepView
 from nbdist.model import Reason, Run
 from nbdist.model.sweep import MOST
-from nbdist.options import split_program
+from nbdist.options import options_first
 from nbdist.runner import RunHandle, SweepHandle
 from nbdist.store import RunDirectory
 from nbdist.verbs.verb import Frontend
@@ -385,7 +385,7 @@ class Again:
 
 def resume(_: Frontend, *, words: Sequence[str]) -> Again:
     """Split the words of ``resume``. Raises UnknownRun."""
-    before, named = split_program(words)
+    before, named = options_first(words)[::2]
     handle = runner.attach(named[0] if named else None)
     return Again(handle=handle, changes=(*before, *named[1:]))
 

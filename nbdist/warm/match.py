@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,7 +116,7 @@ def shape_of(plan: Plan) -> RankShape:
     own = spec.cwd if spec.module else os.path.dirname(spec.program)
     return RankShape(
         framework=spec.framework,
-        python=spec.python,
+        python=shlex.join([spec.python, *spec.python_flags]),
         cwd=spec.cwd,
         python_path=spec.python_path,
         first="" if spec.python_path else own,

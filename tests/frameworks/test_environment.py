@@ -22,7 +22,6 @@ FIRST_ON_CPU = {
     "LOCAL_WORLD_SIZE": "2",
     "GROUP_RANK": "0",
     "GROUP_WORLD_SIZE": "1",
-    "ROLE_NAME": "default",
     "ROLE_RANK": "0",
     "ROLE_WORLD_SIZE": "2",
     "MASTER_ADDR": "{host}",

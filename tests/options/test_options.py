@@ -232,7 +232,7 @@ def test_a_beginning_of_an_option_is_not_taken_for_it() -> None:
 
 def test_every_option_fills_a_field_of_its_own() -> None:
     # what is no option of its own, and comes from the words of other launchers
-    made = {"any_device", "notes"}
+    made = {"any_device", "without_gpus", "notes"}
 
     assert {option.field for option in OPTIONS} == {field.name for field in fields(Options)} - made
     assert len({option.field for option in OPTIONS}) == len(OPTIONS)
@@ -266,17 +266,19 @@ def test_the_help_shows_every_option_once_with_what_it_does() -> None:
         pytest.param("-m -n 2 job.train -d", "-n 2", "-m job.train -d", id="a module, said early"),
         pytest.param("--no-python -n 2 ./t.sh -x", "-n 2", "--no-python ./t.sh -x", id="a program"),
         pytest.param("-t 3 -r3 --standalone x -n 1", "-t 3 -r3 --standalone", "x -n 1", id="torchrun's own"),
-        pytest.param("torchrun --nnodes 1 x -n 1", "--nnodes 1", "x -n 1", id="torchrun itself"),
+        pytest.param(
+            "torchrun --nnodes 1 x -n 1", "--nnodes 1 --nproc-per-node 1", "x -n 1", id="torchrun itself"
+        ),
         pytest.param(
             "python3 -u -m paddle.distributed.launch --log_dir l x --log_dir m",
-            "--log_dir l",
+            "--log-dir l --nproc-per-node gpus-or-1",
             "x --log_dir m",
             id="paddle's launcher",
         ),
         pytest.param("A=1 /bin/fleetrun --gpus=0 x", "--env A=1 --gpus=0", "x", id="a variable before it"),
-        pytest.param("python -m job.train x", "", "python -m job.train x", id="no launcher"),
+        pytest.param("python -m job.train x", "", "-m job.train x", id="no launcher"),
         pytest.param("-n 2 -- -odd.py -d", "-n 2", "-odd.py -d", id="behind two dashes"),
-        pytest.param("train.py -- -d", "", "train.py -- -d", id="two dashes of the script"),
+        pytest.param("train.py -- -d -- x", "", "train.py -d -- x", id="two dashes of the script"),
         pytest.param("--ranks 2 x", "--ranks", "2 x", id="an option that is none"),
         pytest.param("-d -n", "-d -n", "", id="no program"),
     ],

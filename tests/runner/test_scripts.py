@@ -46,8 +46,6 @@ def script_of(folder: Path, *words: str, python_path: str = "") -> Script:
         pytest.param(["--module", "train"], "train.py", "train", "train", id="a module in no package"),
         pytest.param(["-m", "job"], "job/__main__.py", "job.__main__", "job", id="a package"),
         pytest.param(["-m", "job.deep.step"], "job/deep/step.py", "job.deep.step", "step", id="deeper"),
-        pytest.param(["python", "train.py"], "train.py", "", "train", id="behind an interpreter"),
-        pytest.param(["python3.11", "-u", "-m", "job"], "job/__main__.py", "job.__main__", "job", id="both"),
     ],
 )
 def test_a_program_is_found(folder: Path, words: list[str], program: str, module: str, name: str) -> None:
