@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from nbdist.errors import UsageMistake
 from nbdist.frameworks import launchers
-from nbdist.frameworks.command_line import check_nested, launcher_of, read_command
+from nbdist.frameworks.command_line import launcher_of, read_command
 from nbdist.options.table import OPTIONS
 from nbdist.privacy import masked_text
 
@@ -65,7 +65,6 @@ def split_program(words: Sequence[str]) -> tuple[list[str], list[str]]:
     first word that is neither an option nor its value, or behind ``--``; a launcher may stand in front of it.
     ``-m`` and ``--no-python`` may stand anywhere before it. Raises UsageMistake."""
     line = read_line(words)
-    check_nested(line.program)
     return line.own, line.program
 
 

@@ -14,6 +14,7 @@ from importlib.util import decode_source
 from pathlib import Path
 
 from nbdist.errors import UsageMistake
+from nbdist.frameworks.command_line import check_nested
 from nbdist.model.plan import Program
 from nbdist.options import COMMAND_FLAGS, MODULE_FLAGS, slug
 
@@ -35,6 +36,7 @@ def find_script(words: Sequence[str], *, cwd: Path, folder: Path, python_path: s
     ``python_path`` (the variable's value). Raises UsageMistake."""
     if not words:
         raise UsageMistake("no script to run: write  nbdist run -n 2 train.py  or  -m package.train")
+    check_nested(words)
     if words[0] in MODULE_FLAGS:
         if len(words) == 1:
             raise UsageMistake(f"{words[0]} needs a module: write  nbdist run -n 2 -m package.train")

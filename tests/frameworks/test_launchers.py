@@ -23,6 +23,7 @@ from nbdist.options import (
     parse_words,
     split_program,
 )
+from nbdist.runner.scripts import find_script
 
 SOURCES = {
     TORCHRUN: ("torch", "distributed/run.py"),
@@ -221,8 +222,13 @@ def test_what_nbdist_does_not_do_is_refused_with_what_to_type(
     )
     Path("fsdp.yaml").write_text("distributed_type: FSDP\n")
 
+    def start() -> None:
+        own, program = split_program(line.split())
+        parse_words(own)
+        find_script(program, cwd=tmp_path, folder=tmp_path)
+
     with pytest.raises(UsageMistake) as raised:
-        parse_words(split_program(line.split())[0])
+        start()
 
     assert instead in str(raised.value)
     assert "\n" not in str(raised.value)
