@@ -22,7 +22,12 @@ class NbdistError(Exception):
 
 
 class UsageMistake(NbdistError):
-    """A request that cannot be met; the message is one line and says what to type instead."""
+    """A request that cannot be met; the message is one line and says what to type instead. ``add`` are
+    options that mend the line, in place of the option ``instead_of``."""
+
+    def __init__(self, message: str, *, add: str = "", instead_of: str = "") -> None:
+        super().__init__(message)
+        self.add, self.instead_of = add, instead_of
 
 
 class UnknownResult(UsageMistake, KeyError):

@@ -271,7 +271,7 @@ LIMITS = {
     "launch": 5_720,
     "magics": 1_970,
     "model": 1_340,
-    "options": 1_040,
+    "options": 1_080,
     "panel": 3_310,
     "preflight": 2_070,
     "programs": 930,

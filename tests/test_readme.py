@@ -62,6 +62,12 @@ def test_every_magic_is_named(name: str) -> None:
     assert not missing
 
 
+def test_the_page_completes_every_magic() -> None:
+    page = Path("labextension/src/lab/cells.ts").read_text(encoding="utf-8")
+
+    assert {name for name in LINE_MAGICS if f"'%{name}'" not in page} == set()
+
+
 @BOTH
 def test_every_magic_that_is_named_exists(name: str) -> None:
     assert set(re.findall(r"%(dist_\w+)", read(name))) <= LINE_MAGICS

@@ -1,4 +1,6 @@
 import {
+  addMendingButton,
+  magicsAt,
   cellAgain,
   cellOf,
   complete,
@@ -136,6 +138,9 @@ test.each([
   ['run = %distributed -d -n 2 train.py', { kind: 'line', name: 'distributed' }],
   ['for name in names:\n    %dist_logs {name}', { kind: 'line', name: 'dist_logs' }],
   ['%%distributedly', null],
+  ['%%ranks -n 2\nx = 1', { kind: 'cell', name: 'ranks' }],
+  ['%%rank', { kind: 'cell', name: 'rank' }],
+  ['%%distributed?', { kind: 'cell', name: 'distributed' }],
   ['share = 7 %dist_status', null],
   ['%load_ext nbdist', null],
 ])('the magic of nbdist in %j is %j', (source, magic) => {
@@ -217,4 +222,24 @@ test('the form reads and changes a line as the server writes it', () => {
   expect(withFirstLine(`${line}\ntrain()`, { ...before, ranks: { kind: 'gpus', ids: [0, 1] } })).toBe(
     '%%distributed --gpus 0,1 --framework torch --name mine --retries 2\ntrain()',
   );
+});
+
+test('a magic is completed before the kernel knows it', () => {
+  expect(magicsAt('%dist_st', 8)).toEqual({
+    start: 0,
+    names: ['%dist_stacks', '%dist_status', '%dist_stop'],
+  });
+  expect(magicsAt('runs = %%ra', 11).names).toEqual(['%%ranks', '%%rank']);
+  expect(magicsAt('x % dist', 8).names).toEqual([]);
+});
+
+test('a mended line is offered once, and written by a click', () => {
+  const place = document.createElement('div');
+  Object.assign(place.dataset, { line: '%%distributed -n 2 --push lr', label: 'Add --push lr and run' });
+  const written: string[] = [];
+  addMendingButton(place, line => written.push(line));
+  addMendingButton(place, line => written.push(line));
+  place.querySelector('button')!.click();
+  expect(place.textContent).toBe('Add --push lr and run');
+  expect(written).toEqual(['%%distributed -n 2 --push lr']);
 });

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from nbdist.diagnosis.exits import rank_ranges
 from nbdist.model import Input, Run
+from nbdist.privacy import MASK
 from nbdist.store import RunDirectory
 from nbdist.store.results import Result, read_index
 from nbdist.text import Both, both, say, size_text
@@ -22,7 +23,8 @@ _NUMBER = re.compile(r"np\.\w+\((.+)\)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenValue:
-    """A value by name; ``about``: type and size (``float, 0.93``); ``ranks`` that gave it (empty: rank 0)."""
+    """A value by name; ``about``: a number itself, else type and size (``ndarray, 800 kB``); ``ranks`` that
+    gave it (empty: rank 0)."""
 
     name: str
     about: str
@@ -102,6 +104,8 @@ class ResultsWatch:
 
 
 def _of_input(given: Input) -> str:
+    if given.value and given.value != MASK:
+        return given.value
     return given.type if given.is_definition else f"{_short(given.type)}, {size_text(given.size)}"
 
 
@@ -117,8 +121,10 @@ def _given(result: Result, ranks: Sequence[int]) -> GivenValue:
 
 
 def _of_result(result: Result) -> str:
-    """Return ``float, 0.93``; ``Tensor float32, 10 × 10, 472 B``; ``state_dict (Linear), 12 MB``."""
+    """Return ``0.93``; ``Tensor float32, 10 × 10, 472 B``; ``state_dict (Linear), 12 MB``."""
     kind = _short(result.type)
+    if kind in ("bool", "float", "int") and 0 < len(result.repr) <= _VALUE:
+        return result.repr
     value = _NUMBER.sub(r"\1", result.repr) if result.kind in ("value", "number") else ""
     if result.kind == "state_dict":
         kind = f"state_dict ({kind})"

@@ -19,6 +19,9 @@ from nbdist.errors import UsageMistake
 from nbdist.tables import read_table
 
 TORCHRUN, PADDLE, FLEETRUN = "torchrun", "paddle.distributed.launch", "fleetrun"
+MIXED = (TORCHRUN, PADDLE, FLEETRUN)
+"""The launchers whose flags may stand among nbdist's own."""
+
 _SHORT = {"-r": "--redirects", "-t": "--tee"}  # torchrun's
 _GPUS_OR_1 = "gpus-or-1"
 """The number of ranks where a launcher was told none: one a GPU, or one alone."""
@@ -67,7 +70,7 @@ def flags(*launchers: str) -> Mapping[str, Flag]:
 def flag_of(word: str) -> Flag | None:
     """Return torchrun's or paddle's flag in ``word`` (``--flag``, ``--flag=value``, ``-t3``), if any."""
     name = word.partition("=")[0].replace("_", "-") if word.startswith("--") else _SHORT.get(word[:2], "")
-    return flags(TORCHRUN, PADDLE, FLEETRUN).get(name)
+    return flags(*MIXED).get(name)
 
 
 def whole_flag(word: str, launcher: str) -> str:

@@ -136,6 +136,7 @@ def rank_command(
             module=spec.module,
             error_file=str(files.error),
             inputs=str(directory.inputs) if spec.inputs else "",
+            pull="" if rank.rank else ",".join(spec.pull),
         ),
     )
 

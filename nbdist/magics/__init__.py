@@ -11,7 +11,7 @@ from nbdist import options
 from nbdist.errors import UsageMistake
 from nbdist.magics.distributed import DistributedMagics
 from nbdist.magics.line_magics import VerbMagics
-from nbdist.magics.presentation import as_usage_errors, forget_stops, show_stops_calmly
+from nbdist.magics.presentation import as_usage_errors, forget_errors, show_errors_calmly
 from nbdist.magics.ranks import RanksMagics
 
 MAGICS = (DistributedMagics, RanksMagics, VerbMagics)
@@ -34,7 +34,7 @@ def load(shell: InteractiveShell) -> None:
         # unless another extension has it
         if name not in shell.magics_manager.magics["line"]:
             shell.magics_manager.register_function(_answer(f"%{name}: {text}"), "line", name)
-    show_stops_calmly(shell)
+    show_errors_calmly(shell)
     for module in ("nbdist.preflight.capabilities", "nbdist.panel.terminal", "nbdist.panel.summary_view"):
         importlib.import_module(module)
     options.get_ready()
@@ -50,7 +50,7 @@ def unload(shell: InteractiveShell) -> None:
         known = shell.magics_manager.magics["line"].get(name)
         if getattr(known, "__module__", "") == __name__:
             del shell.magics_manager.magics["line"][name]
-    forget_stops(shell)
+    forget_errors(shell)
 
 
 def _answer(text: str) -> Callable[[str], None]:

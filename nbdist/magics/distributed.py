@@ -20,6 +20,7 @@ from nbdist.magics.presentation import (
     as_usage_errors,
     draws_widgets,
     interrupts,
+    offering,
     place_of,
     shell_of,
     stopped,
@@ -59,7 +60,7 @@ class DistributedMagics(Magics):
             return None
         shell = shell_of(self)
         line = _expanded(shell, line)
-        with as_usage_errors(), interrupts() as taken:
+        with as_usage_errors(), offering(shell, line if cell is not None else None), interrupts() as taken:
             if cell is not None:
                 cell = as_in_editor(shell, cell)
             chosen, plan = _planner(shell, line, cell)
@@ -89,7 +90,7 @@ def start_and_show(
 ) -> runner.RunHandle:
     """Start the run, and show it until it ends unless it is detached. Raises UsageMistake or LaunchError
     before the start, RunFailed or RunStopped after the end."""
-    runner.check_pulled(chosen.pull, notebook_names(shell))
+    runner.check_pulled(chosen.pull, notebook_names(shell), planned if chosen.check else None)
     with started(shell, chosen, planned, taken, typed=typed, advice=advice) as handle:
         if chosen.detach:
             show_detached(shell, handle, chosen, planned)
@@ -121,7 +122,14 @@ def started(
     )
     other_home = say("runs.other-home", config.language(), command=f"%env {runner.TOKEN}={planned.token}")
     with stopped_with_its_cell(handle, taken):
-        tell(*notes, advice, other_home if planned.token else "", runner.pruner.removed())
+        seen = chosen.panel and draws_widgets(shell)
+        tell(
+            "" if seen else planned.pushed,
+            *notes,
+            advice,
+            other_home if planned.token else "",
+            runner.pruner.removed(),
+        )
         yield handle
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
+import html
 import os
 import re
 import sys
@@ -13,14 +15,18 @@ from typing import Any, TypeVar
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics
+from IPython.display import display
 
-from nbdist import panel, runner
+from nbdist import config, panel, runner
 from nbdist.errors import LaunchError, RunStopped, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.model import Reason
+from nbdist.text import say
 
 AnError = TypeVar("AnError", bound=BaseException)
 
+_CALM = (RunStopped, UsageError)
+_UNKNOWN = re.compile(r"(Line|Cell) magic (?:function )?`(%%?)(\w+)` not found")
 _PANEL = Path(panel.__file__).parent / "static/panel.js"
 
 
@@ -40,6 +46,24 @@ def as_usage_errors() -> Iterator[None]:
         raise without_frames(error) from None
 
 
+@contextlib.contextmanager
+def offering(shell: InteractiveShell, line: str | None) -> Iterator[None]:
+    """Offer the line that mends a UsageMistake, where a page can make a button of it. ``line`` is what stands
+    behind ``%%distributed``; None for another magic."""
+    try:
+        yield
+    except UsageMistake as mistake:
+        if mistake.add and line is not None and draws_widgets(shell):
+            kept = re.sub(rf"{mistake.instead_of}[ =]\S+", "", line) if mistake.instead_of else line
+            mended = html.escape(" ".join(["%%distributed", *kept.split(), mistake.add]))
+            label = html.escape(say("runs.add-and-run", config.language(), add=mistake.add))
+            bundle = {
+                "text/html": f'<div class="nbdist-mended" data-line="{mended}" data-label="{label}"></div>'
+            }
+            display(bundle, raw=True)
+        raise
+
+
 def without_frames(error: AnError, *, brief: bool = False) -> AnError:
     """Return the error, of which IPython shows only the message; ``brief``: its first line, below a panel."""
 
@@ -53,16 +77,17 @@ def without_frames(error: AnError, *, brief: bool = False) -> AnError:
     return error
 
 
-def show_stops_calmly(shell: InteractiveShell) -> None:
-    """Show no traceback for RunStopped: the cell fails, but its run obeyed the user."""
+def show_errors_calmly(shell: InteractiveShell) -> None:
+    """Show no traceback for RunStopped: the cell fails, but its run obeyed the user. For a magic that IPython
+    does not know, name the nearest one."""
     # IPython has one such handler, which another extension may have set
     if not shell.custom_exceptions:
-        shell.set_custom_exc((RunStopped,), _show_stop)
+        shell.set_custom_exc(_CALM, _show_calmly)
 
 
-def forget_stops(shell: InteractiveShell) -> None:
-    """Undo ``show_stops_calmly``."""
-    if shell.custom_exceptions == (RunStopped,):
+def forget_errors(shell: InteractiveShell) -> None:
+    """Undo ``show_errors_calmly``."""
+    if shell.custom_exceptions == _CALM:
         shell.set_custom_exc((), None)
 
 
@@ -75,15 +100,28 @@ def stopped(text: str, *, shown: bool) -> RunStopped:
     return error
 
 
-def _show_stop(
-    shell: InteractiveShell, _kind: type, error: RunStopped, _trace: object, tb_offset: int | None = None
+def _show_calmly(
+    shell: InteractiveShell, _kind: type, error: Exception, _trace: object, tb_offset: int | None = None
 ) -> list[str]:
+    if isinstance(error, UsageError):
+        shell.show_usage_error(_with_nearest(shell, error))
+        return []
     lines: list[str] = error._render_traceback_()  # type: ignore[attr-defined]
     for line in lines:
         print(line)
     # a kernel's reply carries the last traceback
     shell._last_traceback = lines  # type: ignore[attr-defined]
     return lines
+
+
+def _with_nearest(shell: InteractiveShell, error: UsageError) -> UsageError:
+    """Return the error of IPython for an unknown magic with the nearest one of nbdist; any other as it is."""
+    if (unknown := _UNKNOWN.match(str(error))) is None:
+        return error
+    kind, sign, name = unknown.groups()
+    ours = [each for each in shell.magics_manager.magics[kind.lower()] if re.match(r"dist|ranks?$", each)]
+    near = difflib.get_close_matches(name, ours, n=1, cutoff=0.7)
+    return UsageError(f"no magic {sign}{name}: did you mean  {sign}{near[0]}?") if near else error
 
 
 def interrupts() -> runner.Interrupts:

@@ -40,7 +40,8 @@ class Program:
 class Plan:
     """A run that could start. ``is_cell``: the program is no script. Ranks inherit ``environment``, users
     read ``notes``. ``write_inputs`` writes the inputs' values into a file; None without inputs. ``token``
-    proves machines with another home directory to this one, for this run alone; no file has it."""
+    proves machines with another home directory to this one, for this run alone; no file has it. ``pushed``
+    names the inputs, for users without a panel that shows them."""
 
     spec: RunSpec
     program: Program
@@ -49,6 +50,7 @@ class Plan:
     notes: tuple[str, ...]
     write_inputs: Callable[[Path], object] | None = None
     token: str = ""
+    pushed: str = ""
 
     @property
     def cell(self) -> str | None:

@@ -130,9 +130,10 @@ class RunSpec:
     ranks inherit the real ones, never through a file. ``digests`` are those of their secret variables
     (``privacy.digests_of``). ``scrape``: printed numbers become curves. ``log_dir``: a folder for copies of
     the logs. ``inputs``: names from the notebook, whose values are deleted after the run unless
-    ``keep_inputs``. ``versions`` of libraries, by name. ``checkpoints``: their directory (empty: none that
-    all machines see). ``resumed``: the id of the run that this one goes on from. ``sweep``: its point of a
-    sweep. ``session``: the seconds without a cell after which a session ends itself; None for any other run.
+    ``keep_inputs``. ``pull``: variables of rank 0 that become results at its end. ``versions`` of libraries,
+    by name. ``checkpoints``: their directory (empty: none that all machines see). ``resumed``: the id of the
+    run that this one goes on from. ``sweep``: its point of a sweep. ``session``: the seconds without a cell
+    after which a session ends itself; None for any other run.
 
     Each of several machines has a directory of its own. ``ranks`` are all ranks, ``here`` those of this
     machine, node ``node_rank``; ``master`` is where the ranks meet, ``addresses`` are the nodes' as far as
@@ -166,6 +167,7 @@ class RunSpec:
     log_dir: str = ""
     inputs: tuple[Input, ...] = ()
     keep_inputs: bool = False
+    pull: tuple[str, ...] = ()
     checkpoints: str = ""
     resumed: str = ""
     session: float | None = None

@@ -229,7 +229,7 @@ def parse_words(words: Sequence[str], standing: Mapping[str, Any] | None = None)
     foreign = launchers.translated(line.own if line.launcher else words)
     named, unknown = _parser().parse_known_args(_joined(foreign.words))
     if unknown:
-        raise UsageMistake(_about_unknown(unknown[0], swept=named.sweep or ()))
+        raise UsageMistake(_about_unknown(unknown[0], words, swept=named.sweep or ()))
     given = {name: value for name, value in vars(named).items() if value is not None}
     if "sweep" in given:
         given["sweep"] = tuple(given["sweep"])
@@ -344,15 +344,21 @@ class _Parser(argparse.ArgumentParser):
         raise UsageMistake(f"{option.flags[0]} needs a value: write  {option.flags[0]} {option.metavar}")
 
 
-def _about_unknown(word: str, *, swept: Sequence[Points]) -> str:
+def _about_unknown(word: str, line: Sequence[str], *, swept: Sequence[Points]) -> str:
     if not word.startswith("-"):
+        if word.endswith(".py"):
+            return f"a script has one %: write  %distributed {shlex.join(masked_words(line))}"
         if any(len(points[0]) > 1 for points in swept):
             return f'{word!r}: put all points between quotes:  --sweep "lr,width=0.1,64 0.01,128"'
         return f'{word!r} is no option: arguments of the program go into  --args "{word}"'
     flag = word.partition("=")[0]
     # without the dashes, which all of them share
-    names = {name.lstrip("-"): name for option in OPTIONS for name in option.flags}
+    names = {name.lstrip("-"): name for option in OPTIONS for name in option.spellings}
+    foreign = {name.lstrip("-"): name for name in launchers.flags(*launchers.MIXED)}
+    if "_" in flag:
+        foreign = {name.replace("-", "_"): f"--{name.replace('-', '_')}" for name in foreign}
     near = difflib.get_close_matches(flag.lstrip("-"), names, n=1, cutoff=0.6)
-    if near:
-        return f"no option {flag}: did you mean {names[near[0]]}?"
+    nearer = difflib.get_close_matches(flag.lstrip("-"), foreign, n=1, cutoff=0.85)
+    if nearer or near:
+        return f"no option {flag}: did you mean {(foreign | names)[(nearer or near)[0]]}?"
     return f"no option {flag}: there are {', '.join(option.flags[-1] for option in OPTIONS)}"

@@ -304,6 +304,9 @@ class Option:
 OPTIONS: tuple[Option, ...] = (
     Option(("-n", "--nproc"), "nproc", "N", nproc),
     Option(("--gpus",), "gpus", "0,1|all", gpus, aliases=("--selected_gpus", "--devices")),
+    Option(("--push",), "push", "A,B|auto", push),
+    Option(("--pull",), "pull", "A,B", pull),
+    Option(("--sweep",), "sweep", "NAME=A,B", sweep, many=True),
     Option(("--name",), "name", "NAME", name, rare=True),
     Option(("-d", "--detach"), "detach"),
     Option(
@@ -321,12 +324,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--env",), "env", "K=V", env, rare=True, many=True),
     Option(("--python-flags",), "python_flags", '"…"', python_flags, rare=True),
     Option(("--args",), "args", '"…"', args),
-    Option(("--sweep",), "sweep", "NAME=A,B", sweep, many=True),
     Option(("--each",), "each", "N", each, rare=True),
     Option(("--metric",), "metric", "NAME", rare=True),
-    Option(("--push",), "push", "A,B|auto", push),
     Option(("--keep-inputs",), "keep_inputs", rare=True),
-    Option(("--pull",), "pull", "A,B", pull),
     Option(("--cwd",), "cwd", "DIR", rare=True),
     Option(("--log-dir",), "log_dir", "DIR", rare=True, aliases=("--log_dir",)),
     Option(("--nodes",), "nodes", "N", count_of_nodes, rare=True),

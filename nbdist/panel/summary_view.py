@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import itertools
+import re
 import time
 from collections.abc import Iterator, Sequence
 
@@ -307,7 +308,8 @@ def _text(facts: Facts, language: str, notes: Sequence[str]) -> str:
     state, ranks = state_word(run.state, language), ranks_text(run.spec.world_size, language)
     headline = (run.label, state, ranks, duration(run.elapsed(0)), _reason(facts, language))
     lines = [" · ".join(filter(None, headline))]
-    lines += [_given_text(key, given, language) for key, given in _gifts(facts)]
+    # a note says at the start what the notebook gave
+    lines += [_given_text(key, given, language) for key, given in _gifts(facts) if key != "inputs"]
     if values := _values(facts, language):
         lines.append(values)
     if facts.failure is not None:
@@ -316,9 +318,15 @@ def _text(facts: Facts, language: str, notes: Sequence[str]) -> str:
     return "\n".join(f"[nbdist] {printable(line)}" for line in lines)
 
 
+_NUMBER = re.compile(r"-?\d[\d.e+-]*|True|False|nan|-?inf")
+
+
 def _given_text(key: str, given: Given, language: str) -> str:
-    """Return ``Results: acc (float, 0.93), model (state_dict (Linear), 12 MB)``."""
-    values = [f"{name} ({about})" for name, about in given.texts(language)]
+    """Return ``Results: acc 0.93, model (state_dict (Linear), 12 MB)``."""
+    values = [
+        f"{name} {about}" if _NUMBER.fullmatch(about) else f"{name} ({about})"
+        for name, about in given.texts(language)
+    ]
     more = [f"+{given.more}"] if given.more else []
     return f"{say(f'panel.{key}', language)}: {', '.join([*values, *more])}"
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _MOST = 8
 _OF_NOTEBOOK = frozenset({"name-defined", "name-of-short-data", "name-of-data"})
-_PLAIN = frozenset({"bool", "float", "int", "str"})
 _PUSH = re.compile(r"--push[ =]\S+")
 
 
@@ -46,26 +45,34 @@ def check_program(
     except RecursionError:
         return ()
     script = "" if plan.is_cell else os.path.basename(plan.spec.program)
+    push, line = _push_instead(plan, findings, typed, language)
+    certain = any(finding.certain for finding in findings)
+    if push:
+        findings = [finding for finding in findings if finding.rule.name not in _OF_NOTEBOOK]
     errors = [finding.text(language, script) for finding in findings if finding.certain]
     warnings = [finding.text(language, script) for finding in findings if not finding.certain]
-    push = _push_instead(plan, findings, typed, language)
-    if errors:
-        raise UsageMistake("\n".join([*push, *_shortened([*errors, *warnings])]))
-    return (*push, *_shortened(warnings))
+    if errors or certain:
+        # a name that another cell made is one line, with all the others
+        add = push if not errors else ""
+        raise UsageMistake(
+            "\n".join([*line, *_shortened([*errors, *warnings])]), add=add, instead_of="--push"
+        )
+    return (*line, *_shortened(warnings))
 
 
-def _push_instead(plan: Plan, findings: Sequence[Finding], typed: str, language: str) -> list[str]:
-    """Suggest the line that pushes the names of the notebook that the ranks lack."""
+def _push_instead(
+    plan: Plan, findings: Sequence[Finding], typed: str, language: str
+) -> tuple[str, list[str]]:
+    """Return the option that pushes the names of the notebook that the ranks lack, and a line that says so;
+    empty where none lacks or can be pushed."""
     unpushed = [finding.values for finding in findings if finding.rule.name in _OF_NOTEBOOK]
     missing = [values["name"] for values in unpushed]
     if not missing or not plan.is_cell or (plan.spec.nodes > 1 and not plan.spec.engine):
-        return []
+        return "", []
     names = [*(pushed.name for pushed in plan.spec.inputs if pushed.asked), *missing]
-    line = f"{_PUSH.sub('', masked_text(typed)).strip()} --push {','.join(names)}".strip()
-    plain = [values["name"] for values in unpushed if values["type"] in _PLAIN]
-    words = " ".join(f"--{name} {{{name}}}" for name in plain)
-    more = say("runs.push-value", language, words=words) if plain else ""
-    return [say("runs.push-instead", language, names=tuple(missing), line=line) + more]
+    push = f"--push {','.join(names)}"
+    line = f"{_PUSH.sub('', masked_text(typed)).strip()} {push}".strip()
+    return push, [say("runs.push-instead", language, names=tuple(missing), line=line)]
 
 
 def _shortened(lines: Sequence[str]) -> list[str]:

@@ -38,7 +38,11 @@ def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[D
         return [Device()] * 2, [say("runs.no-gpu", config.language())]
     if options.gpus == "all":
         if not gpus:
-            raise UsageMistake("--gpus all needs a GPU, and there is none: write  -n 2  for 2 CPU ranks")
+            raise UsageMistake(
+                "--gpus all needs a GPU, and there is none: write  -n 2  for 2 CPU ranks",
+                add="-n 2",
+                instead_of="--gpus",
+            )
         wanted = list(gpus)
     else:
         wanted = [int(index) for index in options.gpus]
@@ -47,7 +51,9 @@ def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[D
         ids = ",".join(map(str, wanted))
         raise UsageMistake(
             f"--gpus {ids} needs a GPU, and this machine has none that can be used: write  -n {count}  for "
-            f"{count} CPU rank{'s' if count > 1 else ''}"
+            f"{count} CPU rank{'s' if count > 1 else ''}",
+            add=f"-n {count}",
+            instead_of="--gpus",
         )
     if missing := [str(index) for index in wanted if index not in gpus]:
         known = list(map(str, gpus))

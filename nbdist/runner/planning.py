@@ -95,7 +95,7 @@ def plan(
     if packed is None or namespace is None:
         return planned
     check_early(planned, packed)
-    return replace(planned, notes=(*planned.notes, describe_inputs(packed, namespace.also)))
+    return replace(planned, pushed=describe_inputs(packed, namespace.also))
 
 
 def plan_script(
@@ -222,6 +222,7 @@ def _with_options(spec: RunSpec, options: Options) -> RunSpec:
         hang_after=options.hang_after or None,
         retries=options.retries,
         memory=options.memory,
+        pull=options.pull,
         scrape=options.scrape,
         keep_inputs=options.keep_inputs,
         log_dir=str(Path(spec.cwd) / Path(options.log_dir).expanduser()) if options.log_dir else "",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from nbdist import config
 from nbdist.errors import UsageMistake
+from nbdist.frameworks.environment import imported_modules
 from nbdist.model import Input
 from nbdist.model.plan import Plan, Program
 from nbdist.options import Options
@@ -85,12 +88,36 @@ def pack_inputs(
     return packed
 
 
-def check_pulled(names: Sequence[str], namespace: Namespace) -> None:
-    """Raise UsageMistake for a name that a result must not take."""
+def check_pulled(names: Sequence[str], namespace: Namespace, plan: Plan | None = None) -> None:
+    """Raise UsageMistake for a name that a result must not take, or that the planned cell cannot give."""
     if own := next(filter(namespace.owns, names), ""):
         raise UsageMistake(
             f"--pull {own} would replace a part of the notebook itself: give the result another name"
         )
+
+    if plan is None or not names or not plan.is_cell:
+        return
+    from nbdist.preflight import undefined_names
+
+    text = "\n".join([plan.program.text, *names])
+    unknown = set(undefined_names(Program.parse(text).tree, plan.spec.python_path))
+    given = {item.name for item in plan.spec.inputs}
+    for name in names:
+        # a module of the user's may call nbdist.result
+        if name in unknown - given and "result" not in text and not _imports_own(plan.program):
+            raise UsageMistake(
+                f"--pull {name}: the cell has no variable {name}, and gives no result of this name: name one "
+                f"that it has, or add  {name} = …"
+            )
+
+
+def _imports_own(program: Program) -> bool:
+    """Return whether a program imports a module that is not installed."""
+    for name in imported_modules(program.tree):
+        spec = find_spec(name) if name not in sys.stdlib_module_names else None
+        if spec is not None and "site-packages" not in str(spec.origin or spec.submodule_search_locations):
+            return True
+    return False
 
 
 def inputs_of(packed: Packed) -> tuple[Input, ...]:
@@ -160,6 +187,8 @@ def _type(item: Item) -> str:
 
 
 def _named(item: Item) -> str:
+    if item.value and not is_secret_name(item.name):
+        return f"{item.name} {item.value}"
     size = f", {size_text(item.size)}" if item.kind == "data" else ""
     return f"{item.name} ({_type(item)}{size})"
 

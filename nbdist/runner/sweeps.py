@@ -73,7 +73,9 @@ def plan_sweep(options: Options, plan_point: Callable[[Options], Plan]) -> Sweep
     counts = {"points": len(points), "at_once": min(len(places), len(points)), "each": each}
     notes.append(say("runs.sweep", config.language(), label=sweep.label, **counts))
     first = replace(planned, spec=sweep.run_of(0, created=created))
-    return SweepPlan(sweep=sweep, first=first, notes=(*notes, *planned.notes))
+    return SweepPlan(
+        sweep=sweep, first=first, notes=(*notes, *filter(None, [*planned.notes, planned.pushed]))
+    )
 
 
 def _check_use(points: Points, planned: Plan) -> None:

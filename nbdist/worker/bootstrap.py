@@ -78,10 +78,10 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
             from nbdist.worker.display import show_last
 
             show_last(value)
-        show_open_figures()
+        _keep_at_end(order, module)
     except SystemExit as leaving:
         if leaving.code in (None, 0):
-            show_open_figures()
+            _keep_at_end(order, module)
             _finish(channel, order)
         else:
             _report(channel, order, reserve, leaving)
@@ -95,6 +95,15 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     finally:
         main_thread.over = True
     _finish(channel, order)
+
+
+def _keep_at_end(order: Order, module: ModuleType) -> None:
+    """Show the open figures, and store the variables that the notebook asked for."""
+    show_open_figures()
+    if order.pull:
+        from nbdist.worker.result_files import keep_variables
+
+        keep_variables(order.pull.split(","), module.__dict__)
 
 
 def _late(module: str, name: str) -> Callable[..., Any]:

@@ -97,7 +97,8 @@ class _Message:
 
 class Order(_Message):
     """The program, its arguments, and the path of its error report. ``python_path`` becomes sys.path (empty:
-    as for a script), ``module`` is the name for ``python -m``, ``inputs`` the box of pushed names."""
+    as for a script), ``module`` is the name for ``python -m``, ``inputs`` the box of pushed names, ``pull``
+    (with commas) the variables that become results at the end."""
 
     program: str
     args: list[str]
@@ -105,6 +106,7 @@ class Order(_Message):
     error_file: str
     module: str = ""
     inputs: str = ""
+    pull: str = ""
 
 
 class Wait(_Message):

@@ -27,7 +27,7 @@ from nbdist.worker.order import PARAMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, BinaryIO
 
 
@@ -94,6 +94,14 @@ def result(**values: object) -> None:
 def keep_last(value: object) -> None:
     """Store the printed value of the cell's last expression for the notebook."""
     result(**{LAST: printed(repr, value)})
+
+
+def keep_variables(names: Sequence[str], namespace: Mapping[str, object]) -> None:
+    """Store those variables of ``namespace`` that are no results yet."""
+    directory = os.path.join(os.environ["NBDIST_RANK_DIR"], "results")
+    for name in names:
+        if name in namespace and not os.path.exists(os.path.join(directory, name + INDEX)):
+            result(**{name: namespace[name]})
 
 
 def printed(form: Callable[[object], str], value: object) -> str:

@@ -262,7 +262,7 @@ def test_what_went_in_and_what_came_out_are_rows_while_the_run_goes_on(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
     went_in = "From the notebookdf ndarray, 160 kBConfig classscale function"
-    came_out = "Resultsacc float, 0.93table ndarray float64, 1000 × 20, 160 kBpart list, 300 B · Rank 1"
+    came_out = "Resultsacc 0.93table ndarray float64, 1000 × 20, 160 kBpart list, 300 B · Rank 1"
     with notebook_page(lab_server, browser, "given", GIVEN, first=NOTEBOOK) as (lab, page):
         lab.run(1)
         rows = panel_of(page).locator(".nbdist-given > div")
@@ -281,11 +281,27 @@ def test_what_went_in_and_what_came_out_are_rows_while_the_run_goes_on(
         page.evaluate("document.documentElement.lang = 'zh-CN'")
         page.set_viewport_size({"width": 620, "height": 900})
         panel_of(page).get_by_role("tab").nth(1).click()
-        expect(rows.nth(1)).to_contain_text("结果acc float, 0.93")
+        expect(rows.nth(1)).to_contain_text("结果acc 0.93")
         page.locator(".nbdist-head").scroll_into_view_if_needed()
         page.screenshot(path=pictures / "given-dark-zh-narrow.png")
         page.set_viewport_size({"width": 1200, "height": 900})
         page.evaluate("document.documentElement.lang = 'en'")
         expect(open_run(page, "given").locator(".nbdist-given > div")).to_have_count(2)
         lab.save()
-    assert "<b>acc</b> float, 0.93" in lab.path.read_text()
+    assert "<b>acc</b> 0.93" in lab.path.read_text()
+
+
+def test_a_name_of_the_notebook_is_pushed_by_one_click_in_a_kernel_without_nbdist(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    cells = ("%%distributed -n 2\nprint(f'lr {lr}')", "%%ranks -n 2\nprint('in ranks')", "%dist_session end")
+    with notebook_page(lab_server, browser, "mended", *cells, first="lr = 0.05") as (lab, page):
+        lab.run_and_wait(1)
+        expect(lab.cell(1)).to_contain_text("write  %%distributed -n 2 --push lr")
+        page.screenshot(path=pictures / "mended.png")
+        lab.cell(1).get_by_role("button", name="Add --push lr and run").click()
+        expect(lab.cell(1).get_by_role("log")).to_contain_text("lr 0.05", timeout=30_000)
+        expect(lab.cell(1).locator(".jp-InputArea-editor")).to_contain_text("%%distributed -n 2 --push lr")
+        lab.run_and_wait(2)
+        expect(lab.cell(2)).to_contain_text("in ranks")
+        lab.run_and_wait(3)

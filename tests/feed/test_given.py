@@ -62,7 +62,7 @@ def test_results_say_what_they_are_and_who_gave_them(give: Any) -> None:
     given = results_of(written.run, written.directory)
 
     assert list(given.texts("en")) == [
-        ("acc", "float, 0.93"),
+        ("acc", "0.93"),
         ("f", "float64, 0.5"),
         ("a", "ndarray float32, 3 × 4, 176 B"),
         ("stuck", "not stored"),
@@ -98,7 +98,7 @@ def test_results_of_a_run_that_goes_on_are_read_when_they_have_changed(give: Any
     last = watch.look(written.run, CREATED + 9.1)
 
     shown = [dict(given.texts("en"))["acc"] for given in (first, same, soon, later, last)]
-    assert shown == [f"int, {value}, rank 1" for value in "11134"]
+    assert shown == [f"{value}, rank 1" for value in "11134"]
 
 
 def test_to_list_results_reads_none(give: Any) -> None:

@@ -63,12 +63,11 @@ def test_a_cell_that_lacks_names_is_refused_with_the_line_to_type(used_kernel) -
 
     first, *others = refused.stderr.splitlines()
     assert re.search(
-        r"uses df, Net, lr, which .*: pass them .*  %%distributed -n 2 --env TOKEN=\S+ --push df,Net,lr ,",
+        r"uses df, Net, lr, which .*: write  %%distributed -n 2 --env TOKEN=\S+ --push df,Net,lr$",
         first,
     )
-    assert {line.partition(" uses ")[2].split()[0].strip(",") for line in others} == {"df", "Net", "lr", "np"}
+    assert {line.partition(" uses ")[2].split()[0].strip(",") for line in others} == {"np"}
     assert "abc" not in refused.stderr
-    assert first.endswith('number or text with  --args "--lr {lr}"')
     assert "did you mean  df?" in absent.stderr
     assert "a part of the notebook itself" in own.stderr
     assert "the other machines do not see" in several.stderr
@@ -95,3 +94,22 @@ def test_an_error_in_a_pushed_function_names_its_cell_and_line(used_kernel) -> N
     assert f"ZeroDivisionError at line 15 of In [{number}]" in failed.error
     assert "return y / 0" in failed.traceback
     assert re.search(rf'File "In \[{number}\]", line 15, in broken', failed.stdout)
+
+
+def test_a_variable_of_rank_0_is_pulled_and_one_that_no_rank_can_have_is_refused(used_kernel) -> None:
+    own = used_kernel.run(
+        "%%distributed -n 2 --pull acc,loss\nimport nbdist\nacc, loss = 5, 1\nnbdist.result(loss=2)"
+    )
+    pulled = used_kernel.run("print(acc, loss)")
+    none = used_kernel.run("%%distributed -n 2 --pull accuracy\nimport json\nacc = 5")
+
+    assert own.status == "ok", own.stderr + own.error
+    assert pulled.stdout == "5 2\n"
+    assert "the cell has no variable accuracy" in none.stderr
+
+
+def test_the_nearest_magic_is_named(used_kernel) -> None:
+    line, cell = used_kernel.run("%dist_stauts"), used_kernel.run("%%distributd -n 2\nx = 1")
+
+    assert "did you mean  %dist_status?" in line.stderr
+    assert "did you mean  %%distributed?" in cell.stderr

@@ -166,8 +166,9 @@ MISTAKES = [
     pytest.param("--name 'a", 'No closing quotation): quote a value like  --args "--lr 0.1"', id="a quote"),
     pytest.param("--detach=yes", "--detach takes no value: write  --detach", id="a value too many"),
     pytest.param("--scrape=yes", "--scrape takes no value: write  --scrape", id="a value for yes"),
-    pytest.param("-n 2 train.py", "'train.py' is no option: arguments of the program go into", id="a file"),
+    pytest.param("-n 2 train.py", "a script has one %: write  %distributed -n 2 train.py", id="a file"),
     pytest.param("--detatch", "no option --detatch: did you mean --detach?", id="misspelt"),
+    pytest.param("--nproc_per_nod 2", "did you mean --nproc_per_node?", id="another launcher's"),
     pytest.param("--gpu 0", "no option --gpu: did you mean --gpus?", id="one letter short"),
     pytest.param("--time=5", "no option --time: did you mean --timeout?", id="half an option"),
     pytest.param("--nnodes 2", "needs the address of node 0: add  --master HOST:PORT", id="no master"),
@@ -292,4 +293,4 @@ def test_a_program_and_what_follows_it_is_parted_from_the_options(
 def test_what_most_cells_need_is_offered_first() -> None:
     offered = [option.flags[0] for option in OPTIONS]
 
-    assert offered[:4] == ["-n", "--gpus", "--name", "-d"]
+    assert offered[:4] == ["-n", "--gpus", "--push", "--pull"]

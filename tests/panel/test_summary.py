@@ -427,12 +427,11 @@ def test_what_went_in_and_what_came_out_are_a_line_each(
     english, chinese = page(written), page(written, "zh")
 
     assert "From the notebook df DataFrame, 48 MB · Net class" in english.text
-    assert "Results acc float, 0.93, rank 1 · evil str, " in english.text
-    assert "结果 acc float, 0.93, 进程 1" in chinese.text
+    assert "Results acc 0.93, rank 1 · evil str, " in english.text
+    assert "结果 acc 0.93, 进程 1" in chinese.text
     assert "script" not in english.tags
     assert summary_text(written.run, written.directory, "en").splitlines()[1:] == [
-        "[nbdist] From the notebook: df (DataFrame, 48 MB), Net (class)",
-        "[nbdist] Results: acc (float, 0.93, rank 1), evil (str, 81 B, rank 1)",
+        "[nbdist] Results: acc (0.93, rank 1), evil (str, 81 B, rank 1)",
     ]
 
 

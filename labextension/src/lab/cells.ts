@@ -39,11 +39,40 @@ export interface Magic {
 
 /** Return the magic by which a cell uses nbdist, null where it does not. */
 export function usedMagic(source: string): Magic | null {
-  if (new RegExp(`^\\s*${MAGIC}(\\s|$)`).test(source)) {
-    return { kind: 'cell', name: 'distributed' };
+  const cell = /^\s*%%(distributed|ranks?)(?=[\s?]|$)/.exec(source);
+  if (cell) {
+    return { kind: 'cell', name: cell[1]! };
   }
-  const line = /^\s*(?:[\w, ]+=\s*)?%(distributed|dist_\w+)\b/m.exec(source);
+  const line = /^\s*(?:[\w, ]+=\s*)?\??%(distributed|dist_\w+)\b/m.exec(source);
   return line && { kind: 'line', name: line[1]! };
+}
+
+const MAGICS = [
+  '%%distributed',
+  '%%ranks',
+  '%%rank',
+  '%distributed',
+  '%dist_attach',
+  '%dist_board',
+  '%dist_compare',
+  '%dist_doctor',
+  '%dist_explain',
+  '%dist_export',
+  '%dist_logs',
+  '%dist_resume',
+  '%dist_session',
+  '%dist_stacks',
+  '%dist_status',
+  '%dist_stop',
+  '%dist_warm',
+  '%distributed',
+];
+
+/** Return the magics that begin as the line does before the cursor: a kernel knows them only once nbdist is loaded. */
+export function magicsAt(line: string, column: number): { start: number; names: readonly string[] } {
+  const begun = /^\s*(?:[\w, ]+=\s*)?(%{1,2}\w+)$/.exec(line.slice(0, column))?.[1];
+  const names = begun ? MAGICS.filter(each => each.startsWith(begun)) : [];
+  return { start: column - (begun?.length ?? 0), names };
 }
 
 const COUNT = ['-n', '--nproc', '--nproc_per_node', '--nproc-per-node'];
@@ -306,6 +335,22 @@ export function linkLines(error: Element): void {
 function numberIn(match: RegExpExecArray | null): number | null {
   const number = match?.slice(1).find(Boolean);
   return number === undefined ? null : Number(number);
+}
+
+/** The place of a button that writes the line which mends a cell, and runs it. */
+export const MENDED = '.nbdist-mended[data-line]';
+
+export function addMendingButton(place: HTMLElement, run: (line: string) => void): void {
+  if (!place.firstChild) {
+    const button = element(
+      'button',
+      'nbdist-summary-button',
+      place.dataset['label'] ?? '',
+    ) as HTMLButtonElement;
+    button.type = 'button';
+    button.addEventListener('click', () => run(place.dataset['line']!));
+    place.append(button);
+  }
 }
 
 /** Summaries of runs whose page may act on them: one that is not trusted has lost its run. */

@@ -12,7 +12,7 @@ import {
 import '../styles/links.css';
 import { element } from '../../page';
 import { localized } from '../../words';
-import { complete, optionAt, optionsOf } from '../cells';
+import { complete, magicsAt, optionAt, optionsOf } from '../cells';
 import type { Option } from '../client';
 import { IRunService } from '../tokens';
 
@@ -30,6 +30,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
   ): void => {
     const options = new KnownOptions(service);
     completers?.registerProvider(new OptionCompleter(options));
+    completers?.registerProvider(new MagicCompleter());
     editors?.addExtension({
       name: 'nbdist:option-help',
       factory: () =>
@@ -90,6 +91,31 @@ class OptionCompleter implements ICompletionProvider {
         documentation: localized(option.help),
       })),
     };
+  }
+}
+
+class MagicCompleter implements ICompletionProvider {
+  readonly identifier = 'nbdist:magics';
+  readonly rank = 400;
+
+  isApplicable({ editor }: ICompletionContext): Promise<boolean> {
+    return Promise.resolve(this.at(editor).names.length > 0);
+  }
+
+  fetch(
+    _request: CompletionHandler.IRequest,
+    { editor }: ICompletionContext,
+  ): Promise<CompletionHandler.ICompletionItemsReply> {
+    const { start, names } = this.at(editor);
+    const { line, column } = editor!.getCursorPosition();
+    const before = editor!.getOffsetAt({ line, column: 0 });
+    const items = names.map(name => ({ label: name, type: 'magic' }));
+    return Promise.resolve({ start: before + start, end: before + column, items });
+  }
+
+  private at(editor: ICompletionContext['editor']): ReturnType<typeof magicsAt> {
+    const { line, column } = editor?.getCursorPosition() ?? { line: 0, column: 0 };
+    return magicsAt(editor?.getLine(line) ?? '', column);
   }
 }
 

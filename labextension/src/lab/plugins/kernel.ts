@@ -9,7 +9,7 @@ import { type Magic, usedMagic } from '../cells';
 import { IRunService } from '../tokens';
 import { labWords } from '../words';
 
-const OURS = /^\s*%%?dist(ributed|_\w+)/m;
+const OURS = /^\s*%%?(dist(ributed|_\w+)|ranks?\b)/m;
 
 const loading: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:loading',
@@ -77,9 +77,10 @@ async function load({ sessionContext }: NotebookPanel, { kind, name }: Magic): P
       store_history: false,
       // what goes wrong here is for the cell to say
       stop_on_error: false,
-      user_expressions: { loaded: `${lookup} is not None` },
+      // IPython itself answers for a magic that nbdist does not have
+      user_expressions: { loaded: `'nbdist' in __import__('sys').modules or ${lookup} is not None` },
     }).done;
-    return content.status !== 'ok' || !JSON.stringify(content.user_expressions['there']).includes('False');
+    return content.status !== 'ok' || !JSON.stringify(content.user_expressions['loaded']).includes('False');
   } catch {
     return true; // the kernel was restarted, or has gone
   }

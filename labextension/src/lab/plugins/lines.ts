@@ -4,9 +4,9 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 
 import '../styles/links.css';
-import { addButtons, linkedLine, linkLines, SUMMARY } from '../cells';
+import { addButtons, addMendingButton, linkedLine, linkLines, MENDED, SUMMARY } from '../cells';
 import { IRunService } from '../tokens';
-import { showLine } from './notebook';
+import { runWithLine, showLine } from './notebook';
 
 const ERROR =
   '.jp-RenderedText[data-mime-type="application/vnd.jupyter.error"], .jp-RenderedText[data-mime-type="application/vnd.jupyter.stderr"]';
@@ -38,7 +38,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
 export default plugin;
 
 /** Follow the outputs of a notebook: those of runs that failed get links, summaries buttons. */
-function followOutputs({ content }: NotebookPanel): void {
+function followOutputs(panel: NotebookPanel): void {
+  const { content } = panel;
   const decorate = (node: Element): void => {
     for (const error of node.matches(ERROR) ? [node] : node.querySelectorAll(ERROR)) {
       if (error.textContent?.includes('RunFailed')) {
@@ -46,6 +47,9 @@ function followOutputs({ content }: NotebookPanel): void {
       }
     }
     node.querySelectorAll<HTMLElement>(SUMMARY).forEach(summary => addButtons(summary));
+    node
+      .querySelectorAll<HTMLElement>(MENDED)
+      .forEach(place => addMendingButton(place, line => void runWithLine(panel, place, line)));
   };
   const observer = new MutationObserver(changes => {
     for (const { target, addedNodes } of changes) {

@@ -186,6 +186,17 @@ async function runCell(panel: NotebookPanel, at: number): Promise<void> {
   await NotebookActions.run(panel.content, panel.sessionContext);
 }
 
+/** Give the cell around `output` this first line, and run it. */
+export async function runWithLine(panel: NotebookPanel, output: Node, line: string): Promise<void> {
+  const at = panel.content.widgets.findIndex(({ node }) => node.contains(output));
+  const shared = panel.content.widgets[at]?.model.sharedModel;
+  const before = shared && firstLine(shared.getSource());
+  if (shared && before) {
+    shared.setSource(line + shared.getSource().slice(before.length));
+    await runCell(panel, at);
+  }
+}
+
 /** Return true when the kernel is idle now or soon: one that was just started is busy with itself. */
 function becomesIdle({ sessionContext }: NotebookPanel): Promise<boolean> {
   const idle = (): boolean => sessionContext.session?.kernel?.status === 'idle';
