@@ -85,7 +85,7 @@ def _path(plan: Plan) -> list[str]:
     spec = plan.spec
     if spec.python_path:
         return [entry or spec.cwd for entry in spec.python_path]
-    first = spec.cwd if spec.module else os.path.dirname(spec.program)
+    first = spec.cwd if spec.module else os.path.dirname(os.path.realpath(spec.program))
     more = [entry for entry in plan.environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return [first, *(os.path.join(spec.cwd, entry) for entry in more), *sys.path[1:]]
 

@@ -113,7 +113,7 @@ class RankShape:
 
 def shape_of(plan: Plan) -> RankShape:
     spec = plan.spec
-    own = spec.cwd if spec.module else os.path.dirname(spec.program)
+    own = spec.cwd if spec.module else os.path.dirname(os.path.realpath(spec.program))
     return RankShape(
         framework=spec.framework,
         python=shlex.join([spec.python, *spec.python_flags]),

@@ -59,7 +59,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     _change_libraries()
     show_outputs()
     sys.argv[:] = [order.program, *order.args]
-    first = os.getcwd() if order.module else os.path.dirname(order.program)
+    first = os.getcwd() if order.module else os.path.dirname(os.path.realpath(order.program))
     sys.path[:] = python_path(order.python_path, first)
     with open(order.program, "rb") as file:
         code, last = _compiled(file.read(), order.program)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from nbdist import config
+from nbdist import config, options, runner
 from nbdist.cli.commands import main
 from nbdist.model import StopRequested
 from nbdist.runner import RunHandle
 from nbdist.store import RunStore, read_events
 from nbdist.text import reason_text
+from nbdist.warm.match import shape_of
 from tests.cli.conftest import Shell, read_until
 from tests.programs import until
 
@@ -47,16 +49,9 @@ def test_a_pasted_command_line_runs_as_it_stands(shell: Shell) -> None:
 
 def test_each_log_is_written_to_a_directory_besides_and_a_further_run_is_appended(shell: Shell) -> None:
     shell.script("train.py", "import os\nprint('rank', os.environ['RANK'])\nprint('x' * 3_000_000)\n")
-    words = [
-        "python",
-        "-m",
-        "paddle.distributed.launch",
-        "--nproc_per_node=2",
-        "--log_dir=logs/deep",
-        "train.py",
-    ]
+    pasted = "python -m paddle.distributed.launch --nproc_per_node=2 --log_dir=logs/deep train.py"
 
-    done = [shell.run("run", *words) for _ in range(2)]
+    done = [shell.run("run", *pasted.split()) for _ in range(2)]
 
     assert [each.returncode for each in done] == [0, 0], done[0].stderr
     for rank in range(2):
@@ -102,13 +97,19 @@ def test_what_stands_behind_the_script_is_the_scripts_though_it_looks_like_an_op
     assert shell.run_handle().run.spec.world_size == 2
 
 
-def test_a_script_follows_the_rules_of_python(shell: Shell) -> None:
-    shell.script("lib/beside.py", "X = 7\n")
-    shell.script("lib/train.py", "import os, sys, beside\nprint(__name__, __file__, os.getcwd(), beside.X)\n")
+@pytest.mark.parametrize("typed", ["lib/train.py", "link.py", "folder/second.py"])
+def test_a_script_follows_the_rules_of_python(shell: Shell, typed: str) -> None:
+    shell.script("lib/beside.py", "import sys\nPATH = sys.path[0]\n")
+    shell.script("lib/train.py", "import os, beside\nprint(__name__, __file__, beside.PATH, os.getcwd())\n")
+    for link, target in {"link.py": "lib/train.py", "folder": "lib", "lib/second.py": "../link.py"}.items():
+        (shell.folder / link).symlink_to(target)
+    plain = subprocess.check_output([sys.executable, typed], cwd=shell.folder, text=True)
 
-    done = shell.run("run", "-n", "1", "lib/train.py")
+    done = shell.run("run", "-n", "1", typed)
+    warm = shape_of(runner.plan_script(options.parse("-n 1"), [typed], cwd=str(shell.folder)))
 
-    assert f"[0] __main__ {shell.folder}/lib/train.py {shell.folder} 7" in done.stdout, done.stderr
+    assert f"[0] {plain}" in done.stdout, done.stderr
+    assert (done.stderr, warm.first) == ("", f"{shell.folder}/lib")
 
 
 def test_a_module_runs_as_python_would_run_it(shell: Shell) -> None:
