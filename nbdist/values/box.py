@@ -15,16 +15,21 @@ reader needs the standard library and the imports of the values; ``packing`` wri
 from __future__ import annotations
 
 import json
+import linecache
 import mmap
+import os
 import pickle
+import re
 import struct
 import weakref
+from functools import partial
+from glob import glob
 from importlib import import_module
+from types import FunctionType
 from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, BinaryIO
 
@@ -133,13 +138,33 @@ def read(path: str | os.PathLike[str] | int, namespace: dict[str, Any] | None = 
 
 def bring(path: str, namespace: dict[str, Any]) -> None:
     """Put a box's values into ``namespace``, and their sources into linecache. Raises as ``read``."""
-    if sources := contents(path).sources:
-        import linecache
-
-        for title, text in sources.items():
-            # without a time linecache does not look for a file of this name
-            linecache.cache[title] = (len(text), None, text.splitlines(keepends=True), title)
+    for title, text in contents(path).sources.items():
+        # without a time linecache does not look for a file of this name
+        linecache.cache[title] = (len(text), None, text.splitlines(keepends=True), title)
     namespace.update(read(path, namespace))
+    if complete_classes:
+        find_classes(import_module("inspect"))  # cloudpickle has imported it
+
+
+def find_classes(inspect: Any) -> None:
+    """Let ``inspect`` find a class of ``__main__`` that was sent, or defined in a cell of a session."""
+    if not isinstance(inspect.getfile, partial):
+        inspect.getfile = partial(_getfile, inspect.getfile)
+
+
+def _getfile(getfile: Callable[[Any], str], kind: Any) -> str:
+    if isinstance(kind, type) and kind.__module__ == "__main__":
+        cells = sorted(glob(os.path.join(os.environ.get("NBDIST_RUN_DIR", ""), "cells", "*.py")))
+        return complete_classes.get(kind) or file_of(kind, cells) or getfile(kind)
+    return getfile(kind)
+
+
+def file_of(kind: type, cells: Sequence[str]) -> str:
+    """Return the latest of the ``cells`` with the statement of a class, with its methods if possible."""
+    files = {member.__code__.co_filename for member in vars(kind).values() if type(member) is FunctionType}
+    statement = re.compile(rf"\s*class {re.escape(kind.__name__)}\b")
+    cells = [cell for cell in reversed(cells) if any(map(statement.match, linecache.getlines(cell)))]
+    return max(cells, key=files.__contains__, default="")
 
 
 class CannotRead(Exception):
@@ -174,15 +199,15 @@ def same_namespace() -> dict[str, Any]:
     raise AssertionError
 
 
-complete_classes: weakref.WeakSet[type] = weakref.WeakSet()
-"""Classes that this process has whole: a copy that returns must not overwrite their methods."""
+complete_classes: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
+"""Classes that this process has whole, which a copy that returns must not overwrite, with their files."""
 
 
-def complete_class(cls: type, state: tuple[Callable[[type, Any], object], Any]) -> None:
+def complete_class(cls: type, state: Sequence[Any]) -> None:
     """Fill a class that was sent by value with its members, unless this process has it."""
     if cls not in complete_classes:
-        complete_classes.add(cls)
-        fill, members = state
+        fill, members, *code = state
+        complete_classes[cls] = code[0].co_filename if code else ""
         fill(cls, members)
 
 

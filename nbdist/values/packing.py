@@ -292,13 +292,18 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             about = {key: getattr(obj, key) for key in _OF_TYPED_DICTS}
             return box.typed_dict, (name, obj.__annotations__, about)
         if len(reduced) == _WITH_SETTER:
-            box.complete_classes.add(obj)
+            box.complete_classes.setdefault(obj, "")
+            cells = [name for name in list(linecache.cache) if self._title(name) != name]
+            file = box.file_of(obj, cells) or getattr(sys.modules.get(obj.__module__), "__file__", None)
+            # code goes with its title and source; cloudpickle forgets the class around a class
+            setter, members, code = reduced[-1], reduced[2], compile("", file or "", "exec")
+            members[0]["__qualname__"] = obj.__qualname__
             make, arguments = reduced[:2]
             if vars(obj).get("__slots__") and isinstance(arguments[0], type):
                 # cloudpickle sets them later, without effect
                 start = {**arguments[3], "__slots__": obj.__slots__}
                 arguments = (*arguments[:3], start, *arguments[4:])
-            return (make, arguments, (reduced[-1], reduced[2]), *reduced[3:-1], box.complete_class)
+            return (make, arguments, (setter, members, code), *reduced[3:-1], box.complete_class)
         return reduced
 
     def _code(self, code: types.CodeType) -> Any:

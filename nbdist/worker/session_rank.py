@@ -19,6 +19,7 @@ from importlib import import_module
 from nbdist.worker import error_report, main_thread, stack_answers
 from nbdist.worker.bootstrap import show_open_figures, split_last, strip, take_out
 from nbdist.worker.display import display
+from nbdist.worker.framework_hooks import after_import
 from nbdist.worker.main_thread import signal
 from nbdist.worker.order import BROKEN, CELL, GROUPED, RAISED, READY, REJOINED, WELL, Cell, Channel
 
@@ -41,6 +42,7 @@ def serve() -> None:
     main_thread.over = True
     signal.signal(signal.SIGINT, _interrupt)
     stack_answers.on_cell = lambda word: cells.put(Cell.receive() if word == CELL else None)
+    after_import("inspect", lambda inspect: import_module("nbdist.values.box").find_classes(inspect))
     channel.say(READY)
     while (cell := cells.get()) is not None:
         error = _executed(cell)

@@ -54,14 +54,16 @@ def test_a_cell_has_what_the_ones_before_have_made(kernel: Kernel, first: Reply)
 
 
 def test_values_go_in_and_out(kernel: Kernel) -> None:
-    kernel.run("batch = {'a': [1, 2]}")
+    kernel.run("batch = {'a': [1, 2]}\nclass Sent: pass")
 
-    given = kernel.run("%%ranks --push batch --pull total\ntotal = sum(batch['a']) + rank")
+    given = kernel.run("%%ranks --push batch,Sent --pull total\ntotal = sum(batch['a']) + rank\nclass Own: 1")
+    sources = kernel.run("%%rank 1\nimport inspect as i\nprint(i.getsource(Sent), i.getsource(Own))")
     pulled = kernel.run("print(total)")
     absent = kernel.run("%%ranks 1 --pull nothing\npass")
 
     assert given.status == "ok", given.error
     assert pulled.stdout == "3\n"
+    assert sources.stdout == "[1] class Sent: pass\n[1]  class Own: 1\n[1] \n"
     assert "rank 1: NameError: --pull: there is no nothing" in absent.error
     assert not [*session_of(kernel).cells.glob("*.box")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import linecache
 import os
 import stat
 import subprocess
@@ -243,20 +244,25 @@ def test_a_class_that_comes_back_is_the_same_and_keeps_its_methods(tmp_path: Pat
     assert values["net"].twice() == 21
 
 
-def test_the_source_of_functions_goes_along_under_their_title(tmp_path: Path) -> None:
-    import linecache
-
-    source = "\ndef fail(x):\n    return x / 0\n"
+def test_the_source_of_functions_and_classes_goes_along_under_their_title(tmp_path: Path) -> None:
+    parts = {
+        "fail": "def fail(x):\n    return x / 0\n",
+        "Net": "class Net:\n    def forward(self): return 1\n    class Inner: pass\n",
+        "Config": "@dataclass\nclass Config:\n    rate: float = 0.1\n",
+    }
+    source = "from dataclasses import dataclass\n" + "".join(parts.values())
     space = notebook(source)
-    linecache.cache["/tmp/ipykernel_1/2.py"] = (len(source), None, source.splitlines(True), "")
+    # a method tells its cell; a class without methods is of the latest cell that defines it
+    for number, text in (1, "class Config: pass"), (2, source), (3, "class Net: pass\nclass Configs: pass"):
+        linecache.cache[f"/tmp/ipykernel_1/{number}.py"] = (9, None, text.splitlines(True), "")
 
-    def title(name: str) -> str:
-        return "In [5]" if "ipykernel" in name else name
+    packed = packing.pack({key: space[key] for key in parts}, title=lambda name: name.removeprefix("/tmp/"))
+    packed.write(tmp_path / "x.box")
 
-    packing.pack({"fail": space["fail"]}, namespace=space, title=title).write(tmp_path / "x.box")
-
-    assert box.contents(tmp_path / "x.box").sources == {"In [5]": source}
-    assert box.read(tmp_path / "x.box")["fail"].__code__.co_filename == "In [5]"
+    assert box.contents(tmp_path / "x.box").sources == {"ipykernel_1/2.py": source}
+    program = "box.bring(sys.argv[1], globals()); import inspect; print([*map(inspect.getsource, (%s))])"
+    seen = python(program % "fail, Net, Config, Net.Inner", tmp_path / "x.box")
+    assert seen == str([*parts.values(), "    class Inner: pass\n"])
 
 
 def test_values_of_the_standard_library_need_nothing_but_it(tmp_path: Path) -> None:
