@@ -170,8 +170,12 @@ def _ends_silently(text: bytes, last: Any) -> bool:
 
 def print_whole_lines() -> None:
     """Let ``print`` write whole lines, also in forks. Output is unbuffered, so that a killed rank loses
-    nothing; the built-in ``print`` then writes each argument by itself, and lines of processes mix."""
+    nothing; the built-in ``print`` then writes each argument by itself, and lines of processes mix. A log is
+    UTF-8, whatever the locale and PYTHONIOENCODING say."""
     builtins.print = _whole_line_print
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors=stream.errors)
 
 
 def show_outputs() -> None:

@@ -83,11 +83,13 @@ def test_variables_are_set_and_secrets_stay_off_the_disk(run_cell, monkeypatch) 
     line = "-n 1 --env MODE=fast --env HF_TOKEN=hush-given"
     cell = (
         "import os\nfor name in ('MODE', 'HF_TOKEN', 'INHERITED_SECRET_TOKEN'): print(len(os.environ[name]))"
+        "\nprint('中文', open(__file__).encoding)"
     )
 
-    handle = run_cell(line, cell)
+    # a log is UTF-8 in every locale, which other files keep
+    handle = run_cell(f"{line} --env PYTHONIOENCODING=ascii:ignore --env PYTHONUTF8=0 --env LC_ALL=C", cell)
 
-    assert handle.logs(0).split() == ["4", "10", "14"]
+    assert handle.logs(0).split() == ["4", "10", "14", "中文", "ANSI_X3.4-1968"]
     for path in handle.directory.path.rglob("*"):
         if path.is_file():
             assert "hush" not in path.read_text(errors="replace"), path
