@@ -6,13 +6,15 @@ import contextlib
 import os
 import pwd
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from nbdist.devices.usage import GpuLoad, encode_loads
 from nbdist.privacy import masked_words
+from nbdist.tables import read_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,15 @@ def list_gpus(visible: str | None = None, *, bindings: Any = None) -> list[Gpu]:
             break
         chosen.append(match)
     return sorted(chosen, key=lambda gpu: gpu.index)
+
+
+def other_cards(environ: Mapping[str, str], dev: Path = Path("/dev")) -> str:
+    """Return the kind of cards that are not NVIDIA's, and are here, chosen or installed; empty for none."""
+    for kind, signs in read_table(__file__, "other_cards").items():
+        chosen = any(environ.get(name, "-1") not in ("", "-1") for name in signs["variables"])
+        if chosen or any(map(find_spec, signs["modules"])) or any(dev.glob(signs["files"])):
+            return kind
+    return ""
 
 
 def memory_by_pid(*, bindings: Any = None) -> list[GpuUse]:

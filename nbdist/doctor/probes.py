@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist import config, control_groups
-from nbdist.devices.gpus import describe_holder, driver, list_gpus, open_loads
+from nbdist.devices.gpus import describe_holder, driver, list_gpus, open_loads, other_cards
 from nbdist.devices.usage import GpuLoad, cpu_count, memory_total
 from nbdist.doctor.examination_report import Entry, Level, checks, find
 
@@ -162,7 +162,7 @@ _GB_OF_GPUS = 1e9
 def examine_gpus(environ: Mapping[str, str] = os.environ, *, bindings: Any = None) -> Iterator[Entry]:
     installed = driver(bindings=bindings)
     if installed is None:
-        yield find("gpus.no-driver")
+        yield find("gpus.no-driver", cards=other_cards(environ))
         return
     yield find("gpus.driver", version=installed.version, cuda=installed.cuda)
     every = list_gpus(bindings=bindings)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from nbdist.devices.gpus import list_gpus
+from nbdist.devices.gpus import list_gpus, other_cards
 from nbdist.errors import UsageMistake
 from nbdist.model.plan import Plan
 from nbdist.privacy import masked_text
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST = 8
 _OF_NOTEBOOK = frozenset({"name-defined", "name-of-short-data", "name-of-data"})
+_CARD = re.compile(r"^torch(?:_|\.(?=.pu\.set_))([nx]pu)\b|\b(?:to|device|set_device):([nx]pu)\b")
 _PUSH = re.compile(r"--push[ =]\S+")
 
 
@@ -40,11 +41,13 @@ def check_program(
     path = _path(plan)
     # a module that a cell has just written
     importlib.invalidate_caches()
+    script = "" if plan.is_cell else os.path.basename(plan.spec.program)
     try:
+        if not plan.spec.engine and re.search(r"\b(?:torch_)?[nx]pu\b", plan.program.text):
+            _check_cards(plan, language, script)
         findings = check(plan.program.tree, _situation(plan, path, origin), path)
     except RecursionError:
         return ()
-    script = "" if plan.is_cell else os.path.basename(plan.spec.program)
     push, line = _push_instead(plan, findings, typed, language)
     certain = any(finding.certain for finding in findings)
     if push:
@@ -58,6 +61,22 @@ def check_program(
             "\n".join([*line, *_shortened([*errors, *warnings])]), add=add, instead_of="--push"
         )
     return (*line, *_shortened(warnings))
+
+
+def _check_cards(plan: Plan, language: str, script: str) -> None:
+    """Raise UsageMistake for a program that surely asks for a card that is not NVIDIA's, and is not here."""
+    from nbdist.preflight import Program, where
+
+    program, cards = Program.of(plan.program.tree), other_cards(plan.environment)
+    asks = [(name, program.places[node], node.lineno) for name, node in program.imports()]
+    for call in program.calls:
+        device = program.value(call.argument("device", 0))
+        asks.append((f"{call.name or call.method}:{device}", call.place, call.line))
+    for text, place, line in asks:
+        match = _CARD.search(text) if place.always and place.plain else None
+        if match and cards != (card := match[match.lastindex or 0].upper()):
+            fields = {"cards": card, "place": where(line, script, language)}
+            raise UsageMistake(say("runs.other-cards", language, **fields))
 
 
 def _push_instead(

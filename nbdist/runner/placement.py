@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist import config
-from nbdist.devices.gpus import list_gpus
+from nbdist.devices.gpus import list_gpus, other_cards
 from nbdist.devices.usage import cpu_count
 from nbdist.engines.options import ADDRESS, find_address
 from nbdist.errors import UsageMistake
@@ -27,40 +27,27 @@ from nbdist.text import say
 
 def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
     """Return a device for each rank, and notes on the choice. Raises UsageMistake."""
-    if options.any_device:
-        return _any_devices(options, environ)
-    if options.gpus is None and options.nproc is not None:
-        return [Device()] * options.nproc, []
-    gpus = _gpus(environ)
+    count, language = options.nproc, config.language()
+    gpus = _gpus(environ) if count is None or options.any_device or options.gpus is not None else {}
+    cards = "" if gpus else other_cards(environ)
     if options.gpus is None:
-        if gpus:
-            return list(gpus.values()), []
-        return [Device()] * 2, [say("runs.no-gpu", config.language())]
-    if options.gpus == "all":
-        if not gpus:
-            raise UsageMistake(
-                "--gpus all needs a GPU, and there is none: write  -n 2  for 2 CPU ranks",
-                add="-n 2",
-                instead_of="--gpus",
-            )
-        wanted = list(gpus)
-    else:
-        wanted = [int(index) for index in options.gpus]
+        # with --nproc_per_node as torchrun and paddle do: GPUs where there are enough
+        count = count or len(gpus) or options.without_gpus or (cpu_count() if options.any_device else 2)
+        if gpus and len(gpus) >= count:
+            return list(gpus.values())[:count], []
+        silent = options.nproc is not None or options.any_device
+        note = "other-cards" if cards else "few-gpus" if gpus else "" if silent else "no-gpu"
+        words = {"gpus": len(gpus), "count": count, "cards": cards}
+        return [Device()] * count, [say(f"runs.{note}", language, **words)] if note else []
+    wanted = list(gpus) if options.gpus == "all" else [int(index) for index in options.gpus]
     if not gpus:
-        count = options.nproc or len(wanted)
-        ids = ",".join(map(str, wanted))
-        raise UsageMistake(
-            f"--gpus {ids} needs a GPU, and this machine has none that can be used: write  -n {count}  for "
-            f"{count} CPU rank{'s' if count > 1 else ''}",
-            add=f"-n {count}",
-            instead_of="--gpus",
-        )
+        count, ids = count or len(wanted) or 2, ",".join(map(str, wanted)) or "all"
+        refusal = "runs.other-cards" if cards else "runs.needs-gpu"
+        text = say(refusal, language, cards=cards, ids=ids, instead=count)
+        raise UsageMistake(text, add=f"-n {count}", instead_of="--gpus")
     if missing := [str(index) for index in wanted if index not in gpus]:
-        known = list(map(str, gpus))
-        raise UsageMistake(
-            f"no GPU {', '.join(missing)} here, this machine has {', '.join(known)}: write  "
-            f"--gpus {','.join(known)}"
-        )
+        fields = {"missing": ", ".join(missing), "known": ", ".join(map(str, gpus))}
+        raise UsageMistake(say("runs.no-such-gpu", language, ids=",".join(map(str, gpus)), **fields))
     if options.nproc is not None and options.nproc != len(wanted):
         raise UsageMistake(f"-n {options.nproc} and {len(wanted)} GPUs disagree: leave out -n")
     return [gpus[index] for index in wanted], []
@@ -70,16 +57,6 @@ def _gpus(environ: Mapping[str, str]) -> dict[int, Device]:
     """Return this machine's usable GPUs by their ids in nvidia-smi."""
     gpus = list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))
     return {gpu.index: Device(kind="gpu", index=gpu.index, name=gpu.name) for gpu in gpus}
-
-
-def _any_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
-    """Choose devices as torchrun's and paddle's --nproc_per_node do: GPUs where there are enough."""
-    gpus = list(_gpus(environ).values())
-    count = options.nproc or len(gpus) or options.without_gpus or cpu_count()
-    if len(gpus) >= count:
-        return gpus[:count], []
-    notes = [say("runs.few-gpus", config.language(), gpus=len(gpus), count=count)] if gpus else []
-    return [Device()] * count, notes
 
 
 DEFAULT_PORT = 29500

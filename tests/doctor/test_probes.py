@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.devices.gpus import other_cards
 from nbdist.doctor.examination_report import Entry, Level
 from nbdist.doctor.installed import (
     examine_board,
@@ -108,8 +109,13 @@ def test_a_framework_that_is_not_there_is_a_fact(tmp_path: Path) -> None:
     assert "paddlepaddle" in entry.fix
 
 
-def test_without_a_driver_ranks_run_on_the_cpu() -> None:
-    assert levels(examine_gpus({}, bindings=FakeNvml(driver=False))) == {"driver": "info"}
+def test_without_a_driver_ranks_run_on_the_cpu(tmp_path: Path) -> None:
+    (tmp_path / "davinci0").touch()
+    entries = list(examine_gpus({"ASCEND_RT_VISIBLE_DEVICES": "0"}, bindings=FakeNvml(driver=False)))
+
+    assert levels(entries) == {"driver": "info"}
+    assert entries[0].what.endswith("ranks run on the CPU, not on the NPUs here")
+    assert other_cards({"ZE_AFFINITY_MASK": "-1"}, tmp_path) == "NPU"
 
 
 def test_a_full_gpu_names_who_holds_it() -> None:
