@@ -6,7 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbdist.diagnosis.known import Role, Signature, match
 from nbdist.diagnosis.tracebacks import Raised, chains_in_log, last_words, parse, root
@@ -22,17 +22,26 @@ _FATAL_SIGNALS = frozenset(
     {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGTRAP}
 )
 _SECONDARY = frozenset({Role.GONE, Role.WAITED})
+# classes by which a process learns that one it had started has failed
+_OF_CHILDREN = re.compile(
+    r"^(?:subprocess|multiprocessing|concurrent\.futures\.process|torch\.(?:multiprocessing|distributed\.elastic)"
+    r"|[\w.]*loky[\w.]*)\.\w+$"
+)
+_STARTERS = re.compile(r"^<|/(?:multiprocessing|concurrent/futures)/\w+\.py$")
+"""Files in which the stack of a process begins that Python has started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complaint:
     """One rank's error: ``root`` caused it, ``outer`` left the program. ``found`` is the match of
-    ``signature``."""
+    ``signature``. ``child`` is what a process that the rank had started raised before that, where ``outer``
+    does not tell of it."""
 
     root: Raised
     outer: Raised
     signature: Signature | None = None
     found: re.Match[str] | None = None
+    child: Raised | None = None
 
     @property
     def secondary(self) -> bool:
@@ -42,6 +51,11 @@ class Complaint:
     @property
     def role(self) -> Role:
         return self.signature.role if self.signature is not None else Role.CAUSE
+
+    @property
+    def of_child(self) -> bool:
+        """Return whether it only reports that a process failed which the rank had started."""
+        return self.role is Role.CHILD or _OF_CHILDREN.match(self.root.type) is not None
 
     @property
     def gone(self) -> bool:
@@ -75,14 +89,17 @@ def _of_report(report: ErrorReport, log: Sequence[str]) -> Complaint:
         for earlier in reversed(chain[: chain.index(first)]):
             before = _recognised(earlier, outer, earlier)
             if not before.secondary and earlier.type != "SystemExit":
-                return before
-    if complaint.role is Role.CHILD or leaving:
-        printed = _in_log(log[-_NEAR_THE_END:] if leaving else log, but=chain)
-        if printed is not None:
-            return Complaint(root=printed.root, outer=outer, signature=printed.signature, found=printed.found)
+                complaint, first, leaving = before, earlier, False
+                break
+    printed = _in_log(report.printed.splitlines(), but=chain) or _in_log(log, but=chain, child=True)
+    if complaint.of_child or leaving:
+        printed = printed or _in_log(log[-_NEAR_THE_END:] if leaving else log, but=chain)
+    lost = first.type in _CLOSED and complaint.signature is None
+    if printed is not None and (complaint.of_child or leaving or lost):
+        return replace(printed, outer=outer)
     if complaint.signature is None or complaint.role is not Role.CAUSE or first.type in _CLOSED:
-        return _of_workers(report, outer) or complaint
-    return complaint
+        complaint = _of_workers(report, outer) or complaint
+    return replace(complaint, child=printed.root) if printed is not None and printed.root.type else complaint
 
 
 def _of_workers(report: ErrorReport, outer: Raised) -> Complaint | None:
@@ -95,22 +112,39 @@ def _of_workers(report: ErrorReport, outer: Raised) -> Complaint | None:
     return None
 
 
-def _in_log(log: Sequence[str], but: Sequence[Raised] = ()) -> Complaint | None:
-    """Return a log's last traceback outside ``but``, else native code's message."""
+def _in_log(log: Sequence[str], but: Sequence[Raised] = (), *, child: bool = False) -> Complaint | None:
+    """Return a log's last traceback outside ``but``, else native code's message. Of several processes that
+    mark their lines, return that of the first to fail; for a ``child``, only what surely ended another
+    process."""
     known = {(raised.type, raised.message.split("\n")[0]) for raised in but}
+    by_process: dict[str, list[tuple[Raised, ...]]] = {}
+    for chain in chains_in_log(log):
+        by_process.setdefault(chain[0].by, []).insert(0, chain)
     effect: Complaint | None = None
-    for chain in reversed(chains_in_log(log)):
+    for chain in (chain for chains in by_process.values() for chain in chains):
         first = root(chain)
-        if (first.type, first.message.split("\n")[0]) in known:
+        if (first.type, first.message.split("\n")[0]) in known or (child and not _is_elsewhere(chain, but)):
             continue
         complaint = _of_chain(chain, chain[-1])
-        if not complaint.secondary and complaint.role is not Role.CHILD:
+        if not complaint.secondary and not complaint.of_child:
             return complaint
         effect = effect or complaint
+    if child:
+        return None
     words = last_words(log)
     if words is not None and words.message:
         return _recognised(words, words, words)
     return effect
+
+
+def _is_elsewhere(chain: Sequence[Raised], own: Sequence[Raised]) -> bool:
+    """Return whether a traceback in the log of a rank ended another process than the rank itself."""
+    frames, programs = chain[0].frames[:1], {raised.frames[0].file for raised in own if raised.frames}
+    begins = any(
+        _STARTERS.search(frame.file) or (frame.function == "<module>" and frame.file not in programs)
+        for frame in frames
+    )
+    return bool(begins or (chain[0].by and frames))
 
 
 def _of_chain(chain: Sequence[Raised], outer: Raised) -> Complaint:

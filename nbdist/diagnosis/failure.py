@@ -16,6 +16,7 @@ from nbdist.text import Both, both
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nbdist.diagnosis.facts import Origin
+    from nbdist.diagnosis.tracebacks import Raised
 
 _SHOWN_LINE = 120
 # seconds by which the supervisor may learn of a rank's end later than the peer that complains of it
@@ -92,6 +93,9 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
     from nbdist.diagnosis.failure_hint import OF_DISKS
 
     notes = [_origin("origin", origin, failure) for origin in origins(failure)]
+    notes += [_raised_note("sub-exception", raised, failure) for raised in _sub_exceptions(failure)]
+    if failure.complaint is not None and failure.complaint.child is not None:
+        notes.append(_raised_note("child", failure.complaint.child, failure))
     if (first := first_not_finite(failure)) is not None:
         notes.append(_origin("not-finite", first, failure))
     for rank in failure.absent:
@@ -110,6 +114,20 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
         who = ranks_in_words([rank])
         notes.append(both(code, rank=who, seconds=before, last=line))
     return notes
+
+
+def _sub_exceptions(failure: Failure) -> list[Raised]:
+    """Return the exceptions of a group but for the first, which is told as the failure."""
+    from nbdist.diagnosis.tracebacks import members
+
+    return members(failure.report.text)[1:] if failure.report is not None else []
+
+
+def _raised_note(code: str, raised: Raised, failure: Failure) -> Both:
+    at = next((frame for frame in reversed(raised.frames) if failure.sources.is_own(frame.file)), None)
+    line = failure.sources.short(at.file, at.line) if at is not None else ""
+    error = raised.text.split("\n")[0][:_SHOWN_LINE]
+    return both(f"diagnosis.{code}", error=error, line=line, by=raised.by)
 
 
 def _origin(code: str, origin: Origin, failure: Failure) -> Both:

@@ -26,6 +26,8 @@ def failure_headline(failure: Failure, language: str = "en") -> str:
     if at is not None:
         file = failure.sources.name(at.file)
         where = say(f"diagnosis.at-{'file' if file else 'cell'}", language, line=at.line, file=file)
+    if failure.complaint is not None and failure.report is not None and failure.complaint.root.by:
+        where += say("diagnosis.started", language, by=failure.complaint.root.by)
     what, late = failure_kind(failure, language) + where, rank_names([failure.rank], language)
     if failure.early_exits:
         early = rank_names(failure.early_exits, language)
@@ -70,10 +72,10 @@ def aftermath(failure: Failure, language: str = "en") -> list[str]:
 def failure_kind(failure: Failure, language: str) -> str:
     """Return the exception, or else how the rank exited."""
     if failure.report is not None:
-        return _short_type(failure.complaint.root.type if failure.complaint else failure.report.type)
+        return _short_type((failure.complaint and failure.complaint.root.type) or failure.report.type)
     if failure.code is None:
         return say("diagnosis.not-exited", language)
-    if failure.complaint is not None and failure.code > 0 and failure.complaint.root.frames:
+    if failure.complaint is not None and failure.code > 0 and failure.complaint.root.type:
         return _short_type(failure.complaint.root.type)
     return describe_exit(
         failure.code, oom=failure.oom, memory=failure.memory, limit=failure.limit, language=language

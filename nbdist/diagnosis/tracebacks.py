@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from ast import literal_eval
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbdist.model import Run
 from nbdist.programs.sources import Sources
@@ -26,15 +26,22 @@ _CONTEXT = "During handling of the above exception, another exception occurred:"
 _MARGIN = re.compile(r"^\s*\|(?: (.*))?$")
 _MEMBER = re.compile(r"^\s*(?:\+-)?\+-+ (\d+|\.\.\.) -+$")
 _GROUP_END = re.compile(r"^\s*\+-{20,}$")
-# torch's exception hook and its native code write the rank before each line
+# torch's native code writes the rank before each line
 _RANK = re.compile(r"^\[rank\d+\]:? ?")
+# torch's exception hook and launchers write the process before each line, once or several times
+_MARKED = re.compile(
+    r"^(?P<by>\S(?:.*?\S)? ?)(?:  \+ Exception Group |Original )?Traceback \(most recent call last\):$"
+)
 _ESCAPED = re.compile(
-    r"""^(?P<type>[A-Za-z_][\w.]*): (?P<text>(['"]).*\\nTraceback \(most recent call last\):\\n.*\3)$"""
+    r"^(?P<before>[A-Za-z_][\w.]*: .*?)"
+    r"""(?P<text>b?(['"])(?:.*\\n)?Traceback \(most recent call last\):\\n.*\3).*$"""
 )
 # ends of the line before a traceback inside a message
 _ANNOUNCES = (":", '"""')
 _INSIDE = "\0inside"
 _LINKS = {_CAUSE: "cause", _CONTEXT: "context", _INSIDE: "inside"}
+# between the traceback of a pool's worker and the same error in the rank
+_REMOTE = ['"""', "", _CAUSE]
 # normal ends of a coroutine or an iteration: the exception raised from one is the error
 _ENDINGS = frozenset({"CancelledError", "GeneratorExit", "StopAsyncIteration", "StopIteration"})
 _GRAPHS = re.compile(r"/torch/cuda/graphs\.py$")
@@ -46,12 +53,14 @@ _PLAIN_HEADER = "Traceback (most recent call last):"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
     """One exception of a chain. ``link`` connects it to the one before: "cause" (``raise … from``), "context"
-    (raised while handling it), "inside" (in its message, or a member of the group), or "" (not at all)."""
+    (raised while handling it), "remote" (the same in a process of a pool), "inside" (in its message, or a
+    member of the group), or "" (not at all). ``by`` is the process that marks its lines: ``rank 1``."""
 
     type: str
     message: str
     frames: tuple[ErrorFrame, ...]
     link: str = ""
+    by: str = ""
 
     @property
     def text(self) -> str:
@@ -65,13 +74,28 @@ def parse(text: str) -> tuple[Raised, ...]:
 
 
 def chains_in_log(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
-    """Return the tracebacks in a log, each with its chain; a message ends at the next empty line."""
+    """Return the tracebacks in a log, each with its chain, those in marked lines first; a message ends at the
+    next empty line."""
     chains: list[list[Raised]] = []
-    for raised in _raised(_plain([_RANK.sub("", line) for line in lines]), in_log=True):
-        if not raised.link or not chains:
-            chains.append([])
-        chains[-1].append(raised)
+    for mark, own in _by_mark(lines).items():
+        by = re.sub(r"(?<=[a-z])(?=\d)", " ", next(iter(re.findall(r"\w+", mark)[-1:]), ""))
+        for at, raised in enumerate(_raised(_plain(own), in_log=True)):
+            if not raised.link or not at:
+                chains.append([])
+            chains[-1].append(replace(raised, by=by))
     return [tuple(chain) for chain in chains]
+
+
+def _by_mark(lines: Sequence[str]) -> dict[str, list[str]]:
+    """Return the lines by the mark of their process, without it; unmarked ones last."""
+    heads = dict.fromkeys(match["by"] for match in map(_MARKED.match, lines) if match is not None)
+    marks = [by for by in heads if any(re.match(rf"{re.escape(by)}[ |]+File \"", line) for line in lines)]
+    parts: dict[str, list[str]] = {mark: [] for mark in (*marks, "")}
+    marks.sort(key=len, reverse=True)
+    for line in lines:
+        mark = next((mark for mark in marks if line.startswith(mark.rstrip())), "")
+        parts[mark].append(line[len(mark) :])
+    return parts
 
 
 def root(chain: Sequence[Raised]) -> Raised:
@@ -79,7 +103,9 @@ def root(chain: Sequence[Raised]) -> Raised:
     again in the same words. Of a CUDA graph's capture, the error that ended it."""
     start = max((index for index, raised in enumerate(chain) if raised.link == "inside"), default=0)
     at = len(chain) - 1
-    while at > start and (_is_from(chain[at - 1], chain[at]) or _of_capture(chain[at])):
+    while at > start and (
+        chain[at].link == "remote" or _is_from(chain[at - 1], chain[at]) or _of_capture(chain[at])
+    ):
         at -= 1
     return chain[at]
 
@@ -104,33 +130,55 @@ def _plain(lines: list[str]) -> list[str]:
 
 
 def _unescaped(line: str) -> list[str]:
-    match = _ESCAPED.match(line)
-    if match is None:
-        return [line]
-    try:
-        return f"{match['type']}: {literal_eval(match['text'])}".splitlines()
-    except (ValueError, SyntaxError):
-        return [line]
+    lines = [line]
+    if _PLAIN_HEADER in line and (match := _ESCAPED.match(line)) is not None:
+        try:
+            text = literal_eval(match["text"])
+        except (ValueError, SyntaxError):
+            return lines
+        text = text.decode(errors="replace") if isinstance(text, bytes) else text
+        lines = f"{match['before']}{text}".splitlines()
+    # a message that is a traceback itself
+    before, header, _ = lines[0].partition(_PLAIN_HEADER)
+    return [before, header, *lines[1:]] if header and _ERROR.match(before) else lines
 
 
 def _first_members(lines: Iterable[str]) -> Iterator[str]:
+    skips = False
     for line in lines:
+        skips = skips and line.lstrip().startswith(("|", "+"))
         if (member := _MEMBER.match(line)) is not None:
-            if member[1] != "1":
-                return
+            skips = skips or member[1] != "1"
             # a member never raised has no header
-            yield from (_INSIDE, _PLAIN_HEADER)
-        elif not _GROUP_END.match(line):
-            while (margin := _MARGIN.match(line)) is not None:
-                line = margin[1] or ""
-            yield _PLAIN_HEADER if line.strip().removeprefix("+ ") == _GROUP else line
+            yield from () if skips else (_INSIDE, _PLAIN_HEADER)
+        elif not skips and not _GROUP_END.match(line):
+            yield _without_margin(line)
+
+
+def _without_margin(line: str) -> str:
+    while (margin := _MARGIN.match(line)) is not None:
+        line = margin[1] or ""
+    return _PLAIN_HEADER if line.strip().removeprefix("+ ") == _GROUP else line
+
+
+def members(text: str) -> list[Raised]:
+    """Return the cause of each exception in the groups of a report, with those of groups within a group."""
+    parts: list[list[str]] = []
+    for line in text.splitlines():
+        if (member := _MEMBER.match(line)) is not None:
+            if member[1] == "1" and line.startswith("   "):
+                parts.pop()  # it is a group, whose members follow
+            parts.append([_PLAIN_HEADER])
+        elif parts and _MARGIN.match(line):
+            parts[-1].append(_without_margin(line))
+    return [root(chain) for part in parts if (chain := tuple(_raised(part, in_log=False)))]
 
 
 def _raised(lines: Sequence[str], *, in_log: bool) -> Iterator[Raised]:
     link, at = "", 0
     while at < len(lines):
         if lines[at] in _LINKS:
-            link = _LINKS[lines[at]]
+            link = "remote" if lines[max(at - 2, 0) : at + 1] == _REMOTE else _LINKS[lines[at]]
         elif _is_header(lines[at]):
             frames, at = _frames(lines, at + 1)
             error = _ERROR.match(lines[at]) if at < len(lines) else None
@@ -177,6 +225,8 @@ def _message(first: str, lines: Sequence[str], at: int, *, in_log: bool) -> tupl
     """Return the message that begins with ``first`` and continues at ``at``, and the first line after it."""
     message = [first]
     while at < len(lines) and lines[at] not in _LINKS and not _is_header(lines[at]):
+        if lines[at : at + 3] == _REMOTE:
+            break
         # spawn's message begins with empty lines
         if in_log and not lines[at].strip() and any(line.strip() for line in message):
             break

@@ -51,6 +51,7 @@ class ErrorReport:
     operands: tuple[Operand, ...] = ()  # of the user's innermost line
     values: tuple[Operand, ...] = ()  # of the ifs and loops around it, and the variables that were not finite
     log: int = 0  # the offset in the rank's log at which it printed an exception of a session's cell
+    printed: str = ""  # the words of a failed process that the program had started, where it captured them
 
 
 # patterns that begin with a word take the square of its length

@@ -24,6 +24,7 @@ _LONGEST_TEXT = 200_000  # characters of a message or a traceback, which may con
 _sent: dict[str, Any] = {}  # names that came with the last worker's error that was raised again here
 _SIZE = 32 * 1024  # reserved bytes of disk, and the limits of a report that fits in them:
 _LONGEST_MESSAGE, _LONGEST_LINE, _MOST_FRAMES = 2000, 100, 40
+_TRACEBACK = "Traceback (most recent call last):"
 _LOADERS = ("torch/utils/data/dataloader.py", "paddle/io/dataloader/dataloader_iter.py")
 _OF_WORKERS = ("ExceptionWrapper", "_WorkerException")
 """Containers of a DataLoader worker's error, torch's and paddle's, both with a method ``reraise``."""
@@ -124,6 +125,7 @@ def _report(path: str, error: BaseException, trace: TracebackType | None) -> dic
         "time": raised,
         "full": _full_disks(os.path.dirname(path), ".", "/dev/shm"),
         "workers": _failed_workers(error),
+        "printed": _cut(_captured(error, trace)),
         **names,
         **{kind: [*sent, *names.get(kind, ())] for kind, sent in _sent.items()},
     }
@@ -211,6 +213,23 @@ def _loaders(error: BaseException) -> list[Any]:
     return list({id(loader): loader for loader in selves if hasattr(loader, "_workers")}.values())
 
 
+def _captured(error: BaseException | None, trace: TracebackType | None) -> str:
+    """Return the output of failed processes that the program has captured, of the first in the end."""
+    if (module := sys.modules.get("subprocess")) is None:
+        return ""
+    texts: list[Any] = []
+    for held in (list(step.tb_frame.f_locals.values()) for step in steps_of(trace)):
+        started = [each for each in held if isinstance(each, (module.CompletedProcess, module.Popen))]
+        for failed in (each for each in started if each.returncode):
+            texts += [*held, failed.stdout, failed.stderr]
+    while error is not None:
+        if isinstance(error, module.SubprocessError):
+            texts += [getattr(error, "output", None), getattr(error, "stderr", None)]
+        error = error.__cause__ or error.__context__
+    texts = [text.decode(errors="replace") if isinstance(text, bytes) else text for text in texts]
+    return "\n".join(text for text in texts if isinstance(text, str) and _TRACEBACK in text)
+
+
 def _full_disks(*places: str) -> list[str]:
     """Return the mount points of these places' full disks."""
     full = {}
@@ -231,7 +250,7 @@ def _shortened(report: dict[str, Any]) -> dict[str, Any]:
     """Return a report that fits in the reserved space: the innermost frames of the exception alone."""
     frames = [[*place, source[:_LONGEST_LINE]] for *place, source in report["frames"][-_MOST_FRAMES:]]
     message = report["message"][:_LONGEST_MESSAGE]
-    return report | {"message": message, "frames": frames, "text": "", "values": []}
+    return report | {"message": message, "frames": frames, "text": "", "values": [], "printed": ""}
 
 
 def _message(error: BaseException) -> str:

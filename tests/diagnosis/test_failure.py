@@ -23,6 +23,7 @@ from tests.fakes.runs import (
     stop_requested,
 )
 
+INNER = Path(__file__).parent / "inner_errors"
 PEER_CLOSED = (
     "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer "
     "[127.0.0.1]:41632. This is typically caused by a remote worker crashing. Check the logs of the "
@@ -427,3 +428,16 @@ def test_a_rank_that_met_another_collective_is_told_of_the_rounds_of_the_others(
         "rank 0 left the loop of line 1, rank 1 did not: fewer rounds of  for epoch in range(start, 9): , or"
         in hint.cause.en
     )
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in INNER.glob("*.json")))
+def test_a_failure_inside_another_is_in_the_report(written: WrittenRun, name: str) -> None:
+    recorded = json.loads((INNER / f"{name}.json").read_text())
+    written.printed(0, "\n".join(recorded["log"]))
+    written.directory.rank(0).error.write_text(json.dumps(recorded["error"]))
+    written.happened(errored(0), exited(0, 1))
+
+    report = failure_report(diagnose(written.run, written.directory))
+
+    assert [words for words in recorded["says"] if words not in report] == [], report
+    assert [words for words in recorded.get("never", ()) if words in report] == [], report

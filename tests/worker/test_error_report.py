@@ -112,6 +112,20 @@ def test_of_an_error_in_a_worker_the_report_has_what_stood_in_its_line(
     assert names == [(2, "row", "dict of 1 ('picture')")]
 
 
+@pytest.mark.parametrize("check", [True, False], ids=["the error has it", "a name has it"])
+def test_the_output_of_a_process_that_failed_is_kept_where_the_program_captured_it(
+    tmp_path: Path, check: bool
+) -> None:
+    def start() -> None:
+        child = subprocess.run([sys.executable, "-c", "{}['b']"], capture_output=True, check=check)
+        raise RuntimeError(child.returncode)
+
+    with pytest.raises((subprocess.CalledProcessError, RuntimeError)) as caught:
+        start()
+
+    assert written(tmp_path, caught.value).printed.endswith("KeyError: 'b'\n")
+
+
 def test_a_fork_of_a_rank_leaves_its_room_alone(tmp_path: Path) -> None:
     # a process of its own: what another test has imported here may not let it fork
     program = """
