@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from nbdist.preflight.capabilities import at_least
 from nbdist.preflight.finding import Finding, Situation, finding_of, words
+from nbdist.preflight.missing_names import undefined_names
 from nbdist.preflight.program import Call, Program
 
 _OF_GROUPS = ("torch.distributed.", "paddle.distributed.")
@@ -36,14 +37,28 @@ def check_training(program: Program, situation: Situation) -> Iterator[Finding]:
     yield from _keyboards(program, situation)
     yield from _samplers(program)
     yield from _fleet(program, situation)
-    known = sys.stdlib_module_names.union(words("known_libraries"))
-    known_imports = all(name.partition(".")[0] in known for name, _ in program.imports())
-    if known_imports:
+    seen = _sees_all(program, situation)
+    if seen:
         yield from _no_group(program, situation)
     if situation.world_size > 1:
         yield from _on_one_rank(program)
-        if known_imports:
+        if seen:
             yield from _undivided(program, situation)
+
+
+def _sees_all(program: Program, situation: Situation) -> bool:
+    """Return whether the program calls nothing but its own functions, Python's and known libraries': any
+    other might start the group, or divide the data."""
+    known = sys.stdlib_module_names.union(words("known_libraries")).difference(words("opens_by_name"))
+    statements = [node for node in program.places if isinstance(node, ast.ImportFrom) and node.level]
+    if statements or not all(name.partition(".")[0] in known for name, _ in program.imports()):
+        return False
+    unseen = {*words("calls_by_name"), "__import__", *situation.given, *undefined_names(program.tree)}
+    for call in program.calls:
+        by_name = call.name == "getattr" and not isinstance(call.argument("", 1), ast.Constant)
+        if by_name or unseen & {call.name, call.name.partition(".")[0]} or call.name.startswith("torch.hub."):
+            return False
+    return "sys.modules" not in map(program.dotted, program.places)
 
 
 def _keyboards(program: Program, situation: Situation) -> Iterator[Finding]:
@@ -106,7 +121,7 @@ def _on_one_rank(program: Program) -> Iterator[Finding]:
         if of_all and call.name.startswith(_OF_GROUPS):
             by_method.setdefault(call.method, []).append(call)
     for method, calls in by_method.items():
-        conditions = {_rank_condition(call, ranks) for call in calls}
+        conditions = {_rank_condition(call, ranks, program) for call in calls}
         if len(conditions) == 1 and all(conditions) and not any(call.argument("group") for call in calls):
             rule = "group-on-one-rank" if method in words("starts_on_all_ranks") else "collective-on-one-rank"
             yield finding_of(rule, calls[0].line, said=method, condition=conditions.pop())
@@ -117,11 +132,19 @@ def _rank_names(program: Program) -> set[str]:
     return held | {"rank", "global_rank"}
 
 
-def _rank_condition(call: Call, ranks: set[str]) -> str:
+def _calls(node: ast.AST) -> bool:
+    return any(isinstance(child, ast.Call) for child in ast.walk(node))
+
+
+def _rank_condition(call: Call, ranks: set[str], program: Program) -> str:
     """Return a call's only condition if it compares the rank, as ``if rank == 0``; else empty."""
     if len(call.place.conditions) != 1:
         return ""
     test = call.place.conditions[0]
+    for node in ast.walk(program.tree):
+        # the other ranks may make it in what they call
+        if isinstance(node, ast.If) and node.test is test and any(map(_calls, node.orelse)):
+            return ""
     match test:
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=int())]):
             compared = left

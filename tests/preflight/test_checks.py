@@ -282,6 +282,7 @@ RIGHT_ON_CPU = {
     ),
     "a fake group": "import torch.distributed as dist\ndist.init_process_group('fake', rank=0, world_size=8)",
 }
+RIGHT_ON_CPU |= json.loads((Path(__file__).parent / "unseen_calls.json").read_text())
 RIGHT_ON_GPUS = {
     "nccl on GPUs": TORCH + "dist.init_process_group('nccl')",
     "a library's function sets the ranks up": (
