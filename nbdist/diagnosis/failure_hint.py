@@ -38,6 +38,7 @@ from nbdist.diagnosis.other_ranks import (
     hint_from_model,
     hint_from_sends,
     hint_from_unset_name,
+    may_meet,
 )
 from nbdist.diagnosis.rank_failure import Failure, last_line
 from nbdist.model import Run
@@ -52,6 +53,14 @@ _OF_SHARED_MEMORY = frozenset(
     {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
 )
 OF_DISKS = frozenset({"disk-full", "exit-disk-full"}) | _OF_SHARED_MEMORY
+# the exit status of a Python that could not flush its output, and its words (none for sys.stderr)
+_NOT_FLUSHED = 120
+_BARRIER = "dist.barrier()"
+_IGNORED = re.compile(
+    r"^Exception ignored (?:in: (?!<(?:function|bound|gener|corou))|while flushing).*\n"
+    r"(?:(?:Traceback|[ \t]).*\n)*(?P<error>\w.*)",
+    re.MULTILINE,
+)
 # as Python ends an OSError's message
 _PATH = re.compile(r": '([^']+)'")
 
@@ -59,6 +68,9 @@ _PATH = re.compile(r": '([^']+)'")
 def hint_of(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
     """Return cause and fix in the words of the run's framework; None where no rung knows them."""
     known = hint_from_parting(first, failures, run, directory) or _hint(first, run, directory)
+    fix = known.fix.en if known is not None and known.signature != "file-not-made-yet" else ""
+    if _BARRIER in fix and may_meet(first, below="last call" in fix):
+        return None  # the program has what the fix asks for, which refutes the cause
     if known is not None and run.spec.framework == "paddle":
         known = known.in_paddle()
     if known is not None and known.signature in OF_DISKS:
@@ -69,6 +81,8 @@ def hint_of(first: Failure, failures: Sequence[Failure], run: Run, directory: Ru
 def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     if first.early_exits:
         return hint_from_early_exit(first, run, directory)
+    if first.code == _NOT_FLUSHED and first.report is None and (lost := _from_flush(first, run)) is not None:
+        return lost
     if (removed := removed_name(first.said)) is not None:
         return hint("removed-name", **removed)
     known = hint_from_mixed_values(first) or hint_from_missing_file(first, run) or hint_from_unset_name(first)
@@ -120,6 +134,19 @@ def _from_exit(code: int, first: Failure, run: Run) -> Hint | None:
             return hint("exit-report-lost")
     values = known[1].groupdict()
     return hint(variant(known[0], _program(first, run), values), **values)
+
+
+def _from_flush(first: Failure, run: Run) -> Hint | None:
+    """Explain the status with which Python ends, unless the program may have ended with it itself."""
+    lines = first.sources.lines(run.spec.program)
+    error = next((found["error"] for found in _IGNORED.finditer("\n".join(first.tail))), "")
+    if not error:
+        ends_itself = any("_exit" in line for line in lines)
+        return None if ends_itself else hint("exit-not-flushed", stream="sys.stdout or sys.stderr", error="")
+    assigned = [at for at, line in enumerate(lines, 1) if re.match(r"\s*sys\.stdout\s*=[^=]", line)]
+    if len(assigned) == 1 and error.startswith("AttributeError") and "'flush'" in error:
+        return hint("exit-no-flush", line=assigned[0])
+    return hint("exit-not-flushed", stream="sys.stdout", error=f": {error}")
 
 
 def _program(first: Failure, run: Run) -> str:

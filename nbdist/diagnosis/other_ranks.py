@@ -37,6 +37,11 @@ _OWN_TO_A_RANK = re.compile(r"\d\d[-_:.hT]?\d\d[-_:.mT]?\d\d|[0-9a-f]{8}-?[0-9a-
 _FILLS = frozenset({"broadcast_object_list", "recv_object_list"})
 """Calls that fill a list with another rank's values."""
 
+_MEETS = re.compile(
+    r"[^#]*(?<!cuda\.)\b\w*(?:barrier|everyone|wait_for|synchroni[sz]e|all_reduce|all_gather|broadcast)\w*\("
+)
+"""A call, seen into or not, in which the ranks may wait for each other."""
+
 _OF_KIND = re.compile(r"^(?:TypeError|AttributeError): ")
 _TOGETHER = re.compile(r"^(?:\w+\.)*\w*trainer\w*\.(?:fit|test|validate|predict|evaluate|train)$")
 """Calls that all ranks must make together."""
@@ -60,10 +65,20 @@ def hint_from_missing_file(failure: Failure, run: Run) -> Hint | None:
         return None
     for call in _writing(missing["path"], run.spec.program, failure):
         callers = calls_of_function(call.function, call.file, failure.sources)
-        if any(_is_for_some_ranks(step, failure.sources) for step in (call, *callers)):
+        for_some = any(_is_for_some_ranks(step, failure.sources) for step in (call, *callers))
+        if for_some and not may_meet(failure, call):
             values = {"path": missing["path"], "line": call.line, "late": (failure.rank,)}
             return hint("file-not-made-yet", **values)
     return None
+
+
+def may_meet(failure: Failure, since: Call | None = None, *, below: bool = False) -> bool:
+    """Return whether the ranks may meet above the failing line, ``since`` a call, or ``below`` it."""
+    if (at := failure.place) is None:
+        return False
+    lines = failure.sources.lines(at.file)
+    begin = since.line if since is not None and since.file == at.file else 0
+    return any(map(_MEETS.match, lines[at.line :] if below else lines[begin : at.line - 1]))
 
 
 def _writing(path: str, file: str, failure: Failure) -> Iterator[Call]:

@@ -432,10 +432,11 @@ def test_a_rank_that_met_another_collective_is_told_of_the_rounds_of_the_others(
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in INNER.glob("*.json")))
 def test_a_failure_inside_another_is_in_the_report(written: WrittenRun, name: str) -> None:
-    recorded = json.loads((INNER / f"{name}.json").read_text())
-    written.printed(0, "\n".join(recorded["log"]))
-    written.directory.rank(0).error.write_text(json.dumps(recorded["error"]))
-    written.happened(errored(0), exited(0, 1))
+    recorded = json.loads((INNER / f"{name}.json").read_text().replace("<program>", written.spec.program))
+    written.directory.cell.write_text("\n".join(recorded.get("program", ())))
+    written.printed(0, "\n".join(recorded["log"])).happened(exited(0, recorded.get("code", 1)))
+    if "error" in recorded:
+        written.directory.rank(0).error.write_text(json.dumps(recorded["error"]))
 
     report = failure_report(diagnose(written.run, written.directory))
 

@@ -44,6 +44,9 @@ def test_a_file_that_rank_0_saves_later_is_shown_with_the_line(
         pytest.param(SAVES, True, id="written by rank 0"),
         pytest.param(SAVES.replace(', "w"', ""), False, id="read"),
         pytest.param(SAVES.replace("if rank == 0", "if verbose"), False, id="written by all"),
+        pytest.param(
+            SAVES.replace("0:\n", "0:").replace(")\nread", ")\nwait_for_all()\nread"), False, id="met"
+        ),
     ],
 )
 def test_a_file_is_rank_0_s_where_rank_0_alone_calls_what_writes_it(
