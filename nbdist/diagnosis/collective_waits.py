@@ -58,7 +58,7 @@ def hint_from_parting(
     absent = [rank for side in sides for rank in side.ranks if rank not in failed]
     raised = ended_by(raised_in_logs(absent, run, directory))
     histories = histories_of(run, directory)
-    joining = all_joining(sides, run.spec.world_size, first.sources)
+    joining = all_joining(sides, run.spec.world_size, first.sources, histories)
     if joining is not None or known in _JOINING:
         return joining
     cause = why(sides, first.sources, raised, histories)

@@ -49,8 +49,9 @@ class Side:
     @property
     def direction(self) -> str:
         """Return ``send`` or ``recv`` of ranks that wait in one, else empty."""
-        names = f"{self.name} {self.place.what}"
-        return "recv" if "recv" in names else "send" if re.search(r"\bi?send", names) else ""
+        named = (set(re.findall("send|recv", words)) for words in (self.name, self.place.what))
+        kinds = next(filter(None, named), set())
+        return kinds.pop() if len(kinds) == 1 else ""
 
     def had(self, file: str, line: int) -> dict[str, str]:
         """Return the values of the names in a line."""

@@ -86,15 +86,17 @@ class Call:
     function: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Issued:
     """A collective that a rank called: its number in the process group, its name with the backend
-    (``gloo:all_reduce``), its arguments (``float32 (4, 2)``), and the calls to it, outermost first."""
+    (``gloo:all_reduce``), its arguments (``float32 (4, 2)``), and the calls to it, outermost first. ``made``
+    counts the groups of that name until then: one may be destroyed and made again."""
 
     number: int
     name: str
     given: str
     way: tuple[Call, ...]
+    made: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,8 +238,8 @@ def read_history(file: Path) -> dict[str, tuple[Issued, ...]]:
         paths = [tuple(build(Call, call) for call in path) for path in data["ways"]]
         return {
             str(group): tuple(
-                Issued(number=as_int(number), name=str(name), given=str(given), way=paths[index])
-                for number, name, given, index in calls
+                Issued(as_int(number), str(name), str(given), paths[index], *map(as_int, made))
+                for number, name, given, index, *made in calls
             )
             for group, calls in data["groups"].items()
         }

@@ -57,10 +57,12 @@ def _dumped(dump: Any) -> list[dict[str, Any]]:
 
 
 def _by_group(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return the calls of each process group (``groups``), each with the index of its stack in ``ways``."""
+    """Return the calls of each process group (``groups``), each with the index of its stack in ``ways`` and,
+    from the second time on, how often the group was made."""
     ways: dict[tuple[tuple[str, int, str], ...], int] = {}
     groups: dict[str, list[list[Any]]] = {}
     made: dict[str, Any] = {}
+    times: dict[str, int] = {}
     for entry in entries:
         if entry["is_p2p"]:
             continue
@@ -72,8 +74,9 @@ def _by_group(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
         calls = groups.setdefault(name, [])
         if calls and (call[0] < calls[-1][0] or group != made[name]):
             calls.clear()  # those of a destroyed group, whose name a new one has
+            times[name] = times.get(name, 1) + 1
         made[name] = group
-        calls.append(call)
+        calls.append([*call, times[name]] if name in times else call)
     return {"ways": [*ways], "groups": {group: calls[-_MOST:] for group, calls in groups.items()}}
 
 

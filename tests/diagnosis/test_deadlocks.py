@@ -208,6 +208,13 @@ def test_ranks_in_one_collective_have_no_reason_to_wait(tmp_path: Path) -> None:
     assert why([at((0, 1), "all_gather", 22)], a_program(tmp_path, LINES), {}) is None
 
 
+def test_ranks_that_have_sent_are_not_told_that_none_sends(tmp_path: Path) -> None:
+    sources = a_program(tmp_path, "isend(x, 1)\nrecv(y, 1)\nbatch_isend_irecv(ops)\n")
+
+    assert why([at((0, 1), "recv", 2)], sources, {}) is None
+    assert why([at((0, 1), "batch_isend_irecv", 3)], sources, {}) is None
+
+
 def test_where_a_rank_waits_for_something_else_a_message_may_still_come(tmp_path: Path) -> None:
     sides = [at((0,), "send", 14), at((1,), "recv", 14), at((2,), "barrier", 20)]
 

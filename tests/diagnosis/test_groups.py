@@ -31,6 +31,22 @@ def test_where_all_ranks_join_the_group_it_waits_for_ranks_that_there_are_not(tm
     assert all_joining([*sides, at((2,), "barrier", 20)], 3, sources) is None
 
 
+def test_ranks_that_make_their_group_again_in_the_same_store_are_told(tmp_path: Path) -> None:
+    sources, call = a_program(tmp_path, LINES), Issued(1, "gloo:all_reduce", "", ())
+    joining, apart = at((0,), "init_process_group", 18), at((1,), "DistributedDataParallel", 20)
+    first, second = {"0": [call]}, {"0": [replace(call, made=2)]}
+
+    hints = [
+        all_joining([joining, replace(joining, ranks=(1,))], 2, sources, {0: first, 1: first}),
+        all_joining([joining, apart], 2, sources, {0: first, 1: second}),
+        all_joining([replace(apart, ranks=(0, 1))], 2, sources, {0: second, 1: second}),
+    ]
+
+    assert [hint.signature for hint in hints] == ["hang-made-again"] * 3
+    # the rank that joins is a group ahead
+    assert all_joining([joining, apart], 2, sources, {0: first, 1: first}) is None
+
+
 def test_the_wait_that_began_first_concerns_the_members_of_its_group() -> None:
     sides = [at((0,), "all_reduce", 13), at((1, 2), "barrier", 20)]
     answers = [waiting(0, "1", 5.0, 0, 1), waiting(1, "0", 6.0, 0, 1, 2), waiting(2, "0", 4.0, 0, 1, 2)]

@@ -41,7 +41,7 @@ def cause_of(
     answered; ``ended``: ranks done with their program; ``raised``: by rank, the error that ended a thread or
     process."""
     return (
-        all_joining(sides, run.spec.world_size, sources)
+        all_joining(sides, run.spec.world_size, sources, histories)
         or no_member(sides, answers, sources)
         or ungrouped(sides, answers, sources, histories)
         or ungrouped(everyone, answers, sources, histories)
@@ -118,7 +118,7 @@ def _why_left(
 def _is_for_all(side: Side) -> bool:
     """Return whether each rank of the group must make the call that these wait in."""
     what = side.place.what
-    if side.direction or MESSAGE.search(side.name):
+    if MESSAGE.search(f"{side.name} {what}"):
         return False
     return bool(side.name) or is_collective(what) or what in _EXCHANGES or bool(side.place.through)
 
