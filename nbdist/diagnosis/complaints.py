@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nbdist.diagnosis.known import Role, Signature, match
-from nbdist.diagnosis.tracebacks import Raised, chains_in_log, last_words, parse, root
+from nbdist.diagnosis.tracebacks import STARTERS, Raised, chains_in_log, last_words, parse, root
 from nbdist.store import ErrorReport
 
 # the last lines in which a rank without an exception may have printed the reason
@@ -22,20 +21,14 @@ _FATAL_SIGNALS = frozenset(
     {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGTRAP}
 )
 _SECONDARY = frozenset({Role.GONE, Role.WAITED})
-# classes by which a process learns that one it had started has failed
-_OF_CHILDREN = re.compile(
-    r"^(?:subprocess|multiprocessing|concurrent\.futures\.process|torch\.(?:multiprocessing|distributed\.elastic)"
-    r"|[\w.]*loky[\w.]*)\.\w+$"
-)
-_STARTERS = re.compile(r"^<|/(?:multiprocessing|concurrent/futures)/\w+\.py$")
-"""Files in which the stack of a process begins that Python has started."""
+# modules whose exceptions tell that a process has failed which the rank had started
+_OF_CHILDREN = re.compile(r"\b(?:subprocess|multiprocessing|futures\.process|elastic|loky)\.[\w.]+$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complaint:
     """One rank's error: ``root`` caused it, ``outer`` left the program. ``found`` is the match of
-    ``signature``. ``child`` is what a process that the rank had started raised before that, where ``outer``
-    does not tell of it."""
+    ``signature``, ``child`` what a process of the rank raised of which ``outer`` does not tell."""
 
     root: Raised
     outer: Raised
@@ -54,8 +47,8 @@ class Complaint:
 
     @property
     def of_child(self) -> bool:
-        """Return whether it only reports that a process failed which the rank had started."""
-        return self.role is Role.CHILD or _OF_CHILDREN.match(self.root.type) is not None
+        """Return whether it only reports that a process of the rank failed."""
+        return self.role is Role.CHILD or _OF_CHILDREN.search(self.root.type) is not None
 
     @property
     def gone(self) -> bool:
@@ -113,15 +106,11 @@ def _of_workers(report: ErrorReport, outer: Raised) -> Complaint | None:
 
 
 def _in_log(log: Sequence[str], but: Sequence[Raised] = (), *, child: bool = False) -> Complaint | None:
-    """Return a log's last traceback outside ``but``, else native code's message. Of several processes that
-    mark their lines, return that of the first to fail; for a ``child``, only what surely ended another
-    process."""
+    """Return a log's last traceback outside ``but``, else native code's message; for a ``child``, only what
+    ended another process."""
     known = {(raised.type, raised.message.split("\n")[0]) for raised in but}
-    by_process: dict[str, list[tuple[Raised, ...]]] = {}
-    for chain in chains_in_log(log):
-        by_process.setdefault(chain[0].by, []).insert(0, chain)
     effect: Complaint | None = None
-    for chain in (chain for chains in by_process.values() for chain in chains):
+    for chain in reversed(chains_in_log(log)):
         first = root(chain)
         if (first.type, first.message.split("\n")[0]) in known or (child and not _is_elsewhere(chain, but)):
             continue
@@ -129,22 +118,19 @@ def _in_log(log: Sequence[str], but: Sequence[Raised] = (), *, child: bool = Fal
         if not complaint.secondary and not complaint.of_child:
             return complaint
         effect = effect or complaint
-    if child:
-        return None
-    words = last_words(log)
+    words = last_words(log) if not child else None
     if words is not None and words.message:
         return _recognised(words, words, words)
-    return effect
+    return effect if not child else None
 
 
 def _is_elsewhere(chain: Sequence[Raised], own: Sequence[Raised]) -> bool:
-    """Return whether a traceback in the log of a rank ended another process than the rank itself."""
-    frames, programs = chain[0].frames[:1], {raised.frames[0].file for raised in own if raised.frames}
-    begins = any(
-        _STARTERS.search(frame.file) or (frame.function == "<module>" and frame.file not in programs)
-        for frame in frames
-    )
-    return bool(begins or (chain[0].by and frames))
+    """Return whether a traceback in the log of a rank ended another process, or a thread."""
+    programs = {raised.frames[0].file for raised in own if raised.frames}
+    first = next(iter(chain[0].frames), None)
+    if first is None or chain[0].by or STARTERS.search(first.file):
+        return first is not None
+    return first.function == "<module>" and first.file not in programs
 
 
 def _of_chain(chain: Sequence[Raised], outer: Raised) -> Complaint:
@@ -163,9 +149,7 @@ def _recognised(first: Raised, outer: Raised, *searched: Raised) -> Complaint:
 
 
 def _searched(raised: Raised) -> str:
-    """Return the text to match; common errors with their line, exits with their file."""
-    if raised.type == "SystemExit" and raised.frames:
-        return f"{raised.text} in {os.path.basename(raised.frames[-1].file)}"
+    """Return the text to match; common errors with their line."""
     if raised.frames and _ALIKE.search(raised.text):
         at = next((frame for frame in reversed(raised.frames) if frame.source), raised.frames[-1])
         return f"{raised.text} in {at.function}: {at.source}"

@@ -91,9 +91,11 @@ def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
 def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
     from nbdist.diagnosis.facts import first_not_finite, origins  # it reads programs
     from nbdist.diagnosis.failure_hint import OF_DISKS
+    from nbdist.diagnosis.tracebacks import members
 
     notes = [_origin("origin", origin, failure) for origin in origins(failure)]
-    notes += [_raised_note("sub-exception", raised, failure) for raised in _sub_exceptions(failure)]
+    others = members(failure.report.text if failure.report is not None else "")[1:]
+    notes += [_raised_note("sub-exception", raised, failure) for raised in others]
     if failure.complaint is not None and failure.complaint.child is not None:
         notes.append(_raised_note("child", failure.complaint.child, failure))
     if (first := first_not_finite(failure)) is not None:
@@ -114,13 +116,6 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
         who = ranks_in_words([rank])
         notes.append(both(code, rank=who, seconds=before, last=line))
     return notes
-
-
-def _sub_exceptions(failure: Failure) -> list[Raised]:
-    """Return the exceptions of a group but for the first, which is told as the failure."""
-    from nbdist.diagnosis.tracebacks import members
-
-    return members(failure.report.text)[1:] if failure.report is not None else []
 
 
 def _raised_note(code: str, raised: Raised, failure: Failure) -> Both:

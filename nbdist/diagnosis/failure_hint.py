@@ -53,14 +53,9 @@ _OF_SHARED_MEMORY = frozenset(
     {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
 )
 OF_DISKS = frozenset({"disk-full", "exit-disk-full"}) | _OF_SHARED_MEMORY
-# the exit status of a Python that could not flush its output, and its words (none for sys.stderr)
+# of a Python that could not flush its output: exit status and words (none for sys.stderr), with the error
 _NOT_FLUSHED = 120
-_BARRIER = "dist.barrier()"
-_IGNORED = re.compile(
-    r"^Exception ignored (?:in: (?!<(?:function|bound|gener|corou))|while flushing).*\n"
-    r"(?:(?:Traceback|[ \t]).*\n)*(?P<error>\w.*)",
-    re.MULTILINE,
-)
+_IGNORED = re.compile(r"(?m)^Exception ignored (?:in: (?!<[fgbc])|while f).*\n(?:(?:Traceback| ).*\n)*(.+)")
 # as Python ends an OSError's message
 _PATH = re.compile(r": '([^']+)'")
 
@@ -69,7 +64,7 @@ def hint_of(first: Failure, failures: Sequence[Failure], run: Run, directory: Ru
     """Return cause and fix in the words of the run's framework; None where no rung knows them."""
     known = hint_from_parting(first, failures, run, directory) or _hint(first, run, directory)
     fix = known.fix.en if known is not None and known.signature != "file-not-made-yet" else ""
-    if _BARRIER in fix and may_meet(first, below="last call" in fix):
+    if "dist.barrier()" in fix and may_meet(first, below="last call" in fix):
         return None  # the program has what the fix asks for, which refutes the cause
     if known is not None and run.spec.framework == "paddle":
         known = known.in_paddle()
@@ -139,14 +134,14 @@ def _from_exit(code: int, first: Failure, run: Run) -> Hint | None:
 def _from_flush(first: Failure, run: Run) -> Hint | None:
     """Explain the status with which Python ends, unless the program may have ended with it itself."""
     lines = first.sources.lines(run.spec.program)
-    error = next((found["error"] for found in _IGNORED.finditer("\n".join(first.tail))), "")
-    if not error:
-        ends_itself = any("_exit" in line for line in lines)
-        return None if ends_itself else hint("exit-not-flushed", stream="sys.stdout or sys.stderr", error="")
-    assigned = [at for at, line in enumerate(lines, 1) if re.match(r"\s*sys\.stdout\s*=[^=]", line)]
-    if len(assigned) == 1 and error.startswith("AttributeError") and "'flush'" in error:
-        return hint("exit-no-flush", line=assigned[0])
-    return hint("exit-not-flushed", stream="sys.stdout", error=f": {error}")
+    words = _IGNORED.search("\n".join(first.tail))
+    if words is None and any("_exit" in line for line in lines):
+        return None
+    set_at = [at for at, line in enumerate(lines, 1) if re.match(r"\s*sys\.stdout\s*=[^=]", line)]
+    if words is not None and len(set_at) == 1 and re.match("AttributeError: .*'flush'", words[1]):
+        return hint("exit-no-flush", line=set_at[0])
+    stream = "sys.stdout" if words is not None else "sys.stdout or sys.stderr"
+    return hint("exit-not-flushed", stream=stream, error=f": {words[1]}" if words is not None else "")
 
 
 def _program(first: Failure, run: Run) -> str:

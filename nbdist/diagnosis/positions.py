@@ -49,7 +49,8 @@ class Side:
     @property
     def direction(self) -> str:
         """Return ``send`` or ``recv`` of ranks that wait in one, else empty."""
-        named = (set(re.findall("send|recv", words)) for words in (self.name, self.place.what))
+        called = self.place.what.rpartition(".")[2]  # not the variable that holds a work
+        named = (set(re.findall("send|recv", words)) for words in (self.name, called))
         kinds = next(filter(None, named), set())
         return kinds.pop() if len(kinds) == 1 else ""
 

@@ -7,6 +7,7 @@ message of another), so this parses what ``traceback`` prints, not exception obj
 
 from __future__ import annotations
 
+import contextlib
 import re
 from ast import literal_eval
 from collections.abc import Iterable, Iterator, Sequence
@@ -74,8 +75,7 @@ def parse(text: str) -> tuple[Raised, ...]:
 
 
 def chains_in_log(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
-    """Return the tracebacks in a log, each with its chain, those in marked lines first; a message ends at the
-    next empty line."""
+    """Return the tracebacks in a log, each with its chain, by process; a message ends at an empty line."""
     chains: list[list[Raised]] = []
     for mark, own in _by_mark(lines).items():
         by = re.sub(r"(?<=[a-z])(?=\d)", " ", next(iter(re.findall(r"\w+", mark)[-1:]), ""))
@@ -87,13 +87,12 @@ def chains_in_log(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
 
 
 def _by_mark(lines: Sequence[str]) -> dict[str, list[str]]:
-    """Return the lines by the mark of their process, without it; unmarked ones last."""
+    """Return the lines by the mark of their process: none, then that of the last to fail."""
     heads = dict.fromkeys(match["by"] for match in map(_MARKED.match, lines) if match is not None)
     marks = [by for by in heads if any(re.match(rf"{re.escape(by)}[ |]+File \"", line) for line in lines)]
-    parts: dict[str, list[str]] = {mark: [] for mark in (*marks, "")}
-    marks.sort(key=len, reverse=True)
+    parts: dict[str, list[str]] = {mark: [] for mark in ("", *reversed(marks))}
     for line in lines:
-        mark = next((mark for mark in marks if line.startswith(mark.rstrip())), "")
+        mark = max((mark for mark in parts if line.startswith(mark.rstrip())), key=len)
         parts[mark].append(line[len(mark) :])
     return parts
 
@@ -103,16 +102,14 @@ def root(chain: Sequence[Raised]) -> Raised:
     again in the same words. Of a CUDA graph's capture, the error that ended it."""
     start = max((index for index, raised in enumerate(chain) if raised.link == "inside"), default=0)
     at = len(chain) - 1
-    while at > start and (
-        chain[at].link == "remote" or _is_from(chain[at - 1], chain[at]) or _of_capture(chain[at])
-    ):
+    while at > start and (_is_from(chain[at - 1], chain[at]) or _of_capture(chain[at])):
         at -= 1
     return chain[at]
 
 
 def _is_from(before: Raised, after: Raised) -> bool:
     passed_on = before.type.rpartition(".")[2] in _ENDINGS or before.text == after.text
-    return after.link == "cause" and not passed_on
+    return after.link == "remote" or (after.link == "cause" and not passed_on)
 
 
 def _of_capture(raised: Raised) -> bool:
@@ -130,28 +127,23 @@ def _plain(lines: list[str]) -> list[str]:
 
 
 def _unescaped(line: str) -> list[str]:
-    lines = [line]
     if _PLAIN_HEADER in line and (match := _ESCAPED.match(line)) is not None:
-        try:
-            text = literal_eval(match["text"])
-        except (ValueError, SyntaxError):
-            return lines
-        text = text.decode(errors="replace") if isinstance(text, bytes) else text
-        lines = f"{match['before']}{text}".splitlines()
-    # a message that is a traceback itself
-    before, header, _ = lines[0].partition(_PLAIN_HEADER)
-    return [before, header, *lines[1:]] if header and _ERROR.match(before) else lines
+        with contextlib.suppress(ValueError, SyntaxError):
+            text = literal_eval(match["text"].removeprefix("b"))
+            line = f"{match['before']}{text}"
+    # a message may be a traceback itself
+    before, header, after = line.partition(_PLAIN_HEADER)
+    return [before, *f"{header}{after}".splitlines()] if _ERROR.match(before) and header else line.split("\n")
 
 
 def _first_members(lines: Iterable[str]) -> Iterator[str]:
-    skips = False
     for line in lines:
-        skips = skips and line.lstrip().startswith(("|", "+"))
         if (member := _MEMBER.match(line)) is not None:
-            skips = skips or member[1] != "1"
+            if member[1] != "1":
+                return
             # a member never raised has no header
-            yield from () if skips else (_INSIDE, _PLAIN_HEADER)
-        elif not skips and not _GROUP_END.match(line):
+            yield from (_INSIDE, _PLAIN_HEADER)
+        elif not _GROUP_END.match(line):
             yield _without_margin(line)
 
 
@@ -364,7 +356,7 @@ _EFFECTS = frozenset(
 _FEW_RANKS, _LOG_ROOM, _SHOWN = 4, 32_768, 160
 """The most logs to search for a traceback, the bytes of each, and the characters to show."""
 
-_STARTERS = re.compile(r"/(?:threading|multiprocessing/\w+|concurrent/futures/\w+)\.py$|^<string>$")
+STARTERS = re.compile(r"/(?:threading|multiprocessing/\w+|concurrent/futures/\w+)\.py$|^<string>$")
 """Files in which the stack of a thread or a process begins."""
 
 
@@ -435,7 +427,7 @@ def _ends_another(outermost: ErrorFrame, sources: Sources) -> bool:
     """Return whether a traceback beginning so ended a thread or process, and was not caught and printed."""
     begins = rf"(?:target=|submit\(|map\(|apply_async\()\s*[\w.]*\b{re.escape(outermost.function)}\b"
     return (
-        _STARTERS.search(outermost.file) is not None
+        STARTERS.search(outermost.file) is not None
         or (outermost.function == "<module>" and not sources.is_program(outermost.file))
         or outermost.function == "run"
         or re.search(begins, sources.text(outermost.file)) is not None

@@ -35,7 +35,6 @@ _OF_KEYBOARDS = {
 
 def check_training(program: Program, situation: Situation) -> Iterator[Finding]:
     yield from _keyboards(program, situation)
-    yield from _samplers(program)
     yield from _fleet(program, situation)
     seen = _sees_all(program, situation)
     if seen:
@@ -50,15 +49,15 @@ def _sees_all(program: Program, situation: Situation) -> bool:
     """Return whether the program calls nothing but its own functions, Python's and known libraries': any
     other might start the group, or divide the data."""
     known = sys.stdlib_module_names.union(words("known_libraries")).difference(words("opens_by_name"))
-    statements = [node for node in program.places if isinstance(node, ast.ImportFrom) and node.level]
-    if statements or not all(name.partition(".")[0] in known for name, _ in program.imports()):
+    if any(isinstance(node, ast.ImportFrom) and node.level for node in program.places):
         return False
-    unseen = {*words("calls_by_name"), "__import__", *situation.given, *undefined_names(program.tree)}
+    unseen = {*words("calls_by_name"), *situation.given, *undefined_names(program.tree)}
     for call in program.calls:
         by_name = call.name == "getattr" and not isinstance(call.argument("", 1), ast.Constant)
-        if by_name or unseen & {call.name, call.name.partition(".")[0]} or call.name.startswith("torch.hub."):
+        if by_name or unseen & {call.name, call.name.partition(".")[0]}:
             return False
-    return "sys.modules" not in map(program.dotted, program.places)
+    hidden = {"sys.modules", "torch.hub"}.intersection(map(program.dotted, program.places))
+    return not hidden and all(name.partition(".")[0] in known for name, _ in program.imports())
 
 
 def _keyboards(program: Program, situation: Situation) -> Iterator[Finding]:
@@ -68,17 +67,6 @@ def _keyboards(program: Program, situation: Situation) -> Iterator[Finding]:
             # PYTHONBREAKPOINT may name another debugger, or none
             yield finding_of(rule, call.line, call.place.always and rule == "input")
             return
-
-
-def _samplers(program: Program) -> Iterator[Finding]:
-    for call in program.calls:
-        if call.name.startswith("torch.") and call.method == "DataLoader":
-            sampler = call.argument("sampler")
-            if isinstance(sampler, ast.Name):
-                sampler = program.once.get(sampler.id)
-            given = isinstance(sampler, ast.Call) and program.dotted(sampler.func).endswith("Sampler")
-            if given and program.value(call.argument("shuffle")) is True:
-                yield finding_of("shuffle-and-sampler", call.line)
 
 
 def _fleet(program: Program, situation: Situation) -> Iterator[Finding]:
@@ -132,19 +120,14 @@ def _rank_names(program: Program) -> set[str]:
     return held | {"rank", "global_rank"}
 
 
-def _calls(node: ast.AST) -> bool:
-    return any(isinstance(child, ast.Call) for child in ast.walk(node))
-
-
 def _rank_condition(call: Call, ranks: set[str], program: Program) -> str:
     """Return a call's only condition if it compares the rank, as ``if rank == 0``; else empty."""
     if len(call.place.conditions) != 1:
         return ""
     test = call.place.conditions[0]
     for node in ast.walk(program.tree):
-        # the other ranks may make it in what they call
-        if isinstance(node, ast.If) and node.test is test and any(map(_calls, node.orelse)):
-            return ""
+        if isinstance(node, ast.If) and node.test is test and "(" in "".join(map(ast.unparse, node.orelse)):
+            return ""  # the other ranks may make it in what they call
     match test:
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=int())]):
             compared = left

@@ -24,11 +24,11 @@ def test_where_all_ranks_join_the_group_it_waits_for_ranks_that_there_are_not(tm
     sources = a_program(tmp_path, LINES)
     sides = [at((0,), "init_process_group", 22), at((1,), "init_process_group", 18)]
 
-    hint = all_joining(sides, 2, sources)
+    hint = all_joining(sides, 2, sources, {})
 
     assert hint.cause.en.startswith("ranks 0, 1 wait in init_process_group: world_size is not 2")
-    assert all_joining(sides, 3, sources) is None
-    assert all_joining([*sides, at((2,), "barrier", 20)], 3, sources) is None
+    assert all_joining(sides, 3, sources, {}) is None
+    assert all_joining([*sides, at((2,), "barrier", 20)], 3, sources, {}) is None
 
 
 def test_ranks_that_make_their_group_again_in_the_same_store_are_told(tmp_path: Path) -> None:

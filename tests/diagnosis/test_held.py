@@ -51,7 +51,7 @@ init_process_group("gloo")
 def test_ranks_that_choose_their_ports_by_themselves_look_at_different_places(
     tmp_path: Path, program: str, line: int | None
 ) -> None:
-    hint = all_joining([at((0, 1), "init_process_group", 3)], 2, a_program(tmp_path, program))
+    hint = all_joining([at((0, 1), "init_process_group", 3)], 2, a_program(tmp_path, program), {})
 
     assert hint.signature == ("hang-joining" if line is None else "hang-port-by-rank")
     assert line is None or f"(line {line}: " in hint.cause.en

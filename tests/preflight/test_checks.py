@@ -95,11 +95,6 @@ WRONG_ON_CPU = {
         "data-not-divided",
         6,
     ),
-    "shuffle and sampler": (
-        TORCH + "torch.utils.data.DataLoader([], shuffle=True, sampler=torch.Sampler())",
-        "shuffle-and-sampler",
-        4,
-    ),
     "input": ("n = input()", "input", 1),
     "breakpoint": ("breakpoint()", "debugger", 1),
     "a function that is called by its name": (

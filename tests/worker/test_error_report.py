@@ -113,9 +113,7 @@ def test_of_an_error_in_a_worker_the_report_has_what_stood_in_its_line(
 
 
 @pytest.mark.parametrize("check", [True, False], ids=["the error has it", "a name has it"])
-def test_the_output_of_a_process_that_failed_is_kept_where_the_program_captured_it(
-    tmp_path: Path, check: bool
-) -> None:
+def test_the_captured_output_of_a_process_that_failed_is_kept(tmp_path: Path, check: bool) -> None:
     def start() -> None:
         child = subprocess.run([sys.executable, "-c", "{}['b']"], capture_output=True, check=check)
         raise RuntimeError(child.returncode)

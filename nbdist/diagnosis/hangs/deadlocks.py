@@ -34,8 +34,6 @@ _BATON = "file_baton.py"
 _WORLD = "0"  # torch's name for the group of all ranks
 _WITHOUT_REASON = frozenset({"hang-apart", "hang-parted"})  # hints that ranks parted, without the place
 _OF_RANKS = frozenset({"hang-rank-branch", "hang-rank-return"})
-# the calls that refute that none sends, or that none has begun to receive
-_OPPOSITES = {"hang-receive": ("send", "isend", "send_object_list"), "hang-send": ("irecv",)}
 _SHAPED = re.compile(r"\w+ \([^)]*\) \w+|(?:list|tuple) of \d+")
 
 
@@ -298,26 +296,20 @@ def _awaited(answer: RankAnswer) -> tuple[str, tuple[int, ...]]:
 
 
 def all_joining(
-    sides: Sequence[Side],
-    world_size: int,
-    sources: Sources,
-    histories: Mapping[int, History] = MappingProxyType({}),
+    sides: Sequence[Side], world_size: int, sources: Sources, histories: Mapping[int, History]
 ) -> Hint | None:
     """Find that all ranks wait in init_process_group, which waits for more than there are; or, some of them
     behind it, that they made the group again, and read what the one before left in the store."""
-    ranks, joining = ranks_of(sides), [side.place.what.endswith("init_process_group") for side in sides]
+    ranks = ranks_of(sides)
+    joining = ranks_of(side for side in sides if side.place.what.endswith("init_process_group"))
     last = {rank: [*histories.get(rank, {}).get(_WORLD, ())][-1:] for rank in ranks}
-    made = {
-        sum(call.made for call in last[rank]) + joins
-        for side, joins in zip(sides, joining, strict=True)
-        for rank in side.ranks
-    }
+    made = {sum(call.made for call in last[rank]) + (rank in joining) for rank in ranks}
     # the lines are the same: all are in one group, and some not yet, or in its first call
     in_first = all(call.number == 1 for calls in last.values() for call in calls)
-    alike = any(joining) or (in_first and len({side.way[-1:] for side in sides}) == 1)
+    alike = joining or (in_first and len({side.way[-1:] for side in sides}) == 1)
     if len(made) == 1 and max(made) > 1 and alike and _all_wait(sides) and len(ranks) > 1:
         return hint("hang-made-again", who=ranks)
-    if len(ranks) < world_size or not all(joining):
+    if len(ranks) < world_size or joining != ranks:
         return None
     chosen = (port_by_rank(side.way[-1].file, sources) for side in sides if side.way)
     if (port := next(filter(None, chosen), None)) is not None:
@@ -356,14 +348,11 @@ def _unmet(sides: Sequence[Side]) -> Hint | None:
     return hint("hang-unmet", who=sending, others=receiving)
 
 
-def _has_begun(names: Sequence[str], side: Side, sources: Sources) -> bool:
-    """Return whether a function on the way of these ranks makes one of these calls above their line."""
-    return any(
-        call.function == here.function and call.line < here.line
-        for here in side.way
-        for name in names
-        for call in calls_of_function(name, here.file, sources)
-    )
+def _is_refuted(name: str, here: Call, sources: Sources) -> bool:
+    """Return whether the function has sent above a line where none sends, or has begun to receive."""
+    names = ("send", "isend", "send_object_list") if name == "hang-receive" else ("irecv",)
+    calls = (call for called in names for call in calls_of_function(called, here.file, sources))
+    return any(call.function == here.function and call.line < here.line for call in calls)
 
 
 def _of_messages(sides: Sequence[Side], sources: Sources) -> Hint | None:
@@ -372,7 +361,7 @@ def _of_messages(sides: Sequence[Side], sources: Sources) -> Hint | None:
     ranks = ranks_of(mine)
     if mine and not others and len(ranks) > 1:
         name = "hang-receive" if mine[0].direction == "recv" else "hang-send"
-        refuted = any(_has_begun(_OPPOSITES[name], side, sources) for side in mine)
+        refuted = any(_is_refuted(name, here, sources) for side in mine for here in side.way)
         return None if refuted else hint(name, who=ranks, call=mine[0].call)
     if not mine or not others:
         return None
