@@ -11,6 +11,8 @@ from nbdist.diagnosis.known import Role, Signature, match
 from nbdist.diagnosis.tracebacks import STARTERS, Raised, chains_in_log, last_words, parse, root
 from nbdist.store import ErrorReport
 
+# torchrun's words about the rank that failed first
+_ROOT_CAUSE = re.compile(r"(?s)Root Cause.*? rank +: (\d+)")
 # the last lines in which a rank without an exception may have printed the reason
 _NEAR_THE_END = 80
 # errors that need their source line to be recognised
@@ -110,13 +112,16 @@ def _in_log(log: Sequence[str], but: Sequence[Raised] = (), *, child: bool = Fal
     ended another process."""
     known = {(raised.type, raised.message.split("\n")[0]) for raised in but}
     effect: Complaint | None = None
+    by = ""
     for chain in reversed(chains_in_log(log)):
         first = root(chain)
+        if (launched := _ROOT_CAUSE.search(first.message)) is not None:
+            by = f"rank {launched[1]}"
         if (first.type, first.message.split("\n")[0]) in known or (child and not _is_elsewhere(chain, but)):
             continue
         complaint = _of_chain(chain, chain[-1])
         if not complaint.secondary and not complaint.of_child:
-            return complaint
+            return replace(complaint, root=replace(complaint.root, by=complaint.root.by or by))
         effect = effect or complaint
     words = last_words(log) if not child else None
     if words is not None and words.message:

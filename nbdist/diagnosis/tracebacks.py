@@ -356,7 +356,9 @@ _EFFECTS = frozenset(
 _FEW_RANKS, _LOG_ROOM, _SHOWN = 4, 32_768, 160
 """The most logs to search for a traceback, the bytes of each, and the characters to show."""
 
-STARTERS = re.compile(r"/(?:threading|multiprocessing/\w+|concurrent/futures/\w+)\.py$|^<string>$")
+STARTERS = re.compile(
+    r"/(?:threading|runpy|multiprocessing/\w+|concurrent/futures/\w+)\.py$|^<(?:string|frozen runpy)>$"
+)
 """Files in which the stack of a thread or a process begins."""
 
 
