@@ -86,9 +86,12 @@ def _of_report(report: ErrorReport, log: Sequence[str]) -> Complaint:
             if not before.secondary and earlier.type != "SystemExit":
                 complaint, first, leaving = before, earlier, False
                 break
-    printed = _in_log(report.printed.splitlines(), but=chain) or _in_log(log, but=chain, child=True)
+    # who leaves with words, not a number, may speak of something else than what failed long before
+    near = log[-_NEAR_THE_END:] if leaving else log
+    whole = near if leaving and not first.message.isdigit() else log
+    printed = _in_log(report.printed.splitlines(), but=chain) or _in_log(whole, but=chain, child=True)
     if complaint.of_child or leaving:
-        printed = printed or _in_log(log[-_NEAR_THE_END:] if leaving else log, but=chain)
+        printed = printed or _in_log(near, but=chain)
     lost = first.type in _CLOSED and complaint.signature is None
     if printed is not None and (complaint.of_child or leaving or lost):
         return replace(printed, outer=outer)

@@ -93,11 +93,11 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
     from nbdist.diagnosis.failure_hint import OF_DISKS
     from nbdist.diagnosis.tracebacks import members
 
-    notes = [_origin("origin", origin, failure) for origin in origins(failure)]
     others = members(failure.report.text if failure.report is not None else "")[1:]
-    notes += [_raised_note("sub-exception", raised, failure) for raised in others]
+    notes = [_raised_note("sub-exception", raised, failure) for raised in others]
     if failure.complaint is not None and failure.complaint.child is not None:
         notes.append(_raised_note("child", failure.complaint.child, failure))
+    notes += [_origin("origin", origin, failure) for origin in origins(failure)]
     if (first := first_not_finite(failure)) is not None:
         notes.append(_origin("not-finite", first, failure))
     for rank in failure.absent:

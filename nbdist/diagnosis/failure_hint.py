@@ -55,7 +55,7 @@ _OF_SHARED_MEMORY = frozenset(
 OF_DISKS = frozenset({"disk-full", "exit-disk-full"}) | _OF_SHARED_MEMORY
 # of a Python that could not flush its output: exit status and words (none for sys.stderr), with the error
 _NOT_FLUSHED = 120
-_IGNORED = re.compile(r"(?m)^Exception ignored (?:in: (?!<[fgbc])|while f).*\n(?:(?:Traceback| ).*\n)*(.+)")
+_LOST = re.compile(r"(?m)^Exception ignored (?:in: <(?!func|bou|gen|cor)|.*flush).*\n(?:(?:Tr| ).*\n)*(.+)")
 # as Python ends an OSError's message
 _PATH = re.compile(r": '([^']+)'")
 
@@ -134,7 +134,7 @@ def _from_exit(code: int, first: Failure, run: Run) -> Hint | None:
 def _from_flush(first: Failure, run: Run) -> Hint | None:
     """Explain the status with which Python ends, unless the program may have ended with it itself."""
     lines = first.sources.lines(run.spec.program)
-    words = _IGNORED.search("\n".join(first.tail))
+    words = _LOST.search("\n".join(first.tail))
     if words is None and any("_exit" in line for line in lines):
         return None
     set_at = [at for at, line in enumerate(lines, 1) if re.match(r"\s*sys\.stdout\s*=[^=]", line)]
