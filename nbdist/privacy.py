@@ -243,6 +243,7 @@ _NO_VALUE = re.compile(
 )
 _CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")
 _NUMBER = re.compile(r"[-+\d.,:eE]+")
+_MEASURE = re.compile(r"[-+]?(?:\d{1,5}|\d*\.\d+(?:[eE][-+]?\d+)?)%?")
 # parts of names of layers and files: words and small numbers
 _READABLE = re.compile(r"[A-Za-z]*\d{0,4}|\d+")
 _BREAKS = re.compile(r"[._\-/+=:~|]+")
@@ -252,12 +253,15 @@ _DRAWN = re.compile(r"(?=[^\s]*\d)(?=[^\s]*[A-Za-z])[\w\-./+=:~|]{16,}", re.ASCI
 
 def _is_secret(value: _Value) -> bool:
     """Return whether a value in a program's text or output is a secret, and no expression or number of a
-    training: ``password=`` introduces nothing else, ``token=`` also a number of tokens."""
+    training: ``password=`` introduces nothing else, ``token=`` also a number of tokens, ``password_rate=`` a
+    measure."""
     code = not value.quoted and (_CALL.match(value.text) or _is_named_alike(value.name, value.text))
     if code or _NO_VALUE.fullmatch(value.text):
         return False
-    if any(each in "".join(_words_of(value.name)) for each in _ALWAYS):
-        return True
+    words = _words_of(value.name)
+    if any(each in "".join(words) for each in _ALWAYS):
+        names_it = "".join(words).endswith(_ALWAYS) or words[-1] in _LAST
+        return names_it or not _MEASURE.fullmatch(value.text)
     if value.name.isupper() and "_" in value.name and not value.form.startswith(" "):
         # as in a printed environment
         return len(value.text) >= _LEAST and not _NUMBER.fullmatch(value.text)

@@ -113,6 +113,7 @@ AK = "3fDk29LmQp0Zx81VbN5tYw7R"
         pytest.param("密码 password：hunter2，步数 3", f"密码 password：{MASK}，步数 3", id="in Chinese"),
         pytest.param("<td>password=hunter2</td>", f"<td>password={MASK}</td>", id="in an element"),
         pytest.param("Db.Password: hunter2", f"Db.Password: {MASK}", id="a setting"),
+        pytest.param("loss 0.1 password_new=48291734", f"loss 0.1 password_new={MASK}", id="digits"),
         pytest.param("run --password hunter2 -v", f"run --password {MASK} -v", id="a command"),
         pytest.param("stripe sk_live_51HxQ2abcdEFGH", f"stripe {MASK}", id="a key of Stripe's"),
         pytest.param("QIANFAN_AK=abcdefg", f"QIANFAN_AK={MASK}", id="an access key of Baidu's"),
@@ -135,6 +136,7 @@ def test_what_a_secrets_name_introduces_in_a_text_is_masked(text: str, shown: st
 @pytest.mark.parametrize(
     "text",
     [
+        "tok/sec: 1360.5 password_rate: 0.1 passwords=17 secret_loss: 2.5e-05 token_accuracy: 0.71",
         "tokens=512 num_tokens: 4096 max_new_tokens=20 tokens/s: 1024.5 token=17 token: 1234567890123456",
         "tokenizer=bert-base-uncased-2024 pad_token_id=0 eos_token: '</s>' next_token=151643",
         "loss: 0.123456789012345678 key: 0.5 keys: ['fc.weight', 'fc.bias'] key=3",

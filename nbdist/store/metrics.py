@@ -155,7 +155,9 @@ def _settings(line: bytes) -> dict[str, Setting]:
     known = {
         str(name): value if isinstance(value, (int, float, str)) else str(value) for name, value in items
     }
-    return {name: MASK if is_secret_name(name) else value for name, value in known.items()}
+    # no fraction is a secret
+    hidden = {name for name, value in known.items() if is_secret_name(name) and not isinstance(value, float)}
+    return {name: MASK if name in hidden else value for name, value in known.items()}
 
 
 def decoded(lines: list[bytes]) -> list[Any]:

@@ -108,7 +108,7 @@ def test_metrics_are_compared_at_their_end_at_their_best_and_at_the_same_step(ho
 
 
 def test_hyperparameters_are_what_the_ranks_logged(home: Path) -> None:
-    hparams = {"lr": 0.1, "optimizer": "sgd", "api_token": "hf_abc", "nesterov": True}
+    hparams = {"lr": 0.1, "optimizer": "sgd", "api_token": "hf_abc", "secret_rate": 0.1}
     first = written(home, "aaaa", hparams=hparams, losses={0: 1.0})
     other = written(home, "bbbb", hparams=hparams | {"lr": 0.2}, losses={0: 1.0})
 
@@ -119,7 +119,7 @@ def test_hyperparameters_are_what_the_ranks_logged(home: Path) -> None:
         "lr": [0.1, 0.2],
         "optimizer": ["sgd", "sgd"],
         "api_token": [MASK, MASK],
-        "nesterov": [True, True],
+        "secret_rate": [0.1, 0.1],
     }
     assert not [row for row in comparison["rows"] if row["group"] == "hparam"]
 

@@ -126,7 +126,8 @@ _NAMED = re.compile(
     r"|err(?:or)?_rate|lr|learning|gnorm|norm"
 )
 _CONFIGURED = re.compile(
-    r"(?<![\w-])(?:(?:batch|hidden|world|vocab|image|patch|block)[_-](?:size|dim)|num[_-]\w+|weight[_-]decay"
+    r"(?<![\w/-])(?:(?:batch|hidden|world|vocab|image|patch|block)[_-](?:size|dim)|weight[_-]decay"
+    r"|num[_-](?![\w-]*(?:tokens|seen|samples|examples|steps|updates))\w+"
     r"|momentum|seed|dropout|optimizer|epochs|max[_-]\w+|warmup\w*|gradient_accumulation\w*|save_\w+|log_\w+"
     r"|output_dir|resume|device|dtype|betas|eps|n_\w+|cosine\w*|fp16|bf16)['\"]?\s*[:=](?!=)",
 )
@@ -185,7 +186,7 @@ def read_line(line: str, *, phase: str = "") -> Reading | None:
     progress = progress_in(text)
     values: Mapping[str, float] = {}
     if named and (items := _DICT.search(text)) is not None:
-        values = _of_dict(text, items[0])
+        values = _of_dict(text, items[0], progress)
         phase = phase or phase_before(text[: items.start()])
     elif named:
         values, phase = _of_text(text, progress, phase)
@@ -244,8 +245,8 @@ def _of_bar(bar: re.Match[str], phase: str) -> Reading | None:
     return Reading(values=in_phase(values, phase), progress=progress, phase=phase, bar=about)
 
 
-def _of_dict(text: str, items: str) -> dict[str, float]:
-    if _CONFIGURED.search(text):
+def _of_dict(text: str, items: str, progress: Progress) -> dict[str, float]:
+    if progress == Progress() and _CONFIGURED.search(text):
         return {}
     pairs = ((tag_of(item["name"]), number(item)) for item in ITEM.finditer(items))
     values = {tag: value for tag, value in pairs if value is not None and may_be_listed(tag)}

@@ -26,7 +26,7 @@ METRICS = re.compile(
 
 COMPANIONS = re.compile(
     r"lr\d*|learning_rate|(?:\w+_)?grad_norm|gnorm|precision|recall|err|error|score|kl|entropy|dice"
-    r"|fid|ssim|mrr|ndcg|mfu|tflops|throughput|ips|tps|(?:\w+_)?(?:tokens?|samples?|images?|imgs?|steps?)"
+    r"|fid|ssim|mrr|ndcg|mfu|tflops|throughput|ips|tps|(?:\w+_)?(?:toks?|tokens?|samples?|images?|imgs?|steps?)"
     r"(?:_per_|/)s(?:ec(?:ond)?)?"
 )
 """A whole tag that is read where a metric, or a step, stands in the same line."""
