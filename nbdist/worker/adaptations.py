@@ -1,9 +1,9 @@
 """Changes to other people's libraries in a rank, made once a program has imported them. A version that lacks
 a name stays as it is.
 
-TensorBoard, VisualDL, Weights & Biases and MLflow still write where the program wants. In addition nbdist
-records their numbers as ``nbdist.log`` does, and VisualDL's other records under the run's board. A tag
-belongs to the writer that uses it first, since programs often log the same to several.
+TensorBoard, VisualDL, Weights & Biases, SwanLab, Trackio and MLflow still write where the program wants. In
+addition nbdist records their numbers as ``nbdist.log`` does, and VisualDL's other records under the run's
+board. A tag belongs to the writer that uses it first, since programs often log the same to several.
 """
 
 from __future__ import annotations
@@ -99,20 +99,24 @@ def _direct_if_local(async_writer: Callable[..., Any], local: Any) -> Callable[.
     return make
 
 
-def copy_wandb(wandb_run: ModuleType) -> None:
-    """Record the values of ``wandb.log`` and ``run.log``, also those that wandb drops."""
-    kind: Any = getattr(wandb_run, "Run", None)
+def _follow(writer: str, next_step: Callable[[Any], Any], between: str, module: ModuleType) -> None:
+    """Record the values of a run's method ``log``, also those that the library drops. ``next_step`` counts
+    those without a step; ``between`` parts the names of nested dicts."""
+    kind: Any = getattr(module, "Run", None) or getattr(module, "SwanLabRun", None)
     original: Callable[..., Any] | None = getattr(kind, "log", None)
     if original is None:
         return
 
     @functools.wraps(original)
-    def log(run: Any, data: Any, *given: Any, **named: Any) -> Any:
-        counted = getattr(run, "_local_step", None)  # its property ``step`` asks another process
-        result = original(run, data, *given, **named)
-        step = given[0] if given else named.get("step")
+    def log(run: Any, *given: Any, **named: Any) -> Any:
+        values = dict(zip(("data", "step"), given, strict=False)) | named
+        counted = None
+        with contextlib.suppress(AttributeError):
+            counted = next_step(run)
+        result = original(run, *given, **named)
+        data, step = values.get("metrics", values.get("data")), values.get("step")
         if isinstance(data, dict):
-            _copy("wandb", dict(_flat(data)), counted if step is None else step)
+            _copy(writer, dict(_flat(data, between)), counted if step is None else step)
         return result
 
     kind.log = log
@@ -150,7 +154,7 @@ def _hparams(_: Any, hparam_dict: Any, metric_dict: Mapping[Any, Any], *__: Any,
 def _scalar(
     writer: Any,
     tag: str,
-    scalar_value: object,
+    scalar_value: Any,
     global_step: Any = None,
     walltime: Any = None,
     *_: Any,
@@ -261,11 +265,11 @@ def _number(value: Any) -> float | None:
         return None  # a tensor of several elements, or one without a value
 
 
-def _flat(data: Mapping[Any, Any], before: str = "") -> Iterable[tuple[str, object]]:
-    """Yield the items of nested dicts under W&B's names for them."""
+def _flat(data: Mapping[Any, Any], between: str, before: str = "") -> Iterable[tuple[str, object]]:
+    """Yield the items of nested dicts under the library's names for them."""
     for key, value in data.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{before}{key}.")
+            yield from _flat(value, between, f"{before}{key}{between}")
         else:
             yield f"{before}{key}", value
 
@@ -286,7 +290,11 @@ ADAPTED: Mapping[str, Callable[[ModuleType], None]] = {
     "torch.utils.tensorboard.writer": copy_summaries,
     "tensorboardX.writer": copy_summaries,
     "visualdl.writer.writer": copy_visualdl,
-    "wandb.sdk.wandb_run": copy_wandb,
+    # its property ``step`` asks another process
+    "wandb.sdk.wandb_run": functools.partial(_follow, "wandb", lambda r: r._local_step, "."),
+    "swanlab.data.run.main": functools.partial(_follow, "swanlab", lambda _: None, "."),
+    "swanlab.sdk.internal.run": functools.partial(_follow, "swanlab", lambda r: r._ctx._global_step + 1, "/"),
+    "trackio.run": functools.partial(_follow, "trackio", lambda r: r._next_step, "/"),
     "mlflow.tracking._tracking_service.client": copy_mlflow,
 }
 """The function that changes each library; a rank's bootstrap has a copy of the names."""

@@ -39,6 +39,9 @@ _ADAPTED = (
     "tensorboardX.writer",
     "visualdl.writer.writer",
     "wandb.sdk.wandb_run",
+    "swanlab.data.run.main",
+    "swanlab.sdk.internal.run",
+    "trackio.run",
     "mlflow.tracking._tracking_service.client",
 )
 _ROOT = os.path.dirname(os.path.dirname(_HERE))

@@ -29,6 +29,13 @@ class Run:
         self._local_step = max(self._local_step, step or 0) + (commit is not False)
         print("wandb", data, step)
 """
+SWANLAB = """
+class Run:
+    class _ctx:
+        _global_step = 6
+    def log(self, data, step=None): pass
+"""
+TRACKIO = "class Run:\n    _next_step = 7\n    def log(self, metrics, step=None): pass"
 MLFLOW = """
 class TrackingServiceClient:
     def log_metric(self, run_id, key, value, timestamp=None, step=None, synchronous=True):
@@ -60,6 +67,8 @@ def stand_ins(rank: Rank) -> Path:
     """Return the directory where a program of the rank finds the packages."""
     for name, code in {
         "wandb/sdk/wandb_run.py": WANDB,
+        "swanlab/sdk/internal/run.py": SWANLAB,
+        "trackio/run.py": TRACKIO,
         "mlflow/tracking/_tracking_service/client.py": MLFLOW,
         "tqdm/__init__.py": TQDM,
         "tqdm/notebook.py": TQDM_NOTEBOOK,
@@ -97,6 +106,17 @@ run.log({"train_loss": 0.5, "trainer/global_step": 70})
         (70, {"train_loss": 0.5}),
     ]
     assert done.stdout.count("wandb") == 5
+
+
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize(
+    ("module", "data"), [("swanlab.sdk.internal.run", "data"), ("trackio.run", "metrics")]
+)
+def test_numbers_for_swanlab_and_trackio_become_points(rank: Rank, module: str, data: str) -> None:
+    code = f"run.log({data}={{'loss': 0.5, 'nested': {{'acc': 1}}}})\nrun.log({{'loss': 0.25}}, 9)"
+    rank.does(f"{AS_IN_A_RANK}\nfrom {module} import Run\nrun = Run()\n{code}")
+
+    assert rank.points() == [(7, {"loss": 0.5, "nested/acc": 1.0}), (9, {"loss": 0.25})]
 
 
 @pytest.mark.usefixtures("stand_ins")
