@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from nbdist.store import MetricPoint
-from nbdist.store.metrics import Number, spread
+from nbdist.store.metrics import spread
 
 ROWS = 400
 SAMPLING = 2.0  # seconds between two looks of the supervisor
@@ -180,7 +180,7 @@ class Charts:
                     continue
                 at = metric.last.get(rank, -1) + 1 if step is None else step
                 metric.last[rank] = at
-                metric.values[rank] = (step, value)
+                metric.values[rank] = value
                 metric.time, metric.mark = time, mark
                 if -math.inf < value < math.inf:
                     metric.band.add(at, time, value)
@@ -262,15 +262,15 @@ class _Metric:
     def __init__(self) -> None:
         self.band = Band(1)
         self.last: dict[int, int] = {}
-        self.values: dict[int, Number] = {}
+        self.values: dict[int, float] = {}
         self.time = 0.0
         self.mark = 0
 
     def columns(self) -> list[array[float]]:
-        """Return the band, which ends with the last values: a row of it may stand for many steps."""
+        """Return the band, with the last values of ranks at one step at its end: a row may be many steps."""
         columns = self.band.columns()
         last = spread(self.values.values())
-        if columns[0] and columns[0][-1] == max(self.last.values()) and all(map(math.isfinite, last)):
+        if columns[0] and {columns[0][-1]} == {*self.last.values()} and all(map(math.isfinite, last)):
             for column, value in zip(columns[2:], last, strict=True):
                 column[-1] = value
         return columns
@@ -292,7 +292,7 @@ class _System:
     def last(self) -> tuple[float, ...]:
         if self.kind == "ranks":
             return tuple(self._values.get(rank, _NAN) for rank in self.ranks)
-        return spread((None, value) for value in self._values.values())
+        return spread(self._values.values())
 
     def add(self, rank: int, time: float, value: float) -> None:
         self._values[rank] = value

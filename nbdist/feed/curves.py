@@ -12,7 +12,7 @@ from pathlib import Path
 from nbdist.feed.view import number_text
 from nbdist.model import Run
 from nbdist.store import LogStream, MetricPoint, RunDirectory
-from nbdist.store.metrics import Number, last_points, points_of, spread
+from nbdist.store.metrics import last_points, points_of, spread
 from nbdist.store.scraped.log import merge_points, printed_points, read_points, sampled_prints
 
 POINTS = 40
@@ -35,7 +35,7 @@ def spark_of(run: Run, directory: RunDirectory) -> tuple[Spark | None, float]:
     """Return the main metric of the lowest rank that has logged or printed any, and the mean of the last
     values of all ranks that have it. None and NaN where no rank has any."""
     shape: dict[str, list[_Logged]] = {}
-    last: dict[str, list[Number]] = {}
+    last: dict[str, list[float]] = {}
     room = max(_PIECE, _WHOLE // max(1, len(run.ranks)))
     for rank in run.ranks:
         files = directory.rank(rank.rank, run.attempt)
@@ -45,7 +45,7 @@ def spark_of(run: Run, directory: RunDirectory) -> tuple[Spark | None, float]:
             own |= _by_tag(merge_points([], prints, tags=set(own)))
         shape = shape or own
         for tag, numbers in own.items():
-            last.setdefault(tag, []).append(numbers[-1][:2])
+            last.setdefault(tag, []).append(numbers[-1][1])
     if not shape:
         return None, math.nan
     tag = main_tag(list(shape))
@@ -140,7 +140,7 @@ def _curve(tag: str, ranks: Sequence[Sequence[_Logged]]) -> Curve:
             (at, sum(value for value, _ in rows[at]) / len(rows[at]), max(time for _, time in rows[at]))
             for at in sorted(rows)
         ]
-    last = spread(logged[-1][:2] for logged in ranks)[0]
+    last = spread(logged[-1][1] for logged in ranks)[0]
     return Curve(
         tag=tag,
         points=(*((at, value) for at, value, _ in curve[:-1]), (curve[-1][0], last)),

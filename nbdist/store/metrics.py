@@ -63,15 +63,10 @@ class MetricsReader(LineReader):
         return []
 
 
-Number = tuple[int | None, float]  # the step of a value, where the program gave one, and the value
-
-
-def spread(last: Iterable[Number]) -> tuple[float, ...]:
-    """Return mean, least and greatest of the ranks' last values at the furthest step; NaN for any NaN,
+def spread(last: Iterable[float]) -> tuple[float, ...]:
+    """Return mean, least and greatest of the ranks' last values, whatever their steps; NaN for any NaN,
     nothing of nothing. A metric shown as one number is this mean."""
-    numbers = list(last)
-    furthest = max((step for step, _ in numbers if step is not None), default=None)
-    values = [value for step, value in numbers if step is None or step == furthest]
+    values = list(last)
     if not values:
         return ()
     if any(math.isnan(value) for value in values):

@@ -41,6 +41,7 @@ def test_a_band_is_over_ranks_at_each_step() -> None:
     assert (chart.tag, chart.kind, chart.group, chart.unit) == ("loss", "band", "metric", "")
     assert chart.ranks == (0, 1), "a page says of how many ranks a band is"
     assert rows_of(chart) == [(0, 9, 2, 1, 3), (1, 1, 0.5, 0.5, 0.5)]
+    assert chart.last == (1.75, 0.5, 3.0), "of each rank the last value"
 
 
 def test_a_long_band_ends_with_the_last_values_of_the_ranks() -> None:

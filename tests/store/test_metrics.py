@@ -45,9 +45,10 @@ def test_what_ranks_only_print_is_a_metric_too(written: WrittenRun) -> None:
     assert values(written) == {"loss": 2.0, "acc": 0.5}
 
 
-def test_a_rank_that_stopped_earlier_does_not_count() -> None:
-    assert spread([(9, 1.0), (9, 3.0), (4, 8.0)]) == (2.0, 1.0, 3.0)
-    assert spread([(None, 1.0), (None, 4.0)]) == (2.5, 1.0, 4.0)
+def test_a_rank_that_is_behind_counts_with_its_last_value(written: WrittenRun) -> None:
+    written.printed(0, "step 9 loss: 7.0\n").printed(1, "step 4 loss: 3.0\n")
+
+    assert values(written) == {"loss": 5.0}
     assert spread([]) == ()
 
 
