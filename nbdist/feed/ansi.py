@@ -5,26 +5,20 @@ from __future__ import annotations
 import colorsys
 import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 # CSI sequences (colours, cursor), OSC sequences (titles, links), and the two-character escapes
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _COLOUR = re.compile(r"\x1b\[([0-9;:]*)m")
-_WITHIN = r"\[(?:[0-9;:]*m|\d*[CDGK])"  # colours, columns, "erase to the end"
-_WITHIN_A_LINE = re.compile(rf"\x1b{_WITHIN}")
 # the C0 and C1 controls but the tab: a terminal acts on these, too
 _CONTROLS = dict.fromkeys((*range(0x09), *range(0x0A, 0x20), *range(0x7F, 0xA0)))
-_BETWEEN_LINES = {code: None for code in _CONTROLS if chr(code) not in "\b\r"}
 # and by these it reverses their neighbours (Unicode Bidirectional Algorithm, 2)
 _UNSEEN = _CONTROLS | dict.fromkeys((0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
-_ACTED_ON = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f]")
-_ACTED_ON_BEYOND = re.compile(rf"[\0-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f](?:(?<!\x1b)|(?!{_WITHIN}))")
+_ACTED_ON = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f](?:(?<!\x1b)|(?!\[[0-9;:]*m))")
 # a colour that is the last of its line, and no reset
-_LEFT_ON = re.compile(
-    r"\x1b\[(?!(?:[0-9;:]*;)?0*m)[0-9;:]*m[^\n\x1b]*(?:\x1b\[\d*[CDGK][^\n\x1b]*)*(?=\n|\Z)"
-)
+_LEFT_ON = re.compile(r"\x1b\[(?!(?:[0-9;:]*;)?0*m)[0-9;:]*m[^\n\x1b]*(?=\n|\Z)")
 _PLAIN = bytes((0x09, 0x0A, *range(0x20, 0x7F)))
 _RESET = "\x1b[0m"
 
@@ -43,13 +37,13 @@ def printable(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Return lines with their colours and moves within a line, for a terminal: without titles, clipboard,
-    or queries. No line holds half a sequence, so none can begin one for the next; its colours end with it."""
+    """Return lines with their colours, for a terminal: without moves, titles, clipboard, or queries. No line
+    holds half a sequence, so none can begin one for the next; its colours end with it."""
     # most logs hold no escapes, or colours alone: test all lines at once
-    if (text.isascii() and not text.encode().translate(None, _PLAIN)) or not _ACTED_ON.search(text):
+    if text.isascii() and not text.encode().translate(None, _PLAIN):
         return text
-    if _ACTED_ON_BEYOND.search(text):
-        text = "\n".join(_filtered(line, _WITHIN_A_LINE, _BETWEEN_LINES) for line in text.split("\n"))
+    if _ACTED_ON.search(text):
+        text = "\n".join(map(_filtered, text.split("\n")))
     return _LEFT_ON.sub(rf"\g<0>{_RESET}", text)
 
 
@@ -57,20 +51,20 @@ def colours_alone(text: str) -> str:
     """Return ``text`` with its colours, which end with it, and without cursor moves and bells."""
     if text.isprintable():
         return text
-    kept = _filtered(text, _COLOUR, _CONTROLS)
+    kept = _filtered(text)
     return kept + (_RESET if "\x1b" in kept else "")
 
 
-def _filtered(text: str, allowed: re.Pattern[str], controls: Mapping[int, None]) -> str:
-    """Return ``text`` without ``controls`` and without sequences other than the ``allowed``."""
+def _filtered(text: str) -> str:
+    """Return ``text`` without controls and without sequences other than colours."""
     pieces = []
     end = 0
     for match in _SEQUENCE.finditer(text):
-        pieces.append(text[end : match.start()].translate(controls))
-        if allowed.fullmatch(match[0]):
+        pieces.append(text[end : match.start()].translate(_CONTROLS))
+        if _COLOUR.fullmatch(match[0]):
             pieces.append(match[0])
         end = match.end()
-    pieces.append(text[end:].translate(controls))
+    pieces.append(text[end:].translate(_CONTROLS))
     return "".join(pieces)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.model import Run
-from nbdist.store import LogLines, LogStream, LogTimes, RankDirectory, RunDirectory, moves_up
+from nbdist.store import LogLines, LogStream, LogTimes, RankDirectory, RunDirectory, moves_up, moves_within
 from nbdist.store.journal import open_plain
 from nbdist.store.logs import kept_parts
 
@@ -276,7 +276,7 @@ def _parts(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
 
 def _is_plain(data: bytes) -> bool:
     """Return whether these are whole lines of ASCII that need no cut and move no cursor."""
-    if not data.endswith(b"\n") or not data.isascii() or b"\r" in data or moves_up(data):
+    if not data.endswith(b"\n") or not data.isascii() or moves_up(data) or moves_within(data.decode()):
         return False
     start = 0
     while (end := data.rfind(b"\n", start, start + _WIDTH + 1) + 1) > 0:

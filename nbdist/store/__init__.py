@@ -2,7 +2,7 @@
 ``store.scraped``: its users import that module themselves."""
 
 from nbdist.store.journal import read_events
-from nbdist.store.logs import LogLines, LogStream, LogTimes, moves_up
+from nbdist.store.logs import LogLines, LogStream, LogTimes, moves_up, moves_within
 from nbdist.store.metrics import MetricPoint, MetricsReader
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.store.recovery import RunReader, look
@@ -23,6 +23,7 @@ __all__ = [
     "RunStore",
     "look",
     "moves_up",
+    "moves_within",
     "read_error",
     "read_events",
     "snapshot",

@@ -182,11 +182,12 @@ class LogStream:
 
 
 class LogLines:
-    """Lines decoded from bytes, with UTF-8 that may arrive in halves, and ``\\r`` as a terminal shows it.
+    """Lines decoded from bytes, with UTF-8 that may arrive in halves, as a terminal shows them.
 
-    A carriage return starts the line again, so a progress bar is one line that changes. The text after the
-    last newline is ``partial``: a line that may still grow. To bound the memory, a line longer than ``width``
-    characters is cut. Rows that a program redraws by moving the cursor up become lines once it leaves them.
+    A carriage return starts the line again, and what is behind a cursor that has moved left is written over:
+    a progress bar is one line that changes. The text after the last newline is ``partial``: a line that may
+    still grow. To bound the memory, a line longer than ``width`` characters is cut. Rows that a program
+    redraws by moving the cursor up become lines once it leaves them.
     """
 
     def __init__(self, width: int = 16_384) -> None:
@@ -200,23 +201,20 @@ class LogLines:
         text = self._rest + self._decoder.decode(data)
         if self._moving is not None or ("\x1b[" in text and _MOVES_UP.search(text)):
             return self._move(text)
-        if "\r" in text:
-            # before a newline it changes nothing, and some logs have one in each line
-            text = text.replace("\r\n", "\n")
+        # before a newline it changes nothing, and some logs have one in each line
+        text = text.replace("\r\n", "\n")
         lines = text.split("\n")
         rest = lines.pop()
         # most logs need neither: check all lines at once
-        if "\r" in text:
+        if moves_within(text):
             lines = [_overwritten(line) for line in lines]
         if max(map(len, lines), default=0) > self._width:
             lines = [piece for line in lines for piece in self._pieces(line)]
-        # a carriage return at the end takes effect only with what comes after it
-        waiting = "\r" if rest.endswith("\r") else ""
-        rest = _growing(rest)
+        self._rest = rest = _growing(rest)
         cut: list[str] = []
         if len(rest) > self._width:
-            *cut, rest = self._pieces(_overwritten(rest))
-        self._rest = rest + waiting
+            *cut, self._rest = self._pieces(_overwritten(rest))
+            self._rest += "\r" * rest.endswith("\r")
         return lines + cut
 
     @property
@@ -320,11 +318,10 @@ class _MovingRows:
     def _put(self, text: str) -> None:
         if text:
             before = self._rows[self._at] or ""
-            *over, row = [part for part in (before + text).split("\r") if part] or [""]
-            # a carriage return takes effect only with what comes after it
-            waiting = "\r" if text.endswith("\r") else ""
+            row = _growing(before + text)
             # programs erase bars with spaces
-            self._rows[self._at] = None if over and row.isspace() else row + waiting
+            erased = "\r" in row[:-1] or (row.isspace() and before.endswith(" \r"))
+            self._rows[self._at] = None if erased else row
 
     def _move(self, move: re.Match[str]) -> None:
         if move["cursor"]:
@@ -383,21 +380,65 @@ class _MovingRows:
         return list(_shown(rows))
 
 
+# moves within a row: bars go back by backspaces, by columns, or to a column
+_MOVES = re.compile(r"(?:\x08|\x1b\[\d{0,5}[CDG])+")
+_MOVE_WITHIN = re.compile(r"(?:\x1b\[(\d{0,5}))?(\x08+|[CDG])")
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # takes no column
+_ROW = 512  # columns; of a longer row nothing stays
+
+
+def moves_within(text: str) -> bool:
+    """Return whether ``text`` moves the cursor within a row."""
+    return "\r" in text or "\b" in text or ("\x1b[" in text and _MOVES.search(text) is not None)
+
+
+def row_states(text: str) -> Iterator[tuple[str, int]]:
+    """Yield what a terminal shows of a row, at each move to its left and at last, with the characters of
+    ``text`` up to there. At its end only moves to the start take effect, since more may come."""
+    row, end = "", 0
+    for run in _MOVES.finditer(text) if "\b" in text or "\x1b[" in text else ():
+        row += text[end : run.start()]
+        end = run.end()
+        shown = _SEQUENCE.sub("", row) if "\x1b" in row else row
+        column = len(shown)
+        for count, kind in _MOVE_WITHIN.findall(run[0]):
+            number = int(count or 1) or 1
+            back = len(kind) if kind[0] == "\b" else number if kind == "D" else -number
+            column = number - 1 if kind == "G" else max(0, column - back)
+        if (column and end == len(text)) or _UNFINISHED.match(text, end):
+            row += run[0]
+        elif column and column >= len(shown):
+            row += " " * (min(column, _ROW) - len(shown))
+        else:
+            yield row, run.start()
+            # what was behind the cursor is written over
+            row = shown[:column] if column < _ROW else ""
+    yield row + text[end:], len(text)
+
+
 def _overwritten(line: str) -> str:
-    """Return ``line`` as a terminal shows it: the text after the last carriage return that has text. A bar
-    that was erased with spaces stays: often it is the only trace of the work."""
-    return _growing(line).partition("\r")[0]
+    """Return ``line`` as a terminal shows it: its last state with text. A bar that was erased with spaces
+    stays: often it is the only trace of the work."""
+    return _MOVES.sub("", _growing(line).partition("\r")[0])
 
 
 def _growing(line: str) -> str:
-    """Return the part of a ``line`` to keep while it may grow: its shown text, and the spaces over it."""
-    if "\r" not in line:
+    """Return the part of a ``line`` to keep while it may grow: its shown text, the spaces over it, and a
+    carriage return if the cursor is at its start."""
+    if not moves_within(line):
         return line
-    parts = [part for part in line.split("\r") if part] or [""]
-    if not parts[-1].isspace():
-        return parts[-1]
-    shown = next((part for part in reversed(parts) if not part.isspace()), None)
-    return parts[-1] if shown is None else f"{shown}\r{parts[-1]}"
+    shown = last = ""
+    at_start = line.endswith("\r")
+    for part in filter(None, reversed(line.split("\r"))):
+        blank = state = ""
+        for state, _ in row_states(part):
+            text = _UNFINISHED.sub("", _MOVES.sub("", state))
+            shown, blank = (state, "") if text.strip() else (shown, state or blank)
+        at_start |= not last and not state
+        last = last or blank or shown
+        if shown:
+            break
+    return (f"{shown}\r" if shown not in ("", last) else "") + last + "\r" * at_start
 
 
 def _shown(rows: list[str | None]) -> Iterator[str]:

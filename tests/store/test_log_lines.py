@@ -43,6 +43,11 @@ def cut_at_random(data: bytes, source: random.Random) -> Iterator[bytes]:
         pytest.param("a\u2028b\x0cc\x85d\n".encode(), ["a\u2028b\x0cc\x85d"], id="only \\n ends a line"),
         pytest.param(b"\r 50%\r100%\r    \r", ["100%"], id="progress that is taken away at the end"),
         pytest.param(b"\r100%\r    \rdone\n", ["done"], id="progress that gives way to text"),
+        pytest.param(b" 10%\b\b\b\b 20%\b\b\b\b100%\n", ["100%"], id="progress by backspaces"),
+        pytest.param(b"at 10%\b\b\b20%\b\b\b", ["at 20%"], id="of which a part is written over"),
+        pytest.param(b"|\b/\b-\b \b\n", ["-"], id="a spinner that is taken away at the end"),
+        pytest.param(b"\x1b[1G1/2\x1b[3D\x1b[K2/2\x1b[1G", ["\x1b[K2/2"], id="progress by columns"),
+        pytest.param(b"ab\x1b[5Gc\x1b[2Cd\x1b[999G\n", ["ab  c  d"], id="columns ahead"),
         pytest.param(b"\x1b[31mred\x1b[0m\n", ["\x1b[31mred\x1b[0m"], id="colours are kept"),
     ],
 )
@@ -58,7 +63,8 @@ def test_output_becomes_lines_however_it_is_cut(output: bytes, lines: list[str])
 @pytest.mark.parametrize("seed", range(12), ids=lambda seed: f"seed {seed}")
 def test_any_cutting_gives_the_same_lines(seed: int) -> None:
     source = random.Random(seed)
-    words = ["loss", "损失", "\n", "\n", "\r", "\r\n", " ", "🏖️", "\x1b[1m", "0.125", "é"]
+    words = ["loss", "损失", "\n", "\n", "\r", "\r\n", "🏖️", "\x1b[1m", "0.125", "é"]
+    words += ["\b", "\b\b\b", "\x1b[2D", "\x1b[G"] if seed % 2 else [" "]
     # twelve words between two newlines at the most: within the width
     text = "".join(
         "".join(source.choices(words, k=source.randrange(12))) + source.choice("\r\n") for _ in range(200)

@@ -5,7 +5,7 @@ epochs are as long as the line says, else as long as the one before. Other lines
 their epoch, else a count of the tag's points. Evaluations are not counted: their results have the training
 step before them.
 
-A state that a carriage return overwrites is a point at most once a second, and at the bar's end."""
+A state that the program writes over is a point at most once a second, and at the bar's end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nbdist.model import Run
-from nbdist.store.logs import LogStream, LogTimes
+from nbdist.store.logs import LogStream, LogTimes, row_states
 from nbdist.store.metrics import MetricPoint, sampled_points
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.store.scraped.line_metrics import (
@@ -218,31 +218,32 @@ class ScrapedMetrics:
         """Return the points of ``data``; keep an incomplete line unless ``final``."""
         points: list[MetricPoint] = []
         end = len(data) if final else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        for start, stop in lines_with_cues(data[:end]):
+        tail = data[end:]
+        for start, stop in lines_with_cues(data):
             at = start
             for part in data[start:stop].split(b"\r"):
-                upto = at + len(part)
-                if any(cue in part.lower() for cue in CUES):
-                    reading = self._read(part)
-                    if reading is not None and reading.lacks_step and b"{" in part:
+                for state, upto in _states(part, at) if any(cue in part.lower() for cue in CUES) else ():
+                    if at >= end and upto == len(data) and not final:
+                        tail = state.encode("utf-8", "surrogateescape")
+                        break
+                    reading = self._read(state)
+                    if reading is not None and reading.lacks_step and "{" in state:
                         bar = _NEXT_BAR.match(data, upto)
                         if bar is None and not final and not _ENDED.match(data, upto):
-                            return self._keep(data, at, points)
+                            return self._keep(data[at:], len(data), points)
                         reading = reading if bar is None else reading.at_step(int(bar[1]), int(bar[2]))
                     if reading is not None:
                         self._add(reading, self._start + upto, points)
-                at = upto + 1
-        return self._keep(data, end, points)
+                at += len(part) + 1
+        return self._keep(tail, len(data), points)
 
-    def _keep(self, data: bytes, at: int, points: list[MetricPoint]) -> list[MetricPoint]:
-        """Keep the bytes from ``at`` on, which may become a line of metrics."""
-        at = at if len(data) - at <= _LONGEST else len(data)
-        self._start += at
-        self._tail = data[at:]
+    def _keep(self, tail: bytes, read: int, points: list[MetricPoint]) -> list[MetricPoint]:
+        """Keep the ``tail`` of the bytes that were ``read``: it may become a line of metrics."""
+        self._tail = tail if len(tail) <= _LONGEST else b""
+        self._start += read - len(self._tail)
         return points
 
-    def _read(self, part: bytes) -> Reading | None:
-        line = part.decode("utf-8", "replace")
+    def _read(self, line: str) -> Reading | None:
         above, self._above = self._above, None
         if above is not None and (reading := read_wrapped(line, above)) is not None:
             return reading
@@ -306,6 +307,15 @@ class ScrapedMetrics:
             if bar.held is not None and bar is not but and (bar.held.time <= before or (ended and bar.ended))
         ]
         return [point for bar in bars for point in self._show(bar)]
+
+
+def _states(part: bytes, at: int) -> Iterator[tuple[str, int]]:
+    """Yield the states of a row that begins at the offset ``at``, with their ends."""
+    text, end = part.decode("utf-8", "surrogateescape"), 0
+    for state, length in row_states(text):
+        at += length - end if text.isascii() else len(text[end:length].encode("utf-8", "surrogateescape"))
+        end = length
+        yield state, at
 
 
 @dataclass(slots=True)
