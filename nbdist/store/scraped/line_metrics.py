@@ -101,7 +101,7 @@ _CHINESE = (
     ("\uff1a", ":"),
     ("\uff0c", ","),
 )
-_WRITTEN_OTHERWISE = (("avg. ", "avg "), ("cur metric,", "eval "))
+_WRITTEN_OTHERWISE = (("avg. ", "avg "), ("cur metric,", "eval "), ("loss train:", "train loss:"))
 _DICT = re.compile(r"\{[^{}]*\}")
 _LISTED = re.compile(r" - | \| ")
 _BAR = re.compile(
@@ -127,9 +127,9 @@ _NAMED = re.compile(
 )
 _CONFIGURED = re.compile(
     r"(?<![\w/-])(?:(?:batch|hidden|world|vocab|image|patch|block)[_-](?:size|dim)|weight[_-]decay"
-    r"|num[_-](?![\w-]*(?:tokens|seen|samples|examples|steps|updates))\w+"
-    r"|momentum|seed|dropout|optimizer|epochs|max[_-]\w+|warmup\w*|gradient_accumulation\w*|save_\w+|log_\w+"
-    r"|output_dir|resume|device|dtype|betas|eps|n_\w+|cosine\w*|fp16|bf16)['\"]?\s*[:=](?!=)",
+    r"|(?:num|max|n)[_-](?![\w-]*(?:tokens|seen|samples|examples|steps|updates))\w+"
+    r"|momentum|seed|dropout|optimizer|epochs|warmup\w*|gradient_accumulation\w*|save_\w+|log_\w+"
+    r"|output_dir|resume|device|dtype|betas|eps|cosine\w*|fp16|bf16)['\"]?\s*[:=](?!=)",
 )
 _IN_CIFAR = re.compile(r"accuracy of the (?:network|model) on the [\d,]+ test images:\s*(\d+(?:\.\d+)?)\s*%")
 
