@@ -213,7 +213,8 @@ def _whole_line_print(
 
 def python_path(given: list[str], first: str) -> list[str]:
     """Return the program's sys.path: the given one, or the interpreter's with another first entry."""
-    path = given or [first, *sys.path[1:]]
+    own = [] if getattr(sys.flags, "safe_path", False) else [first]  # -P and -I
+    path = given or [*own, *sys.path[1:]]
     # a spawned child also imports nbdist by it
     return path if _ROOT in path else [*path, _ROOT]
 
