@@ -258,7 +258,7 @@ _MOVES_UP = re.compile(r"\x1b\[(?:\d*[AF]|\?25l)")
 _MOVE = re.compile(r"\n|\x1b\[(?:(?P<count>\d*)(?P<kind>[ABEFJK])|\?25(?P<cursor>[hl]))")
 _UNFINISHED = re.compile(r"\x1b(?:\[[\d?]*)?\Z")
 _MOST = 64  # rows of a block
-_FIRST = 8  # rows of a block whose height is not known yet
+_FIRST = 25  # rows of a block whose height is not known yet: rich draws no more where there is no terminal
 _MOVES_UP_BYTES = re.compile(_MOVES_UP.pattern.encode())
 
 
@@ -320,7 +320,7 @@ class _MovingRows:
             before = self._rows[self._at] or ""
             row = _growing(before + text)
             # programs erase bars with spaces
-            erased = "\r" in row[:-1] or (row.isspace() and before.endswith(" \r"))
+            erased = not row.strip("\r") or "\r" in row[:-1] or (row.isspace() and before.endswith(" \r"))
             self._rows[self._at] = None if erased else row
 
     def _move(self, move: re.Match[str]) -> None:
@@ -338,8 +338,9 @@ class _MovingRows:
             case "A" | "F":
                 missing = max(0, count - self._at)
                 self._rows[:0] = [None] * missing
-                self._height, self._grown = max(self._height, count), 0
                 self._go(self._at + missing - count)
+                # rich moves up one row at a time
+                self._height, self._grown = max(self._height, len(self._rows) - 1 - self._at), 0
             case "B":
                 self._go(min(self._at + count, len(self._rows) - 1))
             case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 import tracemalloc
 from collections.abc import Iterable, Iterator
@@ -194,6 +195,7 @@ RICH = (
             frames_of_tqdm(5) + b"done\nand over\n", ["epochs: 2/2", "done", "and over"], id="and text"
         ),
         pytest.param(b"before\n" + RICH + b"done\n", ["before", "a word", "epochs 2", "done"], id="rich"),
+        pytest.param(b"\x1b[?25l- word\n\x1b[?25h\r\x1b[1A\x1b[2Kdone\n", ["done"], id="rich's status"),
         pytest.param(b"a\nb\n\x1b[2A\x1b[Jc\n", ["c"], id="all below is erased"),
         pytest.param(b"a\nb\n\x1b[1FB\x1b[1Ec\n", ["a", "B", "c"], id="to the start of a line"),
         pytest.param(b"\x1b[3Aone\n\x1b[2B\ntwo\n", ["one", "two"], id="further than there are rows"),
@@ -203,6 +205,15 @@ RICH = (
 )
 def test_rows_that_are_drawn_again_are_lines_once(output: bytes, lines: list[str]) -> None:
     assert lines_of([output]) == lines
+
+
+def test_a_table_that_is_drawn_again_row_by_row_appears_once() -> None:
+    tables = [[f"row {row} of {rows}" for row in range(rows)] for rows in range(20, 25)]
+    erased = [b"\r\x1b[2K" + b"\x1b[1A\x1b[2K" * (len(table) - 1) for table in tables]
+    frames = ["\n".join(table).encode() for table in tables]
+    output = b"\x1b[?25l" + b"".join(map(operator.add, frames, [*erased[:-1], b"\n\x1b[?25h"]))
+
+    assert lines_of(output.splitlines(keepends=True)) == tables[-1]
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 60])
