@@ -144,7 +144,8 @@ def _begins_program(words: Sequence[str]) -> bool:
 def _variable(name: str, value: str) -> list[str]:
     """Return nbdist's words for a variable. Raises UsageMistake."""
     if name == "CUDA_VISIBLE_DEVICES":
-        raise UsageMistake(f"CUDA_VISIBLE_DEVICES={value}: choose the GPUs of the run with  --gpus {value}")
+        instead = "-n 2  for ranks on the CPU" if value in ("", "-1") else f"--gpus {value}"
+        raise UsageMistake(f"CUDA_VISIBLE_DEVICES={value}: leave it out, and write  {instead}")
     if name in launcher_table()["cards"]["variables"]:
         raise UsageMistake(f"{name}={value}: {launcher_table()['cards']['refused']}")
     # torchrun's parser reads its flags from such variables, too

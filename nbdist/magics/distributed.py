@@ -204,7 +204,9 @@ def _planner(
     """Return the options on the line, and a function that plans its program with options."""
     if cell is not None:
         return options.parse(line), functools.partial(_plan_cell, shell, cell)
-    own, program = options.split_program(options.split_line(line))
+    words = options.split_line(line)
+    options.check_shell(line)
+    own, program = options.split_program(words)
     if not program:
         raise UsageMistake(
             "the cell is empty: write  %%distributed -n 2  and the program of the ranks below it, or run a "

@@ -15,6 +15,7 @@ from nbdist.options.table import OPTIONS, Option, help_text, parse_duration, slu
 from nbdist.options.typed_line import (
     COMMAND_FLAGS,
     MODULE_FLAGS,
+    check_shell,
     instead_of,
     options_first,
     split_line,

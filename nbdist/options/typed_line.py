@@ -51,6 +51,18 @@ def _without_comment(line: str) -> str:
     return words[0] if words is not None and line[words.end() :].startswith("#") else line
 
 
+def check_shell(line: str) -> None:
+    """Raise UsageMistake where a line has syntax of a shell: ``| tee log``, ``> log``, ``&``."""
+    # the quotes stay: those of  --sep "|"  count
+    plain = re.sub(r"\\.", "_", _without_comment(line))
+    words = shlex.shlex(plain, posix=False, punctuation_chars="();<>|&")
+    words.whitespace_split, words.commenters = True, ""
+    if sign := next((word for word in words if not word.strip("();<>|&")), ""):
+        raise UsageMistake(
+            f"{sign} is for a shell, and nbdist starts none: leave it out, the logs are kept:  %dist_logs"
+        )
+
+
 def instead_of(command: str) -> str:
     """Return the line to type for ``!command`` where it starts another launcher; else empty."""
     try:

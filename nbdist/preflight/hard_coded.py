@@ -314,6 +314,12 @@ def _launches(program: Program, situation: Situation) -> Iterator[Finding]:
             function = call.argument("function", 0)
             name = program.dotted(function) if function is not None else ""
             what, instead = call.name.rpartition(".")[2], f"{name or 'the function'}(*args)"
+        elif call.name in words("commands"):
+            texts = [part.value for part in ast.walk(call.node) if isinstance(part, ast.Constant)]
+            typed = {
+                word.rpartition("/")[2] for text in texts if isinstance(text, str) for word in text.split()
+            }
+            what, instead = ", ".join(typed & set(words("launchers"))), "-n 1  in the line of this run"
         elif call.name == "ignite.distributed.Parallel":
             several = isinstance(program.value(call.argument("nproc_per_node")), int)
             what = "idist.Parallel(nproc_per_node=…)" if several else ""

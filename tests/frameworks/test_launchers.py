@@ -18,6 +18,7 @@ from nbdist.options import (
     MODULE_FLAGS,
     OPTIONS,
     Options,
+    check_shell,
     instead_of,
     parse,
     parse_words,
@@ -280,6 +281,12 @@ def test_a_command_line_with_a_script_above_a_cell_says_how_each_of_the_two_runs
 )
 def test_a_pasted_command_is_told_what_to_type(command: str, instead: str) -> None:
     assert instead_of(command) == instead
+
+
+def test_syntax_of_a_shell_is_refused_and_what_is_quoted_is_none() -> None:
+    with pytest.raises(UsageMistake, match=r"is for a shell"):
+        check_shell("torchrun t.py 2>&1 | tee log")
+    check_shell("t.py --sep '|' --to \"a > b\" --or a\\|b --url=http://h?a=1 # | c")
 
 
 def test_arguments_of_a_script_are_never_parsed() -> None:

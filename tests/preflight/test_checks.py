@@ -78,6 +78,12 @@ WRONG_ON_CPU = {
         "launches-in-ranks",
         2,
     ),
+    "a command": ("import os\nos.system('/bin/torchrun --nnodes 1 t.py')", "launches-in-ranks", 2),
+    "a module as a command": (
+        "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'torch.distributed.run', 't.py'])",
+        "launches-in-ranks",
+        2,
+    ),
     "local_rank": (
         PARSER + "p.add_argument('--local_rank', type=int)\nargs = p.parse_args()\nprint(args.local_rank)",
         "local-rank-argument",
