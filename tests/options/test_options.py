@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,53 +143,10 @@ def test_what_is_no_duration_is_told_what_is(text: str) -> None:
         parse_duration(text)
 
 
-# a line, and its message: the word typed, and behind it what to type instead
 MISTAKES = [
-    pytest.param("-n 0", "-n 0 starts no rank: write  -n 1  or more", id="no rank"),
-    pytest.param("-n two", "-n two is not a number of ranks: write  -n 2", id="ranks as a word"),
-    pytest.param("-n", "-n needs a value: write  -n N", id="ranks without a number"),
-    pytest.param("--nproc_per_node", "--nproc_per_node needs a value: write  --", id="another's flag"),
-    pytest.param("--gpus -d", "--gpus needs a value: write  --gpus 0,1|all", id="an option for a value"),
-    pytest.param("--gpus x", "--gpus x: give GPU ids as nvidia-smi shows them:  --gpus 0,1", id="GPU x"),
-    pytest.param("--gpus -1", "--gpus -1: give GPU ids", id="a GPU below zero"),
-    pytest.param("--gpus 0,0", "--gpus 0,0 names a GPU twice: give each id once", id="a GPU twice"),
-    pytest.param("--gpus 0,1 -n 3", "write  --gpus 0,1  for 2 ranks", id="more ranks than GPUs"),
-    pytest.param("--framework mxnet", "--framework mxnet: write --framework auto, torch", id="a framework"),
-    pytest.param("--backend mpi", "--backend mpi: write --backend auto, nccl, gloo", id="a backend"),
-    pytest.param("-n 2 --backend nccl", "leave it out for CPU ranks, or give --gpus", id="nccl on the CPU"),
-    pytest.param("--name !!!", "--name '!!!': a name needs a letter or digit:  --name lenet", id="a name"),
-    pytest.param("--timeout soon", "--timeout soon: write a time such as  --timeout 90s", id="a time"),
-    pytest.param("--env A", "--env A: write  --env NAME=VALUE", id="a variable without a value"),
-    pytest.param("--env TOKEN:hush", "--env TOKEN:•••: write", id="a variable with a colon"),
-    pytest.param("--args '--token hush \"'", "--args '--token ••• \"'", id="a secret in what is not closed"),
-    pytest.param("--args -n 2", '--args needs a value: write  --args "…"', id="an option for arguments"),
-    pytest.param("""--args "it's" """, 'No closing quotation): write  --args "--lr 0.1"', id="half a quote"),
-    pytest.param("--name 'a", 'No closing quotation): quote a value like  --args "--lr 0.1"', id="a quote"),
-    pytest.param("--detach=yes", "--detach takes no value: write  --detach", id="a value too many"),
-    pytest.param("--scrape=yes", "--scrape takes no value: write  --scrape", id="a value for yes"),
-    pytest.param("-n 2 train.py", "a script has one %: write  %distributed -n 2 train.py", id="a file"),
-    pytest.param("--detatch", "no option --detatch: did you mean --detach?", id="misspelt"),
-    pytest.param("--nproc_per_nod 2", "did you mean --nproc_per_node?", id="another launcher's"),
-    pytest.param("--gpu 0", "no option --gpu: did you mean --gpus?", id="one letter short"),
-    pytest.param("--time=5", "no option --time: did you mean --timeout?", id="half an option"),
-    pytest.param("--nnodes 2", "needs the address of node 0: add  --master HOST:PORT", id="no master"),
-    pytest.param("--nodes no", "--nodes no: write a number of nodes, for example  --nodes 2", id="nodes"),
-    pytest.param("--nodes 2 --node-rank 2", "numbered from 0: write  --nodes 3  or a lower", id="a node"),
-    pytest.param("--node-rank -1", "--node-rank -1: number the machines from 0", id="a node below zero"),
-    pytest.param("--master x:y", "--master x:y: write the address of node 0:  --master 10", id="an address"),
-    pytest.param("--nodes 2 --master a:0", "needs a port: write one", id="no port"),
-    pytest.param("--ips a,a", "--ips a,a: write each machine's address once", id="an address twice"),
-    pytest.param("--ips a,b --nodes 3", "--nodes 3 and --ips with 2 disagree: leave out", id="more nodes"),
-    pytest.param("--sweep lr", "--sweep lr: write a name and its values", id="no values of a sweep"),
-    pytest.param("--sweep lr=1,1", "--sweep lr=1,1 has a value twice: give each once", id="a value twice"),
-    pytest.param('--sweep "a,b=1 2,3"', "2 names, and 1 is 1 value: write a value", id="half a point"),
-    pytest.param('--sweep "a,b=1,2 1,2"', "has a point twice: give each once", id="a point twice"),
-    pytest.param("--sweep a,b=1,2 3,4", "'3,4': put all points between quotes", id="points without quotes"),
-    pytest.param("--sweep a=1,2 --sweep a,b=1,2", "--sweep a=… is given twice", id="a name twice"),
-    pytest.param("--wait long", "--wait long: write a time such as  --wait 90s", id="a time to wait"),
-    pytest.param("--show-ranks x", "--show-ranks x: write ranks of this machine:", id="ranks to show"),
-    pytest.param("--zero 3", "no option --zero: there are --nproc, --gpus, ", id="somebody else's"),
-]  # fmt: skip
+    line.split(" -> ")
+    for line in Path(__file__).with_name("mistakes.txt").read_text(encoding="utf-8").splitlines()[1:]
+]
 
 
 @pytest.mark.parametrize(("line", "hint"), MISTAKES)

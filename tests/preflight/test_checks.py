@@ -12,6 +12,7 @@ import pytest
 
 from nbdist.preflight import Build, Holding, Situation, check
 from nbdist.preflight.finding import rules as all_rules
+from nbdist.tables import read_table
 from tests.diagnosis.recordings import RECORDED, program_of
 
 ROOT = Path(__file__).parents[2]
@@ -38,116 +39,12 @@ def rules(cell: str, path: tuple[str, ...] = (), **situation: object) -> list[tu
     return [(finding.rule.name, finding.line) for finding in check(cell, Situation(**known), path)]
 
 
-WRONG_ON_CPU = {
-    "fluid": ("import paddle.fluid as fluid", "removed", 1),
-    "fluid of another cell": ("place = fluid.CPUPlace()", "removed", 1),
-    "torch._six": ("import torch\nfrom torch._six import inf", "removed", 2),
-    "cuda": (TORCH + "torch.ones(1).cuda()", "cuda-on-cpu-ranks", 4),
-    "device=": (TORCH + "torch.ones(1, device='cuda:0')", "cuda-on-cpu-ranks", 4),
-    "to": (TORCH + "d = 'cuda'\ntorch.ones(1).to(d)", "cuda-on-cpu-ranks", 5),
-    "set_device": (PADDLE + "paddle.set_device('gpu')", "cuda-on-cpu-ranks", 4),
-    "nccl": (TORCH + "dist.init_process_group('nccl')", "nccl-on-cpu-ranks", 4),
-    "world size": (TORCH + "dist.init_process_group('gloo', world_size=4)", "world-size-differs", 4),
-    "world size of GPUs": (
-        TORCH + "dist.init_process_group(world_size=torch.cuda.device_count())",
-        "world-size-of-gpus",
-        4,
-    ),
-    "rank": (TORCH + "dist.init_process_group(rank=0)", "rank-fixed", 4),
-    "tcp": (TORCH + "dist.init_process_group(init_method=f'tcp://localhost:2222')", "address-fixed", 4),
-    "port": (TORCH + "os.environ['MASTER_PORT'] = '8888'", "address-fixed", 4),
-    "address": (TORCH + "os.environ['MASTER_ADDR'] = '10.57.23.164'", "address-elsewhere", 4),
-    "rank variable": (TORCH + "os.environ.update({'RANK': '0'})", "rank-variable-fixed", 4),
-    "misspelt": (TORCH + "os.environ['CUDA_VISIABLE_DEVICES'] = '0'", "visible-misspelt", 4),
-    "visible": (TORCH + "os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'", "visible-in-cell", 4),
-    "mp.spawn": ("import torch.multiprocessing as mp\nmp.spawn(print, nprocs=2)", "spawn-in-ranks", 2),
-    "dist.spawn": (PADDLE + "dist.spawn(print)", "spawn-in-ranks", 4),
-    "notebook_launcher": (
-        "from accelerate import notebook_launcher\nnotebook_launcher(train, (1,), num_processes=2)\n"
-        "def train(): ...",
-        "launches-in-ranks",
-        2,
-    ),
-    "idist.Parallel": (
-        IGNITE + "with idist.Parallel(nproc_per_node=2) as p:\n    p.run(f)",
-        "launches-in-ranks",
-        2,
-    ),
-    "ddp_notebook": (
-        "import lightning as L\nL.Trainer(devices=2, strategy='ddp_notebook')",
-        "launches-in-ranks",
-        2,
-    ),
-    "a command": ("import os\nos.system('/bin/torchrun --nnodes 1 t.py')", "launches-in-ranks", 2),
-    "a module as a command": (
-        "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'torch.distributed.run', 't.py'])",
-        "launches-in-ranks",
-        2,
-    ),
-    "local_rank": (
-        PARSER + "p.add_argument('--local_rank', type=int)\nargs = p.parse_args()\nprint(args.local_rank)",
-        "local-rank-argument",
-        3,
-    ),
-    "no group": (TORCH + "DistributedDataParallel(print)", "no-group", 4),
-    "group on one rank": (
-        TORCH + "rank = int(os.environ['RANK'])\nif rank == 0:\n    dist.init_process_group()",
-        "group-on-one-rank",
-        6,
-    ),
-    "barrier": (TORCH + INIT + "if dist.get_rank() == 0:\n    dist.barrier()", "collective-on-one-rank", 6),
-    "data not divided": (
-        TORCH + INIT + "DistributedDataParallel(print)\ntorch.utils.data.DataLoader([], shuffle=True)",
-        "data-not-divided",
-        6,
-    ),
-    "input": ("n = input()", "input", 1),
-    "breakpoint": ("breakpoint()", "debugger", 1),
-    "a function that is called by its name": (
-        SPAWN + "def many():\n    mp.spawn(print, nprocs=2)\nif __name__ == '__main__':\n"
-        "    globals()['many']()",
-        "spawn-in-ranks",
-        4,
-    ),
-    "nccl in a function": (NCCL + "if __name__ == '__main__':\n    setup()", "nccl-on-cpu-ranks", 4),
-    "without the other launcher": (
-        NCCL + "if 'SLURM_PROCID' not in os.environ:\n    setup()",
-        "nccl-on-cpu-ranks",
-        4,
-    ),
-    "a port": (PORT + "if 'RANK' in os.environ:\n    meet()", "address-fixed", 3),
-    "processes of ignite's own": (
-        IGNITE + "n = 2\nwith idist.Parallel(nproc_per_node=n) as p:\n    p.run(print)",
-        "launches-in-ranks",
-        3,
-    ),
+PROGRAMS = read_table(__file__, "checks")
+WRONG = {
+    title: {name: (row["program"], row["rule"], row.get("line")) for name, row in rows.items()}
+    for title, rows in PROGRAMS["wrong"].items()
 }
-WRONG_ON_GPUS = {
-    "one GPU for all": (TORCH + INIT + "torch.ones(1).cuda()", "one-gpu-for-all", 5),
-    "torch.device('cuda', 0)": (TORCH + INIT + "torch.device('cuda', 0)", "one-gpu-for-all", 5),
-    "one GPU for all, with a tracker": (
-        "import torch, wandb\nfrom somelib import init_weights\nwandb.init()\n"
-        "init_weights(torch.nn.Linear(1, 1).cuda())",
-        "one-gpu-for-all",
-        4,
-    ),
-    "a spawn where there are several GPUs": (
-        SPAWN + "n = torch.cuda.device_count()\nif n > 1:\n    mp.spawn(print, nprocs=n)",
-        "spawn-in-ranks",
-        5,
-    ),
-    "a GPU too many": (TORCH + INIT + "torch.ones(1).cuda(2)", "gpu-beyond", 5),
-    "outside of what a library calls": (
-        LIBRARY + "class Model(L.LightningModule): ...\nModel().cuda()",
-        "one-gpu-for-all",
-        4,
-    ),
-    "a method that torch calls": (
-        LIBRARY + "class Model(torch.nn.Module):\n    def forward(self, x):\n        return x.cuda()",
-        "one-gpu-for-all",
-        5,
-    ),
-}
+WRONG_ON_CPU, WRONG_ON_GPUS = WRONG["on_cpu"], WRONG["on_gpus"]
 WRONG_ELSEWHERE = {
     "apex": ("from apex import amp", {"installed": lambda name: name != "apex"}, "apex", 1),
     "early": (PADDLE + "net.scale_loss(1)\nnet = 1", ONE_RANK, "name-too-early", 4),
@@ -200,113 +97,8 @@ def test_what_goes_wrong_in_a_situation_is_said(
     assert (rule, line) in rules(cell, **situation)
 
 
-RIGHT_ON_CPU = {
-    "a program that asks for CUDA": TORCH + "if torch.cuda.is_available():\n    torch.ones(1).cuda()",
-    "chosen backend": TORCH + "dist.init_process_group('nccl' if torch.cuda.is_available() else 'gloo')",
-    "the right world size": TORCH + "dist.init_process_group(world_size=2)",
-    "setdefault": TORCH + "os.environ.setdefault('MASTER_PORT', '8888')",
-    "this machine": TORCH + "os.environ['MASTER_ADDR'] = 'localhost'",
-    "no GPU": TORCH + "os.environ['CUDA_VISIBLE_DEVICES'] = ''",
-    "the others wait for rank 0": (
-        TORCH
-        + INIT
-        + "r = dist.get_rank()\nif r != 0:\n    dist.barrier()\nprint()\nif r == 0:\n    dist.barrier()"
-    ),
-    "both branches": (
-        TORCH + INIT + "if dist.get_rank() == 0:\n    dist.broadcast(1, 0)\nelse:\n    dist.broadcast(2, 0)"
-    ),
-    "the group is started elsewhere": "from my_code import setup, DDP\nsetup()\nDDP(print)",
-    "divided data": (
-        TORCH + INIT + "DistributedDataParallel(print)\nsampler = torch.utils.data.DistributedSampler([])\n"
-        "torch.utils.data.DataLoader([], sampler=sampler)"
-    ),
-    "data chosen by rank": (
-        TORCH + INIT + "DistributedDataParallel(print)\ndata = torch.load(f'part{dist.get_rank()}')\n"
-        "rank = dist.get_rank()\ndata = data[rank]\ntorch.utils.data.DataLoader(data, shuffle=True)"
-    ),
-    "LOCAL_RANK is read": (
-        "print.add_argument('--local_rank')\nimport os\nos.environ['LOCAL_RANK']\np = None\n"
-    ),
-    "--local_rank is not used": PARSER + "p.add_argument('--local_rank')\np.parse_args()",
-    "--local_rank is overwritten": (
-        PARSER + "p.add_argument('--local_rank')\nargs = p.parse_args()\nargs.local_rank = 0\n"
-        "print(args.local_rank)"
-    ),
-    "--local-rank is given by a function that gets all arguments": (
-        PARSER + "import json as utils\np.add_argument('--local-rank')\nargs = p.parse_args()\n"
-        "utils.init_device(args)\nprint(args.local_rank)"
-    ),
-    "a spawn behind an option that is off": (
-        PARSER + "import torch.multiprocessing as mp\np.add_argument('--many', action='store_true')\n"
-        "args = p.parse_args()\nif args.many:\n    mp.spawn(print, nprocs=2)"
-    ),
-    "input is not called": "print(input)",
-    "data drawn on each rank": (
-        TORCH + INIT + "DistributedDataParallel(print)\ndata = torch.randn(8, 2)\n"
-        "torch.utils.data.DataLoader(data, shuffle=True)"
-    ),
-    "a seed for each rank": (
-        TORCH + INIT + "torch.manual_seed(dist.get_rank())\nrank = dist.get_rank()\ntorch.manual_seed(rank)\n"
-        "DistributedDataParallel(print)\ntorch.utils.data.DataLoader(torch.randn(8), shuffle=True)"
-    ),
-    "a group of some ranks": (
-        TORCH + INIT + "part = dist.new_group([0])\nif dist.get_rank() == 0:\n"
-        "    dist.all_reduce(torch.ones(1), dist.ReduceOp.SUM, part)"
-    ),
-    "a loss has nothing to move": "import torch\nloss = torch.nn.MSELoss().cuda()",
-    "an index of the CPU": "import torch\ntorch.device('cpu', 0)",
-    "a spawn if an option says several": (
-        PARSER + "import torch.multiprocessing as mp\np.add_argument('--n', type=int, default=1)\n"
-        "n = p.parse_args().n\nif n == 1:\n    print()\nelse:\n    mp.spawn(print, nprocs=n)"
-    ),
-    "a spawn if there are several GPUs, on the CPU": (
-        SPAWN + "n = torch.cuda.device_count()\nif n > 1:\n    mp.spawn(print, nprocs=n)"
-    ),
-    "a name of Python 2 for Python 2": (
-        "import sys\ndef f(s):\n    if sys.version_info[0] < 3:\n        return unicode(s)\n    return s"
-    ),
-    "what an older torch has elsewhere": (
-        "try:\n    from torch import inf\nexcept ImportError:\n    from torch._six import inf\nprint(inf)"
-    ),
-    "a name of Python 2, by six": "import six\ndef text(s):\n    return str(s) if six.PY3 else unicode(s)",
-    "a spawn in a function that nothing calls": (
-        SPAWN + "def many():\n    mp.spawn(print, nprocs=2)\ndef one():\n    print()\n"
-        "if __name__ == '__main__':\n    one()"
-    ),
-    "nccl under another launcher": NCCL + "if 'SLURM_PROCID' in os.environ:\n    setup()",
-    "a lambda under a condition": (
-        "import torch\ndef load(path):\n    if path:\n"
-        "        return torch.load(path, map_location=lambda storage, _: storage.cuda())"
-    ),
-    "no processes of ignite's own": (
-        IGNITE + "n = None\nwith idist.Parallel(backend='gloo', nproc_per_node=n) as p:\n    p.run(print)"
-    ),
-    "a fake group": "import torch.distributed as dist\ndist.init_process_group('fake', rank=0, world_size=8)",
-}
+RIGHT_ON_CPU, RIGHT_ON_GPUS = PROGRAMS["right"]["on_cpu"], PROGRAMS["right"]["on_gpus"]
 RIGHT_ON_CPU |= json.loads((Path(__file__).parent / "unseen_calls.json").read_text())
-RIGHT_ON_GPUS = {
-    "nccl on GPUs": TORCH + "dist.init_process_group('nccl')",
-    "a library's function sets the ranks up": (
-        "import torch, json as misc\nmisc.init_distributed_mode(0)\ntorch.nn.Linear(1, 1).to('cuda')"
-    ),
-    "a device by the rank": TORCH + INIT + "d = torch.device('cuda', dist.get_rank())\ntorch.ones(1).to(d)",
-    "a library starts the ranks": (
-        "import torch, somelib\nsomelib.launch_from_torch()\ntorch.nn.Linear(1, 1).cuda()"
-    ),
-    "a library's trainer": (
-        "import torch\nfrom somelib import LoopTrainer\nLoopTrainer().fit(torch.nn.Linear(1, 1).cuda())"
-    ),
-    "what nbdist has set is kept": (
-        TORCH + "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ.get('CUDA_VISIBLE_DEVICES', '0')"
-    ),
-    "a GPU that only more have": (
-        TORCH + INIT + "def third(t, many=False):\n    return t.to('cuda:2') if many else t"
-    ),
-    "a method that a library calls": (
-        LIBRARY + "class Model(L.LightningModule):\n    def training_step(self, batch):\n"
-        "        return batch.cuda()"
-    ),
-}
 RIGHT_ELSEWHERE = {
     "spawn in one rank": (SPAWN + "mp.spawn(print, nprocs=2)", ONE_RANK),
     "a little is held": ("pass", {**GPUS, "held": (Holding(gpu=1, memory=1, total=80),)}),
