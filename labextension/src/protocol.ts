@@ -152,6 +152,8 @@ export const runView = fields({
   resumed: or(text, ''),
   /** the checkpoint from which a run that has not come to its end can be resumed: "step 60" */
   checkpoint: or(text, ''),
+  /** the import that goes on before the first line: "Importing torch, 6 s" */
+  importing: bilingual,
   elapsed: number,
   progress: or(progress, null),
   failure: or(failureView, null),

@@ -86,6 +86,11 @@ test('lines that come are drawn with the next frame', async () => {
   expect(screen.queryByText('No output yet.')).toBeNull();
 });
 
+test('an import is named until the first line', () => {
+  show(makeLog(), { importing: 'Importing torch, 6 s' });
+  expect(screen.getByText('Importing torch, 6 s')).toBeTruthy();
+});
+
 test('search goes to the last match when following, and from match to match', async () => {
   const log = makeLog();
   log.receive([delta(0, 0, ['needle 1', 'hay', 'Needle 2', 'hay', 'needle 3'])], null);

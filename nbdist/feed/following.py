@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
@@ -13,7 +14,7 @@ from nbdist.feed.measures import FailureWatch, Measures
 from nbdist.feed.rank_log import LOOK_BYTES, LogDelta, Logs
 from nbdist.feed.stalling import StallReader
 from nbdist.feed.view import RankUsage, RunView, UsageWatch, view_of
-from nbdist.model import Run
+from nbdist.model import Run, RunState
 from nbdist.store import RunDirectory, RunReader
 
 _PERIOD = 0.1
@@ -45,6 +46,7 @@ class RunFeed:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.measures = measures or Measures(directory)
+        self.directory = directory
         self.logs = Logs(directory, room)
         self.clock = clock
         self._reader = RunReader(directory, clock=clock)
@@ -87,9 +89,18 @@ class RunFeed:
             stall=self._stalls.look(run),
             slow=self.measures.slow(run, now),
             results=self._results.look(run, now),
+            importing=None if any(self.logs.last_lines.values()) else self._importing(run, now),
             mistakes=self._mistakes.look(run),
         )
         return self._view
+
+    def _importing(self, run: Run, now: float) -> tuple[str, float] | None:
+        """Return the framework that a rank imports, and for how many seconds; None for none."""
+        for rank in run.ranks if run.state is RunState.RUNNING else ():
+            file = self.directory.rank(rank.rank, run.attempt).importing
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                return file.read_text(), now - file.stat().st_mtime
+        return None
 
 
 def follow(

@@ -195,7 +195,8 @@ class RunView:
     """The header and the strip. ``elapsed`` in seconds; ``stall`` whatever the state; ``idle``: a session
     that waits for a cell. ``about``: what a list shows of a run that has ended. ``notes``: those of the
     ended panel, the ``warnings`` among them. ``resumed``: the label of the run that this one goes on from;
-    ``checkpoint``: the one that a run which did not come to its end can be resumed from, ``step 60``."""
+    ``checkpoint``: the one that a run which did not come to its end can be resumed from, ``step 60``.
+    ``importing``: what the ranks import before their first line, and for how long."""
 
     run_id: str
     label: str
@@ -208,6 +209,8 @@ class RunView:
     reason_zh: str = ""
     resumed: str = ""
     checkpoint: str = ""
+    importing: str = ""
+    importing_zh: str = ""
     about: str = ""
     progress: Progress | None = None
     failure: FailureView | None = None
@@ -240,10 +243,12 @@ def view_of(
     stall: StallView | None = None,
     slow: SlowView | None = None,
     results: Given = NOTHING,
+    importing: tuple[str, float] | None = None,
     mistakes: Sequence[Both] = (),
 ) -> RunView:
     """Return the view of a run at ``now`` (Unix seconds). ``system`` is the supervisor's last measurement
-    of each rank, or all in one once the run has ended; ``usage`` replaces its memory until there is any."""
+    of each rank, or all in one once the run has ended; ``usage`` replaces its memory until there is any.
+    ``importing``: a module and for how many seconds it has been imported."""
     reason = current_reason(run, None if failure is None else failure.rank)
     ended, unused = run.state.terminal, RankUsage()
     return RunView(
@@ -257,6 +262,8 @@ def view_of(
         elapsed=run.elapsed(now),
         resumed=run.spec.resumed_label,
         checkpoint=last_checkpoint(run),
+        importing=_importing(importing, "en"),
+        importing_zh=_importing(importing, "zh"),
         ranks=tuple(
             RankView(
                 rank=rank.rank,
@@ -281,6 +288,11 @@ def view_of(
         results=results,
         warnings=tuple(NoteView(text=mistake.en, text_zh=mistake.zh) for mistake in mistakes),
     )
+
+
+def _importing(importing: tuple[str, float] | None, language: str) -> str:
+    module, seconds = importing or ("", 0.0)
+    return say("panel.importing", language, module=module, seconds=int(seconds)) if seconds >= 1 else ""
 
 
 def last_checkpoint(run: Run) -> str:

@@ -18,6 +18,7 @@ from nbdist.worker.framework_hooks import (
     free_groups_last,
     has_joined,
     join_cluster,
+    note_import,
     paddle_looks,
     prefer_backend,
     torch_looks,
@@ -129,6 +130,8 @@ def _change_libraries() -> None:
     after_import("torch.distributed.distributed_c10d", prefer_backend)
     after_import("torch.nn.parallel.distributed", free_groups_last)
     after_import("jax._src.clusters.cluster", join_cluster)
+    for name in ("torch", "paddle", "jax"):
+        note_import(name, os.path.join(os.environ["NBDIST_RANK_DIR"], "importing"))
     for name in ("torch._utils", "paddle.io.dataloader.worker"):
         after_import(name, error_report.send_names)
     for name in _ADAPTED:

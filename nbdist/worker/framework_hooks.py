@@ -7,6 +7,9 @@ import gc
 import os
 import sys
 import time
+from contextlib import suppress
+
+from nbdist.worker.files import put, remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +36,17 @@ def around_import(name: str, before: Callable[[], Callable[[ModuleType | None], 
     the module or, where its code has raised, None. Do nothing for a module that is imported already."""
     if name not in sys.modules:
         sys.meta_path.insert(0, _Watch(name, before))
+
+
+def note_import(name: str, file: str) -> None:
+    """Keep the name of the module in ``file`` while it is imported."""
+
+    def before() -> Callable[[ModuleType | None], None]:
+        with suppress(OSError):
+            put(file, name.encode())
+        return lambda _: remove(file)
+
+    around_import(name, before)
 
 
 class _Watch:

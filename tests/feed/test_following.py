@@ -512,3 +512,19 @@ def test_many_ranks_are_looked_at_for_a_view_once_a_second(tmp_path: Path, scree
     different = {id(view) for view in screen.views}
     assert len(screen.views) > 30
     assert len(different) <= 5
+
+
+def test_an_import_is_named_until_a_line_comes(written: WrittenRun, screen: Screen) -> None:
+    files = written.happened(*STARTED).directory.rank(0, 1)
+    files.importing.write_text("torch")
+    os.utime(files.importing, (CREATED + 4, CREATED + 4))
+
+    def wait(_: float) -> None:
+        written.printed(0, "begun\n")
+        if len(screen.views) > 1:
+            written.happened(*DONE)
+
+    follow(written.directory, screen, wait=wait, clock=lambda: CREATED + 10)
+
+    assert [view.importing for view in screen.views][:2] == ["Importing torch, 6 s", ""]
+    assert screen.views[0].importing_zh == "正在导入 torch，6 秒"

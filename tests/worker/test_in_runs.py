@@ -91,3 +91,15 @@ model.fit(Digits(), epochs=1, batch_size=4, verbose=0, callbacks=callback)
     assert len(copy) == 4
     assert handle.metrics()["train/loss"] == pytest.approx(copy[-1][1])
     assert not handle.directory.rank(1).metrics.exists()
+
+
+def test_a_framework_is_named_while_it_is_imported(run_cell, tmp_path: Path) -> None:
+    (tmp_path / "jax.py").write_text(
+        "import os\nseen = open(os.environ['NBDIST_RANK_DIR'] + '/importing').read()"
+    )
+    cell = f"import os, sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport jax\n"
+    cell += "print(jax.seen, os.path.exists(os.environ['NBDIST_RANK_DIR'] + '/importing'))"
+
+    handle = run_cell("-n 1 --framework none", cell)
+
+    assert handle.logs(0) == "jax False\n"

@@ -45,6 +45,8 @@ export interface LogPaneProps {
   /** name of the run, for the file that is downloaded */
   label: string;
   narrow: boolean;
+  /** the import that goes on before the first line */
+  importing?: string;
   /** theme of the page: outputs are drawn again with another one */
   theme?: string;
   onCellLine(line: number): void;
@@ -72,7 +74,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
 
   const options: ScreenOptions = {
     margin: gutter + time,
-    empty: differing ? words.noDifferences : words.empty,
+    empty: differing ? words.noDifferences : props.importing || words.empty,
     onCellLine,
   };
   const latest = useRef(options);
