@@ -8,11 +8,13 @@ import html
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 from IPython.core.error import UsageError
+from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics
 from IPython.display import display
@@ -27,6 +29,8 @@ AnError = TypeVar("AnError", bound=BaseException)
 
 _CALM = (RunStopped, UsageError)
 _UNKNOWN = re.compile(r"(Line|Cell) magic (?:function )?`(%%?)(\w+)` not found")
+_SHUTDOWN_FOLLOWS = 0.15
+"""Seconds after a server's SIGINT in which its request to shut down arrives."""
 _PANEL = Path(panel.__file__).parent / "static/panel.js"
 
 
@@ -126,7 +130,18 @@ def _with_nearest(shell: InteractiveShell, error: UsageError) -> UsageError:
 
 def interrupts() -> runner.Interrupts:
     """Return the interrupts of the kernel from here on, which stop a run that starts meanwhile."""
-    return runner.Interrupts(lambda _: Reason("kernel-interrupted"), raises=True)
+    return runner.Interrupts(lambda _: why_interrupted(getattr(get_ipython(), "kernel", None)), raises=True)
+
+
+def why_interrupted(kernel: object) -> Reason:
+    """Return the reason for a SIGINT: a server sends one to a kernel that it is about to restart."""
+    deadline = time.monotonic() + _SHUTDOWN_FOLLOWS
+    while kernel is not None and time.monotonic() < deadline:
+        # the control thread of ipykernel sets it
+        if (reply := getattr(kernel, "_shutdown_message", None)) is not None:
+            return Reason("kernel-restarted" if reply["content"].get("restart") else "kernel-ended")
+        time.sleep(0.01)
+    return Reason("kernel-interrupted")
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.magics.presentation import draws_widgets
+from nbdist.magics.presentation import draws_widgets, why_interrupted
 
 VOILA = {"SERVER_SOFTWARE": "voila/0.5.13"}
 
@@ -57,3 +57,15 @@ def test_a_kernel_in_the_browser_is_told_that_nothing_can_be_started_there() -> 
     message, imported = output.splitlines()
     assert message.startswith("nbdist cannot run here")
     assert imported.split() == ["__future__", "nbdist", "nbdist.importing"]
+
+
+@pytest.mark.parametrize(
+    ("shutdown", "reason"),
+    [
+        pytest.param({"content": {"restart": True}}, "kernel-restarted", id="a restart"),
+        pytest.param({"content": {"restart": False}}, "kernel-ended", id="a shutdown"),
+        pytest.param(None, "kernel-interrupted", id="an interrupt"),
+    ],
+)
+def test_a_server_interrupts_a_kernel_before_it_restarts_it(shutdown: object, reason: str) -> None:
+    assert why_interrupted(SimpleNamespace(_shutdown_message=shutdown)).code == reason

@@ -169,7 +169,13 @@ function Name({ text, from }: ShownName): ReactElement {
 function about(row: RunRow, word: string): string {
   const place = row.notebook.split('/').at(-1) ?? '';
   const headline = localized(row.headline);
-  const how = row.live ? headline || place : short(headline) || localized(row.reason) || place;
+  const reason = localized(row.reason);
+  if (row.state === 'stopped' && reason) {
+    // its mark says that it was stopped
+    const why = reason.charAt(0).toUpperCase() + reason.slice(1);
+    return [row.sweep?.values, why, headline, pageWords().ranks(row.worldSize)].filter(Boolean).join(' · ');
+  }
+  const how = row.live ? headline || place : short(headline) || reason || place;
   // its mark says as well that a run has finished: the end of the line may be cut
   const first = row.state === 'finished' ? [how, word] : [word, how];
   return [row.sweep?.values, ...first, pageWords().ranks(row.worldSize)].filter(Boolean).join(' · ');
