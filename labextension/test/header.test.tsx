@@ -90,3 +90,36 @@ test('Stop becomes Stop now after a while, and not under the pointer that has cl
   expect([stops, button().textContent]).toEqual([2, WORDS.en.stopping]);
   jest.useRealTimers();
 });
+
+test('a click that was meant for Stop starts nothing when the run has just ended, and a menu leaves other keys alone', () => {
+  jest.useFakeTimers();
+  const { content, buffers } = sample('running');
+  const view = (decode(content, buffers) as Update).view!;
+  const actions: string[] = [];
+  const props = {
+    viewAt: 10,
+    narrow: false,
+    stopping: true,
+    onStop: () => undefined,
+    onCopy: () => undefined,
+    onBoard: null,
+    onAct: (action: string) => actions.push(action),
+  };
+  const draw = (live: boolean): object => ({
+    ...props,
+    view: { ...view, state: live ? 'stopping' : 'stopped', live },
+  });
+  const { rerender } = render(createElement(Header, draw(true) as never));
+  rerender(createElement(Header, draw(false) as never));
+  const again = screen.getByRole('button', { name: WORDS.en.runAgain });
+
+  fireEvent.click(again);
+  act(() => void jest.advanceTimersByTime(1600));
+  fireEvent.click(again);
+  fireEvent.click(screen.getByRole('button', { name: WORDS.en.menu }));
+  const reloads = fireEvent.keyDown(screen.getAllByRole('menuitem')[0]!, { key: 'F5' });
+
+  expect(actions).toEqual(['again']);
+  expect(reloads).toBe(true);
+  jest.useRealTimers();
+});

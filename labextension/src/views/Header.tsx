@@ -1,5 +1,14 @@
 /** The first line of a run: state, name, how far, how long, Stop, and the menu of what is done seldom. */
-import { type KeyboardEvent, memo, type ReactElement, useEffect, useRef, useState } from 'react';
+import {
+  type KeyboardEvent,
+  memo,
+  type ReactElement,
+  type RefObject,
+  useEffect,
+  useLayoutEffect,
+  useRef,
+  useState,
+} from 'react';
 
 import { moved } from '../keys';
 import { clock, doneText } from '../numbers';
@@ -8,12 +17,14 @@ import type { Progress, RunView } from '../protocol';
 import { pageWords, localized } from '../words';
 import { Button, Icon, Mark } from './Marks';
 import { hangs } from './Stall';
-import { useElapsed } from './hooks';
+import { pageNow, useElapsed } from './hooks';
 
 interface HeaderProps {
   view: RunView;
   /** arrival of `view`, in the page's seconds */
   viewAt: number;
+  /** the seconds to show while nothing is known of the run */
+  knownUntil?: number | undefined;
   narrow: boolean;
   stopping: boolean;
   onStop: () => void;
@@ -31,6 +42,9 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
   const { view, narrow, onAct } = props;
   const words = pageWords();
   const stopping = props.stopping || view.state === 'stopping';
+  const endedAt = useEnd(view.live);
+  const act =
+    onAct && ((action: PageAction) => pageNow() - endedAt.current >= AS_ONE / 1000 && onAct(action));
   const progress =
     view.live && view.progress ? <RunProgress progress={view.progress} narrow={narrow} /> : null;
   return (
@@ -50,19 +64,15 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         {!narrow && <StoppedAt view={view} />}
         <Elapsed {...props} />
         {view.live && <StopButton stopping={stopping} onStop={props.onStop} />}
-        {!view.live && onAct && (
+        {!view.live && act && (
           <>
             {!(narrow && view.checkpoint) && (
-              <Button icon="out" label={words.dashboard} onClick={() => onAct('open')} />
+              <Button icon="out" label={words.dashboard} onClick={() => act('open')} />
             )}
             {view.checkpoint && (
-              <Button
-                icon="again"
-                label={words.resumeFrom(view.checkpoint)}
-                onClick={() => onAct('resume')}
-              />
+              <Button icon="again" label={words.resumeFrom(view.checkpoint)} onClick={() => act('resume')} />
             )}
-            <Button icon="again" label={words.runAgain} onClick={() => onAct('again')} />
+            <Button icon="again" label={words.runAgain} onClick={() => act('again')} />
           </>
         )}
         <RunMenu {...props} />
@@ -81,6 +91,19 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
 
 /** Milliseconds after which a stop can be hastened; a request before counts as one with the first. */
 const AS_ONE = 1500;
+
+/** Return when the run ended, as it was watched: the buttons that then stand where Stop was take no click meant for it. */
+function useEnd(live: boolean): RefObject<number> {
+  const endedAt = useRef(-Infinity);
+  const before = useRef(live);
+  useLayoutEffect(() => {
+    if (before.current && !live) {
+      endedAt.current = pageNow();
+    }
+    before.current = live;
+  }, [live]);
+  return endedAt;
+}
 
 /** Draw Stop, and later Stop now, which cuts a save short: never under the pointer that has clicked Stop. */
 function StopButton({ stopping, onStop }: { stopping: boolean; onStop: () => void }): ReactElement {
@@ -187,12 +210,13 @@ function StoppedAt({ view }: { view: RunView }): ReactElement | null {
   return <span className="nbdist-quiet">{text}</span>;
 }
 
-function Elapsed({ view, viewAt, narrow }: HeaderProps): ReactElement {
+function Elapsed({ view, viewAt, knownUntil, narrow }: HeaderProps): ReactElement {
   const [before, after] = pageWords().elapsed('|').split('|');
+  const elapsed = useElapsed(view, viewAt);
   return (
     <span className="nbdist-small nbdist-elapsed">
       {!narrow && <span className="nbdist-quiet">{before}</span>}
-      {clock(useElapsed(view, viewAt))}
+      {clock(knownUntil ?? elapsed)}
       {!narrow && <span className="nbdist-quiet">{after}</span>}
     </span>
   );
@@ -253,13 +277,15 @@ function RunMenu(props: HeaderProps): ReactElement {
   const key = (event: KeyboardEvent): void => {
     const items = [...(root.current?.querySelectorAll<HTMLElement>('[role=menuitem]') ?? [])];
     const to = moved(event.key, items.indexOf(document.activeElement as HTMLElement), items.length);
-    if (event.key === 'Escape' || event.key === 'Tab') {
+    const leaves = event.key === 'Escape' || event.key === 'Tab';
+    if (leaves) {
       setOpen(false);
       button.current?.focus();
     } else if (to !== null) {
       items[to]?.focus();
     }
-    if (event.key !== 'Enter' && event.key !== ' ') {
+    // other keys stay the browser's
+    if (leaves || to !== null) {
       event.preventDefault();
     }
     event.stopPropagation();
