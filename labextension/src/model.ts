@@ -41,6 +41,7 @@ export class RunModel {
 
   private readonly listeners = new Set<() => void>();
   private asking: readonly { kind: Answer['kind']; answered: (answer: never) => void }[] = [];
+  private notes: readonly string[] = [];
   private scheduled = false;
   private sampledAt = -Infinity;
   private pullAt = -Infinity;
@@ -78,6 +79,22 @@ export class RunModel {
     this.notify();
   }
 
+  /** Take the view of a run from the server, where the kernel does not send it. */
+  receiveView(view: RunView, cell: string | null = null): void {
+    const nothing = { deltas: [], completeUntil: null, charts: [], leftOut: null, media: [] };
+    this.receive({ kind: 'update', view, cell, ...nothing });
+  }
+
+  /** Keep the notes on the end of a run, which the kernel has in its views and the server apart. */
+  note(notes: readonly string[]): void {
+    this.notes = notes;
+    if (this.view) {
+      this.view = { ...this.view, notes: [...notes] };
+    }
+    this.version += 1;
+    this.notify();
+  }
+
   /** Return the kernel's next answer of a kind. It may never come. */
   next<Kind extends Answer['kind']>(kind: Kind): Promise<Extract<Answer, { kind: Kind }>> {
     return new Promise(answered => (this.asking = [...this.asking, { kind, answered }]));
@@ -101,7 +118,8 @@ export class RunModel {
 
   private see(view: RunView): void {
     this.viewAt = this.heardAt;
-    this.view = { ...view, ranks: keepEqual(this.view?.ranks ?? [], view.ranks) };
+    const notes = view.notes.length ? view.notes : [...this.notes];
+    this.view = { ...view, notes, ranks: keepEqual(this.view?.ranks ?? [], view.ranks) };
     if (!view.live || this.heardAt - this.sampledAt < SAMPLE_SECONDS) {
       return;
     }

@@ -86,11 +86,14 @@ export function actForPanels(act: (request: PageRequest) => void): void {
 
 /** milliseconds that a server may take */
 const PATIENCE = 10_000;
+/** milliseconds after which a server without nbdist is asked again */
+const ASK_AGAIN = 30_000;
 
 /** The Jupyter server that wrote the page. A page that none wrote (VS Code, Colab) has no address to ask. The kernel
  * itself cannot be asked while a cell keeps it busy, or when it is dead. */
 export class PageServer {
   private extended: Promise<boolean> | null = null;
+  private askedAt = -Infinity;
 
   constructor(
     private readonly page: Document = document,
@@ -112,6 +115,12 @@ export class PageServer {
     return response?.ok ? new Uint8Array(await response.arrayBuffer()) : null;
   }
 
+  /** Return `RunDetail` of nbdist/server/openapi.yaml; null where the server does not know the run. */
+  async run(runId: string): Promise<unknown> {
+    const response = runId ? await this.knows(`nbdist/api/runs/${encodeURIComponent(runId)}`, 'GET') : null;
+    return response?.ok ? response.json().catch(() => null) : null;
+  }
+
   /** Return the run as one text; null where the server has no extension, or no such run. */
   async report(runId: string, language: string): Promise<string | null> {
     const path = `nbdist/api/runs/${encodeURIComponent(runId)}/report?language=${language}`;
@@ -124,9 +133,13 @@ export class PageServer {
     return kernelId !== '' && this.accepts(`api/kernels/${encodeURIComponent(kernelId)}/interrupt`, 'POST');
   }
 
-  /** Return the answer of nbdist's server extension; null where it is not installed, which is asked once. */
+  /** Return the answer of nbdist's server extension; null where it is not installed: a server that was away or has
+   * been started again since may have it. */
   private async knows(path: string, method: string): Promise<Response | null> {
-    this.extended ??= this.accepts('nbdist/api/status', 'GET');
+    if (!(await this.extended) && performance.now() - this.askedAt > ASK_AGAIN) {
+      this.askedAt = performance.now();
+      this.extended = this.accepts('nbdist/api/status', 'GET');
+    }
     return (await this.extended) ? this.request(path, method) : null;
   }
 

@@ -6,7 +6,7 @@ import './styles/index.css';
 import { browserTurns } from './log/slices';
 import { RunModel } from './model';
 import { askPage, element, pageActs, PageServer } from './page';
-import { type Answer, type Buffer, decode, type Request } from './protocol';
+import { type Answer, type Buffer, decode, type Request, viewOf } from './protocol';
 import { drawReport } from './report';
 import { Panel, type PanelSource } from './views/Panel';
 import { SweepPanel, type SweepSource } from './views/SweepPanel';
@@ -26,6 +26,10 @@ interface WidgetModel {
 const PATIENCE = 4000;
 const FIRST_NEWS = 2000;
 const MOVE = 5000;
+/** Seconds without a message after which the server is asked, and milliseconds between two questions: a kernel that
+ * follows a live run sends something every five seconds. */
+const SILENT = 8;
+const ASK_SERVER = 4000;
 
 /** The model of a run, the number of its listeners, and panels that lost their output and wait for another. */
 interface Session {
@@ -143,6 +147,17 @@ function listen(model: WidgetModel): () => void {
   // in a turn of its own: for a megabyte of lines the page has just worked as long as it may without a pause
   const receive = (content: unknown, buffers: readonly Buffer[]): void =>
     turns.later(() => read(content, buffers));
+  // the kernel was restarted or is dead, or its messages went into a page that slept
+  const askServer = async (): Promise<void> => {
+    const { view } = run;
+    const now = view?.live && isSilent(run) ? viewOf(await server.run(view.runId)) : null;
+    if (now && run.view?.live && isSilent(run)) {
+      run.receiveView(now);
+    }
+  };
+  const asking = setInterval(() => void askServer(), ASK_SERVER);
+  const shown = (): void => void askServer();
+  document.addEventListener('visibilitychange', shown);
   let late = setTimeout(() => lacks() && pull(), FIRST_NEWS);
   // what was asked for before the run ended the kernel does not send any more
   const ended = (): void => {
@@ -154,6 +169,8 @@ function listen(model: WidgetModel): () => void {
   session.listeners += 1;
   return () => {
     clearTimeout(late);
+    clearInterval(asking);
+    document.removeEventListener('visibilitychange', shown);
     model.off('msg:custom', receive);
     model.off('change:placed', ended);
     session.listeners -= 1;
@@ -161,6 +178,10 @@ function listen(model: WidgetModel): () => void {
       runs.delete(model.get('panel_id'));
     }
   };
+}
+
+function isSilent(run: RunModel): boolean {
+  return performance.now() / 1000 - run.heardAt >= SILENT;
 }
 
 /** Send to the kernel; false where that cannot be: a connection that was closed, a page without one. */
@@ -238,7 +259,8 @@ function sweepOf(model: WidgetModel): SweepSource {
 function sourceOf(model: WidgetModel, run: RunModel): PanelSource {
   return {
     foreground: () => model.get('foreground') === true,
-    stop: async () => (await server.stop(run.view?.runId ?? '')) || stopByKernel(model),
+    // a kernel that is silent may have been restarted, and run another cell
+    stop: async () => (await server.stop(run.view?.runId ?? '')) || (!isSilent(run) && stopByKernel(model)),
     stacks: () => void ask(model, { kind: 'stacks' }),
     interrupt: rank => void ask(model, { kind: 'interrupt', rank }),
     line: () => String(model.get('line') ?? ''),

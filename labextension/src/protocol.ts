@@ -280,6 +280,18 @@ export function readFrame(frame: ArrayBuffer): { header: unknown; buffers: Uint8
   return { header, buffers };
 }
 
+/** Return the view in the server's answer about a run; null for none. */
+export function viewOf(answer: unknown): RunView | null {
+  try {
+    return runView(object(answer)['view']);
+  } catch (problem) {
+    if (problem instanceof Malformed) {
+      return null;
+    }
+    throw problem;
+  }
+}
+
 /** Return the message, or null when it is not one of ours. Never throws. */
 export function decode(content: unknown, buffers: readonly Buffer[] = []): Message | null {
   try {

@@ -140,12 +140,8 @@ export const WORDS = inBoth(tr => ({
   ),
   waiting: tr('Waiting for the first message from the kernel…', '正在等待内核的第一条消息…'),
   noNews: tr(
-    'No message from the kernel since {0}. The run continues: %dist_attach {1} shows it again.',
-    '自 {0} 起没有内核的消息。运行仍在继续：%dist_attach {1} 可再次显示。',
-  ),
-  noNewsForeground: tr(
-    'No message from the kernel since {0}. If the run continues, %dist_attach {1} shows it again.',
-    '自 {0} 起没有内核的消息。若运行仍在继续，%dist_attach {1} 可再次显示。',
+    'No message from the kernel since {0}: the run may have ended. %dist_attach {1} shows how it stands.',
+    '自 {0} 起没有内核的消息，运行可能已结束。%dist_attach {1} 可显示其现状。',
   ),
   neverNews: tr(
     'No message from the kernel. %dist_attach shows the latest run again.',

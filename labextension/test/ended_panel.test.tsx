@@ -1,4 +1,5 @@
 /** @jest-environment jsdom */
+import { jest } from '@jest/globals';
 import { act, fireEvent, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
 
@@ -110,6 +111,39 @@ test('a summary that a notebook keeps gets buttons, once, in the place of its co
     ['open', 'all', '20261120-lenet-k3f9'],
     ['open', 'metrics', '20261120-lenet-k3f9'],
   ]);
+});
+
+test.each([
+  ['a server that knows how it ended', true, 'Stopped', ''],
+  ['no server', false, 'Running', 'No message from the kernel since 0:12'],
+])('of a silent kernel the panel shows what is known: %s', async (_name, known, state, note) => {
+  jest.useFakeTimers();
+  document.body.dataset['baseUrl'] = '/user/ada/';
+  const { content, buffers } = sample('running');
+  const { view } = content as { view: object };
+  const detail = { view: { ...view, state: 'stopped', live: false, stall: null } };
+  const asked: string[] = [];
+  globalThis.fetch = ((url: string) => {
+    asked.push(url);
+    return Promise.resolve({ ok: known, json: () => Promise.resolve(detail) });
+  }) as never;
+  const live = { ...content, view: { ...view, stall: null } };
+  document.body.innerHTML = '<div id="output"></div>';
+  const model = new Model();
+  model.state['panel_id'] = `silent ${known}`;
+  panel.initialize({ model: model as never });
+  panel.render({ model: model as never, el: document.getElementById('output')! });
+  model.tell('msg:custom', live, buffers);
+  await act(() => jest.advanceTimersByTimeAsync(30_000));
+
+  const clock = document.querySelector('.nbdist-elapsed')!.textContent;
+  expect(document.querySelector('.nbdist-pill')!.textContent).toBe(state);
+  expect(document.body.textContent).toContain(note);
+  await act(() => jest.advanceTimersByTimeAsync(20_000));
+  expect(document.querySelector('.nbdist-elapsed')!.textContent).toBe(clock);
+  expect(asked.at(-1)).toContain('/user/ada/nbdist/api/runs/');
+  document.body.innerHTML = '';
+  jest.useRealTimers();
 });
 
 test('what is not measured yet has its room already', async () => {

@@ -1,6 +1,6 @@
 import { overlay } from '../src/chart_data';
 import { runRow } from '../src/lab/client';
-import { age, inView, listing, shownNames, standing } from '../src/lab/listing';
+import { age, inView, leftRuns, listing, shownNames, standing } from '../src/lab/listing';
 import type { Chart } from '../src/protocol';
 import { row, running } from './lab_fakes';
 
@@ -30,6 +30,19 @@ test('of a thousand runs only those in view are drawn', () => {
   expect(shown.length).toBeLessThan(30);
   expect(shown[0]!.top).toBeLessThanOrEqual(20_000);
   expect(shown.at(-1)!.top + shown.at(-1)!.height).toBeGreaterThanOrEqual(20_700);
+});
+
+test('a cell that shows a run is taken over for its last run alone, in its notebook, and not from a sweep', () => {
+  const sweep = { sweep_id: 's', label: 's', number: 0, points: 2, values: '', higher: null };
+  const known = [
+    made('a-1', 2, { cell_id: 'one' }),
+    made('b-2', 1, { cell_id: 'one' }),
+    made('c-3', 1, { cell_id: 'two', notebook: '/home/ada/other.ipynb' }),
+    made('d-4', 1, { cell_id: 'three', sweep }),
+    made('e-5', 1, { cell_id: '' }),
+  ];
+
+  expect(leftRuns(known, known, 'ada/lenet.ipynb').map(({ label }) => label)).toEqual(['b-2']);
 });
 
 test.each([

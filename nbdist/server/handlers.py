@@ -73,14 +73,15 @@ def detail_of(directory: RunDirectory, now: float) -> dict[str, Any] | None:
     }
 
 
-def summary_of(run: Run, directory: RunDirectory, language: str) -> dict[str, str]:
-    """Return the static summary by content type. Raises UsageMistake while the run goes on."""
+def summary_of(run: Run, directory: RunDirectory, language: str) -> dict[str, Any]:
+    """Return ``Summary`` in openapi.yaml. Raises UsageMistake while the run goes on."""
     # it reads programs, for a rare request
-    from nbdist.panel import summary_bundle
+    from nbdist.panel import ending
 
     if not run.state.terminal:
         raise UsageMistake(f"run {run.label} goes on")
-    return summary_bundle(run, directory, language)
+    data, notes = ending(run, directory, language)
+    return {"data": data, "notes": notes}
 
 
 def stop(run: Run, directory: RunDirectory, reason: Reason) -> Run:
@@ -298,7 +299,7 @@ class RunHandler(Api):
 class SummaryHandler(Api):
     @signed_in
     async def get(self, run_id: str) -> None:
-        self.answer({"data": await self.of_run(run_id, summary_of, self.language())})
+        self.answer(await self.of_run(run_id, summary_of, self.language()))
 
 
 class ExplainHandler(Api):

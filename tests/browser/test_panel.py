@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
 import pytest
+from dashboard import run_named, show_runs
 from lab import LabPage, LabServer, new_page, notebook_page
 from playwright.sync_api import Browser, expect
 
@@ -223,6 +225,37 @@ def test_stop_works_when_the_kernel_is_dead(lab_server: LabServer, browser: Brow
         panel.get_by_role("button", name="Stop").click()
         assert handle.wait(20) == "stopped"
         assert reason_text(handle.run.reason) == "stopped from the page"
+
+
+@pytest.mark.parametrize("detached", [False, True], ids=["its run ends with it", "a detached run goes on"])
+def test_a_panel_knows_how_its_run_stands_when_the_kernel_is_restarted(
+    lab_server: LabServer, browser: Browser, pictures: Path, detached: bool
+) -> None:
+    cell = training(6000).replace("-n 2", "-n 2 -d") if detached else training(6000)
+    with notebook_page(lab_server, browser, f"restarted-{detached}", cell) as (lab, page):
+        lab.run(1)
+        panel = lab.cell(1).locator(".nbdist:visible")
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
+        page.evaluate(
+            "() => void window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+        )
+
+        if detached:
+            expect(lab.cell(1)).to_have_class(re.compile("nbdist-restored"))
+            expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
+            panel.get_by_role("button", name="Stop").click()
+        expect(panel.locator(".nbdist-pill")).to_have_text("Stopped", timeout=20_000)
+        reason = "stopped from the page" if detached else "the kernel was restarted"
+        expect(panel).to_contain_text(reason)
+        expect(panel.get_by_role("button", name="Run again")).to_be_visible()
+        expect(panel).to_contain_text("Last values")
+        expect(run_named(show_runs(page), "lenet")).to_contain_text(reason[1:])
+        page.screenshot(path=pictures / f"restarted-{detached}.png")
+        lab.save()
+        expect(page.locator(".jp-mod-dirty")).to_have_count(0)
+    saved = json.dumps(json.loads(lab.path.read_text())["cells"][1]["outputs"])
+    assert reason in saved
+    assert "widget-view" not in saved
 
 
 def test_closing_the_page_ends_nothing(lab_server: LabServer, browser: Browser) -> None:

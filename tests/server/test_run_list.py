@@ -231,7 +231,9 @@ async def test_the_summary_of_a_run_is_what_a_notebook_keeps_of_it(ask: Ask, hom
     live = await ask(f"api/runs/{run_id(2)}/summary")
     unknown = await ask(f"api/runs/{run_id(1)}/summary", params={"language": "fr"})
 
-    data = json.loads(ended.body)["data"]
+    summary = json.loads(ended.body)
+    data = summary["data"]
+    assert summary["notes"] == []
     assert "nbdist-summary" in data["text/html"]
     assert "已完成" in data["text/plain"]
     assert (live.code, unknown.code) == (409, 400)

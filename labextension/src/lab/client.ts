@@ -147,10 +147,17 @@ export class Client {
     return runDetail(await this.get(runPath(runId)));
   }
 
-  /** Return the output that a notebook keeps of an ended run, by MIME type. */
-  async summary(runId: string, language: string): Promise<Record<string, string>> {
-    const data = object(object(await this.get(runPath(runId, `/summary?language=${language}`)))['data']);
-    return Object.fromEntries(Object.entries(data).map(([type, content]) => [type, text(content)]));
+  /** Return the output that a notebook keeps of an ended run, by MIME type, and the notes for its panel. */
+  async summary(
+    runId: string,
+    language: string,
+  ): Promise<{ data: Record<string, string>; notes: readonly string[] }> {
+    const answer = object(await this.get(runPath(runId, `/summary?language=${language}`)));
+    const data = Object.entries(object(answer['data'])).map(([type, content]) => [type, text(content)]);
+    return {
+      data: Object.fromEntries(data) as Record<string, string>,
+      notes: or(listOf(text), [])(answer['notes'], answer, ''),
+    };
   }
 
   /** Return the run as one text, for another reader. */

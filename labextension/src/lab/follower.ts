@@ -84,16 +84,9 @@ export class Follower {
   private async take(): Promise<void> {
     try {
       const { view, cell } = await this.service.client.run(this.runId);
-      this.model.receive({
-        kind: 'update',
-        view,
-        deltas: [],
-        completeUntil: null,
-        charts: [],
-        leftOut: null,
-        media: [],
-        cell,
-      });
+      if (view) {
+        this.model.receiveView(view, cell);
+      }
     } catch (problem) {
       if (!(problem instanceof Error)) {
         throw problem;

@@ -2,6 +2,7 @@
  * among others. */
 import { firstWhere } from '../log/growing';
 import { type Language, languageOf } from '../words';
+import { isNotebook } from './cells';
 import type { RunRow } from './client';
 import { labWords } from './words';
 
@@ -96,6 +97,17 @@ export function listing(
     }
   }
   return { items, height: top, runs: position };
+}
+
+/** Return those of `rows` that a cell of the notebook at `path` shows: not of sweeps, and each the last of its cell. */
+export function leftRuns(rows: readonly RunRow[], known: readonly RunRow[], path: string): readonly RunRow[] {
+  return rows.filter(
+    ({ notebook, cellId, sweep, created }) =>
+      cellId !== '' &&
+      !sweep &&
+      isNotebook(notebook, path) &&
+      !known.some(other => other.cellId === cellId && other.created > created),
+  );
 }
 
 /** Return sweeps of several points, by their ids. */

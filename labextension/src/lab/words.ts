@@ -95,8 +95,8 @@ export const LAB_WORDS = inBoth(tr => ({
   gone: tr('This run cannot be shown: {0}', '无法显示此运行：{0}'),
   waiting: tr('Waiting for the run…', '正在等待运行…'),
   disconnected: tr(
-    'Not connected to the server, trying again. The run continues.',
-    '与服务器的连接已断开，正在重试。运行仍在继续。',
+    'Not connected to the server, trying again. How the run stands is not known meanwhile.',
+    '与服务器的连接已断开，正在重试。在此期间无法得知运行的现状。',
   ),
   statusRunning: tr('Ranks: {0} running', '进程：{0} 个运行中'),
   statusStalled: tr(', {0} stalled', '，{0} 个停滞'),

@@ -138,27 +138,18 @@ export function InputsAndResults({ view }: { view: RunView }): ReactElement | nu
   );
 }
 
-interface SilenceProps {
-  view: RunView | null;
-  viewAt: number;
-  heardAt: number;
-  foreground: boolean;
-}
-
-/** Draw a note when no message of a live run has come for a while. */
-export function Silence({ view, viewAt, heardAt, foreground }: SilenceProps): ReactElement | null {
-  const words = pageWords();
+/** Return true when no message of a live run has come for a while: then nobody knows how it stands. */
+export function useSilence(view: RunView | null, heardAt: number): boolean {
   const live = view === null || view.live;
   const seconds = useSeconds(live);
-  if (!live || seconds - heardAt < SILENT_SECONDS) {
-    return null;
-  }
-  if (view === null) {
-    return <div className="nbdist-note nbdist-calm">{words.neverNews}</div>;
-  }
-  const since = clock(view.elapsed + heardAt - viewAt);
-  const sentence = foreground ? words.noNewsForeground : words.noNews;
-  return <div className="nbdist-note nbdist-calm">{sentence(since, view.label)}</div>;
+  return live && seconds - heardAt >= SILENT_SECONDS;
+}
+
+/** Draw the moment since when nothing is known of a run. */
+export function Silence({ view, since }: { view: RunView | null; since: number }): ReactElement {
+  const words = pageWords();
+  const text = view ? words.noNews(clock(since), view.label) : words.neverNews;
+  return <div className="nbdist-note nbdist-calm">{text}</div>;
 }
 
 interface FailureProps {

@@ -7,7 +7,7 @@ import { element, type PageAction } from '../page';
 import type { BoardAnswer, RunView } from '../protocol';
 import { pageWords } from '../words';
 import { stateWord } from './Header';
-import { openBoard, Silence } from './Notes';
+import { openBoard, Silence, useSilence } from './Notes';
 import { type RunHost, RunPage } from './RunPage';
 
 /** The requests of a panel to the sender of its run. */
@@ -33,15 +33,19 @@ interface PanelProps {
   /** gets the panel's element */
   root?: RefObject<HTMLElement | null>;
   onShown?: (rank: number | null) => void;
+  /** notes about the connection, where a server tells of the run and not the kernel */
+  notes?: ReactElement;
 }
 
-export function Panel({ run, source, root, onShown }: PanelProps): ReactElement {
+export function Panel({ run, source, root, onShown, notes }: PanelProps): ReactElement {
   const own = useRef<HTMLElement>(null);
   const panel = root ?? own;
   useSyncExternalStore(run.subscribe, () => run.version);
   const { view, viewAt, heardAt } = run;
   usePromptMark(panel, view);
   const foreground = source.foreground();
+  const silent = useSilence(view, heardAt) && !notes;
+  const since = view ? view.elapsed + Math.max(0, heardAt - viewAt) : 0;
   const host = useMemo<RunHost>(
     () => ({
       stop: async () =>
@@ -63,7 +67,8 @@ export function Panel({ run, source, root, onShown }: PanelProps): ReactElement 
       inCell
       label=""
       empty={<div className="nbdist-head nbdist-quiet">{pageWords().waiting}</div>}
-      notes={<Silence view={view} viewAt={viewAt} heardAt={heardAt} foreground={foreground} />}
+      notes={notes ?? (silent && <Silence view={view} since={since} />)}
+      knownUntil={silent ? since : undefined}
       onShown={onShown}
     />
   );

@@ -71,6 +71,8 @@ interface RunPageProps {
   tools?: (size: Size) => ReactNode;
   /** notes about the connection */
   notes?: ReactNode;
+  /** seconds of the run until which it is known that it goes on; undefined: it is known now */
+  knownUntil?: number | undefined;
   /** draws a few ranks */
   rankList?: ComponentType<RanksProps>;
   /** number of curves above the log */
@@ -230,6 +232,7 @@ export function RunPage(props: RunPageProps): ReactElement {
     <Header
       view={view}
       viewAt={viewAt}
+      knownUntil={props.knownUntil}
       narrow={narrow}
       stopping={stopping}
       onStop={stop}

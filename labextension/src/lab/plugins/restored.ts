@@ -10,6 +10,7 @@ import { createElement } from 'react';
 import '../styles/links.css';
 import { languageOf } from '../../words';
 import { cellOf, unsavedRuns } from '../cells';
+import { leftRuns } from '../listing';
 import type { Client, RunRow } from '../client';
 import type { Follower } from '../follower';
 import { IRunService } from '../tokens';
@@ -18,6 +19,12 @@ import { ViewWidget } from './view_widget';
 
 /** class of a cell whose outputs are those of an earlier run */
 const CLASS = 'nbdist-restored';
+/** MIME type of a live panel */
+const WIDGET = 'application/vnd.jupyter.widget-view+json';
+/** states of a kernel that sends nothing more of its runs */
+const GONE: ReadonlySet<string> = new Set(['restarting', 'autorestarting', 'terminating', 'dead']);
+/** milliseconds after the end of a run in which its kernel shows it */
+const SHOWN = 5000;
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:restored',
@@ -25,8 +32,12 @@ const plugin: JupyterFrontEndPlugin<void> = {
   autoStart: true,
   requires: [IRunService, INotebookTracker],
   activate: (_app: JupyterFrontEnd, service: IRunService, notebooks: INotebookTracker): void => {
-    notebooks.forEach(panel => void restore(service, panel));
-    notebooks.widgetAdded.connect((_sender, panel) => void restore(service, panel));
+    const follow = (panel: NotebookPanel): void => {
+      void restore(service, panel);
+      followKernel(service, panel);
+    };
+    notebooks.forEach(follow);
+    notebooks.widgetAdded.connect((_sender, panel) => follow(panel));
   },
 };
 
@@ -45,10 +56,43 @@ async function restore(service: IRunService, panel: NotebookPanel): Promise<void
     const cell = panel.isDisposed ? undefined : panel.content.widgets[at];
     if (cell instanceof CodeCell && !taken.has(cell) && cell.model.executionState !== 'running') {
       taken.add(cell);
-      await cell.ready;
       new RestoredRun(service, cell, row.runId);
     }
   }
+}
+
+/** Take runs over from a kernel that goes, and those whose end it has not shown. */
+function followKernel(service: IRunService, panel: NotebookPanel): void {
+  const { runs } = service;
+  const take = (rows: readonly RunRow[]): void => {
+    if (panel.isDisposed) {
+      return;
+    }
+    for (const row of leftRuns(rows, runs.knownRows, panel.context.localPath)) {
+      const cell = panel.content.widgets.find(({ model }) => model.sharedModel.getId() === row.cellId);
+      if (cell instanceof CodeCell && !cell.hasClass(CLASS) && showsWidget(cell)) {
+        new RestoredRun(service, cell, row.runId);
+      }
+    }
+  };
+  panel.sessionContext.statusChanged.connect((_sender, status) => {
+    if (GONE.has(status)) {
+      take(runs.liveRows);
+    }
+  });
+  const unsubscribe = runs.onEvent(({ kind, row }) => {
+    if (kind === 'ended') {
+      setTimeout(() => take([row]), SHOWN);
+    }
+  });
+  panel.disposed.connect(unsubscribe);
+}
+
+/** Return true when a cell shows a widget, as it does while a run goes on. */
+function showsWidget({ model }: CodeCell): boolean {
+  return model.outputs
+    .toJSON()
+    .some(({ data }) => typeof data === 'object' && data !== null && WIDGET in data);
 }
 
 /** Return the program of the run; null, which no cell has, where the server does not answer. */
@@ -64,6 +108,7 @@ class RestoredRun {
   private follower: Follower | null = null;
   private readonly widget: ViewWidget;
   private ended = false;
+  private notes: readonly string[] = [];
   private writing = false;
   private readonly unsubscribe: () => void;
 
@@ -78,15 +123,22 @@ class RestoredRun {
       seen => this.follower?.setVisible(seen),
     );
     this.widget.addClass('nbdist-restored-panel');
-    const layout = cell.layout as PanelLayout;
-    const outputs = layout.widgets.findIndex(({ node }) => node.classList.contains('jp-Cell-outputWrapper'));
-    layout.insertWidget(outputs + 1, this.widget);
     cell.addClass(CLASS);
+    void cell.ready.then(() => this.place());
     this.unsubscribe = runs.subscribe(() => this.refresh());
     cell.model.outputs.changed.connect(this.outputsChanged, this);
     NotebookActions.executionScheduled.connect(this.scheduled, this);
     cell.disposed.connect(() => this.leave());
     this.refresh();
+  }
+
+  /** Draw below the outputs; a cell that is far from what can be seen has no layout yet. */
+  private place(): void {
+    if (!this.widget.isDisposed) {
+      const { widgets } = this.cell.layout as PanelLayout;
+      const outputs = widgets.findIndex(({ node }) => node.classList.contains('jp-Cell-outputWrapper'));
+      (this.cell.layout as PanelLayout).insertWidget(outputs + 1, this.widget);
+    }
   }
 
   private async view(): Promise<ReturnType<typeof createElement>> {
@@ -97,11 +149,16 @@ class RestoredRun {
     this.follower = new Follower(this.service, this.runId);
     if (this.widget.isDisposed) {
       this.follower.end();
+    } else {
+      this.follower.setVisible(this.widget.isVisible);
+      this.follower.model.note(this.notes);
     }
+    const { line } = await this.service.client.run(this.runId).catch(() => ({ line: '' }));
     return createElement(RestoredPanel, {
       runId: this.runId,
       model: this.follower.model,
       service: this.service,
+      line: () => line,
     });
   }
 
@@ -120,16 +177,18 @@ class RestoredRun {
   /** Write the summary into the notebook, as the kernel does when the page stays loaded. */
   private async writeSummary(): Promise<void> {
     const { model } = this.cell;
-    const data = await this.service.client.summary(this.runId, languageOf()).catch(() => null);
+    const summary = await this.service.client.summary(this.runId, languageOf()).catch(() => null);
     if (this.widget.isDisposed) {
       return;
     }
+    this.notes = summary?.notes ?? [];
+    this.follower?.model.note(this.notes);
     this.writing = true;
     model.executionState = 'idle';
-    if (data) {
+    if (summary) {
       model.executionCount = null;
       model.trusted = true;
-      model.outputs.fromJSON([{ output_type: 'display_data', data, metadata: {} }]);
+      model.outputs.fromJSON([{ output_type: 'display_data', data: summary.data, metadata: {} }]);
     }
     this.writing = false;
   }

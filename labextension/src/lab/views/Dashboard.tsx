@@ -4,7 +4,7 @@ import { type ReactElement, useMemo, useRef, useState, useSyncExternalStore } fr
 import '../../styles/index.css';
 import '../styles/lab.css';
 import type { RunModel } from '../../model';
-import { messageOf } from '../../page';
+import { askPage, messageOf } from '../../page';
 import { Button, Icon } from '../../views/Marks';
 import { Note, type Notice } from '../../views/Notes';
 import { Panel, type PanelSource } from '../../views/Panel';
@@ -24,6 +24,10 @@ interface ServedProps {
   runId: string;
   model: RunModel;
   service: IRunService;
+}
+
+interface RestoredProps extends ServedProps {
+  line: () => string;
 }
 
 interface DashboardProps extends ServedProps {
@@ -159,8 +163,8 @@ function useRunActions(service: IRunService, runId: string, label: string, execu
   }, [client, runId, label, execute]);
 }
 
-/** Draw the panel of a cell after the page was loaded again. */
-export function RestoredPanel({ runId, model, service }: ServedProps): ReactElement {
+/** Draw the panel of a cell after the page was loaded again. `line`: what starts the run again. */
+export function RestoredPanel({ runId, model, service, line }: RestoredProps): ReactElement {
   const { client, stream } = service;
   const root = useRef<HTMLElement>(null);
   const [shown, setShown] = useState<number | null>(null);
@@ -177,17 +181,26 @@ export function RestoredPanel({ runId, model, service }: ServedProps): ReactElem
       stacks: () => void done(client.stacks(runId)),
       interrupt: rank => void done(client.interrupt(runId, rank)),
       report: () => client.report(runId, languageOf()).catch(() => null),
+      line,
+      act: (action, from) => askPage({ action, runId, label: model.view?.label ?? runId, from }),
       board: () =>
         client.board([runId]).then(
           url => ({ kind: 'board', url, problem: '' }),
           (problem: unknown) => ({ kind: 'board', url: '', problem: messageOf(problem) }),
         ),
     };
-  }, [client, runId]);
+  }, [client, runId, model, line]);
+  const live = useSyncExternalStore(model.subscribe, () => model.view?.live ?? true);
   // in a place of its own: what is JupyterLab's own child there fills it, without a border
   return (
     <div>
-      <Panel run={model} source={source} root={root} onShown={setShown} />
+      <Panel
+        run={model}
+        source={source}
+        root={root}
+        onShown={setShown}
+        notes={<Connection runId={runId} stream={stream} live={live} />}
+      />
     </div>
   );
 }
