@@ -116,6 +116,10 @@ function adoptOrDraw(model: WidgetModel, el: HTMLElement): () => void {
   const moved = sessionOf(model).orphans.shift();
   if (moved) {
     el.append(moved.element);
+    // at once: the browser may have more to say of how the log was scrolled before
+    moved.element
+      .querySelectorAll('.nbdist-log')
+      .forEach(log => log.dispatchEvent(new Event('nbdist:moved')));
   }
   const drawn = moved ?? draw(model, el);
   return () => drawn.remove();

@@ -44,6 +44,10 @@ export interface ScreenOptions {
 /** milliseconds between two drawings of news where pictures are in view: a reader can follow no more of them */
 const PICTURES_PACE = 250;
 
+/** An element that is put elsewhere in the page is scrolled to its top, and keeps its size. Who moves a panel says so;
+ * of other moves the style sheet tells, by an animation that begins again. */
+const MOVED = ['nbdist:moved', 'animationstart'];
+
 export class LogScreen {
   private rows: LogRows;
   /** the rank whose log is shown, null for all */
@@ -83,6 +87,7 @@ export class LogScreen {
     this.whole = new WholeLine(nodes.detail, () => this.closeDetail());
     this.search = new SearchCursor(this.rows, log.slices, () => this.request());
     nodes.scroller.addEventListener('scroll', this.scrolled);
+    MOVED.forEach(type => nodes.scroller.addEventListener(type, this.moved));
     document.addEventListener('selectionchange', this.selected);
     if (typeof ResizeObserver !== 'undefined') {
       this.sizes = new ResizeObserver(() => this.resized());
@@ -97,6 +102,7 @@ export class LogScreen {
     this.search.end();
     this.sizes?.disconnect();
     this.nodes.scroller.removeEventListener('scroll', this.scrolled);
+    MOVED.forEach(type => this.nodes.scroller.removeEventListener(type, this.moved));
     document.removeEventListener('selectionchange', this.selected);
     cancelAnimationFrame(this.frame);
     clearTimeout(this.paced);
@@ -228,6 +234,12 @@ export class LogScreen {
     }
     this.viewed.hold(this.rows);
     this.draw();
+  };
+
+  private readonly moved = (event: Event): void => {
+    if (event.target === this.nodes.scroller) {
+      this.resized();
+    }
   };
 
   /** True when the pane is shown. Without any layout (tests) it counts as shown. */
