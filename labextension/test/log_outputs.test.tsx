@@ -106,6 +106,8 @@ test('HTML is in a sandbox without any right, and may load nothing', async () =>
 
   expect(frame.getAttribute('sandbox')).toBe('');
   expect(frame.srcdoc).toMatch(/^<meta http-equiv="Content-Security-Policy" content="default-src 'none';/);
+  // a link is to a new tab, which the sandbox forbids: its address does not open in the frame
+  expect(frame.srcdoc).toContain('<base target="_blank">');
   expect(frame.srcdoc).toContain('<script>');
 });
 

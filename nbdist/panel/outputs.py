@@ -126,6 +126,8 @@ def _bundle(mime: str, content: bytes, text: str) -> Bundle | None:
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
     'font-src data:; style-src \'unsafe-inline\'"><meta name="color-scheme" content="light">'
+    # a link is to a new tab, which the sandbox forbids, and does not open in the frame
+    '<base target="_blank">'
 )
 
 

@@ -22,10 +22,10 @@ const PATIENCE = 10_000;
 const TYPES = { png: 'image/png', jpg: 'image/jpeg', svg: 'image/svg+xml', html: 'text/html' } as const;
 type Ending = keyof typeof TYPES;
 
-// no script, form, frame or link to elsewhere works in a sandbox; and nothing is loaded from elsewhere
+// no script, form, frame or new tab works in a sandbox, and every link is to a new tab; nothing is loaded from elsewhere
 const HEAD =
   '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; font-src data:; ' +
-  'style-src \'unsafe-inline\'"><meta name="color-scheme" content="THEME">' +
+  'style-src \'unsafe-inline\'"><meta name="color-scheme" content="THEME"><base target="_blank">' +
   '<style>body{margin:4px 0;font:13px/1.4 system-ui,sans-serif}' +
   'table{border-collapse:collapse;border:0}td,th{padding:2px 8px;border:0;text-align:right}</style>';
 
