@@ -99,3 +99,31 @@ test.each([
 ])('%s in %s', (query, text, ranges) => {
   expect(rangesWith(query, text)).toEqual(ranges);
 });
+
+test('a standing search goes on where the oldest lines are dropped, and searches nothing twice', () => {
+  const turns = new FakeTurns();
+  const log = new RunLog({ turns, bound: 200_000 });
+  const search = new LogSearch(log.rank(0), log.slices, () => undefined);
+  search.setQuery('needle');
+  let located = 0;
+  const locate = log.rank(0).locate.bind(log.rank(0));
+  log.rank(0).locate = (at, place) => {
+    located++;
+    locate(at, place);
+  };
+  const lines = Array.from({ length: 40_000 }, (_, at) => `${at % 1000 ? 'hay' : 'needle'} ${at}`);
+
+  for (let first = 0; first < lines.length; first += 1000) {
+    log.receive([delta(0, first, lines.slice(first, first + 1000))], null);
+    turns.all();
+  }
+
+  const rank = log.rank(0);
+  expect(rank.row(0).kind).toBe('dropped');
+  expect(search.count).toBeGreaterThan(0);
+  const needles = Array.from({ length: rank.count }, (_, at) => at).filter(at =>
+    rank.row(at).text.includes('needle'),
+  );
+  expect(matches(search)).toEqual(needles);
+  expect(located).toBeLessThan(45_000);
+});

@@ -13,7 +13,10 @@ export class LogSearch {
   /** rows with the text, ascending */
   readonly matches = growing32();
   private searched = 0;
-  private readonly bitsOf = new Map<Block, Uint8Array | null>();
+  /** of blocks that the log still has */
+  private bitsOf = new WeakMap<Block, Uint8Array | null>();
+  /** blocks that were unpacked so far */
+  private unpacked = 0;
   private readonly place: LineLocation = { block: null, index: 0 };
   private readonly unwatch: () => void;
 
@@ -22,7 +25,7 @@ export class LogSearch {
     private readonly slices: Slices,
     private readonly onProgress: () => void,
   ) {
-    this.unwatch = rows.watch(at => this.changed(at));
+    this.unwatch = rows.watch((at, removed, added) => this.changed(at, removed, added));
   }
 
   /** True when every row has been searched. */
@@ -36,8 +39,8 @@ export class LogSearch {
 
   setQuery(query: string): void {
     this.query = query.toLowerCase();
-    this.bitsOf.clear();
-    this.changed(0);
+    this.bitsOf = new WeakMap();
+    this.restart(0);
     if (this.query) {
       this.slices.now(this.work);
     } else {
@@ -54,7 +57,6 @@ export class LogSearch {
   end(): void {
     this.unwatch();
     this.slices.remove(this.work);
-    this.bitsOf.clear();
   }
 
   private readonly work = (timeUp: () => boolean): boolean => {
@@ -63,12 +65,12 @@ export class LogSearch {
       this.searched = at + 1;
       this.rows.locate(at, this.place);
       const { block, index } = this.place;
-      const blocks = this.bitsOf.size;
+      const { unpacked } = this;
       if (block && this.hit(block, index)) {
         this.matches.push(at);
       }
       // unpacking a block takes as long as hundreds of rows
-      if ((at % STRIDE === 0 || this.bitsOf.size > blocks) && timeUp()) {
+      if ((at % STRIDE === 0 || this.unpacked > unpacked) && timeUp()) {
         break;
       }
     }
@@ -83,12 +85,32 @@ export class LogSearch {
     let bits = this.bitsOf.get(block);
     if (bits === undefined) {
       bits = linesWith(this.query, block);
+      this.unpacked++;
       this.bitsOf.set(block, bits);
     }
     return bits !== null && (bits[index >> 3]! & (1 << (index & 7))) !== 0;
   }
 
-  private changed(at: number): void {
+  private changed(at: number, removed: number, added: number): void {
+    const gone = removed - added;
+    if (at > 0 || gone <= 0 || removed > this.searched || !this.standsForDropped(added)) {
+      this.restart(at);
+      return;
+    }
+    // the oldest rows have gone, and one may stand for them: the others were searched
+    const kept = lowerBound(this.matches, removed);
+    const moved = this.matches.items.slice(kept, this.matches.length).map(row => row - gone);
+    this.matches.splice(0, this.matches.length, moved);
+    this.searched -= gone;
+    this.onProgress();
+  }
+
+  /** Return true when the first row is all that came, and stands for lines that were dropped. */
+  private standsForDropped(added: number): boolean {
+    return added === 0 || (added === 1 && this.rows.row(0).kind === 'dropped');
+  }
+
+  private restart(at: number): void {
     this.searched = Math.min(this.searched, at);
     this.matches.truncate(lowerBound(this.matches, at));
     if (this.query) {
