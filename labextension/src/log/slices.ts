@@ -63,8 +63,11 @@ export class Slices {
       this.waiting = true;
       this.turns.later(() => {
         this.waiting = false;
-        this.turn();
-        this.wait();
+        try {
+          this.turn();
+        } finally {
+          this.wait();
+        }
       });
     }
   }
@@ -76,8 +79,14 @@ export class Slices {
       if (!job) {
         return;
       }
-      if (job(timeUp)) {
-        this.remove(job);
+      let done = true;
+      try {
+        done = job(timeUp);
+      } finally {
+        // one that throws would keep all others waiting
+        if (done) {
+          this.remove(job);
+        }
       }
     } while (!timeUp());
   }
