@@ -13,6 +13,8 @@ const COLUMNS = 0x7fff;
 /** added to an output's height in lines, which stands in the place of columns */
 export const HIGH = 0x7e00;
 const MOST_COLUMNS = HIGH - 1;
+/** bytes of a line in indexes */
+const LINE_BYTES = 30;
 /** bytes of the log in a block: a file may leave some out */
 const MOST_BYTES = 2 ** 31;
 
@@ -68,9 +70,9 @@ export class Block {
     return this.placeholders + this.count;
   }
 
-  /** bytes of the packed text; 0 before it is packed */
+  /** bytes that the block takes packed, with the indexes of its lines, here and in the merged log; 0 before that */
   get bytes(): number {
-    return this.packed?.length ?? 0;
+    return this.packed ? this.packed.length + LINE_BYTES * this.count : 0;
   }
 
   /** Add the line from one address to another. `inTraceback`: true when an exception's line ends a traceback,

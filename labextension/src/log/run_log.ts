@@ -15,7 +15,7 @@ const BETWEEN_DRAWINGS = 80;
 
 interface RunLogOptions {
   turns?: Turns;
-  /** bytes of packed text that are kept */
+  /** bytes of blocks that are kept */
   bound?: number;
 }
 
@@ -84,7 +84,7 @@ export class RunLog {
     return this.inbox.complete && this.all.settled;
   }
 
-  /** bytes of text that are kept packed */
+  /** bytes of the packed blocks */
   get packedBytes(): number {
     return this.packed;
   }
