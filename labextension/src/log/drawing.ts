@@ -236,7 +236,7 @@ export class DrawnRows {
     const now = options.current === at;
     const pointed = options.pointed === at;
     const key = `${row.kind}${row.rank}:${row.line}`;
-    const signature = `${row.ranks?.id}|${row.amount}|${options.generation}|${now}|${pointed}`;
+    const signature = `${row.ranks?.label}|${row.amount}|${options.generation}|${now}|${pointed}`;
     let entry = this.drawn.get(key);
     if (entry?.signature !== signature) {
       const node = rowNode(row, now, options.drawing);

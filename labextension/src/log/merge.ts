@@ -206,24 +206,19 @@ class Fold {
   ) {}
 
   placeholder(rank: number, line: number): void {
-    this.note(
-      '',
-      NaN,
-      this.entries.push(rank, line, (this.sets.single(rank).id | MISSING) >>> 0, false),
-      rank,
-    );
+    this.note('', NaN, this.entries.push(rank, line, (rank | MISSING) >>> 0, false), rank);
   }
 
   line(rank: number, line: number, text: string, time: number, error: boolean): void {
     const joined = this.candidate(rank, text, time);
     if (joined >= 0) {
       const set = this.entries.set.items;
-      set[joined] = this.sets.plus(this.sets.of(set[joined]!), rank).id;
+      set[joined] = this.sets.plus(set[joined]!, rank);
       this.last.set(rank, joined);
       this.touched = Math.min(this.touched, joined);
       return;
     }
-    this.note(text, time, this.entries.push(rank, line, this.sets.single(rank).id, error), rank);
+    this.note(text, time, this.entries.push(rank, line, rank, error), rank);
   }
 
   /** Forget the first `count` entries. */

@@ -114,6 +114,7 @@ export class MergedLog extends EntryRows implements LogRows {
     if (!count && above === this.above) {
       return;
     }
+    this.dropSets(this.entries, 0, count);
     this.entries.dropFront(count);
     this.main.fold.shift(count);
     if (this.entries.firstError < 0) {
@@ -193,7 +194,7 @@ export class MergedLog extends EntryRows implements LogRows {
     const { set } = this.entries;
     let entry = from;
     while (entry > 0) {
-      const members = this.sets.of(set.items[entry - 1]! & SET).ranks;
+      const members = this.sets.ranks(set.items[entry - 1]! & SET);
       if (rows.get(log)! <= at && members.includes(log.rank)) {
         break;
       }
@@ -206,7 +207,17 @@ export class MergedLog extends EntryRows implements LogRows {
     return entry;
   }
 
+  private dropSets({ set }: Entries, from: number, to: number): void {
+    for (let entry = from; entry < to; entry++) {
+      this.sets.drop(set.items[entry]! & SET);
+    }
+  }
+
   private mendFrom(from: number, start: Map<RankLog, number>): void {
+    if (this.mending) {
+      const { entries } = this.mending.merge;
+      this.dropSets(entries, 0, entries.length);
+    }
     const cursors = this.main.cursors.map(({ log }) => cursorAt(log, Math.max(0, start.get(log)!)));
     this.mending = { merge: this.merge(new Entries(), cursors), from, start };
   }
@@ -216,6 +227,7 @@ export class MergedLog extends EntryRows implements LogRows {
     const { merge, from } = this.mending!;
     const { entries } = this;
     const removed = entries.length - from;
+    this.dropSets(entries, from, entries.length);
     entries.replaceFrom(from, merge.entries);
     this.mending = null;
     this.leftOut = 0;

@@ -1,6 +1,6 @@
 /** The rows of a pane, made on request, and the sets of ranks that wrote them. */
 import type { Block } from './block';
-import { growing16 } from './growing';
+import { growing16, growing32 } from './growing';
 
 /** `amount` is in bytes of the log. `missing`: they have not come; 0 when that is not known. `skipped`: they were
  * passed over. `dropped`: they had to go again to bound the page's memory. */
@@ -86,56 +86,120 @@ export class RowMark {
 }
 
 interface RankSet {
-  readonly id: number;
   readonly ranks: readonly number[];
   /** "0–3", "0,2,5–7" */
   readonly label: string;
-  has(rank: number): boolean;
 }
 
+/** Ids below this are sets of one rank, that with this number; others number places in the table of bits. */
+const SINGLES = 65_536;
+/** sets that are kept as drawn */
+const DRAWN = 1024;
+
+/** The sets of ranks that wrote lines: bits, a place for each shared line, which grow as ranks join. Ranks write equal
+ * lines in any order: an object for each step on the way would fill the page. */
 export class RankSets {
-  private readonly sets: RankSet[] = [];
+  private bits = growing32();
+  /** words of 32 bits in a place */
+  private words = 1;
   private readonly sizes = growing16();
-  private readonly byKey = new Map<string, RankSet>();
-  private readonly larger = new Map<number, RankSet>();
+  private readonly free: number[] = [];
+  private readonly drawn = new Map<string, RankSet>();
 
   /** Return the number of ranks in a set. */
   size(id: number): number {
-    return this.sizes.items[id]!;
+    return id < SINGLES ? 1 : this.sizes.items[id - SINGLES]!;
   }
 
+  /** Return the set as it is now. */
   of(id: number): RankSet {
-    return this.sets[id]!;
+    const ranks = this.ranks(id);
+    const key = ranks.join();
+    let set = this.drawn.get(key);
+    if (!set) {
+      set = { ranks, label: rangesOf(ranks) };
+      if (this.drawn.size >= DRAWN) {
+        this.drawn.clear();
+      }
+      this.drawn.set(key, set);
+    }
+    return set;
   }
 
   single(rank: number): RankSet {
-    return this.plus(null, rank);
+    return this.of(rank);
   }
 
-  /** Return the set of `set` and `rank`. */
-  plus(set: RankSet | null, rank: number): RankSet {
-    // ranks are below 65,536
-    const step = ((set?.id ?? -1) + 1) * 65536 + rank;
-    let larger = this.larger.get(step);
-    if (!larger) {
-      const ranks = [...(set?.ranks ?? []), rank].sort((a, b) => a - b);
-      larger = this.intern(ranks);
-      this.larger.set(step, larger);
+  /** Return the ranks of a set, in order. */
+  ranks(id: number): readonly number[] {
+    if (id < SINGLES) {
+      return [id];
     }
-    return larger;
+    const ranks: number[] = [];
+    const from = (id - SINGLES) * this.words;
+    for (let word = 0; word < this.words; word++) {
+      for (let left = this.bits.items[from + word]!; left; left &= left - 1) {
+        ranks.push(32 * word + 31 - Math.clz32(left & -left));
+      }
+    }
+    return ranks;
   }
 
-  private intern(ranks: readonly number[]): RankSet {
-    const label = rangesOf(ranks);
-    let set = this.byKey.get(label);
-    if (!set) {
-      const members = new Set(ranks);
-      set = { id: this.sets.length, ranks, label, has: rank => members.has(rank) };
-      this.sets.push(set);
-      this.sizes.push(ranks.length);
-      this.byKey.set(label, set);
+  /** Add a rank to the set of a line; return the set's id from now on. */
+  plus(id: number, rank: number): number {
+    const place = id < SINGLES ? this.place(id) : id - SINGLES;
+    this.add(place, rank);
+    return SINGLES + place;
+  }
+
+  /** Forget the set of a line that is gone. */
+  drop(id: number): void {
+    if (id >= SINGLES) {
+      const place = id - SINGLES;
+      this.bits.items.fill(0, place * this.words, (place + 1) * this.words);
+      this.sizes.items[place] = 0;
+      this.free.push(place);
     }
-    return set;
+  }
+
+  /** Return a place for a set that has one rank so far. */
+  private place(rank: number): number {
+    let place = this.free.pop();
+    if (place === undefined) {
+      place = this.sizes.length;
+      this.sizes.push(0);
+      for (let word = 0; word < this.words; word++) {
+        this.bits.push(0);
+      }
+    }
+    this.add(place, rank);
+    return place;
+  }
+
+  private add(place: number, rank: number): void {
+    const word = rank >>> 5;
+    if (word >= this.words) {
+      this.widen(word + 1);
+    }
+    const at = place * this.words + word;
+    const before = this.bits.items[at]!;
+    const after = (before | (1 << (rank & 31))) >>> 0;
+    if (after !== before) {
+      this.bits.items[at] = after;
+      this.sizes.items[place]! += 1;
+    }
+  }
+
+  private widen(words: number): void {
+    const before = this.bits;
+    this.bits = growing32();
+    for (let at = 0; at < before.length; at++) {
+      this.bits.push(before.items[at]!);
+      for (let more = this.words; (at + 1) % this.words === 0 && more < words; more++) {
+        this.bits.push(0);
+      }
+    }
+    this.words = words;
   }
 }
 
