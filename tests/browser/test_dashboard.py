@@ -104,6 +104,10 @@ def test_a_run_is_watched_and_stopped_while_its_cell_keeps_the_kernel_busy(
         expect(dashboard.locator(".nbdist-table tbody tr").first).to_have_text(
             re.compile(r"Stopped.*\d MB.*\d %.*[\d.]+ step/s.*KeyboardInterrupt")
         )
+        tab = page.locator(".lm-TabBar-tab").filter(has_text=re.compile("^watched-"))
+        tab.locator(".lm-TabBar-tabCloseIcon").click()
+        expect(dashboard).to_have_count(0)
+        open_run(page, "watched")
         page.get_by_role("tab", name="watched.ipynb").click()
         lab.wait_for_end(1)
 
@@ -431,7 +435,7 @@ def test_a_thousand_runs_open_at_once(lab_server: LabServer, browser: Browser) -
         )
         rows = page.locator(".nbdist-run")
         assert rows.count() < 60
-        page.get_by_role("listbox", name="Distributed runs").focus()
+        page.get_by_role("tree", name="Distributed runs").focus()
         page.keyboard.press("End")
         expect(rows.last).to_contain_text("lenet-0999")
         print(f"1,000 runs: {took:.0f} ms")

@@ -52,6 +52,11 @@ export const LAB_WORDS = inBoth(tr => ({
     '并重启服务器。在此之前，%%distributed、其面板、停止按钮和笔记本中的曲线照常可用，但此列表、仪表板和补全不可用。',
   ),
   resume: tr('Resume the run', '继续运行'),
+  notRead: tr('a message of the server could not be read', '无法读取服务器的消息'),
+  notLoaded: tr(
+    'This part of nbdist could not be loaded. Load the page again. ({0})',
+    '无法加载 nbdist 的这一部分。请重新加载页面。（{0}）',
+  ),
   tryAgain: tr('Try again', '重试'),
   open: tr('Open', '打开'),
   attach: tr('Attach', '附加'),

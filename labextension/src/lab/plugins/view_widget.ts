@@ -5,6 +5,9 @@ import { TabPanel, Widget } from '@lumino/widgets';
 import type { ReactElement } from 'react';
 import type { Root } from 'react-dom/client';
 
+import { messageOf } from '../../page';
+import { labWords } from '../words';
+
 /** Four ranks, as in the sidebar of the design. */
 export const ranksIcon = new LabIcon({
   name: 'nbdist:ranks',
@@ -44,6 +47,12 @@ export class ViewWidget extends Widget {
     }
   }
 
+  /** A place that its reader closes is gone: only detached, it would be found, and not be seen. */
+  protected override onCloseRequest(message: Message): void {
+    super.onCloseRequest(message);
+    this.dispose();
+  }
+
   protected override onActivateRequest(message: Message): void {
     super.onActivateRequest(message);
     const focusable = this.node.querySelector<HTMLElement>('[data-first-focus], [tabindex="0"]');
@@ -70,10 +79,17 @@ export class ViewWidget extends Widget {
   }
 
   private async draw(): Promise<void> {
-    const [{ createRoot }, element] = await Promise.all([import('react-dom/client'), this.view()]);
-    if (!this.isDisposed) {
-      this.root = createRoot(this.node);
-      this.root.render(element);
+    try {
+      const [{ createRoot }, element] = await Promise.all([import('react-dom/client'), this.view()]);
+      if (!this.isDisposed) {
+        this.node.replaceChildren();
+        this.root = createRoot(this.node);
+        this.root.render(element);
+      }
+    } catch (problem) {
+      // a server with another nbdist has no such file; seen again it is asked for again
+      this.requested = false;
+      this.node.textContent = labWords().notLoaded(messageOf(problem));
     }
   }
 }
