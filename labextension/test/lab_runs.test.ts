@@ -77,6 +77,8 @@ test('an end and a stall are told once, and not of runs that had ended before', 
   news(running);
   news({ ...running, stalled: true });
   news({ state: 'failed' });
+  // an answer that was under way
+  news(running);
   news({ state: 'failed' });
 
   expect(events).toEqual([

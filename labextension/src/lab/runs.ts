@@ -255,6 +255,10 @@ export class Runs {
   private remember(rows: readonly RunRow[], newest = Infinity): void {
     for (const row of rows) {
       const before = this.known.get(row.runId);
+      // an answer may be older than what the stream has said since; only what was lost comes back
+      if (before && !before.live && row.live && before.state !== 'lost') {
+        continue;
+      }
       this.known.set(row.runId, row);
       if (!row.live && (before ? before.live : row.created > newest)) {
         this.eventListeners.forEach(listener => listener({ kind: 'ended', row }));
