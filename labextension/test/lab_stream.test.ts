@@ -1,4 +1,4 @@
-import { OlderLines } from '../src/lab/follower';
+import { Follower, OlderLines } from '../src/lab/follower';
 import { readFrame } from '../src/protocol';
 import { fakeService, frame, row, running } from './lab_fakes';
 
@@ -93,6 +93,40 @@ test('two views of a run cost one watch, and the last to leave ends it', () => {
   stream.unwatch(RUN);
   expect(server.lastSocket.kinds).toEqual(['runs', 'watch', 'unwatch']);
   expect(stream.watch(RUN, make)).not.toBe(watched);
+});
+
+test('a view that is hidden keeps its model until it is closed, and a closed one leaves none', () => {
+  const { server, client, stream, clock } = fakeService();
+  const first = new Follower({ client, stream }, RUN, clock);
+  const second = new Follower({ client, stream }, RUN, clock);
+  server.lastSocket.onopen!();
+  first.setVisible(false);
+  second.setVisible(false);
+
+  second.end();
+  first.setVisible(true);
+  server.lastSocket.receive(...update(0, ['a']));
+  expect(first.model.log.rank(0).next).toBe(2);
+  first.setVisible(false);
+  first.end();
+
+  expect(new Follower({ client, stream }, RUN, clock).model).not.toBe(first.model);
+  expect(server.lastSocket.kinds).toEqual(['runs', 'watch', 'unwatch', 'watch', 'ack', 'unwatch', 'watch']);
+});
+
+test('after a message that cannot be read the run is asked for once more, and then is said not to come', () => {
+  const { server, stream, make } = fakeService();
+  stream.watch(RUN, make);
+  const socket = server.lastSocket;
+  socket.onopen!();
+  socket.receive(...update(0, ['a']));
+
+  socket.receive({ kind: 'update', run_id: RUN, deltas: 'none' });
+  expect(socket.sent.at(-1)).toEqual({ kind: 'watch', run_id: RUN, from: { '0': 2 } });
+  expect(stream.problemOf(RUN)).toBeNull();
+  socket.receive({ kind: 'update', run_id: RUN, deltas: 'none' });
+
+  expect(stream.problemOf(RUN)).toBe('a message of the server could not be read');
 });
 
 test('a page that nobody sees says so, on a new socket too', () => {

@@ -50,17 +50,15 @@ export class Follower {
       return;
     }
     this.seen = seen;
+    this.service.stream.setSeen(this.runId, seen);
     if (seen) {
-      this.service.stream.watch(this.runId, makeModel);
       this.ask();
-    } else {
-      this.service.stream.unwatch(this.runId, true);
     }
   }
 
   end(): void {
-    if (this.seen) {
-      this.service.stream.unwatch(this.runId);
+    if (!this.ended) {
+      this.service.stream.unwatch(this.runId, this.seen);
     }
     this.ended = true;
     this.cancel?.();

@@ -4,6 +4,7 @@ import { fields, flag, Malformed, or, text } from '../decode';
 import type { RunModel } from '../model';
 import { decode, readFrame } from '../protocol';
 import { runNews, type RunNews } from './client';
+import { labWords } from './words';
 
 /** milliseconds */
 const FIRST_RETRY = 1000;
@@ -23,7 +24,11 @@ export const BROWSER_CLOCK: Clock = {
 
 interface Watch {
   readonly model: RunModel;
+  /** those that have the model, and those of them that are seen */
+  holders: number;
   users: number;
+  /** true once a message could not be read */
+  broken?: boolean;
   /** reason why nothing more comes */
   gone: string | null;
 }
@@ -76,29 +81,44 @@ export class Stream {
   watch(runId: string, make: () => RunModel): RunModel {
     let watch = this.watches.get(runId);
     if (!watch) {
-      watch = { model: make(), users: 0, gone: null };
+      watch = { model: make(), holders: 0, users: 0, gone: null };
       this.watches.set(runId, watch);
     }
-    watch.users += 1;
-    if (watch.users === 1) {
-      this.sendWatch(runId, watch);
-    }
+    watch.holders += 1;
     this.start();
+    this.setSeen(runId, true);
     return watch.model;
   }
 
-  /** Stop following a run; `keepModel`: it may be shown again. */
-  unwatch(runId: string, keepModel = false): void {
+  /** Go on with a watched run, or pause it, as one that holds its model is shown or hidden. */
+  setSeen(runId: string, seen: boolean): void {
+    const watch = this.watches.get(runId);
+    if (watch && seen) {
+      watch.users += 1;
+      if (watch.users === 1) {
+        this.sendWatch(runId, watch);
+      }
+    } else if (watch?.users) {
+      watch.users -= 1;
+      if (!watch.users) {
+        this.send({ kind: 'unwatch', run_id: runId });
+      }
+    }
+  }
+
+  /** Stop following a run, `seen` until now or hidden. */
+  unwatch(runId: string, seen = true): void {
     const watch = this.watches.get(runId);
     if (!watch) {
       return;
     }
-    watch.users = Math.max(0, watch.users - 1);
-    if (watch.users === 0) {
-      this.send({ kind: 'unwatch', run_id: runId });
-      if (!keepModel) {
-        this.watches.delete(runId);
-      }
+    if (seen) {
+      this.setSeen(runId, false);
+    }
+    watch.holders -= 1;
+    if (watch.holders <= 0) {
+      this.watches.delete(runId);
+      watch.model.log.outputs.clear();
     }
   }
 
@@ -193,6 +213,13 @@ export class Stream {
     const message = decode(header, buffers);
     if (watch && message) {
       watch.model.receive(message);
+    } else if (watch?.broken) {
+      this.lose(runId, labWords().notRead);
+    } else if (watch) {
+      // once more from what the page has; a second time it would not be better
+      watch.broken = true;
+      this.sendWatch(runId, watch);
+      return;
     }
     if (!pulled) {
       this.send({ kind: 'ack', run_id: runId });

@@ -91,6 +91,13 @@ export class Outputs {
     this.waiting.delete(name);
   }
 
+  /** Forget what has come: the run is not shown any more. */
+  clear(): void {
+    this.kept.forEach(({ source }) => URL.revokeObjectURL?.(source));
+    this.kept.clear();
+    this.size = 0;
+  }
+
   /** Return a node in which the output is drawn, as soon as it is here; `text` stands for it. */
   node(output: Output, rank: number, text: string): HTMLElement {
     const html = output.ending === 'html';
