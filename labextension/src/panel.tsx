@@ -80,7 +80,7 @@ export default {
 
   render({ model, el }: { model: WidgetModel; el: HTMLElement }): () => void {
     // a host need not initialize a widget before it draws it
-    const stopListening = sessionOf(model).listeners ? null : listen(model);
+    const stopListening = model.get('sweep') || sessionOf(model).listeners ? null : listen(model);
     const drawn = draw(model, el);
     return () => {
       if (placed(model)) {
@@ -179,6 +179,7 @@ function listen(model: WidgetModel): () => void {
     model.off('change:placed', ended);
     session.listeners -= 1;
     if (!session.listeners) {
+      run.log.outputs.clear();
       runs.delete(model.get('panel_id'));
     }
   };
@@ -216,10 +217,11 @@ function answerOf<Kind extends Answer['kind']>(
 function draw(model: WidgetModel, el: HTMLElement): Drawn {
   // the views are typed for React, which the bundle replaces by Preact
   const view = Panel as unknown as ComponentType<Parameters<typeof Panel>[0]>;
-  const { run } = sessionOf(model);
   const place = element('div');
   el.append(place);
-  const drawn = model.get('sweep')
+  // a sweep has no model of its own
+  const run = model.get('sweep') ? null : sessionOf(model).run;
+  const drawn = !run
     ? createElement(SweepPanel as unknown as ComponentType<Parameters<typeof SweepPanel>[0]>, {
         source: sweepOf(model),
       })
@@ -234,9 +236,20 @@ function draw(model: WidgetModel, el: HTMLElement): Drawn {
   };
 }
 
-function placesOf(model: WidgetModel): () => readonly HTMLElement[] {
-  const selector = `[data-nbdist-panel="${CSS.escape(String(model.get('panel_id')))}"]`;
-  return () => [...document.querySelectorAll<HTMLElement>(selector)];
+function placesOf(model: WidgetModel): (fresh: boolean) => readonly HTMLElement[] {
+  const id = String(model.get('panel_id'));
+  return fresh => placesIn(fresh).filter(({ dataset }) => dataset['nbdistPanel'] === id);
+}
+
+/** The places of all panels, looked for together: a page may have ten panels that have ended. */
+let places: { at: number; found: readonly HTMLElement[] } = { at: -Infinity, found: [] };
+
+function placesIn(fresh: boolean): readonly HTMLElement[] {
+  const now = performance.now();
+  if (fresh || now - places.at >= POLL_MS / 2) {
+    places = { at: now, found: [...document.querySelectorAll<HTMLElement>('[data-nbdist-panel]')] };
+  }
+  return places.found;
 }
 
 /** Ask the kernel to end what it shows; return false when the reader has to interrupt the cell by hand. */
@@ -295,12 +308,12 @@ interface MountPoint {
  * cell that is scrolled away, a second view of the notebook). What stands there comes back after it. Draws into
  * every place there is, and will be; call what this returns to leave them as they were. */
 export function takePlaces(
-  find: () => readonly HTMLElement[],
+  find: (fresh: boolean) => readonly HTMLElement[],
   draw: (el: HTMLElement) => () => void,
 ): () => void {
   const places = new Map<HTMLElement, MountPoint>();
-  const refresh = (): void => {
-    const elements = find();
+  const refresh = (fresh = false): void => {
+    const elements = find(fresh);
     for (const [element, place] of places) {
       if (!element.isConnected) {
         place.leave();
@@ -313,13 +326,13 @@ export function takePlaces(
       }
     }
   };
-  refresh();
+  refresh(true);
   const timer = setInterval(refresh, POLL_MS);
   // what stands in the first place is not to be seen before the panel
   let frame = 0;
   const begun = performance.now();
   const hurry = (): void => {
-    refresh();
+    refresh(true);
     if (!places.size && performance.now() - begun < HURRY) {
       frame = requestAnimationFrame(hurry);
     }

@@ -100,18 +100,22 @@ export function browserTurns(): Turns {
     clearTimeout(quiet);
     quiet = setTimeout(run, QUIET_MS);
   };
+  later ??= turnsOfMessages();
+  return { now, whenQuiet, later };
+}
+
+/** shared by all logs of the page: a channel stays open */
+let later: Turns['later'] | undefined;
+
+function turnsOfMessages(): Turns['later'] {
   if (typeof MessageChannel === 'undefined') {
-    return { now, whenQuiet, later: run => void setTimeout(run, 0) };
+    return run => void setTimeout(run, 0);
   }
   const waiting: (() => void)[] = [];
   const channel = new MessageChannel();
   channel.port1.onmessage = () => waiting.shift()?.();
-  return {
-    now,
-    whenQuiet,
-    later: run => {
-      waiting.push(run);
-      channel.port2.postMessage(null);
-    },
+  return run => {
+    waiting.push(run);
+    channel.port2.postMessage(null);
   };
 }
