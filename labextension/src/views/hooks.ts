@@ -115,13 +115,37 @@ function pageTheme(): Theme {
   return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
 }
 
+/** properties that front ends set */
+const COLOURS = [
+  '--jp-layout-color0',
+  '--jp-ui-font-color1',
+  '--jp-brand-color1',
+  '--vscode-editor-background',
+];
+
+/** Return what the page looks like, as a text. */
+function pageColours(): string {
+  const body = getComputedStyle(document.body);
+  const set = COLOURS.map(name => body.getPropertyValue(name));
+  return [pageTheme(), body.color, body.backgroundColor, ...set].join();
+}
+
 /** Call `changed` when the page's colours may have changed; return the function that ends this. */
 function watchTheme(changed: () => void): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
+  let seen = pageColours();
+  // other classes come and go on the page, and what is drawn anew loses its zoom
+  const compare = (): void => {
+    const before = seen;
+    seen = pageColours();
+    if (seen !== before) {
+      changed();
+    }
+  };
   const refresh = (): void => {
-    changed();
+    compare();
     clearTimeout(timer);
-    timer = setTimeout(changed, SETTLED);
+    timer = setTimeout(compare, SETTLED);
   };
   const attributes = new MutationObserver(refresh);
   for (const node of [document.documentElement, document.body]) {
