@@ -145,7 +145,7 @@ test('what the notebook gave the ranks and what they gave out are rows, where th
 
   expect(rowsOf(rows)).toEqual([
     ['From the notebook', 'df DataFrame, 48 MB', '+3'],
-    ['Results', 'acc float, 0.93', 'part not stored · Rank 1'],
+    ['Results', 'acc float, 0.93 · Rank 0', 'part not stored · Rank 1'],
   ]);
   change({ inputs: { values: [], more: 0 } });
   expect(rows.children).toHaveLength(1);
@@ -159,7 +159,7 @@ test('a Chinese page says so in Chinese', () => {
 
   expect(rowsOf(document.querySelector('.nbdist-given')!)).toEqual([
     ['来自笔记本', 'df DataFrame, 48 MB', '+3'],
-    ['结果', 'acc float, 0.93', 'part 未保存 · 进程 1'],
+    ['结果', 'acc float, 0.93 · 进程 0', 'part 未保存 · 进程 1'],
   ]);
   document.documentElement.lang = 'en';
 });

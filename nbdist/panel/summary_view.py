@@ -336,7 +336,8 @@ def _values(facts: Facts, language: str) -> str:
     values = "  ".join(
         f"{clipped(curve.tag, _NAME_ROOM)}={number_text(curve.last)}" for curve in facts.curves[:_VALUES]
     )
-    return f"{say('panel.metrics', language)}: {values}" if values else ""
+    title = "panel.metrics" if facts.run.spec.world_size == 1 else "panel.metrics-of-ranks"
+    return f"{say(title, language)}: {values}" if values else ""
 
 
 def _plain(facts: Facts, language: str, notes: Sequence[str]) -> str:

@@ -395,7 +395,7 @@ def test_plain_text_has_the_same_facts(failed: WrittenRun) -> None:
 def test_the_text_says_the_same_in_a_few_lines(finished: WrittenRun, failed: WrittenRun) -> None:
     assert summary_text(finished.run, finished.directory, "en").splitlines() == [
         "[nbdist] lenet-k3f9 · Finished · 2 ranks · 0:47",
-        "[nbdist] Last values: loss=0.1235  acc=0.9",
+        "[nbdist] Last values, mean of the ranks: loss=0.1235  acc=0.9",
     ]
     assert summary_text(failed.run, failed.directory, "en").splitlines() == [
         "[nbdist] lenet-k3f9 · Failed · 2 ranks · 0:12 · rank 1 failed",

@@ -98,7 +98,7 @@ export async function openBoard(
 }
 
 /** Return the whole address, null for what is no page (`javascript:`). */
-function webAddress(url: string): string | null {
+export function webAddress(url: string): string | null {
   try {
     const whole = new URL(url, location.href);
     return url && /^https?:$/.test(whole.protocol) ? whole.href : null;
@@ -111,15 +111,16 @@ function webAddress(url: string): string | null {
 export function InputsAndResults({ view }: { view: RunView }): ReactElement | null {
   const words = pageWords();
   const rows = [
-    { title: words.inputs, given: view.inputs },
-    { title: words.results, given: view.results },
+    { title: words.inputs, given: view.inputs, first: '' },
+    // among several ranks each value is of one, as the last values are of all
+    { title: words.results, given: view.results, first: view.ranks.length > 1 ? '0' : '' },
   ].filter(({ given }) => given.values.length > 0);
   if (!rows.length) {
     return null;
   }
   return (
     <dl className="nbdist-given">
-      {rows.map(({ title, given }) => (
+      {rows.map(({ title, given, first }) => (
         <div key={title}>
           <dt className="nbdist-quiet">{title}</dt>
           {given.values.map(({ name, about, ranks }) => (
@@ -127,7 +128,7 @@ export function InputsAndResults({ view }: { view: RunView }): ReactElement | nu
               <code>{name}</code>{' '}
               <span className="nbdist-quiet">
                 {localized(about)}
-                {ranks && ` · ${words.rankNumber(ranks)}`}
+                {(ranks || first) && ` · ${words.rankNumber(ranks || first)}`}
               </span>
             </dd>
           ))}
