@@ -24,7 +24,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
       event => {
         const line = event.target instanceof Element ? linkedLine(event.target) : null;
         const node = line === null ? null : (event.target as Element).closest('.jp-Cell');
-        const cell = notebooks.currentWidget?.content.widgets.find(each => each.node === node);
+        const panel = notebooks.find(each => each.node.contains(node));
+        const cell = panel?.content.widgets.find(each => each.node === node);
         if (line !== null && cell) {
           void showLine(cell, line);
         }

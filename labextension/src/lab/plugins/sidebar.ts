@@ -96,7 +96,7 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
     isEnabled: ready,
     describedBy: takes(),
     execute: () => {
-      const latest = runs.rows[0];
+      const latest = [...runs.knownRows].sort((a, b) => b.created - a.created)[0];
       return latest && (commands.execute(COMMANDS.open, { runId: latest.runId }) as Promise<void>);
     },
   });

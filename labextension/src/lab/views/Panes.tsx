@@ -4,6 +4,7 @@ import { type ReactElement, useCallback, useEffect, useState } from 'react';
 import { messageOf } from '../../page';
 import type { StallView } from '../../protocol';
 import { Icon } from '../../views/Marks';
+import { webAddress } from '../../views/Notes';
 import { Stacks } from '../../views/Stall';
 import { pageWords } from '../../words';
 import type { Client } from '../client';
@@ -18,7 +19,7 @@ export function BoardPane({ client, runIds }: { client: Client; runIds: readonly
     let here = true;
     const show = (shown: { url: string } | { problem: string }): void => void (here && setAnswer(shown));
     client.board(ids.split(',')).then(
-      url => show({ url }),
+      url => show(webAddress(url) ? { url } : { problem: url }),
       (problem: unknown) => show({ problem: messageOf(problem) }),
     );
     return () => {

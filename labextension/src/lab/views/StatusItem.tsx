@@ -12,6 +12,8 @@ import { labWords } from '../words';
 /** milliseconds between two looks at the GPUs while something runs, and while nothing does */
 const BUSY = 3000;
 const IDLE = 20_000;
+/** and where there are none */
+const NONE = 600_000;
 
 interface StatusProps {
   service: IRunService;
@@ -82,6 +84,7 @@ export function holdersText({ holders }: Gpu): string {
 
 function useDevices({ client }: IRunService, on: boolean, period: number): Devices | null {
   const [devices, setDevices] = useState<Devices | null>(null);
+  const none = devices?.gpus.length === 0;
   useEffect(() => {
     if (!on) {
       return;
@@ -92,10 +95,12 @@ function useDevices({ client }: IRunService, on: boolean, period: number): Devic
         client.devices().then(setDevices, () => undefined);
       }
     };
-    refresh();
-    const timer = setInterval(refresh, period);
+    if (!none) {
+      refresh();
+    }
+    const timer = setInterval(refresh, none ? NONE : period);
     return () => clearInterval(timer);
-  }, [client, on, period]);
+  }, [client, on, period, none]);
   return devices;
 }
 
