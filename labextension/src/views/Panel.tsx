@@ -130,6 +130,7 @@ class PromptMark {
 
   update(state: string, word: string, done: string): void {
     this.column.dataset['state'] = state;
+    this.button.setAttribute('aria-label', [word, done].filter(Boolean).join(' '));
     this.button.replaceChildren(...[word, done].filter(Boolean).map(text => element('span', '', text)));
     this.drawn = true;
     this.show(this.below);

@@ -45,7 +45,7 @@ function RankStrip(props: RanksProps): ReactElement {
 
   const key = (event: KeyboardEvent): void => {
     const to = moved(event.key, current, ranks.length);
-    if (event.key === 'Enter' && event.target !== event.currentTarget) {
+    if ((event.key === 'Enter' || event.key === ' ') && event.target !== event.currentTarget) {
       onOpen(ranks[current]!.rank);
     } else if (to !== null) {
       setCurrent(to);
@@ -67,12 +67,9 @@ function RankStrip(props: RanksProps): ReactElement {
       onKeyDown={key}
     >
       {standings.map((standing, index) => (
-        <Cell
-          key={standing.rank.rank}
-          {...standing}
-          focusable={index === Math.min(current, ranks.length - 1)}
-          onOpen={onOpen}
-        />
+        <div key={standing.rank.rank} role="listitem">
+          <Cell {...standing} focusable={index === Math.min(current, ranks.length - 1)} onOpen={onOpen} />
+        </div>
       ))}
     </div>
   );
@@ -95,7 +92,7 @@ function frameOf(props: CellProps, line = false): object {
   const name = [words.rankNumber(rank.rank), device(rank.device), wordOf(props), localized(rank.exit)];
   return {
     className: `nbdist-rank ${line ? 'nbdist-rank-line ' : ''}${rankColour(rank.rank)}`,
-    role: 'listitem',
+    role: 'button',
     tabIndex: focusable ? 0 : -1,
     'aria-label': name.filter(Boolean).join(words.comma),
     title: rank.pid === null ? undefined : `pid ${rank.pid}`,

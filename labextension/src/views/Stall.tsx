@@ -32,12 +32,15 @@ export const StallBanner = memo(function StallBanner(props: BannerProps): ReactE
     return null;
   }
   return (
-    <div className="nbdist-stall-banner" role="alert">
+    <div className="nbdist-stall-banner">
       <Icon name="warning" />
       <div className="nbdist-stall-text">
         <StallTimer {...props} />
-        <Sentence text={localized(stall.text)} groups={stall.groups} />
-        {behind && <div className="nbdist-quiet">{behind}</div>}
+        {/* without the seconds, or it would be read aloud again with each of them */}
+        <span role="alert">
+          <Sentence text={localized(stall.text)} groups={stall.groups} />
+          {behind && <div className="nbdist-quiet">{behind}</div>}
+        </span>
       </div>
       <Button label={words.keepWaiting} onClick={() => setKept(stall.since)} />
       {held.length === 1 && interrupt && (

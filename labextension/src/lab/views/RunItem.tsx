@@ -37,7 +37,8 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
   return (
     <div
       id={props.id}
-      role="option"
+      role="treeitem"
+      aria-level={props.ofSweep ? 2 : 1}
       className="nbdist-run"
       aria-selected={props.current}
       aria-checked={props.checked}
@@ -98,7 +99,9 @@ export function SweepItem(props: SweepItemProps): ReactElement {
   return (
     <div
       id={props.id}
-      role="option"
+      role="treeitem"
+      aria-level={1}
+      aria-expanded={props.open}
       className="nbdist-run nbdist-run-sweep"
       aria-selected={props.current}
       aria-checked={props.checked}
@@ -141,7 +144,7 @@ function Check({ onCheck }: { onCheck: (event: MouseEvent) => void }): ReactElem
     <span
       className="nbdist-check"
       title={labWords().check}
-      // the key for it is the space bar; a control of its own may not stand in an option
+      // the key for it is the space bar; a control of its own may not stand in an item of a tree
       aria-hidden="true"
       onClick={event => {
         event.stopPropagation();

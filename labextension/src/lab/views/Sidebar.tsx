@@ -101,8 +101,10 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     return () => observer.disconnect();
   }, [runs.state]);
 
-  const shown = inView(list, scrolled, height);
-  const last = shown.at(-1);
+  const seen = inView(list, scrolled, height);
+  const last = seen.at(-1);
+  // what has the focus is in the document
+  const shown = current && !seen.includes(current) ? [...seen, current] : seen;
   const nearEnd = last && last.kind !== 'heading' && last.position >= entries.length - NEARLY_ALL;
   useEffect(() => {
     if (nearEnd && runs.hasMore) {
@@ -251,7 +253,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
           <div
             ref={scroller}
             className="nbdist-side-list"
-            role="listbox"
+            role="tree"
             aria-label={words.title}
             aria-activedescendant={current ? `${prefix}-${keyOf(current)}` : undefined}
             tabIndex={0}
