@@ -122,9 +122,9 @@ test.each([
   const { content, buffers } = sample('running');
   const { view } = content as { view: object };
   const detail = { view: { ...view, state: 'stopped', live: false, stall: null } };
-  const asked: string[] = [];
+  const urls: string[] = [];
   globalThis.fetch = ((url: string) => {
-    asked.push(url);
+    urls.push(url);
     return Promise.resolve({ ok: known, json: () => Promise.resolve(detail) });
   }) as never;
   const live = { ...content, view: { ...view, stall: null } };
@@ -141,7 +141,7 @@ test.each([
   expect(document.body.textContent).toContain(note);
   await act(() => jest.advanceTimersByTimeAsync(20_000));
   expect(document.querySelector('.nbdist-elapsed')!.textContent).toBe(clock);
-  expect(asked.at(-1)).toContain('/user/ada/nbdist/api/runs/');
+  expect(urls.at(-1)).toContain('/user/ada/nbdist/api/runs/');
   document.body.innerHTML = '';
   jest.useRealTimers();
 });

@@ -384,12 +384,12 @@ test('the sets of ranks that write equal lines in any order take bits of their l
     );
     return order.slice(1).reduce((id, { rank }) => sets.plus(id, rank), order[0]!.rank);
   });
-  const few = sets.plus(sets.plus(7, 300), 2);
+  const small = sets.plus(sets.plus(7, 300), 2);
 
   expect(lines.every(id => sets.size(id) === 128 && sets.of(id).label === '0–127')).toBe(true);
-  expect([sets.of(few).label, sets.size(few), sets.single(300).label]).toEqual(['2,7,300', 3, '300']);
-  const last = Math.max(few, ...lines);
-  [few, ...lines].forEach(id => sets.drop(id));
+  expect([sets.of(small).label, sets.size(small), sets.single(300).label]).toEqual(['2,7,300', 3, '300']);
+  const last = Math.max(small, ...lines);
+  [small, ...lines].forEach(id => sets.drop(id));
   const again = Array.from({ length: 2001 }, () => sets.plus(1, 2));
   expect(Math.max(...again)).toBe(last);
   expect(sets.of(again[0]!).label).toBe('1–2');

@@ -13,7 +13,7 @@ export class LogSearch {
   /** rows with the text, ascending */
   readonly matches = growing32();
   private searched = 0;
-  /** of blocks that the log still has */
+  /** bits by block, as long as the log has it */
   private bitsOf = new WeakMap<Block, Uint8Array | null>();
   /** blocks that were unpacked so far */
   private unpacked = 0;
