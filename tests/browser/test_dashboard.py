@@ -337,6 +337,18 @@ def test_the_form_in_the_cell_s_toolbar_writes_into_that_cell_and_runs_it_in_a_k
         expect(other.locator(".jp-InputPrompt")).to_have_text("[ ]:")
 
 
+def test_a_notice_says_that_a_kernel_has_no_nbdist_where_it_has_none(
+    lab_server: LabServer, browser: Browser
+) -> None:
+    hides = "import sys; sys.modules['nbdist'] = None\n"
+    hides += "for magics in get_ipython().magics_manager.magics.values(): magics.pop('distributed', None)"
+    cells = ("%dist_statsu", hides, "%%distributed -n 1\n1")
+    with notebook_page(lab_server, browser, "without", *cells, ran=2) as (lab, page):
+        expect(page.locator(".Toastify__toast")).to_have_count(0)
+        lab.run_and_wait(3)
+        expect(page.locator(".Toastify__toast")).to_contain_text("has no nbdist")
+
+
 def test_a_run_is_started_again_with_other_options_below_its_cell(
     lab_server: LabServer, browser: Browser
 ) -> None:

@@ -2,6 +2,7 @@
  * loaded; where it is already, this costs a millisecond. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
+import type { Cell } from '@jupyterlab/cells';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 
 import { languageOf } from '../../words';
@@ -18,13 +19,19 @@ const loading: JupyterFrontEndPlugin<void> = {
   // the service sets the page's language
   requires: [IRunService, INotebookTracker],
   activate: (_app: JupyterFrontEnd, _service: IRunService, notebooks: INotebookTracker): void => {
+    // a cell may bring nbdist itself: the notice waits for its end
+    const without = new Set<Cell>();
     NotebookActions.executionScheduled.connect((_sender, { notebook, cell }) => {
       const magic = usedMagic(cell.model.sharedModel.getSource());
       const panel = magic && notebooks.find(({ content }) => content === notebook);
       if (panel) {
-        void load(panel, magic).then(
-          loaded => loaded || Notification.error(labWords().notInKernel, { autoClose: 15_000 }),
-        );
+        without.delete(cell);
+        void load(panel, magic).then(loaded => loaded || without.add(cell));
+      }
+    });
+    NotebookActions.executed.connect((_sender, { cell, success }) => {
+      if (without.delete(cell) && !success) {
+        Notification.error(labWords().notInKernel, { autoClose: 15_000 });
       }
     });
   },
@@ -77,10 +84,11 @@ async function load({ sessionContext }: NotebookPanel, { kind, name }: Magic): P
       store_history: false,
       // what goes wrong here is for the cell to say
       stop_on_error: false,
-      // IPython itself answers for a magic that nbdist does not have
-      user_expressions: { loaded: `'nbdist' in __import__('sys').modules or ${lookup} is not None` },
+      // of any magic: one that this nbdist has not is for the cell to say
+      user_expressions: { loaded: "get_ipython().find_cell_magic('distributed') is not None" },
     }).done;
-    return content.status !== 'ok' || !JSON.stringify(content.user_expressions['loaded']).includes('False');
+    const loaded = content.status === 'ok' && content.user_expressions['loaded'];
+    return !loaded || !JSON.stringify(loaded).includes('"False"');
   } catch {
     return true; // the kernel was restarted, or has gone
   }
