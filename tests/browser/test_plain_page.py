@@ -222,26 +222,15 @@ def test_a_panel_in_two_outputs_goes_on_in_the_one_that_stays(page: Page) -> Non
     expect(panels.get_by_role("log")).to_contain_text("late")
 
 
-@pytest.mark.parametrize("frames", [0, 2])
-def test_a_panel_that_is_moved_in_the_page_stays_at_the_end_of_its_log(page: Page, frames: int) -> None:
+def test_a_panel_that_is_moved_in_the_page_stays_at_the_end_of_its_log(page: Page) -> None:
     lines = [f"line {number}" for number in range(500)]
     tell(page, Update(view=view_of(Run.of(a_spec(), STARTED), now=CREATED + 2), chunks=[a_chunk(0, *lines)]))
     log = page.get_by_role("log")
     expect(log.get_by_text("line 499")).to_be_in_viewport()
 
-    log.evaluate(
-        """async (log, frames) => {
-            const cell = log.closest('section').parentElement;
-            const { parentElement } = cell;
-            cell.remove();
-            for (let at = 0; at < frames; at++) await new Promise(requestAnimationFrame);
-            parentElement.prepend(cell);
-        }""",
-        frames,
-    )
+    log.evaluate("log => document.body.prepend(log.closest('body > *'))")
 
     expect(log.get_by_text("line 499")).to_be_in_viewport()
-    expect(page.get_by_role("button", name="Follow")).to_have_attribute("aria-pressed", "true")
 
 
 def test_a_connection_that_is_closed_later_leaves_what_came(page: Page) -> None:
