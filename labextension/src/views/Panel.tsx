@@ -33,18 +33,18 @@ interface PanelProps {
   /** gets the panel's element */
   root?: RefObject<HTMLElement | null>;
   onShown?: (rank: number | null) => void;
-  /** notes about the connection, where a server tells of the run and not the kernel */
-  notes?: ReactElement;
+  /** the connection, where a server tells of the run and not the kernel: while it is open, no news is good news */
+  served?: { open: boolean; notes: ReactElement };
 }
 
-export function Panel({ run, source, root, onShown, notes }: PanelProps): ReactElement {
+export function Panel({ run, source, root, onShown, served }: PanelProps): ReactElement {
   const own = useRef<HTMLElement>(null);
   const panel = root ?? own;
   useSyncExternalStore(run.subscribe, () => run.version);
   const { view, viewAt, heardAt } = run;
   usePromptMark(panel, view);
   const foreground = source.foreground();
-  const silent = useSilence(view, heardAt) && !notes;
+  const silent = useSilence(view, heardAt) && !served?.open;
   const since = view ? view.elapsed + Math.max(0, heardAt - viewAt) : 0;
   const host = useMemo<RunHost>(
     () => ({
@@ -67,7 +67,7 @@ export function Panel({ run, source, root, onShown, notes }: PanelProps): ReactE
       inCell
       label=""
       empty={<div className="nbdist-head nbdist-quiet">{pageWords().waiting}</div>}
-      notes={notes ?? (silent && <Silence view={view} since={since} />)}
+      notes={served?.notes ?? (silent && <Silence view={view} since={since} />)}
       knownUntil={silent ? since : undefined}
       onShown={onShown}
     />

@@ -6,7 +6,7 @@ import '../styles/lab.css';
 import type { RunModel } from '../../model';
 import { askPage, messageOf } from '../../page';
 import { Button, Icon } from '../../views/Marks';
-import { Note, type Notice } from '../../views/Notes';
+import { Note, type Notice, useSilence } from '../../views/Notes';
 import { Panel, type PanelSource } from '../../views/Panel';
 import { type RunControls, type RunHost, RunPage } from '../../views/RunPage';
 import { languageOf, pageWords } from '../../words';
@@ -47,6 +47,9 @@ export function Dashboard(props: DashboardProps): ReactElement {
   const label = runs.row(runId)?.label ?? runId;
   const host = useRunActions(service, runId, label, execute);
   const live = useSyncExternalStore(model.subscribe, () => model.view?.live ?? false);
+  const { view, viewAt, heardAt } = model;
+  const open = useOpen(stream);
+  const silent = useSilence(view, heardAt) && !open;
   const pages = [
     {
       tab: 'stacks',
@@ -104,6 +107,7 @@ export function Dashboard(props: DashboardProps): ReactElement {
         </>
       )}
       notes={<Connection runId={runId} stream={stream} live={live} />}
+      knownUntil={silent && view ? view.elapsed + Math.max(0, heardAt - viewAt) : undefined}
       rankList={RankTable}
       curves={CURVES}
       pages={pages}
@@ -119,6 +123,14 @@ export function Dashboard(props: DashboardProps): ReactElement {
   );
 }
 
+/** Return true while the server is being heard. */
+function useOpen(stream: IRunService['stream']): boolean {
+  return useSyncExternalStore(
+    changed => stream.onState(changed),
+    () => stream.open,
+  );
+}
+
 /** Draw the problem of the connection to the server, if there is one. */
 function Connection(
   props: Pick<IRunService, 'stream'> & { runId: string; live: boolean },
@@ -129,10 +141,7 @@ function Connection(
     changed => stream.onState(changed),
     () => stream.problemOf(runId),
   );
-  const open = useSyncExternalStore(
-    changed => stream.onState(changed),
-    () => stream.open,
-  );
+  const open = useOpen(stream);
   if (gone) {
     return <Note notice={{ text: words.gone(gone) }} />;
   }
@@ -191,6 +200,7 @@ export function RestoredPanel({ runId, model, service, line }: RestoredProps): R
     };
   }, [client, runId, model, line]);
   const live = useSyncExternalStore(model.subscribe, () => model.view?.live ?? true);
+  const open = useOpen(stream);
   // in a place of its own: what is JupyterLab's own child there fills it, without a border
   return (
     <div>
@@ -199,7 +209,7 @@ export function RestoredPanel({ runId, model, service, line }: RestoredProps): R
         source={source}
         root={root}
         onShown={setShown}
-        notes={<Connection runId={runId} stream={stream} live={live} />}
+        served={{ open, notes: <Connection runId={runId} stream={stream} live={live} /> }}
       />
     </div>
   );
