@@ -276,6 +276,7 @@ function sweepOf(model: WidgetModel): SweepSource {
 function sourceOf(model: WidgetModel, run: RunModel): PanelSource {
   return {
     foreground: () => model.get('foreground') === true,
+    opened: () => model.get('opened') === true,
     // a kernel that is silent may have been restarted, and run another cell
     stop: async () => (await server.stop(run.view?.runId ?? '')) || (!isSilent(run) && stopByKernel(model)),
     stacks: () => void ask(model, { kind: 'stacks' }),

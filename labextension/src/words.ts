@@ -96,6 +96,8 @@ export const WORDS = inBoth(tr => ({
   stopping: tr('Stopping…', '正在停止…'),
   stopNow: tr('Stop now', '立即停止'),
   stopNowTitle: tr('End the ranks at once: what they save is cut', '立即结束各进程：正在保存的内容会中断'),
+  showDetails: tr('Show ranks, log and charts', '显示进程、日志和曲线'),
+  hideDetails: tr('Hide ranks, log and charts', '隐藏进程、日志和曲线'),
   menu: tr('Run menu', '运行菜单'),
   charts: tr('Charts', '曲线'),
   logs: tr('Log', '日志'),
@@ -330,6 +332,7 @@ export const LOG_WORDS = inBoth(tr => ({
   close: tr('Close', '关闭'),
   fullLine: tr('Full line', '整行'),
   empty: tr('No output yet.', '尚无输出。'),
+  none: tr('No output.', '没有输出。'),
   noDifferences: tr('All ranks wrote the same.', '所有进程的输出相同。'),
   lines: tr(
     (count: number, folded: number) =>

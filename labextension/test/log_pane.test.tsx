@@ -74,6 +74,12 @@ test('text of the log never becomes markup', async () => {
   expect(lines()[0]).toContain('<b>bold</b>');
 });
 
+test('a run that has ended without a line has no output, and none to come', () => {
+  show(makeLog(), { ended: true });
+
+  expect(screen.getByText('No output.')).toBeTruthy();
+});
+
 test('lines that come are drawn with the next frame', async () => {
   const log = makeLog();
   show(log);

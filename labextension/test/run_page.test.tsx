@@ -5,6 +5,7 @@ import { act, cleanup, fireEvent, render, screen } from '@testing-library/preact
 import { createElement, createRef } from 'react';
 import { RunModel } from '../src/model';
 import { decode, type Update } from '../src/protocol';
+import { Metrics } from '../src/views/Metrics';
 import { Panel, type PanelSource } from '../src/views/Panel';
 import { RunPage, type RunHost } from '../src/views/RunPage';
 import { sample } from './samples';
@@ -95,6 +96,56 @@ test('a mistake of the program stands in its panel, and among the notes once the
 
   const lines = [...document.querySelectorAll('.nbdist-calm > div')].map(line => line.textContent);
   expect(lines).toEqual([warning, 'over']);
+});
+
+test('a run that finishes is one line with its figures, opened by a button or left as it was read', () => {
+  const over = { live: false, state: 'finished', stall: null, elapsed: 4, notes: ['a remark'] };
+  const { model, change } = panelOf('running');
+  const { content, buffers } = sample('band_chart');
+  model.charts = new Map([['metric/loss', (decode(content, buffers) as Update).charts[0]!]]);
+  const body = (): HTMLElement => document.querySelector<HTMLElement>('.nbdist-body')!;
+  change(over);
+  const fold = screen.getByRole('button', { expanded: false, name: /ranks · 0:04 · loss / });
+
+  expect(body().hidden).toBe(true);
+  expect(screen.getByText('a remark').closest('[hidden]')).toBeNull();
+  expect(document.getElementById(fold.getAttribute('aria-controls')!)).toBe(body());
+  fireEvent.click(fold);
+  expect([body().hidden, fold.getAttribute('aria-expanded')]).toEqual([false, 'true']);
+  fireEvent.click(fold);
+  fireEvent.keyDown(fold, { key: 'm' });
+  expect(body().hidden).toBe(false);
+
+  cleanup();
+  const read = panelOf('running');
+  fireEvent.click(screen.getByRole('tab', { name: 'Rank 1' }));
+  read.change(over);
+  expect(body().hidden).toBe(false);
+
+  cleanup();
+  panelOf('running', { opened: () => true }).change(over);
+  expect(body().hidden).toBe(false);
+});
+
+test('a metric with a single point is a number', () => {
+  const point = (rows: number) => ({
+    ...{ tag: 'acc', kind: 'band' as const, group: 'metric' as const, unit: '', ranks: [0], highest: null },
+    ...{
+      last: [0.93, 0.93, 0.93],
+      columns: [0, 1, 0.93, 0.93, 0.93].map(v => new Float32Array(rows).fill(v)),
+    },
+  });
+  const shown = (rows: number): void => {
+    const charts = new Map([['metric/acc', point(rows)]]);
+    render(createElement(Metrics, { charts, themeVersion: 0, onBoard: null }));
+  };
+
+  shown(1);
+  expect(document.querySelector('.nbdist-figure')!.textContent).toBe('acc0.93');
+  expect(document.querySelector('.nbdist-plot')).toBeNull();
+  cleanup();
+  shown(2);
+  expect(document.querySelector('.nbdist-plot')).not.toBeNull();
 });
 
 test('what waits for its kernel is offered only where the kernel hears of it', () => {

@@ -136,7 +136,9 @@ class _Panel:
         self._cell = cell_id(shell)
         self._run = run = handle.run
         self._measures, charts = _measures(handle, run)
-        self._surface = _surface(shell, handle, charts, foreground=foreground, pulled=self._wanted)
+        self._surface = _surface(
+            shell, handle, charts, foreground=foreground, opened=ended, pulled=self._wanted
+        )
         ended_panels.leave(self._cell)
         if not ended:
             bundle = self._surface.bundle({"text/html": panel.initial_html(run, config.language())})
@@ -272,6 +274,7 @@ def _surface(
     charts: Charts,
     *,
     foreground: bool,
+    opened: bool,
     pulled: Callable[[], None],
 ) -> WidgetSurface:
     # the widget stack is slow to import, and for panels alone
@@ -280,7 +283,7 @@ def _surface(
     directory = handle.directory
     line = first_line(handle.run.spec.shown())
     return WidgetSurface(
-        PanelWidget(kernel_id=kernel_id(shell), foreground=foreground, line=line),
+        PanelWidget(kernel_id=kernel_id(shell), foreground=foreground, line=line, opened=opened),
         stop=lambda: _ask(lambda: handle.request_stop(Reason("stopped-from-panel"))),
         board=lambda: _board_url(handle),
         charts=charts,

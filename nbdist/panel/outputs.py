@@ -29,8 +29,8 @@ Clean = Callable[[str], str]
 
 
 def output_bundles(run: Run, directory: RunDirectory, language: str, clean: Clean = str) -> list[Bundle]:
-    """Return the outputs of the run by MIME type, in the order of their times; the last counts those without
-    room. Rank 0's outputs, then the latest, have precedence. ``clean`` masks texts."""
+    """Return the outputs of the run by MIME type: those of all ranks, then by rank, each by time; the last
+    counts those without room. Rank 0's outputs, then the latest, have precedence. ``clean`` masks texts."""
     shown = _alike(read_outputs(directory, run))
     room = ROOM
     kept: dict[int, Bundle] = {}
@@ -45,7 +45,7 @@ def output_bundles(run: Run, directory: RunDirectory, language: str, clean: Clea
             kept[number] = bundle
     bundles: list[Bundle] = []
     above = ""
-    for number in sorted(kept):
+    for number in sorted(kept, key=lambda number: _place(shown[number], run)):
         if (caption := _caption(shown[number], run, language)) != above:
             bundles.append(_line(caption))
         above = caption
@@ -94,6 +94,11 @@ def _alike(outputs: Sequence[Output]) -> list[list[Output]]:
 
 def _weight(group: Sequence[Output]) -> tuple[bool, float]:
     return all(output.rank for output in group), -group[0].time
+
+
+def _place(group: Sequence[Output], run: Run) -> tuple[int, float]:
+    alone = len(group) < len(run.ranks)
+    return min(output.rank for output in group) if alone else -1, group[0].time
 
 
 def _caption(group: Sequence[Output], run: Run, language: str) -> str:

@@ -40,11 +40,14 @@ class PanelWidget(anywidget.AnyWidget):
     foreground = traitlets.Bool(True).tag(sync=True)
     # the panel is no output itself, and is drawn in the element with its id as data-nbdist-panel
     placed = traitlets.Bool(False).tag(sync=True)
+    # asked for after its end: drawn whole
+    opened = traitlets.Bool(False).tag(sync=True)
     # the first line of a cell that starts the run again
     line = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, *, kernel_id: str, foreground: bool, line: str = "") -> None:
-        super().__init__(panel_id=secrets.token_hex(8), kernel_id=kernel_id, foreground=foreground, line=line)
+    def __init__(self, *, kernel_id: str, foreground: bool, line: str = "", opened: bool = False) -> None:
+        about: dict[str, Any] = {"foreground": foreground, "line": line, "opened": opened}
+        super().__init__(panel_id=secrets.token_hex(8), kernel_id=kernel_id, **about)
 
 
 class SweepWidget(PanelWidget):

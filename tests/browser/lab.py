@@ -165,6 +165,12 @@ def write_notebook(path: Path, *cells: str, kernel: str = "python3") -> Path:
     return path
 
 
+def unfolded(panel: Locator) -> Locator:
+    """Open the panel of a run that has finished, which is one line; return the panel."""
+    panel.locator(".nbdist-fold[aria-expanded=false]").click(timeout=20_000)
+    return panel
+
+
 class NotebookServer(Protocol):
     """A server of notebooks: ``url`` ends with a slash, ``entry`` comes behind the question mark."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from lab import LabPage, LabServer, new_page
+from lab import LabPage, LabServer, new_page, unfolded
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from nbdist.panel import write_report
@@ -126,7 +126,7 @@ def test_figures_stand_among_the_lines_in_the_notebook_and_in_a_report(
     with new_page(browser, height=1400) as page:
         lab = run_cell(page, lab_server, "figures", FIGURES)
         lab.wait_for_end(1)
-        log = page.locator(".nbdist").get_by_role("log")
+        log = unfolded(page.locator(".nbdist")).get_by_role("log")
         rows = log.locator(".nbdist-line")
 
         expect(log).to_contain_text("after", timeout=20_000)
@@ -187,7 +187,7 @@ def test_hostile_html_does_nothing(
     with new_page(browser) as page:
         lab = run_cell(page, lab_server, "hostile", cell)
         lab.wait_for_end(1, timeout=120)
-        log = page.locator(".nbdist").get_by_role("log")
+        log = unfolded(page.locator(".nbdist")).get_by_role("log")
         expect(log).to_contain_text("the end", timeout=20_000)
         expect(log).to_contain_text("is printed as text")
         log.evaluate("node => node.scrollTop = 0")
@@ -224,7 +224,7 @@ def test_a_thousand_figures_do_not_hold_the_page_up(
             ).observe({ type: 'longtask' })"""
         )
         lab.wait_for_end(1, timeout=120)
-        log = page.locator(".nbdist").get_by_role("log")
+        log = unfolded(page.locator(".nbdist")).get_by_role("log")
         expect(log).to_contain_text("the end", timeout=20_000)
         print("long tasks meanwhile", page.evaluate("window.late"))
         page.evaluate("() => { window.late = [] }")

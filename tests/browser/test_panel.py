@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from dashboard import run_named, show_runs
-from lab import LabPage, LabServer, new_page, notebook_page
+from lab import LabPage, LabServer, new_page, notebook_page, unfolded
 from playwright.sync_api import Browser, expect
 
 from nbdist.runner import RunHandle
@@ -77,7 +77,7 @@ def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_st
         expect(panel.locator(".nbdist-pill")).to_have_text("Finished")
         expect(panel.get_by_role("tab", name="Rank 1")).to_have_attribute("aria-selected", "true")
         expect(panel.get_by_role("log")).to_contain_text("step 29 of rank 1")
-        expect(panel).to_contain_text("loss=0.03333")
+        expect(panel.locator(".nbdist-fold")).to_contain_text("loss 0.0333")
         expect(summary).to_be_hidden()
         panel.get_by_role("tab", name="Metrics").click()
         expect(panel.locator("canvas").first).to_be_visible()
@@ -89,7 +89,12 @@ def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_st
         assert lab.path.stat().st_size < 50_000
 
         page.reload()
-        # saved, and the kernel lives: all of it comes back from disk
+        # saved, and the kernel lives: all of it comes back from disk, as one line
+        expect(panel.locator(".nbdist-fold")).to_contain_text("loss 0.0333", timeout=30_000)
+        expect(panel.get_by_role("log")).to_be_hidden()
+        panel.scroll_into_view_if_needed()
+        page.screenshot(path=pictures / "fine-light.png")
+        unfolded(panel)
         expect(panel.get_by_role("log")).to_contain_text("step 29 of rank 0", timeout=30_000)
         panel.get_by_role("button", name="Run again").click()
         expect(panel.locator(".nbdist-pill")).to_have_text("Running", timeout=20_000)

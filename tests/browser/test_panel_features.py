@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from dashboard import open_run
-from lab import LabServer, notebook_page
+from lab import LabServer, notebook_page, unfolded
 from playwright.sync_api import Browser, Locator, Page, expect
 
 pytestmark = pytest.mark.browser
@@ -271,6 +271,7 @@ def test_what_went_in_and_what_came_out_are_rows_while_the_run_goes_on(
         expect(panel_of(page).locator(".nbdist-pill")).to_have_text("Running")
         lab.wait_for_end(1)
         expect(rows).to_have_count(2)
+        unfolded(panel_of(page))
         # one line: in the place of a summary JupyterLab's own style would make each value one
         assert rows.first.evaluate("node => node.offsetHeight") == 20
         page.screenshot(path=pictures / "given-light.png")

@@ -86,13 +86,15 @@ def test_what_all_ranks_show_is_one_output(shown: Shown) -> None:
     assert shown.bundles() == [{"text/plain": "<it>", "image/png": base64.b64encode(b"same").decode()}]
 
 
-def test_what_one_rank_shows_is_named_after_it_in_the_order_of_time(shown: Shown) -> None:
-    shown.show(1, b"second", at=2.0)
-    shown.show(0, b"first", at=1.0)
+def test_what_one_rank_shows_is_named_after_it_in_the_order_of_ranks(shown: Shown) -> None:
+    shown.show(1, b"first", at=1.0)
+    shown.show(0, b"second", at=2.0)
+    for rank in (0, 1):
+        shown.show(rank, b"of both", at=3.0)
 
     texts = [bundle["text/plain"] for bundle in shown.bundles("zh")]
 
-    assert [text.partition(" · ")[0] for text in texts] == ["进程 0", "<it>", "进程 1", "<it>"]
+    assert [text.partition(" · ")[0] for text in texts] == ["<it>", "进程 0", "<it>", "进程 1", "<it>"]
 
 
 def test_of_what_was_shown_anew_the_last_is_kept(shown: Shown) -> None:

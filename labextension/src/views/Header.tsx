@@ -34,12 +34,14 @@ interface HeaderProps {
   onCopyCell?: (() => void) | undefined;
   /** copies a report, where nothing below the head has that button */
   report?: ReactElement | undefined;
+  /** folds the details away: the figures in their place, and the id of their element */
+  fold?: { open: boolean; figures: string; body: string; toggle: () => void } | undefined;
   /** actions of the page for its panels, if any */
   onAct?: ((action: PageAction) => void) | undefined;
 }
 
 export const Header = memo(function Header(props: HeaderProps): ReactElement {
-  const { view, narrow, onAct } = props;
+  const { view, narrow, onAct, fold } = props;
   const words = pageWords();
   const stopping = props.stopping || view.state === 'stopping';
   const endedAt = useEnd(view.live);
@@ -57,12 +59,27 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         <span className="nbdist-name" title={view.runId}>
           {view.label}
         </span>
-        {!narrow && <span className="nbdist-quiet nbdist-count-of-ranks">{sizeOf(view)}</span>}
+        {fold && (
+          <button
+            type="button"
+            className="nbdist-button nbdist-fold"
+            aria-expanded={fold.open}
+            aria-controls={fold.body}
+            title={fold.open ? words.hideDetails : words.showDetails}
+            onClick={fold.toggle}
+          >
+            <Icon name={fold.open ? 'next' : 'closed'} />
+            <span className="nbdist-cut">
+              {[sizeOf(view), clock(view.elapsed), fold.figures].filter(Boolean).join(' · ')}
+            </span>
+          </button>
+        )}
+        {!narrow && !fold && <span className="nbdist-quiet nbdist-count-of-ranks">{sizeOf(view)}</span>}
         {!narrow && view.resumed && <span className="nbdist-quiet">{words.goesOnFrom(view.resumed)}</span>}
         <span className="nbdist-space" />
         {!narrow && progress}
         {!narrow && <StoppedAt view={view} />}
-        <Elapsed {...props} />
+        {!fold && <Elapsed {...props} />}
         {view.live && <StopButton stopping={stopping} onStop={props.onStop} />}
         {!view.live && act && (
           <>

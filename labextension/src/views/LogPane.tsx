@@ -40,6 +40,8 @@ export interface LogPaneHandle {
 export interface LogPaneProps {
   log: RunLog;
   worldSize: number;
+  /** true when no more can come */
+  ended?: boolean;
   /** the rank whose log is shown, null for all */
   selected: number | null;
   /** name of the run, for the file that is downloaded */
@@ -53,7 +55,7 @@ export interface LogPaneProps {
 }
 
 export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(props, ref) {
-  const { log, worldSize, selected, label, narrow, theme, onCellLine } = props;
+  const { log, worldSize, ended, selected, label, narrow, theme, onCellLine } = props;
   const words = logWords();
   const scroller = useRef<HTMLDivElement>(null);
   const lines = useRef<HTMLDivElement>(null);
@@ -74,7 +76,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
 
   const options: ScreenOptions = {
     margin: gutter + time,
-    empty: differing ? words.noDifferences : props.importing || words.empty,
+    empty: differing ? words.noDifferences : ended ? words.none : props.importing || words.empty,
     onCellLine,
   };
   const latest = useRef(options);

@@ -16,6 +16,7 @@ import {
   smoothCurves,
 } from '../chart_data';
 import { paletteOf, PLOT_HEIGHT, type PlotChoice, plotOptions } from '../chart_plot';
+import { figure } from '../numbers';
 import type { Chart } from '../protocol';
 import { pageWords } from '../words';
 import { Button, Segments } from './Marks';
@@ -107,6 +108,22 @@ export function Metrics(props: MetricsProps): ReactElement {
   );
 }
 
+/** figures of a run that is one line */
+const FIGURES = 3;
+
+/** Return `loss 0.05 · accuracy 0.98`: where the first metrics stand at last, the mean of the ranks. */
+export function figuresText(charts: ReadonlyMap<string, Chart>): string {
+  return metricsOf(charts)
+    .slice(0, FIGURES)
+    .map(chart => `${chart.tag} ${figure(lastMean(chart))}`)
+    .join(' · ');
+}
+
+function lastMean({ kind, last }: Chart): number {
+  const known = (kind === 'band' ? last.slice(0, 1) : last).filter(value => !Number.isNaN(value));
+  return known.reduce((sum, value) => sum + value, 0) / known.length;
+}
+
 function metricsOf(charts: ReadonlyMap<string, Chart>): readonly Chart[] {
   return [...charts.values()].filter(chart => chart.group === 'metric');
 }
@@ -156,7 +173,21 @@ interface ChartProps {
   themeVersion: number;
 }
 
+/** Draw a metric: a chart, or of a single point its number. */
 function ChartView(props: ChartProps): ReactElement {
+  const { chart, names } = props;
+  if (names || chart.group !== 'metric' || chart.columns[0]!.length > 1) {
+    return <Curves {...props} />;
+  }
+  return (
+    <div className="nbdist-chart nbdist-chart-head nbdist-figure">
+      <b title={chart.tag}>{chart.tag}</b>
+      <span className="nbdist-cut">{latest(chart)}</span>
+    </div>
+  );
+}
+
+function Curves(props: ChartProps): ReactElement {
   const { chart: measured, wanted, smoothing, names, letters, height, themeVersion } = props;
   const words = pageWords();
   const chart = useMemo(() => inFittingUnit(measured), [measured]);

@@ -16,6 +16,8 @@ export interface PanelSource {
   foreground: () => boolean;
   /** false when the reader has to interrupt the cell by hand */
   stop: () => Promise<boolean>;
+  /** true when the reader has asked for the run after its end */
+  opened?: () => boolean;
   /** address of VisualDL, null when the kernel is too busy to answer */
   board: () => Promise<BoardAnswer | null>;
   /** the run as one text, null where it cannot be had */
@@ -65,6 +67,7 @@ export function Panel({ run, source, root, onShown, served }: PanelProps): React
       host={host}
       root={panel}
       inCell
+      folds={source.opened?.() !== true}
       label=""
       empty={<div className="nbdist-head nbdist-quiet">{pageWords().waiting}</div>}
       notes={served?.notes ?? (silent && <Silence view={view} since={since} />)}

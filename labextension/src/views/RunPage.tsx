@@ -2,6 +2,7 @@
  * line). A notebook's cell and a page of JupyterLab both show it so; what only one of them has goes into slots. */
 import {
   type ComponentType,
+  Fragment,
   type KeyboardEvent,
   type ReactElement,
   type ReactNode,
@@ -22,7 +23,7 @@ import { pageWords, localized } from '../words';
 import { CellPane } from './Code';
 import { Header } from './Header';
 import { LogPane, type LogPaneHandle } from './LogPane';
-import { FirstMetrics, Metrics } from './Metrics';
+import { FirstMetrics, figuresText, Metrics } from './Metrics';
 import { CopyReport } from './CopyReport';
 import { Failure, InputsAndResults, Note, type Notice, useCopying, useNotice } from './Notes';
 import { FEW, Ranks } from './Ranks';
@@ -64,6 +65,8 @@ interface RunPageProps {
   root: RefObject<HTMLElement | null>;
   /** true when a notebook's cell is around it, which has commands on the same keys */
   inCell: boolean;
+  /** a run that has finished is one line, until its reader opens it */
+  folds?: boolean;
   /** name of the run, and the content, while nothing of it has come */
   label: string;
   empty: ReactElement;
@@ -108,6 +111,8 @@ export function RunPage(props: RunPageProps): ReactElement {
   const [picked, setPicked] = useState<number | null | undefined>(undefined);
   const [line, setLine] = useState<number | null>(null);
   const [stopping, setStopping] = useState(false);
+  // what the reader has opened, or had begun to read, stays open
+  const [opened, setOpened] = useState(false);
   const [notice, notify] = useNotice();
   const copyText = useCopying(notify);
   const afterDrawing = useAfterDrawing();
@@ -177,6 +182,9 @@ export function RunPage(props: RunPageProps): ReactElement {
 
   const act = (action: Action): void => {
     const inLog = LOG_KEYS[action.kind];
+    if (action.kind !== 'leave') {
+      setOpened(true);
+    }
     if (action.kind === 'leave') {
       leave(root.current);
     } else if (inLog && logTab) {
@@ -227,6 +235,16 @@ export function RunPage(props: RunPageProps): ReactElement {
     () => host.report && <CopyReport report={host.report} label={label} notify={notify} />,
     [host, label, notify],
   );
+  const foldable = props.folds === true && view?.state === 'finished';
+  const folded = foldable && !opened;
+  const read = foldable ? undefined : () => setOpened(true);
+  const fold = foldable && {
+    open: opened,
+    figures: figuresText(model.charts) || (view.ranks[0]?.lastLine.trim() ?? ''),
+    body: `${prefix}-body`,
+    toggle: () => setOpened(!opened),
+  };
+  const Body = inCell ? 'div' : Fragment;
   const stall = view?.stall && (hangs(view) || (inCell && !view.live)) ? view.stall : null;
   const head = view && (
     <Header
@@ -240,6 +258,7 @@ export function RunPage(props: RunPageProps): ReactElement {
       onBoard={bound.board}
       onAct={onAct}
       onCopyCell={firstLine ? copyCell : undefined}
+      fold={fold || undefined}
       report={
         (view.state === 'failed' || view.state === 'lost') && !stall?.groups.length ? report : undefined
       }
@@ -256,6 +275,8 @@ export function RunPage(props: RunPageProps): ReactElement {
       data-size={size}
       data-theme={theme}
       onKeyDown={key}
+      onKeyDownCapture={read}
+      onClickCapture={read}
     >
       {head && props.tools ? (
         <div className="nbdist-dash-head">
@@ -270,21 +291,6 @@ export function RunPage(props: RunPageProps): ReactElement {
       {view && stall && view.live && (
         <StallBanner view={view} stall={stall} viewAt={viewAt} interrupt={bound.interrupt} />
       )}
-      {view && (
-        <div className={inCell ? undefined : 'nbdist-dash-ranks'}>
-          <Ranks
-            view={view}
-            selected={selected}
-            utilisation={model.utilisation}
-            waits={model.waits}
-            size={size}
-            onSelect={setPicked}
-            onOpen={open}
-            rankList={props.rankList}
-          />
-        </div>
-      )}
-      {view && <InputsAndResults view={view} />}
       {warnings.length > 0 && (
         <div className="nbdist-note nbdist-calm">
           {warnings.map(note => (
@@ -292,85 +298,102 @@ export function RunPage(props: RunPageProps): ReactElement {
           ))}
         </div>
       )}
-      {view && stall && stall.groups.length > 0 && (
-        <div className={inCell ? undefined : 'nbdist-dash-stall'}>
-          <Stacks
-            stall={stall}
-            label={view.label}
-            again={view.live ? bound.again : null}
+      <Body {...(inCell && { className: 'nbdist-body', id: `${prefix}-body`, hidden: folded })}>
+        {view && (
+          <div className={inCell ? undefined : 'nbdist-dash-ranks'}>
+            <Ranks
+              view={view}
+              selected={selected}
+              utilisation={model.utilisation}
+              waits={model.waits}
+              size={size}
+              onSelect={setPicked}
+              onOpen={open}
+              rankList={props.rankList}
+            />
+          </div>
+        )}
+        {view && <InputsAndResults view={view} />}
+        {view && stall && stall.groups.length > 0 && (
+          <div className={inCell ? undefined : 'nbdist-dash-stall'}>
+            <Stacks
+              stall={stall}
+              label={view.label}
+              again={view.live ? bound.again : null}
+              onCellLine={goToLine}
+              report={view.failure ? undefined : report}
+            />
+          </div>
+        )}
+        {view?.failure && (
+          <Failure
+            failure={view.failure}
+            cell={model.cell}
             onCellLine={goToLine}
-            report={view.failure ? undefined : report}
+            onOpen={open}
+            report={report}
           />
-        </div>
-      )}
-      {view?.failure && (
-        <Failure
-          failure={view.failure}
-          cell={model.cell}
-          onCellLine={goToLine}
-          onOpen={open}
-          report={report}
-        />
-      )}
-      {curves > 0 && logTab && (
-        <FirstMetrics
-          charts={model.charts}
-          most={curves}
-          themeVersion={themeVersion}
-          onAll={() => select('metrics')}
-        />
-      )}
-      <Tabs
-        ranks={small ? ranks : lone === null ? [] : [lone]}
-        pages={tabs}
-        pick={small || !inCell ? 0 : ranks.length}
-        errors={errors}
-        current={tab}
-        narrow={narrow}
-        tabId={tabId}
-        panelId={panelId}
-        onSelect={select}
-      />
-      <div
-        className={inCell ? undefined : 'nbdist-dash-pane'}
-        role="tabpanel"
-        id={panelId('all')}
-        aria-labelledby={tabId(shownLog ?? 'all')}
-        hidden={!logTab}
-      >
-        <LogPane
-          ref={pane}
-          log={log}
-          worldSize={ranks.length}
-          selected={shownLog}
-          label={label}
+        )}
+        {curves > 0 && logTab && (
+          <FirstMetrics
+            charts={model.charts}
+            most={curves}
+            themeVersion={themeVersion}
+            onAll={() => select('metrics')}
+          />
+        )}
+        <Tabs
+          ranks={small ? ranks : lone === null ? [] : [lone]}
+          pages={tabs}
+          pick={small || !inCell ? 0 : ranks.length}
+          errors={errors}
+          current={tab}
           narrow={narrow}
-          importing={view ? localized(view.importing) : ''}
-          theme={theme}
-          onCellLine={goToLine}
+          tabId={tabId}
+          panelId={panelId}
+          onSelect={select}
         />
-        {shownLog !== null && props.besideLog?.(shownLog)}
-      </div>
-      {!logTab && (
         <div
           className={inCell ? undefined : 'nbdist-dash-pane'}
           role="tabpanel"
-          id={panelId(tab)}
-          aria-labelledby={tabId(tab)}
-          data-page={tab}
+          id={panelId('all')}
+          aria-labelledby={tabId(shownLog ?? 'all')}
+          hidden={!logTab}
         >
-          {tab === 'metrics' && (
-            <Metrics
-              charts={model.charts}
-              leftOut={model.leftOut}
-              themeVersion={themeVersion}
-              onBoard={bound.board}
-            />
-          )}
-          {tab === 'cell' && <CellPane source={model.cell} line={line ?? view?.failure?.line ?? null} />}
-          {pages.find(page => page.tab === tab)?.draw(controls)}
+          <LogPane
+            ref={pane}
+            log={log}
+            worldSize={ranks.length}
+            ended={view?.live === false}
+            selected={shownLog}
+            label={label}
+            narrow={narrow}
+            theme={theme}
+            onCellLine={goToLine}
+          />
+          {shownLog !== null && props.besideLog?.(shownLog)}
         </div>
-      )}
+        {!logTab && (
+          <div
+            className={inCell ? undefined : 'nbdist-dash-pane'}
+            role="tabpanel"
+            id={panelId(tab)}
+            aria-labelledby={tabId(tab)}
+            data-page={tab}
+          >
+            {tab === 'metrics' && (
+              <Metrics
+                charts={model.charts}
+                leftOut={model.leftOut}
+                themeVersion={themeVersion}
+                onBoard={bound.board}
+              />
+            )}
+            {tab === 'cell' && <CellPane source={model.cell} line={line ?? view?.failure?.line ?? null} />}
+            {pages.find(page => page.tab === tab)?.draw(controls)}
+          </div>
+        )}
+      </Body>
     </section>
   );
 }
