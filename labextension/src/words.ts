@@ -327,6 +327,7 @@ export const LOG_WORDS = inBoth(tr => ({
   wrap: tr('Wrap', '自动换行'),
   firstError: tr('First error', '首个错误'),
   differences: tr('Only differences', '仅看差异'),
+  tracebacks: tr('Tracebacks ({0} lines)', '调用栈（{0} 行）'),
   copy: tr('Copy', '复制'),
   download: tr('Download', '下载'),
   close: tr('Close', '关闭'),

@@ -58,6 +58,27 @@ test('of a run that has ended the menu has a copy of its cell, done by the page 
   expect(screen.queryByText(WORDS.en.copyCell)).toBeNull();
 });
 
+test('a run that its user has stopped says so in its first line, once', () => {
+  const { content, buffers } = sample('running');
+  const view = (decode(content, buffers) as Update).view!;
+  const sentence = 'You stopped it at step 61/2000';
+  const props = {
+    view: { ...view, state: 'stopped', live: false, failure: null, reason: { en: sentence, zh: sentence } },
+    viewAt: 10,
+    narrow: false,
+    stopping: false,
+    onStop: () => undefined,
+    onCopy: () => undefined,
+    onBoard: null,
+  };
+
+  render(createElement(Header, props as never));
+
+  expect(screen.getByText(sentence).closest('.nbdist-head')).not.toBeNull();
+  expect(document.querySelector('.nbdist-note')).toBeNull();
+  expect(screen.queryByText(/ended at/)).toBeNull();
+});
+
 test('Stop becomes Stop now after a while, and not under the pointer that has clicked it', () => {
   jest.useFakeTimers();
   const { content, buffers } = sample('running');

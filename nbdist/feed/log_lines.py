@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import re
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,38 @@ class LogLine:
     time: float
     offset: int
     text: str
+
+
+_TRACEBACK = re.compile(
+    r"(?:\[rank\d+\]:\s?)?(?:Exception in thread .+:|Traceback \(most recent call last\):)$"
+)
+_WITHIN = re.compile(r"(?:\[rank\d+\]:\s?)?(?:\s.*|$)")
+_BETWEEN = re.compile(r"\s*$|(?:During handling of|The above exception was) .+:$")
+
+
+class Tracebacks:
+    """The lines of a rank without tracebacks, which those of a stop are of no use to read."""
+
+    def __init__(self) -> None:
+        self.left_out = 0
+        self._within = self._behind = False
+
+    def without(self, lines: Iterable[str]) -> list[str]:
+        """Return the lines that are in none; it may go on in the lines of the next call."""
+        return [line for line in lines if not self._takes(printable(line))]
+
+    def _takes(self, line: str) -> bool:
+        if _TRACEBACK.match(line):
+            self._within, self._behind = True, False
+        elif self._within:
+            # the exception itself is its first line without an indent
+            self._within = _WITHIN.match(line) is not None
+            self._behind = not self._within
+        else:
+            self._behind = self._behind and _BETWEEN.match(line) is not None
+        taken = self._within or self._behind
+        self.left_out += taken
+        return taken
 
 
 @dataclass(frozen=True, slots=True)

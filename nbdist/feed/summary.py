@@ -13,6 +13,7 @@ from nbdist.feed.ansi import harmless
 from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.given import NOTHING, Given, results_of
 from nbdist.feed.labels import cut_text, exit_text, ranks_text, state_mark, state_word
+from nbdist.feed.log_lines import Tracebacks
 from nbdist.feed.measures import glance
 from nbdist.feed.progress import Progress
 from nbdist.feed.stalling import (
@@ -151,6 +152,8 @@ def _logs(ranks: list[Rank], run: Run, directory: RunDirectory) -> tuple[LogEnd,
     for rank in ranks:
         path = directory.rank(rank.rank, run.attempt).log
         lines = tuple(last_lines(path, _TAIL_BYTES))
+        if run.stopped_as_asked:
+            lines = tuple(Tracebacks().without(lines))
         ends.append(LogEnd(ranks=(rank,), lines=lines, whole=LogStream(path).size <= _TAIL_BYTES))
     logs = _alike(ends)
     if all(log.whole for log in logs) and sum(len(log.lines) for log in logs) <= _WHOLE:

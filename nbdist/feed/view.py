@@ -250,6 +250,10 @@ def view_of(
     of each rank, or all in one once the run has ended; ``usage`` replaces its memory until there is any.
     ``importing``: a module and for how many seconds it has been imported."""
     reason = current_reason(run, None if failure is None else failure.rank)
+    stopped = run.stopped_as_asked and failure is None
+    texts = [
+        stop_text(run, progress, each) if stopped else reason_text(reason, each) for each in ("en", "zh")
+    ]
     ended, unused = run.state.terminal, RankUsage()
     return RunView(
         run_id=run.run_id,
@@ -257,8 +261,8 @@ def view_of(
         state=run.state.value,
         live=not ended,
         idle=run.idle,
-        reason=reason_text(reason),
-        reason_zh=reason_text(reason, "zh"),
+        reason=texts[0],
+        reason_zh=texts[1],
         elapsed=run.elapsed(now),
         resumed=run.spec.resumed_label,
         checkpoint=last_checkpoint(run),
@@ -311,6 +315,14 @@ def end_reason(run: Run, first: int | None) -> Reason:
     if run.reason.code != "ranks-failed" or first is None or not isinstance(ranks, tuple) or first in ranks:
         return run.reason
     return Reason("ranks-failed", ranks=(first,))
+
+
+def stop_text(run: Run, progress: Progress | None, language: str) -> str:
+    """Return ``You stopped it at step 61/2000``; empty for a run that nobody asked to stop."""
+    if not run.stopped_as_asked:
+        return ""
+    at = "" if progress is None else progress.text or percent(progress.fraction)
+    return say("panel.you-stopped", language, at=at)
 
 
 def current_reason(run: Run, first: int | None) -> Reason:

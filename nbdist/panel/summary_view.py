@@ -20,7 +20,7 @@ from nbdist.feed.given import Given, inputs_of
 from nbdist.feed.labels import clipped, exit_text, ranks_text, shortened, state_mark, state_word
 from nbdist.feed.stalling import StallView, hung_lines
 from nbdist.feed.summary import Facts, facts_of, logs_title, outcomes, remarks
-from nbdist.feed.view import duration, end_reason, number_text, percent
+from nbdist.feed.view import duration, end_reason, number_text, percent, stop_text
 from nbdist.model import Run, RunState
 from nbdist.panel.look import page_sheet, rank_chip
 from nbdist.store import RunDirectory
@@ -29,6 +29,7 @@ from nbdist.text import reason_text, say
 _CURVES = 6
 _VALUES = 30
 _SHOWN = 8
+_IN_LINE = 3  # metrics whose values stand in the first line of a run that finished
 _OPEN_LINES = 20
 # characters
 _PLAIN_ROOM = 12_000
@@ -58,7 +59,9 @@ def ending(
     facts = facts_of(run, directory)
     bundle = {"text/plain": _plain(facts, language, notes), "text/html": summary_page(facts, language, notes)}
     hung = hung_lines(facts.stall, language)[:1] if facts.stall is not None else []
-    lines = (*hung, *filter(None, (_values(facts, language),)), *remarks(facts, language, notes))
+    # of a run that finished the panel has the values in its first line
+    values = _values(facts, language) if run.state is not RunState.FINISHED else ""
+    lines = (*hung, *filter(None, (values,)), *remarks(facts, language, notes))
     return bundle, tuple(clipped(printable(line), _LINE_ROOM) for line in lines)
 
 
@@ -111,7 +114,9 @@ def _parts(facts: Facts, language: str, notes: Sequence[str]) -> Iterator[str]:
 def _head(facts: Facts, language: str) -> str:
     run, state = facts.run, facts.run.state
     about = [ranks_text(run.spec.world_size, language), duration(run.elapsed(0))]
-    if facts.progress is not None:
+    if stopped := stop_text(run, facts.progress, language):
+        about.append(stopped)
+    elif facts.progress is not None:
         so_far = ", ".join(filter(None, (percent(facts.progress.fraction), facts.progress.text)))
         about.append(say("panel.at", language, progress=so_far))
     if reason := _reason(facts, language):
@@ -306,11 +311,16 @@ def _reason(facts: Facts, language: str) -> str:
 def _text(facts: Facts, language: str, notes: Sequence[str]) -> str:
     run = facts.run
     state, ranks = state_word(run.state, language), ranks_text(run.spec.world_size, language)
-    headline = (run.label, state, ranks, duration(run.elapsed(0)), _reason(facts, language))
+    stopped = stop_text(run, facts.progress, language) if facts.progress is not None else ""
+    headline = [run.label, state, ranks, duration(run.elapsed(0)), stopped, _reason(facts, language)]
+    calm = run.state is RunState.FINISHED or run.stopped_as_asked
+    one_line = calm and len(facts.curves) <= _IN_LINE
+    if one_line:
+        headline += [_value(curve) for curve in facts.curves]
     lines = [" · ".join(filter(None, headline))]
     # a note says at the start what the notebook gave
     lines += [_given_text(key, given, language) for key, given in _gifts(facts) if key != "inputs"]
-    if values := _values(facts, language):
+    if (values := _values(facts, language)) and not one_line:
         lines.append(values)
     if facts.failure is not None:
         lines.append(failure_headline(facts.failure, language))
@@ -333,11 +343,13 @@ def _given_text(key: str, given: Given, language: str) -> str:
 
 def _values(facts: Facts, language: str) -> str:
     """Return ``metrics: loss=0.0435  acc=0.98``; empty without metrics."""
-    values = "  ".join(
-        f"{clipped(curve.tag, _NAME_ROOM)}={number_text(curve.last)}" for curve in facts.curves[:_VALUES]
-    )
+    values = "  ".join(map(_value, facts.curves[:_VALUES]))
     title = "panel.metrics" if facts.run.spec.world_size == 1 else "panel.metrics-of-ranks"
     return f"{say(title, language)}: {values}" if values else ""
+
+
+def _value(curve: Curve) -> str:
+    return f"{clipped(curve.tag, _NAME_ROOM)}={number_text(curve.last)}"
 
 
 def _plain(facts: Facts, language: str, notes: Sequence[str]) -> str:

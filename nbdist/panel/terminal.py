@@ -18,7 +18,7 @@ from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.view import RankView, RunView, bytes_text, duration, progress_text, rate_text, slowest
 from nbdist.model import RankState
 from nbdist.panel.status import rank_cells, run_state_text
-from nbdist.panel.text import LINES_LIMIT, Notes, TextSurface, rank_prefix, skipped_text
+from nbdist.panel.text import LINES_LIMIT, Calm, Notes, TextSurface, rank_prefix, skipped_text
 from nbdist.text import say
 
 _LEFT_OUT = frozenset({"", "dumb", "unknown"})
@@ -187,6 +187,7 @@ class TerminalSurface:
         self._logs = logs
         self._growing: dict[int, str] = {}
         self._notes = Notes(language)
+        self._calm = Calm(logs, language)
 
     def __enter__(self) -> TerminalSurface:
         return self
@@ -195,7 +196,9 @@ class TerminalSurface:
         self._block.erase()
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
+        deltas = self._calm.deltas(view, deltas)
         before, after = harmless(self._notes.before(view)), harmless(self._notes.after(view))
+        after = harmless(self._calm.note(view)) + after
         self._growing |= {delta.rank: delta.partial for delta in deltas}
         lines = "".join(self._lines(view, deltas))
         self._block.draw(before + lines + after, self._foot(view) if view.live else [])

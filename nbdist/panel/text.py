@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator
 
 from nbdist.diagnosis.exits import rank_names
 from nbdist.feed.ansi import harmless
 from nbdist.feed.labels import ranks_text, state_word
+from nbdist.feed.log_lines import Tracebacks
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.stalling import stall_sentence
 from nbdist.feed.view import RunView, duration, progress_text
@@ -65,10 +66,12 @@ class TextSurface:
         self._language = language
         self._room = Room(limit)
         self._notes = Notes(language, progress=True)
+        self._calm = Calm(logs, language)
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
+        deltas = self._calm.deltas(view, deltas)
         lines = "".join(self._lines(delta, len(view.ranks)) for delta in deltas)
-        if text := self._notes.before(view) + lines + self._notes.after(view):
+        if text := self._notes.before(view) + lines + self._calm.note(view) + self._notes.after(view):
             self._write(harmless(text))
 
     def _lines(self, delta: LogDelta, ranks: int) -> str:
@@ -84,6 +87,30 @@ class TextSurface:
                 break
             out.append(f"{prefix}{line}\n")
         return "".join(out)
+
+
+class Calm:
+    """The lines of a run that its user stops, without the tracebacks of its ranks, which ``logs`` shows."""
+
+    def __init__(self, logs: str, language: str) -> None:
+        self._logs, self._language = logs, language
+        self._ranks: dict[int, Tracebacks] = defaultdict(Tracebacks)
+
+    def deltas(self, view: RunView, deltas: list[LogDelta]) -> list[LogDelta]:
+        if view.failure is not None or view.state not in ("stopping", "stopped"):
+            return deltas
+        kept = ((delta, self._ranks[delta.rank].without(delta.lines)) for delta in deltas)
+        return [
+            LogDelta.of(delta.rank, lines, partial=delta.partial, skipped=delta.skipped)
+            for delta, lines in kept
+        ]
+
+    def note(self, view: RunView) -> str:
+        """Return a line about what was left out, once the run has ended."""
+        if view.live or not any(rank.left_out for rank in self._ranks.values()):
+            return ""
+        self._ranks.clear()
+        return _line(say("panel.tracebacks-of-stop", self._language, logs=self._logs))
 
 
 class Notes:

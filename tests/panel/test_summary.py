@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.feed.measures import glance
+from nbdist.feed.view import view_of
 from nbdist.model import Input, Reason, RunState
 from nbdist.panel import curves_html, run_report, summary_bundle, summary_text
 from nbdist.panel.summary_view import initial_html
@@ -23,6 +25,7 @@ from tests.fakes.runs import (
     rank_started,
     run_ended,
     run_lost,
+    stop_requested,
 )
 
 LOST_ITS_PEER = Reason("ranks-failed", ranks=(0,))
@@ -374,6 +377,22 @@ def test_how_far_a_run_came_that_did_not_succeed(tmp_path: Path) -> None:
     assert "at 37 %, epoch 2/4 · stopped by ada" in page(written).text
 
 
+def test_a_stop_is_a_sentence_without_the_tracebacks_that_it_caused(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path)
+    trace = 'Traceback (most recent call last):\n  File "cell.py", line 3\nKeyboardInterrupt\n'
+    written.printed(0, f"step 61/2000: loss 0.5\n{trace}saved\n")
+    written.happened(*STARTED, stop_requested(), run_ended(RunState.STOPPED, "stopped by ada"))
+    sentence = "You stopped it at step 61/2000 · stopped by ada"
+
+    assert sentence in page(written).text
+    assert "KeyboardInterrupt" not in page(written).text
+    assert "saved" in page(written).text
+    assert summary_text(written.run, written.directory, "en").endswith(f"{sentence} · loss=0.5")
+    progress = glance(written.run, written.directory, 0.0).progress
+    seen = view_of(written.run, now=CREATED + 9, progress=progress)
+    assert (seen.reason, seen.reason_zh) == (sentence.partition(" · ")[0], "已由您停止，进度 step 61/2000")
+
+
 def test_plain_text_has_the_same_facts(failed: WrittenRun) -> None:
     failed.printed(1, "\x1b[31mthe last words\x1b[0m\n").recorded(0, loss=0.5)
 
@@ -394,8 +413,7 @@ def test_plain_text_has_the_same_facts(failed: WrittenRun) -> None:
 
 def test_the_text_says_the_same_in_a_few_lines(finished: WrittenRun, failed: WrittenRun) -> None:
     assert summary_text(finished.run, finished.directory, "en").splitlines() == [
-        "[nbdist] lenet-k3f9 · Finished · 2 ranks · 0:47",
-        "[nbdist] Last values, mean of the ranks: loss=0.1235  acc=0.9",
+        "[nbdist] lenet-k3f9 · Finished · 2 ranks · 0:47 · loss=0.1235 · acc=0.9",
     ]
     assert summary_text(failed.run, failed.directory, "en").splitlines() == [
         "[nbdist] lenet-k3f9 · Failed · 2 ranks · 0:12 · rank 1 failed",

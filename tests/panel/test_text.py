@@ -99,6 +99,24 @@ def test_a_stop_is_said_once_with_its_reason() -> None:
     assert page.lines[1:] == ["[nbdist] stopping (1:05) stopped by ada"]
 
 
+def test_tracebacks_of_a_stop_are_left_out_and_the_command_that_shows_them_is_named() -> None:
+    page = Page()
+    page.update(a_view(), lines(0, "step 1"))
+    stopping = a_view((*STARTED, stop_requested()))
+    trace = ("Traceback (most recent call last):", '  File "cell.py", line 3', "KeyboardInterrupt")
+
+    page.update(stopping, lines(0, *trace[:2]))
+    page.update(stopping, lines(0, trace[2], "saved"))
+    page.update(replace(stopping, live=False, state="stopped"))
+
+    assert page.lines[1:] == [
+        "[0] step 1",
+        page.lines[2],
+        "[0] saved",
+        "[nbdist] tracebacks of the stop are left out: %dist_logs shows them",
+    ]
+
+
 def test_bytes_that_were_passed_over_are_counted() -> None:
     page = Page()
 

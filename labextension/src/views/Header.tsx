@@ -40,9 +40,14 @@ interface HeaderProps {
   onAct?: ((action: PageAction) => void) | undefined;
 }
 
+/** characters of a reason that has room in the first line */
+const SHORT = 60;
+
 export const Header = memo(function Header(props: HeaderProps): ReactElement {
   const { view, narrow, onAct, fold } = props;
   const words = pageWords();
+  const { length } = view.reason.en;
+  const inline = view.state === 'stopped' && !view.failure && 0 < length && length < SHORT;
   const stopping = props.stopping || view.state === 'stopping';
   const endedAt = useEnd(view.live);
   const act =
@@ -78,7 +83,8 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         {!narrow && view.resumed && <span className="nbdist-quiet">{words.goesOnFrom(view.resumed)}</span>}
         <span className="nbdist-space" />
         {!narrow && progress}
-        {!narrow && <StoppedAt view={view} />}
+        {!narrow &&
+          (inline ? <span role="status">{localized(view.reason)}</span> : <StoppedAt view={view} />)}
         {!fold && <Elapsed {...props} />}
         {view.live && <StopButton stopping={stopping} onStop={props.onStop} />}
         {!view.live && act && (
@@ -95,7 +101,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         <RunMenu {...props} />
       </div>
       {narrow && progress && <div className="nbdist-head-progress">{progress}</div>}
-      {view.reason.en && (view.live ? view.state !== 'stopping' : !view.failure) && (
+      {view.reason.en && !(inline && !narrow) && (view.live ? view.state !== 'stopping' : !view.failure) && (
         <div className="nbdist-note nbdist-calm nbdist-row">
           <span role="status">{localized(view.reason)}</span>
           <span className="nbdist-space" />

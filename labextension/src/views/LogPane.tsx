@@ -18,6 +18,7 @@ import type { LogRow, LogRows } from '../log/rows';
 import type { RunLog } from '../log/run_log';
 import { BEFORE_DRAWING, LogScreen, type ScreenOptions, type ScreenState } from '../log/screen';
 import type { Slices } from '../log/slices';
+import { Untraced } from '../log/untraced';
 import { copy as copyText } from '../page';
 import { logWords } from '../words';
 import { Icon, type IconName } from './Marks';
@@ -42,6 +43,9 @@ export interface LogPaneProps {
   worldSize: number;
   /** true when no more can come */
   ended?: boolean;
+  /** the rank that failed first: the log opens at its error, and the tracebacks of others are folded away; null of
+   * a run that was stopped, whose tracebacks all are */
+  failed?: number | null | undefined;
   /** the rank whose log is shown, null for all */
   selected: number | null;
   /** name of the run, for the file that is downloaded */
@@ -55,7 +59,7 @@ export interface LogPaneProps {
 }
 
 export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(props, ref) {
-  const { log, worldSize, ended, selected, label, narrow, theme, onCellLine } = props;
+  const { log, worldSize, ended, failed, selected, label, narrow, theme, onCellLine } = props;
   const words = logWords();
   const scroller = useRef<HTMLDivElement>(null);
   const lines = useRef<HTMLDivElement>(null);
@@ -67,6 +71,9 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
   const [state, setState] = useState(BEFORE_DRAWING);
   const [onlyDifferences, setOnlyDifferences] = useState(false);
   const [notice, setNotice] = useState('');
+  const [traced, setTraced] = useState(false);
+  const [tracebackLines, setTracebackLines] = useState(0);
+  const jumped = useRef(false);
 
   const comparable = selected === null && worldSize > 1;
   const differing = comparable && onlyDifferences;
@@ -103,9 +110,28 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
 
   useLayoutEffect(() => {
     const differences = differing ? new Differences(log.all, worldSize) : null;
-    screen.current!.show(differences ?? (selected === null ? log.all : log.rank(selected)), selected);
-    return () => differences?.end();
-  }, [log, selected, differing, worldSize]);
+    const rows = differences ?? (selected === null ? log.all : log.rank(selected));
+    // the log of a rank that was picked is shown as it is, unless its user has stopped it
+    const folds = !traced && (failed === null || (failed !== undefined && selected === null));
+    const untraced = folds ? new Untraced(rows, rank => rank !== failed) : null;
+    const count = (): void => setTracebackLines(untraced?.hidden ?? 0);
+    screen.current!.show(untraced ?? rows, selected);
+    if (folds || !traced) {
+      count();
+      untraced?.watch(count);
+    }
+    return () => {
+      untraced?.end();
+      differences?.end();
+    };
+  }, [log, selected, differing, worldSize, failed, traced]);
+
+  useEffect(() => {
+    if (typeof failed === 'number' && state.failed && !jumped.current) {
+      jumped.current = true;
+      screen.current!.jumpToFirstError();
+    }
+  }, [failed, state.failed]);
 
   useLayoutEffect(() => {
     screen.current!.setOptions({
@@ -142,7 +168,8 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
 
   const download = async () => {
     await settled(log);
-    const file = await fileOf(screen.current!.shown, selected === null, log.slices);
+    const whole = selected === null ? log.all : log.rank(selected);
+    const file = await fileOf(differing ? screen.current!.shown : whole, selected === null, log.slices);
     save(file, selected === null ? `${label}.log` : `${label}-rank${selected}.log`);
   };
 
@@ -155,6 +182,9 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
         narrow={narrow}
         state={state}
         differences={comparable ? onlyDifferences : null}
+        tracebacks={tracebackLines}
+        traced={traced}
+        onTraced={() => setTraced(!traced)}
         searchBox={searchBox}
         screen={screen}
         onLeave={focusLog}
@@ -207,6 +237,10 @@ interface LogToolbarProps {
   state: ScreenState;
   /** true when only differences are shown; null where there are none to show */
   differences: boolean | null;
+  /** lines of tracebacks that are, or would be, folded away, and whether they are shown */
+  tracebacks: number;
+  traced: boolean;
+  onTraced(): void;
   searchBox: RefObject<HTMLInputElement | null>;
   screen: RefObject<LogScreen | null>;
   onLeave(): void;
@@ -257,6 +291,15 @@ function LogToolbar(props: LogToolbarProps) {
           name="firstError"
           label={words.firstError}
           onClick={() => screen.current?.jumpToFirstError()}
+          minor
+        />
+      ) : null}
+      {props.tracebacks > 0 ? (
+        <Tool
+          name="stacks"
+          label={words.tracebacks(props.tracebacks)}
+          pressed={props.traced}
+          onClick={props.onTraced}
           minor
         />
       ) : null}

@@ -217,11 +217,13 @@ export function RunPage(props: RunPageProps): ReactElement {
     }
   };
 
+  const stopped = !view?.failure && (view?.state === 'stopped' || view?.state === 'stopping');
   const errors = useMemo(
-    () => new Map(ranks.map(rank => [rank, log.errors(rank)] as const)),
+    // the tracebacks of a stop are no errors
+    () => new Map(ranks.map(rank => [rank, stopped ? 0 : log.errors(rank)] as const)),
     // the version stands for all that the log holds
     // eslint-disable-next-line react-hooks/exhaustive-deps
-    [log, ranks, version],
+    [log, ranks, version, stopped],
   );
   const tabs = [
     ...pages.filter(({ offered }) => offered),
@@ -365,6 +367,7 @@ export function RunPage(props: RunPageProps): ReactElement {
             log={log}
             worldSize={ranks.length}
             ended={view?.live === false}
+            failed={view?.live === false ? (view.failure?.rank ?? (stopped ? null : undefined)) : undefined}
             selected={shownLog}
             label={label}
             narrow={narrow}
