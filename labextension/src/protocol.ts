@@ -69,9 +69,19 @@ const rankView = fields({
 /** A sentence. */
 const noteView = fields({ text: bilingual });
 
+/** A line in `source`, whose first line is `first`. `file` names the module at `path`; both are empty for the cell. */
+const callView = fields({
+  file: text,
+  path: or(text, ''),
+  line: count,
+  first: count,
+  source: text,
+});
+
 /** The first failure, once it is known. `line` is a line of the cell (1 is the magic's), or null. Where the
  * traceback goes on into a module of the user's, `file`, `fileLine` and `source` are its innermost line.
  * `message` is the exception's type and text; `cause` and `fix` are empty where the error is not known. */
+export type CallView = ReturnType<typeof callView>;
 export type FailureView = ReturnType<typeof failureView>;
 const failureView = fields({
   rank: count,
@@ -85,6 +95,8 @@ const failureView = fields({
   fix: bilingual,
   /** values in the failing line and where they were set, and what is known of other ranks */
   notes: or(listOf(noteView), []),
+  /** the user's lines on the way to the failure, the last of which raised it */
+  calls: or(listOf(callView), []),
 });
 
 /** One line of a stack. `own` are those of the user's files, `here` is the innermost of them. */

@@ -161,6 +161,7 @@ export const WORDS = inBoth(tr => ({
   cause: tr('Cause', '原因'),
   fix: tr('Fix', '解决方法'),
   known: tr('Details', '详情'),
+  calls: tr('Calls to the error', '到出错位置的调用'),
   toCell: tr('Line {0} of the cell', '单元格第 {0} 行'),
   toLog: tr('Log of rank {0}', '进程 {0} 的日志'),
   heat: tr('Colour by', '着色依据'),

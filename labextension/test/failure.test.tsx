@@ -3,6 +3,7 @@ import { cleanup, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
 
 import './page';
+import { actForPanels } from '../src/page';
 import type { FailureView } from '../src/protocol';
 import { Failure } from '../src/views/Notes';
 
@@ -20,6 +21,7 @@ const IN_CELL: FailureView = {
   cause: { en: '', zh: '' },
   fix: { en: '', zh: '' },
   notes: [],
+  calls: [],
 };
 const IN_MODULE: FailureView = {
   ...IN_CELL,
@@ -54,6 +56,28 @@ test('a failure in a module stands at the line of the module, with a way to the 
   expect(alert.textContent).toContain('Rank 1 failed first: ValueError at line 9 of pkg/models.py');
   expect(alert.querySelector('[aria-current]')?.textContent).toBe('9raise ValueError(batch)');
   expect(screen.getByRole('button', { name: 'Line 2 of the cell' })).toBeTruthy();
+});
+
+test('the way from the cell into modules stands with the lines around each, as links where the page opens files', () => {
+  const call = (file: string, line: number) => ({
+    ...{ file, path: file && `/home/ada/${file}`, line, first: line - 1 },
+    source: `# before ${line}\nline_${line}()\n# after`,
+  });
+  const calls = [call('', 13), call('helpers.py', 9), call('helpers.py', 5)];
+  const names = (): string[] =>
+    [...document.querySelectorAll('.nbdist-calls > li > :first-child')].map(node => node.textContent);
+
+  shown({ ...IN_MODULE, calls });
+  expect(names()).toEqual(['cell line 13', 'helpers.py 9', 'helpers.py 5']);
+  const marked = [...document.querySelectorAll('[aria-current]')].map(node => node.textContent);
+  expect(marked).toEqual(['13line_13()', '9line_9()', '5line_5()']);
+  expect(document.querySelectorAll('.nbdist-calls button')).toHaveLength(1);
+
+  cleanup();
+  actForPanels(() => undefined);
+  shown({ ...IN_MODULE, calls });
+  const link = screen.getByRole('button', { name: 'helpers.py 5' });
+  expect({ ...link.dataset }).toEqual({ nbdistFile: '/home/ada/helpers.py', nbdistLine: '5' });
 });
 
 test('in Chinese the module is named, too', () => {

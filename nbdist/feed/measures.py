@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import time
@@ -17,9 +18,18 @@ from nbdist.feed.charts import Charts
 from nbdist.feed.progress import LINES, Progress, RankProgress, furthest_behind
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.stalling import SlowView, slow_view
-from nbdist.feed.view import FailureView, NoteView
+from nbdist.feed.view import CallView, FailureView, NoteView
 from nbdist.model import RankState, Run
-from nbdist.store import LogStream, LogTimes, MetricPoint, MetricsReader, RankDirectory, RunDirectory
+from nbdist.programs.sources import Sources
+from nbdist.store import (
+    ErrorFrame,
+    LogStream,
+    LogTimes,
+    MetricPoint,
+    MetricsReader,
+    RankDirectory,
+    RunDirectory,
+)
 from nbdist.store.logs import last_lines
 from nbdist.store.metrics import last_points
 from nbdist.store.scraped.log import ScrapedMetrics, merge_points
@@ -30,6 +40,8 @@ _LEAST_BYTES = 16 * 1024
 _BACKLOG = 2_000  # points in one look; after more, the next look reads on
 _MESSAGE = 500
 _NOTES = 6  # lines shown beside a failure's cause
+_CALLS = 4  # lines shown on the way to it
+_AROUND = 2
 
 _PRINTED_BYTES = 16 * 1024  # of a log, in one go
 _PRINTED_MOST = 512 * 1024  # of a log without numbers, in one go
@@ -280,6 +292,7 @@ def failure_view(failure: Failure) -> FailureView:
         message=message[:_MESSAGE],
         line=failure.line,
         notes=tuple(NoteView(text=note.en, text_zh=note.zh) for note in failure.notes[:_NOTES]),
+        calls=tuple(_calls(failure)),
     )
     if (hint := failure.hint) is not None:
         cause, fix = hint.cause, hint.fix
@@ -288,6 +301,36 @@ def failure_view(failure: Failure) -> FailureView:
     if at is None or failure.sources.is_program(at.file):
         return view
     return replace(view, file=failure.sources.name(at.file), file_line=at.line, source=at.source[:_MESSAGE])
+
+
+def _calls(failure: Failure) -> Iterator[CallView]:
+    """Yield the outermost call of the user's and the innermost ones, each once in a row of equals."""
+    frames = [frame for frame, _ in itertools.groupby(failure.own_frames)]
+    for frame in frames if len(frames) <= _CALLS else (frames[0], *frames[1 - _CALLS :]):
+        first, lines = lines_around(frame, failure.sources)
+        in_cell = failure.sources.is_program(frame.file) and not failure.sources.script
+        yield CallView(
+            file=failure.sources.name(frame.file),
+            path="" if in_cell else os.path.abspath(frame.file),
+            line=frame.line,
+            first=first,
+            source="\n".join(line[:_MESSAGE] for line in lines),
+        )
+
+
+def lines_around(frame: ErrorFrame, sources: Sources) -> tuple[int, Sequence[str]]:
+    """Return the lines around that of a frame, after the number of the first; of a file changed since, that
+    line alone."""
+    at, source = frame.line, frame.source
+    lines = sources.lines(frame.file)
+    if not 1 <= at <= len(lines) or (source and lines[at - 1].strip() != source.strip()):
+        return at, [source] if source else []
+    begin, end = max(1, at - _AROUND), min(len(lines), at + _AROUND)
+    while end > at and not lines[end - 1].strip():
+        end -= 1
+    while begin < at and not lines[begin - 1].strip():
+        begin += 1
+    return begin, lines[begin - 1 : end]
 
 
 _END_ROOM = 4096  # bytes at the end of a file

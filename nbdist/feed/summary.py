@@ -14,7 +14,7 @@ from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.given import NOTHING, Given, results_of
 from nbdist.feed.labels import cut_text, exit_text, ranks_text, state_mark, state_word
 from nbdist.feed.log_lines import Tracebacks
-from nbdist.feed.measures import glance
+from nbdist.feed.measures import glance, lines_around
 from nbdist.feed.progress import Progress
 from nbdist.feed.stalling import (
     SlowView,
@@ -37,7 +37,6 @@ _SHARES = re.compile(r"RANK|WORLD_SIZE|TRAINER|_rank\b|_world_size\b|process_ind
 _TAIL_BYTES = 16_384
 _WHOLE = 20  # lines, of all logs together
 _TAIL_LINES = 8
-_AROUND = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,17 +125,11 @@ def code_lines(failure: Failure) -> tuple[CodeLine, ...]:
     frame = failure.place
     if frame is None:
         return ()
-    at, source = frame.line, frame.source
-    lines = failure.sources.lines(frame.file)
-    if not 1 <= at <= len(lines) or (source and lines[at - 1].strip() != source.strip()):
-        return (CodeLine(number=at, text=source, failing=True),) if source else ()
-    begin, end = max(1, at - _AROUND), min(len(lines), at + _AROUND)
-    while end > at and not lines[end - 1].strip():
-        end -= 1
-    while begin < at and not lines[begin - 1].strip():
-        begin += 1
-    near = enumerate(lines[begin - 1 : end], begin)
-    return tuple(CodeLine(number=number, text=line, failing=number == at) for number, line in near)
+    first, lines = lines_around(frame, failure.sources)
+    numbered = enumerate(lines, first)
+    return tuple(
+        CodeLine(number=number, text=line, failing=number == frame.line) for number, line in numbered
+    )
 
 
 def _later(failure: Failure, run: Run) -> dict[int, float]:

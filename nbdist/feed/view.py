@@ -169,11 +169,23 @@ class NoteView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallView:
+    """A line of the user's on the way to a failure, in ``source``, whose first line is ``first``. ``file``
+    names the module at ``path``; both are empty for the cell."""
+
+    file: str
+    path: str
+    line: int
+    first: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureView:
     """The first failure. ``message`` is the exception's type and text, or the last words of a rank that
     raised none. ``line`` is a line of the cell (1 is the magic's); ``file``, ``file_line`` and ``source``
     are the innermost line in a module of the user's. ``cause`` and ``fix`` are empty for an unknown error.
-    ``notes`` have values in the failing line and facts about other ranks."""
+    ``notes`` have values in the failing line and facts about other ranks, ``calls`` the way to the line."""
 
     rank: int
     headline: str
@@ -188,6 +200,7 @@ class FailureView:
     fix: str = ""
     fix_zh: str = ""
     notes: tuple[NoteView, ...] = ()
+    calls: tuple[CallView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,6 +159,34 @@ def test_a_failure_leads_to_the_line_of_its_cell(
         expect(lab.cell(1).locator(".cm-focused")).to_be_visible()
 
 
+def test_a_failure_in_a_module_leads_there_and_its_log_opens_at_the_error(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    raising = "def step():\n    raise ValueError('bad batch')\n"
+    module = "import time\ndef train(rank):\n    if rank == 1:\n        step()\n    time.sleep(60)\n\n"
+    (lab_server.notebooks / "helpers.py").write_text(module + raising)
+    cell = "%%distributed -n 2 --name chain\nimport os, helpers\nprint(*range(90), sep='\\n')\n"
+    cell += "helpers.train(int(os.environ['RANK']))"
+    with notebook_page(lab_server, browser, "chain", cell, width=1280, height=1200) as (lab, page):
+        lab.run(1)
+        panel = lab.cell(1).locator(".nbdist")
+        expect(panel.locator(".nbdist-pill")).to_have_text("Failed", timeout=20_000)
+        names = panel.locator(".nbdist-calls > li > :first-child")
+        expect(names).to_have_text(["cell line 4", "helpers.py 4", "helpers.py 8"])
+        log = panel.get_by_role("log")
+        expect(log).to_contain_text("Traceback (most recent call last)")
+        expect(log).not_to_contain_text("KeyboardInterrupt")
+        for name, size, theme in (("light", 1280, "Light"), ("dark-narrow", 600, "Dark")):
+            lab.change_theme(f"JupyterLab {theme}")
+            page.set_viewport_size({"width": size, "height": 1200})
+            panel.locator(".nbdist-head").scroll_into_view_if_needed()
+            page.screenshot(path=pictures / f"failed-{name}.png")
+        page.set_viewport_size({"width": 1280, "height": 1200})
+        names.last.click()
+        expect(page.get_by_role("tab", name="helpers.py")).to_have_attribute("aria-selected", "true")
+        page.wait_for_function("() => window.getSelection().toString().includes('raise ValueError')")
+
+
 def test_runs_are_compared_and_visualdl_shows_them(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:

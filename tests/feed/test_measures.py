@@ -126,3 +126,21 @@ def test_a_failure_comes_with_its_exception_its_cause_and_its_fix(tmp_path: Path
     assert failure.headline_zh.startswith("进程 1 最先失败：OutOfMemoryError")
     assert all([failure.cause, failure.cause_zh, failure.fix, failure.fix_zh])
     assert [note.text for note in failure.notes] == ["values at line 3: loader = None"]
+
+
+def test_a_failure_in_a_module_comes_with_the_calls_that_led_there(tmp_path: Path) -> None:
+    helpers = tmp_path / "helpers.py"
+    helpers.write_text("".join(f"line_{number}()\n" for number in range(1, 12)))
+    torch = "/usr/lib/python3/site-packages/torch/nn.py"
+    frames = [(a_spec().program, 3, "<module>", "train()"), (str(helpers), 9, "train", "line_9()")]
+    frames += [(torch, 99, "call", "fn()"), *[(str(helpers), 5, "step", "line_5()")] * 3]
+    run = WrittenRun(tmp_path / "runs").raised(1, "ValueError", "bad batch", frames=frames)
+
+    failure = FailureWatch(run.directory).look(run.happened(*STARTED, errored(1), exited(1, 1)).run)
+
+    assert failure is not None
+    assert [(call.path, call.line, call.first, call.source.count("\n")) for call in failure.calls] == [
+        ("", 3, 3, 0),
+        (str(helpers), 9, 7, 4),
+        (str(helpers), 5, 3, 4),
+    ]

@@ -2,8 +2,8 @@
 import { memo, type ReactElement, useCallback, useEffect, useState } from 'react';
 
 import { clock } from '../numbers';
-import { copy } from '../page';
-import type { BoardAnswer, FailureView, RunView } from '../protocol';
+import { copy, pageActs } from '../page';
+import type { BoardAnswer, CallView, FailureView, RunView } from '../protocol';
 import { pageWords, localized } from '../words';
 import { Code } from './Code';
 import { Badge, Button } from './Marks';
@@ -165,7 +165,7 @@ interface FailureProps {
 /** Draw the first failure: who, what, where, and the ways to it. */
 export const Failure = memo(function Failure(props: FailureProps): ReactElement {
   const { failure, cell, onCellLine, onOpen } = props;
-  const { rank, line, message, fileLine, source } = failure;
+  const { rank, line, message, fileLine, source, calls } = failure;
   const words = pageWords();
   const headline = localized(failure.headline);
   const hints = [
@@ -180,8 +180,13 @@ export const Failure = memo(function Failure(props: FailureProps): ReactElement 
         <Badge rank={rank} />
         <b>{headline.charAt(0).toUpperCase() + headline.slice(1)}</b>
       </div>
-      {source && fileLine !== null && <Code source={source} line={fileLine} first={fileLine} />}
-      {!source && cell !== null && line !== null && <Code source={cell} line={line} around={2} />}
+      {calls.length > 1 && <Calls calls={calls} onCellLine={onCellLine} />}
+      {calls.length < 2 && source && fileLine !== null && (
+        <Code source={source} line={fileLine} first={fileLine} />
+      )}
+      {calls.length < 2 && !source && cell !== null && line !== null && (
+        <Code source={cell} line={line} around={2} />
+      )}
       {message && <p className="nbdist-error-line">{message}</p>}
       {given.length > 0 && (
         <dl className="nbdist-hint">
@@ -205,3 +210,39 @@ export const Failure = memo(function Failure(props: FailureProps): ReactElement 
     </div>
   );
 });
+
+interface CallsProps {
+  calls: readonly CallView[];
+  onCellLine: (line: number) => void;
+}
+
+/** Draw the way to the failure: from the cell into modules, each line a link to its place. */
+function Calls({ calls, onCellLine }: CallsProps): ReactElement {
+  const words = pageWords();
+  const opens = pageActs();
+  return (
+    <ol className="nbdist-calls" aria-label={words.calls}>
+      {calls.map(({ file, path, line, first, source }, at) => {
+        const name = file ? `${file} ${line}` : words.cellLine(line);
+        return (
+          <li key={at}>
+            {file && !opens ? (
+              <code>{name}</code>
+            ) : (
+              <button
+                type="button"
+                className="nbdist-call"
+                {...(file
+                  ? { 'data-nbdist-file': path, 'data-nbdist-line': line }
+                  : { onClick: () => onCellLine(line) })}
+              >
+                {name}
+              </button>
+            )}
+            {source && <Code source={source} line={line} first={first} />}
+          </li>
+        );
+      })}
+    </ol>
+  );
+}

@@ -2,6 +2,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Dialog, IToolbarWidgetRegistry, Notification, showDialog } from '@jupyterlab/apputils';
 import type { Cell } from '@jupyterlab/cells';
+import type { CodeEditor } from '@jupyterlab/codeeditor';
 import { PageConfig } from '@jupyterlab/coreutils';
 import { IDocumentManager } from '@jupyterlab/docmanager';
 import { INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
@@ -404,6 +405,10 @@ export async function showLine(cell: Cell, line: number): Promise<void> {
   if (!editor) {
     return;
   }
+  showEditorLine(editor, line);
+}
+
+export function showEditorLine(editor: CodeEditor.IEditor, line: number): void {
   const at = line - 1;
   const text = editor.getLine(at);
   if (text === undefined) {
