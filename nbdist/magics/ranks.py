@@ -10,10 +10,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, magics_class
@@ -21,8 +21,9 @@ from IPython.display import display
 
 from nbdist import config, options, panel, runner
 from nbdist.diagnosis.exits import rank_names
-from nbdist.errors import RunFailed, UsageMistake
+from nbdist.errors import RunFailed, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
+from nbdist.feed.view import duration
 from nbdist.magics.cell_check import as_in_editor, notebook_names
 from nbdist.magics.presentation import (
     as_usage_errors,
@@ -38,7 +39,15 @@ from nbdist.store.paths import make_private
 from nbdist.store.run_store import read_spec
 from nbdist.text import reason_text, say
 
+if TYPE_CHECKING:
+    from IPython.core.display_functions import DisplayHandle
+
+    from nbdist.diagnosis.stack_groups import StackGroup
+
 _LOOK = 0.05
+_SHOWN_AFTER = 2.0  # seconds until a cell has a line
+_ASKED_AFTER, _ASKED_AGAIN = 4.0, 10.0  # seconds until its ranks are asked where they are
+_TOLD_AFTER = 5.0
 _STAYS = 3.0  # seconds after an interrupt until busy ranks are named, and may be killed
 
 
@@ -196,7 +205,8 @@ def _execute(
             write=write,
             show=(lambda bundle: display(bundle, raw=True)) if draws else None,
         )
-        interrupted = _watch(live, output, presses, handle)
+        with contextlib.closing(_LiveLine(live, handle, draws=draws)) as line:
+            interrupted = _watch(live, output, presses, handle, line)
     if live.lost and not live.ended.keys() >= live.logs.keys():
         over = runner.settled(handle).state.terminal
         code = "panel.session-ended" if over else "panel.session-unheard"
@@ -212,7 +222,11 @@ def _execute(
 
 
 def _watch(
-    live: runner.LiveCell, output: panel.CellOutput, presses: list[int], handle: runner.RunHandle
+    live: runner.LiveCell,
+    output: panel.CellOutput,
+    presses: list[int],
+    handle: runner.RunHandle,
+    line: _LiveLine,
 ) -> bool:
     """Show the cell until it ends; return whether the user interrupted it. Raises KeyboardInterrupt for an
     interrupt before it begins: it will not begin."""
@@ -222,6 +236,7 @@ def _watch(
     while not live.over:
         live.listen(_LOOK)
         output.look(live.logs, live.ended)
+        line.look()
         if live.stalled and not stalls:
             stalls = True
             tell(say("panel.cell-stalled", language))
@@ -242,6 +257,81 @@ def _watch(
             tell(_stays(live, handle))
     output.look(live.logs, live.ended, last=True)
     return taken > 0
+
+
+class _LiveLine:
+    """A line about a cell that lasts, where the front end draws it anew: its time, and which ranks work, wait
+    or are idle. A note says when they wait for ranks that have not got the cell."""
+
+    def __init__(self, live: runner.LiveCell, handle: runner.RunHandle, *, draws: bool) -> None:
+        self._live, self._handle, self._draws = live, handle, draws
+        self._begun = time.monotonic()
+        self._next, self._asks = self._begun + _SHOWN_AFTER, self._begun + _ASKED_AFTER
+        self._output: DisplayHandle | None = None
+        self._groups: Sequence[StackGroup] = ()
+        self._told = False
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if now >= self._asks and self._live.logs:
+            self._asks = now + _ASKED_AGAIN
+            # an answer may take seconds
+            threading.Thread(target=self._ask, name="nbdist stacks", daemon=True).start()
+        if now >= self._next and self._live.logs:
+            self._next = now + 1.0
+            waiting, idle = self._waiting(), self._say("idle", self._idle)
+            self._show([*self._working(), *waiting, self._say("done", self._live.ended), idle])
+            if waiting and idle and now - self._begun >= _TOLD_AFTER and not self._told:
+                self._told = True
+                text = say("panel.cell-alone", config.language(), waiting=waiting[0], idle=idle)
+                tell(text)
+
+    def close(self) -> None:
+        if self._output is not None:
+            self._show([self._say("done", self._live.ended)])
+
+    def _ask(self) -> None:
+        from nbdist.diagnosis.stacks import take_stacks  # rarely needed, and slow to import
+
+        with contextlib.suppress(UnknownRun, OSError):
+            self._groups = take_stacks(self._handle.directory).groups
+
+    def _show(self, parts: Sequence[str]) -> None:
+        seconds = duration(time.monotonic() - self._begun)
+        bundle = {"text/plain": harmless(" · ".join(filter(None, [seconds, *parts])))}
+        if self._output is not None:
+            self._output.update(bundle, raw=True)
+        elif self._draws:
+            self._output = display(bundle, raw=True, display_id=True)
+
+    @property
+    def _idle(self) -> list[int]:
+        everyone = range(read_spec(self._handle.directory).world_size)
+        return sorted({*everyone} - {*self._live.ranks, *self._live.gone})
+
+    def _waiting(self) -> list[str]:
+        found = ((self._busy(group), group.place) for group in self._groups if group.place.waits)
+        return [
+            self._say("waiting", ranks, what=place.what, line=place.line or "")
+            for ranks, place in found
+            if ranks
+        ]
+
+    def _working(self) -> list[str]:
+        places = [(self._busy(group), group.place) for group in self._groups]
+        known = {rank for ranks, _ in places for rank in ranks}
+        texts = [
+            self._say("works", ranks, line=place.line or "") for ranks, place in places if not place.waits
+        ]
+        return [*texts, self._say("works", sorted({*self._live.busy} - known), line="")]
+
+    def _busy(self, group: StackGroup) -> list[int]:
+        return sorted({*group.ranks} & {*self._live.busy})
+
+    def _say(self, code: str, ranks: Collection[int], **facts: object) -> str:
+        language = config.language()
+        names = rank_names(sorted(ranks), language)
+        return say(f"panel.cell-{code}", language, ranks=names, count=len(ranks), **facts) if ranks else ""
 
 
 def _stays(live: runner.LiveCell, handle: runner.RunHandle) -> str:

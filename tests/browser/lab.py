@@ -167,7 +167,7 @@ def write_notebook(path: Path, *cells: str, kernel: str = "python3") -> Path:
 
 def unfolded(panel: Locator) -> Locator:
     """Open the panel of a run that has finished, which is one line; return the panel."""
-    panel.locator(".nbdist-fold[aria-expanded=false]").click(timeout=20_000)
+    panel.locator(".nbdist-details[aria-expanded=false]").click(timeout=20_000)
     return panel
 
 

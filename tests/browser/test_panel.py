@@ -77,7 +77,7 @@ def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_st
         expect(panel.locator(".nbdist-pill")).to_have_text("Finished")
         expect(panel.get_by_role("tab", name="Rank 1")).to_have_attribute("aria-selected", "true")
         expect(panel.get_by_role("log")).to_contain_text("step 29 of rank 1")
-        expect(panel.locator(".nbdist-fold")).to_contain_text("loss 0.0333")
+        expect(panel.locator(".nbdist-details")).to_contain_text("loss 0.0333")
         expect(summary).to_be_hidden()
         panel.get_by_role("tab", name="Metrics").click()
         expect(panel.locator("canvas").first).to_be_visible()
@@ -90,7 +90,7 @@ def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_st
 
         page.reload()
         # saved, and the kernel lives: all of it comes back from disk, as one line
-        expect(panel.locator(".nbdist-fold")).to_contain_text("loss 0.0333", timeout=30_000)
+        expect(panel.locator(".nbdist-details")).to_contain_text("loss 0.0333", timeout=30_000)
         expect(panel.get_by_role("log")).to_be_hidden()
         panel.scroll_into_view_if_needed()
         page.screenshot(path=pictures / "fine-light.png")

@@ -149,7 +149,7 @@ def test_a_notebook_goes_from_pip_install_to_curves(
 def has_curves(lab: LabPage, cell: int) -> None:
     panel = lab.cell(cell).locator(".nbdist")
     # no rank waits for the others at its end, so the last lines of all may be one rank's
-    panel.locator(".nbdist-fold").click()
+    panel.locator(".nbdist-details").click()
     panel.get_by_role("tab", name="Rank 1").click()
     expect(panel.get_by_role("log")).to_contain_text("step 59 of rank 1")
     panel.get_by_role("tab", name="Metrics").click()

@@ -63,7 +63,7 @@ def test_voila_serves_what_has_run_and_what_still_runs(
         page = browser.new_context(viewport={"width": 900, "height": 900}).new_page()
         page.goto(f"http://127.0.0.1:{port}/", timeout=120_000)
         ended, live = (page.locator(".nbdist").filter(has_text=name) for name in ("ended-", "live-"))
-        ended.locator(".nbdist-fold").click()
+        ended.locator(".nbdist-details").click()
         expect(ended.get_by_role("log")).to_contain_text("step 9 of rank 1")
         expect(live.get_by_role("log")).to_contain_text("of rank 1")
         pictured(page, pictures / "voila")

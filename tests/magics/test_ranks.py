@@ -84,6 +84,22 @@ def test_an_error_leaves_the_session_as_it_was(kernel: Kernel) -> None:
     assert by_rank(after.stdout) == {0: ["42"], 1: ["42"]}
 
 
+def test_a_cell_that_lasts_has_a_line_and_says_which_ranks_lack_it(kernel: Kernel) -> None:
+    wait = (
+        "import torch.distributed as dist\ndist.init_process_group('gloo')\nt = __import__('torch').ones(1)"
+    )
+    kernel.run(f"%%ranks\n{wait}")
+    alone = submitted(kernel, "%%ranks 0\ndist.all_reduce(t)")
+
+    told = kernel.collect(alone, until=lambda reply: "run this cell" in reply.stdout, limit=20)
+    kernel.interrupt()
+    kernel.collect(alone)
+
+    assert "rank 0 waits in all_reduce at line 2; rank 1 is idle: run this cell on all ranks" in told.stdout
+    lines = [data["text/plain"] for data in told.data]
+    assert any("rank 0 waits in all_reduce" in line and "rank 1 is idle" in line for line in lines)
+
+
 def test_an_interrupt_ends_the_cell_alone(kernel: Kernel) -> None:
     long = submitted(kernel, "%%ranks\nimport time\nwhile True: time.sleep(1)")
 

@@ -67,7 +67,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         {fold && (
           <button
             type="button"
-            className="nbdist-button nbdist-fold"
+            className="nbdist-button nbdist-details"
             aria-expanded={fold.open}
             aria-controls={fold.body}
             title={fold.open ? words.hideDetails : words.showDetails}
