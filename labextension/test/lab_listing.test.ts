@@ -126,27 +126,47 @@ test('a sweep is one entry, with its points below it where it is open', () => {
   expect(standing(sweep.sweep).best?.sweep?.number).toBe(3);
 });
 
-test('a name has the end of the id only where two runs have the same, and is whole where it differs', () => {
+test('of what was looked for the points stand below their sweep, whose state they do not tell', () => {
+  const sweep = (number: number) => ({
+    sweep_id: 's',
+    label: 'lr-k3f9',
+    number,
+    points: 6,
+    values: '',
+    higher: false,
+  });
+  const rows = [made('lr-2', 0, { sweep: sweep(1) }), made('bert', 0), made('lr-1', 0, { sweep: sweep(0) })];
+
+  const { items } = listing(rows, NOW, 'day', null);
+
+  expect(items.flatMap(item => (item.kind === 'run' ? [item.row.label] : [item.kind]))).toEqual([
+    ...['heading', 'sweep', 'lr-1', 'lr-2', 'bert'],
+  ]);
+  const shown = items.find(item => item.kind === 'sweep')!;
+  expect(standing(shown.sweep)).toMatchObject({ points: 6, ended: 2, state: 'finished' });
+});
+
+test('a run that diverged is not the best of its sweep', () => {
+  const point = (number: number, values: number[], diverged: boolean) =>
+    made(`lr-${number}`, 0, {
+      spark: { tag: 'loss', values, diverged },
+      sweep: { sweep_id: 's', label: 'lr-k3f9', number, points: 2, values: '', higher: false },
+    });
+  const rows = [point(0, [2, 0.1], true), point(1, [2, 0.5], false)];
+
+  expect(standing({ sweepId: 's', label: '', rows, partial: false }).best!.label).toBe('lr-1');
+});
+
+test('a name is that of panels and commands, and is whole where it differs', () => {
   const named = (name: string, end: string) => made(`${name}-${end}`, 0, { name });
-  const rows = [
-    named('sweep-0-1-fast', 'aaaa'),
-    named('sweep-0-2-fast', 'bbbb'),
-    named('lenet', 'cccc'),
-    named('lenet', 'dddd'),
-  ];
+  const rows = [named('sweep-0-1', 'aaaa'), named('sweep-0-2', 'bbbb'), named('lenet', 'cccc')];
 
   const names = shownNames(rows);
 
-  expect(rows.map(({ runId }) => names.get(runId)!.text)).toEqual([
-    'sweep-0-1-fast',
-    'sweep-0-2-fast',
-    'lenet-cccc',
-    'lenet-dddd',
-  ]);
+  expect(rows.map(({ runId }) => names.get(runId)!.text)).toEqual(rows.map(({ label }) => label));
   expect(rows.map(({ runId }) => names.get(runId)!).map(({ text, from }) => text.slice(from))).toEqual([
-    '1-fast',
-    '2-fast',
-    'cccc',
-    'dddd',
+    '1-aaaa',
+    '2-bbbb',
+    'lenet-cccc',
   ]);
 });

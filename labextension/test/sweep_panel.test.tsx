@@ -44,7 +44,7 @@ const names = (): (string | null)[] =>
 test('the best point stands first, those that have failed and those that wait last', () => {
   draw();
 
-  expect(names()).toEqual(['lenet-2', 'lenet-1', 'lenet-3', 'lenet-4']);
+  expect(names()).toEqual(['lenet-2-aaab', 'lenet-1-aaaa', 'lenet-3-aaac', 'lenet-4-aaad']);
   expect(screen.getByText('3 of 4 points · 1 failed · 1 waiting')).toBeTruthy();
   expect(document.querySelector('th[aria-sort="ascending"]')!.textContent).toBe('loss ▴best');
   expect(screen.getByText('the time limit of 60 s was reached')).toBeTruthy();
@@ -56,7 +56,7 @@ test('a column that the reader chooses stays when news come', () => {
   fireEvent.click(screen.getByRole('button', { name: /^lr/ }));
   act(() => source.send({ ...SWEEP, live: false, state: 'failed' }));
 
-  expect(names()).toEqual(['lenet-3', 'lenet-4', 'lenet-1', 'lenet-2']);
+  expect(names()).toEqual(['lenet-3-aaac', 'lenet-4-aaad', 'lenet-1-aaaa', 'lenet-2-aaab']);
   expect(screen.queryByRole('button', { name: 'Stop' })).toBeNull();
   expect(screen.getByText('Failed', { selector: '.nbdist-pill' })).toBeTruthy();
 });
@@ -64,14 +64,14 @@ test('a column that the reader chooses stays when news come', () => {
 test('a click on a point opens its run where the page can, and else says how', () => {
   const opened: string[][] = [];
   draw((runId, label) => opened.push([runId, label]));
-  fireEvent.click(screen.getByRole('button', { name: 'lenet-2' }));
+  fireEvent.click(screen.getByRole('button', { name: 'lenet-2-aaab' }));
   expect(opened).toEqual([['20261120-141503-lenet-2-aaab', 'lenet-2-aaab']]);
   cleanup();
 
   draw();
-  fireEvent.click(screen.getByRole('button', { name: 'lenet-2' }));
+  fireEvent.click(screen.getByRole('button', { name: 'lenet-2-aaab' }));
   expect(screen.getByText('%dist_attach lenet-2-aaab')).toBeTruthy();
-  fireEvent.click(screen.getByRole('button', { name: 'lenet-4' }));
+  fireEvent.click(screen.getByRole('button', { name: 'lenet-4-aaad' }));
   expect(screen.getByText(/lenet-4-aaad has not started yet/)).toBeTruthy();
 });
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from nbdist import options, runner
+from nbdist import config, options, runner
 from nbdist.devices.gpus import list_gpus
 from nbdist.doctor.examination_report import Entry, Report, checks, find
 from nbdist.doctor.installed import (
@@ -33,7 +33,9 @@ from nbdist.doctor.probes import (
 )
 from nbdist.errors import NbdistError
 from nbdist.preflight.capabilities import build_of
+from nbdist.text import say
 
+_NAMED_AFTER = 1.0  # seconds
 LIMIT = 120.0
 """Seconds after which the doctor stops the trial."""
 
@@ -154,13 +156,22 @@ _LAST_PROBES = [
 """Probes that start a run or a server: one after the other, after the rest."""
 
 
-def examine(*, smoke: bool = False, looked_at: Sequence[Probe] | None = None) -> Report:
-    """Run all probes, with ``smoke`` the trials too. Raise nothing, and return within their limits."""
+def examine(
+    *,
+    smoke: bool = False,
+    looked_at: Sequence[Probe] | None = None,
+    tell: Callable[[str], object] = lambda _: None,
+) -> Report:
+    """Run all probes, with ``smoke`` the trials too, and ``tell`` which last. Raise nothing, and return
+    within their limits."""
     started = time.monotonic()
     running = [_Look(probe) for probe in (probes() if looked_at is None else looked_at)]
+    _name_those_that_last(running, tell)
     entries = [entry for look in running for entry in look.result()]
     for probe in _LAST_PROBES if smoke else ():
-        entries += _Look(probe).result()
+        look = _Look(probe)
+        _name_those_that_last([look], tell)
+        entries += look.result()
     return _report(entries, time.monotonic() - started)
 
 
@@ -179,6 +190,17 @@ def _report(entries: Iterable[Entry], seconds: float) -> Report:
     return Report(entries=tuple(ordered), seconds=seconds)
 
 
+def _name_those_that_last(looks: Sequence[_Look], tell: Callable[[str], object]) -> None:
+    """Wait for the answers; name the probes that have given none, again when they are fewer."""
+    language, due, named = config.language(), time.monotonic() + _NAMED_AFTER, ""
+    while waits := [look for look in looks if look.lasts]:
+        waits[0].wait(_NAMED_AFTER)
+        names = ", ".join(look.title(language) for look in waits if look.lasts)
+        if names not in ("", named) and time.monotonic() >= due:
+            tell(say("doctor.examining", language, what=names))
+            named = names
+
+
 class _Look:
     """Probe in a daemon thread of its own."""
 
@@ -188,6 +210,18 @@ class _Look:
         self._done = threading.Event()
         self._deadline = time.monotonic() + probe.limit
         threading.Thread(target=self._run, name=f"nbdist doctor: {probe.title}", daemon=True).start()
+
+    @property
+    def lasts(self) -> bool:
+        """Return whether it has no answer, and has time for one."""
+        return not self._done.is_set() and time.monotonic() < self._deadline
+
+    def title(self, language: str) -> str:
+        title = self._probe.title
+        return str(checks()["titles"].get(title, title)) if language == "zh" else title
+
+    def wait(self, seconds: float) -> None:
+        self._done.wait(min(seconds, max(0.0, self._deadline - time.monotonic())))
 
     def result(self) -> list[Entry]:
         if self._done.wait(max(0.0, self._deadline - time.monotonic())):

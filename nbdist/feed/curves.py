@@ -20,15 +20,18 @@ _WHOLE = 32 * 1024
 _PIECE = 1024
 _PRINTED = 16 * 1024  # finding numbers in a log is a hundred times slower than reading logged ones
 _PIECES = 8
+_FAR = 2.0  # times the least loss
 _PRINTING = 8  # ranks whose logs are searched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spark:
-    """Up to POINTS values in their order, all finite; the last is the last logged."""
+    """Up to POINTS values in their order, all finite; the last is the last logged. ``diverged``: that is no
+    finite number, or a loss far above the least."""
 
     tag: str
     values: tuple[float, ...]
+    diverged: bool = False
 
 
 def spark_of(run: Run, directory: RunDirectory) -> tuple[Spark | None, float]:
@@ -53,7 +56,12 @@ def spark_of(run: Run, directory: RunDirectory) -> tuple[Spark | None, float]:
     values = (*(value for _, value, _ in shape[tag][:-1]), stands)
     finite = [value for value in values if math.isfinite(value)]
     drawn = tuple(finite[at] for at in picked(len(finite), POINTS))
-    return (Spark(tag=tag, values=drawn) if drawn else None), stands
+    return (Spark(tag=tag, values=drawn, diverged=_diverged(tag, drawn, stands)) if drawn else None), stands
+
+
+def _diverged(tag: str, values: Sequence[float], stands: float) -> bool:
+    falls = "loss" in tag.lower() and min(values) > 0
+    return not math.isfinite(stands) or (falls and stands > max(values[0], _FAR * min(values)))
 
 
 def main_tag(tags: list[str]) -> str:

@@ -234,12 +234,14 @@ def sweep_bundle(view: SweepView, language: str) -> dict[str, str]:
 
 
 def sweep_failures(view: SweepView, language: str) -> str:
-    """Return the failed points with their causes, a line each."""
+    """Return the failed points with their causes, a line each; the first in the line that counts them."""
     table = SweepTable(language)
     causes = [(run, table.cause(run, directory)) for run, directory in view.runs]
-    failed = [f"  {run.label}: {cause}" for run, cause in causes if cause]
-    counts = {"count": len(failed), "points": len(view.runs)}
-    return "\n".join([say("compare.sweep-failures", language, label=view.sweep.label, **counts), *failed])
+    failed = [f"{run.label}: {cause}" for run, cause in causes if cause]
+    first, *others = failed or [""]
+    counts = {"count": len(failed), "points": len(view.runs), "first": first, "more": len(others) or ""}
+    head = say("compare.sweep-failures", language, label=view.sweep.label, **counts)
+    return "\n".join([head, *(f"  {other}" for other in others)])
 
 
 def _sorted(view: SweepView, language: str) -> Comparison:

@@ -25,7 +25,9 @@ class Examined:
     json: bool
 
 
-def doctor(_: Frontend, *, smoke: bool, fix: bool, json: bool = False, **cluster_options: Any) -> Examined:
+def doctor(
+    frontend: Frontend, *, smoke: bool, fix: bool, json: bool = False, **cluster_options: Any
+) -> Examined:
     """Examine this machine or a cluster. Raises UsageMistake, and LaunchError for a failed mending."""
     # imports that only this verb needs
     from nbdist.doctor import examine, examine_cluster, examine_mended, repair
@@ -33,7 +35,7 @@ def doctor(_: Frontend, *, smoke: bool, fix: bool, json: bool = False, **cluster
     cluster = _cluster_request(**cluster_options)
     if cluster is not None and (smoke or fix):
         raise UsageMistake("--smoke and --fix are about this machine: leave --on out")
-    report = examine(smoke=smoke) if cluster is None else examine_cluster(cluster)
+    report = examine(smoke=smoke, tell=frontend.say) if cluster is None else examine_cluster(cluster)
     mended = repair(report) if fix else []
     if mended:
         report = examine_mended(report)

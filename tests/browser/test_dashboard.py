@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 from dashboard import open_run, run_named, show_runs
-from lab import TOKEN, LabPage, LabServer, new_page, notebook_page
+from lab import TOKEN, LabPage, LabServer, new_page, notebook_page, unfolded
 from playwright.sync_api import Browser, Page, Route, expect
 
 pytestmark = pytest.mark.browser
@@ -198,8 +198,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
         ticked: list[tuple[str, list[Literal["Shift"]]]] = [(f"{pair}-1", []), (f"{pair}-2", ["Shift"])]
         for name, keys in ticked:
             run = run_named(sidebar, name)
-            # nothing of the id: no other run has its name
-            expect(run.locator(".nbdist-run-name")).to_have_text(name)
+            expect(run.locator(".nbdist-run-name")).to_have_text(re.compile(rf"{name}-\w{{4}}"))
             run.locator(".nbdist-check").click(modifiers=keys)
             expect(run).to_have_attribute("aria-checked", "true")
         sidebar.get_by_label("Group by").select_option("notebook")
@@ -215,12 +214,13 @@ def test_runs_are_compared_and_visualdl_shows_them(
         menu.get_by_text("Compare 2 runs").click()
         comparison = page.get_by_role("region", name="Compare runs")
         rows = comparison.locator("tbody tr")
-        expect(rows.locator(".nbdist-name")).to_have_text([f"{pair}-1", f"{pair}-2"], timeout=20_000)
+        named = [re.compile(rf"^{pair}-{at}-\w{{4}}$") for at in (1, 2)]
+        expect(rows.locator(".nbdist-name")).to_have_text(named, timeout=20_000)
         expect(rows.locator(".nbdist-letter")).to_have_text(["A", "B"])
         expect(comparison.locator(".nbdist-diff [data-kind=less]")).to_have_text("-for step in range(20):")
         expect(comparison.locator(".nbdist-diff [data-kind=more]")).to_have_text("+for step in range(40):")
         comparison.get_by_role("button", name=re.compile("^loss.*last")).click()
-        expect(rows.locator(".nbdist-name")).to_have_text([f"{pair}-2", f"{pair}-1"])
+        expect(rows.locator(".nbdist-name")).to_have_text(named[::-1])
         loss = comparison.locator(".nbdist-chart").filter(has_text=re.compile("^loss"))
         curves = loss.locator(".u-over")
         expect(curves).to_be_visible()
@@ -235,10 +235,10 @@ def test_runs_are_compared_and_visualdl_shows_them(
             return {"x": box["x"] + at["x"], "y": box["y"] + at["y"]}
 
         point_at(0.25)
-        expect(readout).to_have_text(re.compile(rf"Step \d+A{pair}-10\.\d+B{pair}-20\.\d+$"))
+        expect(readout).to_have_text(re.compile(rf"Step \d+A{pair}-1-\w{{4}}0\.\d+B{pair}-2-\w{{4}}0\.\d+$"))
         # the first run had ended by then
         point_at(0.75)
-        expect(readout).to_have_text(re.compile(rf"Step \d+B{pair}-20\.\d+$"))
+        expect(readout).to_have_text(re.compile(rf"Step \d+B{pair}-2-\w{{4}}0\.\d+$"))
         # what is dragged over is seen more closely, until a double click
         until, begin = point_at(0.5), point_at(0.25)
         page.mouse.move(begin["x"], begin["y"])
@@ -264,9 +264,10 @@ def test_runs_are_compared_and_visualdl_shows_them(
         dashboard.get_by_role("tab", name="VisualDL").click()
         frame = dashboard.frame_locator("iframe")
         expect(frame.get_by_text("loss").first).to_be_visible(timeout=40_000)
+        page.screenshot(path=pictures / "visualdl-light.png")
 
         page.get_by_role("tab", name="pairs.ipynb").click()
-        panel = lab.cell(1).locator(".nbdist")
+        panel = unfolded(lab.cell(1).locator(".nbdist"))
         panel.get_by_role("tab", name="Metrics").click()
         with page.context.expect_page() as opened:
             panel.get_by_role("button", name="Open VisualDL").click()

@@ -66,6 +66,15 @@ def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
         entry.click()
         expect(runs).to_have_count(6)
         page.screenshot(path=pictures / "sweep-sidebar-open.png")
+        sidebar.get_by_role("searchbox").fill("failed")
+        expect(runs).to_have_count(2)
+        expect(entry).to_contain_text("2 of 6 points")
+        sidebar.get_by_role("searchbox").fill("")
+        expect(entry).to_contain_text("6/6")
+        page.set_viewport_size({"width": 600, "height": 800})
+        panel.scroll_into_view_if_needed()
+        page.screenshot(path=pictures / "sweep-narrow.png")
+        page.set_viewport_size({"width": 1280, "height": 800})
 
         lab.save()
         (data,) = saved(lab.path, page)
@@ -84,6 +93,12 @@ def test_the_sidebar_stops_a_sweep(lab_server: LabServer, browser: Browser) -> N
         entry = sidebar.locator("[data-sweep]", has_text="endless").first
         expect(entry).to_contain_text("0/3", timeout=20_000)
         entry.click()
+        panel = lab.cell(1).locator(".nbdist-sweep")
+        edges = [
+            (box["x"] + box["width"])
+            for box in (panel.bounding_box(), panel.get_by_role("button", name="Stop").bounding_box())
+        ]
+        assert edges[0] - edges[1] >= 8
 
         sidebar.get_by_role("button", name="Stop the sweep").click()
 

@@ -65,6 +65,23 @@ def test_a_probe_that_hangs_is_named_and_not_waited_for() -> None:
     assert "no answer within 0.1 s" in report.entries[0].what
 
 
+def test_who_waits_for_the_doctor_sees_what_lasts() -> None:
+    told: list[str] = []
+    released = threading.Event()
+
+    def last() -> Iterator[Entry]:
+        released.wait(60)
+        yield entry()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        released.set()
+
+    examine(looked_at=[probe(last, limit=60), probe(lambda: [entry()])], tell=tell)
+
+    assert told == ["examining: thing"]
+
+
 def test_a_probe_that_fails_does_not_hide_the_others() -> None:
     def fail() -> Iterator[Entry]:
         raise ZeroDivisionError("oh")

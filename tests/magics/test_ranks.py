@@ -95,7 +95,7 @@ def test_a_cell_that_lasts_has_a_line_and_says_which_ranks_lack_it(kernel: Kerne
     kernel.interrupt()
     kernel.collect(alone)
 
-    assert "rank 0 waits in all_reduce at line 2; rank 1 is idle: run this cell on all ranks" in told.stdout
+    assert "rank 0 waits in all_reduce at line 2, rank 1 is idle: run this cell on all ranks" in told.stdout
     lines = [data["text/plain"] for data in told.data]
     assert any("rank 0 waits in all_reduce" in line and "rank 1 is idle" in line for line in lines)
 

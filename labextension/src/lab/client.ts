@@ -33,7 +33,7 @@ export const runRow = fields({
   progress: or(progress, null),
   /** the first failure, or where the main metric stands */
   headline: bilingual,
-  spark: or(fields({ tag: text, values: listOf(number) }), null),
+  spark: or(fields({ tag: text, values: listOf(number), diverged: or(flag, false) }), null),
   detached: or(flag, false),
   /** its point of a sweep; `higher`: true when more of the main metric is better */
   sweep: or(

@@ -22,6 +22,8 @@ export interface SweepRows {
   sweepId: string;
   label: string;
   rows: readonly RunRow[];
+  /** true when these are only the runs that the reader looked for */
+  partial: boolean;
 }
 
 /** The state of a sweep. `best`: the run with the best main metric among those that have not failed; null where its
@@ -44,7 +46,8 @@ export const GROUPINGS = ['day', 'notebook', 'name'] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
 /** Return the items. `now` in milliseconds; days are the reader's; live runs come first, under a heading of their
- * own. A sweep is one entry, with its runs below if it is in `open`; null: all are. */
+ * own. A sweep is one entry, with its runs below if it is in `open`; null: all are, since `rows` are what the reader
+ * looked for. */
 export function listing(
   rows: readonly RunRow[],
   now: number,
@@ -52,7 +55,7 @@ export function listing(
   open: ReadonlySet<string> | null = null,
 ): Listing {
   const words = labWords();
-  const sweeps = open ? sweepsOf(rows) : new Map<string, SweepRows>();
+  const sweeps = sweepsOf(rows, open === null);
   const together = (row: RunRow): readonly RunRow[] => sweeps.get(row.sweep?.sweepId ?? '')?.rows ?? [row];
   const titleOf = {
     day: (row: RunRow) =>
@@ -89,7 +92,7 @@ export function listing(
       if (!sweep) {
         add(row, false);
       } else if (waiting.delete(sweep.sweepId)) {
-        const isOpen = open!.has(sweep.sweepId);
+        const isOpen = !open || open.has(sweep.sweepId);
         items.push({ kind: 'sweep', top, height: ROW_PX, sweep, position: position++, open: isOpen });
         top += ROW_PX;
         sweep.rows.filter(() => isOpen).forEach(each => add(each, true));
@@ -111,7 +114,7 @@ export function leftRuns(rows: readonly RunRow[], known: readonly RunRow[], path
 }
 
 /** Return sweeps of several points, by their ids. */
-function sweepsOf(rows: readonly RunRow[]): Map<string, SweepRows> {
+function sweepsOf(rows: readonly RunRow[], partial: boolean): Map<string, SweepRows> {
   const known = new Map<string, RunRow[]>();
   for (const row of rows) {
     if (row.sweep && row.sweep.points !== 1) {
@@ -121,7 +124,7 @@ function sweepsOf(rows: readonly RunRow[]): Map<string, SweepRows> {
   return new Map(
     [...known].map(([sweepId, runs]) => [
       sweepId,
-      { sweepId, label: runs[0]!.sweep!.label, rows: runs.sort(byNumber) },
+      { sweepId, label: runs[0]!.sweep!.label, rows: runs.sort(byNumber), partial },
     ]),
   );
 }
@@ -131,7 +134,7 @@ function byNumber(a: RunRow, b: RunRow): number {
 }
 
 /** Return the state of a sweep; a resumed point counts once, by its latest run. */
-export function standing({ rows }: SweepRows): SweepStanding {
+export function standing({ rows, partial }: SweepRows): SweepStanding {
   const latest = new Map<number, RunRow>();
   for (const row of rows) {
     const { number } = row.sweep!;
@@ -147,7 +150,7 @@ export function standing({ rows }: SweepRows): SweepStanding {
   const stopped = runs.some(({ state }) => state === 'stopped');
   const done = failed ? 'failed' : stopped ? 'stopped' : 'finished';
   // between two points, for a moment, none goes on
-  const goesOn = ended < runs.length || (done === 'finished' && ended < points);
+  const goesOn = ended < runs.length || (!partial && done === 'finished' && ended < points);
   return {
     points,
     ended,
@@ -159,7 +162,9 @@ export function standing({ rows }: SweepRows): SweepStanding {
 
 function bestOf(runs: readonly RunRow[]): RunRow | null {
   const worth = (row: RunRow): number => (row.sweep!.higher ? 1 : -1) * row.spark!.values.at(-1)!;
-  const [first, ...others] = runs.filter(({ sweep, spark }) => spark && sweep!.higher !== null);
+  const [first, ...others] = runs.filter(
+    ({ sweep, spark }) => spark && !spark.diverged && sweep!.higher !== null,
+  );
   const alike = others.filter(({ spark }) => spark!.tag === first?.spark!.tag);
   return first ? alike.reduce((best, row) => (worth(row) > worth(best) ? row : best), first) : null;
 }
@@ -170,14 +175,10 @@ export interface ShownName {
   from: number;
 }
 
-/** Return the names of runs by their ids, with the end of the id only where two runs have the same name. */
-export function shownNames(
-  rows: readonly Pick<RunRow, 'runId' | 'name' | 'label'>[],
-): ReadonlyMap<string, ShownName> {
-  const alike = new Map<string, number>();
-  rows.forEach(({ name }) => alike.set(name, (alike.get(name) ?? 0) + 1));
+/** Return the names of runs by their ids: those that panels, commands and notes have. */
+export function shownNames(rows: readonly Pick<RunRow, 'runId' | 'label'>[]): ReadonlyMap<string, ShownName> {
   const texts = rows
-    .map(({ runId, name, label }) => ({ runId, text: name && alike.get(name) === 1 ? name : label }))
+    .map(({ runId, label }) => ({ runId, text: label }))
     .sort((a, b) => (a.text < b.text ? -1 : 1));
   return new Map(
     texts.map(({ runId, text }, at) => {

@@ -100,7 +100,7 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
       <CompareTable
         compared={sweep}
         columns={columns}
-        names={runs.map(({ name }) => name)}
+        names={runs.map(({ label }) => label)}
         drawn={drawn}
         onDrawn={setDrawn}
         onOpen={open}

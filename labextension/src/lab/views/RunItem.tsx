@@ -48,6 +48,7 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       data-live={row.live}
       data-state={row.state}
       data-of-sweep={props.ofSweep}
+      data-diverged={row.spark?.diverged}
       style={{ top: props.top, height: props.height }}
       title={titleOf(row, now)}
       onClick={event => props.onClick(row, event)}
@@ -90,9 +91,9 @@ export function SweepItem(props: SweepItemProps): ReactElement {
   const first = Math.min(...sweep.rows.map(row => row.started ?? row.created));
   const last = Math.max(...sweep.rows.map(row => row.ended ?? now));
   const about = [
-    `${ended}/${points}`,
-    best && labWords().sweepBest(best.spark!.tag, figure(best.spark!.values.at(-1)!)),
-    best?.sweep!.values,
+    sweep.partial ? words.sweepPoints(sweep.rows.length, points) : `${ended}/${points}`,
+    !sweep.partial && best && labWords().sweepBest(best.spark!.tag, figure(best.spark!.values.at(-1)!)),
+    !sweep.partial && best?.sweep!.values,
     failed > 0 && words.sweepFailed(failed),
   ];
   const text = about.filter(Boolean).join(' · ');
@@ -181,7 +182,10 @@ function about(row: RunRow, word: string): string {
   const how = row.live ? headline || place : short(headline) || reason || place;
   // its mark says as well that a run has finished: the end of the line may be cut
   const first = row.state === 'finished' ? [how, word] : [word, how];
-  return [row.sweep?.values, ...first, pageWords().ranks(row.worldSize)].filter(Boolean).join(' · ');
+  const diverged = row.sweep && row.spark?.diverged && labWords().diverged;
+  return [row.sweep?.values, diverged, ...first, pageWords().ranks(row.worldSize)]
+    .filter(Boolean)
+    .join(' · ');
 }
 
 /** Return a shorter headline: `rank 1, ValueError at line 4`. */

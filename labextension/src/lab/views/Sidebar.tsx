@@ -80,7 +80,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     unixNow,
   );
   const minute = Math.floor(seconds / 60) * 60;
-  // of what was looked for each run is shown
+  // of what was looked for each run is shown, below its sweep
   const opened = runs.search ? null : open;
   const list = useMemo(
     () => listing(rows, minute * 1000, grouping, opened),
