@@ -42,6 +42,12 @@ _FIND_OUT = """<script>(() => {
 })()</script>"""
 
 
+# the head of VisualDL is cut in a narrower frame
+_NARROWER = """<style>
+@container (max-width: 1000px) { .nbdist-board-frame iframe { zoom: .75 } }
+@container (max-width: 720px) { .nbdist-board-frame iframe { zoom: .5 } }
+</style>"""
+
 _HERE = Frontend(NOTEBOOK, tell)
 
 
@@ -186,8 +192,9 @@ def _frame(url: str, height: int, charts: str) -> str:
         f'<iframe src="{html.escape(url)}" width="100%" height="{height}" style="border:0" '
         'allowfullscreen title="VisualDL"></iframe>'
     )
+    frame = f'<div class="nbdist-board-frame" style="container-type:inline-size">{_NARROWER}{frame}</div>'
     if not charts:
-        return f"<div>{frame}</div>"  # IPython warns about an iframe alone
+        return frame
     name = f"nbdist-board-{secrets.token_hex(4)}"
     away = say("runs.board-away", config.language())
     return (

@@ -264,7 +264,10 @@ def test_runs_are_compared_and_visualdl_shows_them(
         dashboard.get_by_role("tab", name="VisualDL").click()
         frame = dashboard.frame_locator("iframe")
         expect(frame.get_by_text("loss").first).to_be_visible(timeout=40_000)
-        page.screenshot(path=pictures / "visualdl-light.png")
+        page.set_viewport_size({"width": 800, "height": 800})
+        assert frame.locator("body").evaluate("() => innerWidth") > 900, "its own head needs as much"
+        page.screenshot(path=pictures / "visualdl-narrow.png")
+        page.set_viewport_size({"width": 1280, "height": 800})
 
         page.get_by_role("tab", name="pairs.ipynb").click()
         panel = unfolded(lab.cell(1).locator(".nbdist"))

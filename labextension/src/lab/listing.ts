@@ -15,7 +15,15 @@ const DAY = 86_400_000;
 export type Item =
   | { kind: 'heading'; top: number; height: number; group: string; title: string; count: number }
   | { kind: 'sweep'; top: number; height: number; sweep: SweepRows; position: number; open: boolean }
-  | { kind: 'run'; top: number; height: number; row: RunRow; position: number; ofSweep: boolean };
+  | {
+      kind: 'run';
+      top: number;
+      height: number;
+      row: RunRow;
+      position: number;
+      ofSweep: boolean;
+      best: boolean;
+    };
 
 /** A sweep, and those of its runs that the page knows. */
 export interface SweepRows {
@@ -83,19 +91,20 @@ export function listing(
     const title = grouping === 'notebook' ? of.split('/').at(-1)! : of;
     items.push({ kind: 'heading', top, height: HEADING_PX, group: of, title, count: group.length });
     top += HEADING_PX;
-    const add = (row: RunRow, ofSweep: boolean): void => {
-      items.push({ kind: 'run', top, height: ROW_PX, row, position: position++, ofSweep });
+    const add = (row: RunRow, sweep: SweepRows | null): void => {
+      const best = sweep !== null && !sweep.partial && standing(sweep).best === row;
+      items.push({ kind: 'run', top, height: ROW_PX, row, position: position++, ofSweep: !!sweep, best });
       top += ROW_PX;
     };
     for (const row of group) {
       const sweep = sweeps.get(row.sweep?.sweepId ?? '');
       if (!sweep) {
-        add(row, false);
+        add(row, null);
       } else if (waiting.delete(sweep.sweepId)) {
         const isOpen = !open || open.has(sweep.sweepId);
         items.push({ kind: 'sweep', top, height: ROW_PX, sweep, position: position++, open: isOpen });
         top += ROW_PX;
-        sweep.rows.filter(() => isOpen).forEach(each => add(each, true));
+        sweep.rows.filter(() => isOpen).forEach(each => add(each, sweep));
       }
     }
   }

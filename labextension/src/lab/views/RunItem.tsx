@@ -24,6 +24,7 @@ interface RunItemProps extends ItemProps {
   row: RunRow;
   name: ShownName;
   ofSweep: boolean;
+  best: boolean;
   onClick: (row: RunRow, event: MouseEvent) => void;
   onCheck: (row: RunRow, event: MouseEvent) => void;
 }
@@ -56,6 +57,11 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       <div className="nbdist-run-line">
         <Mark state={stalled ? 'held' : row.idle ? 'pending' : row.state} />
         <Name {...props.name} />
+        {props.best && (
+          <span className="nbdist-run-best" role="img" aria-label={words.bestRun} title={words.bestRun}>
+            ★
+          </span>
+        )}
         <span className="nbdist-space" />
         <span className="nbdist-run-time">
           {row.started === null && row.live ? '–' : clock(ended - (row.started ?? row.created))}

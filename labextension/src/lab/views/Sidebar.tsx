@@ -298,6 +298,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
                   <RunItem
                     key={item.row.runId}
                     ofSweep={item.ofSweep}
+                    best={item.best}
                     id={`${prefix}-${item.row.runId}`}
                     row={item.row}
                     name={names.get(item.row.runId)!}
