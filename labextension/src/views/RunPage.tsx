@@ -371,6 +371,7 @@ export function RunPage(props: RunPageProps): ReactElement {
             selected={shownLog}
             label={label}
             narrow={narrow}
+            importing={view ? localized(view.importing) : ''}
             theme={theme}
             onCellLine={goToLine}
           />
