@@ -18,10 +18,12 @@ from nbdist.diagnosis.silent import MistakeReader
 from nbdist.model import Run
 from nbdist.panel import summary_text
 from nbdist.store import RunDirectory
+from nbdist.tables import read_table
 from tests.conftest import RunCell
-from tests.diagnosis.silent_programs import MISTAKES, PADDLE, RIGHT, TORCH
 from tests.fakes.runs import STARTED, a_spec, attempt_failed, attempt_started
 
+PROGRAMS = read_table(__file__, "silent_programs")
+BEGIN, MISTAKES, RIGHT = PROGRAMS["begin"], PROGRAMS["mistakes"], PROGRAMS["right"]
 ALWAYS = {
     "paddle_calls_the_inner_model",
     "paddle_no_sampler",
@@ -48,7 +50,7 @@ def mistakes_of(run_cell: RunCell, name: str, program: str) -> tuple[str, str]:
     framework = name.partition("_")[0]
     if find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
-    source = (TORCH if framework == "torch" else PADDLE) + program
+    source = BEGIN[framework] + program
     handle = run_cell("-n 2", source + WATCHED, limit=120)
     assert handle.status == "finished", handle.logs(0) + handle.logs(1)
     assert all("watched to its end: True" in handle.logs(rank) for rank in range(2))
@@ -94,7 +96,7 @@ except RuntimeError:
     traceback.print_exc()
 next(iter(DataLoader(Broken(*data.tensors))))
 """
-    handle = run_cell("-n 2", TORCH + fails, limit=120)
+    handle = run_cell("-n 2", BEGIN["torch"] + fails, limit=120)
 
     # the other one may be ended before it says so much
     log = handle.logs(handle.failure.rank)
