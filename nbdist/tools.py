@@ -131,7 +131,7 @@ def runs() -> Answer:
     """List the latest ten distributed training runs of nbdist, the newest first: id, name (label), state,
     whether it is live or stalled, seconds, ranks, progress, and the rank and line that failed first. Other
     tools take the id or the label as run."""
-    directories = verbs.status(_HERE, run=()).directories
+    directories = verbs.status(_HERE, run=()).directories()
     return {"runs": [_brief(view) for view in StatusReader(directories, failures=True).look(time.time())]}
 
 

@@ -48,9 +48,9 @@ export function cellSource(line: string, program: string): string {
   return line.startsWith('%%') ? `${line}\n${program.replace(/^\n+/, '')}` : line;
 }
 
-/** Open the dashboard of the run; run its cell again, or a copy of it with other options; write it into files; go on
+/** Open the dashboard of the run; show its panel in a new cell; run its cell again, or a copy of it with other options; write it into files; go on
  * from its last checkpoint. */
-export type PageAction = 'open' | 'again' | 'againWith' | 'export' | 'resume';
+export type PageAction = 'open' | 'attach' | 'again' | 'againWith' | 'export' | 'resume';
 
 export interface PageRequest {
   action: PageAction;

@@ -8,6 +8,8 @@ import { RunModel } from './model';
 import { askPage, element, pageActs, PageServer } from './page';
 import { type Answer, type Buffer, decode, type Request, viewOf } from './protocol';
 import { drawReport } from './report';
+import { MonitorFeed } from './monitor';
+import { Monitor, type MonitorSource } from './views/Monitor';
 import { Panel, type PanelSource } from './views/Panel';
 import { SweepPanel, type SweepSource } from './views/SweepPanel';
 import { languageOf } from './words';
@@ -45,6 +47,7 @@ interface Drawn {
 }
 
 const runs = new Map<unknown, Session>();
+const feeds = new Map<unknown, MonitorFeed>();
 const turns = browserTurns();
 const server = new PageServer();
 
@@ -55,6 +58,16 @@ function sessionOf(model: WidgetModel): Session {
   return session;
 }
 
+/** Return the feed of a monitor; null for a panel. */
+function feedOf(model: WidgetModel): MonitorFeed | null {
+  const id = model.get('panel_id');
+  const feed = feeds.get(id) ?? (model.get('monitor') ? new MonitorFeed() : null);
+  if (feed) {
+    feeds.set(id, feed);
+  }
+  return feed;
+}
+
 // no widget manager is in a report, which says of itself that it is one
 if (document.documentElement.hasAttribute('data-nbdist-report')) {
   drawReport();
@@ -63,15 +76,23 @@ if (document.documentElement.hasAttribute('data-nbdist-report')) {
 export default {
   initialize({ model }: { model: WidgetModel }): () => void {
     let leave: (() => void) | null = null;
+    const feed = feedOf(model);
     const place = (): void => {
-      if (placed(model)) {
+      // the still table stays until there is something to draw in its place
+      if (placed(model) && feed?.news !== null) {
         leave ??= takePlaces(placesOf(model), el => adoptOrDraw(model, el));
       }
     };
     model.on('change:placed', place);
     const stopListening = listen(model);
+    const forget = feed?.listen(place, () => {
+      leave?.();
+      leave = null;
+      place();
+    });
     place();
     return () => {
+      forget?.();
       model.off('change:placed', place);
       leave?.();
       stopListening();
@@ -80,7 +101,9 @@ export default {
 
   render({ model, el }: { model: WidgetModel; el: HTMLElement }): () => void {
     // a host need not initialize a widget before it draws it
-    const stopListening = model.get('sweep') || sessionOf(model).listeners ? null : listen(model);
+    // a sweep has no model of its own
+    const heard = feedOf(model) ?? (model.get('sweep') ? null : sessionOf(model));
+    const stopListening = !heard || heard.listeners ? null : listen(model);
     const drawn = draw(model, el);
     return () => {
       if (placed(model)) {
@@ -129,6 +152,10 @@ function adoptOrDraw(model: WidgetModel, el: HTMLElement): () => void {
 function listen(model: WidgetModel): () => void {
   if (model.get('sweep')) {
     return () => undefined; // all of it is its state
+  }
+  const feed = feedOf(model);
+  if (feed) {
+    return listenTo(model, feed);
   }
   const session = sessionOf(model);
   const { run } = session;
@@ -189,6 +216,20 @@ function isSilent(run: RunModel): boolean {
   return performance.now() / 1000 - run.heardAt >= SILENT;
 }
 
+/** Take in what the kernel sends to a monitor. */
+function listenTo(model: WidgetModel, feed: MonitorFeed): () => void {
+  const receive = (content: unknown): void => feed.receive(content);
+  model.on('msg:custom', receive);
+  feed.listeners += 1;
+  return () => {
+    model.off('msg:custom', receive);
+    feed.listeners -= 1;
+    if (!feed.listeners) {
+      feeds.delete(model.get('panel_id'));
+    }
+  };
+}
+
 /** Send to the kernel; false where that cannot be: a connection that was closed, a page without one. */
 function ask(model: WidgetModel, request: Request): boolean {
   try {
@@ -217,16 +258,19 @@ function answerOf<Kind extends Answer['kind']>(
 function draw(model: WidgetModel, el: HTMLElement): Drawn {
   // the views are typed for React, which the bundle replaces by Preact
   const view = Panel as unknown as ComponentType<Parameters<typeof Panel>[0]>;
+  const feed = feedOf(model);
   const place = element('div');
   el.append(place);
-  // a sweep has no model of its own
-  const run = model.get('sweep') ? null : sessionOf(model).run;
-  const drawn = !run
-    ? createElement(SweepPanel as unknown as ComponentType<Parameters<typeof SweepPanel>[0]>, {
-        source: sweepOf(model),
-      })
-    : createElement(view, { run, source: sourceOf(model, run) });
-  render(drawn, place);
+  if (feed) {
+    const monitor = Monitor as unknown as ComponentType<Parameters<typeof Monitor>[0]>;
+    render(createElement(monitor, { source: monitorOf(model, feed) }), place);
+  } else if (model.get('sweep')) {
+    const sweep = SweepPanel as unknown as ComponentType<Parameters<typeof SweepPanel>[0]>;
+    render(createElement(sweep, { source: sweepOf(model) }), place);
+  } else {
+    const { run } = sessionOf(model);
+    render(createElement(view, { run, source: sourceOf(model, run) }), place);
+  }
   return {
     element: place,
     remove: () => {
@@ -270,6 +314,18 @@ function sweepOf(model: WidgetModel): SweepSource {
     },
     stop: () => stopByKernel(model),
     open: pageActs() ? (runId, label, from) => askPage({ action: 'open', runId, label, from }) : null,
+  };
+}
+
+function monitorOf(model: WidgetModel, feed: MonitorFeed): MonitorSource {
+  return {
+    feed,
+    seen: seen => void ask(model, { kind: 'seen', seen }),
+    again: () => void ask(model, { kind: 'again' }),
+    stop: async runId => (await server.stop(runId)) || ask(model, { kind: 'stop', run: runId }),
+    act: pageActs()
+      ? (action, { runId, label }, from) => askPage({ action, runId, label, tab: 'all', from })
+      : null,
   };
 }
 

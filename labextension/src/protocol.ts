@@ -263,7 +263,11 @@ export type Message = Update | Answer;
 
 /** A request of the page. The kernel only receives it while no cell runs. */
 export type Request =
-  | { kind: 'stop' }
+  /** `run`: of a monitor's */
+  | { kind: 'stop'; run?: string }
+  /** whether a monitor is seen, and that it is to go on */
+  | { kind: 'seen'; seen: boolean }
+  | { kind: 'again' }
   | { kind: 'board' }
   | { kind: 'report'; language: string }
   /** `placed`: the run has ended, and its panel is in a place */

@@ -18,20 +18,13 @@ from nbdist.feed.ansi import harmless
 from nbdist.feed.explanation import encode
 from nbdist.feed.labels import cut
 from nbdist.feed.log_lines import LogLine, places_text
-from nbdist.feed.view import RunView, number_text
-from nbdist.panel import (
-    StatusReader,
-    comparison_text,
-    follow,
-    status_text,
-    stopped_text,
-    sweep_headline,
-    watch_status,
-)
+from nbdist.feed.view import number_text
+from nbdist.panel import Overview, StatusReader, comparison_text, follow, stopped_text, sweep_headline
 from nbdist.panel.terminal import Block, Line, Terminal
 from nbdist.panel.text import LogSurface, rank_prefix
 from nbdist.text import say
 from nbdist.verbs.machines import Examined
+from nbdist.verbs.overviews import Overviews
 from nbdist.verbs.runs import Beside, Curves, Explained, Listed, Logs, Metrics, Stacks, Stopped, Waited
 from nbdist.version import JSON_VERSION
 
@@ -41,6 +34,7 @@ if TYPE_CHECKING:
 
 _LINES = 4096  # per write
 _PAUSE = 0.1  # seconds between two looks at followed logs
+_WATCH_PERIOD = 1.0
 
 
 def _versioned(data: dict[str, Any]) -> dict[str, Any]:
@@ -48,53 +42,47 @@ def _versioned(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def show_status(listed: Listed) -> int:
-    reader = StatusReader(listed.directories, failures=listed.json)
-    if listed.watch:
-        _watch(reader)
-        return 0
-    views = reader.look(time.time())
     if listed.json:
+        views = StatusReader(listed.directories(), failures=True).look(time.time())
         print(json.dumps([_versioned(view.to_dict()) for view in views], indent=1))
         return 0
-    text = status_text(views, config.language())
-    print(text if views else in_a_shell(text))
-    for line in listed.beside():
-        print(harmless(in_a_shell(line)))
+    overviews = Overviews(listed)
+    if listed.watch:
+        _watch(overviews, until_ended=bool(listed.named))
+    else:
+        print(_overview_text(overviews.look()))
     return 0
 
 
-def _watch(reader: StatusReader) -> None:
+def _overview_text(overview: Overview) -> str:
+    return harmless(in_a_shell(overview.text(config.language())))
+
+
+def _watch(overviews: Overviews, *, until_ended: bool) -> None:
     """Keep the table at the foot of the terminal up to date, and leave the last one as text."""
     terminal = Terminal(sys.stdout)
     if not terminal.drawable:
         raise UsageMistake("--watch needs a terminal: write  nbdist status")
-    language = config.language()
     block = Block(_write, terminal)
-    views: list[RunView] = []
-
-    def look() -> list[RunView]:
-        return reader.look(time.time())
-
-    def show(now: list[RunView]) -> None:
-        nonlocal views
-        views = now
-        block.draw("", _fitting(status_text(now, language), terminal))
-
+    overview = overviews.look()
     try:
-        show(look())
-        watch_status(look, show, time.sleep, shown=views, grain=1.0)
+        while not until_ended or any(view.live for view in overview.views):
+            block.draw("", _fitting(_overview_text(overview), overview.foot, terminal))
+            time.sleep(_WATCH_PERIOD)
+            overview = overviews.look()
     finally:
         block.erase()
-        print(in_a_shell(status_text(views, language)))
+        print(_overview_text(overview))
 
 
-def _fitting(text: str, terminal: Terminal) -> list[Line]:
-    """Return the part of the text that fits into the terminal."""
+def _fitting(text: str, foot: int, terminal: Terminal) -> list[Line]:
+    """Return the part of the text that fits into the terminal, its last ``foot`` lines first of all."""
     columns, rows = terminal.size()
     lines = text.splitlines()
     if len(lines) >= rows:
-        shown = max(1, rows - 2)
-        lines[shown:] = [say("panel.more-lines", config.language(), count=len(lines) - shown)]
+        end = len(lines) - min(foot, rows // 2)
+        shown = max(1, rows - 2 - len(lines) + end)
+        lines[shown:end] = [say("panel.more-lines", config.language(), count=end - shown)]
     return [Line().add(cut(line, columns - 1)) for line in lines]
 
 

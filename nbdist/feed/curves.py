@@ -37,6 +37,12 @@ class Spark:
 def spark_of(run: Run, directory: RunDirectory) -> tuple[Spark | None, float]:
     """Return the main metric of the lowest rank that has logged or printed any, and the mean of the last
     values of all ranks that have it. None and NaN where no rank has any."""
+    spark, last = spark_and_last(run, directory)
+    return spark, next(iter(last.values()), math.nan)
+
+
+def spark_and_last(run: Run, directory: RunDirectory) -> tuple[Spark | None, dict[str, float]]:
+    """Return the spark of ``spark_of``, and where each metric stands, the main one first."""
     shape: dict[str, list[_Logged]] = {}
     last: dict[str, list[float]] = {}
     room = max(_PIECE, _WHOLE // max(1, len(run.ranks)))
@@ -50,13 +56,14 @@ def spark_of(run: Run, directory: RunDirectory) -> tuple[Spark | None, float]:
         for tag, numbers in own.items():
             last.setdefault(tag, []).append(numbers[-1][1])
     if not shape:
-        return None, math.nan
+        return None, {}
     tag = main_tag(list(shape))
     stands = spread(last[tag])[0]
+    means = {tag: stands} | {other: spread(last[other])[0] for other in shape if other != tag}
     values = (*(value for _, value, _ in shape[tag][:-1]), stands)
     finite = [value for value in values if math.isfinite(value)]
     drawn = tuple(finite[at] for at in picked(len(finite), POINTS))
-    return (Spark(tag=tag, values=drawn, diverged=_diverged(tag, drawn, stands)) if drawn else None), stands
+    return (Spark(tag=tag, values=drawn, diverged=_diverged(tag, drawn, stands)) if drawn else None), means
 
 
 def _diverged(tag: str, values: Sequence[float], stands: float) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from nbdist.diagnosis import Failure, diagnose, failure_headline
 from nbdist.diagnosis.report import error_text
@@ -339,31 +340,36 @@ _POINTS_ROOM = 256 * 1024  # the same, of the metrics of all ranks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glance:
-    """The ends of the ranks' files: last line with text, last measurement, steps a second; and progress."""
+    """The ends of the ranks' files: last line with text, last measurement, steps and samples a second; and
+    progress."""
 
     last_lines: Mapping[int, str]
     system: Mapping[int, MetricPoint]
     rates: Mapping[int, float | None]
     progress: Progress | None
     slow: SlowView | None = None
+    samples: Mapping[int, float] = field(default_factory=dict)
 
 
 def glance(run: Run, directory: RunDirectory, now: float) -> Glance:
     """Look at the run at ``now`` (Unix seconds)."""
-    shown, system, rates, progresses, paces = {}, {}, {}, [], Paces()
+    shown, system, rates, progresses, paces, samples = {}, {}, {}, [], Paces(), {}
     for rank in run.ranks:
         files = directory.rank(rank.rank, run.attempt)
         lines = last_lines(files.log, _END_ROOM)
         texts = (text for line in reversed(lines) if (text := strip_ansi(line)).strip())
         shown[rank.rank] = next(texts, "")
         progress = RankProgress()
-        progress.logged(last_points(files.metrics, max(_END_ROOM, _POINTS_ROOM // len(run.ranks))))
+        points = last_points(files.metrics, max(_END_ROOM, _POINTS_ROOM // len(run.ranks)))
+        progress.logged(points)
         if lines:
             with suppress(OSError):
                 progress.printed(lines[:-1], lines[-1], os.stat(files.log).st_mtime)
         progresses.append(progress.progress(now))
         if not rank.state.terminal:
             rates[rank.rank] = progress.rate(now)
+            if (speed := samples_rate(points, lines)) is not None:
+                samples[rank.rank] = speed
             if measured := last_points(files.system, _END_ROOM):
                 system[rank.rank] = measured[-1]
                 paces.take(rank.rank, measured)
@@ -373,4 +379,20 @@ def glance(run: Run, directory: RunDirectory, now: float) -> Glance:
         rates=rates,
         progress=furthest_behind(progresses),
         slow=slow_view(paces, run, rates, now),
+        samples=samples,
     )
+
+
+_SAMPLES = r"(?:samples?|images?|imgs?|examples?)(?:/s(?:ec(?:ond)?)?\b|_per_s(?:ec(?:ond)?)?$)"
+_LOGGED_SAMPLES = re.compile(rf"{_SAMPLES}|(?:^|[/._])ips$", re.IGNORECASE)
+_PRINTED_SAMPLES = re.compile(rf"(\d+(?:\.\d+)?) ?{_SAMPLES}", re.IGNORECASE)
+
+
+def samples_rate(points: Sequence[MetricPoint], lines: Sequence[str]) -> float | None:
+    """Return the samples a second that a rank logged last, else printed last; None for none."""
+    for point in reversed(points):
+        for tag, value in point.values.items():
+            if _LOGGED_SAMPLES.search(tag) and math.isfinite(value):
+                return value
+    matches = (_PRINTED_SAMPLES.findall(line) for line in reversed(lines))
+    return next((float(match[-1]) for match in matches if match), None)

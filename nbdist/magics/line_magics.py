@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import html
 import secrets
-import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +19,14 @@ from nbdist.magics.showing import show_again, show_as_text, show_outputs
 from nbdist.magics.sweep_cell import show_sweep_again
 from nbdist.model import RunState
 from nbdist.options import split_line
-from nbdist.store import RunDirectory
 from nbdist.text import say
 from nbdist.verbs.machines import Examined
 from nbdist.verbs.runs import Again, Beside, Curves, Explained, Listed, Logs, Stacks, Stopped
 from nbdist.verbs.verb import HELP, NOTEBOOK, Frontend, Result, Verb
 
 if TYPE_CHECKING:
-    from nbdist.feed.view import RunView
+    from nbdist.magics.monitor import Monitor
     from nbdist.panel.report_file import Report
-
-_GRAIN = 5.0
 
 # Only a browser on this machine reaches the port, while the server lives; else the page shows the charts.
 _FIND_OUT = """<script>(() => {
@@ -77,12 +72,15 @@ class VerbMagics(Magics):
 
     def __init__(self, **more: Any) -> None:
         super().__init__(**more)
-        self._table = StatusTable()
+        self._monitor: Monitor | None = None
 
     @_shows(verbs.STATUS)
     def dist_status(self, listed: Listed) -> None:
-        self._table.show(listed.directories, live=draws_widgets(shell_of(self)))
-        tell(*listed.beside())
+        # an import that only this verb needs
+        from nbdist.magics.monitor import Monitor
+
+        self._monitor = self._monitor or Monitor(shell_of(self))
+        self._monitor.show(listed)
 
     @_shows(verbs.LOGS)
     def dist_logs(self, logs: Logs) -> None:
@@ -201,40 +199,3 @@ def _frame(url: str, height: int, charts: str) -> str:
         f'<div id="{name}">{frame}<div data-away hidden><p>{html.escape(away)}</p>{charts}</div>'
         f"{_FIND_OUT.replace('NAME', name)}</div>"
     )
-
-
-class StatusTable:
-    """The latest table of runs in the notebook, up to date without a widget."""
-
-    def __init__(self) -> None:
-        self._superseded = threading.Event()
-
-    def show(self, runs: Sequence[RunDirectory], *, live: bool) -> None:
-        """Display the runs; while ``live``, replace the table when they change, until all have ended, an hour
-        is over, or a newer table appears. The last one stays in the notebook."""
-        language = config.language()
-        reader = panel.StatusReader(runs)
-
-        def look() -> list[RunView]:
-            return reader.look(time.time())
-
-        views = look()
-        bundle = panel.status_bundle(views, language, time.time())
-        self._superseded.set()
-        if not live or not any(view.live for view in views):
-            display(bundle, raw=True)
-            return
-        self._superseded = superseded = threading.Event()
-        output = display(bundle, raw=True, display_id=True)
-        assert output is not None, "display with an id gives a handle"
-
-        def update(views: list[RunView]) -> None:
-            output.update(panel.status_bundle(views, language, time.time()), raw=True)
-
-        threading.Thread(
-            target=panel.watch_status,
-            args=(look, update, superseded.wait),
-            kwargs={"shown": views, "grain": _GRAIN},
-            name="nbdist status",
-            daemon=True,
-        ).start()

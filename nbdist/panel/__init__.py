@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from nbdist.panel.comparison_view import sweep_headline as sweep_headline
     from nbdist.panel.comparison_view import sweep_text as sweep_text
     from nbdist.panel.outputs import output_bundles as output_bundles
+    from nbdist.panel.overview import Overview as Overview
     from nbdist.panel.report_file import write_report as write_report
     from nbdist.panel.status import StatusReader as StatusReader
-    from nbdist.panel.status import status_bundle as status_bundle
     from nbdist.panel.status import status_text as status_text
-    from nbdist.panel.status import watch_status as watch_status
     from nbdist.panel.summary_view import curves_html as curves_html
     from nbdist.panel.summary_view import ending as ending
     from nbdist.panel.summary_view import initial_html as initial_html
@@ -45,8 +44,9 @@ _LATER = {
     "nbdist.panel.comparison_view": "SweepLines comparison_bundle comparison_text follow_sweep"
     " sweep_bundle sweep_failures sweep_headline sweep_text",
     "nbdist.panel.outputs": "output_bundles",
+    "nbdist.panel.overview": "Overview",
     "nbdist.panel.report_file": "write_report",
-    "nbdist.panel.status": "StatusReader status_bundle status_text watch_status",
+    "nbdist.panel.status": "StatusReader status_text",
     "nbdist.panel.summary_view": "curves_html ending initial_html summary_bundle summary_text",
     "nbdist.panel.terminal": "Terminal on_text_screen",
     "nbdist.panel.text": "LogSurface",

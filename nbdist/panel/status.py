@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import html
-import math
 import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+from urllib.parse import quote
 
 from nbdist.diagnosis.silent import MistakeReader
-from nbdist.feed.curves import spark_of
+from nbdist.feed.curves import spark_and_last
 from nbdist.feed.labels import ranks_text, state_mark, state_word
 from nbdist.feed.measures import FailureWatch, glance
 from nbdist.feed.stalling import StallReader, held_words, slow_text, stall_sentence
@@ -34,102 +35,99 @@ from nbdist.store import RunDirectory, RunReader
 from nbdist.store.run_store import unreadable
 from nbdist.text import say
 
-_PERIOD = 1.0
-_LIMIT = 3600.0
 _LINE = 80
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusView(RunView):
+    """A run in a list. ``elsewhere``: its ranks may be on other machines. ``samples`` a second, by rank."""
+
+    session: bool = False
+    elsewhere: bool = False
+    notebook: str = ""
+    cell_id: str = ""
+    samples: Mapping[int, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        names = {of_run.name for of_run in fields(RunView)}
+        return {name: value for name, value in asdict(self).items() if name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class _Watches:
+    """The readers of one run."""
+
+    run: RunReader
+    usage: UsageWatch
+    stalls: StallReader
+    mistakes: MistakeReader
+
+
 class StatusReader:
-    """Views of these runs at each look, with their first ``failures`` on request. A run that cannot be read
+    """Views of runs at each look, with their first ``failures`` on request. A run that cannot be read
     is lost, with the reason; a deleted one is left out."""
 
-    def __init__(self, directories: Sequence[RunDirectory], *, failures: bool = False) -> None:
+    def __init__(self, directories: Sequence[RunDirectory] = (), *, failures: bool = False) -> None:
         self._failures = failures
-        self._runs = [
-            (directory, RunReader(directory), UsageWatch(), StallReader(directory), MistakeReader(directory))
-            for directory in directories
-        ]
-        self._ended: dict[RunDirectory, RunView] = {}
+        self._directories = directories
+        self._watches: dict[RunDirectory, _Watches] = {}
+        self._ended: dict[RunDirectory, StatusView] = {}
 
-    def look(self, now: float) -> list[RunView]:
-        """Return the views of the runs at the moment ``now`` (Unix seconds)."""
-        views = []
-        for directory, reader, watch, stalls, mistakes in self._runs:
-            if (run := reader.look() or unreadable(directory)) is None:
-                continue
-            if directory in self._ended:
-                views.append(self._ended[directory])
-                continue
-            seen = glance(run, directory, now)
-            # this process measures only where the supervisor does not
-            usage = {} if seen.system else watch.look(run)
-            view = view_of(
-                run,
-                now=now,
-                usage=usage,
-                last_lines=seen.last_lines,
-                system=seen.system,
-                rates=seen.rates,
-                progress=None if run.state is RunState.FINISHED else seen.progress,
-                failure=FailureWatch(directory).look(run) if self._failures else None,
-                stall=stalls.look(run) if not run.state.terminal else None,
-                slow=seen.slow,
-                mistakes=mistakes.look(run),
+    def look(self, now: float, directories: Sequence[RunDirectory] | None = None) -> list[StatusView]:
+        """Return the views of the runs, from now on of these, at the moment ``now`` (Unix seconds)."""
+        if directories is not None:
+            self._directories = directories
+        return [view for directory in self._directories if (view := self._view(directory, now)) is not None]
+
+    def _view(self, directory: RunDirectory, now: float) -> StatusView | None:
+        if (watches := self._watches.get(directory)) is None:
+            watches = self._watches[directory] = _Watches(
+                RunReader(directory), UsageWatch(), StallReader(directory), MistakeReader(directory)
             )
-            if run.state.terminal:
-                view = self._ended[directory] = replace(view, about=_about(run, directory))
-            views.append(view)
-        return views
+        if (run := watches.run.look() or unreadable(directory)) is None:
+            return None
+        if directory in self._ended:
+            return self._ended[directory]
+        seen = glance(run, directory, now)
+        # this process measures only where the supervisor does not
+        usage = {} if seen.system else watches.usage.look(run)
+        view = view_of(
+            run,
+            now=now,
+            usage=usage,
+            last_lines=seen.last_lines,
+            system=seen.system,
+            rates=seen.rates,
+            progress=None if run.state is RunState.FINISHED else seen.progress,
+            failure=FailureWatch(directory).look(run) if self._failures else None,
+            stall=watches.stalls.look(run) if not run.state.terminal else None,
+            slow=seen.slow,
+            mistakes=watches.mistakes.look(run),
+        )
+        listed = StatusView(
+            **{of_run.name: getattr(view, of_run.name) for of_run in fields(RunView)},
+            session=run.spec.session is not None,
+            elsewhere=bool(run.spec.engine),
+            notebook=run.spec.notebook,
+            cell_id=run.spec.cell_id,
+            samples=seen.samples,
+        )
+        if run.state.terminal:
+            listed = self._ended[directory] = replace(listed, about=_about(run, directory))
+        return listed
+
+
+_METRICS = 3  # of an ended run
 
 
 def _about(run: Run, directory: RunDirectory) -> str:
-    """Return ``lenet.ipynb · 11-20 14:15 · loss 0.0435``."""
-    spark, stands = spark_of(run, directory)
+    """Return ``lenet.ipynb · 11-20 14:15 · loss 0.0435 · acc 0.981``."""
+    spark, last = spark_and_last(run, directory)
     ended = time.localtime(run.ended if run.ended is not None else run.spec.created)
-    metric = "" if spark is None else f"{spark.tag} {number_text(stands)}"
+    shown = list(last.items())[: _METRICS if spark is not None else 0]
+    metrics = (f"{tag} {number_text(value)}" for tag, value in shown)
     notebook = os.path.basename(run.spec.notebook)
-    return " · ".join(filter(None, (notebook, time.strftime("%m-%d %H:%M", ended), metric)))
-
-
-def watch_status(
-    read: Callable[[], list[RunView]],
-    show: Callable[[list[RunView]], object],
-    wait: Callable[[float], object],
-    *,
-    shown: Sequence[RunView],
-    grain: float,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
-    """Show the views each second if they differ from those ``shown``, until all runs have ended or an hour is
-    over. Times differ every ``grain`` seconds; ``wait`` returns True at once when no page shows the table."""
-    end, views = clock() + _LIMIT, shown
-    known = _coarse(views, grain)
-    while any(view.live for view in views) and clock() < end and not wait(_PERIOD):
-        views = read()
-        if (text := _coarse(views, grain)) != known:
-            known = text
-            show(views)
-
-
-def _coarse(views: Sequence[RunView], grain: float) -> str:
-    """Return the table with its times in steps of ``grain`` seconds."""
-
-    def stepped(seconds: float) -> float:
-        return math.floor(seconds / grain) * grain
-
-    def coarse(view: RunView) -> RunView:
-        progress = view.progress
-        if progress is not None and progress.remaining is not None:
-            progress = replace(progress, remaining=stepped(progress.remaining))
-        ranks = tuple(replace(rank, elapsed=stepped(rank.elapsed)) for rank in view.ranks)
-        return replace(view, elapsed=stepped(view.elapsed), progress=progress, ranks=ranks)
-
-    return status_text([coarse(view) for view in views], "en")
-
-
-def status_bundle(views: Sequence[RunView], language: str, now: float) -> dict[str, str]:
-    """Return the table for a notebook, as HTML and as plain text; ``now`` in Unix seconds."""
-    return {"text/plain": status_text(views, language), "text/html": status_html(views, language, now)}
+    return " · ".join(filter(None, (notebook, time.strftime("%m-%d %H:%M", ended), *metrics)))
 
 
 def shows_ranks(view: RunView, views: Sequence[RunView]) -> bool:
@@ -139,6 +137,7 @@ def shows_ranks(view: RunView, views: Sequence[RunView]) -> bool:
 
 def rank_cells(rank: RankView, view: RunView, language: str) -> dict[str, str]:
     """Return the cells of a rank, by column."""
+    samples = view.samples.get(rank.rank) if isinstance(view, StatusView) else None
     return {
         "rank": str(rank.rank),
         "state": _held_text(view, rank, language) or _rank_state_text(rank, language),
@@ -147,6 +146,7 @@ def rank_cells(rank: RankView, view: RunView, language: str) -> dict[str, str]:
         "memory": memory_text(rank),
         "use": use_text(rank),
         "rate": rate_text(rank.rate),
+        "samples": rate_text(samples),
         "elapsed": duration(rank.elapsed),
         "last-line": rank.last_line.strip(),
     }
@@ -165,7 +165,8 @@ def _remarks(view: RunView, language: str) -> list[str]:
     reason = view.reason_zh if language == "zh" else view.reason
     warnings = [warning.sentence(language) for warning in view.warnings]
     resumed = say("panel.goes-on-from", language, run=view.resumed) if view.resumed else ""
-    texts = (stall, progress_text(view, language), slow, reason, resumed, view.about, *warnings)
+    session = say("panel.session", language) if isinstance(view, StatusView) and view.session else ""
+    texts = (session, stall, progress_text(view, language), slow, reason, resumed, view.about, *warnings)
     return [text for text in texts if text]
 
 
@@ -196,17 +197,22 @@ def _rank_state_text(rank: RankView, language: str) -> str:
 
 
 _RANKS = 16
-_HEADS = ("rank", "state", "device", "memory", "use", "rate", "elapsed", "pid", "last-line")
-_COLUMNS = ("run", "rank", "state", "device", "pid", "memory", "use", "rate", "elapsed", "last-line")
-_IF_KNOWN = ("use", "rate")
+_HEADS = ("rank", "state", "device", "memory", "use", "rate", "samples", "elapsed", "pid", "last-line")
+_COLUMNS = ("run", "rank", "state", "device", "pid", *_HEADS[3:7], "elapsed", "last-line")
+_IF_KNOWN = ("use", "rate", "samples")
 _OF_RANKS = ("rank", "device", "pid", "memory", *_IF_KNOWN)
 
 
-def status_text(views: Sequence[RunView], language: str) -> str:
-    """Return a line for each run, and for each of its ranks (``shows_ranks``)."""
+Row = Mapping[str, str]
+"""The cells of what is no run, by column; ``run`` is what it is, ``mark`` a state."""
+
+
+def status_text(views: Sequence[RunView], language: str, others: Sequence[Row] = ()) -> str:
+    """Return a line for each run, and for each of its ranks (``shows_ranks``), then the ``others``."""
     if not views:
-        return say("panel.no-runs", language)
-    rows: list[dict[str, str]] = []
+        none = say("panel.no-runs", language)
+        return none if not others else f"{none}\n{_text(others, language)}"
+    rows: list[Row] = []
     for view in views:
         state, remarks = run_state_text(view, language), " · ".join(_remarks(view, language))
         elapsed = duration(view.elapsed)
@@ -214,64 +220,106 @@ def status_text(views: Sequence[RunView], language: str) -> str:
         for rank in view.ranks if shows_ranks(view, views) else ():
             cells = rank_cells(rank, view, language)
             rows.append(cells | {"last-line": cells["last-line"][:_LINE]})
+    return _text([*rows, *others], language)
+
+
+def _text(rows: Sequence[Row], language: str) -> str:
     # leave out empty columns
-    optional = _IF_KNOWN if any("rank" in row for row in rows) else _OF_RANKS
+    optional = _IF_KNOWN if any("rank" in row for row in rows) else (*_OF_RANKS, "elapsed")
     kept = [column for column in _COLUMNS if column not in optional or any(row.get(column) for row in rows)]
     titles = [say("panel." + column, language) for column in kept]
     return text_table([titles, *([row.get(column, "") for column in kept] for row in rows)])
 
 
-def status_html(views: Sequence[RunView], language: str, now: float) -> str:
-    """Return a table with a heading for each run and a line for each of its ranks (``shows_ranks``)."""
-    if not views:
-        return f"<p>{html.escape(say('panel.no-runs', language))}</p>"
-    heads = _HEADS if any(shows_ranks(view, views) for view in views) else ()
-    head = "".join(f"<th>{html.escape(say('panel.' + column, language))}</th>" for column in heads)
-    body = "".join(_run(view, language, ranks=shows_ranks(view, views)) for view in views)
+def status_html(
+    views: Sequence[RunView],
+    language: str,
+    now: float,
+    others: Sequence[Row] = (),
+    *,
+    beside: str = "",
+    lines: Sequence[str] = (),
+) -> str:
+    """Return a table with a heading for each run and a line for each of its ranks (``shows_ranks``), then the
+    ``others``, and ``lines`` below. A run links to its cell, from the folder ``beside`` of the notebook that
+    shows the table."""
+    none = "" if views else f"<p>{html.escape(say('panel.no-runs', language))}</p>"
+    if none and not others:
+        return none
+    ranked = any(shows_ranks(view, views) for view in views) or bool(others)
+    samples = any(isinstance(view, StatusView) and view.samples for view in views)
+    heads = [head for head in _HEADS if samples or head != "samples"]
+    titles = heads if ranked else ()
+    head = "".join(f"<th>{html.escape(say('panel.' + column, language))}</th>" for column in titles)
+    body = "".join(_run(view, language, heads, beside, ranks=shows_ranks(view, views)) for view in views)
+    rest = "".join(_other(row, heads) for row in others)
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
-    foot = html.escape(say("panel.as-of", language, time=moment))
+    texts = map(html.escape, [*lines, say("panel.as-of", language, time=moment)])
+    foot = "".join(f'<div class="n-muted">{text}</div>' for text in texts)
     return (
-        f'{page_sheet("status")}<div class="nbdist-status"><table><thead><tr>{head}</tr></thead>'
-        f'{body}</table><div class="n-muted">{foot}</div></div>'
+        f'{page_sheet("status")}<div class="nbdist-status">{none}<table><thead><tr>{head}</tr></thead>'
+        f"{body}<tbody>{rest}</tbody></table>{foot}</div>"
     )
 
 
-def _run(view: RunView, language: str, *, ranks: bool) -> str:
+def _run(view: RunView, language: str, heads: Sequence[str], beside: str, *, ranks: bool) -> str:
     shown = _that_matter(view) if ranks else []
-    rows = "".join(_rank(rank, view, language) for rank in shown)
+    rows = "".join(_rank(rank, view, language, heads) for rank in shown)
     if ranks and len(shown) < len(view.ranks):
-        rows += _others(view, shown, language)
-    return f"<tbody>{_heading(view, language)}{rows}</tbody>"
+        rows += _others(view, shown, language, len(heads))
+    return f"<tbody>{_heading(view, language, len(heads), beside)}{rows}</tbody>"
 
 
-def _heading(view: RunView, language: str) -> str:
+def _heading(view: RunView, language: str, columns: int, beside: str) -> str:
     about = [ranks_text(len(view.ranks), language), duration(view.elapsed), *_remarks(view, language)]
     bar = ""
     if view.progress is not None and view.live:
-        share = 100 * min(1.0, max(0.0, view.progress.fraction))
-        bar = f'<span class="n-bar"><span style="width:{share:.0f}%"></span></span> '
+        bar = f"{_bar(view.progress.fraction)} "
+    name = f"<code>{html.escape(view.label)}</code>"
+    if isinstance(view, StatusView) and beside and view.notebook and re.fullmatch(r"[\w-]+", view.cell_id):
+        path = quote(os.path.relpath(view.notebook, beside))
+        name = f'<a href="{html.escape(path)}#cell-id={view.cell_id}">{name}</a>'
     return (
-        f'<tr class="n-run"><th colspan="{len(_HEADS)}">{mark("stalled" if view.hangs else view.state)} '
-        f"{html.escape(run_state_text(view, language))} <code>{html.escape(view.label)}</code> "
+        f'<tr class="n-run"><th colspan="{columns}">{mark("stalled" if view.hangs else view.state)} '
+        f"{html.escape(run_state_text(view, language))} {name} "
         f'{bar}<span class="n-muted">{html.escape(" · ".join(about))}</span></th></tr>'
     )
 
 
-def _rank(rank: RankView, view: RunView, language: str) -> str:
+def _bar(fraction: float) -> str:
+    share = 100 * min(1.0, max(0.0, fraction))
+    return f'<span class="n-bar"><span style="width:{share:.0f}%"></span></span>'
+
+
+def _rank(rank: RankView, view: RunView, language: str, heads: Sequence[str]) -> str:
     cells = {column: html.escape(text) for column, text in rank_cells(rank, view, language).items()}
     attributes = {
         "elapsed": ' class="n-extra"',
         "pid": ' class="n-extra"',
         "last-line": f' class="n-last" title="{cells["last-line"]}"',
     }
-    if cells["rate"]:
-        # a narrow page has no headings, and this figure alone would mean nothing
-        attributes["rate"] = f' class="n-rate" data-unit="{html.escape(say("panel.rate", language))}"'
+    for column in ("rate", "samples"):
+        if cells[column]:
+            # a narrow page has no headings, and this figure alone would mean nothing
+            attributes[column] = (
+                f' class="n-rate" data-unit="{html.escape(say("panel." + column, language))}"'
+            )
     shown = rank.state
     if _held_text(view, rank, language):
         shown = "stalled" if _held(view, rank)[0] == "held" else "pending"
     cells |= {"rank": rank_chip(str(rank.rank)), "state": f"{mark(shown)} {cells['state']}"}
-    return "<tr>" + "".join(f"<td{attributes.get(head, '')}>{cells[head]}</td>" for head in _HEADS) + "</tr>"
+    return "<tr>" + "".join(f"<td{attributes.get(head, '')}>{cells[head]}</td>" for head in heads) + "</tr>"
+
+
+def _other(row: Row, heads: Sequence[str]) -> str:
+    """Return a row of what is no rank; its name is a heading above the first of a kind."""
+    cells = {head: html.escape(row.get(head, "")) for head in heads}
+    cells["last-line"] = html.escape(row.get("last-line", ""))
+    if row.get("mark"):
+        cells["state"] = f"{mark(row['mark'])} {cells['state']}"
+    name = html.escape(row.get("run", ""))
+    heading = f'<tr class="n-run"><th colspan="{len(heads)}">{name}</th></tr>' if name else ""
+    return f"{heading}<tr>" + "".join(f"<td>{cells[head]}</td>" for head in heads) + "</tr>"
 
 
 def _that_matter(view: RunView) -> list[RankView]:
@@ -282,7 +330,7 @@ def _that_matter(view: RunView) -> list[RankView]:
     return sorted(weighed[: _RANKS // 2], key=lambda rank: rank.rank)
 
 
-def _others(view: RunView, shown: Sequence[RankView], language: str) -> str:
+def _others(view: RunView, shown: Sequence[RankView], language: str, columns: int) -> str:
     """Return a line that counts the other ranks by state."""
     left = Counter(rank.state for rank in view.ranks)
     left.subtract(rank.state for rank in shown)
@@ -291,4 +339,4 @@ def _others(view: RunView, shown: Sequence[RankView], language: str) -> str:
         for state, count in left.most_common()
         if count
     )
-    return f'<tr><td>…</td><td colspan="{len(_HEADS) - 1}">{html.escape(counts)}</td></tr>'
+    return f'<tr><td>…</td><td colspan="{columns - 1}">{html.escape(counts)}</td></tr>'

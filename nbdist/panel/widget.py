@@ -65,6 +65,16 @@ class SweepWidget(PanelWidget):
             self._stop()
 
 
+class MonitorWidget(PanelWidget):
+    """A monitor. Its data comes in messages, which no notebook keeps; ``receive`` gets the page's."""
+
+    monitor = traitlets.Bool(True).tag(sync=True)
+
+    def __init__(self, *, kernel_id: str, receive: Callable[[object], object]) -> None:
+        super().__init__(kernel_id=kernel_id, foreground=False)
+        self.on_msg(lambda _widget, content, _buffers: receive(content))
+
+
 class Wire(Protocol):
     """The part of a widget that its surface needs."""
 

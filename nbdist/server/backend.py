@@ -14,7 +14,7 @@ from tornado import web
 
 from nbdist.board import BoardRoute, route_to_board
 from nbdist.errors import NotPrivate
-from nbdist.server.machine import Machine
+from nbdist.feed.machine import Machine
 from nbdist.server.run_list import ListFeed, RunList
 from nbdist.server.streams import Streams
 from nbdist.store import RunStore

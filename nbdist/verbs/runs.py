@@ -27,6 +27,7 @@ from nbdist.model.sweep import MOST
 from nbdist.options import options_first
 from nbdist.runner import RunHandle, SweepHandle
 from nbdist.store import RunDirectory
+from nbdist.store.run_store import is_run_locked
 from nbdist.verbs.verb import Frontend
 
 if TYPE_CHECKING:
@@ -41,23 +42,27 @@ _STOP_LIMIT = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """The runs to list. ``watch``, ``json``: the format in a terminal."""
+    """The runs to list: the ``named`` ones, or all live ones and the latest ten. ``watch``, ``json``: the
+    format in a terminal."""
 
-    directories: tuple[RunDirectory, ...]
+    named: tuple[RunDirectory, ...]
     watch: bool
     json: bool
 
-    @staticmethod
-    def beside() -> list[str]:
-        """Return a line for each live sweep, for the warm ranks, and for each unreadable run."""
-        sweeps = map(runner.describe_sweep, runner.live_sweeps())
-        return [*sweeps, *runner.describe_warm(runner.warm_ranks.state()), *runner.describe_refused()]
+    def directories(self) -> tuple[RunDirectory, ...]:
+        """Return the runs to list now. Raises NotPrivate."""
+        if self.named:
+            return self.named
+        newest = runner.store().directories()
+        # a run without a supervisor here has ended, or is one of the latest
+        return (*newest[:_LATEST], *filter(is_run_locked, newest[_LATEST:]))
 
 
 def status(_: Frontend, *, run: Sequence[str], watch: bool = False, json: bool = False) -> Listed:
-    """Return the named runs, or runs of named sweeps; without names the latest ten. Raises UnknownRun."""
+    """Return the named runs, or runs of named sweeps; without names the latest. Raises UnknownRun."""
     handles = _named(run) or runner.runs()[:_LATEST]
-    return Listed(directories=tuple(handle.directory for handle in handles), watch=watch, json=json)
+    directories = tuple(handle.directory for handle in handles)
+    return Listed(named=directories if run else (), watch=watch, json=json)
 
 
 def _named(names: Sequence[str]) -> list[RunHandle]:

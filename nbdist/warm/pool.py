@@ -324,8 +324,10 @@ class WarmPool:
                 self._hopeless = self._standby.shape if hopeless else None
                 self.release()
 
-    def state(self) -> WarmState:
-        self.collect()
+    def state(self, *, collect: bool = True) -> WarmState:
+        """Return the state now; without ``collect`` on any thread."""
+        if collect:
+            self.collect()
         mode = self.mode if self._kept is None else str(self._count)
         if (standby := self._standby) is None:
             return WarmState(mode=mode, reason=self._reason)

@@ -137,7 +137,7 @@ def test_a_mistake_is_one_line_that_says_what_to_type_there(
 
 @pytest.mark.parametrize("words", [["--json"], ["--watch"]], ids=lambda words: words[0])
 def test_what_only_a_terminal_shows_is_no_argument_of_a_magic(home: Path, words: list[str]) -> None:
-    assert verbs.STATUS(words, SHELL).directories == ()
+    assert verbs.STATUS(words, SHELL).directories() == ()
 
     with pytest.raises(UsageMistake, match=r"write  %dist_status \[RUN …\]$"):
         verbs.STATUS(words, CELL)

@@ -122,6 +122,9 @@ const plugin: JupyterFrontEndPlugin<void> = {
       const panel = notebooks.find(({ node }) => node.contains(from));
       const at = panel?.content.widgets.findIndex(({ node }) => node.contains(from)) ?? -1;
       const source = panel?.content.widgets[at]?.model.sharedModel.getSource() ?? '';
+      if (action === 'attach' && panel) {
+        panel.content.activeCellIndex = at;
+      }
       if ((action === 'export' || action === 'resume') && panel) {
         panel.content.activeCellIndex = at;
         void runBelow(panel, `%dist_${action} ${label}`);

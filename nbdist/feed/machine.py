@@ -1,7 +1,8 @@
-"""The machine's GPUs with the processes on them, its CPU and memory, read once for all pages."""
+"""The machine's GPUs with the processes on them, its CPU and memory, read once for all readers."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -12,21 +13,23 @@ from pathlib import Path
 import psutil
 
 from nbdist.devices.gpus import list_gpus, open_loads
-from nbdist.devices.usage import cpu_count, memory_total
+from nbdist.devices.usage import cpu_count, memory_available, memory_total
 from nbdist.store.run_store import RUN_ID
 
 _FRESH = 2.0
+_FIRST = 0.1  # seconds that the first look at the CPU takes
 _PATIENCE = 3.0  # seconds for the driver's answer, which in trouble may never come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A process that holds memory of a GPU, and its run, if it is this user's."""
+    """A process that holds memory of a GPU, its user, and its run, if it is this user's."""
 
     pid: int
     memory: int
     name: str
     run_id: str | None
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,7 @@ class GpuState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineState:
-    """The machine: ``cpu`` in percent of all cores, None at the first look."""
+    """The machine: ``cpu`` in percent of all cores."""
 
     gpus: tuple[GpuState, ...]
     cores: int
@@ -70,7 +73,11 @@ def look_at_gpus() -> tuple[GpuState, ...]:
             memory_total=load.memory_total or gpu.memory,
             utilisation=load.utilisation,
             temperature=load.temperature,
-            holders=tuple(_holder(pid, memory) for pid, memory in load.processes),
+            # a container gets the pids of its host, which name other processes here
+            holders=tuple(
+                _holder(pid, memory) if load.ours else Holder(pid=pid, memory=memory, name="", run_id=None)
+                for pid, memory in load.processes
+            ),
         )
         for gpu in gpus
         if (load := loads.get(gpu.index)) is not None
@@ -103,13 +110,15 @@ class Machine:
             if self._state is None or now - self._looked >= _FRESH:
                 self._looked = now
                 self._ask_driver()
-                cpu, memory, limit = psutil.cpu_percent(), psutil.virtual_memory(), memory_total()
+                # psutil's first value covers no time
+                cpu = psutil.cpu_percent(_FIRST if self._state is None else None)
+                total, left = memory_total(), memory_available()
                 self._state = MachineState(
                     gpus=self._gpus,
                     cores=cpu_count(),
-                    cpu=None if self._state is None else cpu,  # psutil's first value covers no time
-                    memory=memory.total - memory.available,
-                    memory_total=memory.total if limit is None else limit,
+                    cpu=cpu,
+                    memory=None if total is None or left is None else max(0, total - left),
+                    memory_total=total,
                 )
             return self._state
 
@@ -126,11 +135,13 @@ class Machine:
 
 
 def _holder(pid: int, memory: int) -> Holder:
-    try:
-        name = psutil.Process(pid).name()
-    except psutil.Error:
-        name = ""
-    return Holder(pid=pid, memory=memory, name=name, run_id=_run_of(pid))
+    name = user = ""
+    # a user may have no name (KeyError)
+    with contextlib.suppress(psutil.Error, KeyError):
+        process = psutil.Process(pid)
+        name = process.name()
+        user = process.username()
+    return Holder(pid=pid, memory=memory, name=name, run_id=_run_of(pid), user=user)
 
 
 def _run_of(pid: int) -> str | None:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from nbdist.feed.machine import GpuState, Holder, Machine
 from nbdist.options import OPTIONS
 from nbdist.options.ranks_line import option_list
-from nbdist.server.machine import GpuState, Holder, Machine
 from nbdist.text import messages
 
 GPU = GpuState(
