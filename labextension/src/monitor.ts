@@ -1,67 +1,73 @@
-/** What a monitor shows: the runs, the machine, warm ranks (nbdist/panel/overview.py), as the kernel sends it while
- * a view of it is seen. */
-import { count, fields, flag, listOf, Malformed, number, object, or, text } from './decode';
-import { runView } from './protocol';
+/** What a monitor shows: the runs, the machine, warm ranks (nbdist/panel/overview.py). The kernel sends it in words,
+ * in the page's language, while a view of it is seen. */
+import { fields, flag, listOf, Malformed, number, object, or, text } from './decode';
 import { pageNow } from './views/hooks';
 
-const amount = or(number, null);
+const empty = or(text, '');
+const share = or(number, null);
 
-/** `size`: the number of its ranks, which come of live runs, and of one run alone. */
-const moreOfRun = fields({
-  session: flag,
-  size: count,
-  about: or(text, ''),
-  ranks: listOf(fields({ samples: amount })),
+/** A rank, a GPU, or warm ranks; the names of the columns. */
+export type Row = ReturnType<typeof row>;
+const row = fields({
+  rank: empty,
+  device: empty,
+  memory: empty,
+  memoryShare: share,
+  use: empty,
+  useShare: share,
+  rate: empty,
+  samples: empty,
+  mark: empty,
+  state: empty,
+  ill: flag,
+  /** true of a GPU that nothing uses */
+  free: or(flag, false),
+  pid: empty,
+  lastLine: empty,
 });
-export type MonitoredRun = ReturnType<typeof monitoredRun>;
-const monitoredRun = (value: unknown) => {
-  const { ranks, ...more } = moreOfRun(value);
-  return { ...runView(value), ...more, samples: ranks.map(({ samples }) => samples) };
-};
 
-export type MonitoredGpu = ReturnType<typeof monitoredGpu>;
-const monitoredGpu = fields({
-  index: count,
-  name: text,
-  memory: amount,
-  memoryTotal: amount,
-  utilisation: amount,
-  temperature: amount,
-  taken: flag,
-  users: listOf(fields({ text })),
+export type MonitoredRun = ReturnType<typeof monitoredRun>;
+const monitoredRun = fields({
+  runId: text,
+  label: text,
+  live: flag,
+  mark: text,
+  state: text,
+  ill: flag,
+  about: text,
+  progress: share,
+  ranks: text,
+  elapsed: text,
+  rows: listOf(row),
 });
 
 export type Overview = ReturnType<typeof overview>;
 const overview = fields({
   /** true when the kernel sends no more, until it is asked */
   paused: flag,
-  /** Unix seconds */
-  now: number,
+  time: text,
+  titles: row,
+  summary: text,
+  ill: text,
+  free: text,
   runs: listOf(monitoredRun),
-  gpus: listOf(monitoredGpu),
-  machine: fields({ cores: count, cpu: amount, memory: amount, memoryTotal: amount }),
-  warm: fields({ ranks: count, framework: text, ready: flag, shared: number }),
+  others: listOf(row),
   lines: listOf(text),
 });
 
-/** The last overview, and who is to hear of the next. */
+/** The last overview, and who is to hear of the next, or that the place of the monitor changes. */
 export class MonitorFeed {
   news: Overview | null = null;
   /** when it came, in the page's seconds */
   newsAt = 0;
-  /** the number of models that feed it */
+  /** the number of models that feed it, and the views that are seen */
   listeners = 0;
-  private readonly hearers = new Set<() => void>();
-  private readonly movers = new Set<() => void>();
+  readonly seen = new Set<object>();
+  private readonly hearers = new Set<(moving: boolean) => void>();
 
-  /** Call `hear` for each overview, and `move` before the place of the monitor changes. */
-  listen(hear: () => void, move: () => void = () => undefined): () => void {
+  listen(hear: (moving: boolean) => void): () => void {
     this.hearers.add(hear);
-    this.movers.add(move);
-    return () => {
-      this.hearers.delete(hear);
-      this.movers.delete(move);
-    };
+    return () => this.hearers.delete(hear);
   }
 
   receive(content: unknown): void {
@@ -70,10 +76,8 @@ export class MonitorFeed {
       if (kind === 'overview') {
         this.news = overview(content);
         this.newsAt = pageNow();
-        this.hearers.forEach(hear => hear());
-      } else if (kind === 'moving') {
-        this.movers.forEach(move => move());
       }
+      this.hearers.forEach(hear => hear(kind === 'moving'));
     } catch (problem) {
       if (!(problem instanceof Malformed)) {
         throw problem;

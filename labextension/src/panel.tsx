@@ -85,9 +85,11 @@ export default {
     };
     model.on('change:placed', place);
     const stopListening = listen(model);
-    const forget = feed?.listen(place, () => {
-      leave?.();
-      leave = null;
+    const forget = feed?.listen(moving => {
+      if (moving) {
+        leave?.();
+        leave = null;
+      }
       place();
     });
     place();
@@ -320,7 +322,7 @@ function sweepOf(model: WidgetModel): SweepSource {
 function monitorOf(model: WidgetModel, feed: MonitorFeed): MonitorSource {
   return {
     feed,
-    seen: seen => void ask(model, { kind: 'seen', seen }),
+    seen: seen => void ask(model, { kind: 'seen', seen, language: languageOf() }),
     again: () => void ask(model, { kind: 'again' }),
     stop: async runId => (await server.stop(runId)) || ask(model, { kind: 'stop', run: runId }),
     act: pageActs()

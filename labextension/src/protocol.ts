@@ -266,7 +266,7 @@ export type Request =
   /** `run`: of a monitor's */
   | { kind: 'stop'; run?: string }
   /** whether a monitor is seen, and that it is to go on */
-  | { kind: 'seen'; seen: boolean }
+  | { kind: 'seen'; seen: boolean; language: string }
   | { kind: 'again' }
   | { kind: 'board' }
   | { kind: 'report'; language: string }

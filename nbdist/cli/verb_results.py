@@ -67,7 +67,7 @@ def _watch(overviews: Overviews, *, until_ended: bool) -> None:
     overview = overviews.look()
     try:
         while not until_ended or any(view.live for view in overview.views):
-            block.draw("", _fitting(_overview_text(overview), overview.foot, terminal))
+            block.draw("", _fitting(overview, terminal))
             time.sleep(_WATCH_PERIOD)
             overview = overviews.look()
     finally:
@@ -75,14 +75,15 @@ def _watch(overviews: Overviews, *, until_ended: bool) -> None:
         print(_overview_text(overview))
 
 
-def _fitting(text: str, foot: int, terminal: Terminal) -> list[Line]:
-    """Return the part of the text that fits into the terminal, its last ``foot`` lines first of all."""
-    columns, rows = terminal.size()
-    lines = text.splitlines()
+def _fitting(overview: Overview, terminal: Terminal) -> list[Line]:
+    """Return the part of the text that fits into the terminal, its foot first of all."""
+    language, (columns, rows) = config.language(), terminal.size()
+    lines = _overview_text(overview).splitlines()
     if len(lines) >= rows:
+        foot = len(overview.others(language)) + len(overview.lines)
         end = len(lines) - min(foot, rows // 2)
         shown = max(1, rows - 2 - len(lines) + end)
-        lines[shown:end] = [say("panel.more-lines", config.language(), count=end - shown)]
+        lines[shown:end] = [say("panel.more-lines", language, count=end - shown)]
     return [Line().add(cut(line, columns - 1)) for line in lines]
 
 

@@ -77,10 +77,12 @@ class VerbMagics(Magics):
     @_shows(verbs.STATUS)
     def dist_status(self, listed: Listed) -> None:
         # an import that only this verb needs
-        from nbdist.magics.monitor import Monitor
+        from nbdist.magics.monitor import show_monitor
 
-        self._monitor = self._monitor or Monitor(shell_of(self))
-        self._monitor.show(listed)
+        earlier, self._monitor = self._monitor, None
+        if earlier is not None:
+            earlier.end()
+        self._monitor = show_monitor(shell_of(self), listed)
 
     @_shows(verbs.LOGS)
     def dist_logs(self, logs: Logs) -> None:

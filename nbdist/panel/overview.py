@@ -3,28 +3,32 @@ the monitor's page, as text, and as static HTML."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from nbdist.diagnosis.exits import rank_ranges
+from nbdist.feed.labels import ranks_text
 from nbdist.feed.machine import GpuState, Holder, MachineState
-from nbdist.feed.view import bytes_text
-from nbdist.panel.status import Row, StatusView, shows_ranks, status_html, status_text
+from nbdist.feed.view import RankView, bytes_text, duration, memory_text, use_text
+from nbdist.panel.status import (
+    Row,
+    StatusView,
+    rank_cells,
+    remarks,
+    run_state_text,
+    shows_ranks,
+    status_html,
+    status_text,
+)
 from nbdist.text import say
 from nbdist.warm.pool import WarmState
 
 _TAKEN = 1_000_000_000
-"""Bytes of a GPU in use that no process seen here holds: a container's neighbour does."""
-_UNUSED = ("failure", "notes", "inputs", "results", "checkpoint")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class User:
-    """A user of a GPU: a run of this user with its ranks there, or a process."""
-
-    text: str
-    run_id: str | None = None
+"""Bytes of a GPU in use that no process here holds: one of another container does."""
+_ILL = ("failed", "lost", "stalled", "slow")
+_TITLES = ("rank", "device", "memory", "use", "rate", "samples", "state", "last-line")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,104 +41,116 @@ class Overview:
     warm: WarmState
     lines: Sequence[str] = ()
 
-    def users(self, gpu: GpuState) -> list[User]:
-        """Return who uses a GPU: runs by their ranks' devices, other processes by what they hold."""
-        users = []
-        for view in self.views:
-            ranks = [rank.rank for rank in view.ranks if rank.device == f"GPU {gpu.index}" and rank.pid]
-            if view.live and ranks and not view.elsewhere:
-                users.append(User(text=f"{view.label} · {rank_ranges(ranks)}", run_id=view.run_id))
-        known = {user.run_id for user in users} - {None}
-        others = (_process(holder) for holder in gpu.holders if holder.name or holder.run_id)
-        return users + [user for user in dict.fromkeys(others) if user.run_id not in known]
-
-    def taken(self, gpu: GpuState) -> bool:
-        """Return whether something uses a GPU, seen or not."""
-        return bool(self.users(gpu) or gpu.holders or (gpu.memory or 0) > _TAKEN)
-
-    @property
-    def foot(self) -> int:
-        """Return the number of lines of text below the runs."""
-        return max(1, len(self.machine.gpus)) + bool(self.warm.ranks) + len(self.lines)
-
-    @property
-    def states(self) -> list[tuple[str, str]]:
-        """Return the state of each run."""
-        return [(view.run_id, view.state) for view in self.views]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the data of the page (``labextension/src/monitor.ts``)."""
-        gpus = [
-            {name: value for name, value in asdict(gpu).items() if name != "holders"}
-            | {"taken": self.taken(gpu), "users": [asdict(user) for user in self.users(gpu)]}
-            for gpu in self.machine.gpus
-        ]
-        machine = {name: value for name, value in asdict(self.machine).items() if name != "gpus"}
-        runs = [self._run(view) for view in self.views]
-        about = {"warm": asdict(self.warm), "lines": list(self.lines)}
-        return {"now": self.now, "runs": runs, "gpus": gpus, "machine": machine, **about}
-
-    def _run(self, view: StatusView) -> dict[str, Any]:
-        data = view.to_dict()
-        for name in _UNUSED:
-            del data[name]
-        for rank in data["ranks"]:
-            rank["samples"] = view.samples.get(rank["rank"])
-        data |= {"session": view.session, "size": len(view.ranks)}
-        return data if shows_ranks(view, self.views) else data | {"ranks": ()}
-
     def text(self, language: str) -> str:
-        return "\n".join([status_text(self.views, language, self._rows(language)), *self.lines])
+        return "\n".join([status_text(self.views, language, self.others(language)), *self.lines])
 
     def bundle(self, language: str, beside: str = "") -> dict[str, str]:
         """Return the still table of a notebook in the folder ``beside``."""
-        page = status_html(
-            self.views, language, self.now, self._rows(language), beside=beside, lines=self.lines
-        )
+        others = [*self.others(language), *({"last-line": line} for line in self.lines)]
+        page = status_html(self.views, language, self.now, others, beside)
         return {"text/plain": self.text(language), "text/html": page}
 
-    def _rows(self, language: str) -> list[Row]:
-        rows: list[Row] = []
-        for gpu in self.machine.gpus:
-            text = ", ".join(user.text for user in self.users(gpu))
-            taken = self.taken(gpu)
-            rows.append(
-                {
-                    "run": "" if rows else say("panel.machine", language),
-                    "state": say("panel.in-use" if taken else "panel.free", language),
-                    "mark": "running" if taken else "pending",
-                    "device": f"GPU {gpu.index} · {gpu.name.removeprefix('NVIDIA ')}",
-                    "memory": _share(gpu.memory, gpu.memory_total),
-                    "use": "" if gpu.utilisation is None else f"{gpu.utilisation:.0f} %",
-                    "last-line": text,
-                }
-            )
-        machine = self.machine
-        if not rows:
-            row = {
-                "run": say("panel.machine", language),
-                "device": say("panel.cores", language, count=machine.cores),
-                "memory": _share(machine.memory, machine.memory_total),
-                "use": "" if machine.cpu is None else f"{machine.cpu:.0f} %",
-            }
-            rows.append(row)
+    def to_dict(self, language: str) -> dict[str, Any]:
+        """Return the data of the page (``labextension/src/monitor.ts``)."""
+        live = [view for view in self.views if view.live]
+        runs = [self._run(view, language) for view in self.views]
+        ill = sum(run["live"] and any(row["ill"] for row in (run, *run["rows"])) for run in runs)
+        ranks = ranks_text(sum(len(view.ranks) for view in live), language) if live else ""
+        free = [not self._users(gpu)[1] for gpu in self.machine.gpus]
+        return {
+            "time": time.strftime("%H:%M:%S", time.localtime(self.now)),
+            "titles": _for_page({column: say(f"panel.{column}", language) for column in _TITLES}),
+            "summary": say("panel.live-runs", language, count=len(live), ranks=ranks),
+            "ill": say("panel.ill", language, count=ill) if ill else "",
+            "free": say("panel.gpus-free", language, count=sum(free), all=len(free)) if free else "",
+            "runs": runs,
+            "others": [_for_page(row) for row in self.others(language)],
+            "lines": [*self.lines, *([] if runs else [say("panel.no-runs", language)])],
+        }
+
+    def _run(self, view: StatusView, language: str) -> dict[str, Any]:
+        names = {f"GPU {gpu.index}": _gpu_name(gpu) for gpu in self.machine.gpus if not view.elsewhere}
+        ranks = view.ranks if shows_ranks(view, self.views) else ()
+        mark = "stalled" if view.hangs else view.state
+        return {
+            "run_id": view.run_id,
+            "label": view.label,
+            "live": view.live,
+            "mark": mark,
+            "ill": mark in _ILL,
+            "state": run_state_text(view, language),
+            "about": remarks(view, language),
+            "progress": view.progress.fraction if view.progress is not None and view.live else None,
+            "ranks": ranks_text(len(view.ranks), language),
+            "elapsed": duration(view.elapsed),
+            "rows": [
+                _for_page(rank_cells(rank, view, language) | _shares(rank), device=names.get(rank.device))
+                for rank in ranks
+            ],
+        }
+
+    def others(self, language: str) -> Sequence[Row]:
+        """Return the rows below the runs: the machine, warm ranks."""
+        rows = [self._gpu(gpu, language) for gpu in self.machine.gpus] or [self._cpu(language)]
+        rows[0] = rows[0] | {"run": say("panel.machine", language)}
         if self.warm.ranks:
-            ready = say("panel.warm-ready" if self.warm.ready else "panel.warm-importing", language)
             ranks = say("panel.warm-ranks", language, count=self.warm.ranks, framework=self.warm.framework)
-            warm = {"run": say("panel.warm", language), "state": ready, "mark": "pending"}
-            memory = bytes_text(self.warm.shared)
-            rows.append(warm | {"memory": memory, "last-line": ranks})
+            state = say("panel.warm-ready" if self.warm.ready else "panel.warm-importing", language)
+            more = {"state": state, "memory": bytes_text(self.warm.shared), "last-line": ranks}
+            rows.append({"run": say("panel.warm", language), "mark": "pending", **more})
         return rows
 
+    def _gpu(self, gpu: GpuState, language: str) -> dict[str, Any]:
+        text, taken = self._users(gpu)
+        state = {"state": say("panel.in-use" if taken else "panel.free", language)}
+        use = _use(gpu.memory, gpu.memory_total, gpu.utilisation)
+        return {"device": _gpu_name(gpu), "free": not taken, "last-line": text, **state, **use}
 
-def _process(holder: Holder) -> User:
+    def _cpu(self, language: str) -> dict[str, Any]:
+        machine = self.machine
+        name = say("panel.cores", language, count=machine.cores)
+        return {"device": name, **_use(machine.memory, machine.memory_total, machine.cpu)}
+
+    def _users(self, gpu: GpuState) -> tuple[str, bool]:
+        """Return who uses a GPU: runs by the devices of their ranks, and other processes; whether it is used,
+        by whomever."""
+        users: dict[str | None, str] = {}
+        for view in self.views:
+            ranks = [rank.rank for rank in view.ranks if rank.device == f"GPU {gpu.index}" and rank.pid]
+            if view.live and ranks and not view.elsewhere:
+                users[view.run_id] = f"{view.label} · {rank_ranges(ranks)}"
+        others = [_process(holder) for holder in gpu.holders if holder.run_id not in users and holder.name]
+        text = ", ".join(dict.fromkeys([*users.values(), *others]))
+        return text, bool(text or gpu.holders or (gpu.memory or 0) > _TAKEN)
+
+
+def _gpu_name(gpu: GpuState) -> str:
+    return f"GPU {gpu.index} · {gpu.name.removeprefix('NVIDIA ')}"
+
+
+def _process(holder: Holder) -> str:
     if holder.run_id is not None:
-        return User(text=holder.run_id.split("-", 2)[2], run_id=holder.run_id)
-    return User(text=f"{holder.name} ({', '.join(filter(None, [str(holder.pid), holder.user]))})")
+        return holder.run_id.split("-", 2)[2]
+    return f"{holder.name} ({', '.join(filter(None, [str(holder.pid), holder.user]))})"
 
 
-def _share(used: int | None, total: int | None) -> str:
-    """Return ``11.2/80 GB``."""
-    if used is None or not total:
-        return bytes_text(used)
-    return f"{used / 1e9:.1f}/{total / 1e9:.0f} GB"
+def _use(memory: int | None, total: int | None, share: float | None) -> dict[str, Any]:
+    rank = RankView(
+        rank=0, state="", device="", pid=None, exit="", elapsed=0.0, last_line="",
+        gpu_memory=memory, gpu_memory_total=total, gpu=share,
+    )  # fmt: skip
+    return {"memory": memory_text(rank), "use": use_text(rank), **_shares(rank)}
+
+
+def _shares(rank: RankView) -> dict[str, Any]:
+    """Return the parts of memory and time in use, 1 for all."""
+    used, total = rank.gpu_memory, rank.gpu_memory_total
+    if used is None:
+        used, total = rank.memory, rank.memory_total
+    share = rank.cpu if rank.gpu is None else rank.gpu
+    return {"memory-share": used / total if used and total else None, "use-share": share and share / 100}
+
+
+def _for_page(row: Row, device: str | None = None) -> dict[str, Any]:
+    more = {"ill": row.get("mark") in _ILL, "device": device or row.get("device", "")}
+    return {name.replace("-", "_"): value for name, value in {**row, **more}.items()}

@@ -136,17 +136,18 @@ def shows_ranks(view: RunView, views: Sequence[RunView]) -> bool:
 
 
 def rank_cells(rank: RankView, view: RunView, language: str) -> dict[str, str]:
-    """Return the cells of a rank, by column."""
-    samples = view.samples.get(rank.rank) if isinstance(view, StatusView) else None
+    """Return the cells of a rank, by column, and the ``mark`` of its state."""
+    part = _part(view, rank)
     return {
         "rank": str(rank.rank),
-        "state": _held_text(view, rank, language) or _rank_state_text(rank, language),
+        "mark": {"": rank.state, "held": "stalled", "slow": "slow"}.get(part, "pending"),
+        "state": _held_text(view, rank, part, language) or _rank_state_text(rank, language),
         "device": rank.device,
         "pid": str(rank.pid or ""),
         "memory": memory_text(rank),
         "use": use_text(rank),
         "rate": rate_text(rank.rate),
-        "samples": rate_text(samples),
+        "samples": rate_text(view.samples.get(rank.rank) if isinstance(view, StatusView) else None),
         "elapsed": duration(rank.elapsed),
         "last-line": rank.last_line.strip(),
     }
@@ -159,7 +160,8 @@ def run_state_text(view: RunView, language: str) -> str:
     return say("panel.stalled", language) if view.hangs else state_word(RunState(view.state), language)
 
 
-def _remarks(view: RunView, language: str) -> list[str]:
+def remarks(view: RunView, language: str) -> str:
+    """Return what there is to say of a run: ``62 % · epoch 3/4 · 0:51 left``."""
     stall = stall_sentence(view.stall, view.elapsed, language) if view.hangs and view.stall else ""
     slow = slow_text(view.slow, language) if view.slow is not None and view.live else ""
     reason = view.reason_zh if language == "zh" else view.reason
@@ -167,22 +169,30 @@ def _remarks(view: RunView, language: str) -> list[str]:
     resumed = say("panel.goes-on-from", language, run=view.resumed) if view.resumed else ""
     session = say("panel.session", language) if isinstance(view, StatusView) and view.session else ""
     texts = (session, stall, progress_text(view, language), slow, reason, resumed, view.about, *warnings)
-    return [text for text in texts if text]
+    return " · ".join(filter(None, texts))
 
 
-def _held_text(view: RunView, rank: RankView, language: str) -> str:
-    """Return ``Held up, time.sleep`` or ``Waiting, all_reduce``; empty for any other rank."""
+def _part(view: RunView, rank: RankView) -> str:
+    """Return the part of a running rank in a stall, as ``held_words`` has it, or "slow"; empty for others."""
     if rank.state != "running":
         return ""
     if view.slow is not None and view.slow.rank == rank.rank and view.live:
+        return "slow"
+    part = held_words(view.stall).get(rank.rank, ("", ""))[0] if view.hangs and view.stall else ""
+    return part if part in _PARTS else ""
+
+
+_PARTS = {"held": "held-up", "waits": "waiting", "loads": "waiting"}
+
+
+def _held_text(view: RunView, rank: RankView, part: str, language: str) -> str:
+    """Return ``Held up, time.sleep`` or ``Waiting, all_reduce``; empty for a rank without such a part."""
+    if part == "slow":
         return say("panel.slowest", language).capitalize()
-    kind, call = _held(view, rank)
-    key = {"held": "held-up", "waits": "waiting", "loads": "waiting"}.get(kind)
-    return ", ".join(filter(None, (say(f"panel.{key}", language), call))) if view.hangs and key else ""
-
-
-def _held(view: RunView, rank: RankView) -> tuple[str, str]:
-    return held_words(view.stall).get(rank.rank, ("", "")) if view.stall is not None else ("", "")
+    if not part or view.stall is None:
+        return ""
+    call = held_words(view.stall)[rank.rank][1]
+    return ", ".join(filter(None, (say(f"panel.{_PARTS[part]}", language), call)))
 
 
 def _rank_state_text(rank: RankView, language: str) -> str:
@@ -203,8 +213,8 @@ _IF_KNOWN = ("use", "rate", "samples")
 _OF_RANKS = ("rank", "device", "pid", "memory", *_IF_KNOWN)
 
 
-Row = Mapping[str, str]
-"""The cells of what is no run, by column; ``run`` is what it is, ``mark`` a state."""
+Row = Mapping[str, Any]
+"""The cells of a table, by column; ``mark`` is that of the state, ``run`` a heading."""
 
 
 def status_text(views: Sequence[RunView], language: str, others: Sequence[Row] = ()) -> str:
@@ -214,9 +224,8 @@ def status_text(views: Sequence[RunView], language: str, others: Sequence[Row] =
         return none if not others else f"{none}\n{_text(others, language)}"
     rows: list[Row] = []
     for view in views:
-        state, remarks = run_state_text(view, language), " · ".join(_remarks(view, language))
-        elapsed = duration(view.elapsed)
-        rows.append({"run": view.label, "state": state, "elapsed": elapsed, "last-line": remarks})
+        about = {"elapsed": duration(view.elapsed), "last-line": remarks(view, language)}
+        rows.append({"run": view.label, "state": run_state_text(view, language), **about})
         for rank in view.ranks if shows_ranks(view, views) else ():
             cells = rank_cells(rank, view, language)
             rows.append(cells | {"last-line": cells["last-line"][:_LINE]})
@@ -232,49 +241,42 @@ def _text(rows: Sequence[Row], language: str) -> str:
 
 
 def status_html(
-    views: Sequence[RunView],
-    language: str,
-    now: float,
-    others: Sequence[Row] = (),
-    *,
-    beside: str = "",
-    lines: Sequence[str] = (),
+    views: Sequence[RunView], language: str, now: float, others: Sequence[Row] = (), beside: str = ""
 ) -> str:
     """Return a table with a heading for each run and a line for each of its ranks (``shows_ranks``), then the
-    ``others``, and ``lines`` below. A run links to its cell, from the folder ``beside`` of the notebook that
-    shows the table."""
+    ``others``. A run links to its cell, from the folder ``beside`` of the notebook that shows the table."""
     none = "" if views else f"<p>{html.escape(say('panel.no-runs', language))}</p>"
     if none and not others:
         return none
-    ranked = any(shows_ranks(view, views) for view in views) or bool(others)
     samples = any(isinstance(view, StatusView) and view.samples for view in views)
     heads = [head for head in _HEADS if samples or head != "samples"]
-    titles = heads if ranked else ()
+    titles = heads if others or any(shows_ranks(view, views) for view in views) else ()
     head = "".join(f"<th>{html.escape(say('panel.' + column, language))}</th>" for column in titles)
     body = "".join(_run(view, language, heads, beside, ranks=shows_ranks(view, views)) for view in views)
-    rest = "".join(_other(row, heads) for row in others)
+    rest = "".join(_row(row, heads, language) for row in others)
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
-    texts = map(html.escape, [*lines, say("panel.as-of", language, time=moment)])
-    foot = "".join(f'<div class="n-muted">{text}</div>' for text in texts)
+    foot = html.escape(say("panel.as-of", language, time=moment))
     return (
         f'{page_sheet("status")}<div class="nbdist-status">{none}<table><thead><tr>{head}</tr></thead>'
-        f"{body}<tbody>{rest}</tbody></table>{foot}</div>"
+        f'{body}<tbody>{rest}</tbody></table><div class="n-muted">{foot}</div></div>'
     )
 
 
 def _run(view: RunView, language: str, heads: Sequence[str], beside: str, *, ranks: bool) -> str:
     shown = _that_matter(view) if ranks else []
-    rows = "".join(_rank(rank, view, language, heads) for rank in shown)
+    cells = (rank_cells(rank, view, language) for rank in shown)
+    rows = "".join(_row(row, heads, language) for row in cells)
     if ranks and len(shown) < len(view.ranks):
         rows += _others(view, shown, language, len(heads))
     return f"<tbody>{_heading(view, language, len(heads), beside)}{rows}</tbody>"
 
 
 def _heading(view: RunView, language: str, columns: int, beside: str) -> str:
-    about = [ranks_text(len(view.ranks), language), duration(view.elapsed), *_remarks(view, language)]
+    about = (ranks_text(len(view.ranks), language), duration(view.elapsed), remarks(view, language))
     bar = ""
     if view.progress is not None and view.live:
-        bar = f"{_bar(view.progress.fraction)} "
+        share = 100 * min(1.0, max(0.0, view.progress.fraction))
+        bar = f'<span class="n-bar"><span style="width:{share:.0f}%"></span></span> '
     name = f"<code>{html.escape(view.label)}</code>"
     if isinstance(view, StatusView) and beside and view.notebook and re.fullmatch(r"[\w-]+", view.cell_id):
         path = quote(os.path.relpath(view.notebook, beside))
@@ -282,44 +284,28 @@ def _heading(view: RunView, language: str, columns: int, beside: str) -> str:
     return (
         f'<tr class="n-run"><th colspan="{columns}">{mark("stalled" if view.hangs else view.state)} '
         f"{html.escape(run_state_text(view, language))} {name} "
-        f'{bar}<span class="n-muted">{html.escape(" · ".join(about))}</span></th></tr>'
+        f'{bar}<span class="n-muted">{html.escape(" · ".join(filter(None, about)))}</span></th></tr>'
     )
 
 
-def _bar(fraction: float) -> str:
-    share = 100 * min(1.0, max(0.0, fraction))
-    return f'<span class="n-bar"><span style="width:{share:.0f}%"></span></span>'
-
-
-def _rank(rank: RankView, view: RunView, language: str, heads: Sequence[str]) -> str:
-    cells = {column: html.escape(text) for column, text in rank_cells(rank, view, language).items()}
+def _row(row: Row, heads: Sequence[str], language: str) -> str:
+    cells = {head: html.escape(row.get(head, "")) for head in heads}
     attributes = {
         "elapsed": ' class="n-extra"',
         "pid": ' class="n-extra"',
         "last-line": f' class="n-last" title="{cells["last-line"]}"',
     }
-    for column in ("rate", "samples"):
-        if cells[column]:
-            # a narrow page has no headings, and this figure alone would mean nothing
-            attributes[column] = (
-                f' class="n-rate" data-unit="{html.escape(say("panel." + column, language))}"'
-            )
-    shown = rank.state
-    if _held_text(view, rank, language):
-        shown = "stalled" if _held(view, rank)[0] == "held" else "pending"
-    cells |= {"rank": rank_chip(str(rank.rank)), "state": f"{mark(shown)} {cells['state']}"}
-    return "<tr>" + "".join(f"<td{attributes.get(head, '')}>{cells[head]}</td>" for head in heads) + "</tr>"
-
-
-def _other(row: Row, heads: Sequence[str]) -> str:
-    """Return a row of what is no rank; its name is a heading above the first of a kind."""
-    cells = {head: html.escape(row.get(head, "")) for head in heads}
-    cells["last-line"] = html.escape(row.get("last-line", ""))
-    if row.get("mark"):
+    for column in filter(cells.get, ("rate", "samples")):
+        # a narrow page has no headings, and this figure alone would mean nothing
+        unit = html.escape(say("panel." + column, language))
+        attributes[column] = f' class="n-rate" data-unit="{unit}"'
+    if cells["rank"]:
+        cells["rank"] = rank_chip(cells["rank"])
+    if "mark" in row:
         cells["state"] = f"{mark(row['mark'])} {cells['state']}"
-    name = html.escape(row.get("run", ""))
-    heading = f'<tr class="n-run"><th colspan="{len(heads)}">{name}</th></tr>' if name else ""
-    return f"{heading}<tr>" + "".join(f"<td>{cells[head]}</td>" for head in heads) + "</tr>"
+    line = "".join(f"<td{attributes.get(head, '')}>{cells[head]}</td>" for head in heads)
+    name = f'<tr class="n-run"><th colspan="{len(heads)}">{html.escape(row.get("run", ""))}</th></tr>'
+    return f"{name if row.get('run') else ''}<tr>{line}</tr>"
 
 
 def _that_matter(view: RunView) -> list[RankView]:

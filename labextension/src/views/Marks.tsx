@@ -37,8 +37,10 @@ const SHAPES = {
   slow: TRIANGLE,
 } satisfies Record<RunState | RankState, ReactElement> & Record<string, ReactElement>;
 
+export type MarkState = keyof typeof SHAPES;
+
 interface MarkProps {
-  state: keyof typeof SHAPES;
+  state: MarkState;
   title?: string | undefined;
   /** a rank that waits for its turn is drawn as a ring, a run that is queued as a dashed one */
   ofRank?: boolean;

@@ -2,14 +2,12 @@
 import { type ReactElement, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 
 import { plain } from '../log/line_text';
-import type { MonitoredGpu, MonitoredRun, MonitorFeed, Overview } from '../monitor';
-import { bytes, bytesOf, clock, doneText, memory, percent, rate, utilisation } from '../numbers';
+import type { MonitoredRun, MonitorFeed, Overview, Row } from '../monitor';
 import type { PageAction } from '../page';
-import { localized, pageWords } from '../words';
-import { Button, Mark } from './Marks';
-import { hangs } from './Stall';
+import { pageWords } from '../words';
+import { Button, Mark, type MarkState } from './Marks';
 import { useSeconds, useSize, useTheme } from './hooks';
-import { Bar, type Standing, StateMark, useStandings, wordOf } from './rank_parts';
+import { Bar } from './rank_parts';
 
 /** The requests of a monitor to the kernel and the page. */
 export interface MonitorSource {
@@ -24,11 +22,10 @@ export interface MonitorSource {
 
 /** Ranks of a run that have a line each; more are drawn beside each other, and those in trouble above them. */
 const LINES = 16;
-/** Seconds without news after which it is said of when they are, and between two words that the monitor is seen. */
+/** seconds without news after which the page says of when they are */
 const STALE = 6;
-const SAY = 10;
 
-export function Monitor({ source }: { source: MonitorSource }): ReactElement | null {
+export function Monitor({ source }: { source: MonitorSource }): ReactElement {
   const { feed } = source;
   const words = pageWords();
   const root = useRef<HTMLElement>(null);
@@ -40,45 +37,43 @@ export function Monitor({ source }: { source: MonitorSource }): ReactElement | n
   );
   const [hint, setHint] = useState('');
   useSeen(root, source);
-  const live = news?.runs.filter(run => run.live) ?? [];
-  const ended = news?.runs.filter(run => !run.live) ?? [];
-  const samples = live.some(run => run.samples.some(value => value !== null));
   return (
     <section
       className="nbdist nbdist-monitor"
-      role="region"
-      aria-label={words.monitor}
+      aria-label="%dist_status"
       ref={root}
       data-size={size}
       data-theme={theme}
-      data-samples={samples}
+      data-samples={news?.runs.some(({ rows }) => rows.some(({ samples }) => samples)) ?? false}
     >
       {news && (
         <>
-          <Summary news={news} live={live} />
-          <div className="nbdist-mon-line nbdist-mon-titles">
-            <span>{words.rank}</span>
-            <span>{words.device}</span>
-            <span>{words.memory}</span>
-            <span>{words.utilisation}</span>
-            <span className="nbdist-end">{words.steps}</span>
-            <span className="nbdist-end nbdist-mon-samples">{samples && words.samples}</span>
-            <span>{words.state}</span>
-            <span className="nbdist-mon-last">{words.doing}</span>
+          <div className="nbdist-head nbdist-mon-head">
+            <b>{news.summary}</b>
+            {news.ill && (
+              <span className="nbdist-pill" data-state="failed" role="status">
+                {news.ill}
+              </span>
+            )}
+            <span className="nbdist-space" />
+            <b>{news.free}</b>
           </div>
-          <Machine {...news} />
-          {[...live, ...ended].map(run => (
+          <Line row={news.titles} titles />
+          <div className="nbdist-mon-block">
+            {news.others.map((row, at) => (
+              <Line key={at} row={row} />
+            ))}
+          </div>
+          {news.runs.map(run => (
             <Run
               key={run.runId}
               run={run}
-              gpus={news.gpus}
-              source={source}
-              from={() => root.current!}
-              onHint={setHint}
+              stop={source.stop}
+              act={source.act && (action => source.act!(action, run, root.current!))}
+              onHint={magic => setHint(`${magic} ${run.label}`)}
             />
           ))}
-          {news.warm.ranks > 0 && <Warm {...news.warm} />}
-          {[...news.lines, ...(news.runs.length ? [] : [words.nothingRuns])].map(line => (
+          {news.lines.map(line => (
             <div className="nbdist-mon-text" key={line}>
               {line}
             </div>
@@ -96,233 +91,92 @@ export function Monitor({ source }: { source: MonitorSource }): ReactElement | n
 }
 
 /** Tell the kernel whether a view of the monitor is seen. */
-function useSeen(root: { current: HTMLElement | null }, source: MonitorSource): void {
+function useSeen(root: { current: HTMLElement | null }, { feed, seen }: MonitorSource): void {
   useEffect(() => {
+    const view = {};
     let within = false;
     let told: boolean | null = null;
-    const tell = (again: boolean): void => {
-      const seen = within && !document.hidden;
-      if (seen !== told || (again && seen)) {
-        told = seen;
-        source.seen(seen);
+    const tell = (): void => {
+      feed.seen[within && !document.hidden ? 'add' : 'delete'](view);
+      if (told !== feed.seen.size > 0) {
+        told = feed.seen.size > 0;
+        seen(told);
       }
     };
     const observer = new IntersectionObserver(entries => {
       within = entries.at(-1)!.isIntersecting;
-      tell(false);
+      tell();
     });
-    const turned = (): void => tell(false);
     observer.observe(root.current!);
-    document.addEventListener('visibilitychange', turned);
-    const timer = setInterval(() => tell(true), SAY * 1000);
+    document.addEventListener('visibilitychange', tell);
     return () => {
       observer.disconnect();
-      document.removeEventListener('visibilitychange', turned);
-      clearInterval(timer);
+      document.removeEventListener('visibilitychange', tell);
+      within = false;
+      tell();
     };
-  }, [root, source]);
-}
-
-/** Draw `2 runs · 66 ranks`, how many are in trouble, and what is free. */
-function Summary({ news, live }: { news: Overview; live: readonly MonitoredRun[] }): ReactElement {
-  const words = pageWords();
-  const ill = live.filter(
-    run => hangs(run) || run.slow || run.ranks.some(rank => BAD.has(rank.state)),
-  ).length;
-  const ranks = live.reduce((sum, run) => sum + run.size, 0);
-  const free = news.gpus.filter(gpu => !gpu.taken).length;
-  const { cpu, memory: used, memoryTotal: total } = news.machine;
-  return (
-    <div className="nbdist-head nbdist-mon-head">
-      <b>{live.length ? words.runsAndRanks(live.length, ranks) : words.nothingRuns}</b>
-      {ill > 0 && (
-        <span className="nbdist-pill" data-state="failed" role="status">
-          {words.unhealthy(ill)}
-        </span>
-      )}
-      <span className="nbdist-space" />
-      {news.gpus.length > 0 && (
-        <>
-          <b>{words.gpusFree(free, news.gpus.length)}</b>
-          <span className="nbdist-quiet nbdist-mon-cpu">
-            {[cpu !== null && `CPU ${percent(cpu)}`, used !== null && total && bytesOf(used, total).join('/')]
-              .filter(Boolean)
-              .join(' · ')}
-          </span>
-        </>
-      )}
-    </div>
-  );
-}
-
-const BAD = new Set<string>(['failed', 'lost']);
-
-/** Draw the GPUs and who uses them; without any, the CPU. */
-function Machine({ gpus, machine }: Overview): ReactElement {
-  const words = pageWords();
-  return (
-    <div className="nbdist-mon-block">
-      {gpus.map(gpu => (
-        <div className="nbdist-mon-line" data-free={!gpu.taken} key={gpu.index}>
-          <span />
-          <span className="nbdist-cut">{gpuName(gpu)}</span>
-          <Meter used={gpu.memory} total={gpu.memoryTotal} />
-          <Use percentage={gpu.utilisation} />
-          <span className="nbdist-end nbdist-quiet">
-            {gpu.temperature === null ? '' : `${gpu.temperature} °C`}
-          </span>
-          <span className="nbdist-mon-samples" />
-          <span>{gpu.taken ? words.inUse : words.free}</span>
-          <span className="nbdist-cut nbdist-mon-last">{gpu.users.map(({ text }) => text).join(', ')}</span>
-        </div>
-      ))}
-      {!gpus.length && (
-        <div className="nbdist-mon-line">
-          <span />
-          <span className="nbdist-cut">{words.cores(machine.cores)}</span>
-          <Meter used={machine.memory} total={machine.memoryTotal} />
-          <Use percentage={machine.cpu} />
-        </div>
-      )}
-    </div>
-  );
-}
-
-function gpuName({ index, name }: MonitoredGpu): string {
-  return `GPU ${index} · ${name.replace(/^NVIDIA /, '')}`;
-}
-
-function Meter({ used, total }: { used: number | null; total: number | null }): ReactElement {
-  const text = used === null ? ['', ''] : total ? bytesOf(used, total) : [bytes(used), ''];
-  return (
-    <span className="nbdist-mon-meter">
-      {used !== null && total ? <Bar fraction={used / total} /> : <span />}
-      <span className="nbdist-end">
-        {text[0]}
-        {text[1] && <span className="nbdist-quiet">/{text[1]}</span>}
-      </span>
-    </span>
-  );
-}
-
-function Use({ percentage }: { percentage: number | null }): ReactElement {
-  return (
-    <span className="nbdist-mon-meter nbdist-mon-use">
-      {percentage === null ? <span /> : <Bar fraction={percentage / 100} />}
-      <span className="nbdist-end">{percentage === null ? '' : percent(percentage)}</span>
-    </span>
-  );
+  }, [root, feed, seen]);
 }
 
 interface RunProps {
   run: MonitoredRun;
-  gpus: readonly MonitoredGpu[];
-  source: MonitorSource;
-  /** an element of the monitor */
-  from: () => Element;
-  onHint: (line: string) => void;
+  stop: MonitorSource['stop'];
+  /** null where the page cannot: then the reader is told which magic does */
+  act: ((action: PageAction) => void) | null;
+  onHint: (magic: string) => void;
 }
 
-const NO_SAMPLES: ReadonlyMap<number, readonly number[]> = new Map();
-const NO_WAITS: ReadonlyMap<number, number> = new Map();
-
 /** Draw a run, and a line for each of its ranks. */
-function Run({ run, gpus, source, from, onHint }: RunProps): ReactElement {
+function Run({ run, stop, act, onHint }: RunProps): ReactElement {
   const words = pageWords();
-  const standings = useStandings({
-    view: run,
-    utilisation: NO_SAMPLES,
-    waits: NO_WAITS,
-    size: 'wide',
-    onOpen: () => undefined,
-  });
   const [stopping, setStopping] = useState(false);
-  const stalled = hangs(run);
-  const bad = stalled || BAD.has(run.state);
-  const word = run.idle ? words.idle : stalled ? words.stalled : words.run[run.state];
-  const left = run.progress?.remaining;
-  const about = [
-    run.session && words.session,
-    doneText(run.live ? run.progress : null),
-    run.live && run.progress?.text,
-    run.live && typeof left === 'number' && words.left(clock(left)),
-    stalled && run.stall && localized(run.stall.text),
-    run.slow && localized(run.slow.reason),
-    localized(run.reason),
-    run.about,
-    ...run.warnings.map(({ text }) => localized(text)),
-  ].filter(Boolean);
-  const act = (action: PageAction, magic: string) => () => {
-    if (source.act) {
-      source.act(action, run, from());
-    } else {
-      onHint(`%dist_${magic} ${run.label}`);
-    }
-  };
-  const stop = (): void => {
+  const { rows, live, label } = run;
+  const attach = (): void => (act ? act('attach') : onHint('%dist_attach'));
+  const open = (): void => (act ? act('open') : attach());
+  const ask = (): void => {
     setStopping(true);
-    void source.stop(run.runId).then(accepted => setStopping(accepted));
+    void stop(run.runId).then(setStopping);
   };
-  const dense = run.ranks.length > LINES;
-  const lines = dense ? standings.filter(troubled) : standings;
-  const device = (name: string): string => {
-    const gpu = gpus.find(({ index }) => name === `GPU ${index}`);
-    return gpu ? gpuName(gpu) : name;
-  };
+  const dense = rows.length > LINES;
   return (
-    <div className="nbdist-mon-block" data-live={run.live}>
-      <div className="nbdist-mon-run">
-        <span className="nbdist-row" data-bad={bad}>
-          <Mark state={stalled ? 'held' : run.state} />
-          {word}
-        </span>
-        <button
-          type="button"
-          className="nbdist-mon-name"
-          title={words.openDashboard}
-          onClick={act('open', 'attach')}
-        >
-          {run.label}
+    <div className="nbdist-mon-block" data-live={live}>
+      <div className="nbdist-mon-run" role="group" aria-label={label}>
+        <State {...run} />
+        <button type="button" className="nbdist-mon-name" title={words.openDashboard} onClick={open}>
+          {label}
         </button>
         <span className="nbdist-row nbdist-mon-about">
-          {run.live && run.progress && (
+          {run.progress !== null && (
             <span className="nbdist-progress" aria-hidden="true">
-              <i style={{ width: `${100 * run.progress.fraction}%` }} />
+              <i style={{ width: `${100 * run.progress}%` }} />
             </span>
           )}
-          <span className="nbdist-cut" title={about.join(' · ')}>
-            {about.join(' · ')}
+          <span className="nbdist-cut" title={run.about}>
+            {run.about}
           </span>
         </span>
-        <span className="nbdist-quiet nbdist-mon-size">{words.ranks(run.size)}</span>
-        <span className="nbdist-end">{clock(run.elapsed)}</span>
+        <span className="nbdist-quiet nbdist-mon-size">{run.ranks}</span>
+        <span className="nbdist-end">{run.elapsed}</span>
         <span className="nbdist-mon-acts">
-          {run.live && (
+          {live && (
             <Button
               icon="stop"
               bare
-              label={stopping ? words.stopping : words.stop}
+              label={words[stopping ? 'stopping' : 'stop']}
               disabled={stopping}
-              onClick={stop}
+              onClick={ask}
             />
           )}
-          <Button icon="attach" bare label={words.attach} onClick={act('attach', 'attach')} />
-          {source.act && <Button icon="open" bare label={words.dashboard} onClick={act('open', 'attach')} />}
-          <Button icon="lines" bare label={words.logs} onClick={act('open', 'logs')} />
+          <Button icon="attach" bare label={words.attach} onClick={attach} />
+          {act && <Button icon="open" bare label={words.dashboard} onClick={open} />}
+          <Button icon="lines" bare label={words.logs} onClick={act ? open : () => onHint('%dist_logs')} />
         </span>
       </div>
-      {lines.map(standing => (
-        <Line
-          key={standing.rank.rank}
-          standing={standing}
-          device={device(standing.rank.device)}
-          samples={run.samples[run.ranks.indexOf(standing.rank)] ?? null}
-        />
-      ))}
+      {rows.map(row => (row.ill || !dense) && <Line key={row.rank} row={row} />)}
       {dense && (
         <div className="nbdist-mon-many">
-          {standings.map(standing => (
-            <Small key={standing.rank.rank} standing={standing} name={device(standing.rank.device)} />
+          {rows.map(row => (
+            <Small key={row.rank} {...row} />
           ))}
         </div>
       )}
@@ -330,81 +184,61 @@ function Run({ run, gpus, source, from, onHint }: RunProps): ReactElement {
   );
 }
 
-/** Return true for a rank that needs a look. */
-function troubled({ rank, held, slow }: Standing): boolean {
-  return BAD.has(rank.state) || held?.kind === 'held' || Boolean(slow && rank.state === 'running');
-}
-
-interface LineProps {
-  standing: Standing;
-  device: string;
-  samples: number | null;
-}
-
-function Line({ standing, device, samples }: LineProps): ReactElement {
-  const { rank } = standing;
-  const used = memory(rank);
-  const doing = standing.held?.what || localized(rank.exit);
+function State({ mark, state, ill }: Pick<Row, 'mark' | 'state' | 'ill'>): ReactElement {
   return (
-    <div
-      className="nbdist-mon-line"
-      data-bad={troubled(standing)}
-      title={rank.pid === null ? '' : `pid ${rank.pid}`}
-    >
-      <span className="nbdist-end">{rank.rank}</span>
-      <span className="nbdist-cut">{device}</span>
-      <Meter used={used?.used ?? null} total={used?.total ?? null} />
-      <Use percentage={utilisation(rank)} />
-      <span className="nbdist-end">{rank.rate === null ? '' : rate(rank.rate)}</span>
-      <span className="nbdist-end nbdist-mon-samples">{samples === null ? '' : rate(samples)}</span>
-      <span className="nbdist-row">
-        <StateMark {...standing} />
-        <span className="nbdist-cut">
-          {[wordOf(standing), doing].filter(Boolean).join(pageWords().comma)}
-        </span>
+    <span className="nbdist-row" data-ill={ill}>
+      {mark && <Mark state={(mark === 'stalled' ? 'held' : mark) as MarkState} ofRank />}
+      <span className="nbdist-cut">{state}</span>
+    </span>
+  );
+}
+
+function Meter({ text, share }: { text: string; share: number | null }): ReactElement {
+  const [used, total] = text.split('/');
+  return (
+    <span className="nbdist-mon-meter">
+      {share === null ? <span /> : <Bar fraction={share} />}
+      <span className="nbdist-end">
+        {used}
+        {total && <span className="nbdist-quiet">/{total}</span>}
       </span>
-      <code className="nbdist-cut nbdist-mon-last">{plain(rank.lastLine)}</code>
-    </div>
+    </span>
   );
 }
 
-/** Draw one of many ranks: what its line says is in its title. */
-function Small({ standing, name }: { standing: Standing; name: string }): ReactElement {
-  const { rank } = standing;
-  const used = memory(rank);
-  const use = utilisation(rank);
+function Line({ row, titles }: { row: Row; titles?: boolean }): ReactElement {
   return (
     <div
-      className="nbdist-mon-small"
-      data-bad={troubled(standing)}
-      title={[name, wordOf(standing), localized(rank.exit), plain(rank.lastLine)].filter(Boolean).join(' · ')}
+      className={`nbdist-mon-line${titles ? ' nbdist-mon-titles' : ''}`}
+      data-ill={row.ill}
+      data-free={row.free}
+      title={row.pid && `pid ${row.pid}`}
     >
-      <span className="nbdist-end">{rank.rank}</span>
-      <StateMark {...standing} />
-      <span className="nbdist-cut">{rank.device}</span>
-      {used?.total ? <Bar fraction={used.used / used.total} /> : <span />}
-      <span className="nbdist-end">{used ? bytes(used.used) : ''}</span>
-      {use === null ? <span /> : <Bar fraction={use / 100} />}
-      <span className="nbdist-end">{use === null ? '' : percent(use)}</span>
-      <span className="nbdist-end">{rank.rate === null ? '' : rate(rank.rate)}</span>
+      <span className="nbdist-end">{row.rank}</span>
+      <span className="nbdist-cut">{row.device}</span>
+      {titles ? <span>{row.memory}</span> : <Meter text={row.memory} share={row.memoryShare} />}
+      {titles ? <span>{row.use}</span> : <Meter text={row.use} share={row.useShare} />}
+      <span className="nbdist-end">{row.rate}</span>
+      <span className="nbdist-end nbdist-mon-samples">{row.samples}</span>
+      <State {...row} />
+      <span className="nbdist-cut nbdist-mon-last" title={row.lastLine}>
+        {plain(row.lastLine)}
+      </span>
     </div>
   );
 }
 
-function Warm({ ranks, framework, ready, shared }: Overview['warm']): ReactElement {
-  const words = pageWords();
+/** Draw one of many ranks: the rest of its line is in its title. */
+function Small({ rank, mark, device, ...row }: Row): ReactElement {
+  const title = [device, row.memory, row.state, plain(row.lastLine)].filter(Boolean).join(' · ');
   return (
-    <div className="nbdist-mon-block">
-      <div className="nbdist-mon-run">
-        <span className="nbdist-row">
-          <Mark state={ready ? 'starting' : 'pending'} />
-          {ready ? words.warmReady : words.warmImporting}
-        </span>
-        <span className="nbdist-cut">{words.warmName}</span>
-        <span className="nbdist-cut nbdist-mon-about">
-          {words.warmRanks(ranks, framework)} · {bytes(shared)}
-        </span>
-      </div>
+    <div className="nbdist-mon-small" data-ill={row.ill} title={title}>
+      <span className="nbdist-end">{rank}</span>
+      <State mark={mark} state="" ill={row.ill} />
+      <span className="nbdist-cut">{device.replace(/ · (node )?/, ' ')}</span>
+      <Meter text={row.memory.replace(/\.\d\/.*/, ' GB')} share={row.memoryShare} />
+      <Meter text={row.use} share={row.useShare} />
+      <span className="nbdist-end">{row.rate}</span>
     </div>
   );
 }
@@ -413,13 +247,12 @@ function Warm({ ranks, framework, ready, shared }: Overview['warm']): ReactEleme
 function Age({ news, source }: { news: Overview; source: MonitorSource }): ReactElement | null {
   const words = pageWords();
   const seconds = useSeconds(true);
-  const time = new Date(news.now * 1000).toLocaleTimeString('en-GB');
   if (!news.paused && seconds - source.feed.newsAt < STALE) {
     return null;
   }
   return (
     <div className="nbdist-note nbdist-calm nbdist-row" role="status">
-      {news.paused ? words.pausedAt(time) : words.asOf(time)}
+      {news.paused ? words.pausedAt(news.time) : words.asOf(news.time)}
       {news.paused && <Button label={words.goOn} onClick={source.again} />}
     </div>
   );
