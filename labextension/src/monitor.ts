@@ -1,45 +1,35 @@
 /** What a monitor shows: the runs, the machine, warm ranks (nbdist/panel/overview.py). The kernel sends it in words,
  * in the page's language, while a view of it is seen. */
-import { fields, flag, listOf, Malformed, number, object, or, text } from './decode';
+import { fields, flag, listOf, Malformed, number, object, or, type Reader, text } from './decode';
 import { pageNow } from './views/hooks';
 
-const empty = or(text, '');
 const share = or(number, null);
 
-/** A rank, a GPU, or warm ranks; the names of the columns. */
+/** Read texts by these names; what is missing is empty. */
+function texts<Name extends string>(...names: Name[]): (value: unknown) => Record<Name, string> {
+  const shape = Object.fromEntries(names.map(name => [name, or(text, '')])) as Record<Name, Reader<string>>;
+  return fields(shape) as (value: unknown) => Record<Name, string>;
+}
+
+const stands = texts('mark', 'state', 'lastLine', 'elapsed');
+const cells = texts('rank', 'device', 'memory', 'use', 'rate', 'samples', 'pid');
+const measures = fields({ memoryShare: share, useShare: share, ill: flag, free: or(flag, false) });
+
+/** A rank, a GPU, or warm ranks; the names of the columns. `ill`: it needs a look. `free`: nothing uses the GPU. */
 export type Row = ReturnType<typeof row>;
-const row = fields({
-  rank: empty,
-  device: empty,
-  memory: empty,
-  memoryShare: share,
-  use: empty,
-  useShare: share,
-  rate: empty,
-  samples: empty,
-  mark: empty,
-  state: empty,
-  ill: flag,
-  /** true of a GPU that nothing uses */
-  free: or(flag, false),
-  pid: empty,
-  lastLine: empty,
-});
+const row = (value: unknown) => ({ ...stands(value), ...cells(value), ...measures(value) });
 
 export type MonitoredRun = ReturnType<typeof monitoredRun>;
-const monitoredRun = fields({
+const runs = fields({
   runId: text,
-  label: text,
+  run: text,
   live: flag,
-  mark: text,
-  state: text,
   ill: flag,
-  about: text,
   progress: share,
   ranks: text,
-  elapsed: text,
   rows: listOf(row),
 });
+const monitoredRun = (value: unknown) => ({ ...stands(value), ...runs(value) });
 
 export type Overview = ReturnType<typeof overview>;
 const overview = fields({
@@ -60,8 +50,7 @@ export class MonitorFeed {
   news: Overview | null = null;
   /** when it came, in the page's seconds */
   newsAt = 0;
-  /** the number of models that feed it, and the views that are seen */
-  listeners = 0;
+  /** the views that are seen */
   readonly seen = new Set<object>();
   private readonly hearers = new Set<(moving: boolean) => void>();
 

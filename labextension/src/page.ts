@@ -57,7 +57,7 @@ export interface PageRequest {
   runId: string;
   label: string;
   /** the tab of the dashboard to show */
-  tab?: 'all' | 'metrics';
+  tab?: 'all' | 'metrics' | undefined;
   /** the pressed element */
   from: Element;
 }

@@ -36,6 +36,8 @@ const ASK_SERVER = 4000;
 /** The model of a run, the number of its listeners, and panels that lost their output and wait for another. */
 interface Session {
   readonly run: RunModel;
+  /** of a monitor, which shows all runs */
+  readonly feed: MonitorFeed | null;
   listeners: number;
   readonly orphans: Drawn[];
 }
@@ -47,25 +49,15 @@ interface Drawn {
 }
 
 const runs = new Map<unknown, Session>();
-const feeds = new Map<unknown, MonitorFeed>();
 const turns = browserTurns();
 const server = new PageServer();
 
 function sessionOf(model: WidgetModel): Session {
   const id = model.get('panel_id');
-  const session = runs.get(id) ?? { run: new RunModel(), listeners: 0, orphans: [] };
+  const feed = model.get('monitor') ? new MonitorFeed() : null;
+  const session = runs.get(id) ?? { run: new RunModel(), feed, listeners: 0, orphans: [] };
   runs.set(id, session);
   return session;
-}
-
-/** Return the feed of a monitor; null for a panel. */
-function feedOf(model: WidgetModel): MonitorFeed | null {
-  const id = model.get('panel_id');
-  const feed = feeds.get(id) ?? (model.get('monitor') ? new MonitorFeed() : null);
-  if (feed) {
-    feeds.set(id, feed);
-  }
-  return feed;
 }
 
 // no widget manager is in a report, which says of itself that it is one
@@ -76,7 +68,7 @@ if (document.documentElement.hasAttribute('data-nbdist-report')) {
 export default {
   initialize({ model }: { model: WidgetModel }): () => void {
     let leave: (() => void) | null = null;
-    const feed = feedOf(model);
+    const { feed } = sessionOf(model);
     const place = (): void => {
       // the still table stays until there is something to draw in its place
       if (placed(model) && feed?.news !== null) {
@@ -103,9 +95,7 @@ export default {
 
   render({ model, el }: { model: WidgetModel; el: HTMLElement }): () => void {
     // a host need not initialize a widget before it draws it
-    // a sweep has no model of its own
-    const heard = feedOf(model) ?? (model.get('sweep') ? null : sessionOf(model));
-    const stopListening = !heard || heard.listeners ? null : listen(model);
+    const stopListening = model.get('sweep') || sessionOf(model).listeners ? null : listen(model);
     const drawn = draw(model, el);
     return () => {
       if (placed(model)) {
@@ -155,13 +145,10 @@ function listen(model: WidgetModel): () => void {
   if (model.get('sweep')) {
     return () => undefined; // all of it is its state
   }
-  const feed = feedOf(model);
-  if (feed) {
-    return listenTo(model, feed);
-  }
   const session = sessionOf(model);
-  const { run } = session;
+  const { run, feed } = session;
   const read = (content: unknown, buffers: readonly Buffer[]): void => {
+    feed?.receive(content);
     const message = decode(content, buffers);
     if (message) {
       run.receive(message);
@@ -176,7 +163,7 @@ function listen(model: WidgetModel): () => void {
       .media(run.view?.runId ?? '', rank, name)
       .then(data => (data ? run.log.outputs.put(name, data) : ask(model, { kind: 'media', rank, name })));
   const pull = (): void => void ask(model, { kind: 'pull', placed: placed(model) });
-  const lacks = (): boolean => run.view === null || run.log.incomplete;
+  const lacks = (): boolean => !feed && (run.view === null || run.log.incomplete);
   // in a turn of its own: for a megabyte of lines the page has just worked as long as it may without a pause
   const receive = (content: unknown, buffers: readonly Buffer[]): void =>
     turns.later(() => read(content, buffers));
@@ -218,20 +205,6 @@ function isSilent(run: RunModel): boolean {
   return performance.now() / 1000 - run.heardAt >= SILENT;
 }
 
-/** Take in what the kernel sends to a monitor. */
-function listenTo(model: WidgetModel, feed: MonitorFeed): () => void {
-  const receive = (content: unknown): void => feed.receive(content);
-  model.on('msg:custom', receive);
-  feed.listeners += 1;
-  return () => {
-    model.off('msg:custom', receive);
-    feed.listeners -= 1;
-    if (!feed.listeners) {
-      feeds.delete(model.get('panel_id'));
-    }
-  };
-}
-
 /** Send to the kernel; false where that cannot be: a connection that was closed, a page without one. */
 function ask(model: WidgetModel, request: Request): boolean {
   try {
@@ -260,7 +233,7 @@ function answerOf<Kind extends Answer['kind']>(
 function draw(model: WidgetModel, el: HTMLElement): Drawn {
   // the views are typed for React, which the bundle replaces by Preact
   const view = Panel as unknown as ComponentType<Parameters<typeof Panel>[0]>;
-  const feed = feedOf(model);
+  const { run, feed } = sessionOf(model);
   const place = element('div');
   el.append(place);
   if (feed) {
@@ -270,7 +243,6 @@ function draw(model: WidgetModel, el: HTMLElement): Drawn {
     const sweep = SweepPanel as unknown as ComponentType<Parameters<typeof SweepPanel>[0]>;
     render(createElement(sweep, { source: sweepOf(model) }), place);
   } else {
-    const { run } = sessionOf(model);
     render(createElement(view, { run, source: sourceOf(model, run) }), place);
   }
   return {
@@ -326,7 +298,7 @@ function monitorOf(model: WidgetModel, feed: MonitorFeed): MonitorSource {
     again: () => void ask(model, { kind: 'again' }),
     stop: async runId => (await server.stop(runId)) || ask(model, { kind: 'stop', run: runId }),
     act: pageActs()
-      ? (action, { runId, label }, from) => askPage({ action, runId, label, tab: 'all', from })
+      ? (action, { runId, run }, tab, from) => askPage({ action, runId, label: run, tab, from })
       : null,
   };
 }

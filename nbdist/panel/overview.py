@@ -11,14 +11,13 @@ from typing import Any
 from nbdist.diagnosis.exits import rank_ranges
 from nbdist.feed.labels import ranks_text
 from nbdist.feed.machine import GpuState, Holder, MachineState
-from nbdist.feed.view import RankView, bytes_text, duration, memory_text, use_text
+from nbdist.feed.view import RankView, memory_text, use_text
 from nbdist.panel.status import (
     Row,
     StatusView,
     rank_cells,
-    remarks,
-    run_state_text,
-    shows_ranks,
+    run_row,
+    shown_ranks,
     status_html,
     status_text,
 )
@@ -56,10 +55,10 @@ class Overview:
         runs = [self._run(view, language) for view in self.views]
         ill = sum(run["live"] and any(row["ill"] for row in (run, *run["rows"])) for run in runs)
         ranks = ranks_text(sum(len(view.ranks) for view in live), language) if live else ""
-        free = [not self._users(gpu)[1] for gpu in self.machine.gpus]
+        free = [row["free"] for row in self.others(language) if "free" in row]
         return {
             "time": time.strftime("%H:%M:%S", time.localtime(self.now)),
-            "titles": _for_page({column: say(f"panel.{column}", language) for column in _TITLES}),
+            "titles": _for_page({name: say(f"panel.{name}", language).capitalize() for name in _TITLES}),
             "summary": say("panel.live-runs", language, count=len(live), ranks=ranks),
             "ill": say("panel.ill", language, count=ill) if ill else "",
             "free": say("panel.gpus-free", language, count=sum(free), all=len(free)) if free else "",
@@ -68,48 +67,34 @@ class Overview:
             "lines": [*self.lines, *([] if runs else [say("panel.no-runs", language)])],
         }
 
-    def _run(self, view: StatusView, language: str) -> dict[str, Any]:
+    def _run(self, view: StatusView, language: str) -> Row:
         names = {f"GPU {gpu.index}": _gpu_name(gpu) for gpu in self.machine.gpus if not view.elsewhere}
-        ranks = view.ranks if shows_ranks(view, self.views) else ()
-        mark = "stalled" if view.hangs else view.state
-        return {
-            "run_id": view.run_id,
-            "label": view.label,
-            "live": view.live,
-            "mark": mark,
-            "ill": mark in _ILL,
-            "state": run_state_text(view, language),
-            "about": remarks(view, language),
-            "progress": view.progress.fraction if view.progress is not None and view.live else None,
-            "ranks": ranks_text(len(view.ranks), language),
-            "elapsed": duration(view.elapsed),
-            "rows": [
-                _for_page(rank_cells(rank, view, language) | _shares(rank), device=names.get(rank.device))
-                for rank in ranks
-            ],
-        }
+        rows = []
+        for rank in shown_ranks(view, self.views):
+            row = rank_cells(rank, view, language) | _shares(rank)
+            rows.append(_for_page(row | {"device": names.get(rank.device, rank.device)}))
+        about = {"run_id": view.run_id, "live": view.live, "ranks": ranks_text(len(view.ranks), language)}
+        return _for_page(run_row(view, language)) | about | {"rows": rows}
 
-    def others(self, language: str) -> Sequence[Row]:
+    def others(self, language: str) -> list[Row]:
         """Return the rows below the runs: the machine, warm ranks."""
-        rows = [self._gpu(gpu, language) for gpu in self.machine.gpus] or [self._cpu(language)]
-        rows[0] = rows[0] | {"run": say("panel.machine", language)}
-        if self.warm.ranks:
-            ranks = say("panel.warm-ranks", language, count=self.warm.ranks, framework=self.warm.framework)
-            state = say("panel.warm-ready" if self.warm.ready else "panel.warm-importing", language)
-            more = {"state": state, "memory": bytes_text(self.warm.shared), "last-line": ranks}
-            rows.append({"run": say("panel.warm", language), "mark": "pending", **more})
+        rows = []
+        for gpu in self.machine.gpus:
+            text, taken = self._users(gpu)
+            state = {"state": say("panel.in-use" if taken else "panel.free", language), "free": not taken}
+            use = _use(_gpu_name(gpu), gpu.memory, gpu.memory_total, gpu.utilisation)
+            rows.append(use | state | {"last-line": text})
+        if not rows:
+            machine = self.machine
+            cores = say("panel.cores", language, count=machine.cores)
+            rows.append(_use(cores, machine.memory, machine.memory_total, machine.cpu))
+        rows[0]["run"] = say("panel.machine", language)
+        if (warm := self.warm).ranks:
+            ranks = say("panel.warm-ranks", language, count=warm.ranks, framework=warm.framework)
+            state = {"state": say("panel.warm-ready" if warm.ready else "panel.warm-importing", language)}
+            name = say("panel.warm", language)
+            rows.append(_use(name, warm.shared, None, None) | state | {"mark": "pending", "last-line": ranks})
         return rows
-
-    def _gpu(self, gpu: GpuState, language: str) -> dict[str, Any]:
-        text, taken = self._users(gpu)
-        state = {"state": say("panel.in-use" if taken else "panel.free", language)}
-        use = _use(gpu.memory, gpu.memory_total, gpu.utilisation)
-        return {"device": _gpu_name(gpu), "free": not taken, "last-line": text, **state, **use}
-
-    def _cpu(self, language: str) -> dict[str, Any]:
-        machine = self.machine
-        name = say("panel.cores", language, count=machine.cores)
-        return {"device": name, **_use(machine.memory, machine.memory_total, machine.cpu)}
 
     def _users(self, gpu: GpuState) -> tuple[str, bool]:
         """Return who uses a GPU: runs by the devices of their ranks, and other processes; whether it is used,
@@ -134,15 +119,13 @@ def _process(holder: Holder) -> str:
     return f"{holder.name} ({', '.join(filter(None, [str(holder.pid), holder.user]))})"
 
 
-def _use(memory: int | None, total: int | None, share: float | None) -> dict[str, Any]:
-    rank = RankView(
-        rank=0, state="", device="", pid=None, exit="", elapsed=0.0, last_line="",
-        gpu_memory=memory, gpu_memory_total=total, gpu=share,
-    )  # fmt: skip
-    return {"memory": memory_text(rank), "use": use_text(rank), **_shares(rank)}
+def _use(device: str, memory: int | None, total: int | None, share: float | None) -> Row:
+    gpu: Any = {"gpu_memory": memory, "gpu_memory_total": total, "gpu": share}
+    as_rank = RankView(rank=0, state="", device="", pid=None, exit="", elapsed=0.0, last_line="", **gpu)
+    return {"device": device, "memory": memory_text(as_rank), "use": use_text(as_rank), **_shares(as_rank)}
 
 
-def _shares(rank: RankView) -> dict[str, Any]:
+def _shares(rank: RankView) -> Row:
     """Return the parts of memory and time in use, 1 for all."""
     used, total = rank.gpu_memory, rank.gpu_memory_total
     if used is None:
@@ -151,6 +134,5 @@ def _shares(rank: RankView) -> dict[str, Any]:
     return {"memory-share": used / total if used and total else None, "use-share": share and share / 100}
 
 
-def _for_page(row: Row, device: str | None = None) -> dict[str, Any]:
-    more = {"ill": row.get("mark") in _ILL, "device": device or row.get("device", "")}
-    return {name.replace("-", "_"): value for name, value in {**row, **more}.items()}
+def _for_page(row: Row) -> Row:
+    return {name.replace("-", "_"): cell for name, cell in row.items()} | {"ill": row.get("mark") in _ILL}

@@ -53,16 +53,6 @@ class StatusView(RunView):
         return {name: value for name, value in asdict(self).items() if name in names}
 
 
-@dataclass(frozen=True, slots=True)
-class _Watches:
-    """The readers of one run."""
-
-    run: RunReader
-    usage: UsageWatch
-    stalls: StallReader
-    mistakes: MistakeReader
-
-
 class StatusReader:
     """Views of runs at each look, with their first ``failures`` on request. A run that cannot be read
     is lost, with the reason; a deleted one is left out."""
@@ -70,7 +60,7 @@ class StatusReader:
     def __init__(self, directories: Sequence[RunDirectory] = (), *, failures: bool = False) -> None:
         self._failures = failures
         self._directories = directories
-        self._watches: dict[RunDirectory, _Watches] = {}
+        self._readers: dict[RunDirectory, tuple[RunReader, UsageWatch, StallReader, MistakeReader]] = {}
         self._ended: dict[RunDirectory, StatusView] = {}
 
     def look(self, now: float, directories: Sequence[RunDirectory] | None = None) -> list[StatusView]:
@@ -80,17 +70,17 @@ class StatusReader:
         return [view for directory in self._directories if (view := self._view(directory, now)) is not None]
 
     def _view(self, directory: RunDirectory, now: float) -> StatusView | None:
-        if (watches := self._watches.get(directory)) is None:
-            watches = self._watches[directory] = _Watches(
-                RunReader(directory), UsageWatch(), StallReader(directory), MistakeReader(directory)
-            )
-        if (run := watches.run.look() or unreadable(directory)) is None:
+        if directory not in self._readers:
+            of_run = RunReader(directory), UsageWatch(), StallReader(directory), MistakeReader(directory)
+            self._readers[directory] = of_run
+        reader, watch, stalls, mistakes = self._readers[directory]
+        if (run := reader.look() or unreadable(directory)) is None:
             return None
         if directory in self._ended:
             return self._ended[directory]
         seen = glance(run, directory, now)
         # this process measures only where the supervisor does not
-        usage = {} if seen.system else watches.usage.look(run)
+        usage = {} if seen.system else watch.look(run)
         view = view_of(
             run,
             now=now,
@@ -100,9 +90,9 @@ class StatusReader:
             rates=seen.rates,
             progress=None if run.state is RunState.FINISHED else seen.progress,
             failure=FailureWatch(directory).look(run) if self._failures else None,
-            stall=watches.stalls.look(run) if not run.state.terminal else None,
+            stall=stalls.look(run) if not run.state.terminal else None,
             slow=seen.slow,
-            mistakes=watches.mistakes.look(run),
+            mistakes=mistakes.look(run),
         )
         listed = StatusView(
             **{of_run.name: getattr(view, of_run.name) for of_run in fields(RunView)},
@@ -130,18 +120,33 @@ def _about(run: Run, directory: RunDirectory) -> str:
     return " · ".join(filter(None, (notebook, time.strftime("%m-%d %H:%M", ended), *metrics)))
 
 
-def shows_ranks(view: RunView, views: Sequence[RunView]) -> bool:
-    """Return whether a table of these runs lists the ranks of this one: only of live ones, or of one run."""
-    return view.live or len(views) == 1
+Row = dict[str, Any]
+"""The cells of a line, by column; ``run`` is a heading, ``mark`` that of the state."""
 
 
-def rank_cells(rank: RankView, view: RunView, language: str) -> dict[str, str]:
-    """Return the cells of a rank, by column, and the ``mark`` of its state."""
-    part = _part(view, rank)
+def run_row(view: RunView, language: str) -> Row:
+    """Return the cells of a run, by column; its ranks have lines of their own."""
+    return {
+        "run": view.label,
+        "mark": "stalled" if view.hangs else view.state,
+        "state": run_state_text(view, language),
+        "elapsed": duration(view.elapsed),
+        "last-line": _remarks(view, language),
+        "progress": view.progress.fraction if view.progress is not None and view.live else None,
+    }
+
+
+def rank_cells(rank: RankView, view: RunView, language: str) -> Row:
+    """Return the cells of a rank, by column."""
+    part, call = held_words(view.stall).get(rank.rank, ("", "")) if view.hangs and view.stall else ("", "")
+    if view.slow is not None and view.slow.rank == rank.rank and view.live:
+        part, call = "slow", ""
+    key, shown = _PARTS.get(part, ("", "")) if rank.state == "running" else ("", "")
+    words = (say(f"panel.{key}", language).capitalize(), call) if key else ()
     return {
         "rank": str(rank.rank),
-        "mark": {"": rank.state, "held": "stalled", "slow": "slow"}.get(part, "pending"),
-        "state": _held_text(view, rank, part, language) or _rank_state_text(rank, language),
+        "mark": shown or rank.state,
+        "state": ", ".join(filter(None, words)) or _rank_state_text(rank, language),
         "device": rank.device,
         "pid": str(rank.pid or ""),
         "memory": memory_text(rank),
@@ -153,6 +158,15 @@ def rank_cells(rank: RankView, view: RunView, language: str) -> dict[str, str]:
     }
 
 
+_PARTS = {
+    "held": ("held-up", "stalled"),
+    "waits": ("waiting", "pending"),
+    "loads": ("waiting", "pending"),
+    "slow": ("slowest", "slow"),
+}
+"""The word and the mark of a rank that runs, by its part in a stall."""
+
+
 def run_state_text(view: RunView, language: str) -> str:
     """Return ``Running``; ``Stalled`` for a hang; ``Idle`` for a session without a cell."""
     if view.idle:
@@ -160,8 +174,7 @@ def run_state_text(view: RunView, language: str) -> str:
     return say("panel.stalled", language) if view.hangs else state_word(RunState(view.state), language)
 
 
-def remarks(view: RunView, language: str) -> str:
-    """Return what there is to say of a run: ``62 % · epoch 3/4 · 0:51 left``."""
+def _remarks(view: RunView, language: str) -> str:
     stall = stall_sentence(view.stall, view.elapsed, language) if view.hangs and view.stall else ""
     slow = slow_text(view.slow, language) if view.slow is not None and view.live else ""
     reason = view.reason_zh if language == "zh" else view.reason
@@ -170,29 +183,6 @@ def remarks(view: RunView, language: str) -> str:
     session = say("panel.session", language) if isinstance(view, StatusView) and view.session else ""
     texts = (session, stall, progress_text(view, language), slow, reason, resumed, view.about, *warnings)
     return " · ".join(filter(None, texts))
-
-
-def _part(view: RunView, rank: RankView) -> str:
-    """Return the part of a running rank in a stall, as ``held_words`` has it, or "slow"; empty for others."""
-    if rank.state != "running":
-        return ""
-    if view.slow is not None and view.slow.rank == rank.rank and view.live:
-        return "slow"
-    part = held_words(view.stall).get(rank.rank, ("", ""))[0] if view.hangs and view.stall else ""
-    return part if part in _PARTS else ""
-
-
-_PARTS = {"held": "held-up", "waits": "waiting", "loads": "waiting"}
-
-
-def _held_text(view: RunView, rank: RankView, part: str, language: str) -> str:
-    """Return ``Held up, time.sleep`` or ``Waiting, all_reduce``; empty for a rank without such a part."""
-    if part == "slow":
-        return say("panel.slowest", language).capitalize()
-    if not part or view.stall is None:
-        return ""
-    call = held_words(view.stall)[rank.rank][1]
-    return ", ".join(filter(None, (say(f"panel.{_PARTS[part]}", language), call)))
 
 
 def _rank_state_text(rank: RankView, language: str) -> str:
@@ -210,49 +200,43 @@ _RANKS = 16
 _HEADS = ("rank", "state", "device", "memory", "use", "rate", "samples", "elapsed", "pid", "last-line")
 _COLUMNS = ("run", "rank", "state", "device", "pid", *_HEADS[3:7], "elapsed", "last-line")
 _IF_KNOWN = ("use", "rate", "samples")
-_OF_RANKS = ("rank", "device", "pid", "memory", *_IF_KNOWN)
+_OF_RANKS = ("rank", "device", "pid", "memory", "elapsed", *_IF_KNOWN)
 
 
-Row = Mapping[str, Any]
-"""The cells of a table, by column; ``mark`` is that of the state, ``run`` a heading."""
+def shown_ranks(view: RunView, views: Sequence[RunView]) -> Sequence[RankView]:
+    """Return the ranks that a table of these runs lists: those of live runs, or of one run."""
+    return view.ranks if view.live or len(views) == 1 else ()
 
 
 def status_text(views: Sequence[RunView], language: str, others: Sequence[Row] = ()) -> str:
-    """Return a line for each run, and for each of its ranks (``shows_ranks``), then the ``others``."""
-    if not views:
-        none = say("panel.no-runs", language)
-        return none if not others else f"{none}\n{_text(others, language)}"
+    """Return a line for each run, and for each of its ranks (``shown_ranks``), then the ``others``."""
     rows: list[Row] = []
     for view in views:
-        about = {"elapsed": duration(view.elapsed), "last-line": remarks(view, language)}
-        rows.append({"run": view.label, "state": run_state_text(view, language), **about})
-        for rank in view.ranks if shows_ranks(view, views) else ():
-            cells = rank_cells(rank, view, language)
-            rows.append(cells | {"last-line": cells["last-line"][:_LINE]})
-    return _text([*rows, *others], language)
-
-
-def _text(rows: Sequence[Row], language: str) -> str:
+        rows.append(run_row(view, language))
+        cells = (rank_cells(rank, view, language) for rank in shown_ranks(view, views))
+        rows += [row | {"last-line": row["last-line"][:_LINE]} for row in cells]
+    rows += others
     # leave out empty columns
-    optional = _IF_KNOWN if any("rank" in row for row in rows) else (*_OF_RANKS, "elapsed")
+    optional = _IF_KNOWN if any("rank" in row for row in rows) else _OF_RANKS
     kept = [column for column in _COLUMNS if column not in optional or any(row.get(column) for row in rows)]
     titles = [say("panel." + column, language) for column in kept]
-    return text_table([titles, *([row.get(column, "") for column in kept] for row in rows)])
+    table = text_table([titles, *([row.get(column, "") for column in kept] for row in rows)]) if rows else ""
+    return "\n".join(filter(None, ["" if views else say("panel.no-runs", language), table]))
 
 
 def status_html(
     views: Sequence[RunView], language: str, now: float, others: Sequence[Row] = (), beside: str = ""
 ) -> str:
-    """Return a table with a heading for each run and a line for each of its ranks (``shows_ranks``), then the
+    """Return a table with a heading for each run and a line for each of its ranks (``shown_ranks``), then the
     ``others``. A run links to its cell, from the folder ``beside`` of the notebook that shows the table."""
     none = "" if views else f"<p>{html.escape(say('panel.no-runs', language))}</p>"
     if none and not others:
         return none
     samples = any(isinstance(view, StatusView) and view.samples for view in views)
     heads = [head for head in _HEADS if samples or head != "samples"]
-    titles = heads if others or any(shows_ranks(view, views) for view in views) else ()
+    titles = heads if others or any(shown_ranks(view, views) for view in views) else ()
     head = "".join(f"<th>{html.escape(say('panel.' + column, language))}</th>" for column in titles)
-    body = "".join(_run(view, language, heads, beside, ranks=shows_ranks(view, views)) for view in views)
+    body = "".join(_run(view, views, language, heads, beside) for view in views)
     rest = "".join(_row(row, heads, language) for row in others)
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
     foot = html.escape(say("panel.as-of", language, time=moment))
@@ -262,29 +246,25 @@ def status_html(
     )
 
 
-def _run(view: RunView, language: str, heads: Sequence[str], beside: str, *, ranks: bool) -> str:
-    shown = _that_matter(view) if ranks else []
-    cells = (rank_cells(rank, view, language) for rank in shown)
-    rows = "".join(_row(row, heads, language) for row in cells)
-    if ranks and len(shown) < len(view.ranks):
+def _run(view: RunView, views: Sequence[RunView], language: str, heads: Sequence[str], beside: str) -> str:
+    ranks = shown_ranks(view, views)
+    shown = _that_matter(ranks)
+    rows = "".join(_row(rank_cells(rank, view, language), heads, language) for rank in shown)
+    if len(shown) < len(ranks):
         rows += _others(view, shown, language, len(heads))
-    return f"<tbody>{_heading(view, language, len(heads), beside)}{rows}</tbody>"
-
-
-def _heading(view: RunView, language: str, columns: int, beside: str) -> str:
-    about = (ranks_text(len(view.ranks), language), duration(view.elapsed), remarks(view, language))
-    bar = ""
-    if view.progress is not None and view.live:
-        share = 100 * min(1.0, max(0.0, view.progress.fraction))
+    row, bar = run_row(view, language), ""
+    if row["progress"] is not None:
+        share = 100 * min(1.0, max(0.0, row["progress"]))
         bar = f'<span class="n-bar"><span style="width:{share:.0f}%"></span></span> '
     name = f"<code>{html.escape(view.label)}</code>"
     if isinstance(view, StatusView) and beside and view.notebook and re.fullmatch(r"[\w-]+", view.cell_id):
         path = quote(os.path.relpath(view.notebook, beside))
         name = f'<a href="{html.escape(path)}#cell-id={view.cell_id}">{name}</a>'
+    about = filter(None, (ranks_text(len(view.ranks), language), row["elapsed"], row["last-line"]))
     return (
-        f'<tr class="n-run"><th colspan="{columns}">{mark("stalled" if view.hangs else view.state)} '
-        f"{html.escape(run_state_text(view, language))} {name} "
-        f'{bar}<span class="n-muted">{html.escape(" · ".join(filter(None, about)))}</span></th></tr>'
+        f'<tbody><tr class="n-run"><th colspan="{len(heads)}">{mark(row["mark"])} '
+        f"{html.escape(row['state'])} {name} "
+        f'{bar}<span class="n-muted">{html.escape(" · ".join(about))}</span></th></tr>{rows}</tbody>'
     )
 
 
@@ -308,11 +288,11 @@ def _row(row: Row, heads: Sequence[str], language: str) -> str:
     return f"{name if row.get('run') else ''}<tr>{line}</tr>"
 
 
-def _that_matter(view: RunView) -> list[RankView]:
+def _that_matter(ranks: Sequence[RankView]) -> Sequence[RankView]:
     """Return all ranks; of many, first those that failed, then the lowest."""
-    if len(view.ranks) <= _RANKS:
-        return list(view.ranks)
-    weighed = sorted(view.ranks, key=lambda rank: (rank.state not in ("failed", "lost"), rank.rank))
+    if len(ranks) <= _RANKS:
+        return ranks
+    weighed = sorted(ranks, key=lambda rank: (rank.state not in ("failed", "lost"), rank.rank))
     return sorted(weighed[: _RANKS // 2], key=lambda rank: rank.rank)
 
 

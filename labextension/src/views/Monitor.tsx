@@ -17,7 +17,7 @@ export interface MonitorSource {
   /** false when it could not be asked for */
   stop: (runId: string) => Promise<boolean>;
   /** null where the page cannot */
-  act: ((action: PageAction, run: MonitoredRun, from: Element) => void) | null;
+  act: ((action: PageAction, run: MonitoredRun, tab: 'all' | undefined, from: Element) => void) | null;
 }
 
 /** Ranks of a run that have a line each; more are drawn beside each other, and those in trouble above them. */
@@ -58,10 +58,12 @@ export function Monitor({ source }: { source: MonitorSource }): ReactElement {
             <span className="nbdist-space" />
             <b>{news.free}</b>
           </div>
-          <Line row={news.titles} titles />
+          <div className="nbdist-mon-titles">
+            <Line {...news.titles} />
+          </div>
           <div className="nbdist-mon-block">
             {news.others.map((row, at) => (
-              <Line key={at} row={row} />
+              <Line key={at} {...row} />
             ))}
           </div>
           {news.runs.map(run => (
@@ -69,8 +71,8 @@ export function Monitor({ source }: { source: MonitorSource }): ReactElement {
               key={run.runId}
               run={run}
               stop={source.stop}
-              act={source.act && (action => source.act!(action, run, root.current!))}
-              onHint={magic => setHint(`${magic} ${run.label}`)}
+              act={source.act && ((action, tab) => source.act!(action, run, tab, root.current!))}
+              onHint={magic => setHint(`${magic} ${run.run}`)}
             />
           ))}
           {news.lines.map(line => (
@@ -122,7 +124,7 @@ interface RunProps {
   run: MonitoredRun;
   stop: MonitorSource['stop'];
   /** null where the page cannot: then the reader is told which magic does */
-  act: ((action: PageAction) => void) | null;
+  act: ((action: PageAction, tab?: 'all') => void) | null;
   onHint: (magic: string) => void;
 }
 
@@ -130,56 +132,38 @@ interface RunProps {
 function Run({ run, stop, act, onHint }: RunProps): ReactElement {
   const words = pageWords();
   const [stopping, setStopping] = useState(false);
-  const { rows, live, label } = run;
+  const { rows, runId, run: label, lastLine } = run;
   const attach = (): void => (act ? act('attach') : onHint('%dist_attach'));
   const open = (): void => (act ? act('open') : attach());
+  const log = (): void => (act ? act('open', 'all') : onHint('%dist_logs'));
   const ask = (): void => {
     setStopping(true);
-    void stop(run.runId).then(setStopping);
+    void stop(runId).then(setStopping);
   };
+  const stopWord = stopping ? words.stopping : words.stop;
   const dense = rows.length > LINES;
   return (
-    <div className="nbdist-mon-block" data-live={live}>
+    <div className="nbdist-mon-block" data-live={run.live}>
       <div className="nbdist-mon-run" role="group" aria-label={label}>
         <State {...run} />
         <button type="button" className="nbdist-mon-name" title={words.openDashboard} onClick={open}>
           {label}
         </button>
-        <span className="nbdist-row nbdist-mon-about">
-          {run.progress !== null && (
-            <span className="nbdist-progress" aria-hidden="true">
-              <i style={{ width: `${100 * run.progress}%` }} />
-            </span>
-          )}
-          <span className="nbdist-cut" title={run.about}>
-            {run.about}
-          </span>
+        <span className="nbdist-row nbdist-mon-about" title={lastLine}>
+          {run.progress !== null && <Bar fraction={run.progress} />}
+          <span className="nbdist-cut">{lastLine}</span>
         </span>
-        <span className="nbdist-quiet nbdist-mon-size">{run.ranks}</span>
+        <span className="nbdist-quiet">{run.ranks}</span>
         <span className="nbdist-end">{run.elapsed}</span>
         <span className="nbdist-mon-acts">
-          {live && (
-            <Button
-              icon="stop"
-              bare
-              label={words[stopping ? 'stopping' : 'stop']}
-              disabled={stopping}
-              onClick={ask}
-            />
-          )}
+          {run.live && <Button icon="stop" bare label={stopWord} disabled={stopping} onClick={ask} />}
           <Button icon="attach" bare label={words.attach} onClick={attach} />
           {act && <Button icon="open" bare label={words.dashboard} onClick={open} />}
-          <Button icon="lines" bare label={words.logs} onClick={act ? open : () => onHint('%dist_logs')} />
+          <Button icon="lines" bare label={words.logs} onClick={log} />
         </span>
       </div>
-      {rows.map(row => (row.ill || !dense) && <Line key={row.rank} row={row} />)}
-      {dense && (
-        <div className="nbdist-mon-many">
-          {rows.map(row => (
-            <Small key={row.rank} {...row} />
-          ))}
-        </div>
-      )}
+      {rows.map(row => (row.ill || !dense) && <Line key={row.rank} {...row} />)}
+      <div className="nbdist-mon-many">{dense && rows.map(row => <Small key={row.rank} {...row} />)}</div>
     </div>
   );
 }
@@ -197,7 +181,7 @@ function Meter({ text, share }: { text: string; share: number | null }): ReactEl
   const [used, total] = text.split('/');
   return (
     <span className="nbdist-mon-meter">
-      {share === null ? <span /> : <Bar fraction={share} />}
+      {share === null ? <i /> : <Bar fraction={share} />}
       <span className="nbdist-end">
         {used}
         {total && <span className="nbdist-quiet">/{total}</span>}
@@ -206,18 +190,18 @@ function Meter({ text, share }: { text: string; share: number | null }): ReactEl
   );
 }
 
-function Line({ row, titles }: { row: Row; titles?: boolean }): ReactElement {
+function Line({ memoryShare, useShare, ...row }: Row): ReactElement {
   return (
     <div
-      className={`nbdist-mon-line${titles ? ' nbdist-mon-titles' : ''}`}
+      className="nbdist-mon-line"
       data-ill={row.ill}
       data-free={row.free}
       title={row.pid && `pid ${row.pid}`}
     >
       <span className="nbdist-end">{row.rank}</span>
       <span className="nbdist-cut">{row.device}</span>
-      {titles ? <span>{row.memory}</span> : <Meter text={row.memory} share={row.memoryShare} />}
-      {titles ? <span>{row.use}</span> : <Meter text={row.use} share={row.useShare} />}
+      <Meter text={row.memory} share={memoryShare} />
+      <Meter text={row.use} share={useShare} />
       <span className="nbdist-end">{row.rate}</span>
       <span className="nbdist-end nbdist-mon-samples">{row.samples}</span>
       <State {...row} />
@@ -229,14 +213,15 @@ function Line({ row, titles }: { row: Row; titles?: boolean }): ReactElement {
 }
 
 /** Draw one of many ranks: the rest of its line is in its title. */
-function Small({ rank, mark, device, ...row }: Row): ReactElement {
-  const title = [device, row.memory, row.state, plain(row.lastLine)].filter(Boolean).join(' · ');
+function Small({ rank, mark, device, memory, ...row }: Row): ReactElement {
+  const [, name, node] = /^(.*?)(?: · node (\d+)| · .*)?$/.exec(device)!;
+  const title = [device, memory, row.state, plain(row.lastLine)].filter(Boolean).join(' · ');
   return (
     <div className="nbdist-mon-small" data-ill={row.ill} title={title}>
       <span className="nbdist-end">{rank}</span>
       <State mark={mark} state="" ill={row.ill} />
-      <span className="nbdist-cut">{device.replace(/ · (node )?/, ' ')}</span>
-      <Meter text={row.memory.replace(/\.\d\/.*/, ' GB')} share={row.memoryShare} />
+      <span className="nbdist-cut">{node ? `n${node} ${name}` : name}</span>
+      <Meter text={memory.replace(/\.\d\/.*/, ' GB')} share={row.memoryShare} />
       <Meter text={row.use} share={row.useShare} />
       <span className="nbdist-end">{row.rate}</span>
     </div>
