@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.feed.view import NoteView, RunView
+from nbdist.feed.view import NoteView
 from nbdist.model import RunState
 from nbdist.model.events import CellEnded, CellStarted
-from nbdist.panel import StatusReader, status_text, watch_status
+from nbdist.panel import StatusReader, status_text
 from nbdist.panel.status import status_html
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended
@@ -95,19 +95,19 @@ def test_a_session_that_waits_for_a_cell_is_idle_and_says_which_was_the_last(tmp
 
 
 def test_a_run_that_has_ended_is_one_line_beside_others_and_has_its_ranks_alone(tmp_path: Path) -> None:
-    spec = a_spec(notebook="/home/ada/lenet.ipynb")
+    spec = a_spec(notebook="/home/ada/lenet.ipynb", cell_id="a1-b2")
     ended = WrittenRun(tmp_path / "ended", spec).happened(
         *STARTED, exited(0), exited(1), run_ended(RunState.FINISHED, time=CREATED + 60)
     )
-    ended.recorded(0, loss=0.0639).recorded(1, loss=0.0231)
+    ended.recorded(0, lr=0.001, loss=0.0639).recorded(1, lr=0.001, loss=0.0231)
     going_on = WrittenRun(tmp_path / "going on").happened(*STARTED)
 
     both = StatusReader([ended.directory, going_on.directory]).look(CREATED + 90)
     lines, page = status_text(both, "en").splitlines(), Table(status_html(both, "en", CREATED)).rows
 
     when = time.strftime("%m-%d %H:%M", time.localtime(CREATED + 60))
-    assert lines[1].endswith(f"lenet.ipynb · {when} · loss 0.0435")
-    assert page[1][0].endswith(f"lenet.ipynb · {when} · loss 0.0435")
+    assert lines[1].endswith(f"lenet.ipynb · {when} · loss 0.0435 · lr 0.001")
+    assert page[1][0].endswith(f"lenet.ipynb · {when} · loss 0.0435 · lr 0.001")
     assert [len(lines), len(page)] == [1 + 1 + 3] * 2
     assert len(status_text(both[:1], "en").splitlines()) == 1 + 3
     assert status_text([both[0]] * 2, "en").splitlines()[0].split() == [
@@ -118,6 +118,7 @@ def test_a_run_that_has_ended_is_one_line_beside_others_and_has_its_ranks_alone(
         "line",
     ]
     assert "device" not in status_html([both[0]] * 2, "en", CREATED)
+    assert 'href="../lenet.ipynb#cell-id=a1-b2"' in status_html(both, "en", CREATED, beside="/home/ada/more")
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -204,76 +205,6 @@ def test_what_a_rank_printed_is_no_markup() -> None:
     assert table.rows[1][0].startswith("✕ Failed <b>x</b>")
 
 
-class Watch:
-    """A viewer of a run who sees these looks, one a second."""
-
-    def __init__(self, *looks: RunView, leaves_after: float = float("inf")) -> None:
-        self._looks = list(looks)
-        self._leaves_after = leaves_after
-        self.now = 0.0
-        self.shown: list[RunView] = []
-
-    def read(self) -> list[RunView]:
-        return [self._looks[min(len(self._looks) - 1, int(self.now))]]
-
-    def show(self, views: list[RunView]) -> None:
-        self.shown += views
-
-    def wait(self, seconds: float) -> bool:
-        self.now += seconds
-        return self.now > self._leaves_after
-
-    def watch(self) -> list[RunView]:
-        watch_status(
-            self.read, self.show, self.wait, shown=self._looks[:1], grain=5.0, clock=lambda: self.now
-        )
-        return self.shown
-
-
-def after(seconds: float, **changes: object) -> RunView:
-    ranks = [a_rank(rank, elapsed=seconds) for rank in (0, 1)]
-    return a_run(ranks, elapsed=seconds, **changes)
-
-
-ENDED = a_run(state="finished", live=False)
-
-
-def test_the_table_is_shown_again_when_something_has_changed_until_the_end() -> None:
-    looks = [after(1.0), after(2.0, reason="new"), after(3.0, reason="new"), ENDED, after(9.0)]
-
-    assert Watch(*looks).watch() == [looks[1], looks[3]]
-
-
-def test_time_that_goes_by_is_a_change_each_five_seconds() -> None:
-    looks = [after(float(second), progress=so_far(0.5, remaining=99.0 - second)) for second in range(21)]
-
-    shown = Watch(*looks, ENDED).watch()
-
-    assert len(shown) <= 9
-    assert {int(view.elapsed) for view in shown} >= {5, 10, 15, 20}
-
-
-def test_runs_that_have_ended_are_not_looked_at_again() -> None:
-    watch = Watch(ENDED)
-
-    assert watch.watch() == []
-    assert watch.now == 0.0
-
-
-def test_nobody_watches_for_longer_than_an_hour() -> None:
-    watch = Watch(after(1.0))
-
-    watch.watch()
-
-    assert watch.now == 3600.0
-
-
-def test_a_table_that_nobody_looks_at_any_more_is_left_as_it_is() -> None:
-    watch = Watch(after(1.0), after(2.0, reason="seen"), after(3.0, reason="not seen"), leaves_after=1.5)
-
-    assert [view.reason for view in watch.watch()] == ["seen"]
-
-
 def test_runs_are_read_from_their_directories(tmp_path: Path) -> None:
     first = WrittenRun(tmp_path, a_spec(run_id="20261120-141503-lenet-aaaa")).happened(*STARTED)
     first.printed(0, "step 1\n\x1b[31mstep\x1b[0m 2\n\n").printed(1, "\r 10%\r 20%")
@@ -300,13 +231,14 @@ def test_use_rate_and_progress_come_from_the_ends_of_the_files(tmp_path: Path) -
     )
     with written.directory.rank(0).metrics.open("w") as metrics:
         for step in range(600):
-            point = {"t": CREATED + step / 10, "step": step, "v": {"loss": 0.5}}
+            point = {"t": CREATED + step / 10, "step": step, "v": {"loss": 0.5, "images/s": 640 + step}}
             metrics.write(json.dumps(point | ({"total": 1000} if step == 0 else {})) + "\n")
 
     (view,) = StatusReader([written.directory]).look(CREATED + 60)
 
     assert (view.ranks[0].memory, view.ranks[0].cpu) == (400_000_000, 98.0)
     assert view.ranks[0].rate == pytest.approx(10, rel=0.02)
+    assert view.samples == {0: 1239}
     assert view.progress.fraction == pytest.approx(0.6, abs=0.01)
     assert view.progress.remaining == pytest.approx(40, abs=2)
 

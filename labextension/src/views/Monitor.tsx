@@ -61,7 +61,7 @@ export function Monitor({ source }: { source: MonitorSource }): ReactElement {
           <div className="nbdist-mon-titles">
             <Line {...news.titles} />
           </div>
-          <div className="nbdist-mon-block">
+          <div className="nbdist-mon-block nbdist-mon-others">
             {news.others.map((row, at) => (
               <Line key={at} {...row} />
             ))}
