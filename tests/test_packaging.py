@@ -272,7 +272,7 @@ LIMITS = {
     "magics": 1_970,
     "model": 1_340,
     "options": 1_080,
-    "panel": 3_310,
+    "panel": 3_430,
     "preflight": 2_070,
     "programs": 930,
     "runner": 3_630,

@@ -96,7 +96,7 @@ def test_a_status_that_is_watched_ends_with_its_runs(shell: Shell) -> None:
     shell.script("train.py", "import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
     shell.run("run", "-d", "-n", "2", "train.py")
     handle = shell.until_printed("ready")
-    child = on_terminal(shell, "status", "--watch")
+    child = on_terminal(shell, "status", handle.run.label, "--watch")
     child.expect("0 +Running")
 
     handle.stop()
@@ -109,7 +109,7 @@ def test_a_status_that_is_watched_ends_with_its_runs(shell: Shell) -> None:
         ["0", "Stopped,", "SIGINT"],
         ["1", "Stopped,", "SIGINT"],
     ]
-    assert screen.lines[4:] == [""]
+    assert [line.split()[:1] for line in screen.lines[4:]] == [["machine"], []]
 
 
 def test_leaving_a_watched_status_leaves_the_runs(shell: Shell) -> None:

@@ -41,7 +41,7 @@ def test_status_is_a_table_of_the_runs_and_their_ranks(shell: Shell) -> None:
 
     done = shell.run("status")
 
-    head, run, rank = done.stdout.splitlines()
+    head, run, rank, _machine = done.stdout.splitlines()
     assert done.returncode == 0
     assert head.split()[:4] == ["run", "rank", "state", "device"]
     assert run.split()[:2] == [handle.run.label, "Running"]

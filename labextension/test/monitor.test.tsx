@@ -1,0 +1,136 @@
+/** @jest-environment jsdom */
+import './page';
+
+import { act, cleanup, fireEvent, render, screen } from '@testing-library/preact';
+import { createElement } from 'react';
+
+import { MonitorFeed } from '../src/monitor';
+import { Monitor, type MonitorSource } from '../src/views/Monitor';
+
+const row = (rank: number, more: object = {}): object => ({
+  rank: String(rank),
+  device: `GPU ${rank % 8} · node ${rank >> 3}`,
+  memory: '11.2/80 GB',
+  memory_share: 0.14,
+  state: 'Running',
+  mark: 'running',
+  last_line: `step ${rank}`,
+  ill: false,
+  ...more,
+});
+const run = (rows: object[], more: object = {}): object => ({
+  run_id: '20261120-141503-lenet-k3f9',
+  run: 'lenet-k3f9',
+  live: true,
+  mark: 'running',
+  state: 'Running',
+  last_line: '62 % · epoch 3/4',
+  progress: 0.62,
+  elapsed: '1:24',
+  ranks: `${rows.length} ranks`,
+  ill: false,
+  rows,
+  ...more,
+});
+const overview = (runs: object[], more: object = {}): object => ({
+  kind: 'overview',
+  paused: false,
+  time: '14:15:03',
+  titles: { rank: 'Rank', ill: false },
+  summary: '1 live run',
+  ill: '',
+  free: '',
+  runs,
+  others: [{ device: 'GPU 6 · H200', state: 'Free', free: true, ill: false }],
+  lines: [],
+  ...more,
+});
+
+afterEach(cleanup);
+
+let seen: (entries: { isIntersecting: boolean }[]) => void;
+globalThis.IntersectionObserver = class {
+  constructor(hear: typeof seen) {
+    seen = hear;
+  }
+  observe(): void {}
+  disconnect(): void {}
+} as never;
+
+function draw(act_: MonitorSource['act'] = null): { asked: unknown[]; put: (news: object) => void } {
+  const feed = new MonitorFeed();
+  const asked: unknown[] = [];
+  const source: MonitorSource = {
+    feed,
+    seen: now => asked.push(now),
+    again: () => asked.push('again'),
+    stop: runId => Promise.resolve(asked.push(runId) > 0),
+    act: act_,
+  };
+  render(createElement(Monitor as never, { source }));
+  return { asked, put: news => act(() => feed.receive(news)) };
+}
+
+test('the kernel is told when the monitor is seen, and when it is not', () => {
+  const { asked } = draw();
+  act(() => seen([{ isIntersecting: true }]));
+  act(() => seen([{ isIntersecting: true }]));
+  act(() => seen([{ isIntersecting: false }]));
+  act(() => seen([{ isIntersecting: true }]));
+  act(cleanup);
+
+  expect(asked).toEqual([true, false, true, false]);
+});
+
+test('each rank has a line, and a run can be stopped, attached, and opened', () => {
+  const acts: unknown[] = [];
+  const { asked, put } = draw((action, { run }, tab) => acts.push([action, run, tab]));
+  put(overview([run([row(0), row(1, { ill: true, state: 'Failed, exit 1' })])]));
+  ['Stop', 'Attach', 'Dashboard', 'Log'].forEach(name =>
+    fireEvent.click(screen.getByRole('button', { name })),
+  );
+
+  expect(document.querySelectorAll('.nbdist-mon-run ~ .nbdist-mon-line')).toHaveLength(2);
+  expect(document.querySelector('[data-ill="true"]')!.textContent).toContain('Failed, exit 1');
+  expect(asked).toEqual(['20261120-141503-lenet-k3f9']);
+  expect(acts).toEqual([
+    ['attach', 'lenet-k3f9', undefined],
+    ['open', 'lenet-k3f9', undefined],
+    ['open', 'lenet-k3f9', 'all'],
+  ]);
+});
+
+test('of many ranks those in trouble have a line of their own, too', () => {
+  const { put } = draw();
+  put(overview([run(Array.from({ length: 64 }, (_, rank) => row(rank, { ill: rank === 12 })))]));
+
+  expect(document.querySelectorAll('.nbdist-mon-small')).toHaveLength(64);
+  expect(document.querySelectorAll('.nbdist-mon-run ~ .nbdist-mon-line')).toHaveLength(1);
+  expect(document.querySelectorAll('.nbdist-mon-small')[12]!.textContent).toContain('n1 GPU 4');
+});
+
+test('where the page cannot act, it says which magic does', () => {
+  const { put } = draw();
+  put(overview([run([row(0)], { live: false })]));
+  fireEvent.click(screen.getByRole('button', { name: 'Log' }));
+
+  expect(screen.getByText('%dist_logs lenet-k3f9')).toBeTruthy();
+  expect(screen.queryByRole('button', { name: 'Stop' })).toBeNull();
+});
+
+test('after an hour it says so, and goes on when it is asked', () => {
+  const { asked, put } = draw();
+  put(overview([], { paused: true }));
+  fireEvent.click(screen.getByRole('button', { name: 'Go on' }));
+
+  expect(screen.getByText(/Paused after an hour, at 14:15:03/)).toBeTruthy();
+  expect(asked).toEqual(['again']);
+});
+
+test('what is not an overview is let be', () => {
+  const { put } = draw();
+  put(overview([run([row(0)])]));
+  put({ kind: 'overview', runs: 7 });
+
+  expect(screen.getByText('lenet-k3f9')).toBeTruthy();
+});
