@@ -1,4 +1,4 @@
-"""Output without a widget, in a real JupyterLab: the table of runs, and summaries in dark pages."""
+"""The monitor of runs in a real JupyterLab and its still table, and summaries in dark pages."""
 
 from __future__ import annotations
 
@@ -29,28 +29,40 @@ time.sleep(60)
 """
 
 
-def test_the_status_is_live_and_what_stays_is_static(
+def test_the_monitor_is_live_while_it_is_seen_and_what_stays_is_static(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    cells = (TRAINING, "%dist_status lenet", "%dist_stop")
+    cells = (TRAINING, "%dist_status", "import time; time.sleep(4)", "1")
     with notebook_page(lab_server, browser, "status", *cells, ran=2) as (lab, page):
-        table = lab.cell(2).locator(".nbdist-status")
+        monitor = lab.cell(2).locator(".nbdist-monitor")
 
-        line = table.locator(".n-last").first
-        expect(line).to_contain_text("step ")
+        line = monitor.locator(".nbdist-mon-run ~ .nbdist-mon-line .nbdist-mon-last").first
+        expect(line).to_contain_text("step ", timeout=15_000)
+        expect(lab.cell(2).locator(".nbdist-status")).to_be_hidden()
+        # while the kernel is busy, too
+        lab.run(3)
         early = line.inner_text()
-        expect(line).not_to_have_text(early, timeout=10_000)
-        expect(table).to_contain_text("left", timeout=15_000)
+        expect(line).not_to_have_text(early, timeout=3_000)
+        lab.wait_for_end(3)
         lab.cell(2).scroll_into_view_if_needed()
         page.screenshot(path=pictures / "status-light.png")
+        for theme, width in (("dark", 1280), ("light", 600)):
+            page.evaluate(f"document.body.dataset.jpThemeLight = '{theme == 'light'}'")
+            page.set_viewport_size({"width": width, "height": 900})
+            page.wait_for_timeout(1500)
+            page.screenshot(path=pictures / f"status-{theme}-{width}.png")
+        page.set_viewport_size({"width": 1280, "height": 900})
 
-        lab.run_and_wait(3)
-        expect(table).to_contain_text("Stopped", timeout=10_000)
-        expect(lab.cell(2).locator(".jp-OutputArea-output")).to_have_count(1)
+        monitor.get_by_role("group", name="lenet").get_by_role("button", name="Stop").click()
+        expect(monitor.locator(".nbdist-mon-run").first).to_contain_text("Stopped", timeout=15_000)
+        expect(lab.cell(2).locator(".nbdist-status")).to_contain_text("Stopped", timeout=5_000)
         lab.save()
+        monitor.get_by_role("button", name="Attach").click()
+        expect(lab.cell(3)).to_contain_text("%dist_attach lenet", timeout=10_000)
 
     (output,) = json.loads(lab.path.read_text())["cells"][2]["outputs"]
     assert "Stopped" in "".join(output["data"]["text/html"])
+    assert "status.ipynb#cell-id=" in "".join(output["data"]["text/html"])
     assert "Stopped" in "".join(output["data"]["text/plain"])
     assert lab.path.stat().st_size < 60_000
 

@@ -26,7 +26,8 @@ from nbdist.errors import NbdistError
 from nbdist.feed.curves import read_curves
 from nbdist.feed.protocol import encode
 from nbdist.model import ProcessId, RankState, Reason, RunState
-from nbdist.panel import LogSurface, StatusReader, follow, status_bundle, write_report
+from nbdist.panel import LogSurface, StatusReader, follow, write_report
+from nbdist.panel.status import status_html, status_text
 from nbdist.server.handlers import detail_of, stacks
 from nbdist.server.log_handler import open_log
 from nbdist.server.run_list import RunList
@@ -168,7 +169,7 @@ class Bench:
         views = StatusReader([directory, self.good]).look(NOW)
         assert GOOD in [view.run_id for view in views]
         strict(json.dumps([view.to_dict() for view in views]))
-        "".join(status_bundle(views, "en", NOW).values()).encode()
+        (status_text(views, "en") + status_html(views, "en", NOW)).encode()
         runs = RunList(RunStore(self.home), clock=lambda: NOW)
         assert self._row(runs, GOOD) == self.good_row
         assert self._row(runs, directory.run_id) is not None or directory.deleted
