@@ -45,18 +45,32 @@ const overview = fields({
   lines: listOf(text),
 });
 
+/** milliseconds that a view may take to move */
+const MOVE = 1000;
+
 /** The last overview, and who is to hear of the next, or that the place of the monitor changes. */
 export class MonitorFeed {
   news: Overview | null = null;
   /** when it came, in the page's seconds */
   newsAt = 0;
-  /** the views that are seen */
-  readonly seen = new Set<object>();
+  private readonly seen = new Set<object>();
+  private told: boolean | null = null;
+  private timer: ReturnType<typeof setTimeout> | undefined;
   private readonly hearers = new Set<(moving: boolean) => void>();
 
   listen(hear: (moving: boolean) => void): () => void {
     this.hearers.add(hear);
     return () => this.hearers.delete(hear);
+  }
+
+  /** Take that a view is seen or not; `tell` when that any is seen has changed, of a view that moves not. */
+  see(view: object, seen: boolean, tell: (seen: boolean) => void): void {
+    this.seen[seen ? 'add' : 'delete'](view);
+    clearTimeout(this.timer);
+    const any = this.seen.size > 0;
+    if (any !== this.told) {
+      this.timer = setTimeout(() => tell((this.told = any)), any ? 0 : MOVE);
+    }
   }
 
   receive(content: unknown): void {

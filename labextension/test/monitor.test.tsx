@@ -1,6 +1,7 @@
 /** @jest-environment jsdom */
 import './page';
 
+import { jest } from '@jest/globals';
 import { act, cleanup, fireEvent, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
 
@@ -71,13 +72,19 @@ function draw(act_: MonitorSource['act'] = null): { asked: unknown[]; put: (news
   return { asked, put: news => act(() => feed.receive(news)) };
 }
 
-test('the kernel is told when the monitor is seen, and when it is not', () => {
+test('the kernel is told when the monitor is seen, and when it is not for a second', () => {
+  jest.useFakeTimers();
   const { asked } = draw();
+  for (const isIntersecting of [true, false, true, false]) {
+    act(() => seen([{ isIntersecting }]));
+    jest.advanceTimersByTime(500);
+  }
+  jest.advanceTimersByTime(500);
   act(() => seen([{ isIntersecting: true }]));
-  act(() => seen([{ isIntersecting: true }]));
-  act(() => seen([{ isIntersecting: false }]));
-  act(() => seen([{ isIntersecting: true }]));
+  jest.advanceTimersByTime(1);
   act(cleanup);
+  jest.advanceTimersByTime(1000);
+  jest.useRealTimers();
 
   expect(asked).toEqual([true, false, true, false]);
 });

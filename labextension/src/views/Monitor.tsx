@@ -97,14 +97,7 @@ function useSeen(root: { current: HTMLElement | null }, { feed, seen }: MonitorS
   useEffect(() => {
     const view = {};
     let within = false;
-    let told: boolean | null = null;
-    const tell = (): void => {
-      feed.seen[within && !document.hidden ? 'add' : 'delete'](view);
-      if (told !== feed.seen.size > 0) {
-        told = feed.seen.size > 0;
-        seen(told);
-      }
-    };
+    const tell = (): void => feed.see(view, within && !document.hidden, seen);
     const observer = new IntersectionObserver(entries => {
       within = entries.at(-1)!.isIntersecting;
       tell();
@@ -114,8 +107,7 @@ function useSeen(root: { current: HTMLElement | null }, { feed, seen }: MonitorS
     return () => {
       observer.disconnect();
       document.removeEventListener('visibilitychange', tell);
-      within = false;
-      tell();
+      feed.see(view, false, seen);
     };
   }, [root, feed, seen]);
 }
