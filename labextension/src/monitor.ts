@@ -33,8 +33,6 @@ const monitoredRun = (value: unknown) => ({ ...stands(value), ...runs(value) });
 
 export type Overview = ReturnType<typeof overview>;
 const overview = fields({
-  /** true when the kernel sends no more, until it is asked */
-  paused: flag,
   time: text,
   titles: row,
   summary: text,

@@ -295,7 +295,6 @@ function monitorOf(model: WidgetModel, feed: MonitorFeed): MonitorSource {
   return {
     feed,
     seen: seen => void ask(model, { kind: 'seen', seen, language: languageOf() }),
-    again: () => void ask(model, { kind: 'again' }),
     stop: async runId => (await server.stop(runId)) || ask(model, { kind: 'stop', run: runId }),
     act: pageActs()
       ? (action, { runId, run }, tab, from) => askPage({ action, runId, label: run, tab, from })

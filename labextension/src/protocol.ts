@@ -265,9 +265,8 @@ export type Message = Update | Answer;
 export type Request =
   /** `run`: of a monitor's */
   | { kind: 'stop'; run?: string }
-  /** whether a monitor is seen, and that it is to go on */
+  /** whether a monitor is seen */
   | { kind: 'seen'; seen: boolean; language: string }
-  | { kind: 'again' }
   | { kind: 'board' }
   | { kind: 'report'; language: string }
   /** `placed`: the run has ended, and its panel is in a place */

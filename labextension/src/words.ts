@@ -302,9 +302,7 @@ export const WORDS = inBoth(tr => ({
   },
   // the monitor
   attach: tr('Attach', '显示面板'),
-  asOf: tr('As of {0}. The kernel is busy or has gone.', '截至 {0}。内核正忙或已停止。'),
-  pausedAt: tr('Paused after an hour, at {0}.', '一小时后已暂停，截至 {0}。'),
-  goOn: tr('Go on', '继续'),
+  asOf: tr('As of {0}: the kernel is busy or has gone.', '截至 {0}：内核正忙或已停止。'),
   sweepTitle: tr('Sweep', '参数扫描'),
   sweepPoints: tr('{0} of {1} points', '{0}/{1} 个点'),
   sweepFailed: tr('{0} failed', '{0} 个失败'),

@@ -35,7 +35,6 @@ const run = (rows: object[], more: object = {}): object => ({
 });
 const overview = (runs: object[], more: object = {}): object => ({
   kind: 'overview',
-  paused: false,
   time: '14:15:03',
   titles: { rank: 'Rank', ill: false },
   summary: '1 live run',
@@ -64,7 +63,6 @@ function draw(act_: MonitorSource['act'] = null): { asked: unknown[]; put: (news
   const source: MonitorSource = {
     feed,
     seen: now => asked.push(now),
-    again: () => asked.push('again'),
     stop: runId => Promise.resolve(asked.push(runId) > 0),
     act: act_,
   };
@@ -125,13 +123,16 @@ test('where the page cannot act, it says which magic does', () => {
   expect(screen.queryByRole('button', { name: 'Stop' })).toBeNull();
 });
 
-test('after an hour it says so, and goes on when it is asked', () => {
-  const { asked, put } = draw();
-  put(overview([], { paused: true }));
-  fireEvent.click(screen.getByRole('button', { name: 'Go on' }));
+test('once no more comes it says of when it is', () => {
+  jest.useFakeTimers();
+  const { put } = draw();
+  put(overview([]));
+  act(() => void jest.advanceTimersByTime(5000));
+  expect(screen.queryByText(/As of/)).toBeNull();
+  act(() => void jest.advanceTimersByTime(3000));
+  jest.useRealTimers();
 
-  expect(screen.getByText(/Paused after an hour, at 14:15:03/)).toBeTruthy();
-  expect(asked).toEqual(['again']);
+  expect(screen.getByText('As of 14:15:03: the kernel is busy or has gone.')).toBeTruthy();
 });
 
 test('what is not an overview is let be', () => {

@@ -50,13 +50,13 @@ class Monitor:
         self._look, self._overview = overviews.look, overviews.look()
         self._language, self._folder = config.language(), _folder(shell)
         self._seen, self._ended = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
         self._widget = MonitorWidget(kernel_id=kernel_id(shell), receive=self._receive)
         self._placed = self._widget.placed = widgets_reach_outputs(shell)
         output = display(self._bundle(), raw=True, display_id=True)
         assert output is not None, "display with an id gives a handle"
         self._output = output
-        self._begin()
+        self._seen.set()
+        threading.Thread(target=self._follow, name="nbdist status", daemon=True).start()
 
     def end(self) -> None:
         """Leave the still table."""
@@ -64,12 +64,6 @@ class Monitor:
         self._seen.set()
         self._output.update(self._overview.bundle(config.language(), self._folder), raw=True)
         self._widget.close()
-
-    def _begin(self) -> None:
-        self._seen.set()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._follow, name="nbdist status", daemon=True)
-            self._thread.start()
 
     def _bundle(self) -> dict[str, Any]:
         bundle: dict[str, Any] = {**self._overview.bundle(config.language(), self._folder)}
@@ -88,7 +82,7 @@ class Monitor:
             # whatever happens to the home, the table stays
             with contextlib.suppress(NotPrivate, OSError):
                 self._overview = self._look()
-            self._send()
+            self._widget.send({"kind": "overview", **self._overview.to_dict(self._language)})
             age = time.monotonic() - self._kept_at
             if self._placed and (age > _KEEP_PERIOD or (age > _PERIOD and self._kept != self._states())):
                 # the page then draws in the new output at once
@@ -96,23 +90,14 @@ class Monitor:
                 self._output.update(self._bundle(), raw=True)
             ranks = sum(len(view.ranks) for view in self._overview.views if view.live)
             self._ended.wait(_PERIOD * max(1.0, ranks / _RANKS))
-        self._thread = None
         if not self._ended.is_set():
-            self._send()
-
-    def _send(self) -> None:
-        paused = self._thread is None
-        self._widget.send({"kind": "overview", "paused": paused, **self._overview.to_dict(self._language)})
+            self.end()
 
     def _receive(self, content: object) -> None:
         match content:
             case {"kind": "seen", "seen": bool(seen), "language": language}:
                 self._language = "zh" if language == "zh" else "en"
                 (self._seen.set if seen else self._seen.clear)()
-                if seen and self._thread is None:
-                    self._send()
-            case {"kind": "again"}:
-                self._begin()
             case {"kind": "stop", "run": str(run_id)}:
                 # a deleted run is stopped already
                 with contextlib.suppress(OSError, UnknownRun):

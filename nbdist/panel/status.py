@@ -6,7 +6,6 @@ import html
 import os
 import re
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
@@ -14,7 +13,7 @@ from urllib.parse import quote
 
 from nbdist.diagnosis.silent import MistakeReader
 from nbdist.feed.curves import spark_and_last
-from nbdist.feed.labels import ranks_text, state_mark, state_word
+from nbdist.feed.labels import ranks_text, state_word
 from nbdist.feed.measures import FailureWatch, glance
 from nbdist.feed.stalling import StallReader, held_words, slow_text, stall_sentence
 from nbdist.feed.view import (
@@ -196,7 +195,7 @@ def _rank_state_text(rank: RankView, language: str) -> str:
     return f"{state}, {rank.exit if ended is None else ended[1]}"
 
 
-_RANKS = 16
+_RANKS = 64
 _HEADS = ("rank", "state", "device", "memory", "use", "rate", "samples", "elapsed", "pid", "last-line")
 _COLUMNS = ("run", "rank", "state", "device", "pid", *_HEADS[3:7], "elapsed", "last-line")
 _IF_KNOWN = ("use", "rate", "samples")
@@ -248,10 +247,13 @@ def status_html(
 
 def _run(view: RunView, views: Sequence[RunView], language: str, heads: Sequence[str], beside: str) -> str:
     ranks = shown_ranks(view, views)
-    shown = _that_matter(ranks)
-    rows = "".join(_row(rank_cells(rank, view, language), heads, language) for rank in shown)
-    if len(shown) < len(ranks):
-        rows += _others(view, shown, language, len(heads))
+    # of many ranks first those that failed
+    first = sorted(ranks, key=lambda rank: rank.state not in ("failed", "lost"))[:_RANKS]
+    cells = (rank_cells(rank, view, language) for rank in sorted(first, key=lambda rank: rank.rank))
+    rows = "".join(_row(row, heads, language) for row in cells)
+    if left := len(ranks) - len(first):
+        more = html.escape(say("panel.more-lines", language, count=left))
+        rows += f'<tr><td colspan="{len(heads)}">{more}</td></tr>'
     row, bar = run_row(view, language), ""
     if row["progress"] is not None:
         share = 100 * min(1.0, max(0.0, row["progress"]))
@@ -286,23 +288,3 @@ def _row(row: Row, heads: Sequence[str], language: str) -> str:
     line = "".join(f"<td{attributes.get(head, '')}>{cells[head]}</td>" for head in heads)
     name = f'<tr class="n-run"><th colspan="{len(heads)}">{html.escape(row.get("run", ""))}</th></tr>'
     return f"{name if row.get('run') else ''}<tr>{line}</tr>"
-
-
-def _that_matter(ranks: Sequence[RankView]) -> Sequence[RankView]:
-    """Return all ranks; of many, first those that failed, then the lowest."""
-    if len(ranks) <= _RANKS:
-        return ranks
-    weighed = sorted(ranks, key=lambda rank: (rank.state not in ("failed", "lost"), rank.rank))
-    return sorted(weighed[: _RANKS // 2], key=lambda rank: rank.rank)
-
-
-def _others(view: RunView, shown: Sequence[RankView], language: str, columns: int) -> str:
-    """Return a line that counts the other ranks by state."""
-    left = Counter(rank.state for rank in view.ranks)
-    left.subtract(rank.state for rank in shown)
-    counts = "  ".join(
-        f"{state_mark(state)} {count} {state_word(RankState(state), language)}"
-        for state, count in left.most_common()
-        if count
-    )
-    return f'<tr><td>…</td><td colspan="{columns - 1}">{html.escape(counts)}</td></tr>'

@@ -183,8 +183,7 @@ def test_of_many_ranks_those_that_matter_have_a_line() -> None:
 
     table = Table(status_html([a_run(ranks)], "en", CREATED))
 
-    assert [row[0] for row in table.rows[2:]] == ["0", "1", "2", "3", "4", "5", "6", "77", "…"]
-    assert table.rows[-1] == ["…", "● 248 Running"]
+    assert [row[0] for row in table.rows[2:]] == [*map(str, range(63)), "77", "… 192 more lines"]
 
 
 def test_what_a_rank_printed_is_no_markup() -> None:

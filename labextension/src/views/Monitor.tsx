@@ -2,7 +2,7 @@
 import { type ReactElement, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 
 import { plain } from '../log/line_text';
-import type { MonitoredRun, MonitorFeed, Overview, Row } from '../monitor';
+import type { MonitoredRun, MonitorFeed, Row } from '../monitor';
 import type { PageAction } from '../page';
 import { pageWords } from '../words';
 import { Button, Mark, type MarkState } from './Marks';
@@ -13,7 +13,6 @@ import { Bar } from './rank_parts';
 export interface MonitorSource {
   feed: MonitorFeed;
   seen: (seen: boolean) => void;
-  again: () => void;
   /** false when it could not be asked for */
   stop: (runId: string) => Promise<boolean>;
   /** null where the page cannot */
@@ -85,7 +84,7 @@ export function Monitor({ source }: { source: MonitorSource }): ReactElement {
               {words.sweepOpen} <code>{hint}</code>
             </div>
           )}
-          <Age news={news} source={source} />
+          <Age time={news.time} feed={feed} />
         </>
       )}
     </section>
@@ -220,17 +219,11 @@ function Small({ rank, mark, device, memory, ...row }: Row): ReactElement {
   );
 }
 
-/** Say of when all this is, once no more comes. */
-function Age({ news, source }: { news: Overview; source: MonitorSource }): ReactElement | null {
-  const words = pageWords();
-  const seconds = useSeconds(true);
-  if (!news.paused && seconds - source.feed.newsAt < STALE) {
-    return null;
-  }
-  return (
-    <div className="nbdist-note nbdist-calm nbdist-row" role="status">
-      {news.paused ? words.pausedAt(news.time) : words.asOf(news.time)}
-      {news.paused && <Button label={words.goOn} onClick={source.again} />}
+/** Say of when all this is, while no more comes. */
+function Age({ time, feed }: { time: string; feed: MonitorFeed }): ReactElement | null {
+  return useSeconds(true) - feed.newsAt < STALE ? null : (
+    <div className="nbdist-note nbdist-calm" role="status">
+      {pageWords().asOf(time)}
     </div>
   );
 }
