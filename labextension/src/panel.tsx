@@ -233,17 +233,18 @@ function answerOf<Kind extends Answer['kind']>(
 function draw(model: WidgetModel, el: HTMLElement): Drawn {
   // the views are typed for React, which the bundle replaces by Preact
   const view = Panel as unknown as ComponentType<Parameters<typeof Panel>[0]>;
-  const { run, feed } = sessionOf(model);
   const place = element('div');
   el.append(place);
-  if (feed) {
-    const monitor = Monitor as unknown as ComponentType<Parameters<typeof Monitor>[0]>;
-    render(createElement(monitor, { source: monitorOf(model, feed) }), place);
-  } else if (model.get('sweep')) {
+  // a sweep has no model of its own
+  const session = model.get('sweep') ? null : sessionOf(model);
+  if (!session) {
     const sweep = SweepPanel as unknown as ComponentType<Parameters<typeof SweepPanel>[0]>;
     render(createElement(sweep, { source: sweepOf(model) }), place);
+  } else if (session.feed) {
+    const monitor = Monitor as unknown as ComponentType<Parameters<typeof Monitor>[0]>;
+    render(createElement(monitor, { source: monitorOf(model, session.feed) }), place);
   } else {
-    render(createElement(view, { run, source: sourceOf(model, run) }), place);
+    render(createElement(view, { run: session.run, source: sourceOf(model, session.run) }), place);
   }
   return {
     element: place,
