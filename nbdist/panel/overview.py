@@ -1,4 +1,4 @@
-"""What goes on at a moment: runs and their ranks, the machine and who uses its GPUs, warm ranks; as data for
+"""An overview of a moment: runs and their ranks, the machine and who uses its GPUs, warm ranks; as data for
 the monitor's page, as text, and as static HTML."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nbdist.panel.status import (
     status_text,
 )
 from nbdist.text import say
-from nbdist.warm.pool import WarmState
+from nbdist.warm.state import WarmState
 
 _TAKEN = 1_000_000_000
 """Bytes of a GPU in use that no process here holds: one of another container does."""
@@ -32,7 +32,7 @@ _TITLES = ("rank", "device", "memory", "use", "rate", "samples", "state", "last-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What goes on at ``now`` (Unix seconds), live runs first. ``lines``: sweeps, unreadable runs."""
+    """All that goes on at ``now`` (Unix seconds), live runs first. ``lines``: sweeps, unreadable runs."""
 
     now: float
     views: Sequence[StatusView]

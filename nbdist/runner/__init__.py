@@ -28,5 +28,6 @@ from nbdist.runner.sweeps import (
     plan_sweep,
     sweep,
 )
-from nbdist.warm.pool import WarmState, describe_warm
+from nbdist.warm.pool import describe_warm
 from nbdist.warm.pool import ranks as warm_ranks
+from nbdist.warm.state import WarmState

@@ -1,4 +1,4 @@
-"""What goes on now, as the monitor shows it: runs, the machine, warm ranks."""
+"""Overviews for the monitor: runs, the machine, warm ranks."""
 
 from __future__ import annotations
 

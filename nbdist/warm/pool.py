@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from nbdist.warm.match import (
     read_at_import,
     shape_of,
 )
+from nbdist.warm.state import WarmState
 from nbdist.worker.order import ROOM
 
 _TAKE = 0.2
@@ -173,19 +174,6 @@ _BESIDE = 2.0
 _MEMORY_A_RANK = 600 << 20
 """Free bytes for each rank, without which none starts unasked; beside a run they must leave a tenth of all
 memory, the limit of ``idle_policy``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmState:
-    """State of a pool: ``ranks`` of ``framework`` wait, or why none do. Memory in bytes."""
-
-    mode: str
-    ranks: int = 0
-    framework: str = ""
-    ready: bool = False
-    shared: int = 0
-    private: int = 0
-    reason: str = ""
 
 
 class WarmPool:

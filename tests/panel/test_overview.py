@@ -1,4 +1,4 @@
-"""What goes on now: runs, who uses the machine's GPUs, warm ranks."""
+"""Overviews: runs, who uses the machine's GPUs, warm ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nbdist.feed.machine import GpuState, Holder, MachineState
 from nbdist.feed.view import RunView
 from nbdist.panel import Overview
 from nbdist.panel.status import StatusView
-from nbdist.warm.pool import WarmState
+from nbdist.warm.state import WarmState
 from tests.fakes.runs import CREATED
 from tests.fakes.views import a_rank, a_run
 
