@@ -134,9 +134,9 @@ test('a click that was meant for Stop starts nothing when the run has just ended
   rerender(createElement(Header, draw(false) as never));
   const again = screen.getByRole('button', { name: WORDS.en.runAgain });
 
-  fireEvent.click(again);
+  again.click();
   act(() => void jest.advanceTimersByTime(1600));
-  fireEvent.click(again);
+  again.click();
   fireEvent.click(screen.getByRole('button', { name: WORDS.en.menu }));
   const reloads = fireEvent.keyDown(screen.getAllByRole('menuitem')[0]!, { key: 'F5' });
 

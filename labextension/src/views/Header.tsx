@@ -1,14 +1,5 @@
 /** The first line of a run: state, name, how far, how long, Stop, and the menu of what is done seldom. */
-import {
-  type KeyboardEvent,
-  memo,
-  type ReactElement,
-  type RefObject,
-  useEffect,
-  useLayoutEffect,
-  useRef,
-  useState,
-} from 'react';
+import { type KeyboardEvent, memo, type ReactElement, useEffect, useRef, useState } from 'react';
 
 import { moved } from '../keys';
 import { clock, doneText } from '../numbers';
@@ -17,7 +8,7 @@ import type { Progress, RunView } from '../protocol';
 import { pageWords, localized } from '../words';
 import { Button, Icon, Mark } from './Marks';
 import { hangs } from './Stall';
-import { pageNow, useElapsed } from './hooks';
+import { useElapsed } from './hooks';
 
 interface HeaderProps {
   view: RunView;
@@ -49,9 +40,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
   const { length } = view.reason.en;
   const inline = view.state === 'stopped' && !view.failure && 0 < length && length < SHORT;
   const stopping = props.stopping || view.state === 'stopping';
-  const endedAt = useEnd(view.live);
-  const act =
-    onAct && ((action: PageAction) => pageNow() - endedAt.current >= AS_ONE / 1000 && onAct(action));
+  const rests = useRest(view.live);
   const progress =
     view.live && view.progress ? <RunProgress progress={view.progress} narrow={narrow} /> : null;
   return (
@@ -87,15 +76,20 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
           (inline ? <span role="status">{localized(view.reason)}</span> : <StoppedAt view={view} />)}
         {!fold && <Elapsed {...props} />}
         {view.live && <StopButton stopping={stopping} onStop={props.onStop} />}
-        {!view.live && act && (
+        {!view.live && onAct && (
           <>
             {!(narrow && view.checkpoint) && (
-              <Button icon="out" label={words.dashboard} onClick={() => act('open')} />
+              <Button icon="out" label={words.dashboard} disabled={rests} onClick={() => onAct('open')} />
             )}
             {view.checkpoint && (
-              <Button icon="again" label={words.resumeFrom(view.checkpoint)} onClick={() => act('resume')} />
+              <Button
+                icon="again"
+                label={words.resumeFrom(view.checkpoint)}
+                disabled={rests}
+                onClick={() => onAct('resume')}
+              />
             )}
-            <Button icon="again" label={words.runAgain} onClick={() => act('again')} />
+            <Button icon="again" label={words.runAgain} disabled={rests} onClick={() => onAct('again')} />
           </>
         )}
         <RunMenu {...props} />
@@ -115,17 +109,20 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
 /** Milliseconds after which a stop can be hastened; a request before counts as one with the first. */
 const AS_ONE = 1500;
 
-/** Return when the run ended, as it was watched: the buttons that then stand where Stop was take no click meant for it. */
-function useEnd(live: boolean): RefObject<number> {
-  const endedAt = useRef(-Infinity);
-  const before = useRef(live);
-  useLayoutEffect(() => {
-    if (before.current && !live) {
-      endedAt.current = pageNow();
-    }
-    before.current = live;
-  }, [live]);
-  return endedAt;
+/** Return true for a moment after the end of a run: the buttons that then stand where Stop was take no click meant for
+ * it. */
+function useRest(live: boolean): boolean {
+  const [before, setBefore] = useState(live);
+  const [rests, setRests] = useState(false);
+  if (before !== live) {
+    setBefore(live);
+    setRests(before);
+  }
+  useEffect(() => {
+    const timer = setTimeout(() => setRests(false), AS_ONE);
+    return () => clearTimeout(timer);
+  }, [rests]);
+  return rests;
 }
 
 /** Draw Stop, and later Stop now, which cuts a save short: never under the pointer that has clicked Stop. */
