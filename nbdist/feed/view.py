@@ -265,7 +265,7 @@ def view_of(
     reason = current_reason(run, None if failure is None else failure.rank)
     stopped = run.stopped_as_asked and failure is None
     texts = [
-        stop_text(run, progress, each) if stopped else reason_text(reason, each) for each in ("en", "zh")
+        (stopped and stop_text(run, progress, each)) or reason_text(reason, each) for each in ("en", "zh")
     ]
     ended, unused = run.state.terminal, RankUsage()
     return RunView(
@@ -331,8 +331,9 @@ def end_reason(run: Run, first: int | None) -> Reason:
 
 
 def stop_text(run: Run, progress: Progress | None, language: str) -> str:
-    """Return ``You stopped it at step 61/2000``; empty for a run that nobody asked to stop."""
-    if not run.stopped_as_asked:
+    """Return ``You stopped it at step 61/2000``; empty for a run that nobody asked to stop, or
+    that its kernel's restart ended."""
+    if not run.stopped_as_asked or run.reason.code in ("kernel-restarted", "kernel-ended"):
         return ""
     at = "" if progress is None else progress.text or percent(progress.fraction)
     return say("panel.you-stopped", language, at=at)

@@ -393,6 +393,13 @@ def test_a_stop_is_a_sentence_without_the_tracebacks_that_it_caused(tmp_path: Pa
     assert (seen.reason, seen.reason_zh) == (sentence.partition(" · ")[0], "已由您停止，进度 step 61/2000")
 
 
+def test_a_restart_of_the_kernel_is_no_stop_by_its_user(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path)
+    written.happened(*STARTED, stop_requested(), run_ended(RunState.STOPPED, Reason("kernel-restarted")))
+
+    assert view_of(written.run, now=CREATED + 9).reason == "kernel restarted"
+
+
 def test_plain_text_has_the_same_facts(failed: WrittenRun) -> None:
     failed.printed(1, "\x1b[31mthe last words\x1b[0m\n").recorded(0, loss=0.5)
 
