@@ -1,4 +1,4 @@
-/** What a monitor shows: the runs, the machine, warm ranks (nbdist/panel/overview.py). The kernel sends it in words,
+/** The news of a monitor: the runs, the machine, warm ranks (nbdist/panel/overview.py). The kernel sends it in words,
  * in the page's language, while a view of it is seen. */
 import { fields, flag, listOf, Malformed, number, object, or, type Reader, text } from './decode';
 import { pageNow } from './views/hooks';
@@ -49,7 +49,7 @@ const MOVE = 1000;
 /** The last overview, and who is to hear of the next, or that the place of the monitor changes. */
 export class MonitorFeed {
   news: Overview | null = null;
-  /** when it came, in the page's seconds */
+  /** its arrival, in the page's seconds */
   newsAt = 0;
   private readonly seen = new Set<object>();
   private told: boolean | null = null;

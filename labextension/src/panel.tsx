@@ -36,7 +36,7 @@ const ASK_SERVER = 4000;
 /** The model of a run, the number of its listeners, and panels that lost their output and wait for another. */
 interface Session {
   readonly run: RunModel;
-  /** of a monitor, which shows all runs */
+  /** the news of a monitor, which shows all runs */
   readonly feed: MonitorFeed | null;
   listeners: number;
   readonly orphans: Drawn[];

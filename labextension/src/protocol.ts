@@ -265,7 +265,7 @@ export type Message = Update | Answer;
 export type Request =
   /** `run`: of a monitor's */
   | { kind: 'stop'; run?: string }
-  /** whether a monitor is seen */
+  /** a monitor is seen, or not */
   | { kind: 'seen'; seen: boolean; language: string }
   | { kind: 'board' }
   | { kind: 'report'; language: string }

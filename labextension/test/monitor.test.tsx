@@ -57,22 +57,22 @@ globalThis.IntersectionObserver = class {
   disconnect(): void {}
 } as never;
 
-function draw(act_: MonitorSource['act'] = null): { asked: unknown[]; put: (news: object) => void } {
+function draw(act_: MonitorSource['act'] = null): { sent: unknown[]; put: (news: object) => void } {
   const feed = new MonitorFeed();
-  const asked: unknown[] = [];
+  const sent: unknown[] = [];
   const source: MonitorSource = {
     feed,
-    seen: now => asked.push(now),
-    stop: runId => Promise.resolve(asked.push(runId) > 0),
+    seen: now => sent.push(now),
+    stop: runId => Promise.resolve(sent.push(runId) > 0),
     act: act_,
   };
   render(createElement(Monitor as never, { source }));
-  return { asked, put: news => act(() => feed.receive(news)) };
+  return { sent, put: news => act(() => feed.receive(news)) };
 }
 
 test('the kernel is told when the monitor is seen, and when it is not for a second', () => {
   jest.useFakeTimers();
-  const { asked } = draw();
+  const { sent } = draw();
   for (const isIntersecting of [true, false, true, false]) {
     act(() => seen([{ isIntersecting }]));
     jest.advanceTimersByTime(500);
@@ -84,12 +84,12 @@ test('the kernel is told when the monitor is seen, and when it is not for a seco
   jest.advanceTimersByTime(1000);
   jest.useRealTimers();
 
-  expect(asked).toEqual([true, false, true, false]);
+  expect(sent).toEqual([true, false, true, false]);
 });
 
 test('each rank has a line, and a run can be stopped, attached, and opened', () => {
   const acts: unknown[] = [];
-  const { asked, put } = draw((action, { run }, tab) => acts.push([action, run, tab]));
+  const { sent, put } = draw((action, { run }, tab) => acts.push([action, run, tab]));
   put(overview([run([row(0), row(1, { ill: true, state: 'Failed, exit 1' })])]));
   ['Stop', 'Attach', 'Dashboard', 'Log'].forEach(name =>
     fireEvent.click(screen.getByRole('button', { name })),
@@ -97,7 +97,7 @@ test('each rank has a line, and a run can be stopped, attached, and opened', () 
 
   expect(document.querySelectorAll('.nbdist-mon-run ~ .nbdist-mon-line')).toHaveLength(2);
   expect(document.querySelector('[data-ill="true"]')!.textContent).toContain('Failed, exit 1');
-  expect(asked).toEqual(['20261120-141503-lenet-k3f9']);
+  expect(sent).toEqual(['20261120-141503-lenet-k3f9']);
   expect(acts).toEqual([
     ['attach', 'lenet-k3f9', undefined],
     ['open', 'lenet-k3f9', undefined],
