@@ -197,6 +197,21 @@ def test_one_monitor_at_a_time_is_live(kernel) -> None:
     assert ["data-nbdist-panel" in table for table in (*earlier, latest)] == [False, False, True]
 
 
+SEE = "monitor._receive({'kind': 'seen', 'seen': %s, 'language': 'zh'})"
+LOOKS = "\ntime.sleep(1.5)\nlast = monitor._overview\ntime.sleep(2)\nprint(last is monitor._overview)"
+
+
+def test_a_monitor_that_is_not_seen_looks_at_nothing(kernel) -> None:
+    kernel.run("%dist_status", metadata={"cellId": "a1"})
+    kernel.run("import gc, time\nfrom nbdist.magics.monitor import Monitor")
+    kernel.run("monitor = next(item for item in gc.get_objects() if isinstance(item, Monitor))")
+
+    hidden = kernel.run(SEE % False + LOOKS)
+    seen = kernel.run(SEE % True + LOOKS)
+
+    assert (hidden.stdout, seen.stdout) == ("True\n", "False\n")
+
+
 def test_logs_come_from_disk_by_rank_tail_and_pattern(used_kernel) -> None:
     used_kernel.run("%%distributed -n 2 --name many\nfor i in range(5): print('line', i)")
 
