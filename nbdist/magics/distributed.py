@@ -99,7 +99,7 @@ def start_and_show(
             if run.state is not RunState.FINISHED:
                 text = panel.run_report(run, handle.directory, config.language())
                 if run.stopped_as_asked:
-                    raise stopped(text, shown=not drawn)
+                    raise stopped(text)
                 raise without_frames(RunFailed(text), brief=drawn)
             show_last(handle)
             _pull(shell, handle, chosen.pull)

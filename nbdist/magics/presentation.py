@@ -95,12 +95,10 @@ def forget_errors(shell: InteractiveShell) -> None:
         shell.set_custom_exc((), None)
 
 
-def stopped(text: str, *, shown: bool) -> RunStopped:
-    """Return the error of a requested stop: one grey line, or none below a panel that is ``shown``."""
+def stopped(text: str) -> RunStopped:
+    """Return the error of a requested stop, which shows nothing: the panel or the summary has said it."""
     error = RunStopped(text)
-    # 244 is readable on white and on black
-    lines = [] if shown else [f"\x1b[38;5;244m{text}\x1b[0m"]
-    error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+    error._render_traceback_ = list  # type: ignore[attr-defined]
     return error
 
 
@@ -110,7 +108,8 @@ def _show_calmly(
     if isinstance(error, UsageError):
         shell.show_usage_error(_with_nearest(shell, error))
         return []
-    lines: list[str] = error._render_traceback_()  # type: ignore[attr-defined]
+    # that of a call in the user's own program is a line
+    lines: list[str] = getattr(error, "_render_traceback_", lambda: [str(error)])()
     for line in lines:
         print(line)
     # a kernel's reply carries the last traceback

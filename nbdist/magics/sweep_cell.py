@@ -85,7 +85,7 @@ def _raise(view: SweepView, *, drawn: bool) -> None:
     if state is RunState.FINISHED:
         return
     if state is RunState.STOPPED:
-        raise stopped(panel.sweep_headline(view, language), shown=not drawn)
+        raise stopped(panel.sweep_headline(view, language))
     describe = panel.sweep_failures if view.counts["failed"] else panel.sweep_headline
     raise without_frames(RunFailed(describe(view, language)), brief=drawn)
 

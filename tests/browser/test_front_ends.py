@@ -49,7 +49,7 @@ def test_the_panel_lives_and_its_stop_works(
 
         panel.get_by_role("button", name="Stop").click()
         front.wait_for_end(len(first), timeout=20)
-        expect(front.cell(len(first))).to_contain_text("stopped: from the page")
+        expect(panel.locator(".nbdist-head")).to_contain_text("You stopped it")
         expect(front.cell(len(first)).locator(".nbdist-summary")).to_contain_text("Stopped")
         expect(front.cell(len(first)).locator(".nbdist-summary")).to_be_hidden()
         expect(panel.locator(".nbdist-pill")).to_have_text("Stopped")

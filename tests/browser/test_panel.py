@@ -52,7 +52,7 @@ def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
 
         panel.get_by_role("button", name="Stop").click()
         lab.wait_for_end(1, timeout=20)
-        expect(lab.cell(1)).to_contain_text("stopped: from the page")
+        expect(panel.locator(".nbdist-head")).to_contain_text("You stopped it")
         expect(lab.cell(1).locator('.jp-RenderedText[data-mime-type$=".error"]')).to_have_count(0)
         expect(page.locator(".Toastify__toast")).to_have_count(0)
         expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("Stopped")
@@ -291,6 +291,8 @@ def test_dark_chinese_and_narrow(lab_server: LabServer, browser: Browser, pictur
 
         panel.get_by_role("button", name="停止").click()
         lab.wait_for_end(1, timeout=20)
+        expect(panel).to_contain_text("已由您停止，进度 step ")
+        page.screenshot(path=pictures / "stopped-dark-zh.png")
         lab.run_and_wait(2)
         expect(lab.cell(2).locator(".nbdist-status")).to_contain_text("已停止")
 
@@ -325,7 +327,7 @@ def test_ranks_that_save_say_so_and_stop_now_cuts_the_save(
         panel.get_by_role("button", name="Stop now").click()
 
         lab.wait_for_end(1, timeout=20)
-        expect(lab.cell(1)).to_contain_text("stopped: from the page")
+        expect(panel.locator(".nbdist-head")).to_contain_text("You stopped it")
         expect(panel).to_contain_text("rank 0 was ended while it saved model-0.pt")
         page.screenshot(path=pictures / "saving-cut.png")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from datetime import timedelta
 
 import pytest
 
@@ -99,7 +101,7 @@ def test_below_a_panel_a_failure_is_one_line(used_kernel) -> None:
     assert "\n" not in reply.traceback
 
 
-def test_below_a_panel_a_stop_that_was_asked_for_is_one_grey_line_and_fails_the_cell(kernel) -> None:
+def test_below_a_panel_a_stop_that_was_asked_for_adds_no_line_and_fails_the_cell(kernel) -> None:
     kernel.run("1/0")  # whose traceback is not to come back
     message = kernel.submit("%%distributed -n 2\nimport time\ntime.sleep(600)", {"cellId": "a1"})
     kernel.collect(message, until=lambda reply: bool(reply.data))
@@ -109,10 +111,7 @@ def test_below_a_panel_a_stop_that_was_asked_for_is_one_grey_line_and_fails_the_
 
     assert reply.status == "error"
     assert reply.traceback == ""
-    assert reply.stderr == ""
-    assert re.fullmatch(
-        r"\x1b\[38;5;244mrun-\w{4} stopped: the kernel was interrupted\x1b\[0m\n", reply.stdout
-    )
+    assert (reply.stdout, reply.stderr) == ("", "")
 
 
 def test_a_second_interrupt_hastens_the_end(used_kernel) -> None:
