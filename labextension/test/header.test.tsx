@@ -72,7 +72,9 @@ test('a run that its user has stopped says so in its first line, once', () => {
     onBoard: null,
   };
 
-  render(createElement(Header, props as never));
+  const { rerender } = render(createElement(Header, { ...props, step: 13 } as never));
+  expect(screen.getByText(`${sentence}, at step 13`)).toBeTruthy();
+  rerender(createElement(Header, props as never));
 
   expect(screen.getByText(sentence).closest('.nbdist-head')).not.toBeNull();
   expect(document.querySelector('.nbdist-note')).toBeNull();

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import re
-from datetime import timedelta
-
 import pytest
 
 from tests.magics.conftest import Kernel

@@ -23,6 +23,8 @@ interface HeaderProps {
   onBoard: (() => void) | null;
   /** copies the cell with the line that would start it, where that is known */
   onCopyCell?: (() => void) | undefined;
+  /** the step at which the run was stopped, where its reason does not say it */
+  step?: number | null;
   /** copies a report, where nothing below the head has that button */
   report?: ReactElement | undefined;
   /** folds the details away: the figures in their place, and the id of their element */
@@ -38,6 +40,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
   const { view, narrow, onAct, fold } = props;
   const words = pageWords();
   const { length } = view.reason.en;
+  const reason = localized(view.reason) + (props.step ? words.comma + words.atStep(props.step) : '');
   const inline = view.state === 'stopped' && !view.failure && 0 < length && length < SHORT;
   const stopping = props.stopping || view.state === 'stopping';
   const rests = useRest(view.live);
@@ -72,8 +75,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         {!narrow && view.resumed && <span className="nbdist-quiet">{words.goesOnFrom(view.resumed)}</span>}
         <span className="nbdist-space" />
         {!narrow && progress}
-        {!narrow &&
-          (inline ? <span role="status">{localized(view.reason)}</span> : <StoppedAt view={view} />)}
+        {!narrow && (inline ? <span role="status">{reason}</span> : <StoppedAt view={view} />)}
         {!fold && <Elapsed {...props} />}
         {view.live && <StopButton stopping={stopping} onStop={props.onStop} />}
         {!view.live && onAct && (
@@ -97,7 +99,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
       {narrow && progress && <div className="nbdist-head-progress">{progress}</div>}
       {view.reason.en && !(inline && !narrow) && (view.live ? view.state !== 'stopping' : !view.failure) && (
         <div className="nbdist-note nbdist-calm nbdist-row">
-          <span role="status">{localized(view.reason)}</span>
+          <span role="status">{reason}</span>
           <span className="nbdist-space" />
           {props.report}
         </div>

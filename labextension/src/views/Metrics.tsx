@@ -119,6 +119,12 @@ export function figuresText(charts: ReadonlyMap<string, Chart>): string {
     .join(' · ');
 }
 
+/** Return the last step of any metric; null where none has steps. */
+export function lastStep(charts: ReadonlyMap<string, Chart>): number | null {
+  const steps = metricsOf(charts).flatMap(({ columns }) => columns[0]!.at(-1) ?? []);
+  return steps.some(Number.isFinite) ? Math.max(...steps.filter(Number.isFinite)) : null;
+}
+
 function lastMean({ kind, last }: Chart): number {
   const known = (kind === 'band' ? last.slice(0, 1) : last).filter(value => !Number.isNaN(value));
   return known.reduce((sum, value) => sum + value, 0) / known.length;

@@ -23,7 +23,7 @@ import { pageWords, localized } from '../words';
 import { CellPane } from './Code';
 import { Header } from './Header';
 import { LogPane, type LogPaneHandle } from './LogPane';
-import { FirstMetrics, figuresText, Metrics } from './Metrics';
+import { FirstMetrics, figuresText, lastStep, Metrics } from './Metrics';
 import { CopyReport } from './CopyReport';
 import { Failure, InputsAndResults, Note, type Notice, useCopying, useNotice } from './Notes';
 import { FEW, Ranks } from './Ranks';
@@ -261,6 +261,8 @@ export function RunPage(props: RunPageProps): ReactElement {
       onAct={onAct}
       onCopyCell={firstLine ? copyCell : undefined}
       fold={fold || undefined}
+      // of a program that does not say how many steps it has
+      step={stopped && !view.live && !view.progress ? lastStep(model.charts) : null}
       report={
         (view.state === 'failed' || view.state === 'lost') && !stall?.groups.length ? report : undefined
       }
