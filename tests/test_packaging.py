@@ -269,7 +269,7 @@ LIMITS = {
     "feed": 5_460,
     "frameworks": 790,
     "launch": 5_720,
-    "magics": 1_970,
+    "magics": 2_030,
     "model": 1_340,
     "options": 1_080,
     "panel": 3_430,

@@ -23,8 +23,7 @@ _NUMBER = re.compile(r"np\.\w+\((.+)\)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenValue:
-    """A value by name; ``about``: a number itself, else type and size (``ndarray, 800 kB``); ``ranks`` that
-    gave it (empty: rank 0)."""
+    """A value; ``about``: a number, or type and size (``list, 8 kB``); ``ranks`` gave it (empty: rank 0)."""
 
     name: str
     about: str
