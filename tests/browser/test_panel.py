@@ -291,7 +291,7 @@ def test_dark_chinese_and_narrow(lab_server: LabServer, browser: Browser, pictur
 
         panel.get_by_role("button", name="停止").click()
         lab.wait_for_end(1, timeout=20)
-        expect(panel).to_contain_text(re.compile(r"已由您停止，第 \d+ 步"))
+        expect(lab.cell(1)).to_contain_text(re.compile(r"已由您停止，第 \d+ 步"))
         page.screenshot(path=pictures / "stopped-dark-zh.png")
         lab.run_and_wait(2)
         expect(lab.cell(2).locator(".nbdist-status")).to_contain_text("已停止")

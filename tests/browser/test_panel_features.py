@@ -262,7 +262,9 @@ def test_what_went_in_and_what_came_out_are_rows_while_the_run_goes_on(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
     went_in = "From the notebookdf ndarray, 160 kBConfig classscale function"
-    came_out = "Resultsacc 0.93table ndarray float64, 1000 × 20, 160 kBpart list, 300 B · Rank 1"
+    came_out = (
+        "Resultsacc 0.93 · Rank 0table ndarray float64, 1000 × 20, 160 kB · Rank 0part list, 300 B · Rank 1"
+    )
     with notebook_page(lab_server, browser, "given", GIVEN, first=NOTEBOOK) as (lab, page):
         lab.run(1)
         rows = panel_of(page).locator(".nbdist-given > div")

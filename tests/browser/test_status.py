@@ -55,7 +55,7 @@ def test_the_monitor_is_live_while_it_is_seen_and_what_stays_is_static(
         expect(monitor.locator(".nbdist-mon-run").first).to_contain_text("Stopped", timeout=15_000)
         expect(lab.cell(2).locator(".nbdist-status")).to_contain_text("Stopped", timeout=5_000)
         lab.save()
-        monitor.get_by_role("button", name="Attach").click()
+        monitor.get_by_role("group", name="lenet").get_by_role("button", name="Attach").click()
         expect(lab.cell(3)).to_contain_text("%dist_attach lenet", timeout=10_000)
 
     (output,) = json.loads(lab.path.read_text())["cells"][2]["outputs"]

@@ -82,7 +82,7 @@ REPORTS = [
     pytest.param("world-size", ("at line 8 of the cell", "remove world_size and rank"), id="no GPU to count"),
     pytest.param(
         "undefined",
-        ("line 2 of the cell uses learning_rate", "= 0.1  into this cell"),
+        ("the cell uses learning_rate", "--push learning_rate"),
         id="a name of another cell",
     ),
     pytest.param("fluid", ("line 3 of the cell", "removed in 2.5", "paddle.nn.Conv2D"), id="paddle.fluid"),
