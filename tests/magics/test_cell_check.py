@@ -62,14 +62,10 @@ def test_a_name_of_the_notebook_is_named_with_where_it_came_from_and_nothing_sta
 
     assert reply.status == "error"
     push, *lines = reply.stderr.strip().splitlines()
-    assert "pass them to the ranks with  %%distributed -n 2 --push learning_rate,train , " in push
-    assert lines[0].startswith("line 2 of the cell uses learning_rate, which cell [2] ")
-    assert lines[0].endswith("write  learning_rate = 0.1  into this cell")
-    assert lines[1].startswith("line 3 of the cell uses m, which cell [2] of the notebook imported")
-    assert lines[1].endswith("write  import math as m  into this cell")
-    assert lines[2].startswith(
-        "line 4 of the cell uses train, a function that cell [3] of the notebook defined"
-    )
+    assert push.endswith("write  %%distributed -n 2 --push learning_rate,train")
+    assert lines[0].startswith("line 3 of the cell uses m, which cell [2] of the notebook imported")
+    assert lines[0].endswith("write  import math as m  into this cell")
+    assert len(lines) == 1
     assert not (kernel.home / "runs").exists()
 
 

@@ -180,7 +180,7 @@ def test_points_fail_alone_and_the_best_is_found() -> None:
     assert ranking(view.compare(), "loss") == [1, 0, 2]
     assert runner.sweep(handle.label[-4:]).sweep_id == handle.sweep_id
     terminal = Frontend(TERMINAL, lambda _: None)
-    assert len(verbs.status(terminal, run=[handle.label]).directories) == 3
+    assert len(verbs.status(terminal, run=[handle.label]).directories()) == 3
     assert len(verbs.compare(terminal, run=[handle.label], all=False, step=None).comparison.runs) == 3
     assert verbs.attach(terminal, run=handle.label) is not None
     with pytest.raises(UsageMistake, match="has already ended: failed"):
