@@ -303,7 +303,7 @@ def test_a_name_of_the_notebook_is_pushed_by_one_click_in_a_kernel_without_nbdis
         expect(lab.cell(1)).to_contain_text("write  %%distributed -n 2 --push lr")
         page.screenshot(path=pictures / "mended.png")
         lab.cell(1).get_by_role("button", name="Add --push lr and run").click()
-        expect(lab.cell(1).get_by_role("log")).to_contain_text("lr 0.05", timeout=30_000)
+        expect(lab.cell(1).locator(".nbdist")).to_contain_text("lr 0.05", timeout=30_000)
         expect(lab.cell(1).locator(".jp-InputArea-editor")).to_contain_text("%%distributed -n 2 --push lr")
         lab.run_and_wait(2)
         expect(lab.cell(2)).to_contain_text("in ranks")

@@ -51,11 +51,11 @@ def test_the_monitor_is_live_while_it_is_seen_and_what_stays_is_static(
         page.screenshot(path=pictures / "status-600.png")
         page.set_viewport_size({"width": 1280, "height": 900})
 
-        monitor.get_by_role("group", name="lenet").get_by_role("button", name="Stop").click()
+        monitor.get_by_role("group", name="lenet").first.get_by_role("button", name="Stop").click()
         expect(monitor.locator(".nbdist-mon-run").first).to_contain_text("Stopped", timeout=15_000)
         expect(lab.cell(2).locator(".nbdist-status")).to_contain_text("Stopped", timeout=5_000)
         lab.save()
-        monitor.get_by_role("group", name="lenet").get_by_role("button", name="Attach").click()
+        monitor.get_by_role("group", name="lenet").first.get_by_role("button", name="Attach").click()
         expect(lab.cell(3)).to_contain_text("%dist_attach lenet", timeout=10_000)
 
     (output,) = json.loads(lab.path.read_text())["cells"][2]["outputs"]
