@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Page
 
+from nbdist import processes
 from tests.browser.lab import TOKEN, LabServer, write_notebook, write_settings
 from tests.engines.ports import free_ports
 
@@ -162,7 +163,10 @@ def hub(folder: Path, *users: str, idle: int | None = None) -> Iterator[list[Hos
     }
     command = [sys.executable, "-m", "jupyterhub", "-f", str(HERE / "hub_config.py")]
     root = f"http://127.0.0.1:{ports[0]}/behind/"
-    with running(command, folder / "hub.log", environment, folder):
+    with contextlib.ExitStack() as opened:
+        # a hub that is killed leaves its services behind
+        opened.callback(_end_services, f"http://127.0.0.1:{ports[1]}/behind/hub/api")
+        opened.enter_context(running(command, folder / "hub.log", environment, folder))
         api = f"{root}hub/api/"
         until(lambda: ask(api, token)[0] == 200)
         # both at once, and the hub ends them when it ends
@@ -170,6 +174,12 @@ def hub(folder: Path, *users: str, idle: int | None = None) -> Iterator[list[Hos
             assert ask(f"{api}users/{user}", token, "POST")[0] in (201, 409)
             assert ask(f"{api}users/{user}/server", token, "POST")[0] in (201, 202)
         yield [_server_of(user, root, token, folder / "homes" / user) for user in users]
+
+
+def _end_services(api: str) -> None:
+    for process in processes.marked("JUPYTERHUB_API_URL", api):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 def _server_of(user: str, root: str, token: str, home: Path) -> Host:
