@@ -331,7 +331,7 @@ def end_reason(run: Run, first: int | None) -> Reason:
 
 
 def stop_text(run: Run, progress: Progress | None, language: str) -> str:
-    """Return ``You stopped it at step 61/2000``; empty for a run that nobody asked to stop, or
+    """Return ``You stopped it at step 61/2000``; empty for a run that no user stopped, or
     that its kernel's restart ended."""
     if not run.stopped_as_asked or run.reason.code in ("kernel-restarted", "kernel-ended"):
         return ""

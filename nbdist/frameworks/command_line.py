@@ -60,7 +60,8 @@ def launcher_of(words: Sequence[str]) -> tuple[str, int]:
         first, used = [f"-m {word.removesuffix('.__main__')}" for word in words[1:2]], 2
     elif words and words[0].endswith(".py"):
         parts = PurePath(words[0].removesuffix("/__main__.py").removesuffix(".py")).parts
-        first += [f"-m {'.'.join(parts[at:])}" for at in range(len(parts))]
+        # a name alone may be a script of the user's: deepspeed.py
+        first += [f"-m {'.'.join(parts[at:])}" for at in range(len(parts) - 1)]
     found = [
         (used + len(more), launcher)
         for launcher, row in launcher_table()["launchers"].items()

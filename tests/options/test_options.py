@@ -236,6 +236,7 @@ def test_the_help_shows_every_option_once_with_what_it_does() -> None:
         ),
         pytest.param("A=1 /bin/fleetrun --gpus=0 x", "--env A=1 --gpus=0", "x", id="a variable before it"),
         pytest.param("python -m job.train x", "", "-m job.train x", id="no launcher"),
+        pytest.param("-n 2 deepspeed.py x", "-n 2", "deepspeed.py x", id="a script named as a launcher"),
         pytest.param("-n 2 -- -odd.py -d", "-n 2", "-odd.py -d", id="behind two dashes"),
         pytest.param("train.py -- -d -- x", "", "train.py -d -- x", id="two dashes of the script"),
         pytest.param("--ranks 2 x", "--ranks", "2 x", id="an option that is none"),

@@ -139,7 +139,7 @@ export function InputsAndResults({ view }: { view: RunView }): ReactElement | nu
   );
 }
 
-/** Return true when no message of a live run has come for a while: then nobody knows how it stands. */
+/** Return true when no message of a live run has come for a while: then the page does not know how it stands. */
 export function useSilence(view: RunView | null, heardAt: number): boolean {
   const live = view === null || view.live;
   const seconds = useSeconds(live);
