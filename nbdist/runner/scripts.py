@@ -101,6 +101,8 @@ def _parsed(path: Path) -> Program:
 def _module(name: str, path: list[str]) -> tuple[str, Path]:
     """Return the name and the file that ``python -m NAME`` runs."""
     spec = _spec(name, path)
+    if spec is None and name in sys.builtin_module_names:
+        raise UsageMistake(f"{name} is no Python file (built-in): ranks cannot run it")
     if spec is None:
         raise UsageMistake(f"no module {name} in {path[0]} or on the Python path: write  -m package.module")
     if spec.submodule_search_locations is not None:

@@ -73,7 +73,8 @@ def test_a_source_is_read_in_its_own_encoding(folder: Path) -> None:
         pytest.param(["-m", "job.gone"], r"no module job\.gone in /", id="no module in the package"),
         pytest.param(["-m", "train.deep"], r"no module train\.deep", id="a module that is no package"),
         pytest.param(["-m", "plain"], r"plain is a package without __main__\.py", id="a package"),
-        pytest.param(["-m", "math"], "math is no Python file", id="a module in C"),
+        pytest.param(["-m", "_json"], "_json is no Python file", id="a module in C"),
+        pytest.param(["-m", "sys"], "sys is no Python file", id="a module built into Python"),
     ],
 )
 def test_what_cannot_be_run_is_a_usage_mistake(folder: Path, words: list[str], expected: str) -> None:
