@@ -7,7 +7,7 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { build, context } from 'esbuild';
 
 const options = {
-  entryPoints: { panel: 'src/panel.tsx' },
+  entryPoints: { panel: 'src/panel/widget.tsx' },
   outdir: '../nbdist/panel/static',
   bundle: true,
   format: 'esm',

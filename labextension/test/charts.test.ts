@@ -10,8 +10,9 @@ import {
   positive,
   rowAt,
   smoothCurves,
-} from '../src/chart_data';
-import { type Chart, decode, type Update } from '../src/protocol';
+} from '../src/model/charts';
+import { decode, type Update } from '../src/protocol/run';
+import { type Chart } from '../src/protocol/charts';
 import { sample } from './samples';
 
 function chart(name: string): Chart {

@@ -4,10 +4,10 @@ import { act, cleanup, fireEvent, render, screen } from '@testing-library/preact
 import { createElement } from 'react';
 
 import './page';
-import { RunModel } from '../src/model';
-import { PageServer } from '../src/page';
-import panel from '../src/panel';
-import { decode, type Request, type RunView, type Update } from '../src/protocol';
+import { RunModel } from '../src/model/run_model';
+import { PageServer } from '../src/page/server';
+import panel from '../src/panel/widget';
+import { decode, type Request, type RunView, type Update } from '../src/protocol/run';
 import { Panel, type PanelSource } from '../src/views/Panel';
 import { sample } from './samples';
 

@@ -1,5 +1,5 @@
-import { keyOf } from '../src/chart_data';
-import { decode, type Update } from '../src/protocol';
+import { keyOf } from '../src/model/charts';
+import { decode, type Update } from '../src/protocol/run';
 import { NAMES, sample } from './samples';
 
 test.each(NAMES.filter(name => !/^board|^report/.test(name)))('%s is read as it was meant', name => {

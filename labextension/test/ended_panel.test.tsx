@@ -4,11 +4,12 @@ import { act, fireEvent, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
 
 import './page';
-import panel from '../src/panel';
-import { addButtons, SUMMARY } from '../src/lab/cells';
-import { actForPanels, type PageRequest } from '../src/page';
-import { type Buffer, decode, type Request, type Update } from '../src/protocol';
-import { Ranks } from '../src/views/Ranks';
+import panel from '../src/panel/widget';
+import { addButtons, SUMMARY } from '../src/lab/cells/output_links';
+import { actForPanels, type PageRequest } from '../src/page/actions';
+import { decode, type Request, type Update } from '../src/protocol/run';
+import { type Buffer } from '../src/protocol/readers';
+import { Ranks } from '../src/views/ranks/Ranks';
 import { sample } from './samples';
 
 type Listener = (content?: unknown, buffers?: readonly Buffer[]) => void;

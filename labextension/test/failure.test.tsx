@@ -3,8 +3,8 @@ import { cleanup, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
 
 import './page';
-import { actForPanels } from '../src/page';
-import type { FailureView } from '../src/protocol';
+import { actForPanels } from '../src/page/actions';
+import type { FailureView } from '../src/protocol/run';
 import { Failure } from '../src/views/Notes';
 
 const IN_CELL: FailureView = {

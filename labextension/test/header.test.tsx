@@ -4,9 +4,9 @@ import { act, fireEvent, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
 
 import './page';
-import { decode, type Update } from '../src/protocol';
+import { decode, type Update } from '../src/protocol/run';
 import { Header } from '../src/views/Header';
-import { WORDS } from '../src/words';
+import { WORDS } from '../src/words/panel';
 import { sample } from './samples';
 
 test('a run that goes on says below its head what it still waits for, with Stop beside its time', () => {

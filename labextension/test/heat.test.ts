@@ -1,5 +1,5 @@
-import { byNode, fullOf, measured, spread, stepOf } from '../src/numbers';
-import { decode, type RankView, type Update } from '../src/protocol';
+import { byNode, fullOf, measured, spread, stepOf } from '../src/model/formats';
+import { decode, type RankView, type Update } from '../src/protocol/run';
 import { sample } from './samples';
 
 const RANKS = (decode(sample('ranks64').content) as Update).view!.ranks;

@@ -2,6 +2,21 @@ import { readdirSync, readFileSync } from 'node:fs';
 
 const NAMES = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter(name => /\.tsx?$/.test(name));
 
+/** The rooms that each room may import from, from the lowest to the highest. */
+const ROOMS: Readonly<Record<string, readonly string[]>> = {
+  protocol: [],
+  model: ['protocol', 'words', 'log'],
+  words: ['protocol', 'model'],
+  page: ['protocol'],
+  log: ['protocol'],
+  log_view: ['protocol', 'model', 'words', 'page', 'log'],
+  views: ['protocol', 'model', 'words', 'page', 'log', 'log_view'],
+  panel: ['protocol', 'model', 'words', 'page', 'log', 'log_view', 'views'],
+  lab: ['protocol', 'model', 'words', 'page', 'log', 'log_view', 'views'],
+};
+
+const roomOf = (name: string): string => name.split('/')[0]!;
+
 /** The files of ours that each file imports, types included. */
 const IMPORTED = new Map(
   NAMES.map(name => {
@@ -24,14 +39,26 @@ function circle(name: string, way: readonly string[] = []): readonly string[] | 
 }
 
 test('no file imports itself by way of others', () => {
-  expect(IMPORTED.get('panel.tsx')).toContain('views/Panel.tsx');
+  expect(IMPORTED.get('panel/widget.tsx')).toContain('views/Panel.tsx');
   expect(NAMES.map(name => circle(name)).filter(Boolean)).toEqual([]);
 });
 
-test('the panel and its views know nothing of JupyterLab', () => {
-  const upwards = NAMES.filter(name => !name.startsWith('lab/')).filter(name =>
-    IMPORTED.get(name)!.some(other => other.startsWith('lab/')),
+test('rooms import from rooms below alone', () => {
+  const upwards = NAMES.flatMap(name =>
+    IMPORTED.get(name)!
+      .filter(other => roomOf(other) !== roomOf(name) && !ROOMS[roomOf(name)]!.includes(roomOf(other)))
+      .map(other => `${name} -> ${other}`),
   );
 
   expect(upwards).toEqual([]);
+});
+
+test('messages, models and logs know no page', () => {
+  const dom = /\b(?:document|window|HTMLElement|MutationObserver)\b/;
+  const rooms = ['protocol', 'model', 'log'];
+  const inPage = NAMES.filter(name => rooms.includes(roomOf(name))).filter(name =>
+    dom.test(readFileSync(`src/${name}`, 'utf8').replace(/\/\*[^]*?\*\/|\/\/.*/g, '')),
+  );
+
+  expect(inPage).toEqual([]);
 });

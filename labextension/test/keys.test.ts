@@ -1,4 +1,4 @@
-import { actionOf, moved } from '../src/keys';
+import { actionOf, moved } from '../src/views/keys';
 
 const key = (name: string, over: object = {}): Parameters<typeof actionOf>[0] => ({
   key: name,

@@ -1,5 +1,5 @@
-import { runRow } from '../src/lab/client';
-import { announcements, type RunEvent } from '../src/lab/runs';
+import { runRow } from '../src/lab/services/client';
+import { announcements, type RunEvent } from '../src/lab/services/runs';
 import { row, running } from './lab_fakes';
 
 function listening({

@@ -1,20 +1,15 @@
+import { cellAgain, cellOf, contentsPath, unsavedRuns } from '../src/lab/cells/run_cell';
+import { addMendingButton, linkedLine, linkLines } from '../src/lab/cells/output_links';
 import {
-  addMendingButton,
   magicsAt,
-  cellAgain,
-  cellOf,
   complete,
-  contentsPath,
   firstLine,
-  linkedLine,
-  linkLines,
   optionAt,
-  unsavedRuns,
   usedMagic,
   wantedOf,
   withFirstLine,
-} from '../src/lab/cells';
-import { type Option, type RunRow, runRow } from '../src/lab/client';
+} from '../src/lab/cells/magic_line';
+import { type Option, type RunRow, runRow } from '../src/lab/services/client';
 import { row, running } from './lab_fakes';
 
 const BOTH = ['distributed', 'ranks'];

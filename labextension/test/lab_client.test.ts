@@ -1,4 +1,4 @@
-import { NoExtension, Offline, Refusal } from '../src/lab/client';
+import { NoExtension, Offline, Refusal } from '../src/lab/services/client';
 import { fakeService, row, running } from './lab_fakes';
 
 test('a page of runs is asked for with what was given alone, and decoded', async () => {

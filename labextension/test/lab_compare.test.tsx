@@ -3,7 +3,7 @@ import './page';
 import { act, cleanup, fireEvent, render, screen, within } from '@testing-library/preact';
 import { createElement } from 'react';
 
-import { alike, plotColumns, overlay } from '../src/chart_data';
+import { alike, plotColumns, overlay } from '../src/model/charts';
 import {
   valueText,
   chartsOf,
@@ -12,8 +12,8 @@ import {
   compared,
   firstColumns,
   sorted,
-} from '../src/comparison';
-import { Runs } from '../src/lab/runs';
+} from '../src/model/comparison';
+import { Runs } from '../src/lab/services/runs';
 import { Comparison } from '../src/lab/views/Comparison';
 import { fakeService, settled } from './lab_fakes';
 

@@ -1,7 +1,7 @@
 /** A server's side and a clock that the tests move by hand. */
-import { Client, type Server } from '../src/lab/client';
-import { type Clock, Stream } from '../src/lab/stream';
-import { RunModel } from '../src/model';
+import { Client, type Server } from '../src/lab/services/client';
+import { type Clock, Stream } from '../src/lab/services/stream';
+import { RunModel } from '../src/model/run_model';
 
 export class FakeClock implements Clock {
   now = 0;

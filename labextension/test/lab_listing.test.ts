@@ -1,7 +1,7 @@
-import { overlay } from '../src/chart_data';
-import { runRow } from '../src/lab/client';
-import { age, inView, leftRuns, listing, shownNames, standing } from '../src/lab/listing';
-import type { Chart } from '../src/protocol';
+import { overlay } from '../src/model/charts';
+import { runRow } from '../src/lab/services/client';
+import { age, inView, leftRuns, listing, shownNames, standing } from '../src/lab/services/listing';
+import type { Chart } from '../src/protocol/charts';
 import { row, running } from './lab_fakes';
 
 const NOW = new Date(2026, 10, 20, 12).getTime();

@@ -1,4 +1,4 @@
-import { type RunEvent, Runs } from '../src/lab/runs';
+import { type RunEvent, Runs } from '../src/lab/services/runs';
 import { fakeService, row, running, settled } from './lab_fakes';
 
 function service() {

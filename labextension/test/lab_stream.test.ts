@@ -1,5 +1,5 @@
-import { Follower, OlderLines } from '../src/lab/follower';
-import { readFrame } from '../src/protocol';
+import { Follower, OlderLines } from '../src/lab/services/follower';
+import { readFrame } from '../src/protocol/run';
 import { fakeService, frame, row, running } from './lab_fakes';
 
 const RUN = '20261120-141503-lenet-k3f9';

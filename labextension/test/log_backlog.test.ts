@@ -3,7 +3,7 @@ import { expect, test } from '@jest/globals';
 
 import type { LogRows } from '../src/log/rows';
 import { RunLog } from '../src/log/run_log';
-import type { LogDelta } from '../src/protocol';
+import type { LogDelta } from '../src/protocol/log';
 import { delta, FakeTurns, numbered, randomly } from './log_fakes';
 
 const RANKS = [0, 1, 2];

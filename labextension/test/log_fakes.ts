@@ -1,7 +1,7 @@
 /** Turns and deltas for the tests of the log. */
 import type { RankLog } from '../src/log/rank_log';
 import type { Turns } from '../src/log/slices';
-import type { LogDelta } from '../src/protocol';
+import type { LogDelta } from '../src/protocol/log';
 
 /** Turns that pass when a test says so; a clock that moves on by `tick` whenever it is read. */
 export class FakeTurns implements Turns {

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
 
-import { RowHeights, ScrollScale } from '../src/log/layout';
+import { RowHeights, ScrollScale } from '../src/log_view/layout';
 import { RunLog } from '../src/log/run_log';
 import { delta, FakeTurns, numbered, randomly } from './log_fakes';
 

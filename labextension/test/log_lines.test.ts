@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
 
-import { displayWidth, errorMark, plain, shownColumns, spansOf } from '../src/log/line_text';
+import { displayWidth, errorMark, plain, shownColumns, spansOf } from '../src/log/ansi';
 import { rangesOf } from '../src/log/rows';
 
 test.each([

@@ -2,10 +2,11 @@ import { afterEach, expect, jest, test } from '@jest/globals';
 import { act, cleanup, fireEvent, render } from '@testing-library/preact';
 
 import { HIGH } from '../src/log/block';
-import { RowHeights } from '../src/log/layout';
+import { RowHeights } from '../src/log_view/layout';
 import { heightInLines, outputOf, Outputs } from '../src/log/outputs';
+import { outputNode } from '../src/log_view/outputs';
 import { RunLog } from '../src/log/run_log';
-import { decode } from '../src/protocol';
+import { decode } from '../src/protocol/run';
 import { LogPane } from '../src/views/LogPane';
 import { delta, FakeTurns, numbered } from './log_fakes';
 
@@ -175,9 +176,9 @@ test('the oldest outputs go when there are too many bytes of them, and are asked
   outputs.put(PNG, new Uint8Array(100 << 20));
   outputs.put(other, new Uint8Array(100 << 20));
 
-  outputs.node(outputOf(shows(other))!, 0, '');
+  outputNode(outputs, outputOf(shows(other))!, 0, '');
   expect(outputs.ask).not.toHaveBeenCalled();
-  outputs.node(outputOf(shows(PNG))!, 0, '');
+  outputNode(outputs, outputOf(shows(PNG))!, 0, '');
   expect(outputs.ask).toHaveBeenCalledWith(0, PNG);
 });
 

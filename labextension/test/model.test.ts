@@ -1,5 +1,5 @@
-import { RunModel } from '../src/model';
-import { decode, type Message, type RankView, type Update } from '../src/protocol';
+import { RunModel } from '../src/model/run_model';
+import { decode, type Message, type RankView, type Update } from '../src/protocol/run';
 import { sample } from './samples';
 
 /** Time that stands until it is moved, and frames that come when they are told to. */

@@ -5,7 +5,7 @@ import { jest } from '@jest/globals';
 import { act, cleanup, fireEvent, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
 
-import { MonitorFeed } from '../src/monitor';
+import { MonitorFeed } from '../src/model/monitor';
 import { Monitor, type MonitorSource } from '../src/views/Monitor';
 
 const row = (rank: number, more: object = {}): object => ({

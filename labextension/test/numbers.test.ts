@@ -10,7 +10,7 @@ import {
   movingMean,
   stepParts,
   tick,
-} from '../src/numbers';
+} from '../src/model/formats';
 
 test.each([
   [0, '0:00'],

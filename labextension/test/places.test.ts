@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals';
 
-import { takePlaces } from '../src/panel';
+import { takePlaces } from '../src/panel/places';
 
 const find = () => [...document.querySelectorAll<HTMLElement>('.place')];
 

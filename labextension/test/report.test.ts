@@ -3,7 +3,7 @@ import { screen, waitFor } from '@testing-library/preact';
 import { gzipSync } from 'fflate';
 
 import './page';
-import { drawReport } from '../src/report';
+import { drawReport } from '../src/panel/report';
 import { frame } from './lab_fakes';
 import { sample } from './samples';
 

@@ -5,10 +5,10 @@ import { createElement } from 'react';
 
 import './page';
 import { RankTable } from '../src/lab/views/RankTable';
-import { decode, type RunView, type Update } from '../src/protocol';
-import { Ranks } from '../src/views/Ranks';
+import { decode, type RunView, type Update } from '../src/protocol/run';
+import { Ranks } from '../src/views/ranks/Ranks';
 import { hangs, heldRanks, split, Stacks, StallBanner } from '../src/views/Stall';
-import { pageNow } from '../src/views/hooks';
+import { pageNow } from '../src/model/run_model';
 import { sample } from './samples';
 
 function stalled(): RunView {

@@ -1,4 +1,4 @@
-import { PageServer } from '../src/page';
+import { PageServer } from '../src/page/server';
 
 interface Sent {
   url: string;

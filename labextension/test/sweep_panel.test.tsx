@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { act, cleanup, fireEvent, render, screen, within } from '@testing-library/preact';
 import { createElement } from 'react';
 
-import { SweepPanel, type SweepSource } from '../src/views/SweepPanel';
+import { SweepPanel, type SweepSource } from '../src/views/compare/SweepPanel';
 
 const SWEEP = JSON.parse(readFileSync('../tests/fixtures/sweep.json', 'utf8')) as Record<string, unknown>;
 

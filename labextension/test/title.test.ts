@@ -2,8 +2,8 @@
 import { expect, test } from '@jest/globals';
 
 import './page';
-import type { RunRow } from '../src/lab/client';
-import { titleOf } from '../src/lab/title';
+import type { RunRow } from '../src/lab/services/client';
+import { titleOf } from '../src/lab/views/title';
 
 const row = (label: string, fraction: number | null, live = true): RunRow =>
   ({

@@ -1,5 +1,7 @@
-import { LAB_WORDS } from '../src/lab/words';
-import { languageOf, LOG_WORDS, WORDS } from '../src/words';
+import { LAB_WORDS } from '../src/words/lab';
+import { languageOf } from '../src/words/languages';
+import { LOG_WORDS } from '../src/words/log';
+import { WORDS } from '../src/words/panel';
 
 test('both languages leave the same open, and fill it in by its place', () => {
   const shape = (words: object): string[] =>

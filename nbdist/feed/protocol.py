@@ -1,6 +1,6 @@
 """Messages from the kernel to the page, as JSON and bytes. Pure.
 
-``labextension/src/protocol.ts`` is the other side, ``tests/fixtures/protocol`` what both read."""
+``labextension/src/protocol/`` is the other side, ``tests/fixtures/protocol`` what both read."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Overview:
         return {"text/plain": self.text(language), "text/html": page}
 
     def to_dict(self, language: str) -> dict[str, Any]:
-        """Return the data of the page (``labextension/src/monitor.ts``)."""
+        """Return the data of the page (``labextension/src/model/monitor.ts``)."""
         live = [view for view in self.views if view.live]
         runs = [self._run(view, language) for view in self.views]
         ill = sum(run["live"] and any(row["ill"] for row in (run, *run["rows"])) for run in runs)

@@ -1,9 +1,9 @@
 /** The service and the commands that the plugins of this extension share. */
 import { Token } from '@lumino/coreutils';
 
-import type { Client } from './client';
-import type { Runs } from './runs';
-import type { Stream } from './stream';
+import type { Client } from './services/client';
+import type { Runs } from './services/runs';
+import type { Stream } from './services/stream';
 
 /** The runs of this user as the server tells them. */
 export interface IRunService {

@@ -2,7 +2,7 @@
 import { deflateSync, inflateSync, strFromU8, strToU8 } from 'fflate';
 
 import { firstWhere, growing16, growing32, growingFloat, type NumberArray } from './growing';
-import { errorMark, plain, shownColumns } from './line_text';
+import { errorMark, plain, shownColumns } from './ansi';
 import { heightInLines, outputOf } from './outputs';
 
 /** characters of a full block, and lines where lines are short */

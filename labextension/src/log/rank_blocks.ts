@@ -1,6 +1,6 @@
 /** The blocks of one rank's log: this module alone puts lines into them, at the end or where they were missing, and
  * numbers their rows. */
-import type { LogDelta } from '../protocol';
+import type { LogDelta } from '../protocol/log';
 import { Block, HIGH, type Unpacked } from './block';
 import { firstWhere } from './growing';
 import { Watched } from './rows';

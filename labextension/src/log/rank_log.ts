@@ -1,6 +1,6 @@
 /** The log of one rank, as rows. Lines that come again are dropped; a gap is a row that stands for the missing lines
  * until they come. */
-import type { LogDelta } from '../protocol';
+import type { LogDelta } from '../protocol/log';
 import type { Block, Unpacked } from './block';
 import { RankBlocks } from './rank_blocks';
 import {

@@ -1,5 +1,5 @@
 /** All logs of a run that this page has: fed with deltas, read by panes. */
-import type { LogDelta } from '../protocol';
+import type { LogDelta } from '../protocol/log';
 import { type Block, Unpacked } from './block';
 import { MergedLog } from './merged_log';
 import { Outputs } from './outputs';

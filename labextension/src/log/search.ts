@@ -1,7 +1,7 @@
 /** Plain text sought in all rows of a log, whatever its case: in turns, and again in what comes later. */
 import type { Block } from './block';
 import { growing32, lowerBound } from './growing';
-import { plain } from './line_text';
+import { plain } from './ansi';
 import { type LogRows, type LineLocation, RowMark } from './rows';
 import type { Slices } from './slices';
 

@@ -1,6 +1,6 @@
 /** A log whose tracebacks are folded away: those of a stop, and of ranks that failed because another had. */
 import { growing32, lowerBound } from './growing';
-import { plain } from './line_text';
+import { plain } from './ansi';
 import { type LineLocation, type LogRow, type LogRows, Watched } from './rows';
 
 /** rows at the end of a log that are searched */

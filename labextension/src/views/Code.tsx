@@ -1,7 +1,7 @@
 /** A Python program as coloured lines with their numbers: keywords, texts, numbers and comments, no more. */
 import { type ReactElement, useLayoutEffect, useMemo, useRef } from 'react';
 
-import { pageWords } from '../words';
+import { pageWords } from '../words/panel';
 
 interface Piece {
   text: string;

@@ -1,8 +1,8 @@
 /** The button that copies a run as one text, for a colleague or an assistant. */
 import { type ReactElement, useEffect, useState } from 'react';
 
-import { copy } from '../page';
-import { pageWords } from '../words';
+import { copy } from '../page/nodes';
+import { pageWords } from '../words/panel';
 import { Button } from './Marks';
 import type { Notice } from './Notes';
 

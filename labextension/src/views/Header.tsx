@@ -1,11 +1,12 @@
 /** The first line of a run: state, name, how far, how long, Stop, and the menu of what is done seldom. */
 import { type KeyboardEvent, memo, type ReactElement, useEffect, useRef, useState } from 'react';
 
-import { moved } from '../keys';
-import { clock, doneText } from '../numbers';
-import type { PageAction } from '../page';
-import type { Progress, RunView } from '../protocol';
-import { pageWords, localized } from '../words';
+import { moved } from './keys';
+import { clock, doneText } from '../model/formats';
+import type { PageAction } from '../page/actions';
+import type { Progress, RunView } from '../protocol/run';
+import { localized } from '../words/languages';
+import { pageWords } from '../words/panel';
 import { Button, Icon, Mark } from './Marks';
 import { hangs } from './Stall';
 import { useElapsed } from './hooks';

@@ -1,7 +1,7 @@
 /** The small drawings: state marks, whose shape says as much as their colour, icons, and the buttons that have them. */
 import type { ReactElement } from 'react';
 
-import type { RankState, RunState } from '../protocol';
+import type { RankState, RunState } from '../protocol/run';
 
 const DISC = <circle cx="5" cy="5" r="4" fill="currentColor" />;
 const RING = <circle cx="5" cy="5" r="3.5" fill="none" stroke="currentColor" strokeWidth="1.5" />;

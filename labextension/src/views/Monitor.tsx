@@ -1,13 +1,13 @@
 /** The monitor: which rank runs where, whether it is healthy, and what is free. */
 import { type ReactElement, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 
-import { plain } from '../log/line_text';
-import type { MonitoredRun, MonitorFeed, Row } from '../monitor';
-import type { PageAction } from '../page';
-import { pageWords } from '../words';
+import { plain } from '../log/ansi';
+import type { MonitoredRun, MonitorFeed, Row } from '../model/monitor';
+import type { PageAction } from '../page/actions';
+import { pageWords } from '../words/panel';
 import { Button, Mark, type MarkState } from './Marks';
 import { useSeconds, useSize, useTheme } from './hooks';
-import { Bar } from './rank_parts';
+import { Bar } from './ranks/rank_parts';
 
 /** The requests of a monitor to the kernel and the page. */
 export interface MonitorSource {

@@ -1,10 +1,12 @@
 /** The notes under the header: inputs and results, warnings, silence of the kernel, and the failure. */
 import { memo, type ReactElement, useCallback, useEffect, useState } from 'react';
 
-import { clock } from '../numbers';
-import { copy, pageActs } from '../page';
-import type { BoardAnswer, CallView, FailureView, RunView } from '../protocol';
-import { pageWords, localized } from '../words';
+import { clock } from '../model/formats';
+import { copy } from '../page/nodes';
+import { pageActs } from '../page/actions';
+import type { BoardAnswer, CallView, FailureView, RunView } from '../protocol/run';
+import { localized } from '../words/languages';
+import { pageWords } from '../words/panel';
 import { Code } from './Code';
 import { Badge, Button } from './Marks';
 import { useSeconds } from './hooks';

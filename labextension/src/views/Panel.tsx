@@ -1,11 +1,12 @@
 /** A run below its cell: the page of a run, a note when the kernel is silent, and a mark beside the prompt. */
 import { type ReactElement, type RefObject, useEffect, useMemo, useRef, useSyncExternalStore } from 'react';
 
-import type { RunModel } from '../model';
-import { doneText } from '../numbers';
-import { element, type PageAction } from '../page';
-import type { BoardAnswer, RunView } from '../protocol';
-import { pageWords } from '../words';
+import type { RunModel } from '../model/run_model';
+import { doneText } from '../model/formats';
+import { element } from '../page/nodes';
+import { type PageAction } from '../page/actions';
+import type { BoardAnswer, RunView } from '../protocol/run';
+import { pageWords } from '../words/panel';
 import { stateWord } from './Header';
 import { openBoard, Silence, useSilence } from './Notes';
 import { type RunHost, RunPage } from './RunPage';

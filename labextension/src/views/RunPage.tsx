@@ -16,21 +16,23 @@ import {
   useSyncExternalStore,
 } from 'react';
 
-import { type Action, actionOf, chord, focusById, leave } from '../keys';
-import type { RunModel } from '../model';
-import { cellSource, copy, type PageAction } from '../page';
-import { pageWords, localized } from '../words';
+import { type Action, actionOf, chord, focusById, leave } from './keys';
+import type { RunModel } from '../model/run_model';
+import { copy } from '../page/nodes';
+import { cellSource, type PageAction } from '../page/actions';
+import { localized } from '../words/languages';
+import { pageWords } from '../words/panel';
 import { CellPane } from './Code';
 import { Header } from './Header';
 import { LogPane, type LogPaneHandle } from './LogPane';
-import { FirstMetrics, figuresText, lastStep, Metrics } from './Metrics';
+import { FirstMetrics, figuresText, lastStep, Metrics } from './charts/Metrics';
 import { CopyReport } from './CopyReport';
 import { Failure, InputsAndResults, Note, type Notice, useCopying, useNotice } from './Notes';
-import { FEW, Ranks } from './Ranks';
+import { FEW, Ranks } from './ranks/Ranks';
 import { hangs, Stacks, StallBanner } from './Stall';
 import { isLog, type PageTab, type Tab, Tabs } from './Tabs';
 import { type Size, useAfterDrawing, useSize, useTheme } from './hooks';
-import type { RanksProps } from './rank_parts';
+import type { RanksProps } from './ranks/rank_parts';
 
 /** The actions of a host on a page. */
 export interface RunControls {

@@ -1,9 +1,10 @@
 /** A run that hangs: one sentence about who waits for whom, and the stacks behind it. */
 import { memo, type ReactElement, type ReactNode, useState } from 'react';
 
-import { clock } from '../numbers';
-import type { RankView, RunView, StackGroup, StackRow, StallView } from '../protocol';
-import { pageWords, localized } from '../words';
+import { clock } from '../model/formats';
+import type { RankView, RunView, StackGroup, StackRow, StallView } from '../protocol/run';
+import { localized } from '../words/languages';
+import { pageWords } from '../words/panel';
 import { Badge, Button, Icon } from './Marks';
 import { useElapsed } from './hooks';
 

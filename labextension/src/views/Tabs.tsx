@@ -1,8 +1,8 @@
 /** A run's tabs: all and the ranks at the left, pages at the right; of many ranks a field picks one. */
 import { type InputEvent, type KeyboardEvent, type ReactElement, useId, useRef, useState } from 'react';
 
-import { moved } from '../keys';
-import { pageWords } from '../words';
+import { moved } from './keys';
+import { pageWords } from '../words/panel';
 import { Icon, type IconName, rankColour } from './Marks';
 
 /** A tab: the log of all ranks or of one, or a page (curves, program, pages of the host). */

@@ -1,12 +1,8 @@
 /** Hooks that follow what changes by itself: the time, the width, the theme, data that comes too often. */
 import { type RefObject, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
 
-import type { RunView } from '../protocol';
-
-/** Return the page's seconds, by which is told when something came. */
-export function pageNow(): number {
-  return performance.now() / 1000;
-}
+import { pageNow } from '../model/run_model';
+import type { RunView } from '../protocol/run';
 
 /** Return the time in seconds, each second while `on`. */
 export function useSeconds(on: boolean, now = pageNow): number {

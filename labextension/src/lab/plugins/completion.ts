@@ -10,10 +10,10 @@ import {
 } from '@jupyterlab/completer';
 
 import '../styles/links.css';
-import { element } from '../../page';
-import { localized } from '../../words';
-import { complete, magicsAt, optionAt, optionsOf } from '../cells';
-import type { Option } from '../client';
+import { element } from '../../page/nodes';
+import { localized } from '../../words/languages';
+import { complete, magicsAt, optionAt, optionsOf } from '../cells/magic_line';
+import type { Option } from '../services/client';
 import { IRunService } from '../tokens';
 
 const plugin: JupyterFrontEndPlugin<void> = {

@@ -5,10 +5,10 @@ import { Notification } from '@jupyterlab/apputils';
 import type { Cell } from '@jupyterlab/cells';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 
-import { languageOf } from '../../words';
-import { type Magic, usedMagic } from '../cells';
+import { languageOf } from '../../words/languages';
+import { type Magic, usedMagic } from '../cells/magic_line';
 import { IRunService } from '../tokens';
-import { labWords } from '../words';
+import { labWords } from '../../words/lab';
 
 const OURS = /^\s*%%?(dist(ributed|_\w+)|ranks?\b)/m;
 

@@ -7,7 +7,8 @@ import { IDocumentManager } from '@jupyterlab/docmanager';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 
 import '../styles/links.css';
-import { addButtons, addMendingButton, contentsPath, linkedLine, linkLines, MENDED, SUMMARY } from '../cells';
+import { contentsPath } from '../cells/run_cell';
+import { addButtons, addMendingButton, linkedLine, linkLines, MENDED, SUMMARY } from '../cells/output_links';
 import { IRunService } from '../tokens';
 import { runWithLine, showEditorLine, showLine } from './notebook';
 

@@ -9,11 +9,11 @@ import {
 import { WidgetTracker } from '@jupyterlab/apputils';
 import { createElement, type ReactElement } from 'react';
 
-import type { RunModel } from '../../model';
+import type { RunModel } from '../../model/run_model';
 import type { RunControls } from '../../views/RunPage';
-import type { Follower } from '../follower';
+import type { Follower } from '../services/follower';
 import { COMMANDS, type Execute, IRunService, runIn, takes } from '../tokens';
-import { labWords } from '../words';
+import { labWords } from '../../words/lab';
 import { bringUp, ranksIcon, ViewWidget } from './view_widget';
 
 const dashboard: JupyterFrontEndPlugin<void> = {
@@ -118,7 +118,7 @@ class RunWidget extends ViewWidget {
     let follower: Follower | null = null;
     super(
       async () => {
-        const { Follower } = await import('../follower');
+        const { Follower } = await import('../services/follower');
         follower = new Follower(service, runId);
         if (this.isDisposed) {
           follower.end();

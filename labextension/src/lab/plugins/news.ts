@@ -6,14 +6,14 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { createElement } from 'react';
 
-import { clock } from '../../numbers';
-import { localized } from '../../words';
-import { isNotebook } from '../cells';
-import type { RunRow } from '../client';
-import { announcements, type RunEvent, secondsOf, type NoticeLevel } from '../runs';
-import { titleOf } from '../title';
+import { clock } from '../../model/formats';
+import { localized } from '../../words/languages';
+import { isNotebook } from '../cells/run_cell';
+import type { RunRow } from '../services/client';
+import { announcements, type RunEvent, secondsOf, type NoticeLevel } from '../services/runs';
+import { titleOf } from '../views/title';
 import { COMMANDS, IRunService, whenIdle } from '../tokens';
-import { labWords } from '../words';
+import { labWords } from '../../words/lab';
 import { ViewWidget } from './view_widget';
 
 const status: JupyterFrontEndPlugin<void> = {

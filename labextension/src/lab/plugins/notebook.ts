@@ -9,22 +9,13 @@ import { INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterl
 import { ToolbarButton } from '@jupyterlab/ui-components';
 import { createElement } from 'react';
 
-import { actForPanels } from '../../page';
-import { pageWords } from '../../words';
-import {
-  cellAgain,
-  cellOf,
-  type CellSource,
-  contentsPath,
-  firstLine,
-  isNotebook,
-  type Wanted,
-  wantedOf,
-  withFirstLine,
-} from '../cells';
-import type { Gpu } from '../client';
+import { actForPanels } from '../../page/actions';
+import { pageWords } from '../../words/panel';
+import { cellAgain, cellOf, type CellSource, contentsPath, isNotebook } from '../cells/run_cell';
+import { firstLine, type Wanted, wantedOf, withFirstLine } from '../cells/magic_line';
+import type { Gpu } from '../services/client';
 import { COMMANDS, IRunService, runIn, takes } from '../tokens';
-import { labWords } from '../words';
+import { labWords } from '../../words/lab';
 import { ranksIcon, ViewWidget } from './view_widget';
 
 /** milliseconds */

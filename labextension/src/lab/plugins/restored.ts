@@ -8,11 +8,11 @@ import type { PanelLayout } from '@lumino/widgets';
 import { createElement } from 'react';
 
 import '../styles/links.css';
-import { languageOf } from '../../words';
-import { cellOf, unsavedRuns } from '../cells';
-import { leftRuns } from '../listing';
-import type { Client, RunRow } from '../client';
-import type { Follower } from '../follower';
+import { languageOf } from '../../words/languages';
+import { cellOf, unsavedRuns } from '../cells/run_cell';
+import { leftRuns } from '../services/listing';
+import type { Client, RunRow } from '../services/client';
+import type { Follower } from '../services/follower';
 import { IRunService } from '../tokens';
 import { cellsOf } from './notebook';
 import { ViewWidget } from './view_widget';
@@ -144,7 +144,7 @@ class RestoredRun {
   private async view(): Promise<ReturnType<typeof createElement>> {
     const [{ RestoredPanel }, { Follower }] = await Promise.all([
       import('../views/Dashboard'),
-      import('../follower'),
+      import('../services/follower'),
     ]);
     this.follower = new Follower(this.service, this.runId);
     if (this.widget.isDisposed) {

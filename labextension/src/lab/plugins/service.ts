@@ -3,10 +3,10 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { ServerConnection } from '@jupyterlab/services';
 import { ITranslator } from '@jupyterlab/translation';
 
-import { isChinese } from '../../words';
-import { Client, type Server } from '../client';
-import { Runs } from '../runs';
-import { Stream } from '../stream';
+import { isChinese } from '../../words/languages';
+import { Client, type Server } from '../services/client';
+import { Runs } from '../services/runs';
+import { Stream } from '../services/stream';
 import { IRunService, whenIdle } from '../tokens';
 
 const plugin: JupyterFrontEndPlugin<IRunService> = {

@@ -10,9 +10,9 @@ import { ILauncher } from '@jupyterlab/launcher';
 import { Menu } from '@lumino/widgets';
 import { createElement } from 'react';
 
-import { messageOf } from '../../page';
+import { messageOf } from '../../page/nodes';
 import { COMMANDS, type Execute, IRunService, runIn, takes } from '../tokens';
-import { labWords } from '../words';
+import { labWords } from '../../words/lab';
 import { ranksIcon, ViewWidget } from './view_widget';
 
 const ID = 'nbdist-runs';

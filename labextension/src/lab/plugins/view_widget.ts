@@ -5,8 +5,8 @@ import { TabPanel, Widget } from '@lumino/widgets';
 import type { ReactElement } from 'react';
 import type { Root } from 'react-dom/client';
 
-import { messageOf } from '../../page';
-import { labWords } from '../words';
+import { messageOf } from '../../page/nodes';
+import { labWords } from '../../words/lab';
 
 /** Four ranks, as in the sidebar of the design. */
 export const ranksIcon = new LabIcon({

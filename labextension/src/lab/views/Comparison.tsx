@@ -3,18 +3,18 @@ import { type ReactElement, type RefObject, useCallback, useEffect, useMemo, use
 
 import '../../styles/index.css';
 import '../styles/lab.css';
-import { overlay } from '../../chart_data';
-import { chartsOf, comparisonColumns, type Compared, DRAWN } from '../../comparison';
-import { messageOf } from '../../page';
-import { pageWords } from '../../words';
-import { CompareTable } from '../../views/CompareTable';
+import { overlay } from '../../model/charts';
+import { chartsOf, comparisonColumns, type Compared, DRAWN } from '../../model/comparison';
+import { messageOf } from '../../page/nodes';
+import { pageWords } from '../../words/panel';
+import { CompareTable } from '../../views/compare/CompareTable';
 import { Button } from '../../views/Marks';
-import { Metrics } from '../../views/Metrics';
+import { Metrics } from '../../views/charts/Metrics';
 import { useSize, useTheme } from '../../views/hooks';
-import type { Client } from '../client';
-import { shownNames } from '../listing';
+import type { Client } from '../services/client';
+import { shownNames } from '../services/listing';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
-import { labWords } from '../words';
+import { labWords } from '../../words/lab';
 import { BoardPane } from './Panes';
 
 /** letters of a name in a chart, above which what others have, too, is left out */

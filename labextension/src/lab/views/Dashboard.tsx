@@ -3,17 +3,19 @@ import { type ReactElement, useMemo, useRef, useState, useSyncExternalStore } fr
 
 import '../../styles/index.css';
 import '../styles/lab.css';
-import type { RunModel } from '../../model';
-import { askPage, messageOf } from '../../page';
+import type { RunModel } from '../../model/run_model';
+import { messageOf } from '../../page/nodes';
+import { askPage } from '../../page/actions';
 import { Button, Icon } from '../../views/Marks';
 import { Note, type Notice, useSilence } from '../../views/Notes';
 import { Panel, type PanelSource } from '../../views/Panel';
 import { type RunControls, type RunHost, RunPage } from '../../views/RunPage';
-import { languageOf, pageWords } from '../../words';
-import { useOlderLines } from '../follower';
-import { useRuns } from '../runs';
+import { languageOf } from '../../words/languages';
+import { pageWords } from '../../words/panel';
+import { useOlderLines } from '../services/follower';
+import { useRuns } from '../services/runs';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
-import { labWords } from '../words';
+import { labWords } from '../../words/lab';
 import { BoardPane, StacksPane } from './Panes';
 import { RankTable } from './RankTable';
 

@@ -1,14 +1,14 @@
 /** Panes of a run in JupyterLab beyond the panel's: VisualDL, and stacks taken on demand. */
 import { type ReactElement, useCallback, useEffect, useState } from 'react';
 
-import { messageOf } from '../../page';
-import type { StallView } from '../../protocol';
+import { messageOf } from '../../page/nodes';
+import type { StallView } from '../../protocol/run';
 import { Icon } from '../../views/Marks';
 import { webAddress } from '../../views/Notes';
 import { Stacks } from '../../views/Stall';
-import { pageWords } from '../../words';
-import type { Client } from '../client';
-import { labWords } from '../words';
+import { pageWords } from '../../words/panel';
+import type { Client } from '../services/client';
+import { labWords } from '../../words/lab';
 
 /** Draw VisualDL over some runs in a frame, started when the pane opens. */
 export function BoardPane({ client, runIds }: { client: Client; runIds: readonly string[] }): ReactElement {

@@ -1,8 +1,8 @@
 /** The ranks of a run, a row for each. */
 import { memo, type ReactElement } from 'react';
 
-import { plain } from '../../log/line_text';
-import { device, memory, percent, rate, stepParts, utilisation } from '../../numbers';
+import { plain } from '../../log/ansi';
+import { device, memory, percent, rate, stepParts, utilisation } from '../../model/formats';
 import { Badge, rankColour } from '../../views/Marks';
 import {
   Bar,
@@ -16,9 +16,10 @@ import {
   StepBar,
   useStandings,
   wordOf,
-} from '../../views/rank_parts';
-import { pageWords, localized } from '../../words';
-import { labWords } from '../words';
+} from '../../views/ranks/rank_parts';
+import { localized } from '../../words/languages';
+import { pageWords } from '../../words/panel';
+import { labWords } from '../../words/lab';
 
 /** The columns to draw; a run that has ended has no live measures. */
 interface Columns {

@@ -4,9 +4,9 @@ import { type ReactElement, useEffect, useId, useState } from 'react';
 import '../../styles/index.css';
 import '../styles/lab.css';
 import { useTheme } from '../../views/hooks';
-import { firstLine, type Wanted, withFirstLine } from '../cells';
-import type { Gpu } from '../client';
-import { labWords } from '../words';
+import { firstLine, type Wanted, withFirstLine } from '../cells/magic_line';
+import type { Gpu } from '../services/client';
+import { labWords } from '../../words/lab';
 import { holdersText, memoryText } from './StatusItem';
 
 interface FormProps {

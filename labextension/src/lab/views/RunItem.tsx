@@ -1,12 +1,13 @@
 /** A run in the sidebar: two lines, and how far it is. And a sweep, which stands for its runs. */
 import { memo, type MouseEvent, type ReactElement } from 'react';
 
-import { clock, doneText, figure, percent } from '../../numbers';
+import { clock, doneText, figure, percent } from '../../model/formats';
 import { Mark } from '../../views/Marks';
-import { pageWords, localized } from '../../words';
-import type { RunRow } from '../client';
-import { age, type ShownName, standing, type SweepRows } from '../listing';
-import { labWords } from '../words';
+import { localized } from '../../words/languages';
+import { pageWords } from '../../words/panel';
+import type { RunRow } from '../services/client';
+import { age, type ShownName, standing, type SweepRows } from '../services/listing';
+import { labWords } from '../../words/lab';
 
 interface ItemProps {
   id: string;

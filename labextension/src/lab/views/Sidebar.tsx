@@ -16,7 +16,7 @@ import '../../styles/index.css';
 import '../styles/lab.css';
 import { Button, Icon } from '../../views/Marks';
 import { useSeconds, useTheme } from '../../views/hooks';
-import type { RunRow } from '../client';
+import type { RunRow } from '../services/client';
 import {
   type Grouping,
   GROUPINGS,
@@ -26,10 +26,10 @@ import {
   shownNames,
   standing,
   type SweepRows,
-} from '../listing';
-import { useRuns } from '../runs';
+} from '../services/listing';
+import { useRuns } from '../services/runs';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
-import { labWords } from '../words';
+import { labWords } from '../../words/lab';
 import { RunItem, SweepItem } from './RunItem';
 
 /** key of the reader's grouping in the page's storage */

@@ -2,12 +2,12 @@
 import { type ReactElement, useEffect, useState } from 'react';
 
 import '../styles/lab.css';
-import { bytesOf, percent } from '../../numbers';
-import type { Devices, Gpu } from '../client';
-import { useRuns } from '../runs';
+import { bytesOf, percent } from '../../model/formats';
+import type { Devices, Gpu } from '../services/client';
+import { useRuns } from '../services/runs';
 import type { IRunService } from '../tokens';
-import { pageWords } from '../../words';
-import { labWords } from '../words';
+import { pageWords } from '../../words/panel';
+import { labWords } from '../../words/lab';
 
 /** milliseconds between two looks at the GPUs while something runs, and while nothing does */
 const BUSY = 3000;

@@ -1,0 +1,186 @@
+/** Keeps what is known of a run up to date while it is looked at, and asks for older lines where they are. */
+import { type RefObject, useEffect, useMemo } from 'react';
+
+import { RunModel } from '../../model/run_model';
+import type { Client } from './client';
+import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
+
+/** milliseconds */
+const POLL_MS = 2000;
+const LONGEST_POLL_MS = 20_000;
+/** bytes that come for one question, and bytes that are asked for before the reader scrolls to them */
+const PORTION = 256 * 1024;
+const AHEAD = 1024 * 1024;
+/** pixels above and below what can be seen that count as seen */
+const NEAR = 400;
+
+const makeModel = (): RunModel => new RunModel();
+
+/** Follows a run while it is visible. Without a socket it polls the view of the ranks; the logs then are the files to
+ * download. */
+export class Follower {
+  readonly model: RunModel;
+  private seen = true;
+  private ended = false;
+  private period = POLL_MS;
+  private cancel: (() => void) | null = null;
+  private readonly unsubscribe: () => void;
+
+  constructor(
+    private readonly service: { client: Client; stream: Stream },
+    private readonly runId: string,
+    private readonly clock: Clock = BROWSER_CLOCK,
+  ) {
+    this.model = service.stream.watch(runId, makeModel);
+    this.model.log.outputs.ask = (rank, name) => {
+      const { outputs } = this.model.log;
+      // an output that is not there stays the text that stands for it
+      service.client.media(runId, rank, name).then(
+        data => outputs.put(name, data),
+        () => undefined,
+      );
+    };
+    this.unsubscribe = service.stream.onState(() => this.ask());
+    this.ask();
+  }
+
+  /** Start or stop following as the run is shown or hidden. */
+  setVisible(seen: boolean): void {
+    if (seen === this.seen || this.ended) {
+      return;
+    }
+    this.seen = seen;
+    this.service.stream.setSeen(this.runId, seen);
+    if (seen) {
+      this.ask();
+    }
+  }
+
+  end(): void {
+    if (!this.ended) {
+      this.service.stream.unwatch(this.runId, this.seen);
+    }
+    this.ended = true;
+    this.cancel?.();
+    this.unsubscribe();
+  }
+
+  private ask(): void {
+    this.cancel?.();
+    this.cancel = null;
+    if (this.service.stream.open || this.ended || !this.seen || this.model.view?.live === false) {
+      this.period = POLL_MS;
+      return;
+    }
+    this.cancel = this.clock.after(this.period, () => {
+      this.cancel = null;
+      this.period = Math.min(1.5 * this.period, LONGEST_POLL_MS);
+      void this.take().finally(() => this.ask());
+    });
+  }
+
+  private async take(): Promise<void> {
+    try {
+      const { view, cell } = await this.service.client.run(this.runId);
+      if (view) {
+        this.model.receiveView(view, cell);
+      }
+    } catch (problem) {
+      if (!(problem instanceof Error)) {
+        throw problem;
+      }
+    }
+  }
+}
+
+type Pull = (rank: number, after: number, before: number) => boolean;
+
+/** Lines that the page does not have yet: of a short log all are asked for, of a long one those that the reader
+ * scrolls to. One question at a time for each rank, so that a log of a gigabyte costs what is looked at. */
+export class OlderLines {
+  private readonly requested = new Map<number, number>();
+  private ahead = AHEAD;
+
+  constructor(
+    private readonly run: RunModel,
+    private readonly pull: Pull,
+  ) {}
+
+  /** Call when something has come. */
+  advance(): void {
+    for (const rank of this.run.log.ranks) {
+      if (this.ahead > 0) {
+        this.ahead -= this.ask(rank);
+      }
+    }
+  }
+
+  /** Request the missing lines that the reader looks at, of this rank or of any. */
+  wanted(selected: number | null): void {
+    if (this.run.log.placing) {
+      return; // what has come is to stand in its place before more comes, or it never would
+    }
+    const ranks = selected === null ? this.run.log.ranks : [selected];
+    ranks.forEach(rank => this.ask(rank));
+  }
+
+  /** Forget all requests: after another connection they may never be answered. */
+  forget(): void {
+    this.requested.clear();
+  }
+
+  /** Request the lines at the end of the last gap; return the bytes that may come. */
+  private ask(rank: number): number {
+    const block = [...this.run.log.rank(rank).blocks].reverse().find(({ gap }) => gap > 0);
+    if (!block) {
+      return 0;
+    }
+    const { first, gap } = block;
+    if (this.requested.get(rank) === first || !this.pull(rank, first - gap, first)) {
+      return 0;
+    }
+    this.requested.set(rank, first);
+    return Math.min(PORTION, gap);
+  }
+}
+
+/** Ask for the lines that are missing where the reader of the log in `root` looks; `selected` as in `wanted`. */
+export function useOlderLines(
+  root: RefObject<HTMLElement | null>,
+  runId: string,
+  model: RunModel,
+  stream: Stream,
+  selected: number | null,
+): void {
+  const older = useMemo(
+    () => new OlderLines(model, (rank, after, before) => stream.pull(runId, rank, after, before)),
+    [model, runId, stream],
+  );
+  useEffect(() => {
+    older.advance();
+    return model.subscribe(() => older.advance());
+  }, [older, model]);
+  useEffect(() => stream.onState(() => older.forget()), [stream, older]);
+  useEffect(() => {
+    const log = root.current?.querySelector('[role=log]');
+    const refresh = (): void => {
+      const edge = log?.getBoundingClientRect();
+      const gaps = log?.querySelectorAll('.nbdist-lost') ?? [];
+      const seen = [...gaps].some(gap => {
+        const { top, bottom } = gap.getBoundingClientRect();
+        return edge && bottom > edge.top - NEAR && top < edge.bottom + NEAR;
+      });
+      if (seen) {
+        older.wanted(selected);
+      }
+    };
+    // what the scrolling uncovers is drawn in the next frame
+    const soon = (): void => void requestAnimationFrame(() => requestAnimationFrame(refresh));
+    log?.addEventListener('scroll', soon);
+    const unsubscribe = model.log.subscribe(soon);
+    return () => {
+      log?.removeEventListener('scroll', soon);
+      unsubscribe();
+    };
+  }, [root, model, older, selected]);
+}

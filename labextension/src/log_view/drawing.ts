@@ -1,0 +1,332 @@
+/** The log as nodes: its rows, the lines that still grow, a long line whole. Text of the log only ever becomes text nodes. */
+import { clock } from '../model/formats';
+import { element } from '../page/nodes';
+import { logWords } from '../words/log';
+import { LONG, plain, SHOWN_OF_LONG, type Span, spansOf } from '../log/ansi';
+import { heightInLines, outputOf, type Outputs } from '../log/outputs';
+import { outputNode } from './outputs';
+import type { LogRow, LogRows } from '../log/rows';
+import type { RunLog } from '../log/run_log';
+import { rangesWith } from '../log/search';
+
+/** The options for drawing rows. */
+export interface Drawing {
+  /** sought text in lower case; empty for none */
+  readonly query: string;
+  readonly outputs: Outputs;
+  onCellLine(line: number): void;
+  /** show an over-long line whole */
+  onMore(row: LogRow): void;
+}
+
+// a traceback's line of the cell: the program of a run is runs/<run>/cell.py
+const CELL_LINE = /File "[^"]*\/runs\/(?:[^"]*\/)?cell\.py", (line (\d+))/;
+
+/** Return seconds since the run began, as "0:02.1" or "1:02:03". */
+function timeText(seconds: number): string {
+  const tenths = Math.floor(seconds * 10 + 0.001);
+  return tenths >= 36_000 ? clock(tenths / 10) : `${clock(tenths / 10)}.${tenths % 10}`;
+}
+
+/** Return a button that is still empty; `label`, if any, is its name and its hint. */
+function buttonOf(className: string, label: string, onClick: () => void): HTMLElement {
+  const button = element('button', className) as HTMLButtonElement;
+  button.type = 'button';
+  if (label) {
+    button.title = label;
+    button.setAttribute('aria-label', label);
+  }
+  button.addEventListener('click', onClick);
+  return button;
+}
+
+/** Return the node of a row. `now`: it holds the current match. */
+function rowNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
+  const node = element('div', 'nbdist-line');
+  const ofOneRank = row.ranks?.ranks.length === 1;
+  if (ofOneRank) {
+    node.style.setProperty('--nb-c', `var(--nb-r${row.ranks!.ranks[0]! % 8})`);
+  } else {
+    node.classList.add('nbdist-shared');
+  }
+  const gutter = element('span', 'nbdist-gutter', row.ranks?.label ?? '');
+  if (row.ranks && !ofOneRank) {
+    gutter.title = logWords().ranks(row.ranks.label);
+  }
+  node.append(gutter, element('span', 'nbdist-time', Number.isNaN(row.time) ? '' : timeText(row.time)));
+  node.append(
+    row.kind === 'line'
+      ? lineNode(row, now, drawing)
+      : element('span', 'nbdist-text nbdist-lost', lostText(row)),
+  );
+  return node;
+}
+
+/** Return the text of a row that stands for missing lines; empty for a line. */
+export function lostText({ kind, amount }: LogRow): string {
+  return kind === 'line' ? '' : logWords()[kind](amount);
+}
+
+function lineNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
+  const node = element('span', 'nbdist-text');
+  const length = plain(row.text).length;
+  const shown = length > LONG ? SHOWN_OF_LONG : length;
+  const marked = appendText(node, row.text, shown, now, drawing);
+  if (shown < length) {
+    node.append(moreNode(row, length - shown, now && !marked, drawing));
+  }
+  if (row.ranks && row.ranks.ranks.length > 1) {
+    node.append(element('span', 'nbdist-fold', `×${row.ranks.ranks.length}`));
+  }
+  const output = row.text.includes('\x1b') ? outputOf(row.text) : null;
+  if (output) {
+    const drawn = outputNode(drawing.outputs, output, row.rank, plain(row.text));
+    drawn.addEventListener('click', () => drawing.onMore(row));
+    node.classList.add('nbdist-shows');
+    node.style.height = `${heightInLines(output) * 20}px`;
+    node.append(element('br'), drawn);
+  }
+  return node;
+}
+
+function moreNode(row: LogRow, rest: number, now: boolean, drawing: Drawing): HTMLElement {
+  const text = logWords().more(rest);
+  const button = buttonOf('nbdist-more', '', () => drawing.onMore(row));
+  // the match is in the part that is not shown
+  button.append(now ? element('mark', 'nbdist-now', text) : text);
+  return button;
+}
+
+/** Append the first `length` characters of `line`, with colours, matches and links; return true when there was any match. */
+function appendText(
+  node: HTMLElement,
+  line: string,
+  length: number,
+  now: boolean,
+  drawing: Drawing,
+): boolean {
+  const text = plain(line).slice(0, length);
+  const marks = rangesWith(drawing.query, text);
+  const painter = new Painter(spansOf(line), marks, now);
+  const link = text.includes('cell.py"') ? CELL_LINE.exec(text) : null;
+  if (!link) {
+    painter.paint(node, 0, length);
+    return marks.length > 0;
+  }
+  const start = link.index + link[0].length - link[1]!.length;
+  const end = link.index + link[0].length;
+  const number = Number(link[2]);
+  const button = buttonOf('nbdist-cell-link', logWords().cellLine(number), () => drawing.onCellLine(number));
+  painter.paint(node, 0, start);
+  painter.paint(button, start, end);
+  node.append(button);
+  painter.paint(node, end, length);
+  return marks.length > 0;
+}
+
+/** Paints parts of a line, one after the other. */
+class Painter {
+  private first: boolean;
+
+  constructor(
+    private readonly spans: readonly Span[],
+    private readonly marks: readonly [number, number][],
+    now: boolean,
+  ) {
+    // of the matches in a row the first stands for the row
+    this.first = now;
+  }
+
+  paint(node: HTMLElement, from: number, to: number): void {
+    let start = 0;
+    for (const span of this.spans) {
+      const end = start + span.text.length;
+      if (end > from && start < to) {
+        this.paintSpan(node, span, start, Math.max(from, start), Math.min(to, end));
+      }
+      start = end;
+    }
+  }
+
+  private paintSpan(node: HTMLElement, span: Span, start: number, from: number, to: number): void {
+    const target = styled(span);
+    const into = target ?? node;
+    let at = from;
+    for (const [markStart, markEnd] of this.marks) {
+      const markFrom = Math.max(at, markStart);
+      const markTo = Math.min(to, markEnd);
+      if (markFrom < markTo) {
+        into.append(span.text.slice(at - start, markFrom - start));
+        into.append(this.mark(span.text.slice(markFrom - start, markTo - start), markEnd <= to));
+        at = markTo;
+      }
+    }
+    into.append(span.text.slice(at - start, to - start));
+    if (target) {
+      node.append(target);
+    }
+  }
+
+  private mark(text: string, whole: boolean): HTMLElement {
+    const mark = element('mark', this.first ? 'nbdist-now' : '', text);
+    // a match that goes on in the next span is still the first
+    if (whole) {
+      this.first = false;
+    }
+    return mark;
+  }
+}
+
+function styled(span: Span): HTMLElement | null {
+  if (!span.classes && !span.colour && !span.background) {
+    return null;
+  }
+  const node = element('span', span.classes);
+  node.style.color = span.colour;
+  node.style.backgroundColor = span.background;
+  return node;
+}
+
+interface RowsOptions {
+  readonly drawing: Drawing;
+  /** another number when every row is to be drawn anew */
+  readonly generation: number;
+  /** the row of the current match, and the one that was asked for; -1 for none */
+  readonly current: number;
+  readonly pointed: number;
+  /** the text where there are no rows; empty for none */
+  readonly empty: string;
+}
+
+interface Drawn {
+  readonly node: HTMLElement;
+  readonly signature: string;
+}
+
+export class DrawnRows {
+  private drawn = new Map<string, Drawn>();
+
+  constructor(private readonly into: HTMLElement) {}
+
+  /** Draw the rows from `first` to before `last`. */
+  draw(rows: LogRows, first: number, last: number, options: RowsOptions): void {
+    const drawn = new Map<string, Drawn>();
+    for (let at = first; at < last; at++) {
+      this.drawRow(rows, at, options, drawn);
+    }
+    this.drawn = drawn;
+    const nodes = [...drawn.values()].map(({ node }) => node);
+    putInto(
+      this.into,
+      rows.count || !options.empty ? nodes : [element('div', 'nbdist-empty', options.empty)],
+    );
+  }
+
+  /** True when a picture is among the drawn rows. */
+  get pictures(): boolean {
+    return this.into.querySelector('.nbdist-output') !== null;
+  }
+
+  forget(): void {
+    this.drawn = new Map();
+    this.into.replaceChildren();
+  }
+
+  private drawRow(rows: LogRows, at: number, options: RowsOptions, drawn: Map<string, Drawn>): void {
+    const row = rows.row(at);
+    const now = options.current === at;
+    const pointed = options.pointed === at;
+    const key = `${row.kind}${row.rank}:${row.line}`;
+    const signature = `${row.ranks?.label}|${row.amount}|${options.generation}|${now}|${pointed}`;
+    let entry = this.drawn.get(key);
+    if (entry?.signature !== signature) {
+      const node = rowNode(row, now, options.drawing);
+      node.classList.toggle('nbdist-pointed', pointed);
+      entry = { node, signature };
+    }
+    drawn.set(key, entry);
+  }
+}
+
+/** Make `nodes` the children of `parent`; those that are there already stay, and with them what is selected. */
+function putInto(parent: HTMLElement, nodes: readonly HTMLElement[]): void {
+  const wanted = new Set<Node>(nodes);
+  for (const child of [...parent.childNodes]) {
+    if (!wanted.has(child)) {
+      parent.removeChild(child);
+    }
+  }
+  let before = parent.firstChild;
+  for (const node of nodes) {
+    if (node === before) {
+      before = before.nextSibling;
+    } else {
+      parent.insertBefore(node, before);
+    }
+  }
+}
+
+/** Draw the growing line of the rank `only` (null: of all); return true when there are any. */
+export function drawLiveLines(
+  into: HTMLElement,
+  log: RunLog,
+  only: number | null,
+  drawing: Drawing,
+): boolean {
+  const lines = log.ranks
+    .filter(rank => only === null || only === rank)
+    .flatMap(rank =>
+      log
+        .rank(rank)
+        .partial.split('\n')
+        .map(text => ({ rank, text })),
+    )
+    .filter(({ text }) => text)
+    .map(({ rank, text }) => liveLine(rank, text, drawing));
+  into.hidden = !lines.length;
+  into.replaceChildren(...lines);
+  return lines.length > 0;
+}
+
+function liveLine(rank: number, text: string, drawing: Drawing): HTMLElement {
+  const node = element('div', 'nbdist-live-line');
+  node.style.setProperty('--nb-c', `var(--nb-r${rank % 8})`);
+  const content = element('span', 'nbdist-text');
+  appendText(content, text, plain(text).length, false, drawing);
+  node.append(element('span', 'nbdist-gutter', String(rank)), element('span', 'nbdist-time'), content);
+  return node;
+}
+
+export class WholeLine {
+  /** the row that is shown; null for none */
+  row: LogRow | null = null;
+
+  constructor(
+    private readonly node: HTMLElement,
+    private readonly onClose: () => void,
+  ) {}
+
+  /** Draw the row; `generation` is another number when the same row is to be drawn anew. */
+  draw(generation: number, drawing: Drawing): void {
+    const { node, row } = this;
+    const shown = row ? `${row.rank}:${row.line}|${generation}` : '';
+    if (node.dataset['shown'] === shown) {
+      return;
+    }
+    node.dataset['shown'] = shown;
+    node.hidden = !row;
+    node.replaceChildren();
+    if (row) {
+      const text = element('div', 'nbdist-whole-text');
+      appendText(text, row.text, plain(row.text).length, false, drawing);
+      const output = outputOf(row.text);
+      if (output) {
+        text.append(element('br'), outputNode(drawing.outputs, output, row.rank, plain(row.text)));
+      }
+      node.classList.toggle('nbdist-whole-output', output !== null);
+      const close = buttonOf('nbdist-tool', logWords().close, this.onClose);
+      close.append('×');
+      node.append(text, close);
+    }
+  }
+}

@@ -1,0 +1,221 @@
+/** The positions of rows, and scrolling for content of any height. Pure: the pixels are view_place's. */
+import { HIGH } from '../log/block';
+import { growing16 } from '../log/growing';
+import type { LogRows } from '../log/rows';
+
+const CHUNK = 1024;
+
+export class RowHeights {
+  private readonly columns = growing16();
+  private readonly lines = growing16();
+  /** text lines of each chunk of rows */
+  private sums: number[] = [];
+  private width = Infinity;
+  private rows = 0;
+  /** true when rows differ in height: where they are wrapped, or some show outputs */
+  private differ = false;
+
+  /** Set the heights of `rows` on a pane `width` columns wide; 0: no wrapping. */
+  set(rows: LogRows, width: number): void {
+    const known = this.differ;
+    this.rows = rows.count;
+    this.width = width || Infinity;
+    this.differ = width > 0 || rows.high > 0;
+    if (!this.differ) {
+      this.columns.truncate(0);
+      this.lines.truncate(0);
+      this.sums = [];
+    } else if (known && this.columns.length === this.rows) {
+      this.compute(0);
+    } else {
+      this.columns.truncate(0);
+      this.change(rows, 0, 0, this.rows);
+    }
+  }
+
+  /** Forget everything: other rows are shown. */
+  clear(): void {
+    this.columns.truncate(0);
+    this.width = Infinity;
+    this.differ = false;
+    this.rows = 0;
+  }
+
+  /** Take out `removed` rows at `at`, and put `added` there. */
+  change(rows: LogRows, at: number, removed: number, added: number): void {
+    this.rows = rows.count;
+    if (!this.differ && rows.high) {
+      this.set(rows, 0);
+    } else if (this.differ) {
+      const columns = new Uint16Array(added);
+      rows.columns(at, at + added, columns);
+      this.columns.splice(at, removed, columns);
+      this.compute(at);
+    }
+  }
+
+  /** All text lines. */
+  get total(): number {
+    return this.differ ? this.sums.reduce((sum, lines) => sum + lines, 0) : this.rows;
+  }
+
+  height(row: number): number {
+    return this.differ ? this.lines.items[row]! : 1;
+  }
+
+  /** Return the text lines above `row`. */
+  above(row: number): number {
+    if (!this.differ) {
+      return row;
+    }
+    const chunk = Math.floor(row / CHUNK);
+    let above = 0;
+    for (let i = 0; i < chunk; i++) {
+      above += this.sums[i]!;
+    }
+    for (let i = chunk * CHUNK; i < row; i++) {
+      above += this.lines.items[i]!;
+    }
+    return above;
+  }
+
+  /** Return the row that holds the text line `line`. */
+  rowAt(line: number): number {
+    if (!this.differ) {
+      return Math.max(0, Math.min(this.rows - 1, Math.floor(line)));
+    }
+    let chunk = 0;
+    let above = 0;
+    while (chunk < this.sums.length - 1 && above + this.sums[chunk]! <= line) {
+      above += this.sums[chunk++]!;
+    }
+    let row = chunk * CHUNK;
+    while (row < this.rows - 1 && above + this.lines.items[row]! <= line) {
+      above += this.lines.items[row++]!;
+    }
+    return row;
+  }
+
+  /** Take the measured height of a row; return true when it is new. */
+  measured(row: number, lines: number): boolean {
+    if (!this.differ || this.lines.items[row] === lines || row >= this.lines.length) {
+      return false;
+    }
+    this.sums[Math.floor(row / CHUNK)]! += lines - this.lines.items[row]!;
+    this.lines.items[row] = lines;
+    return true;
+  }
+
+  private compute(from: number): void {
+    const { columns, width } = this;
+    const start = Math.floor(from / CHUNK) * CHUNK;
+    const known = Math.min(from, this.lines.length);
+    if (this.lines.items.length < columns.items.length) {
+      this.lines.splice(this.lines.length, 0, new Uint16Array(columns.items.length - this.lines.length));
+    }
+    this.lines.length = columns.length;
+    for (let row = known; row < columns.length; row++) {
+      const taken = columns.items[row]!;
+      this.lines.items[row] = taken > HIGH ? taken - HIGH : Math.max(1, Math.ceil(taken / width));
+    }
+    this.sums.length = start / CHUNK;
+    for (let row = start; row < columns.length; row += CHUNK) {
+      let sum = 0;
+      for (let i = row; i < Math.min(row + CHUNK, columns.length); i++) {
+        sum += this.lines.items[i]!;
+      }
+      this.sums.push(sum);
+    }
+  }
+}
+
+/** Content of any height in a scroller of bounded height: browsers cap the height of elements. Content up to the
+ * bound is scrolled as it is. Above it, the scroller's ends map to the content's ends pixel for pixel and the
+ * middle is compressed; small movements always move the content by as many pixels. */
+export class ScrollScale {
+  /** pixels of content above the view */
+  top = 0;
+  /** the scroller's position that shows it */
+  position = 0;
+  private content = 0;
+  private view = 0;
+
+  constructor(private readonly bound = 8_000_000) {}
+
+  resize(content: number, view: number): void {
+    // while nothing changes the position stays where small movements have taken it
+    if (content !== this.content || view !== this.view) {
+      this.content = content;
+      this.view = view;
+      this.moveTo(this.top);
+    }
+  }
+
+  /** Height of the scroller's content. */
+  get height(): number {
+    return Math.min(this.content, this.bound);
+  }
+
+  /** The largest `top`. */
+  get end(): number {
+    return Math.max(0, this.content - this.view);
+  }
+
+  /** Show the content from `top` on; the scroller's position for it. */
+  moveTo(top: number): number {
+    this.top = Math.max(0, Math.min(top, this.end));
+    this.position = this.positionOf(this.top);
+    return this.position;
+  }
+
+  /** Scroll to the reader's `position`; return the position that the scroller should take instead. */
+  scrolled(position: number): number {
+    const step = position - this.position;
+    if (this.content <= this.bound || Math.abs(step) > 4 * this.view) {
+      this.position = position;
+      this.top = this.topOf(position);
+      return position;
+    }
+    this.top = Math.max(0, Math.min(this.top + step, this.end));
+    this.position = position;
+    const last = this.height - this.view;
+    const nearEnd = position < this.edge || position > last - this.edge;
+    // near an end the two must agree, or the end would come too early or too late
+    if (nearEnd || this.top <= this.edge || this.top >= this.end - this.edge) {
+      this.position = this.positionOf(this.top);
+    }
+    return this.position;
+  }
+
+  /** length of the parts that are not compressed */
+  private get edge(): number {
+    return this.bound / 8;
+  }
+
+  private positionOf(top: number): number {
+    const last = Math.max(0, this.height - this.view);
+    if (this.content <= this.bound || top <= this.edge) {
+      return Math.min(top, last);
+    }
+    if (top >= this.end - this.edge) {
+      return last - (this.end - top);
+    }
+    return this.edge + (top - this.edge) * this.compression;
+  }
+
+  private topOf(position: number): number {
+    const last = Math.max(0, this.height - this.view);
+    if (this.content <= this.bound || position <= this.edge) {
+      return Math.max(0, Math.min(position, this.end));
+    }
+    if (position >= last - this.edge) {
+      return Math.min(this.end, this.end - (last - position));
+    }
+    return this.edge + (position - this.edge) / this.compression;
+  }
+
+  private get compression(): number {
+    const last = this.height - this.view;
+    return (last - 2 * this.edge) / (this.end - 2 * this.edge);
+  }
+}

@@ -1,0 +1,276 @@
+/** A chart's columns as what a plot draws and what its title says. Pure. */
+import { figure } from './formats';
+import type { Chart } from '../protocol/charts';
+import { pageWords } from '../words/panel';
+
+export type Axis = 'step' | 'time';
+type Column = readonly (number | null)[];
+/** x, then the lines: mean, min, max of a band, or one for each rank. */
+export type Lines = readonly [readonly number[], ...Column[]];
+
+const TWO_DECADES = 100;
+/** ticks of a logarithmic axis, at most and at least */
+const MOST_TICKS = 5;
+const LEAST_TICKS = 2;
+const MOST_COMPARED = 64;
+
+/** Return the key of a chart: a program may log a tag that also names a system metric. */
+export function keyOf(chart: Chart): string {
+  return `${chart.group}/${chart.tag}`;
+}
+
+/** Return the axis a chart can be drawn over: only time where no row has a step. */
+export function axisOf(chart: Chart, wanted: Axis): Axis {
+  return chart.columns[0]!.some(step => Number.isFinite(step)) ? wanted : 'time';
+}
+
+/** Return bytes in the unit in which the largest of them reads well: gigabytes below one are megabytes. */
+export function inFittingUnit(chart: Chart): Chart {
+  const values = chart.columns.slice(2);
+  const small = values.every(column => column.every(value => !(value >= 1)));
+  const any = values.some(column => column.some(value => value > 0));
+  if (chart.unit !== 'GB' || !small || !any) {
+    return chart;
+  }
+  const [step, time] = chart.columns;
+  return {
+    ...chart,
+    unit: 'MB',
+    columns: [step!, time!, ...values.map(each => each.map(gb => 1000 * gb))],
+    last: chart.last.map(gb => 1000 * gb),
+    highest: chart.highest && [1000 * chart.highest[0], chart.highest[1]],
+  };
+}
+
+export function plotColumns(chart: Chart, axis: Axis): Lines {
+  const columns = (axis === 'time' && chart.byTime) || chart.columns;
+  const x = columns[axis === 'step' ? 0 : 1]!;
+  const rows = [...x.keys()].filter(row => Number.isFinite(x[row]));
+  if (rows.some((row, at) => at > 0 && x[row]! < x[rows[at - 1]!]!)) {
+    rows.sort((a, b) => x[a]! - x[b]!);
+  }
+  const pick = (column: Float32Array): Column =>
+    rows.map(row => (Number.isFinite(column[row]) ? column[row]! : null));
+  return [rows.map(row => x[row]!), ...columns.slice(2).map(pick)];
+}
+
+/** Return, for each line, the first line with equal values wherever both have one (possibly itself), which hides it.
+ * Above 64 lines, none is looked for. */
+export function alike(lines: Lines): number[] {
+  const columns = lines.slice(1) as Column[];
+  return columns.map((column, at) => {
+    const before = columns.length > MOST_COMPARED ? [] : columns.slice(0, at);
+    const first = before.findIndex(other => same(column, other));
+    return first < 0 ? at : first;
+  });
+}
+
+function same(line: Column, other: Column): boolean {
+  let both = 0;
+  for (const [row, value] of line.entries()) {
+    if (value !== null && other[row] !== null) {
+      if (value !== other[row]) {
+        return false;
+      }
+      both += 1;
+    }
+  }
+  return both > 1;
+}
+
+/** Return the lines without values that a logarithm cannot show. */
+export function positive(lines: Lines): Lines {
+  const [x, ...columns] = lines;
+  return [x, ...columns.map(column => column.map(value => (value !== null && value > 0 ? value : null)))];
+}
+
+export function canBeLog(lines: Lines): boolean {
+  return values(lines).some(value => value > 0);
+}
+
+/** Return true above zero and over more than two decades: loss curves, learning rates. */
+export function logByDefault(lines: Lines): boolean {
+  const all = values(lines);
+  const [least, most] = all.reduce(
+    ([low, high], value) => [Math.min(low, value), Math.max(high, value)],
+    [Infinity, 0],
+  );
+  return least > 0 && most > TWO_DECADES * least;
+}
+
+/** Return a range a little wider than the values, on a logarithmic scale. */
+export function logRange(least: number | null, most: number | null): [number, number] {
+  if (least === null || most === null) {
+    return [0.1, 10];
+  }
+  const room = least === most ? 2 : (most / least) ** 0.04;
+  return [least / room, most * room];
+}
+
+/** Return a few round numbers between the ends of a logarithmic axis as its ticks. */
+export function logTicks(least: number, most: number): number[] {
+  const first = Math.floor(Math.log10(least));
+  const decades = Array.from({ length: Math.ceil(Math.log10(most)) - first + 1 }, (_, at) => first + at);
+  const ticks = (digits: readonly number[], every = 1): number[] =>
+    decades
+      .filter(decade => decade % every === 0)
+      .flatMap(decade => digits.map(digit => Number(`${digit}e${decade}`)))
+      .filter(tick => tick >= least && tick <= most);
+  const fitting = [ticks([1, 2, 5]), ticks([1, 3]), ticks([1])].find(each => each.length <= MOST_TICKS);
+  if (!fitting) {
+    return ticks([1], Math.ceil(decades.length / MOST_TICKS));
+  }
+  if (fitting.length >= LEAST_TICKS) {
+    return fitting;
+  }
+  const rough = (most - least) / MOST_TICKS;
+  const unit = 10 ** Math.floor(Math.log10(rough));
+  const apart = [2, 5, 10].map(digit => digit * unit).find(step => step >= rough)!;
+  const from = Math.ceil(least / apart);
+  return Array.from({ length: Math.floor(most / apart) - from + 1 }, (_, at) =>
+    Number(((from + at) * apart).toPrecision(12)),
+  );
+}
+
+/** Return the curves as running means, and behind them as logged: `weight` (0 to 1) is the part of the mean kept at
+ * each value. Of a band only the mean is a curve. */
+export function smoothCurves(lines: Lines, weight: number, kind: Chart['kind']): Lines {
+  const [x, ...columns] = lines;
+  const curves = kind === 'band' ? columns.slice(0, 1) : columns;
+  const means = curves.map(column => {
+    let [sum, weights] = [0, 0];
+    return column.map(value => {
+      if (value === null) {
+        return null;
+      }
+      sum = weight * sum + value;
+      weights = weight * weights + 1;
+      return sum / weights;
+    });
+  });
+  return [x, ...means, ...columns.slice(curves.length), ...curves];
+}
+
+function values(lines: Lines): number[] {
+  return lines
+    .slice(1)
+    .flat()
+    .filter(value => value !== null);
+}
+
+/** A column as a plot holds it: there may be nothing at a row. */
+type Sparse = ArrayLike<number | null | undefined>;
+
+/** Return the row with a value that is nearest to a row: lines need not have a point everywhere. */
+export function nearestRow(column: Sparse, row: number): number {
+  for (let far = 0; far < column.length; far++) {
+    const nearest = [row - far, row + far].find(at => typeof column[at] === 'number');
+    if (nearest !== undefined) {
+      return nearest;
+    }
+  }
+  return row;
+}
+
+/** Return the nearest row with a value; null before the column's first value and after its last. */
+export function rowAt(column: Sparse, row: number): number | null {
+  const inside = nearestRow(column, 0) <= row && row <= nearestRow(column, column.length - 1);
+  return inside ? nearestRow(column, row) : null;
+}
+
+/** Return `0.0612 · 0.0584 to 0.0671`; of ranks `10.4 to 12.7 · highest 98.2 on rank 2`, at any time */
+export function latest({ kind, ranks, last, highest }: Chart): string {
+  const words = pageWords();
+  const known = last
+    .map((value, at) => ({ value, rank: ranks[at]! }))
+    .filter(({ value }) => kind === 'band' || !Number.isNaN(value));
+  if (!known.length) {
+    return words.points;
+  }
+  if (kind === 'band') {
+    return withHighest(bandText(last), highest);
+  }
+  known.sort((a, b) => a.value - b.value);
+  const [low, high] = [known[0]!, known.at(-1)!];
+  const now =
+    figure(low.value) === figure(high.value)
+      ? figure(high.value)
+      : words.to(figure(low.value), figure(high.value));
+  return withHighest(now, highest);
+}
+
+function withHighest(now: string, highest: Chart['highest']): string {
+  const [value, rank] = highest ?? [NaN, 0];
+  return highest === null || figure(value) === now
+    ? now
+    : `${now} · ${pageWords().highest(figure(value), rank)}`;
+}
+
+/** Return the mean, and the range where ranks differ. */
+export function bandText([mean = null, min = null, max = null]: readonly (number | null)[]): string {
+  const words = pageWords();
+  if (mean === null) {
+    return words.points;
+  }
+  if (min === null || max === null || figure(min) === figure(max)) {
+    return figure(mean);
+  }
+  return `${figure(mean)} · ${words.to(figure(min), figure(max))}`;
+}
+
+/** Return charts of what any of the runs logged; `ranks` are the positions of the runs that did. */
+export function overlay(runs: readonly ReadonlyMap<string, Chart>[]): ReadonlyMap<string, Chart> {
+  const tags = new Map<string, Chart>();
+  runs.forEach(charts => charts.forEach(chart => chart.group === 'metric' && tags.set(keyOf(chart), chart)));
+  return new Map(
+    [...tags].map(([key, like]) => [
+      key,
+      together(
+        like,
+        runs.map(charts => charts.get(key)),
+      ),
+    ]),
+  );
+}
+
+function together(like: Chart, charts: readonly (Chart | undefined)[]): Chart {
+  const ranks = charts.flatMap((chart, at) => (chart ? [at] : []));
+  const present = ranks.map(at => charts[at]!);
+  const columns = aligned(present, 0);
+  const byTime = aligned(present, 1);
+  return {
+    ...like,
+    kind: 'ranks',
+    ranks,
+    last: present.map(chart => chart.last[0] ?? NaN),
+    highest: null,
+    columns: [columns[0]!, ...columns],
+    byTime: [byTime[0]!, ...byTime],
+  };
+}
+
+/** Return steps (0) or times (1) of any of the charts, and the values that each has there. */
+function aligned(charts: readonly Chart[], axis: 0 | 1): Float32Array[] {
+  const places = charts.flatMap(({ columns }) => [...columns[axis]!]);
+  const x = Float32Array.from(new Set(places)).sort();
+  const rows = new Map([...x].map((place, row) => [place, row]));
+  const lines = charts.map(chart => {
+    const line = new Float32Array(x.length).fill(NaN);
+    const values = meanOf(chart);
+    chart.columns[axis]!.forEach((place, at) => (line[rows.get(place)!] = values[at]!));
+    return line;
+  });
+  return [x, ...lines];
+}
+
+/** Return one value for each row: the mean over the ranks that have one. */
+function meanOf(chart: Chart): Float32Array {
+  if (chart.kind === 'band') {
+    return chart.columns[2]!;
+  }
+  const ranks = chart.columns.slice(2);
+  return Float32Array.from(chart.columns[0]!, (_, row) => {
+    const values = ranks.map(column => column[row]!).filter(value => !Number.isNaN(value));
+    return values.reduce((sum, value) => sum + value, 0) / values.length;
+  });
+}

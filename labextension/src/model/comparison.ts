@@ -1,0 +1,191 @@
+/** Several runs beside each other: columns, their values and order, and the curves. */
+import { keyOf } from './charts';
+import { count, fields, flag, listOf, need, number, or, text } from '../protocol/readers';
+import { clock, figure, percent } from './formats';
+import { type RunState, runState } from '../protocol/run';
+import { type Chart } from '../protocol/charts';
+import { pageWords } from '../words/panel';
+
+/** A value in a table of runs; "nan", "inf" and "-inf" are texts. */
+export type Value = string | number | boolean | null;
+const value = (given: unknown): Value => {
+  need(
+    given === null || typeof given === 'string' || typeof given === 'number' || typeof given === 'boolean',
+  );
+  return given;
+};
+
+/** One property of all runs, in their order. */
+export type ComparedRow = ReturnType<typeof comparedRow>;
+const comparedRow = fields({
+  group: text,
+  name: text,
+  values: listOf(value),
+  differs: flag,
+  /** steps of the best values of a metric */
+  steps: or(listOf(or(count, null)), []),
+});
+
+/** Several runs beside each other. */
+export type Compared = ReturnType<typeof compared>;
+export const compared = fields({
+  runs: listOf(
+    fields({ runId: text, name: or(text, ''), label: text, letter: text, state: runState, live: flag }),
+  ),
+  /** step of the metrics of the group "at" */
+  step: or(count, null),
+  rows: listOf(comparedRow),
+  /** hyperparameters as the programs name them */
+  untrusted: fields({ rows: listOf(comparedRow) }),
+  /** curves of each run, when requested */
+  curves: or(
+    listOf(
+      listOf(
+        fields({
+          tag: text,
+          steps: listOf(number),
+          times: listOf(number),
+          values: listOf(or(number, NaN)),
+        }),
+      ),
+    ),
+    [],
+  ),
+  /** differences of the programs from the first; null where one is unknown */
+  diffs: or(listOf(fields({ runId: text, lines: or(listOf(text), null) })), []),
+});
+
+/** The state of a sweep, and its points beside each other. */
+export type SweepNews = Compared & ReturnType<typeof standing>;
+const standing = fields({
+  sweepId: text,
+  label: text,
+  state: runState,
+  live: flag,
+  /** reason for an early end */
+  reason: or(text, ''),
+  counts: fields({ points: count, ended: count, failed: count, running: count, waiting: count }),
+  /** the column that the points are sorted by at first */
+  sort: or(fields({ group: text, name: text, descending: flag }), null),
+  /** the points in that order, but for those that have failed, which come last */
+  order: listOf(count),
+});
+
+export function sweepNews(given: unknown): SweepNews {
+  return { ...compared(given), ...standing(given) };
+}
+
+/** Groups whose rows are named by codes, which the page has words for. */
+const CODED = new Set(['run', 'code', 'machine', 'time']);
+const METRICS = new Set(['last', 'best', 'at']);
+
+/** Columns that are shown at first: of these groups so many, and so many in all. */
+const FIRST: Readonly<Record<string, number>> = { last: 4, best: 2, at: 2 };
+const MOST = 16;
+
+/** Curves that are drawn at first. */
+export const DRAWN = 16;
+
+/** Return the columns in order: values of the sweep and metrics, hyperparameters, then user and machine. */
+export function comparisonColumns({ rows, untrusted }: Compared): readonly ComparedRow[] {
+  const outcome = ({ group }: ComparedRow): boolean =>
+    group === 'run' || group === 'sweep' || METRICS.has(group);
+  return [...rows.filter(outcome), ...untrusted.rows, ...rows.filter(row => !outcome(row))];
+}
+
+export function columnKey({ group, name }: Pick<ComparedRow, 'group' | 'name'>): string {
+  return `${group}/${name}`;
+}
+
+/** Return the keys of the columns shown at first: those in which the runs differ. */
+export function firstColumns(columns: readonly ComparedRow[]): string[] {
+  const differing = columns.filter(({ differs }) => differs);
+  return differing
+    .filter((column, at) => {
+      const before = differing.slice(0, at).filter(({ group }) => group === column.group);
+      return before.length < (FIRST[column.group] ?? MOST);
+    })
+    .slice(0, MOST)
+    .map(columnKey);
+}
+
+export function columnName({ group, name }: ComparedRow): string {
+  const { columns } = pageWords();
+  return CODED.has(group) ? (columns[name as keyof typeof columns] ?? name) : name;
+}
+
+export function groupName({ group }: ComparedRow, step: number | null): string {
+  const { groups, atStep } = pageWords();
+  return group === 'at' ? atStep(step ?? 0) : (groups[group as keyof typeof groups] ?? group);
+}
+
+export function valueText(column: ComparedRow, run: number): string {
+  const value = column.values[run] ?? null;
+  const words = pageWords();
+  if (value === null || value === '') {
+    return '–';
+  }
+  if (typeof value === 'boolean') {
+    return value ? words.yes : words.no;
+  }
+  const { group, name } = column;
+  if (group === 'run' && typeof value === 'number') {
+    return clock(value);
+  }
+  if (group === 'run' && name === 'state') {
+    return words.run[value as RunState];
+  }
+  if (typeof value === 'string') {
+    return value;
+  }
+  return group === 'time'
+    ? percent(value)
+    : METRICS.has(group) || name === '--memory'
+      ? figure(value)
+      : String(value);
+}
+
+/** Return the numbers of the runs in an order; those without a value are last either way. */
+export function sorted(column: ComparedRow | undefined, count: number, descending: boolean): number[] {
+  const runs = Array.from({ length: count }, (_, run) => run);
+  if (!column) {
+    return runs;
+  }
+  const weight = (value: Value): number | string | null => {
+    const number = value === '' || value === null ? NaN : Number(value);
+    return Number.isNaN(number)
+      ? typeof value === 'string' && value !== 'nan'
+        ? value || null
+        : null
+      : number;
+  };
+  const weights = column.values.map(weight);
+  return runs.sort((first, second) => {
+    const [a, b] = [weights[first] ?? null, weights[second] ?? null];
+    if (a === null || b === null) {
+      return Number(a === null) - Number(b === null);
+    }
+    const numbers = typeof a === 'number' && typeof b === 'number';
+    const order = numbers ? a - b : String(a).localeCompare(String(b));
+    return descending ? -order : order;
+  });
+}
+
+/** Return the charts of each run; none for a run that is not drawn. */
+export function chartsOf({ curves }: Compared, drawn: ReadonlySet<number>): ReadonlyMap<string, Chart>[] {
+  return curves.map((each, run) => new Map(drawn.has(run) ? each.map(curve => entryOf(curve)) : []));
+}
+
+function entryOf({ tag, steps, times, values }: Compared['curves'][number][number]): [string, Chart] {
+  const chart: Chart = {
+    tag,
+    kind: 'ranks',
+    group: 'metric',
+    unit: '',
+    ranks: [0],
+    last: [values.at(-1) ?? NaN],
+    highest: null,
+    columns: [steps, times, values].map(each => Float32Array.from(each)),
+  };
+  return [keyOf(chart), chart];
+}

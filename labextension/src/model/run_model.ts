@@ -1,0 +1,182 @@
+/** The received data of a run, and its times. Any number of views draw one model; it draws nothing itself. */
+import { keyOf } from './charts';
+import { RunLog } from '../log/run_log';
+import { movingMean, utilisation } from './formats';
+import type { Answer, Message, RankView, RunView } from '../protocol/run';
+import type { Chart } from '../protocol/charts';
+
+/** Looks at what a rank uses are two seconds apart: two minutes of them. */
+const SAMPLES = 60;
+const SAMPLE_SECONDS = 1.9;
+const FIRST_PULL = 5;
+const LONGEST_PULL = 160;
+
+/** The clock of the model: `now` in seconds, and `frame`, which calls back before the next frame. */
+interface Pace {
+  now(): number;
+  frame(draw: () => void): void;
+}
+
+/** Return the page's seconds, by which is told when something came. */
+export function pageNow(): number {
+  return performance.now() / 1000;
+}
+
+const PAGE: Pace = {
+  now: pageNow,
+  // the log draws itself in the frame; both in one task would take as long as both
+  frame: draw => requestAnimationFrame(() => void setTimeout(draw)),
+};
+
+export class RunModel {
+  view: RunView | null = null;
+  /** arrival of `view`, and of the last message, in the page's seconds */
+  viewAt = 0;
+  heardAt: number;
+  cell: string | null = null;
+  charts: ReadonlyMap<string, Chart> = new Map();
+  /** number of metrics without a chart */
+  leftOut = 0;
+  /** the last samples of each rank, in percent */
+  utilisation: ReadonlyMap<number, readonly number[]> = new Map();
+  /** the recent percentage of its time that each running rank waits for others */
+  waits: ReadonlyMap<number, number> = new Map();
+  readonly log = new RunLog();
+  /** counts what came; equal means that nothing has changed */
+  version = 0;
+
+  private readonly listeners = new Set<() => void>();
+  private asking: readonly { kind: Answer['kind']; answered: (answer: never) => void }[] = [];
+  private notes: readonly string[] = [];
+  private scheduled = false;
+  private sampledAt = -Infinity;
+  private pullAt = -Infinity;
+  private pullPeriod = FIRST_PULL;
+
+  constructor(private readonly pace: Pace = PAGE) {
+    this.heardAt = pace.now();
+  }
+
+  readonly subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  receive(message: Message): void {
+    this.heardAt = this.pace.now();
+    if (message.kind !== 'update') {
+      this.asking
+        .filter(({ kind }) => kind === message.kind)
+        .forEach(({ answered }) => answered(message as never));
+      this.asking = this.asking.filter(({ kind }) => kind !== message.kind);
+    } else {
+      if (message.view) {
+        this.see(message.view);
+      }
+      if (message.charts.length) {
+        this.charts = new Map([...this.charts, ...message.charts.map(each => [keyOf(each), each] as const)]);
+      }
+      this.leftOut = message.leftOut ?? this.leftOut;
+      this.cell = message.cell ?? this.cell;
+      message.media.forEach(({ name, data }) => this.log.outputs.put(name, data));
+      this.log.receive(message.deltas, message.completeUntil);
+    }
+    this.version += 1;
+    this.notify();
+  }
+
+  /** Take the view of a run from the server, where the kernel does not send it. */
+  receiveView(view: RunView, cell: string | null = null): void {
+    const nothing = { deltas: [], completeUntil: null, charts: [], leftOut: null, media: [] };
+    this.receive({ kind: 'update', view, cell, ...nothing });
+  }
+
+  /** Keep the notes on the end of a run, which the kernel has in its views and the server apart. */
+  note(notes: readonly string[]): void {
+    this.notes = notes;
+    if (this.view) {
+      this.view = { ...this.view, notes: [...notes] };
+    }
+    this.version += 1;
+    this.notify();
+  }
+
+  /** Return the kernel's next answer of a kind. It may never come. */
+  next<Kind extends Answer['kind']>(kind: Kind): Promise<Extract<Answer, { kind: Kind }>> {
+    return new Promise(answered => (this.asking = [...this.asking, { kind, answered }]));
+  }
+
+  /** Return true when it is time to request missing lines. A busy kernel answers all requests at once when it is free,
+   * so they become rarer. */
+  wantsPull(): boolean {
+    if (!this.log.incomplete) {
+      this.pullPeriod = FIRST_PULL;
+      return false;
+    }
+    const now = this.pace.now();
+    if (now - this.pullAt < this.pullPeriod) {
+      return false;
+    }
+    this.pullPeriod = this.pullAt === -Infinity ? FIRST_PULL : Math.min(2 * this.pullPeriod, LONGEST_PULL);
+    this.pullAt = now;
+    return true;
+  }
+
+  private see(view: RunView): void {
+    this.viewAt = this.heardAt;
+    const notes = view.notes.length ? view.notes : [...this.notes];
+    this.view = { ...view, notes, ranks: keepEqual(this.view?.ranks ?? [], view.ranks) };
+    if (!view.live || this.heardAt - this.sampledAt < SAMPLE_SECONDS) {
+      return;
+    }
+    this.sampledAt = this.heardAt;
+    const samples = new Map(this.utilisation);
+    for (const rank of view.ranks) {
+      const value = utilisation(rank);
+      if (value !== null) {
+        samples.set(rank.rank, [...(samples.get(rank.rank) ?? []), value].slice(-SAMPLES));
+      }
+    }
+    this.utilisation = samples;
+    this.waits = waitsOf(view.ranks, this.waits);
+  }
+
+  private notify(): void {
+    if (!this.scheduled) {
+      this.scheduled = true;
+      this.pace.frame(() => {
+        this.scheduled = false;
+        this.listeners.forEach(listener => listener());
+      });
+    }
+  }
+}
+
+/** Return the recent waiting share of each rank; a rank without a new sample keeps its last. */
+function waitsOf(ranks: readonly RankView[], before: ReadonlyMap<number, number>): Map<number, number> {
+  const known = ranks
+    .filter(({ state }) => state === 'running')
+    .map(
+      ({ rank, wait }) =>
+        [rank, wait === null ? before.get(rank) : movingMean(before.get(rank), wait)] as const,
+    );
+  return new Map(known.filter((each): each is [number, number] => each[1] !== undefined));
+}
+
+/** Return the new ranks, with the old object for each unchanged one: a view draws other objects alone. `elapsed`,
+ * which nothing draws, does not count. */
+function keepEqual(before: readonly RankView[], now: readonly RankView[]): readonly RankView[] {
+  const kept = now.map((rank, index) => {
+    const old = before[index];
+    return old && same(old, rank) ? old : rank;
+  });
+  return kept.length === before.length && kept.every((rank, index) => rank === before[index]) ? before : kept;
+}
+
+function same(before: RankView, now: RankView): boolean {
+  return (Object.keys(before) as (keyof RankView)[]).every(
+    name =>
+      name === 'elapsed' ||
+      (name === 'exit' ? before.exit.en === now.exit.en : Object.is(before[name], now[name])),
+  );
+}

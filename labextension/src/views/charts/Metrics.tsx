@@ -1,0 +1,328 @@
+/** The curves: what the cell logged, then what the machine measured. */
+import { type ReactElement, type RefObject, useEffect, useMemo, useRef, useState } from 'react';
+import uPlot from 'uplot';
+
+import {
+  alike,
+  type Axis,
+  axisOf,
+  canBeLog,
+  inFittingUnit,
+  keyOf,
+  latest,
+  plotColumns,
+  logByDefault,
+  positive,
+  smoothCurves,
+} from '../../model/charts';
+import { paletteOf, PLOT_HEIGHT, type PlotChoice, plotOptions } from './plot';
+import { figure } from '../../model/formats';
+import type { Chart } from '../../protocol/charts';
+import { pageWords } from '../../words/panel';
+import { Button, Segments } from '../Marks';
+import { useThrottled } from '../hooks';
+
+const REDRAW = 1000;
+const AXES = ['step', 'time'] as const;
+
+/** The reader's last choices, also for charts that are drawn later. */
+const chosen: { axis: Axis; smoothing: number } = { axis: 'step', smoothing: 0 };
+
+interface MetricsProps {
+  charts: ReadonlyMap<string, Chart>;
+  /** number of metrics without a chart */
+  leftOut?: number;
+  /** names of lines that are no ranks, in full and in a letter or two */
+  names?: readonly string[];
+  letters?: readonly string[];
+  /** pixels of a plot, where that is not the usual height */
+  height?: number;
+  /** the words beside the tools */
+  hint?: string;
+  /** another number when the page's colours changed */
+  themeVersion: number;
+  onBoard: (() => void) | null;
+}
+
+export function Metrics(props: MetricsProps): ReactElement {
+  const { themeVersion, onBoard, leftOut = 0 } = props;
+  const words = pageWords();
+  const throttled = useThrottled(props.charts, REDRAW);
+  // several runs have other curves where the reader chose others
+  const charts = props.names ? props.charts : throttled;
+  const [{ axis, smoothing }, setShown] = useState({ ...chosen });
+  const choose = (choice: Partial<typeof chosen>): void => setShown({ ...Object.assign(chosen, choice) });
+  const ordered = useMemo(() => {
+    const all = [...charts.values()];
+    return [...metricsOf(charts), ...all.filter(chart => chart.group === 'system')];
+  }, [charts]);
+  const logged = ordered.some(chart => chart.group === 'metric');
+  return (
+    <div className="nbdist-metrics">
+      <div className="nbdist-tools" role="toolbar" aria-label={words.metrics}>
+        <Segments
+          label={words.axis}
+          choices={AXES}
+          names={words}
+          chosen={axis}
+          onChoose={each => choose({ axis: each })}
+        />
+        <label className="nbdist-row nbdist-smoothing">
+          <span className="nbdist-cut">{words.smoothing}</span>
+          <input
+            type="range"
+            min={0}
+            max={0.95}
+            step={0.05}
+            value={smoothing}
+            // of React a change of it, of Preact while it is pulled: both redraw
+            onChange={event => choose({ smoothing: Number(event.currentTarget.value) })}
+            onInput={event => choose({ smoothing: Number(event.currentTarget.value) })}
+          />
+          <span className="nbdist-quiet">{smoothing ? smoothing.toFixed(2) : words.off}</span>
+        </label>
+        <span className="nbdist-space nbdist-quiet nbdist-cut nbdist-tools-hint">{props.hint}</span>
+        {onBoard && <Button icon="out" label={words.openBoard} onClick={onBoard} />}
+      </div>
+      {!logged && (
+        <p className="nbdist-empty">
+          {words.noMetrics} <code>nbdist.log(step=…, loss=…)</code> {words.noMetricsThen}
+        </p>
+      )}
+      {leftOut > 0 && <div className="nbdist-note nbdist-calm">{words.leftOut(leftOut)}</div>}
+      <div className="nbdist-charts">
+        {ordered.map(chart => (
+          <ChartView
+            key={keyOf(chart)}
+            chart={chart}
+            wanted={axis}
+            smoothing={smoothing}
+            names={props.names}
+            letters={props.letters}
+            height={props.height}
+            themeVersion={themeVersion}
+          />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+/** figures of a run that is one line */
+const FIGURES = 3;
+
+/** Return `loss 0.05 · accuracy 0.98`: where the first metrics stand at last, the mean of the ranks. */
+export function figuresText(charts: ReadonlyMap<string, Chart>): string {
+  return metricsOf(charts)
+    .slice(0, FIGURES)
+    .map(chart => `${chart.tag} ${figure(lastMean(chart))}`)
+    .join(' · ');
+}
+
+/** Return the last step of any metric; null where none has steps. */
+export function lastStep(charts: ReadonlyMap<string, Chart>): number | null {
+  const steps = metricsOf(charts).flatMap(({ columns }) => columns[0]!.at(-1) ?? []);
+  return steps.some(Number.isFinite) ? Math.max(...steps.filter(Number.isFinite)) : null;
+}
+
+function lastMean({ kind, last }: Chart): number {
+  const known = (kind === 'band' ? last.slice(0, 1) : last).filter(value => !Number.isNaN(value));
+  return known.reduce((sum, value) => sum + value, 0) / known.length;
+}
+
+function metricsOf(charts: ReadonlyMap<string, Chart>): readonly Chart[] {
+  return [...charts.values()].filter(chart => chart.group === 'metric');
+}
+
+interface FirstMetricsProps extends Pick<MetricsProps, 'charts' | 'themeVersion'> {
+  most: number;
+  onAll: () => void;
+}
+
+/** Draw the first metrics in a row, and how many there are more. */
+export function FirstMetrics({ charts, most, themeVersion, onAll }: FirstMetricsProps): ReactElement | null {
+  const words = pageWords();
+  const all = useMemo(() => metricsOf(charts), [charts]);
+  const first = all.slice(0, most);
+  if (first.length === 0) {
+    return null;
+  }
+  return (
+    <div className="nbdist-curves" role="group" aria-label={words.metrics} data-count={first.length}>
+      {first.map(chart => (
+        <ChartView
+          key={keyOf(chart)}
+          chart={chart}
+          wanted="step"
+          smoothing={chosen.smoothing}
+          themeVersion={themeVersion}
+        />
+      ))}
+      {all.length > most && (
+        <div className="nbdist-row nbdist-curves-more">
+          <span className="nbdist-quiet">{words.someMetrics(most, all.length)}</span>
+          <Button label={words.allMetrics} onClick={onAll} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+interface ChartProps {
+  chart: Chart;
+  wanted: Axis;
+  /** 0 for none, towards 1 for more */
+  smoothing: number;
+  names?: readonly string[] | undefined;
+  letters?: readonly string[] | undefined;
+  height?: number | undefined;
+  themeVersion: number;
+}
+
+/** Draw a metric: a chart, or of a single point its number. */
+function ChartView(props: ChartProps): ReactElement {
+  const { chart, names } = props;
+  if (names || chart.group !== 'metric' || chart.columns[0]!.length > 1) {
+    return <Curves {...props} />;
+  }
+  return (
+    <div className="nbdist-chart nbdist-chart-head nbdist-figure">
+      <b title={chart.tag}>{chart.tag}</b>
+      <span className="nbdist-cut">{latest(chart)}</span>
+    </div>
+  );
+}
+
+function Curves(props: ChartProps): ReactElement {
+  const { chart: measured, wanted, smoothing, names, letters, height, themeVersion } = props;
+  const words = pageWords();
+  const chart = useMemo(() => inFittingUnit(measured), [measured]);
+  const axis = axisOf(chart, wanted);
+  const lines = useMemo(() => plotColumns(chart, axis), [chart, axis]);
+  const [chosen, setChosen] = useState<boolean | null>(null);
+  const possible = useMemo(() => canBeLog(lines), [lines]);
+  const log = possible && (chosen ?? logByDefault(lines));
+  const drawn = useMemo(() => {
+    const curves = smoothing ? smoothCurves(lines, smoothing, chart.kind) : lines;
+    return log ? positive(curves) : curves;
+  }, [lines, log, smoothing, chart.kind]);
+  const same = useMemo(() => (names ? alike(lines) : []), [lines, names]);
+  const place = usePlot(
+    { chart, axis, log, smooth: smoothing > 0, names, letters, alike: same, height, themeVersion },
+    drawn,
+  );
+  const banded = chart.kind === 'band' && chart.ranks.length > 1;
+  const name = (chart.group === 'system' && words.tags[chart.tag]) || chart.tag;
+  const summary = latest(chart);
+  return (
+    <div className="nbdist-chart">
+      <div className="nbdist-chart-head">
+        <b title={name}>{chart.unit ? name + words.comma + chart.unit : name}</b>
+        <span className="nbdist-quiet nbdist-cut">{summary}</span>
+        <span className="nbdist-space" />
+        {possible && (
+          <button
+            type="button"
+            className="nbdist-button nbdist-tiny"
+            aria-pressed={log}
+            aria-label={words.named(words.logScale, name)}
+            title={words.logScale}
+            onClick={() => setChosen(!log)}
+          >
+            {words.log}
+          </button>
+        )}
+      </div>
+      <div
+        className="nbdist-plot"
+        style={{ height }}
+        ref={place}
+        role="img"
+        aria-label={words.named(name, summary)}
+      />
+      {(banded || smoothing > 0) && (
+        <div className="nbdist-row nbdist-chart-key" data-kind={chart.kind}>
+          <span>
+            {[banded && words.meanOf(chart.ranks.length), smoothing && words.smooth]
+              .filter(Boolean)
+              .join(words.comma)}
+          </span>
+          {banded && <span data-key="band">{words.lowestToHighest}</span>}
+          {smoothing > 0 && <span data-key="faint">{words.asLogged}</span>}
+        </div>
+      )}
+    </div>
+  );
+}
+
+type PlotChosen = Omit<PlotChoice, 'palette' | 'width'> & { themeVersion: number };
+
+/** Keep a plot of `lines` in the element that gets the ref. */
+function usePlot(
+  chosen: PlotChosen,
+  lines: ReturnType<typeof plotColumns>,
+): RefObject<HTMLDivElement | null> {
+  const { chart, axis, log, smooth, names, letters, alike, height, themeVersion } = chosen;
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const latestProps = useRef({ chart, lines });
+  useEffect(() => {
+    latestProps.current = { chart, lines };
+  });
+  // other lines, axes or colours need another plot; other values do not
+  const shape = `${chart.kind}/${chart.kind === 'band' ? chart.ranks.length > 1 : chart.ranks.join()}`;
+  const named = names?.join('\n');
+  const lettered = letters?.join('\n');
+  const same = alike.join();
+  useEffect(() => {
+    const element = place.current!;
+    const { chart, lines } = latestProps.current;
+    const [palette, width] = [paletteOf(element), element.clientWidth];
+    const options = plotOptions({
+      chart,
+      axis,
+      log,
+      smooth,
+      names: named?.split('\n'),
+      letters: lettered?.split('\n'),
+      alike: same.split(',').map(Number),
+      height,
+      palette,
+      width,
+    });
+    const made = new uPlot(options, lines as uPlot.AlignedData, element);
+    plot.current = made;
+    const observer = new ResizeObserver(([entry]) => {
+      const width = Math.floor(entry!.contentRect.width);
+      if (width > 0 && width !== made.width) {
+        made.setSize({ width, height: height ?? PLOT_HEIGHT });
+      }
+    });
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [shape, axis, log, smooth, named, lettered, same, height, themeVersion]);
+  useEffect(() => {
+    const made = plot.current;
+    if (made) {
+      // what the reader looks at more closely stays where it is
+      const zoomed = isZoomed(made);
+      made.setData(lines as uPlot.AlignedData, !zoomed);
+      if (zoomed) {
+        made.redraw();
+      }
+    }
+  }, [lines]);
+  return place;
+}
+
+/** Return true when the reader has zoomed into a part; a double click shows all again. */
+function isZoomed({ data: [x], scales }: uPlot): boolean {
+  const { min, max } = scales['x']!;
+  // neither is a number before the first drawing
+  const drawn = typeof min === 'number' && typeof max === 'number';
+  return drawn && x.length > 1 && (min > x[0]! || max < x.at(-1)!);
+}

@@ -1,0 +1,214 @@
+/** The runs that are compared, a row for each: what differs, sorted by any column, and whose curves are drawn. */
+import { type Dispatch, memo, type ReactElement, type SetStateAction, useMemo, useState } from 'react';
+
+import {
+  valueText,
+  columnKey,
+  columnName,
+  type Compared,
+  type ComparedRow,
+  firstColumns,
+  groupName,
+  sorted,
+} from '../../model/comparison';
+import { pageWords } from '../../words/panel';
+import { Button, Mark, rankColour } from '../Marks';
+
+interface TableProps {
+  compared: Compared;
+  columns: readonly ComparedRow[];
+  /** names of the runs */
+  names: readonly string[];
+  /** the runs whose curves are drawn */
+  drawn: ReadonlySet<number>;
+  onDrawn: Dispatch<SetStateAction<ReadonlySet<number>>>;
+  onOpen: (runId: string, from: Element) => void;
+  /** the order of the runs, and by which column that is, until the reader chooses one */
+  sort?: (Sorting & { order: readonly number[] }) | null;
+}
+
+interface Sorting {
+  key: string;
+  descending: boolean;
+}
+
+export function CompareTable(props: TableProps): ReactElement {
+  const { compared, columns, names, drawn, onDrawn } = props;
+  const words = pageWords();
+  const first = useMemo(() => firstColumns(columns), [columns]);
+  const [chosen, setChosen] = useState<readonly string[] | null>(null);
+  const [sorting, setSorting] = useState<Sorting | null>(null);
+  const { key, descending } = sorting ?? props.sort ?? { key: '', descending: false };
+  const shown = useMemo(() => {
+    const keys = new Set(chosen ?? first);
+    return columns.filter(column => keys.has(columnKey(column)));
+  }, [columns, chosen, first]);
+  const order =
+    !sorting && props.sort
+      ? props.sort.order
+      : sorted(
+          columns.find(column => columnKey(column) === key),
+          compared.runs.length,
+          descending,
+        );
+  const sortBy = (by: string): void =>
+    setSorting(by !== key ? { key: by, descending: false } : { key: descending ? '' : by, descending: true });
+  const all = drawn.size >= compared.runs.length && compared.runs.every((_, run) => drawn.has(run));
+  return (
+    <>
+      <div className="nbdist-tools" role="toolbar" aria-label={words.comparedRuns}>
+        <ColumnPicker columns={columns} step={compared.step} chosen={chosen ?? first} onChoose={setChosen} />
+      </div>
+      <div
+        className="nbdist-table-frame nbdist-compare-table"
+        role="region"
+        aria-label={words.comparedRuns}
+        tabIndex={0}
+      >
+        <table className="nbdist-table">
+          <thead>
+            <tr>
+              <th scope="col">
+                <input
+                  type="checkbox"
+                  aria-label={words.drawAll}
+                  title={words.drawAll}
+                  checked={all}
+                  onChange={() => onDrawn(new Set(all ? [] : compared.runs.keys()))}
+                />
+              </th>
+              {shown.map(column => {
+                const name = columnName(column);
+                const group = groupName(column, compared.step);
+                const by = columnKey(column) === key;
+                return (
+                  <th
+                    key={columnKey(column)}
+                    scope="col"
+                    aria-sort={by ? (descending ? 'descending' : 'ascending') : undefined}
+                  >
+                    <button
+                      type="button"
+                      className="nbdist-rank-link nbdist-sort"
+                      title={words.sortBy(name + words.comma + group)}
+                      onClick={() => sortBy(columnKey(column))}
+                    >
+                      <b>{name}</b> {by && (descending ? '▾' : '▴')}
+                      <span>{group}</span>
+                    </button>
+                  </th>
+                );
+              })}
+            </tr>
+          </thead>
+          <tbody>
+            {order.map(run => (
+              <Row
+                key={compared.runs[run]!.runId}
+                compared={compared}
+                run={run}
+                name={names[run]!}
+                columns={shown}
+                drawn={drawn.has(run)}
+                onDrawn={onDrawn}
+                onOpen={props.onOpen}
+              />
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+interface RowProps extends Pick<TableProps, 'compared' | 'columns' | 'onDrawn' | 'onOpen'> {
+  run: number;
+  name: string;
+  drawn: boolean;
+}
+
+const Row = memo(function Row(props: RowProps): ReactElement {
+  const { compared, run, name, columns, drawn, onDrawn, onOpen } = props;
+  const words = pageWords();
+  const { runId, label, letter, state } = compared.runs[run]!;
+  const draw = (): void =>
+    onDrawn(before => {
+      const next = new Set(before);
+      return next.delete(run) ? next : next.add(run);
+    });
+  return (
+    <tr className={rankColour(run)} data-drawn={drawn}>
+      <th scope="row">
+        <span className="nbdist-row">
+          <input type="checkbox" aria-label={words.drawRun(label)} checked={drawn} onChange={draw} />
+          <span className="nbdist-letter" data-dash={Math.floor(run / 8) % 4}>
+            {letter}
+          </span>
+          <Mark state={state} />
+          <button
+            type="button"
+            className="nbdist-rank-link nbdist-name"
+            title={label}
+            onClick={event => onOpen(runId, event.currentTarget)}
+          >
+            {name}
+          </button>
+        </span>
+      </th>
+      {columns.map(column => {
+        const at = column.steps[run];
+        const text = valueText(column, run);
+        return (
+          <td key={columnKey(column)} title={text}>
+            {text}
+            {typeof at === 'number' && <span className="nbdist-quiet"> ({at.toLocaleString('en')})</span>}
+          </td>
+        );
+      })}
+    </tr>
+  );
+});
+
+interface PickerProps {
+  columns: readonly ComparedRow[];
+  step: number | null;
+  chosen: readonly string[];
+  /** null for those that are shown at first */
+  onChoose: (keys: readonly string[] | null) => void;
+}
+
+function ColumnPicker({ columns, step, chosen, onChoose }: PickerProps): ReactElement {
+  const words = pageWords();
+  const groups = [...new Set(columns.map(({ group }) => group))];
+  const toggle = (key: string): void =>
+    onChoose(chosen.includes(key) ? chosen.filter(each => each !== key) : [...chosen, key]);
+  return (
+    <details className="nbdist-columns">
+      <summary className="nbdist-button">{words.columnsShown(chosen.length)}</summary>
+      <div className="nbdist-columns-list">
+        <div className="nbdist-row">
+          <Button label={words.columnsDiffering} onClick={() => onChoose(null)} />
+          <Button label={words.columnsAll} onClick={() => onChoose(columns.map(columnKey))} />
+        </div>
+        {groups.map(group => {
+          const members = columns.filter(column => column.group === group);
+          return (
+            <fieldset key={group}>
+              <legend>{groupName(members[0]!, step)}</legend>
+              {members.map(column => (
+                <label key={columnKey(column)} data-differs={column.differs}>
+                  <input
+                    type="checkbox"
+                    checked={chosen.includes(columnKey(column))}
+                    onChange={() => toggle(columnKey(column))}
+                  />
+                  {columnName(column)}
+                </label>
+              ))}
+            </fieldset>
+          );
+        })}
+      </div>
+    </details>
+  );
+}

@@ -1,0 +1,152 @@
+/** A sweep below its cell: its points as a table, and their curves over each other. */
+import { type ReactElement, useCallback, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+
+import { overlay } from '../../model/charts';
+import {
+  chartsOf,
+  columnKey,
+  comparisonColumns,
+  DRAWN,
+  type SweepNews,
+  sweepNews,
+} from '../../model/comparison';
+import { pageWords } from '../../words/panel';
+import { CompareTable } from './CompareTable';
+import { Button, Mark } from '../Marks';
+import { Metrics } from '../charts/Metrics';
+import { useSize, useTheme } from '../hooks';
+
+/** The requests of a panel to the sender of its sweep. */
+export interface SweepSource {
+  news: () => unknown;
+  listen: (hear: () => void) => () => void;
+  /** false when the reader has to interrupt the cell by hand */
+  stop: () => Promise<boolean>;
+  /** opens a run, where the page can */
+  open: ((runId: string, label: string, from: Element) => void) | null;
+}
+
+/** pixels */
+const PLOT_PX = 200;
+
+export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
+  const words = pageWords();
+  const root = useRef<HTMLElement>(null);
+  const size = useSize(root);
+  const { theme, themeVersion } = useTheme();
+  const news = useSyncExternalStore(source.listen, source.news);
+  const sweep = useMemo(() => sweepNews(news), [news]);
+  const [drawn, setDrawn] = useState<ReadonlySet<number>>(
+    () => new Set(Array.from({ length: DRAWN }, (_, run) => run)),
+  );
+  const [note, setNote] = useState<{ text: string; code: string } | null>(null);
+  const [stopping, setStopping] = useState(false);
+  const columns = useMemo(() => comparisonColumns(sweep), [sweep]);
+  const charts = useMemo(() => overlay(chartsOf(sweep, drawn)), [sweep, drawn]);
+  const { runs, sort, live } = sweep;
+  const open = useCallback(
+    (runId: string, from: Element): void => {
+      const { state, label } = runs.find(run => run.runId === runId)!;
+      if (state === 'pending') {
+        setNote({ text: words.sweepNotBegun(label), code: '' });
+      } else if (source.open) {
+        source.open(runId, label, from);
+      } else {
+        setNote({ text: words.sweepOpen, code: `%dist_attach ${label}` });
+      }
+    },
+    [runs, source, words],
+  );
+  const stop = (): void => {
+    setStopping(true);
+    void source.stop().then(accepted => {
+      if (!accepted) {
+        setStopping(false);
+        setNote({ text: words.cannotStop(sweep.label), code: '' });
+      }
+    });
+  };
+  return (
+    <section
+      className="nbdist nbdist-sweep nbdist-compare"
+      role="region"
+      aria-label={`${words.sweepTitle} ${sweep.label}`}
+      ref={root}
+      data-size={size}
+      data-theme={theme}
+    >
+      <div className="nbdist-head">
+        <span className="nbdist-pill" role="status" data-state={sweep.state}>
+          <Mark state={sweep.state} />
+          {words.run[sweep.state]}
+        </span>
+        <span className="nbdist-name" title={sweep.sweepId}>
+          {sweep.label}
+        </span>
+        <span className="nbdist-quiet">{countsText(sweep)}</span>
+        <span className="nbdist-space" />
+        {live && (
+          <Button
+            icon="stop"
+            label={stopping ? words.stopping : words.stop}
+            disabled={stopping}
+            onClick={stop}
+          />
+        )}
+      </div>
+      {sweep.reason && (
+        <div className="nbdist-note nbdist-calm" role="status">
+          {sweep.reason}
+        </div>
+      )}
+      {note && (
+        <div className="nbdist-note nbdist-calm" role="status">
+          {note.text} {note.code && <code>{note.code}</code>}
+        </div>
+      )}
+      <CompareTable
+        compared={sweep}
+        columns={columns}
+        names={runs.map(({ label }) => label)}
+        drawn={drawn}
+        onDrawn={setDrawn}
+        onOpen={open}
+        sort={sort && { key: columnKey(sort), descending: sort.descending, order: sweep.order }}
+      />
+      {charts.size > 0 && (
+        <div className="nbdist-compare-curves" data-page="metrics">
+          <Metrics
+            charts={charts}
+            names={runs.map((_, run) => valuesText(sweep, run))}
+            letters={runs.map(({ letter }) => letter)}
+            height={PLOT_PX}
+            hint={words.zoomHint}
+            themeVersion={themeVersion}
+            onBoard={null}
+          />
+        </div>
+      )}
+    </section>
+  );
+}
+
+function countsText({ counts, live }: SweepNews): string {
+  const words = pageWords();
+  const { ended, points, failed, running, waiting } = counts;
+  return [
+    words.sweepPoints(ended, points),
+    failed > 0 && words.sweepFailed(failed),
+    live && running > 0 && words.sweepRunning(running),
+    live && waiting > 0 && words.sweepWaiting(waiting),
+  ]
+    .filter(Boolean)
+    .join(' · ');
+}
+
+/** Return the values that identify a point: `lr=0.1 width=64`. */
+function valuesText({ rows }: SweepNews, run: number): string {
+  return rows
+    .filter(({ group }) => group === 'sweep')
+    .map(({ name, values }) => `${name}=${String(values[run])}`)
+    .join(' ');
+}

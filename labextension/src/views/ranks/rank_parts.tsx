@@ -1,0 +1,153 @@
+/** The parts of a strip, a table and a grid of ranks: the state of a rank, and small drawings of its use. */
+import { memo, type ReactElement, useMemo } from 'react';
+
+import { bytes, bytesOf, memory, milliseconds } from '../../model/formats';
+import type { RankView, RunView, SlowView } from '../../protocol/run';
+import { pageWords } from '../../words/panel';
+import { Mark } from '../Marks';
+import { type Held, heldRanks, heldWord } from '../Stall';
+import type { Size } from '../hooks';
+
+const NONE: readonly number[] = [];
+
+/** The properties of a drawing of ranks. */
+export interface RanksProps {
+  view: RunView;
+  /** the last samples of each rank, in percent */
+  utilisation: ReadonlyMap<number, readonly number[]>;
+  /** the percentage of its time that each rank waits for others */
+  waits: ReadonlyMap<number, number>;
+  size: Size;
+  onOpen: (rank: number) => void;
+}
+
+/** The state of a rank, and its recent use. */
+export interface Standing {
+  rank: RankView;
+  /** true when it failed before all others */
+  first: boolean;
+  held: Held | undefined;
+  slow: SlowView | null;
+  samples: readonly number[];
+  wait: number | undefined;
+}
+
+export function useStandings({ view, utilisation, waits }: RanksProps): readonly Standing[] {
+  return useMemo(() => {
+    const held = heldRanks(view);
+    return view.ranks.map(rank => ({
+      rank,
+      first: rank.rank === view.failure?.rank,
+      held: held.get(rank.rank),
+      slow: view.slow?.rank === rank.rank ? view.slow : null,
+      samples: utilisation.get(rank.rank) ?? NONE,
+      wait: waits.get(rank.rank),
+    }));
+  }, [view, utilisation, waits]);
+}
+
+/** Return the word for a rank: its part in a stall, slowest, or its state. */
+export function wordOf({ rank, first, held, slow }: Standing): string {
+  const words = pageWords();
+  const state = first && rank.state === 'failed' ? words.failedFirst : words.rankState[rank.state];
+  return heldWord(rank, held) || (slow && rank.state === 'running' ? words.slowest : state);
+}
+
+export function StateMark({ rank, held, slow, title }: Standing & { title?: string }): ReactElement {
+  if (rank.state !== 'running' || (held === undefined && !slow)) {
+    return <Mark state={rank.state} title={title} ofRank />;
+  }
+  const waits = held?.kind === 'waits' || held?.kind === 'loads';
+  return <Mark state={held === undefined ? 'slow' : waits ? 'waits' : 'held'} title={title} />;
+}
+
+/** Return the names of the measures; of an ended run they are peaks and means. */
+export function measureNames({ ranks, live }: RunView): Record<'utilisation' | 'memory' | 'rate', string> {
+  const words = pageWords();
+  const { utilisation, memory, gpuMemory, stepRate } = live ? words : words.onTheWhole;
+  const onGpu = ranks.some(rank => rank.gpuMemory !== null);
+  return { utilisation, memory: onGpu ? gpuMemory : memory, rate: stepRate };
+}
+
+/** Return `+18 ms`, `×1.6`: by how much a rank is slower than the others. */
+export function overText({ over, factor }: SlowView): string {
+  const words = pageWords();
+  return over === null ? words.slowTimes(factor.toFixed(1)) : words.slowBy(over.toFixed(over < 10 ? 1 : 0));
+}
+
+/** Draw `11.2/80 GB`, or the used memory where the total is unknown. */
+export function Memory({ rank }: { rank: RankView }): ReactElement | null {
+  const amount = memory(rank);
+  if (amount === null) {
+    return null;
+  }
+  if (amount.total === null) {
+    return <span>{bytes(amount.used)}</span>;
+  }
+  const [used, total] = bytesOf(amount.used, amount.total);
+  return (
+    <span className="nbdist-cut">
+      {used}
+      <span className="nbdist-quiet">/{total}</span>
+    </span>
+  );
+}
+
+export function Bar({ fraction }: { fraction: number }): ReactElement {
+  return (
+    <span className="nbdist-bar" aria-hidden="true">
+      <i style={{ width: `${Math.min(100, 100 * fraction)}%` }} />
+    </span>
+  );
+}
+
+const SAMPLES = 60;
+const SPARK_PX = 16;
+
+/** Draw the utilisation of the last two minutes, the newest sample at the right. The top is all of a GPU, or the most
+ * cores ever used. */
+export const Sparkline = memo(function Sparkline({ samples }: { samples: readonly number[] }): ReactElement {
+  const full = Math.max(100, ...samples);
+  const points = samples.map((sample, at) => {
+    const height = Math.min(1, sample / full) * (SPARK_PX - 3);
+    return `${SAMPLES - samples.length + at},${(SPARK_PX - 1.5 - height).toFixed(1)}`;
+  });
+  return (
+    <svg
+      className="nbdist-spark"
+      viewBox={`0 0 ${SAMPLES - 1} ${SPARK_PX}`}
+      preserveAspectRatio="none"
+      aria-hidden="true"
+    >
+      <path className="nbdist-ground" d={`M0 ${SPARK_PX - 0.5}H${SAMPLES - 1}`} />
+      <polyline points={points.join(' ')} />
+    </svg>
+  );
+});
+
+interface StepBarProps {
+  /** milliseconds */
+  step: { own: number; waiting: number };
+  /** the figures alone */
+  figures: boolean;
+}
+
+/** Draw a step: the rank's own time, then, hatched, its wait for the others. */
+export function StepBar({ step, figures }: StepBarProps): ReactElement {
+  const words = pageWords();
+  const [own, waiting] = [milliseconds(step.own), milliseconds(step.waiting)];
+  const share = (100 * step.own) / (step.own + step.waiting);
+  return (
+    <span className="nbdist-row" title={words.ownAndWaiting(own, waiting)}>
+      {!figures && (
+        <span className="nbdist-step" aria-hidden="true">
+          <i style={{ width: `${share}%` }} />
+          <i className="nbdist-step-waiting" />
+        </span>
+      )}
+      <span className="nbdist-step-figures">
+        {own} <span className="nbdist-quiet">{words.andMilliseconds(waiting)}</span>
+      </span>
+    </span>
+  );
+}

@@ -1,0 +1,59 @@
+/** The language of the page, and tables of words in both. */
+import type { Bilingual } from '../protocol/readers';
+
+export type Language = 'en' | 'zh';
+
+type Given = string | number;
+
+/** A text, or what fills in what is left open in it: `{0}`, and `{1}`, and `{2}`. */
+type Word<Text extends string> = Text extends `${string}{2}${string}`
+  ? (first: Given, second: Given, third: Given) => string
+  : Text extends `${string}{1}${string}`
+    ? (first: Given, second: Given) => string
+    : Text extends `${string}{0}${string}`
+      ? (only: Given) => string
+      : string;
+
+/** Takes a word in both languages: a text with open places, or a function that makes it. */
+interface Translate {
+  <Text extends string>(en: Text, zh: string): Word<Text>;
+  <All extends unknown[]>(
+    en: (...given: All) => string,
+    zh: (...given: All) => string,
+  ): (...given: All) => string;
+}
+
+/** Return a table of words in each language. */
+export function inBoth<Table>(table: (tr: Translate) => Table): Readonly<Record<Language, Table>> {
+  const pick = (language: 0 | 1): Table =>
+    table(((...both: unknown[]) => {
+      const word = both[language];
+      return typeof word === 'string' && word.includes('{0}') ? filledIn(word) : word;
+    }) as Translate);
+  return { en: pick(0), zh: pick(1) };
+}
+
+function filledIn(text: string): (...given: Given[]) => string {
+  return (...given) => text.replace(/\{(\d)\}/g, (_open, at: string) => String(given[Number(at)]));
+}
+
+/** Return true for Simplified Chinese: readers of Traditional Chinese get English. */
+export function isChinese(locale: string): boolean {
+  return /^zh(?![-_](tw|hk|mo|hant))/i.test(locale);
+}
+
+/** Return the page's language where it says one, else the browser's. */
+export function languageOf(page: Document = document, browser = navigator.language): Language {
+  return isChinese(page.documentElement.lang || browser) ? 'zh' : 'en';
+}
+
+/** Return the text in the page's language. */
+export function localized(sentence: Bilingual): string {
+  return sentence[languageOf()];
+}
+
+/** Return a number with a comma between thousands. */
+export const grouped = (value: number): string => value.toLocaleString('en-US');
+
+/** Return the ending of an English noun for a number of things. */
+export const plural = (count: number): string => (count === 1 ? '' : 's');

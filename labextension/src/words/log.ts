@@ -1,0 +1,67 @@
+/** The words of the log. */
+import { bytes } from '../model/formats';
+import { grouped, inBoth, languageOf, plural } from './languages';
+
+const english = (count: number): string => (count < 1e6 ? `${grouped(count)} bytes` : bytes(count));
+const chinese = (count: number): string => (count < 1e6 ? `${grouped(count)} 字节` : bytes(count));
+
+export const LOG_WORDS = inBoth(tr => ({
+  log: tr('Log', '日志'),
+  tools: tr('Log tools', '日志工具'),
+  search: tr('Search', '搜索'),
+  previous: tr('Previous match', '上一个匹配'),
+  next: tr('Next match', '下一个匹配'),
+  position: tr('Log position', '日志位置'),
+  follow: tr('Follow', '跟随'),
+  pause: tr('Pause', '暂停'),
+  wrap: tr('Wrap', '自动换行'),
+  firstError: tr('First error', '首个错误'),
+  differences: tr('Only differences', '仅看差异'),
+  tracebacks: tr('Tracebacks ({0} lines)', '调用栈（{0} 行）'),
+  copy: tr('Copy', '复制'),
+  download: tr('Download', '下载'),
+  close: tr('Close', '关闭'),
+  fullLine: tr('Full line', '整行'),
+  empty: tr('No output yet.', '尚无输出。'),
+  none: tr('No output.', '没有输出。'),
+  noDifferences: tr('All ranks wrote the same.', '所有进程的输出相同。'),
+  lines: tr(
+    (count: number, folded: number) =>
+      `${grouped(count)} line${plural(count)}${folded ? `, ${grouped(folded)} folded` : ''}`,
+    (count, folded) => `${grouped(count)} 行${folded ? `，${grouped(folded)} 行已折叠` : ''}`,
+  ),
+  newLines: tr(
+    (count: number) => `${grouped(count)} new`,
+    count => `${grouped(count)} 行新输出`,
+  ),
+  missing: tr(
+    (count: number) =>
+      `… ${count ? english(count) : 'some'} of this log did not reach this page. %dist_logs shows all`,
+    count => `… 日志有${count ? ` ${chinese(count)} ` : '若干行'}未到达此页面。用 %dist_logs 查看全部`,
+  ),
+  skipped: tr(
+    (count: number) => `… ${english(count)} of this log is not shown here. %dist_logs shows all`,
+    count => `… 此处略过 ${chinese(count)}。用 %dist_logs 查看全部`,
+  ),
+  dropped: tr(
+    (count: number) =>
+      `… the first ${english(count)} of this log is no longer in this page. %dist_logs shows all`,
+    count => `… 最早的 ${chinese(count)} 已不在此页面。用 %dist_logs 查看全部`,
+  ),
+  more: tr(
+    (characters: number) => `… ${grouped(characters)} more`,
+    characters => `… 还有 ${grouped(characters)} 个字符`,
+  ),
+  copied: tr(
+    (count: number) => `copied ${grouped(count)} line${plural(count)}`,
+    count => `已复制 ${grouped(count)} 行`,
+  ),
+  cannotCopy: tr('this page may not use the clipboard', '此页面无法使用剪贴板'),
+  cellLine: tr('cell line {0}', '单元格第 {0} 行'),
+  ranks: tr('ranks {0}', '进程 {0}'),
+}));
+
+/** Return the log's words in the page's language. */
+export function logWords(): (typeof LOG_WORDS)['en'] {
+  return LOG_WORDS[languageOf()];
+}
