@@ -2,7 +2,7 @@
  * `initialize` and every `render` a model object of their own, so the widget's `panel_id` is what they share. */
 import { type ComponentType, createElement, render } from 'preact';
 
-import './styles/index.css';
+import '../styles/index.css';
 import { browserTurns } from '../log/slices';
 import { RunModel } from '../model/run_model';
 import { element } from '../page/nodes';
