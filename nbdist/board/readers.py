@@ -37,15 +37,16 @@ class Source:
         return f"rank{self.rank}" + (f".attempt-{self.attempt}" if self.attempt > 1 else "")
 
 
-def sources(run: RunDirectory, *, printed: bool) -> Iterator[Source]:
-    """Yield every file of lines that may exist; with ``printed`` also the logs."""
-    for rank in map(int, filter(str.isdigit, names(run.path / "ranks"))):
+def sources(run: RunDirectory, *, printed: bool) -> list[Source]:
+    """Return every file of lines that may exist, recorded ones first; with ``printed`` also the logs."""
+    metrics, system, logs = [], [], []
+    for rank in sorted(map(int, filter(str.isdigit, names(run.path / "ranks")))):
         for attempt in (1, *_later_attempts(run, rank)):
             files = run.rank(rank, attempt)
-            yield Source(path=files.metrics, rank=rank, attempt=attempt)
-            yield Source(path=files.system, rank=rank, attempt=attempt, system=True)
-            if printed:
-                yield Source(path=files.log, rank=rank, attempt=attempt, printed=True)
+            metrics.append(Source(path=files.metrics, rank=rank, attempt=attempt))
+            system.append(Source(path=files.system, rank=rank, attempt=attempt, system=True))
+            logs.append(Source(path=files.log, rank=rank, attempt=attempt, printed=True))
+    return [*metrics, *logs, *system] if printed else [*metrics, *system]
 
 
 def shown_first(run: RunDirectory) -> list[str]:

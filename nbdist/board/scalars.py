@@ -158,7 +158,7 @@ class _RunFeed:
         # the state comes first: then all points of the run are read before it counts as over
         state = self._reader.look() if self._run.path.is_dir() else None
         ranks = None if state is None else len(state.ranks)
-        files = list(sources(self._run, printed=state is not None and state.spec.scrape))
+        files = sources(self._run, printed=state is not None and state.spec.scrape)
         followers = [follower for source in files if (follower := self._follower(source)) is not None]
         reading = [(follower.seconds, place, follower) for place, follower in enumerate(followers)]
         heapq.heapify(reading)

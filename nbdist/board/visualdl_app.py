@@ -201,7 +201,7 @@ _OF_SCALARS = ("scalar/", "runs", "tags", "component", "logs", "graph/", "profil
 class View:
     """A WSGI application over some runs; threads may share it.
 
-    It reads for a moment before its first answer; a thread reads the rest while no request waits.
+    It reads for a moment before its first answer with points; a thread reads the rest while no request waits.
     """
 
     def __init__(self, runs: list[RunDirectory], public_path: str, feed: Feed) -> None:
@@ -220,7 +220,9 @@ class View:
         self._asleep = LazyRuns(runs[AWAKE_AT_FIRST:], self._name)
         self._advanced = 0.0
         self._read = Boards(named=self._boards)
-        fed = self._advance_all(READ_SECONDS)
+        # the page needs no points yet: it loads while they are read
+        self._first_answer = time.monotonic() + READ_SECONDS
+        fed = self._advance_all(_PIECE_SECONDS)
         self._app: Any = visualdl_app.create_app(board_arguments(self._read, public_path))
         self._read.behind |= not fed
         self._read_on()
@@ -235,6 +237,9 @@ class View:
         name = path[len(self._api) :]
         with self._waiting(), self._lock:
             self._wake_for(name, query.get("run", []))
+            if self._read.behind and (left := self._first_answer - time.monotonic()) > 0:
+                fed = self._advance_all(left)
+                self._read.behind = not (read_on(self._read, left) and fed)
             # the requests of one page come together
             if not self._read.behind and time.monotonic() - self._advanced >= LOAD_SECONDS:
                 self._read.behind = not self._advance_all(READ_SECONDS)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from visualdl.proto.record_pb2 import Record
 
+from nbdist.board.readers import sources
 from nbdist.board.record_files import split
 from nbdist.board.scalars import Feed
 from nbdist.model import RunState
@@ -46,6 +47,17 @@ def test_points_become_records_of_the_rank(home: Home) -> None:
     assert points(run.board / "rank0") == [("loss", 0, 1.5), ("loss", 3, 0.5), ("acc", 3, 0.25)]
     assert points(run.board / "rank11") == [("loss", 0, 2.0)]
     assert {v.timestamp for v in records(run.board / "rank0")} == {1763712345125}
+
+
+def test_the_points_of_all_ranks_come_before_what_they_print(home: Home) -> None:
+    run = home.run()
+    for rank in range(12):
+        home.log(run, home.point(0, loss=1.5), rank=rank)
+    listed = sources(run, printed=True)
+
+    assert [source.rank for source in listed[:12]] == list(range(12))
+    assert not any(source.printed or source.system for source in listed[:12])
+    assert len(listed) == 36
 
 
 def test_every_writer_has_a_name_of_its_own(home: Home) -> None:
