@@ -29,6 +29,7 @@ from common import Goal, Machine, NotMeasured, Samples, rounded, table, write_re
 from nbdist.frameworks.environment import Placement, rank_environment
 from nbdist.model import RankSpec, RunSpec
 from nbdist.store import RunDirectory, RunStore
+from nbdist.store.logs import RECORD
 from tests.server.real_server import TOKEN, RealServer, real_server
 
 CASES = Path(__file__).with_name("scale_cases.py")
@@ -110,7 +111,7 @@ def multiply(recorded: RunDirectory, home: Path, count: int) -> RunDirectory:
         shutil.copytree(source, target)
         for name in ("metrics.jsonl", "system.jsonl"):
             _shift(target / name, shift)
-        (target / "log.times").unlink(missing_ok=True)  # its times are the recorded ones
+        _shift_index(target / "log.times", shift)
     events = [json.loads(line) for line in recorded.journal.read_text().splitlines()]
     directory.journal.write_text(
         "".join(json.dumps(event) + "\n" for event in _multiplied(events, count, shift))
@@ -136,6 +137,12 @@ def _shift(path: Path, by: float) -> None:
         return
     points = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(point | {"t": point["t"] + by}) + "\n" for point in points))
+
+
+def _shift_index(path: Path, by: float) -> None:
+    if path.exists():
+        looks = RECORD.iter_unpack(path.read_bytes())
+        path.write_bytes(b"".join(RECORD.pack(moment + by, size) for moment, size in looks))
 
 
 def _multiplied(events: Sequence[dict[str, Any]], count: int, shift: float) -> Iterator[dict[str, Any]]:

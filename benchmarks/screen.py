@@ -1,5 +1,5 @@
-"""Seconds until a point of a rank is on the screen: nbdist's board, and VisualDL as it ships; and until a
-page with very many points or tags has loaded.
+"""Seconds until a point of a rank is on the screen: nbdist's board, and VisualDL as it ships; until a page
+with very many points or tags has loaded; and until a run of very many ranks is on the screen.
 
     python benchmarks/screen.py [--points N] [--quick]
 
@@ -27,6 +27,7 @@ from pathlib import Path
 
 from common import Goal, Machine, NotMeasured, Samples, spread, table, write_results
 from playwright.sync_api import Error, Page, sync_playwright
+from wide_screen import WIDE_CASES, WIDE_METRICS, judge_wide, measure_wide
 
 from nbdist.board import ensure_board, stop_board
 
@@ -215,7 +216,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     machine = Machine.now(("nbdist", "visualdl"))
     with tempfile.TemporaryDirectory(prefix="bench-screen-") as scratch:
         samples, missing = measure(points, Path(scratch))
-        take_large(samples, missing, Path(scratch), 1 if flags.quick else 3)
+        rounds = 1 if flags.quick else 3
+        take_large(samples, missing, Path(scratch), rounds)
+        measure_wide(samples, Path(scratch), rounds)
     seen = samples.values(NBDIST, SEEN)
     goal = Goal(
         goal="a point reaches the screen within 2 s (median)",
@@ -232,6 +235,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{machine.header()}\n\n{table(['median (min-max)', 'point to screen [s]'], lines)}\n\n{goal}")
     lines = [[name, *(spread(samples.values(name, metric)) for metric in (FIRST, ALL))] for name in LARGE]
     print(f"\n{table(['median (min-max)', 'first page [s]', 'all points [s]'], lines)}\n\n{soon}")
+    goals = [goal, soon, *judge_wide(samples)]
+    lines = [[case, *(spread(samples.values(case, name)) for name in WIDE_METRICS)] for case in WIDE_CASES]
+    print(
+        f"\n{table(['median (min-max)', *WIDE_METRICS.values()], lines)}\n\n" + "\n".join(map(str, goals[2:]))
+    )
     for skipped in missing:
         print(f"not measured: {skipped.case}: {skipped.reason}")
     write_results(
@@ -240,7 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         samples.rows({NBDIST: [SHIPPED]}),
         settings={"points": points},
         not_measured=missing,
-        goals=[goal, soon],
+        goals=goals,
         is_a_look=len(seen) < LEAST_POINTS,
     )
     return 0
