@@ -117,11 +117,12 @@ def dashboard(page: Page, server: LabServer, run: RunDirectory) -> Iterator[tupl
 
 
 def board(browser: Browser, home: Path, run: RunDirectory) -> float:
-    """Return the seconds until VisualDL's page shows a curve, its server not yet started."""
+    """Return the seconds until VisualDL's page shows a curve of a run that its server has not read."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
+    url = ensure_board(home).url([run.run_id])
     begun = time.monotonic()
     try:
-        page.goto(ensure_board(home).url([run.run_id]), timeout=LIMIT)
+        page.goto(url, timeout=LIMIT)
         page.wait_for_function(CHART, timeout=LIMIT, polling=20)
         return time.monotonic() - begun
     finally:

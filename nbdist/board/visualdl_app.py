@@ -233,7 +233,9 @@ class View:
         if path == self._scalars and not query.get("runs"):
             return Response(status=302, headers={"Location": self._first_page()})(environ, start_response)
         if not path.startswith(self._api):
-            return self._app(environ, start_response)  # type: ignore[no-any-return]
+            # some 250 files of the page, each of which would wait for a piece of reading
+            with self._waiting():
+                return self._app(environ, start_response)  # type: ignore[no-any-return]
         name = path[len(self._api) :]
         with self._waiting(), self._lock:
             self._wake_for(name, query.get("run", []))
