@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
 
-import { displayWidth, errorMark, plain, shownColumns, spansOf } from '../src/log/ansi';
+import { displayWidth, errorMark, plain, shownColumns } from '../src/log/ansi';
 import { rangesOf } from '../src/log/rows';
 
 test.each([
@@ -70,46 +70,4 @@ test.each([
   [[0, 2, 5, 6, 7], '0,2,5–7'],
 ])('ranks %j', (ranks, label) => {
   expect(rangesOf(ranks)).toBe(label);
-});
-
-test('colours become classes for the 16, styles for the others', () => {
-  const spans = spansOf(
-    '\x1b[32mok\x1b[0m \x1b[1;91mbad\x1b[0m \x1b[38;5;208mp\x1b[0m \x1b[38;2;1;2;3mt\x1b[0m',
-  );
-
-  expect(spans.map(({ text, classes, colour }) => [text, classes, colour])).toEqual([
-    ['ok', 'nbdist-ansi-2', ''],
-    [' ', '', ''],
-    ['bad', 'nbdist-ansi-bold nbdist-ansi-9', ''],
-    [' ', '', ''],
-    ['p', '', 'rgb(255, 135, 0)'],
-    [' ', '', ''],
-    ['t', '', 'rgb(1, 2, 3)'],
-  ]);
-});
-
-test.each([
-  ['a background', '\x1b[37;41mx', 'nbdist-ansi-on-1'],
-  ['inverse', '\x1b[7mx', 'nbdist-ansi-inverse'],
-  ['inverse red', '\x1b[31;7mx', 'nbdist-ansi-on-1'],
-  ['dim', '\x1b[2mx', 'nbdist-ansi-dim'],
-  ['underline', '\x1b[4mx', 'nbdist-ansi-underline'],
-  ['blinking', '\x1b[5mx', ''],
-])('%s', (_, line, classes) => {
-  expect(spansOf(line)).toMatchObject([{ text: 'x', classes }]);
-});
-
-test('whatever the sequences, the spans are the plain text', () => {
-  for (const line of [
-    '\x1b[31;1mA\x1b[38:2::1:2:3mB\x1b[?25lC\x1b',
-    '\x1b[[31mx',
-    'a\x1b]8;;u\x07b\x1b[mc',
-    '\x1b[12',
-  ]) {
-    expect(
-      spansOf(line)
-        .map(({ text }) => text)
-        .join(''),
-    ).toBe(plain(line));
-  }
 });

@@ -1,5 +1,4 @@
-/** A line's text as the log needs it: without escape sequences, in columns, in colours, and whether it tells of an error. */
-import Anser, { type AnserJsonEntry } from 'anser';
+/** A line's text as the log needs it: without escape sequences, in columns, and whether it tells of an error. */
 
 /** characters of an over-long line that are shown in its row, and from how many on a line is over-long */
 export const SHOWN_OF_LONG = 1000;
@@ -8,25 +7,14 @@ const CHIP_COLUMNS = 20;
 
 // CSI sequences (colours, cursor), OSC sequences (titles, links), two-character escapes. None reaches
 // over a line's end: whole blocks are searched at once.
-const SEQUENCE = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])/g;
-const CONTROL = /[\x00-\x08\x0b-\x1f\x7f]/g;
-const CONTROL_BUT_ESCAPE = /[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]/g;
+export const SEQUENCE = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])/g;
+export const CONTROL = /[\x00-\x08\x0b-\x1f\x7f]/g;
 const ANY_CONTROL = /[\x00-\x08\x0b-\x1f\x7f]/;
-const COLOUR = /^\x1b\[[\d;]*m$/;
-const STRAY_ESCAPE = /\x1b(?!\[[\d;]*m)/g;
 const PRINTABLE = /^[\x20-\x7e]*$/;
 
 /** Return `text` (one line or several) without escape sequences and control characters. */
 export function plain(text: string): string {
   return ANY_CONTROL.test(text) ? text.replace(SEQUENCE, '').replace(CONTROL, '') : text;
-}
-
-/** Return `line` with its colour sequences and no other. */
-function onlyColours(line: string): string {
-  return line
-    .replace(SEQUENCE, sequence => (COLOUR.test(sequence) ? sequence : ''))
-    .replace(CONTROL_BUT_ESCAPE, '')
-    .replace(STRAY_ESCAPE, '');
 }
 
 /** Return the columns that plain `text` takes in a fixed-width font. */
@@ -101,82 +89,4 @@ export function errorMark(line: string): ErrorMark {
     return 'exception';
   }
   return NATIVE.test(line) ? 'native' : 'none';
-}
-
-export interface Span {
-  readonly text: string;
-  /** classes, apart by spaces; empty for none */
-  readonly classes: string;
-  /** a CSS colour; empty for none */
-  readonly colour: string;
-  readonly background: string;
-}
-
-const NAMES = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'];
-const CUBE = [0, 95, 135, 175, 215, 255];
-
-/** Return `line` in spans; their texts together are the line's plain text. */
-export function spansOf(line: string): Span[] {
-  const text = plain(line);
-  if (line.includes('\x1b')) {
-    const spans = Anser.ansiToJson(onlyColours(line), { json: true, use_classes: true })
-      .filter(entry => entry.content)
-      .map(spanOf);
-    // matches and links are found in the plain text: their positions must hold in the spans
-    if (spans.map(span => span.text).join('') === text) {
-      return spans;
-    }
-  }
-  return [{ text, classes: '', colour: '', background: '' }];
-}
-
-function spanOf(entry: AnserJsonEntry): Span {
-  const classes = entry.decorations
-    .filter(name => name !== 'blink' && name !== 'hidden')
-    .map(name => `nbdist-ansi-${name}`);
-  // anser fills in black on white where an inverted text has no colours
-  const inverted = (entry as AnserJsonEntry & { isInverted?: boolean }).isInverted === true;
-  if (inverted && entry.fg === 'ansi-black' && entry.bg === 'ansi-white') {
-    classes.push('nbdist-ansi-inverse');
-    return { text: entry.content, classes: classes.join(' '), colour: '', background: '' };
-  }
-  const front = colourOf(entry.fg, entry.fg_truecolor);
-  const back = colourOf(entry.bg, entry.bg_truecolor);
-  if (back.number >= 0) {
-    // the 16 colours are chosen to be read on the page's background, so that is what is read on them
-    classes.push(`nbdist-ansi-on-${back.number}`);
-  } else if (front.number >= 0) {
-    classes.push(`nbdist-ansi-${front.number}`);
-  }
-  return {
-    text: entry.content,
-    classes: classes.join(' '),
-    colour: back.number >= 0 ? '' : front.css,
-    background: back.css,
-  };
-}
-
-/** Return one of the 16 colours by its number, or any other as CSS. */
-function colourOf(name: string | null, truecolour: string | null): { number: number; css: string } {
-  if (!name) {
-    return { number: -1, css: '' };
-  }
-  if (name === 'ansi-truecolor') {
-    return { number: -1, css: `rgb(${truecolour ?? ''})` };
-  }
-  if (name.startsWith('ansi-palette-')) {
-    return { number: -1, css: palette(Number(name.slice('ansi-palette-'.length))) };
-  }
-  const bright = name.startsWith('ansi-bright-');
-  return { number: NAMES.indexOf(name.slice(name.lastIndexOf('-') + 1)) + (bright ? 8 : 0), css: '' };
-}
-
-/** Return a colour, 16 to 255, of the palette: a cube of six levels, then greys. */
-function palette(number: number): string {
-  if (number >= 232) {
-    const level = 8 + (number - 232) * 10;
-    return `rgb(${level}, ${level}, ${level})`;
-  }
-  const at = number - 16;
-  return `rgb(${CUBE[Math.floor(at / 36)]!}, ${CUBE[Math.floor(at / 6) % 6]!}, ${CUBE[at % 6]!})`;
 }

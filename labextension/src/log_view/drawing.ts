@@ -2,12 +2,13 @@
 import { clock } from '../model/formats';
 import { element } from '../page/nodes';
 import { logWords } from '../words/log';
-import { LONG, plain, SHOWN_OF_LONG, type Span, spansOf } from '../log/ansi';
+import { LONG, plain, SHOWN_OF_LONG } from '../log/ansi';
 import { heightInLines, outputOf, type Outputs } from '../log/outputs';
 import { outputNode } from './outputs';
 import type { LogRow, LogRows } from '../log/rows';
 import type { RunLog } from '../log/run_log';
 import { rangesWith } from '../log/search';
+import { type Span, spansOf } from '../log/sgr';
 
 /** The options for drawing rows. */
 export interface Drawing {
