@@ -1,5 +1,6 @@
 import { RunModel } from '../src/model/run_model';
 import { decode, type Message, type RankView, type Update } from '../src/protocol/run';
+import { delta } from './log_fakes';
 import { sample } from './samples';
 
 /** Time that stands until it is moved, and frames that come when they are told to. */
@@ -58,6 +59,27 @@ test('a listener that left is not told any more', () => {
   page.drawFrames();
 
   expect(calls).toBe(0);
+});
+
+test('lines alone change nothing but the log; an error among them is counted', () => {
+  const page = new SlowPage();
+  const run = new RunModel(page);
+  run.receive(read('running'));
+  page.drawFrames();
+  const before = run.version;
+  const lines = (first: number, text: string): Update => ({
+    ...(read('running') as Update),
+    view: null,
+    leftOut: null,
+    deltas: [delta(3, first, [text])],
+  });
+
+  run.receive(lines(0, 'step 1'));
+  expect([run.version, page.drawFrames()]).toEqual([before, 0]);
+  expect(run.log.rank(3).lines).toBe(1);
+
+  run.receive(lines(1, 'ValueError: no'));
+  expect([run.version, page.drawFrames()]).toEqual([before + 1, 1]);
 });
 
 test('what a message leaves out stays', () => {

@@ -74,6 +74,10 @@ export class RunLog {
     return this.logs.get(rank)?.errors ?? 0;
   }
 
+  get allErrors(): number {
+    return [...this.logs.values()].reduce((sum, { errors }) => sum + errors, 0);
+  }
+
   /** True when lines are missing that are not on their way. */
   get incomplete(): boolean {
     return this.inbox.complete && [...this.logs.values()].some(log => log.incomplete);

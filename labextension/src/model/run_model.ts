@@ -42,12 +42,13 @@ export class RunModel {
   /** the recent percentage of its time that each running rank waits for others */
   waits: ReadonlyMap<number, number> = new Map();
   readonly log = new RunLog();
-  /** counts what came; equal means that nothing has changed */
+  /** counts what came, except for lines; equal means that nothing else has changed */
   version = 0;
 
   private readonly listeners = new Set<() => void>();
   private asking: readonly { kind: Answer['kind']; answered: (answer: never) => void }[] = [];
   private notes: readonly string[] = [];
+  private errors = 0;
   private scheduled = false;
   private sampledAt = -Infinity;
   private pullAt = -Infinity;
@@ -55,8 +56,16 @@ export class RunModel {
 
   constructor(private readonly pace: Pace = PAGE) {
     this.heardAt = pace.now();
+    this.log.subscribe(() => {
+      const { allErrors } = this.log;
+      if (allErrors !== this.errors) {
+        this.errors = allErrors;
+        this.changed();
+      }
+    });
   }
 
+  /** Call `listener` when something but lines has come: those the log draws by itself. */
   readonly subscribe = (listener: () => void): (() => void) => {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
@@ -69,20 +78,22 @@ export class RunModel {
         .filter(({ kind }) => kind === message.kind)
         .forEach(({ answered }) => answered(message as never));
       this.asking = this.asking.filter(({ kind }) => kind !== message.kind);
-    } else {
-      if (message.view) {
-        this.see(message.view);
-      }
-      if (message.charts.length) {
-        this.charts = new Map([...this.charts, ...message.charts.map(each => [keyOf(each), each] as const)]);
-      }
-      this.leftOut = message.leftOut ?? this.leftOut;
-      this.cell = message.cell ?? this.cell;
-      message.media.forEach(({ name, data }) => this.log.outputs.put(name, data));
-      this.log.receive(message.deltas, message.completeUntil);
+      return;
     }
-    this.version += 1;
-    this.notify();
+    const { view, charts, leftOut, cell } = message;
+    if (view) {
+      this.see(view);
+    }
+    if (charts.length) {
+      this.charts = new Map([...this.charts, ...charts.map(each => [keyOf(each), each] as const)]);
+    }
+    this.leftOut = leftOut ?? this.leftOut;
+    this.cell = cell ?? this.cell;
+    if (view || charts.length || leftOut !== null || cell !== null) {
+      this.changed();
+    }
+    message.media.forEach(({ name, data }) => this.log.outputs.put(name, data));
+    this.log.receive(message.deltas, message.completeUntil);
   }
 
   /** Take the view of a run from the server, where the kernel does not send it. */
@@ -97,8 +108,7 @@ export class RunModel {
     if (this.view) {
       this.view = { ...this.view, notes: [...notes] };
     }
-    this.version += 1;
-    this.notify();
+    this.changed();
   }
 
   /** Return the kernel's next answer of a kind. It may never come. */
@@ -141,7 +151,8 @@ export class RunModel {
     this.waits = waitsOf(view.ranks, this.waits);
   }
 
-  private notify(): void {
+  private changed(): void {
+    this.version += 1;
     if (!this.scheduled) {
       this.scheduled = true;
       this.pace.frame(() => {

@@ -2,6 +2,7 @@
 import { memo, type ReactElement, useCallback, useEffect, useState } from 'react';
 
 import { clock } from '../model/formats';
+import { pageNow, type RunModel } from '../model/run_model';
 import { copy } from '../page/nodes';
 import { pageActs } from '../page/actions';
 import type { BoardAnswer, CallView, FailureView, RunView } from '../protocol/run';
@@ -9,7 +10,6 @@ import { localized } from '../words/languages';
 import { pageWords } from '../words/panel';
 import { Code } from './Code';
 import { Badge, Button } from './Marks';
-import { useSeconds } from './hooks';
 
 /** milliseconds */
 const BRIEFLY = 5000;
@@ -142,10 +142,18 @@ export function InputsAndResults({ view }: { view: RunView }): ReactElement | nu
 }
 
 /** Return true when no message of a live run has come for a while: then the page does not know how it stands. */
-export function useSilence(view: RunView | null, heardAt: number): boolean {
-  const live = view === null || view.live;
-  const seconds = useSeconds(live);
-  return live && seconds - heardAt >= SILENT_SECONDS;
+export function useSilence(run: RunModel): boolean {
+  const isSilent = useCallback(() => pageNow() - run.heardAt >= SILENT_SECONDS, [run]);
+  const [silent, setSilent] = useState(isSilent);
+  const live = run.view?.live !== false;
+  useEffect(() => {
+    if (!live) {
+      return;
+    }
+    const timer = setInterval(() => setSilent(isSilent), 1000);
+    return () => clearInterval(timer);
+  }, [isSilent, live]);
+  return live && silent;
 }
 
 /** Draw the moment since when nothing is known of a run. */

@@ -47,7 +47,7 @@ export function Panel({ run, source, root, onShown, served }: PanelProps): React
   const { view, viewAt, heardAt } = run;
   usePromptMark(panel, view);
   const foreground = source.foreground();
-  const silent = useSilence(view, heardAt) && !served?.open;
+  const silent = useSilence(run) && !served?.open;
   const since = view ? view.elapsed + Math.max(0, heardAt - viewAt) : 0;
   const host = useMemo<RunHost>(
     () => ({

@@ -158,7 +158,7 @@ export function useOlderLines(
   );
   useEffect(() => {
     older.advance();
-    return model.subscribe(() => older.advance());
+    return model.log.subscribe(() => older.advance());
   }, [older, model]);
   useEffect(() => stream.onState(() => older.forget()), [stream, older]);
   useEffect(() => {

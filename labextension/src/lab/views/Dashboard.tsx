@@ -51,7 +51,7 @@ export function Dashboard(props: DashboardProps): ReactElement {
   const live = useSyncExternalStore(model.subscribe, () => model.view?.live ?? false);
   const { view, viewAt, heardAt } = model;
   const open = useOpen(stream);
-  const silent = useSilence(view, heardAt) && !open;
+  const silent = useSilence(model) && !open;
   const pages = [
     {
       tab: 'stacks',
