@@ -90,13 +90,17 @@ export class Merge {
     });
   }
 
-  /** Place the next row of a rank; first, what others wrote before the same line at the same time. */
+  /** Place the next row of a rank; first, unless its line is there already, what others wrote before the same line
+   * at the same time. */
   private placeTogether(cursor: Cursor): void {
-    const text = cursor.placed < ALIGNED ? this.textAhead(cursor, 0) : null;
-    for (const other of text === null ? [] : this.cursors) {
-      if (other !== cursor && other.time === cursor.time) {
-        for (let rows = this.rowsBefore(other, text!); rows > 0; rows--) {
-          this.place(other);
+    const { log, time, placed } = cursor;
+    const text = placed < ALIGNED ? this.textAhead(cursor, 0) : null;
+    if (typeof text === 'string' && this.fold.candidate(log.rank, text, time) < 0) {
+      for (const other of this.cursors) {
+        if (other !== cursor && other.time === time) {
+          for (let rows = this.rowsBefore(other, text); rows > 0; rows--) {
+            this.place(other);
+          }
         }
       }
     }
@@ -230,7 +234,8 @@ class Fold {
     this.touched = Infinity;
   }
 
-  private candidate(rank: number, text: string, time: number): number {
+  /** Return the entry that a line joins; -1 for none. */
+  candidate(rank: number, text: string, time: number): number {
     const entries = this.byText.get(text);
     if (entries === undefined) {
       return -1;
