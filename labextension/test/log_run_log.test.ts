@@ -1,7 +1,7 @@
 /** @jest-environment node */
 import { expect, test } from '@jest/globals';
 
-import { Differences } from '../src/log/merged_log';
+import { Differences } from '../src/log/subsets';
 import { type LogRows, RankSets } from '../src/log/rows';
 import { RunLog } from '../src/log/run_log';
 import { delta, FakeTurns, lineAt, numbered, randomly } from './log_fakes';

@@ -129,9 +129,7 @@ export class EntryRows extends Watched {
     }
   }
 
-  /** Read the columns of the rows from position `from` to `to`, of all or of those at `rows`. */
-  columns(from: number, to: number, into: Uint16Array, rows?: Uint32Array): void {
-    const { above } = this;
+  columns(from: number, to: number, into: Uint16Array): void {
     const rank = this.entries.rank.items;
     const line = this.entries.line.items;
     const set = this.entries.set.items;
@@ -139,7 +137,7 @@ export class EntryRows extends Watched {
     const blocks: (Block | undefined)[] = [];
     const indices: number[] = [];
     for (let at = from; at < to; at++) {
-      const entry = (rows ? rows[at]! : at) - above;
+      const entry = at - this.above;
       if (entry < 0 || set[entry]! & ~SET) {
         into[at - from] = PLACEHOLDER_COLUMNS;
         continue;

@@ -3,10 +3,9 @@
  * turns, and shown when it has caught up. */
 import type { Unpacked } from './block';
 import { Entries, EntryRows, SET } from './entries';
-import { growing32, lowerBound } from './growing';
 import { type Cursor, cursorAt, Merge } from './merge';
 import type { RankLog } from './rank_log';
-import { type LogRow, type LogRows, type LineLocation, type RankSets, Watched } from './rows';
+import type { LogRows, RankSets } from './rows';
 
 /** The number of waiting rows above which the newest, `NEWEST` of each rank, are shown before the others are placed. */
 const BEHIND = 16_384;
@@ -233,81 +232,5 @@ export class MergedLog extends EntryRows implements LogRows {
     this.leftOut = 0;
     this.main = this.merge(entries, merge.cursors);
     this.tell(this.above + from, removed, merge.entries.length);
-  }
-}
-
-/** The entries of the merged log that not all ranks share. */
-export class Differences extends Watched implements LogRows {
-  /** rows of the merged log, ascending */
-  private readonly rows = growing32();
-  private readonly unwatch: () => void;
-
-  constructor(
-    private readonly all: MergedLog,
-    private readonly worldSize: number,
-  ) {
-    super();
-    this.take(0);
-    this.unwatch = all.watch(at => this.changed(at));
-  }
-
-  end(): void {
-    this.unwatch();
-  }
-
-  get count(): number {
-    return this.rows.length;
-  }
-
-  get lines(): number {
-    return this.rows.length;
-  }
-
-  readonly folded = 0;
-
-  get high(): number {
-    return this.all.high;
-  }
-
-  get firstError(): number {
-    const at = lowerBound(this.rows, Math.max(0, this.all.firstError));
-    return this.all.firstError >= 0 && this.rows.items[at] === this.all.firstError && at < this.count
-      ? at
-      : -1;
-  }
-
-  row(at: number): LogRow {
-    return this.all.row(this.rows.items[at]!);
-  }
-
-  locate(at: number, place: LineLocation): void {
-    this.all.locate(this.rows.items[at]!, place);
-  }
-
-  columns(from: number, to: number, into: Uint16Array): void {
-    this.all.columns(from, to, into, this.rows.items);
-  }
-
-  find(rank: number, line: number, from: number): number {
-    const row = this.all.find(rank, line, this.rows.items[Math.min(from, this.count - 1)] ?? 0);
-    return Math.max(0, Math.min(this.count - 1, lowerBound(this.rows, row)));
-  }
-
-  private changed(at: number): void {
-    const kept = lowerBound(this.rows, at);
-    const removed = this.count - kept;
-    this.rows.truncate(kept);
-    this.take(at);
-    if (removed || this.count > kept) {
-      this.tell(kept, removed, this.count - kept);
-    }
-  }
-
-  private take(from: number): void {
-    for (let row = from; row < this.all.count; row++) {
-      if (this.all.ranksAt(row) < this.worldSize) {
-        this.rows.push(row);
-      }
-    }
   }
 }

@@ -13,12 +13,11 @@ import {
 
 import { lostText } from '../log_view/drawing';
 import { plain } from '../log/ansi';
-import { Differences } from '../log/merged_log';
 import type { LogRow, LogRows } from '../log/rows';
 import type { RunLog } from '../log/run_log';
 import { BEFORE_DRAWING, LogScreen, type ScreenOptions, type ScreenState } from '../log_view/screen';
 import type { Slices } from '../log/slices';
-import { Untraced } from '../log/untraced';
+import { Differences, Untraced } from '../log/subsets';
 import { copy as copyText } from '../page/nodes';
 import { logWords } from '../words/log';
 import { Icon, type IconName } from './Marks';
