@@ -9,6 +9,7 @@ import type { Slices } from './slices';
 const STRIDE = 512;
 
 export class LogSearch {
+  /** in lower case; empty for nothing */
   query = '';
   /** rows with the text, ascending */
   readonly matches = growing32();
@@ -17,15 +18,42 @@ export class LogSearch {
   private bitsOf = new WeakMap<Block, Uint8Array | null>();
   /** blocks that were unpacked so far */
   private unpacked = 0;
+  /** the match that was gone to */
+  private current: RowMark | null = null;
+  /** a search has begun and no match has been gone to yet */
+  private seeking = false;
   private readonly place: LineLocation = { block: null, index: 0 };
-  private readonly unwatch: () => void;
+  private unwatch: () => void = () => undefined;
 
   constructor(
-    private readonly rows: LogRows,
+    private rows: LogRows,
     private readonly slices: Slices,
     private readonly onProgress: () => void,
   ) {
+    this.show(rows);
+  }
+
+  /** Search in other rows. */
+  show(rows: LogRows): void {
+    this.unwatch();
     this.unwatch = rows.watch((at, removed, added) => this.changed(at, removed, added));
+    this.rows = rows;
+    this.current = null;
+    this.seeking = false;
+    this.begin();
+  }
+
+  setQuery(query: string): void {
+    this.query = query.toLowerCase();
+    this.seeking = query !== '';
+    this.current = query ? this.current : null;
+    this.bitsOf = new WeakMap();
+    this.begin();
+  }
+
+  end(): void {
+    this.unwatch();
+    this.slices.remove(this.work);
   }
 
   /** True when every row has been searched. */
@@ -37,9 +65,49 @@ export class LogSearch {
     return this.matches.length;
   }
 
-  setQuery(query: string): void {
-    this.query = query.toLowerCase();
-    this.bitsOf = new WeakMap();
+  /** The row of the current match; -1 for none. */
+  get row(): number {
+    return this.current?.row ?? -1;
+  }
+
+  /** The current match, counted from 1; 0 for none. */
+  get position(): number {
+    const at = this.from(this.row);
+    return this.row >= 0 && at < this.count && this.matches.items[at] === this.row ? at + 1 : 0;
+  }
+
+  /** Return the row of the match after (1) or before (-1) the current one, else the row `seen`; null for none. */
+  step(step: 1 | -1, seen: number): number | null {
+    const row = this.current?.row ?? seen;
+    const next = step > 0 ? this.from(row + 1) : this.from(row) - 1;
+    return this.count ? this.goTo((next + this.count) % this.count) : null;
+  }
+
+  /** Return the row of the first match to show, once it is known: the nearest from the row `seen` on, or the last
+   * when the log is followed. */
+  first(seen: number, following: boolean): number | null {
+    if (!this.seeking || (following && !this.complete)) {
+      return null;
+    }
+    const match = following ? this.count - 1 : this.from(this.current?.row ?? seen);
+    if (match >= 0 && match < this.count) {
+      return this.goTo(match);
+    }
+    if (this.complete) {
+      this.seeking = false;
+      this.current = null;
+    }
+    return this.complete && this.count ? this.goTo(this.count - 1) : null;
+  }
+
+  private goTo(match: number): number {
+    const at = this.matches.items[match]!;
+    this.seeking = false;
+    this.current = RowMark.at(this.rows, at);
+    return at;
+  }
+
+  private begin(): void {
     this.restart(0);
     if (this.query) {
       this.slices.now(this.work);
@@ -49,14 +117,9 @@ export class LogSearch {
     }
   }
 
-  /** Return the match at or after `row`, as its position among the matches; `count` when there is none. */
-  from(row: number): number {
+  /** Return the first match at or after `row`, as its position among the matches; `count` when there is none. */
+  private from(row: number): number {
     return lowerBound(this.matches, row);
-  }
-
-  end(): void {
-    this.unwatch();
-    this.slices.remove(this.work);
   }
 
   private readonly work = (timeUp: () => boolean): boolean => {
@@ -92,6 +155,7 @@ export class LogSearch {
   }
 
   private changed(at: number, removed: number, added: number): void {
+    this.current?.changed(this.rows, at, removed, added);
     const gone = removed - added;
     if (at > 0 || gone <= 0 || removed > this.searched || !this.standsForDropped(added)) {
       this.restart(at);
@@ -159,100 +223,4 @@ export function rangesWith(query: string, text: string): [number, number][] {
     ranges.push([at, at + query.length]);
   }
   return ranges;
-}
-
-export class SearchCursor {
-  /** in lower case; empty for nothing */
-  query = '';
-  private current: RowMark | null = null;
-  /** a search has begun and no match has been gone to yet */
-  private seeking = false;
-  private search: LogSearch;
-
-  constructor(
-    private rows: LogRows,
-    private readonly slices: Slices,
-    private readonly onProgress: () => void,
-  ) {
-    this.search = new LogSearch(rows, slices, onProgress);
-  }
-
-  end(): void {
-    this.search.end();
-  }
-
-  /** Search in other rows. */
-  show(rows: LogRows): void {
-    this.search.end();
-    this.rows = rows;
-    this.current = null;
-    this.seeking = false;
-    this.search = new LogSearch(rows, this.slices, this.onProgress);
-    this.search.setQuery(this.query);
-  }
-
-  setQuery(query: string): void {
-    this.query = query.toLowerCase();
-    this.seeking = query !== '';
-    if (!query) {
-      this.current = null;
-    }
-    this.search.setQuery(query);
-  }
-
-  changed(at: number, removed: number, added: number): void {
-    this.current?.changed(this.rows, at, removed, added);
-  }
-
-  /** The row of the current match; -1 for none. */
-  get row(): number {
-    return this.query === '' ? -1 : (this.current?.row ?? -1);
-  }
-
-  get count(): number {
-    return this.search.count;
-  }
-
-  /** The current match, counted from 1; 0 for none. */
-  get position(): number {
-    const { search, current } = this;
-    const at = current ? search.from(current.row) : search.count;
-    return at < search.count && search.matches.items[at] === current?.row ? at + 1 : 0;
-  }
-
-  /** Return the row of the match after (1) or before (-1) the current one, else the row `seen`; null for none. */
-  step(step: 1 | -1, seen: number): number | null {
-    const { search } = this;
-    if (!search.count) {
-      return null;
-    }
-    const row = this.current?.row ?? seen;
-    const next = step > 0 ? search.from(row + 1) : search.from(row) - 1;
-    return this.goTo((next + search.count) % search.count);
-  }
-
-  /** Return the row of the first match to show, once it is known: the nearest from the row `seen` on, or the last
-   * when the log is followed. */
-  first(seen: number, following: boolean): number | null {
-    const { search } = this;
-    if (!this.seeking || (following && !search.complete)) {
-      return null;
-    }
-    const match = following ? search.count - 1 : search.from(this.current?.row ?? seen);
-    if (match >= 0 && match < search.count) {
-      return this.goTo(match);
-    }
-    if (search.complete) {
-      this.seeking = false;
-      this.current = null;
-    }
-    return search.complete && search.count ? this.goTo(search.count - 1) : null;
-  }
-
-  private goTo(match: number): number {
-    const at = this.search.matches.items[match]!;
-    this.seeking = false;
-    this.current = RowMark.at(this.rows, at);
-    return at;
-  }
 }

@@ -3,7 +3,7 @@
 import { type Drawing, drawLiveLines, DrawnRows, WholeLine } from './drawing';
 import { type LogRow, type LogRows, RowMark } from '../log/rows';
 import type { RunLog } from '../log/run_log';
-import { SearchCursor } from '../log/search';
+import { LogSearch } from '../log/search';
 import { PaneWidth, type ScreenNodes, ViewPlace } from './view_place';
 
 /** The state of the toolbar. */
@@ -52,7 +52,7 @@ export class LogScreen {
   private rows: LogRows;
   /** the rank whose log is shown, null for all */
   private rank: number | null = null;
-  private readonly search: SearchCursor;
+  private readonly search: LogSearch;
   private unwatch: () => void = () => undefined;
   private readonly viewed: ViewPlace;
   private readonly width: PaneWidth;
@@ -85,7 +85,7 @@ export class LogScreen {
     this.width = new PaneWidth(nodes);
     this.drawn = new DrawnRows(nodes.rows);
     this.whole = new WholeLine(nodes.detail, () => this.closeDetail());
-    this.search = new SearchCursor(this.rows, log.slices, () => this.request());
+    this.search = new LogSearch(this.rows, log.slices, () => this.request());
     nodes.scroller.addEventListener('scroll', this.scrolled);
     MOVED.forEach(type => nodes.scroller.addEventListener(type, this.moved));
     document.addEventListener('selectionchange', this.selected);
@@ -260,7 +260,6 @@ export class LogScreen {
 
   private changed(at: number, removed: number, added: number): void {
     this.viewed.changed(this.rows, at, removed, added);
-    this.search.changed(at, removed, added);
     this.pointed?.changed(this.rows, at, removed, added);
     if (!this.rows.count) {
       // all lines come again, with other numbers
