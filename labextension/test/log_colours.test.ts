@@ -4,9 +4,9 @@ import { readFileSync } from 'node:fs';
 const css = readFileSync('src/styles/log.css', 'utf8');
 
 function colours(theme: 'light' | 'dark'): string[] {
-  const blocks = css.split('}').filter(block => block.includes('--nb-ansi-0:'));
-  const block = blocks[theme === 'light' ? 0 : 1]!;
-  return Array.from({ length: 16 }, (_, at) => new RegExp(`--nb-ansi-${at}: (#[0-9a-f]+);`).exec(block)![1]!);
+  const rules = [...css.matchAll(/-ansi-(\d+), .*\n {2}--nb-ansi: light-dark\((#\w+), (#\w+)\);/g)];
+  expect(rules.map(([, number]) => Number(number))).toEqual(Array.from({ length: 16 }, (_, at) => at));
+  return rules.map(([, , light, dark]) => (theme === 'light' ? light! : dark!));
 }
 
 function luminance(hex: string): number {

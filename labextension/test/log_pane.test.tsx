@@ -123,6 +123,21 @@ test('search goes to the last match when following, and from match to match', as
   expect(document.activeElement).toBe(screen.getByRole('log'));
 });
 
+test('matches that touch each other, reach into another colour or stand in a link are each marked once', async () => {
+  const log = makeLog();
+  const link = '  File "/x/runs/r/cell.py", line 14';
+  log.receive([delta(0, 0, ['aaaa', 'a\x1b[31maa', 'banana '.repeat(400), `${link}aa`])], null);
+  show(log);
+
+  await type('aa');
+
+  const marks = [...document.querySelectorAll('mark')].map(mark => mark.textContent);
+  expect(marks).toEqual(['aa', 'aa', 'a', 'a', 'aa']);
+  expect(document.querySelector('.nbdist-cell-link')!.textContent).toBe('line 14');
+  expect(lines()[1]).toContain('aaa');
+  expect(lines()[2]).toHaveLength('00:00.0'.length + 1000 + '… 1,800 more'.length);
+});
+
 test('keys in the search box are not for the notebook', () => {
   const outside = jest.fn();
   document.body.addEventListener('keydown', outside);

@@ -98,7 +98,8 @@ function moreNode(row: LogRow, rest: number, now: boolean, drawing: Drawing): HT
   return button;
 }
 
-/** Append the first `length` characters of `line`, with colours, matches and links; return true when there was any match. */
+/** Append the first `length` characters of `line`, with colours, matches and links; return true when there was any
+ * match. `now`: the first of them is the current one. */
 function appendText(
   node: HTMLElement,
   line: string,
@@ -108,83 +109,43 @@ function appendText(
 ): boolean {
   const text = plain(line).slice(0, length);
   const marks = rangesWith(drawing.query, text);
-  const painter = new Painter(spansOf(line), marks, now);
-  const link = text.includes('cell.py"') ? CELL_LINE.exec(text) : null;
-  if (!link) {
-    painter.paint(node, 0, length);
-    return marks.length > 0;
+  const match = text.includes('cell.py"') ? CELL_LINE.exec(text) : null;
+  const linkEnd = match ? match.index + match[0].length : -1;
+  const linkStart = match ? linkEnd - match[1]!.length : -1;
+  const edges = [...new Set([...marks.flat(), linkStart, linkEnd])];
+  let link: HTMLElement | null = null;
+  let start = 0;
+  for (const span of spansOf(line)) {
+    const end = Math.min(length, start + span.text.length);
+    if (start === end) {
+      break;
+    }
+    const inside = edges.filter(edge => edge > start && edge < end).sort((a, b) => a - b);
+    for (const to of [...inside, end]) {
+      const mark = marks.findIndex(range => range[0] <= start && start < range[1]);
+      const piece = text.slice(start, to);
+      const marked = mark < 0 ? piece : element('mark', now && mark === 0 ? 'nbdist-now' : '', piece);
+      if (start === linkStart) {
+        const number = Number(match![2]);
+        link = buttonOf('nbdist-cell-link', logWords().cellLine(number), () => drawing.onCellLine(number));
+        node.append(link);
+      }
+      (start < linkEnd && link ? link : node).append(styled(span, marked));
+      start = to;
+    }
   }
-  const start = link.index + link[0].length - link[1]!.length;
-  const end = link.index + link[0].length;
-  const number = Number(link[2]);
-  const button = buttonOf('nbdist-cell-link', logWords().cellLine(number), () => drawing.onCellLine(number));
-  painter.paint(node, 0, start);
-  painter.paint(button, start, end);
-  node.append(button);
-  painter.paint(node, end, length);
   return marks.length > 0;
 }
 
-/** Paints parts of a line, one after the other. */
-class Painter {
-  private first: boolean;
-
-  constructor(
-    private readonly spans: readonly Span[],
-    private readonly marks: readonly [number, number][],
-    now: boolean,
-  ) {
-    // of the matches in a row the first stands for the row
-    this.first = now;
-  }
-
-  paint(node: HTMLElement, from: number, to: number): void {
-    let start = 0;
-    for (const span of this.spans) {
-      const end = start + span.text.length;
-      if (end > from && start < to) {
-        this.paintSpan(node, span, start, Math.max(from, start), Math.min(to, end));
-      }
-      start = end;
-    }
-  }
-
-  private paintSpan(node: HTMLElement, span: Span, start: number, from: number, to: number): void {
-    const target = styled(span);
-    const into = target ?? node;
-    let at = from;
-    for (const [markStart, markEnd] of this.marks) {
-      const markFrom = Math.max(at, markStart);
-      const markTo = Math.min(to, markEnd);
-      if (markFrom < markTo) {
-        into.append(span.text.slice(at - start, markFrom - start));
-        into.append(this.mark(span.text.slice(markFrom - start, markTo - start), markEnd <= to));
-        at = markTo;
-      }
-    }
-    into.append(span.text.slice(at - start, to - start));
-    if (target) {
-      node.append(target);
-    }
-  }
-
-  private mark(text: string, whole: boolean): HTMLElement {
-    const mark = element('mark', this.first ? 'nbdist-now' : '', text);
-    // a match that goes on in the next span is still the first
-    if (whole) {
-      this.first = false;
-    }
-    return mark;
-  }
-}
-
-function styled(span: Span): HTMLElement | null {
+/** Return `content` in the colours of a span. */
+function styled(span: Span, content: string | Node): string | Node {
   if (!span.classes && !span.colour && !span.background) {
-    return null;
+    return content;
   }
   const node = element('span', span.classes);
   node.style.color = span.colour;
   node.style.backgroundColor = span.background;
+  node.append(content);
   return node;
 }
 
@@ -325,7 +286,7 @@ export class WholeLine {
         text.append(element('br'), outputNode(drawing.outputs, output, row.rank, plain(row.text)));
       }
       node.classList.toggle('nbdist-whole-output', output !== null);
-      const close = buttonOf('nbdist-tool', logWords().close, this.onClose);
+      const close = buttonOf('nbdist-button nbdist-tool', logWords().close, this.onClose);
       close.append('×');
       node.append(text, close);
     }

@@ -71,13 +71,13 @@ export class LogScreen {
   private paced: ReturnType<typeof setTimeout> | undefined;
   private drawnAt = -Infinity;
   private state = BEFORE_DRAWING;
+  private options: ScreenOptions = { margin: 0, empty: '', onCellLine: () => undefined };
   private readonly unsubscribe: () => void;
   private readonly sizes: ResizeObserver | null = null;
 
   constructor(
     private readonly log: RunLog,
     private readonly nodes: ScreenNodes,
-    private options: ScreenOptions,
     private readonly onState: (state: ScreenState) => void,
   ) {
     this.rows = log.all;

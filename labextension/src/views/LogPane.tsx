@@ -3,6 +3,7 @@ import {
   type CSSProperties,
   forwardRef,
   type KeyboardEvent,
+  type ReactNode,
   type RefObject,
   useEffect,
   useImperativeHandle,
@@ -15,7 +16,7 @@ import { lostText } from '../log_view/drawing';
 import { plain } from '../log/ansi';
 import type { LogRow, LogRows } from '../log/rows';
 import type { RunLog } from '../log/run_log';
-import { BEFORE_DRAWING, LogScreen, type ScreenOptions, type ScreenState } from '../log_view/screen';
+import { BEFORE_DRAWING, LogScreen, type ScreenState } from '../log_view/screen';
 import type { Slices } from '../log/slices';
 import { Differences, Untraced } from '../log/subsets';
 import { copy as copyText } from '../page/nodes';
@@ -80,30 +81,18 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
   const gutter = wide ? 60 : 40;
   const time = narrow ? 0 : 60;
 
-  const options: ScreenOptions = {
-    margin: gutter + time,
-    empty: differing ? words.noDifferences : ended ? words.none : props.importing || words.empty,
-    onCellLine,
-  };
-  const latest = useRef(options);
-  useLayoutEffect(() => {
-    latest.current = options;
-  });
+  const margin = gutter + time;
+  const empty = differing ? words.noDifferences : ended ? words.none : props.importing || words.empty;
 
   useLayoutEffect(() => {
-    const made = new LogScreen(
-      log,
-      {
-        scroller: scroller.current!,
-        lines: lines.current!,
-        rows: rows.current!,
-        live: live.current!,
-        detail: detail.current!,
-      },
-      { ...latest.current, onCellLine: line => latest.current.onCellLine(line) },
-      setState,
-    );
-    screen.current = made;
+    const nodes = {
+      scroller: scroller.current!,
+      lines: lines.current!,
+      rows: rows.current!,
+      live: live.current!,
+      detail: detail.current!,
+    };
+    const made = (screen.current = new LogScreen(log, nodes, setState));
     return () => made.end();
   }, [log]);
 
@@ -113,9 +102,10 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
     // the log of a rank that was picked is shown as it is, unless its user has stopped it
     const folds = !traced && (failed === null || (failed !== undefined && selected === null));
     const untraced = folds ? new Untraced(rows, rank => rank !== failed) : null;
-    const count = (): void => setTracebackLines(untraced?.hidden ?? 0);
     screen.current!.show(untraced ?? rows, selected);
-    if (folds || !traced) {
+    if (!traced) {
+      // shown all the same, they are counted as they were
+      const count = (): void => setTracebackLines(untraced?.hidden ?? 0);
       count();
       untraced?.watch(count);
     }
@@ -133,11 +123,8 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
   }, [failed, state.failed]);
 
   useLayoutEffect(() => {
-    screen.current!.setOptions({
-      ...latest.current,
-      onCellLine: line => latest.current.onCellLine(line),
-    });
-  }, [log, options.margin, options.empty, theme]);
+    screen.current!.setOptions({ margin, empty, onCellLine });
+  }, [log, margin, empty, onCellLine, theme]);
 
   useEffect(() => {
     const timer = setTimeout(() => setNotice(''), NOTICE);
@@ -177,20 +164,63 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
       className={narrow ? 'nbdist-logpane nbdist-narrow' : 'nbdist-logpane'}
       style={{ '--nbdist-gutter': `${gutter}px`, '--nbdist-time': `${time}px` } as CSSProperties}
     >
-      <LogToolbar
-        narrow={narrow}
-        state={state}
-        differences={comparable ? onlyDifferences : null}
-        tracebacks={tracebackLines}
-        traced={traced}
-        onTraced={() => setTraced(!traced)}
-        searchBox={searchBox}
-        screen={screen}
-        onLeave={focusLog}
-        onDifferences={() => setOnlyDifferences(!onlyDifferences)}
-        onCopy={() => void copy()}
-        onDownload={() => void download()}
-      />
+      <div className="nbdist-toolbar" role="toolbar" aria-label={words.tools}>
+        <Find state={state} box={searchBox} screen={screen} onLeave={focusLog} />
+        {!narrow && <span className="nbdist-amount">{words.lines(state.lines, state.folded)}</span>}
+        <span className="nbdist-space" />
+        <span className="nbdist-segments" role="group" aria-label={words.position}>
+          <Tool
+            name="follow"
+            label={words.follow}
+            pressed={state.following}
+            onClick={() => screen.current?.follow(!state.following || !narrow)}
+          >
+            {state.unseen > 0 && <span className="nbdist-new">{words.newLines(state.unseen)}</span>}
+          </Tool>
+          {!narrow && (
+            <Tool
+              name="pause"
+              label={words.pause}
+              pressed={!state.following}
+              onClick={() => screen.current?.follow(false)}
+            />
+          )}
+        </span>
+        {state.failed && (
+          <Tool
+            name="firstError"
+            label={words.firstError}
+            onClick={() => screen.current?.jumpToFirstError()}
+            minor
+          />
+        )}
+        {tracebackLines > 0 && (
+          <Tool
+            name="stacks"
+            label={words.tracebacks(tracebackLines)}
+            pressed={traced}
+            onClick={() => setTraced(!traced)}
+            minor
+          />
+        )}
+        {comparable && (
+          <Tool
+            name="differences"
+            label={words.differences}
+            pressed={onlyDifferences}
+            onClick={() => setOnlyDifferences(!onlyDifferences)}
+            minor
+          />
+        )}
+        <Tool
+          name="wrap"
+          label={words.wrap}
+          pressed={state.wrapped}
+          onClick={() => screen.current?.toggleWrap()}
+        />
+        <Tool name="copy" label={words.copy} onClick={() => void copy()} minor />
+        <Tool name="download" label={words.download} onClick={() => void download()} />
+      </div>
       <div
         ref={scroller}
         className="nbdist-log"
@@ -231,99 +261,43 @@ function save(file: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-interface LogToolbarProps {
-  narrow: boolean;
-  state: ScreenState;
-  /** true when only differences are shown; null where there are none to show */
-  differences: boolean | null;
-  /** lines of tracebacks that are, or would be, folded away, and whether they are shown */
-  tracebacks: number;
-  traced: boolean;
-  onTraced(): void;
-  searchBox: RefObject<HTMLInputElement | null>;
-  screen: RefObject<LogScreen | null>;
-  onLeave(): void;
-  onDifferences(): void;
-  onCopy(): void;
-  onDownload(): void;
-}
-
 interface ToolProps {
   name: IconName;
   label: string;
   onClick(): void;
-  /** text beside the icon, where there is room; null for none */
-  text?: string | null;
+  /** the icon alone; otherwise the label is beside it where there is room */
+  bare?: boolean;
   pressed?: boolean;
   /** its text goes first when room is short */
   minor?: boolean;
+  children?: ReactNode;
 }
 
-function Tool({ name, label, onClick, text = label, pressed, minor = false }: ToolProps) {
+function Tool({ name, label, onClick, bare, pressed, minor, children }: ToolProps) {
   return (
     <button
       type="button"
-      className={minor ? 'nbdist-tool nbdist-minor' : 'nbdist-tool'}
+      className={minor ? 'nbdist-button nbdist-tool nbdist-minor' : 'nbdist-button nbdist-tool'}
       aria-label={label}
       title={label}
       aria-pressed={pressed}
       onClick={onClick}
     >
       <Icon name={name} />
-      {text === null ? null : <span className="nbdist-word">{text}</span>}
+      {!bare && <span className="nbdist-word">{label}</span>}
+      {children}
     </button>
   );
 }
 
-/** Draw search, following, and the actions on the log. */
-function LogToolbar(props: LogToolbarProps) {
-  const { narrow, state, screen } = props;
-  const words = logWords();
-  return (
-    <div className="nbdist-toolbar" role="toolbar" aria-label={words.tools}>
-      <Find {...props} />
-      {narrow ? null : <span className="nbdist-amount">{words.lines(state.lines, state.folded)}</span>}
-      <span className="nbdist-space" />
-      <Position {...props} />
-      {state.failed ? (
-        <Tool
-          name="firstError"
-          label={words.firstError}
-          onClick={() => screen.current?.jumpToFirstError()}
-          minor
-        />
-      ) : null}
-      {props.tracebacks > 0 ? (
-        <Tool
-          name="stacks"
-          label={words.tracebacks(props.tracebacks)}
-          pressed={props.traced}
-          onClick={props.onTraced}
-          minor
-        />
-      ) : null}
-      {props.differences === null ? null : (
-        <Tool
-          name="differences"
-          label={words.differences}
-          pressed={props.differences}
-          onClick={props.onDifferences}
-          minor
-        />
-      )}
-      <Tool
-        name="wrap"
-        label={words.wrap}
-        pressed={state.wrapped}
-        onClick={() => screen.current?.toggleWrap()}
-      />
-      <Tool name="copy" label={words.copy} onClick={props.onCopy} minor />
-      <Tool name="download" label={words.download} onClick={props.onDownload} />
-    </div>
-  );
+interface FindProps {
+  state: ScreenState;
+  box: RefObject<HTMLInputElement | null>;
+  screen: RefObject<LogScreen | null>;
+  onLeave(): void;
 }
 
-function Find({ state, searchBox, screen, onLeave }: LogToolbarProps) {
+function Find({ state, box, screen, onLeave }: FindProps) {
   const words = logWords();
   const onKeyDown = (event: KeyboardEvent<HTMLInputElement>) => {
     // the notebook must not take what is typed here for its own commands
@@ -342,7 +316,7 @@ function Find({ state, searchBox, screen, onLeave }: LogToolbarProps) {
     <span className="nbdist-find" data-lm-suppress-shortcuts="true">
       <Icon name="search" />
       <input
-        ref={searchBox}
+        ref={box}
         className="nbdist-search"
         type="search"
         role="searchbox"
@@ -354,40 +328,11 @@ function Find({ state, searchBox, screen, onLeave }: LogToolbarProps) {
       <span className="nbdist-count" role="status">
         {state.searching ? count : ''}
       </span>
-      {state.searching ? (
+      {state.searching && (
         <>
-          <Tool name="previous" label={words.previous} text={null} onClick={() => screen.current?.step(-1)} />
-          <Tool name="next" label={words.next} text={null} onClick={() => screen.current?.step(1)} />
+          <Tool name="previous" label={words.previous} bare onClick={() => screen.current?.step(-1)} />
+          <Tool name="next" label={words.next} bare onClick={() => screen.current?.step(1)} />
         </>
-      ) : null}
-    </span>
-  );
-}
-
-function Position({ narrow, state, screen }: LogToolbarProps) {
-  const words = logWords();
-  const { following, unseen } = state;
-  return (
-    <span className="nbdist-segment" role="group" aria-label={words.position}>
-      <button
-        type="button"
-        className="nbdist-tool"
-        aria-label={words.follow}
-        title={words.follow}
-        aria-pressed={following}
-        onClick={() => screen.current?.follow(!following || !narrow)}
-      >
-        <Icon name="follow" />
-        <span className="nbdist-word">{words.follow}</span>
-        {unseen ? <span className="nbdist-new">{words.newLines(unseen)}</span> : null}
-      </button>
-      {narrow ? null : (
-        <Tool
-          name="pause"
-          label={words.pause}
-          pressed={!following}
-          onClick={() => screen.current?.follow(false)}
-        />
       )}
     </span>
   );
