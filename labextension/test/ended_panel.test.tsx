@@ -160,14 +160,21 @@ test('what is not measured yet has its room already', async () => {
   render(
     createElement(Ranks, {
       view: { ...view!, ranks },
-      selected: null,
+      selected: 0,
       utilisation: new Map(),
       waits: new Map(),
-      size: 'wide',
       onSelect: () => undefined,
       onOpen: () => undefined,
     }),
   );
 
-  expect(document.querySelectorAll('.nbdist-rank .nbdist-meters')).toHaveLength(ranks.length);
+  expect(screen.getAllByRole('columnheader').map(({ textContent }) => textContent)).toEqual([
+    'Rank',
+    'State',
+    'Device',
+    'Memory',
+    'Utilisation',
+    'Step rate',
+    'Last line',
+  ]);
 });

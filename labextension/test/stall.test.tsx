@@ -4,7 +4,6 @@ import { fireEvent, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
 
 import './page';
-import { RankTable } from '../src/lab/views/RankTable';
 import { decode, type RunView, type Update } from '../src/protocol/run';
 import { Ranks } from '../src/views/ranks/Ranks';
 import { hangs, heldRanks, split, Stacks, StallBanner } from '../src/views/Stall';
@@ -97,7 +96,7 @@ test('other threads are shown when they are asked for', () => {
   expect(screen.getByText('threading.py')).toBeTruthy();
 });
 
-test('the strip says what each rank does, while the run goes on', () => {
+test('the table says what each rank does, while the run goes on', () => {
   const view = stalled();
 
   expect(hangs(view)).toBe(true);
@@ -106,12 +105,12 @@ test('the strip says what each rank does, while the run goes on', () => {
   expect(heldRanks({ ...view, state: 'failed', live: false }).size).toBe(0);
 });
 
-function ranksOf(view: RunView, rankList?: typeof RankTable): HTMLElement {
+function ranksOf(view: RunView): HTMLElement {
   document.documentElement.lang = 'en';
   const none = new Map();
   const nothing = (): void => undefined;
-  const choice = { selected: 0, size: 'wide', onSelect: nothing, onOpen: nothing } as const;
-  return render(createElement(Ranks, { view, utilisation: none, waits: none, ...choice, rankList }))
+  const choice = { selected: 0, onSelect: nothing, onOpen: nothing } as const;
+  return render(createElement(Ranks, { view, utilisation: none, waits: none, ...choice }))
     .container as HTMLElement;
 }
 
@@ -126,11 +125,10 @@ function hanging(count: number): RunView {
   return { ...view, ranks, stall: { ...view.stall!, groups: [] } };
 }
 
-test('ranks of a run that hangs do not read "Running", in the strip, the table or the grid', () => {
+test('ranks of a run that hangs do not read "Running", in the table or the grid', () => {
   expect(ranksOf(hanging(2)).textContent).toContain('Stalled');
-  expect(ranksOf(hanging(2), RankTable).textContent).toContain('Stalled');
-  expect(ranksOf(stalled(), RankTable).textContent).toMatch(/Waiting.*Stuck/);
-  const grid = ranksOf(hanging(16), RankTable);
+  expect(ranksOf(stalled()).textContent).toMatch(/Waiting.*Stuck/);
+  const grid = ranksOf(hanging(16));
   expect(grid.textContent).toContain('16 stalled');
   expect(grid.textContent).toContain('step 3 of rank 0');
   expect(document.body.textContent).not.toMatch(/running/i);
@@ -143,10 +141,8 @@ test('once the run has ended, what its ranks used is called peak and mean', () =
     return { ...view, ranks, live: false, state: 'finished', stall: null };
   };
 
-  expect(ranksOf(ended(2), RankTable).textContent).toMatch(
-    /Peak memory.*Mean utilisation.*Mean step rate.*8\.0/,
-  );
-  expect(ranksOf(ended(9), RankTable).textContent).toMatch(/Mean utilisation.*Peak memory.*Mean step rate/);
+  expect(ranksOf(ended(2)).textContent).toMatch(/Peak memory.*Mean utilisation.*Mean step rate.*8\.0/);
+  expect(ranksOf(ended(9)).textContent).toMatch(/Mean utilisation.*Peak memory.*Mean step rate/);
 });
 
 test.each([

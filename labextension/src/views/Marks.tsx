@@ -41,15 +41,13 @@ export type MarkState = keyof typeof SHAPES;
 
 interface MarkProps {
   state: MarkState;
-  title?: string | undefined;
   /** a rank that waits for its turn is drawn as a ring, a run that is queued as a dashed one */
   ofRank?: boolean;
 }
 
-export function Mark({ state, title, ofRank = false }: MarkProps): ReactElement {
+export function Mark({ state, ofRank = false }: MarkProps): ReactElement {
   return (
     <svg className="nbdist-mark" data-state={state} viewBox="0 0 10 10" aria-hidden="true">
-      {title && <title>{title}</title>}
       {ofRank && state === 'pending' ? RING : SHAPES[state]}
     </svg>
   );
@@ -60,8 +58,8 @@ const ICONS = {
   attach: 'M2.5 8h7M6.5 5l3 3-3 3M9.5 2.5h4v11h-4',
   cell: 'M5.5 4.5L2.5 8l3 3.5M10.5 4.5l3 3.5-3 3.5',
   closed: 'M6 4l4 4-4 4',
-  close: 'M4.5 4.5l7 7M11.5 4.5l-7 7',
   compare: 'M2.5 12.5c3 0 3-8 6-8s2 4 5 4M2.5 5.5c3 0 4 6 11 6',
+  close: 'M4.5 4.5l7 7M11.5 4.5l-7 7',
   copy: 'M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3',
   differences: 'M3 6h10M3 10h10M10.5 3l-5 10',
   download: 'M8 2.5v7M5 7l3 3 3-3M3 13h10',

@@ -1,7 +1,6 @@
 /** A run: its head, ranks, failure, tabs and logs, drawn from one model. Keeps what its reader chose (tab, rank,
  * line). A notebook's cell and a page of JupyterLab both show it so; what only one of them has goes into slots. */
 import {
-  type ComponentType,
   Fragment,
   type KeyboardEvent,
   type ReactElement,
@@ -32,7 +31,6 @@ import { FEW, Ranks } from './ranks/Ranks';
 import { hangs, Stacks, StallBanner } from './Stall';
 import { isLog, type PageTab, type Tab, Tabs } from './Tabs';
 import { type Size, useAfterDrawing, useSize, useTheme } from './hooks';
-import type { RanksProps } from './ranks/rank_parts';
 
 /** The actions of a host on a page. */
 export interface RunControls {
@@ -78,8 +76,6 @@ interface RunPageProps {
   notes?: ReactNode;
   /** seconds of the run until which it is known that it goes on; undefined: it is known now */
   knownUntil?: number | undefined;
-  /** draws a few ranks */
-  rankList?: ComponentType<RanksProps>;
   /** number of curves above the log */
   curves?: number;
   /** more tabs, in front of the curves and the cell, as long as they are offered */
@@ -110,7 +106,7 @@ export function RunPage(props: RunPageProps): ReactElement {
   const pane = useRef<LogPaneHandle>(null);
   const [tab, setTab] = useState<Tab>('all');
   const [shownLog, setShownLog] = useState<number | null>(null);
-  const [picked, setPicked] = useState<number | null | undefined>(undefined);
+  const [picked, setPicked] = useState<number | null>(null);
   const [line, setLine] = useState<number | null>(null);
   const [stopping, setStopping] = useState(false);
   // what the reader has opened, or had begun to read, stays open
@@ -125,7 +121,7 @@ export function RunPage(props: RunPageProps): ReactElement {
   const label = view?.label ?? props.label;
   const small = ranks.length <= FEW;
   // the first failure is what one wants to see, until something else is chosen
-  const selected = picked === undefined ? (view?.failure?.rank ?? ranks[0] ?? null) : picked;
+  const selected = picked ?? view?.failure?.rank ?? ranks[0] ?? null;
   const lone = inCell ? selected : shownLog;
   const logTab = isLog(tab);
 
@@ -312,10 +308,8 @@ export function RunPage(props: RunPageProps): ReactElement {
               selected={selected}
               utilisation={model.utilisation}
               waits={model.waits}
-              size={size}
               onSelect={setPicked}
               onOpen={open}
-              rankList={props.rankList}
             />
           </div>
         )}

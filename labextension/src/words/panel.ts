@@ -97,7 +97,6 @@ export const WORDS = inBoth(tr => ({
   rankNumber: tr('Rank {0}', '进程 {0}'),
   node: tr('node {0}', '节点 {0}'),
   rate: tr('{0} step/s', '{0} 步/秒'),
-  own: tr('{0} ms busy', '自身用时 {0} 毫秒'),
   andMilliseconds: tr('+ {0} ms', '+ {0} 毫秒'),
   ownAndWaiting: tr('{0} ms busy, {1} ms waiting for others', '自身用时 {0} 毫秒，等待其他进程 {1} 毫秒'),
   failedFirst: tr('Failed first', '最先失败'),
@@ -123,7 +122,8 @@ export const WORDS = inBoth(tr => ({
   results: tr('Results', '结果'),
   lastLine: tr('Last line', '最后一行'),
   state: tr('State', '状态'),
-  close: tr('Close', '关闭'),
+  device: tr('Device', '设备'),
+  stepColumn: tr('Step: busy + waiting', '每步：自身 + 等待'),
   states: tr(
     (count: number, word: string) => `${count} ${word.toLowerCase()}`,
     (count, word) => `${count} 个${word}`,

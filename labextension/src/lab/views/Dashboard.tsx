@@ -17,7 +17,6 @@ import { useRuns } from '../services/runs';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { labWords } from '../../words/lab';
 import { BoardPane, StacksPane } from './Panes';
-import { RankTable } from './RankTable';
 
 /** curves beside each other above the log */
 const CURVES = 3;
@@ -110,7 +109,6 @@ export function Dashboard(props: DashboardProps): ReactElement {
       )}
       notes={<Connection runId={runId} stream={stream} live={live} />}
       knownUntil={silent && view ? view.elapsed + Math.max(0, heardAt - viewAt) : undefined}
-      rankList={RankTable}
       curves={CURVES}
       pages={pages}
       besideLog={rank => (

@@ -1,25 +1,11 @@
-/** The parts of a strip, a table and a grid of ranks: the state of a rank, and small drawings of its use. */
-import { memo, type ReactElement, useMemo } from 'react';
+/** The parts of a table and a grid of ranks: the state of a rank, and small drawings of its use. */
+import { memo, type ReactElement } from 'react';
 
 import { bytes, bytesOf, memory, milliseconds } from '../../model/formats';
 import type { RankView, RunView, SlowView } from '../../protocol/run';
 import { pageWords } from '../../words/panel';
 import { Mark } from '../Marks';
-import { type Held, heldRanks, heldWord } from '../Stall';
-import type { Size } from '../hooks';
-
-const NONE: readonly number[] = [];
-
-/** The properties of a drawing of ranks. */
-export interface RanksProps {
-  view: RunView;
-  /** the last samples of each rank, in percent */
-  utilisation: ReadonlyMap<number, readonly number[]>;
-  /** the percentage of its time that each rank waits for others */
-  waits: ReadonlyMap<number, number>;
-  size: Size;
-  onOpen: (rank: number) => void;
-}
+import { type Held, heldWord } from '../Stall';
 
 /** The state of a rank, and its recent use. */
 export interface Standing {
@@ -32,20 +18,6 @@ export interface Standing {
   wait: number | undefined;
 }
 
-export function useStandings({ view, utilisation, waits }: RanksProps): readonly Standing[] {
-  return useMemo(() => {
-    const held = heldRanks(view);
-    return view.ranks.map(rank => ({
-      rank,
-      first: rank.rank === view.failure?.rank,
-      held: held.get(rank.rank),
-      slow: view.slow?.rank === rank.rank ? view.slow : null,
-      samples: utilisation.get(rank.rank) ?? NONE,
-      wait: waits.get(rank.rank),
-    }));
-  }, [view, utilisation, waits]);
-}
-
 /** Return the word for a rank: its part in a stall, slowest, or its state. */
 export function wordOf({ rank, first, held, slow }: Standing): string {
   const words = pageWords();
@@ -53,12 +25,12 @@ export function wordOf({ rank, first, held, slow }: Standing): string {
   return heldWord(rank, held) || (slow && rank.state === 'running' ? words.slowest : state);
 }
 
-export function StateMark({ rank, held, slow, title }: Standing & { title?: string }): ReactElement {
+export function StateMark({ rank, held, slow }: Standing): ReactElement {
   if (rank.state !== 'running' || (held === undefined && !slow)) {
-    return <Mark state={rank.state} title={title} ofRank />;
+    return <Mark state={rank.state} ofRank />;
   }
   const waits = held?.kind === 'waits' || held?.kind === 'loads';
-  return <Mark state={held === undefined ? 'slow' : waits ? 'waits' : 'held'} title={title} />;
+  return <Mark state={held === undefined ? 'slow' : waits ? 'waits' : 'held'} />;
 }
 
 /** Return the names of the measures; of an ended run they are peaks and means. */
@@ -69,26 +41,23 @@ export function measureNames({ ranks, live }: RunView): Record<'utilisation' | '
   return { utilisation, memory: onGpu ? gpuMemory : memory, rate: stepRate };
 }
 
-/** Return `+18 ms`, `×1.6`: by how much a rank is slower than the others. */
-export function overText({ over, factor }: SlowView): string {
-  const words = pageWords();
-  return over === null ? words.slowTimes(factor.toFixed(1)) : words.slowBy(over.toFixed(over < 10 ? 1 : 0));
-}
-
-/** Draw `11.2/80 GB`, or the used memory where the total is unknown. */
+/** Draw `11.2/80 GB` and its bar, or the used memory where the total is unknown. */
 export function Memory({ rank }: { rank: RankView }): ReactElement | null {
   const amount = memory(rank);
   if (amount === null) {
     return null;
   }
-  if (amount.total === null) {
+  if (!amount.total) {
     return <span>{bytes(amount.used)}</span>;
   }
   const [used, total] = bytesOf(amount.used, amount.total);
   return (
-    <span className="nbdist-cut">
-      {used}
-      <span className="nbdist-quiet">/{total}</span>
+    <span className="nbdist-row">
+      <Bar fraction={amount.used / amount.total} />
+      <span>
+        {used}
+        <span className="nbdist-quiet">/{total}</span>
+      </span>
     </span>
   );
 }
@@ -125,26 +94,17 @@ export const Sparkline = memo(function Sparkline({ samples }: { samples: readonl
   );
 });
 
-interface StepBarProps {
-  /** milliseconds */
-  step: { own: number; waiting: number };
-  /** the figures alone */
-  figures: boolean;
-}
-
-/** Draw a step: the rank's own time, then, hatched, its wait for the others. */
-export function StepBar({ step, figures }: StepBarProps): ReactElement {
+/** Draw a step in milliseconds: the rank's own time, then, hatched, its wait for the others. */
+export function StepBar(step: { own: number; waiting: number }): ReactElement {
   const words = pageWords();
   const [own, waiting] = [milliseconds(step.own), milliseconds(step.waiting)];
   const share = (100 * step.own) / (step.own + step.waiting);
   return (
     <span className="nbdist-row" title={words.ownAndWaiting(own, waiting)}>
-      {!figures && (
-        <span className="nbdist-step" aria-hidden="true">
-          <i style={{ width: `${share}%` }} />
-          <i className="nbdist-step-waiting" />
-        </span>
-      )}
+      <span className="nbdist-step" aria-hidden="true">
+        <i style={{ width: `${share}%` }} />
+        <i className="nbdist-step-waiting" />
+      </span>
       <span className="nbdist-step-figures">
         {own} <span className="nbdist-quiet">{words.andMilliseconds(waiting)}</span>
       </span>
