@@ -87,7 +87,7 @@ test('the kernel is told when the monitor is seen, and when it is not for a seco
   expect(sent).toEqual([true, false, true, false]);
 });
 
-test('each rank has a line, and a run can be stopped, attached, and opened', () => {
+test('each rank has a row, and a run can be stopped, attached, and opened', () => {
   const acts: unknown[] = [];
   const { sent, put } = draw((action, { run }, tab) => acts.push([action, run, tab]));
   put(overview([run([row(0), row(1, { ill: true, state: 'Failed, exit 1' })])]));
@@ -95,7 +95,7 @@ test('each rank has a line, and a run can be stopped, attached, and opened', () 
     fireEvent.click(screen.getByRole('button', { name })),
   );
 
-  expect(document.querySelectorAll('.nbdist-mon-run ~ .nbdist-mon-line')).toHaveLength(2);
+  expect(document.querySelectorAll('.nbdist-mon-run ~ tr:not(.nbdist-mon-below)')).toHaveLength(2);
   expect(document.querySelector('[data-ill="true"]')!.textContent).toContain('Failed, exit 1');
   expect(sent).toEqual(['20261120-141503-lenet-k3f9']);
   expect(acts).toEqual([
@@ -105,13 +105,15 @@ test('each rank has a line, and a run can be stopped, attached, and opened', () 
   ]);
 });
 
-test('of many ranks those in trouble have a line of their own, too', () => {
+test('many ranks are squares, and those in trouble have a row of their own, too', () => {
   const { put } = draw();
   put(overview([run(Array.from({ length: 64 }, (_, rank) => row(rank, { ill: rank === 12 })))]));
 
-  expect(document.querySelectorAll('.nbdist-mon-small')).toHaveLength(64);
-  expect(document.querySelectorAll('.nbdist-mon-run ~ .nbdist-mon-line')).toHaveLength(1);
-  expect(document.querySelectorAll('.nbdist-mon-small')[12]!.textContent).toContain('n1 GPU 4');
+  expect(screen.getAllByRole('img')).toHaveLength(64);
+  expect(screen.getAllByRole('img')[12]!.title).toContain('GPU 4 · node 1');
+  expect(
+    document.querySelectorAll('.nbdist-mon-run ~ tr[data-ill="true"]:not(.nbdist-mon-below)'),
+  ).toHaveLength(1);
 });
 
 test('where the page cannot act, it says which magic does', () => {

@@ -42,7 +42,7 @@ def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
         expect(panel.locator(".nbdist-rank")).to_have_count(2)
         expect(panel.get_by_role("log")).to_contain_text("of rank 0", timeout=10_000)
         expect(panel.get_by_role("log")).to_contain_text("of rank 1")
-        expect(panel.locator(".nbdist-last").nth(1)).to_contain_text("of rank 1 loss")
+        expect(panel.locator("td.nbdist-last").nth(1)).to_contain_text("of rank 1 loss")
 
         panel.get_by_role("tab", name="Rank 1").click()
         expect(panel.get_by_role("log")).not_to_contain_text("of rank 0")
@@ -320,7 +320,7 @@ def test_ranks_that_save_say_so_and_stop_now_cuts_the_save(
         expect(panel.get_by_role("log")).to_contain_text("ready", timeout=20_000)
 
         panel.get_by_role("button", name="Stop", exact=True).click()
-        expect(panel.locator(".nbdist-exit").nth(1)).to_contain_text("saving, 4 s")
+        expect(panel.locator(".nbdist-rank").nth(1)).to_contain_text("saving, 4 s")
         expect(panel.get_by_role("button", name="Stop now")).to_have_count(0)
         page.mouse.move(5, 5)
         page.screenshot(path=pictures / "saving.png")

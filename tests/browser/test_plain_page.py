@@ -197,7 +197,7 @@ def test_every_host_shows_lines_curves_and_says_how_to_stop(other_page: Page) ->
     expect(panel.get_by_role("log")).to_contain_text("hello of 0")
     # the stylesheet has come along, and colours fall back on the panel's own
     assert panel.evaluate("panel => getComputedStyle(panel).backgroundColor") == "rgb(255, 255, 255)"
-    assert panel.locator(".nbdist-strip").evaluate("strip => getComputedStyle(strip).display") == "grid"
+    assert panel.locator(".nbdist-row").first.evaluate("row => getComputedStyle(row).display") == "flex"
     panel.get_by_role("tab", name="All").focus()
     page.keyboard.press("1")
     expect(panel.get_by_role("tab", name="Rank 1")).to_be_focused()

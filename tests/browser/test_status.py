@@ -36,7 +36,7 @@ def test_the_monitor_is_live_while_it_is_seen_and_what_stays_is_static(
     with notebook_page(lab_server, browser, "status", *cells, ran=2) as (lab, page):
         monitor = lab.cell(2).locator(".nbdist-monitor")
 
-        line = monitor.locator(".nbdist-mon-run ~ .nbdist-mon-line .nbdist-mon-last").first
+        line = monitor.locator(".nbdist-mon-run ~ tr .nbdist-last").first
         expect(line).to_contain_text("step ", timeout=15_000)
         expect(lab.cell(2).locator(".nbdist-status")).to_be_hidden()
         # while the kernel is busy, too

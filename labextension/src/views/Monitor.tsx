@@ -2,12 +2,13 @@
 import { type ReactElement, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 
 import { plain } from '../log/ansi';
+import { stepOf } from '../model/formats';
 import type { MonitoredRun, MonitorFeed, Row } from '../model/monitor';
 import type { PageAction } from '../page/actions';
 import { pageWords } from '../words/panel';
 import { Button, Mark, type MarkState } from './Marks';
 import { useSeconds, useSize, useTheme } from './hooks';
-import { Bar } from './ranks/rank_parts';
+import { Bar, Meter } from './ranks/rank_parts';
 
 /** The requests of a monitor to the kernel and the page. */
 export interface MonitorSource {
@@ -19,8 +20,9 @@ export interface MonitorSource {
   act: ((action: PageAction, run: MonitoredRun, tab: 'all' | undefined, from: Element) => void) | null;
 }
 
-/** Ranks of a run that have a line each; more are drawn beside each other, and those in trouble above them. */
+/** Ranks of a run that have a row each; more are squares beside each other, and those in trouble rows above them. */
 const LINES = 16;
+const COLUMNS = 8;
 /** seconds without news after which the page says of when they are */
 const STALE = 6;
 
@@ -47,7 +49,7 @@ export function Monitor({ source }: { source: MonitorSource }): ReactElement {
     >
       {news && (
         <>
-          <div className="nbdist-head nbdist-mon-head">
+          <div className="nbdist-head">
             <b>{news.summary}</b>
             {news.ill && (
               <span className="nbdist-pill" data-state="failed" role="status">
@@ -57,25 +59,29 @@ export function Monitor({ source }: { source: MonitorSource }): ReactElement {
             <span className="nbdist-space" />
             <b>{news.free}</b>
           </div>
-          <div className="nbdist-mon-titles">
-            <Line {...news.titles} />
+          <div className="nbdist-table-frame" role="region" aria-label={words.rankList} tabIndex={0}>
+            <table className="nbdist-table">
+              <thead>
+                <Cells {...news.titles} head />
+              </thead>
+              <tbody>
+                {news.others.map((row, at) => (
+                  <Cells key={at} {...row} other />
+                ))}
+              </tbody>
+              {news.runs.map(run => (
+                <Run
+                  key={run.runId}
+                  run={run}
+                  stop={source.stop}
+                  act={source.act && ((action, tab) => source.act!(action, run, tab, root.current!))}
+                  onHint={magic => setHint(`${magic} ${run.run}`)}
+                />
+              ))}
+            </table>
           </div>
-          <div className="nbdist-mon-block nbdist-mon-others">
-            {news.others.map((row, at) => (
-              <Line key={at} {...row} />
-            ))}
-          </div>
-          {news.runs.map(run => (
-            <Run
-              key={run.runId}
-              run={run}
-              stop={source.stop}
-              act={source.act && ((action, tab) => source.act!(action, run, tab, root.current!))}
-              onHint={magic => setHint(`${magic} ${run.run}`)}
-            />
-          ))}
           {news.lines.map(line => (
-            <div className="nbdist-mon-text" key={line}>
+            <div className="nbdist-note nbdist-calm" key={line}>
               {line}
             </div>
           ))}
@@ -119,7 +125,7 @@ interface RunProps {
   onHint: (magic: string) => void;
 }
 
-/** Draw a run, and a line for each of its ranks. */
+/** Draw a run, and its ranks. */
 function Run({ run, stop, act, onHint }: RunProps): ReactElement {
   const words = pageWords();
   const [stopping, setStopping] = useState(false);
@@ -131,91 +137,120 @@ function Run({ run, stop, act, onHint }: RunProps): ReactElement {
     setStopping(true);
     void stop(runId).then(setStopping);
   };
-  const stopWord = stopping ? words.stopping : words.stop;
   const dense = rows.length > LINES;
   return (
-    <div className="nbdist-mon-block" data-live={run.live}>
-      <div className="nbdist-mon-run" role="group" aria-label={label}>
-        <State {...run} />
-        <button type="button" className="nbdist-mon-name" title={words.openDashboard} onClick={open}>
-          {label}
-        </button>
-        <span className="nbdist-row nbdist-mon-about" title={lastLine}>
-          {run.progress !== null && <Bar fraction={run.progress} />}
-          <span className="nbdist-cut">{lastLine}</span>
-        </span>
-        <span className="nbdist-quiet">{run.ranks}</span>
-        <span className="nbdist-end">{run.elapsed}</span>
-        <span className="nbdist-mon-acts">
-          {run.live && <Button icon="stop" bare label={stopWord} disabled={stopping} onClick={ask} />}
-          <Button icon="attach" bare label={words.attach} onClick={attach} />
-          {act && <Button icon="open" bare label={words.dashboard} onClick={open} />}
-          <Button icon="lines" bare label={words.logs} onClick={log} />
-        </span>
-      </div>
-      {rows.map(row => (row.ill || !dense) && <Line key={row.rank} {...row} />)}
-      <div className="nbdist-mon-many">{dense && rows.map(row => <Small key={row.rank} {...row} />)}</div>
-    </div>
+    <tbody data-live={run.live}>
+      <tr className="nbdist-mon-run">
+        <th scope="rowgroup" colSpan={COLUMNS}>
+          <div className="nbdist-row" role="group" aria-label={label}>
+            <State {...run} />
+            <button
+              type="button"
+              className="nbdist-rank-link nbdist-name"
+              title={words.openDashboard}
+              onClick={open}
+            >
+              {label}
+            </button>
+            <span className="nbdist-row nbdist-mon-about" title={lastLine}>
+              {run.progress !== null && <Bar fraction={run.progress} />}
+              <span className="nbdist-cut">{lastLine}</span>
+            </span>
+            <span className="nbdist-quiet">{run.ranks}</span>
+            <span className="nbdist-mon-elapsed">{run.elapsed}</span>
+            {run.live && (
+              <Button
+                icon="stop"
+                bare
+                label={stopping ? words.stopping : words.stop}
+                disabled={stopping}
+                onClick={ask}
+              />
+            )}
+            <Button icon="attach" bare label={words.attach} onClick={attach} />
+            {act && <Button icon="open" bare label={words.dashboard} onClick={open} />}
+            <Button icon="lines" bare label={words.logs} onClick={log} />
+          </div>
+        </th>
+      </tr>
+      {rows.map(row => (row.ill || !dense) && <Cells key={row.rank} {...row} />)}
+      {dense && (
+        <tr>
+          <td colSpan={COLUMNS}>
+            <div className="nbdist-node">
+              {rows.map(row => (
+                <Square key={row.rank} {...row} />
+              ))}
+            </div>
+          </td>
+        </tr>
+      )}
+    </tbody>
   );
 }
 
 function State({ mark, state, ill }: Pick<Row, 'mark' | 'state' | 'ill'>): ReactElement {
   return (
-    <span className="nbdist-row" data-ill={ill}>
+    <span className="nbdist-row nbdist-mon-state" data-ill={ill}>
       {mark && <Mark state={(mark === 'stalled' ? 'held' : mark) as MarkState} ofRank />}
       <span className="nbdist-cut">{state}</span>
     </span>
   );
 }
 
-function Meter({ text, share }: { text: string; share: number | null }): ReactElement {
-  const [used, total] = text.split('/');
+/** Draw the titles, a rank, or (`other`) a GPU and who uses it. What a rank in trouble wrote last stands below it
+ * where there is no room beside it. */
+function Cells({ head, other, ...row }: Row & { head?: boolean; other?: boolean }): ReactElement {
+  const Cell = head ? 'th' : 'td';
+  const last = plain(row.lastLine);
   return (
-    <span className="nbdist-mon-meter">
-      {share === null ? <i /> : <Bar fraction={share} />}
-      <span className="nbdist-end">
-        {used}
-        {total && <span className="nbdist-quiet">/{total}</span>}
-      </span>
-    </span>
+    <>
+      <tr data-ill={row.ill} data-free={row.free} title={row.pid && `pid ${row.pid}`}>
+        <Cell className="nbdist-quiet nbdist-end">{row.rank}</Cell>
+        <Cell>{row.device}</Cell>
+        <Cell>
+          <Meter text={row.memory} share={row.memoryShare} />
+        </Cell>
+        <Cell>
+          <Meter text={row.use} share={row.useShare} />
+        </Cell>
+        <Cell className="nbdist-end nbdist-mon-rate">{row.rate}</Cell>
+        <Cell className="nbdist-end nbdist-mon-samples nbdist-roomy">{row.samples}</Cell>
+        <Cell colSpan={other ? 2 : 1}>
+          <State {...row} state={other ? [row.state, last].filter(Boolean).join(' · ') : row.state} />
+        </Cell>
+        {!other && (
+          <Cell className="nbdist-last nbdist-roomy" title={row.lastLine}>
+            {last}
+          </Cell>
+        )}
+      </tr>
+      {row.ill && last && (
+        <tr data-ill className="nbdist-mon-below">
+          <td />
+          <td colSpan={COLUMNS - 1} className="nbdist-last">
+            {last}
+          </td>
+        </tr>
+      )}
+    </>
   );
 }
 
-function Line({ memoryShare, useShare, ...row }: Row): ReactElement {
+/** Draw one of many ranks, coloured by its use; the rest is in its title. */
+function Square({ rank, device, memory, use, ...row }: Row): ReactElement {
+  const title = [device, row.state, memory, use, plain(row.lastLine)].filter(Boolean).join(' · ');
   return (
-    <div
-      className="nbdist-mon-line"
-      data-ill={row.ill}
-      data-free={row.free}
-      title={row.pid && `pid ${row.pid}`}
+    <span
+      className="nbdist-heat-cell"
+      role="img"
+      aria-label={`${rank}: ${title}`}
+      title={title}
+      data-step={stepOf(row.useShare, 1) ?? 'none'}
+      data-state={row.ill ? 'failed' : row.mark}
     >
-      <span className="nbdist-end">{row.rank}</span>
-      <span className="nbdist-cut">{row.device}</span>
-      <Meter text={row.memory} share={memoryShare} />
-      <Meter text={row.use} share={useShare} />
-      <span className="nbdist-end">{row.rate}</span>
-      <span className="nbdist-end nbdist-mon-samples">{row.samples}</span>
-      <State {...row} />
-      <span className="nbdist-cut nbdist-mon-last" title={row.lastLine}>
-        {plain(row.lastLine)}
-      </span>
-    </div>
-  );
-}
-
-/** Draw one of many ranks: the rest of its line is in its title. */
-function Small({ rank, mark, device, memory, ...row }: Row): ReactElement {
-  const [, name, node] = /^(.*?)(?: · node (\d+)| · .*)?$/.exec(device)!;
-  const title = [device, memory, row.state, plain(row.lastLine)].filter(Boolean).join(' · ');
-  return (
-    <div className="nbdist-mon-small" data-ill={row.ill} title={title}>
-      <span className="nbdist-end">{rank}</span>
-      <State mark={mark} state="" ill={row.ill} />
-      <span className="nbdist-cut">{node ? `n${node} ${name}` : name}</span>
-      <Meter text={memory.replace(/\.\d\/.*/, ' GB')} share={row.memoryShare} />
-      <Meter text={row.use} share={row.useShare} />
-      <span className="nbdist-end">{row.rate}</span>
-    </div>
+      {rank}
+    </span>
   );
 }
 

@@ -94,7 +94,7 @@ function columnsOf(view: RunView, waits: TableProps['waits']): readonly Column[]
           use !== null && (
             <span className="nbdist-row">
               {live && <Sparkline samples={samples} />}
-              <span className="nbdist-number">{percent(use)}</span>
+              {percent(use)}
             </span>
           )
         );

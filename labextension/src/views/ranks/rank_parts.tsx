@@ -41,22 +41,29 @@ export function measureNames({ ranks, live }: RunView): Record<'utilisation' | '
   return { utilisation, memory: onGpu ? gpuMemory : memory, rate: stepRate };
 }
 
-/** Draw `11.2/80 GB` and its bar, or the used memory where the total is unknown. */
+/** Draw the memory of a rank. */
 export function Memory({ rank }: { rank: RankView }): ReactElement | null {
   const amount = memory(rank);
   if (amount === null) {
     return null;
   }
-  if (!amount.total) {
-    return <span>{bytes(amount.used)}</span>;
-  }
-  const [used, total] = bytesOf(amount.used, amount.total);
+  const { used, total } = amount;
+  return total ? (
+    <Meter text={bytesOf(used, total).join('/')} share={used / total} />
+  ) : (
+    <Meter text={bytes(used)} share={null} />
+  );
+}
+
+/** Draw a bar and its figures, `11.2/80 GB` or `87 %`; `share` (0 to 1) is null for none. */
+export function Meter({ text, share }: { text: string; share: number | null }): ReactElement {
+  const [used, total] = text.split('/');
   return (
-    <span className="nbdist-row">
-      <Bar fraction={amount.used / amount.total} />
+    <span className="nbdist-row nbdist-meter">
+      {share !== null && <Bar fraction={share} />}
       <span>
         {used}
-        <span className="nbdist-quiet">/{total}</span>
+        {total && <span className="nbdist-quiet">/{total}</span>}
       </span>
     </span>
   );
