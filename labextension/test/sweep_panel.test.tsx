@@ -50,6 +50,16 @@ test('the best point stands first, those that have failed and those that wait la
   expect(screen.getByText('the time limit of 60 s was reached')).toBeTruthy();
 });
 
+test('the best point and those that diverged are marked', () => {
+  const source = draw();
+  act(() => source.send({ ...SWEEP, diverged: [0] }));
+  const rowOf = (name: string): HTMLElement => screen.getByRole('button', { name }).closest('tr')!;
+
+  expect(within(rowOf('lenet-2-aaab')).getByRole('img', { name: 'best run' })).toBeTruthy();
+  expect(screen.getAllByRole('img', { name: 'best run' })).toHaveLength(1);
+  expect(within(rowOf('lenet-1-aaaa')).getByText('diverged')).toBeTruthy();
+});
+
 test('a column that the reader chooses stays when news come', () => {
   const source = draw();
 

@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any
 
-from nbdist.feed.curves import Curve, picked, read_curves
+from nbdist.feed.curves import Curve, has_diverged, main_tag, picked, read_curves
 from nbdist.feed.explanation import time_spent
 from nbdist.feed.labels import clipped
-from nbdist.model import Run
+from nbdist.model import Run, RunState
 from nbdist.model.spec import Value
 from nbdist.privacy import Privacy
 from nbdist.store import RunDirectory
@@ -25,6 +25,8 @@ from nbdist.store.metrics import read_hparams
 from nbdist.text import size_text
 from nbdist.version import JSON_VERSION
 from nbdist.worker.result_files import CALL
+
+FAILED = (RunState.FAILED, RunState.LOST)
 
 _TAGS = 50
 _TEXT = 200  # characters of a value
@@ -82,6 +84,16 @@ class Compared:
     curves: tuple[Curve, ...]
     diff: tuple[str, ...] | None
 
+    @property
+    def diverged(self) -> bool:
+        """Return True where the loss, or else the first metric, has diverged."""
+        if not self.curves:
+            return False
+        tag = main_tag([curve.tag for curve in self.curves])
+        curve = next(curve for curve in self.curves if curve.tag == tag)
+        finite = [value for _, value in curve.points if isfinite(value)]
+        return has_diverged(tag, finite, curve.last)
+
     def to_dict(self) -> dict[str, Any]:
         run = self.run
         return {
@@ -108,8 +120,17 @@ class Comparison:
         """Return the rows in which the runs differ, or all of them."""
         return [row for row in self.rows if all_rows or row.differs]
 
-    def to_dict(self, *, all_rows: bool, curves: bool = False) -> dict[str, Any]:
-        """Return it for JSON, with the programs' differences or, with ``curves``, each run's curves."""
+    def best(self, metric: str = "") -> int | None:
+        """Return the run with the best value of ``metric``, or else of the main metric, among those that
+        neither failed nor diverged; None where the metric's name does not tell the better value."""
+        row, _ = main_metric(self, metric)
+        if row is None or best_of(row.name) is None:
+            return None
+        return next((number for number in _ranked(self, metric) if not self.runs[number].diverged), None)
+
+    def to_dict(self, *, all_rows: bool, curves: bool = False, metric: str = "") -> dict[str, Any]:
+        """Return it for JSON, with the programs' differences or, with ``curves``, each run's curves, which
+        have diverged, and which run is the best by ``metric``."""
         rows = self.shown(all_rows=all_rows)
         data = {
             "version": JSON_VERSION,
@@ -122,7 +143,8 @@ class Comparison:
             count = sum(len(compared.curves) for compared in self.runs)
             most = max(_EACH[0], min(_EACH[1], _POINTS // max(1, count)))
             columns = [[_columns(curve, run.run, most) for curve in run.curves[:_TAGS]] for run in self.runs]
-            return data | {"curves": columns}
+            diverged = [number for number, run in enumerate(self.runs) if run.diverged]
+            return data | {"curves": columns, "best": self.best(metric), "diverged": diverged}
         first, *others = self.runs
         diffs = [{"run_id": other.run.run_id, "lines": other.diff} for other in others]
         return data | {"against": first.run.run_id, "diffs": diffs}
@@ -348,3 +370,31 @@ def _plain(value: Value) -> Value:
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     return clipped(value, _TEXT) if isinstance(value, str) else value
+
+
+def main_metric(points: Comparison, wanted: str = "") -> tuple[Row | None, bool]:
+    """Return the row that sorts the points at first, of ``wanted``, else of the first metric whose name
+    tells the better value, else of the first; and whether the highest value is first."""
+    metrics = [row for row in points.rows if row.group in ("last", "best")]
+    names = [wanted] if wanted else [row.name for row in metrics]
+    name = next((name for name in names if best_of(name)), names[0] if names else "")
+    rows = {row.group: row for row in metrics if row.name == name}
+    return rows.get("best", rows.get("last")), best_of(name) is max
+
+
+def ranking(points: Comparison, wanted: str = "") -> list[int]:
+    """Return the numbers of the points, the best first; those without a value or that failed are last."""
+    order = _ranked(points, wanted)
+    return [*order, *(number for number in range(len(points.runs)) if number not in order)]
+
+
+def _ranked(points: Comparison, wanted: str) -> list[int]:
+    row, descending = main_metric(points, wanted)
+    values = row.values if row is not None else ()
+    known = {
+        number: value
+        for number, value in enumerate(values)
+        if isinstance(value, (int, float)) and not isnan(value)
+        if points.runs[number].run.state not in FAILED
+    }
+    return sorted(known, key=lambda number: known[number], reverse=descending)

@@ -63,12 +63,15 @@ def spark_and_last(run: Run, directory: RunDirectory) -> tuple[Spark | None, dic
     values = (*(value for _, value, _ in shape[tag][:-1]), stands)
     finite = [value for value in values if math.isfinite(value)]
     drawn = tuple(finite[at] for at in picked(len(finite), POINTS))
-    return (Spark(tag=tag, values=drawn, diverged=_diverged(tag, drawn, stands)) if drawn else None), means
+    return (Spark(tag=tag, values=drawn, diverged=has_diverged(tag, drawn, stands)) if drawn else None), means
 
 
-def _diverged(tag: str, values: Sequence[float], stands: float) -> bool:
+def has_diverged(tag: str, values: Sequence[float], stands: float) -> bool:
+    """Return True where a metric ends at no finite number, or a loss far above its least value."""
+    if not math.isfinite(stands):
+        return True
     falls = "loss" in tag.lower() and min(values) > 0
-    return not math.isfinite(stands) or (falls and stands > max(values[0], _FAR * min(values)))
+    return falls and stands > max(values[0], _FAR * min(values))
 
 
 def main_tag(tags: list[str]) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import isnan
 from typing import Any
 
 from nbdist.diagnosis import failure_headline, first_failure
 from nbdist.diagnosis.report import error_text
 from nbdist.feed.ansi import printable
-from nbdist.feed.comparison import Comparison, Row, best_of, compare
+from nbdist.feed.comparison import FAILED, Comparison, Row, compare, main_metric, ranking
 from nbdist.feed.labels import clipped
 from nbdist.model import Reason, Run, RunState
 from nbdist.model.decoding import MALFORMED
@@ -23,7 +22,6 @@ from nbdist.store.run_store import is_run_locked, read_sweep
 from nbdist.text import reason_text
 
 _CAUSE = 200  # characters
-_FAILED = (RunState.FAILED, RunState.LOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +38,14 @@ class SweepView:
     def counts(self) -> Mapping[str, int]:
         """Return the numbers of points: ended, failed, running, and waiting, also once it has ended."""
         begun = Counter(
-            run.state for run, _ in self.runs if run.supervisor is not None or run.state in _FAILED
+            run.state for run, _ in self.runs if run.supervisor is not None or run.state in FAILED
         )
         ended = sum(count for state, count in begun.items() if state.terminal)
         running = begun.total() - ended
         return {
             "points": len(self.runs),
             "ended": ended,
-            "failed": sum(begun[state] for state in _FAILED),
+            "failed": sum(begun[state] for state in FAILED),
             "running": running,
             "waiting": len(self.runs) - ended - running,
         }
@@ -131,7 +129,7 @@ class SweepTable:
 
     def cause(self, run: Run, directory: RunDirectory) -> str:
         """Return a failed run's error in one line, else how it ended; empty for other runs."""
-        if run.state not in _FAILED:
+        if run.state not in FAILED:
             return ""
         if run.run_id not in self._causes:
             failure = first_failure(run, directory)
@@ -144,7 +142,7 @@ class SweepTable:
         """Return ``sweep`` of the page's protocol: a comparison of all points, and the sweep's state."""
         points = self.compare(view)
         row, descending = main_metric(points, view.sweep.metric)
-        return points.to_dict(all_rows=True, curves=True) | {
+        return points.to_dict(all_rows=True, curves=True, metric=view.sweep.metric) | {
             "sweep_id": view.sweep.sweep_id,
             "label": view.sweep.label,
             "state": view.state.value,
@@ -154,27 +152,3 @@ class SweepTable:
             "sort": None if row is None else {"group": row.group, "name": row.name, "descending": descending},
             "order": ranking(points, view.sweep.metric),
         }
-
-
-def main_metric(points: Comparison, wanted: str = "") -> tuple[Row | None, bool]:
-    """Return the row that sorts the points at first, of ``wanted``, else of the first metric whose name
-    tells the better value, else of the first; and whether the highest value is first."""
-    metrics = [row for row in points.rows if row.group in ("last", "best")]
-    names = [wanted] if wanted else [row.name for row in metrics]
-    name = next((name for name in names if best_of(name)), names[0] if names else "")
-    rows = {row.group: row for row in metrics if row.name == name}
-    return rows.get("best", rows.get("last")), best_of(name) is max
-
-
-def ranking(points: Comparison, wanted: str = "") -> list[int]:
-    """Return the numbers of the points, the best first; those without a value or that failed are last."""
-    row, descending = main_metric(points, wanted)
-    values = row.values if row is not None else ()
-    failed = {number for number, point in enumerate(points.runs) if point.run.state in _FAILED}
-    known = {
-        number: value
-        for number, value in enumerate(values)
-        if isinstance(value, (int, float)) and not isnan(value) and number not in failed
-    }
-    order = sorted(known, key=lambda number: known[number], reverse=descending)
-    return [*order, *(number for number in range(len(points.runs)) if number not in known)]

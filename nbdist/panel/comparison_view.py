@@ -12,10 +12,10 @@ from math import isfinite
 from typing import Any
 
 from nbdist.feed.ansi import printable
-from nbdist.feed.comparison import Compared, Comparison, Row
+from nbdist.feed.comparison import Compared, Comparison, Row, main_metric, ranking
 from nbdist.feed.curves import Point, picked
 from nbdist.feed.labels import clipped, state_mark, state_word
-from nbdist.feed.sweep_state import SweepTable, SweepView, main_metric, ranking
+from nbdist.feed.sweep_state import SweepTable, SweepView
 from nbdist.feed.view import duration, number_text
 from nbdist.model import RunState
 from nbdist.panel.look import mark, page_sheet, text_table

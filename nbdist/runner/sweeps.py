@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from nbdist import config
 from nbdist.errors import UnknownRun, UsageMistake
-from nbdist.feed.sweep_state import SweepReader, SweepView, ranking
+from nbdist.feed.comparison import ranking
+from nbdist.feed.sweep_state import SweepReader, SweepView
 from nbdist.launch import local
 from nbdist.model import Reason, RunState
 from nbdist.model.plan import Plan

@@ -218,3 +218,12 @@ def test_many_runs_are_rows(home: Path) -> None:
     assert len(lines) == 2 + len(runs)
     assert lines[1].split() == ["--retries"]
     assert lines[4].split() == ["C", "lenet-aaa2", "2"]
+
+
+def test_a_run_that_diverged_is_not_the_best(home: Path) -> None:
+    steady = written(home, "aaaa", losses={0: 3.0, 1: 1.0, 2: 0.5})
+    diverged = written(home, "bbbb", losses={0: 3.0, 1: 0.1, 2: 9.0})
+
+    data = compared(diverged, steady).to_dict(all_rows=True, curves=True)
+
+    assert (data["best"], data["diverged"]) == (1, [0])

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.feed.sweep_state import SweepReader, SweepTable, SweepView, main_metric, ranking
+from nbdist.feed.comparison import main_metric, ranking
+from nbdist.feed.sweep_state import SweepReader, SweepTable, SweepView
 from nbdist.model import Reason, RunState
 from nbdist.model.spec import SweepPoint
 from nbdist.model.sweep import MOST, Sweep, grid

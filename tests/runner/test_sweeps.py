@@ -15,7 +15,7 @@ import pytest
 
 from nbdist import options, processes, runner
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
-from nbdist.feed.sweep_state import ranking
+from nbdist.feed.comparison import ranking
 from nbdist.model import Reason, RunState
 from nbdist.runner.sweeper import Place, Sweeper
 from nbdist.runner.sweeps import SweepHandle, SweepPlan, start_sweep

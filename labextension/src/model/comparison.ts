@@ -51,6 +51,9 @@ export const compared = fields({
     ),
     [],
   ),
+  /** the run with the best main metric, and those whose main metric has diverged */
+  best: or(count, null),
+  diverged: or(listOf(count), [] as readonly number[]),
   /** differences of the programs from the first; null where one is unknown */
   diffs: or(listOf(fields({ runId: text, lines: or(listOf(text), null) })), []),
 });

@@ -16,8 +16,6 @@ export const LAB_WORDS = inBoth(tr => ({
     (age: string) => `${age} ago`,
     age => (age === '刚刚' ? age : `${age}前`),
   ),
-  bestRun: tr('best run of the sweep', '该参数扫描的最佳运行'),
-  diverged: tr('diverged', '发散'),
   stalled: tr('Stalled', '停滞'),
   sweepBest: tr('best {0} {1}', '最佳 {0} {1}'),
   groupBy: tr('Group by', '分组方式'),

@@ -206,6 +206,8 @@ export const WORDS = inBoth(tr => ({
   sortBy: tr('Sort by {0}', '按 {0} 排序'),
   drawAll: tr('Draw the curves of all runs', '绘制所有运行的曲线'),
   drawRun: tr('Draw the curves of {0}', '绘制 {0} 的曲线'),
+  bestRun: tr('best run', '最佳运行'),
+  diverged: tr('diverged', '发散'),
   zoomHint: tr('drag to zoom, double-click for all', '拖动可放大，双击还原'),
   comma: tr(', ', '，'),
   named: tr('{0}: {1}', '{0}：{1}'),

@@ -1,15 +1,12 @@
 /** Several runs beside each other: a table of what differs, their programs, and their curves over each other. */
-import { type ReactElement, type RefObject, useCallback, useEffect, useMemo, useRef, useState } from 'react';
+import { type ReactElement, type RefObject, useCallback, useEffect, useRef, useState } from 'react';
 
 import '../../styles/index.css';
 import '../styles/lab.css';
-import { overlay } from '../../model/charts';
-import { chartsOf, comparisonColumns, type Compared, DRAWN } from '../../model/comparison';
+import type { Compared } from '../../model/comparison';
 import { messageOf } from '../../page/nodes';
-import { pageWords } from '../../words/panel';
-import { CompareTable } from '../../views/compare/CompareTable';
+import { ComparedRuns } from '../../views/compare/ComparedRuns';
 import { Button } from '../../views/Marks';
-import { Metrics } from '../../views/charts/Metrics';
 import { useSize, useTheme } from '../../views/hooks';
 import type { Client } from '../services/client';
 import { shownNames } from '../services/listing';
@@ -41,12 +38,7 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
   const { theme, themeVersion } = useTheme();
   const { compared, problem } = useComparison(client, runIds, root);
   const [board, setBoard] = useState(false);
-  const [drawn, setDrawn] = useState<ReadonlySet<number>>(
-    () => new Set(Array.from({ length: DRAWN }, (_, run) => run)),
-  );
-  const columns = useMemo(() => (compared ? comparisonColumns(compared) : []), [compared]);
   const open = useCallback((runId: string) => execute(COMMANDS.open, { runId }), [execute]);
-  const charts = useMemo(() => (compared ? overlay(chartsOf(compared, drawn)) : null), [compared, drawn]);
   const names = compared ? namesOf(compared) : [];
   return (
     <section
@@ -63,19 +55,17 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
           {words.loading}
         </p>
       )}
-      {compared && charts && (
-        <>
-          <CompareTable
-            compared={compared}
-            columns={columns}
-            names={names}
-            drawn={drawn}
-            onDrawn={setDrawn}
-            onOpen={open}
-          />
-          {compared.runs.length > 1 && <Programs client={client} compared={compared} />}
-          <div className="nbdist-compare-curves" data-page="metrics">
-            {board ? (
+      {compared && (
+        <ComparedRuns
+          compared={compared}
+          names={names}
+          curveNames={names}
+          height={PLOT_PX}
+          themeVersion={themeVersion}
+          onOpen={open}
+          onBoard={() => setBoard(true)}
+          board={
+            board && (
               <>
                 <div className="nbdist-tools">
                   <Button icon="metrics" label={words.board} pressed onClick={() => setBoard(false)} />
@@ -85,19 +75,11 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
                   runIds={compared.runs.slice(0, ON_A_BOARD).map(run => run.runId)}
                 />
               </>
-            ) : (
-              <Metrics
-                charts={charts}
-                names={names}
-                letters={compared.runs.map(({ letter }) => letter)}
-                height={PLOT_PX}
-                hint={pageWords().zoomHint}
-                themeVersion={themeVersion}
-                onBoard={() => setBoard(true)}
-              />
-            )}
-          </div>
-        </>
+            )
+          }
+        >
+          {compared.runs.length > 1 && <Programs client={client} compared={compared} />}
+        </ComparedRuns>
       )}
     </section>
   );

@@ -59,7 +59,12 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
         <Mark state={stalled ? 'held' : row.idle ? 'pending' : row.state} />
         <Name {...props.name} />
         {props.best && (
-          <span className="nbdist-run-best" role="img" aria-label={words.bestRun} title={words.bestRun}>
+          <span
+            className="nbdist-best"
+            role="img"
+            aria-label={pageWords().bestRun}
+            title={pageWords().bestRun}
+          >
             ★
           </span>
         )}
@@ -189,7 +194,7 @@ function about(row: RunRow, word: string): string {
   const how = row.live ? headline || place : short(headline) || reason || place;
   // its mark says as well that a run has finished: the end of the line may be cut
   const first = row.state === 'finished' ? [how, word] : [word, how];
-  const diverged = row.sweep && row.spark?.diverged && labWords().diverged;
+  const diverged = row.sweep && row.spark?.diverged && pageWords().diverged;
   return [row.sweep?.values, diverged, ...first, pageWords().ranks(row.worldSize)]
     .filter(Boolean)
     .join(' · ');

@@ -7,6 +7,7 @@ import {
   columnName,
   type Compared,
   type ComparedRow,
+  comparisonColumns,
   firstColumns,
   groupName,
   sorted,
@@ -16,7 +17,6 @@ import { Button, Mark, rankColour } from '../Marks';
 
 interface TableProps {
   compared: Compared;
-  columns: readonly ComparedRow[];
   /** names of the runs */
   names: readonly string[];
   /** the runs whose curves are drawn */
@@ -24,17 +24,18 @@ interface TableProps {
   onDrawn: Dispatch<SetStateAction<ReadonlySet<number>>>;
   onOpen: (runId: string, from: Element) => void;
   /** the order of the runs, and by which column that is, until the reader chooses one */
-  sort?: (Sorting & { order: readonly number[] }) | null;
+  sort?: (Sorting & { order: readonly number[] }) | null | undefined;
 }
 
-interface Sorting {
+export interface Sorting {
   key: string;
   descending: boolean;
 }
 
 export function CompareTable(props: TableProps): ReactElement {
-  const { compared, columns, names, drawn, onDrawn } = props;
+  const { compared, names, drawn, onDrawn } = props;
   const words = pageWords();
+  const columns = useMemo(() => comparisonColumns(compared), [compared]);
   const first = useMemo(() => firstColumns(columns), [columns]);
   const [chosen, setChosen] = useState<readonly string[] | null>(null);
   const [sorting, setSorting] = useState<Sorting | null>(null);
@@ -121,7 +122,8 @@ export function CompareTable(props: TableProps): ReactElement {
   );
 }
 
-interface RowProps extends Pick<TableProps, 'compared' | 'columns' | 'onDrawn' | 'onOpen'> {
+interface RowProps extends Pick<TableProps, 'compared' | 'onDrawn' | 'onOpen'> {
+  columns: readonly ComparedRow[];
   run: number;
   name: string;
   drawn: boolean;
@@ -153,6 +155,12 @@ const Row = memo(function Row(props: RowProps): ReactElement {
           >
             {name}
           </button>
+          {compared.best === run && compared.runs.length > 1 && (
+            <span className="nbdist-best" role="img" aria-label={words.bestRun} title={words.bestRun}>
+              ★
+            </span>
+          )}
+          {compared.diverged.includes(run) && <span className="nbdist-diverged">{words.diverged}</span>}
         </span>
       </th>
       {columns.map(column => {

@@ -1,19 +1,10 @@
 /** A sweep below its cell: its points as a table, and their curves over each other. */
 import { type ReactElement, useCallback, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 
-import { overlay } from '../../model/charts';
-import {
-  chartsOf,
-  columnKey,
-  comparisonColumns,
-  DRAWN,
-  type SweepNews,
-  sweepNews,
-} from '../../model/comparison';
+import { columnKey, type SweepNews, sweepNews } from '../../model/comparison';
 import { pageWords } from '../../words/panel';
-import { CompareTable } from './CompareTable';
+import { ComparedRuns } from './ComparedRuns';
 import { Button, Mark } from '../Marks';
-import { Metrics } from '../charts/Metrics';
 import { useSize, useTheme } from '../hooks';
 
 /** The requests of a panel to the sender of its sweep. */
@@ -36,13 +27,8 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
   const { theme, themeVersion } = useTheme();
   const news = useSyncExternalStore(source.listen, source.news);
   const sweep = useMemo(() => sweepNews(news), [news]);
-  const [drawn, setDrawn] = useState<ReadonlySet<number>>(
-    () => new Set(Array.from({ length: DRAWN }, (_, run) => run)),
-  );
   const [note, setNote] = useState<{ text: string; code: string } | null>(null);
   const [stopping, setStopping] = useState(false);
-  const columns = useMemo(() => comparisonColumns(sweep), [sweep]);
-  const charts = useMemo(() => overlay(chartsOf(sweep, drawn)), [sweep, drawn]);
   const { runs, sort, live } = sweep;
   const open = useCallback(
     (runId: string, from: Element): void => {
@@ -104,28 +90,16 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
           {note.text} {note.code && <code>{note.code}</code>}
         </div>
       )}
-      <CompareTable
+      <ComparedRuns
         compared={sweep}
-        columns={columns}
         names={runs.map(({ label }) => label)}
-        drawn={drawn}
-        onDrawn={setDrawn}
+        curveNames={runs.map((_, run) => valuesText(sweep, run))}
+        height={PLOT_PX}
+        themeVersion={themeVersion}
         onOpen={open}
         sort={sort && { key: columnKey(sort), descending: sort.descending, order: sweep.order }}
+        onBoard={null}
       />
-      {charts.size > 0 && (
-        <div className="nbdist-compare-curves" data-page="metrics">
-          <Metrics
-            charts={charts}
-            names={runs.map((_, run) => valuesText(sweep, run))}
-            letters={runs.map(({ letter }) => letter)}
-            height={PLOT_PX}
-            hint={words.zoomHint}
-            themeVersion={themeVersion}
-            onBoard={null}
-          />
-        </div>
-      )}
     </section>
   );
 }
