@@ -1,7 +1,6 @@
 import {
   axisOf,
   canBeLog,
-  inFittingUnit,
   latest,
   plotColumns,
   logByDefault,
@@ -98,16 +97,6 @@ test('a chart without values says so', () => {
   const empty = ranks([], []);
 
   expect(latest(empty)).toBe('no values yet');
-});
-
-test('memory is told in megabytes where there is less than a gigabyte', () => {
-  const used = (...values: number[]) => ({ ...ranks([1, 2], values), unit: 'GB' });
-  const shown = inFittingUnit(used(0.25, 0.5));
-
-  expect([shown.unit, ...shown.columns[2]!]).toEqual(['MB', 250, 500]);
-  expect(inFittingUnit(used(0.25, 1.5)).unit).toBe('GB');
-  expect(inFittingUnit(used(NaN, 0.5)).unit).toBe('MB');
-  expect(inFittingUnit(ranks([1], [0.5])).unit).toBe('');
 });
 
 test('at a step a line has its nearest value, and none before it began or after it ended', () => {

@@ -3,7 +3,7 @@ import './page';
 import { act, cleanup, fireEvent, render, screen, within } from '@testing-library/preact';
 import { createElement } from 'react';
 
-import { alike, plotColumns, overlay } from '../src/model/charts';
+import { plotColumns, overlay } from '../src/model/charts';
 import {
   valueText,
   chartsOf,
@@ -129,15 +129,6 @@ test('curves lie over each other by step, or by the time of their own run, where
   expect(plotColumns(loss, 'time')[0].map(time => Number(time.toFixed(1)))).toEqual([
     0, 0.1, 0.2, 0.4, 7, 7.2, 7.4,
   ]);
-  expect(alike(plotColumns(loss, 'step'))).toEqual([0, 1, 0]);
-  expect(
-    alike([
-      [0, 1, 2],
-      [3, 2, null],
-      [3, 2, 1],
-      [3, null, null],
-    ]),
-  ).toEqual([0, 0, 2]);
   expect([...some.keys()]).toEqual(['metric/loss', 'metric/acc']);
   expect(some.get('metric/loss')!.ranks).toEqual([1]);
 });

@@ -107,27 +107,6 @@ test('when a view came is another time than when anything came', () => {
   expect([run.viewAt, run.heardAt]).toEqual([100, 107]);
 });
 
-test('a rank that did not change is the same object, so that nothing draws it again', () => {
-  const run = new RunModel(new SlowPage());
-  run.receive(news(() => ({})));
-  const before = run.view!.ranks;
-
-  run.receive(news(rank => (rank.rank === 1 ? { rate: 3 } : { elapsed: 99 })));
-
-  expect(run.view!.ranks[0]).toBe(before[0]);
-  expect(run.view!.ranks[1]).not.toBe(before[1]);
-});
-
-test('when no rank changed, the list is the same too', () => {
-  const run = new RunModel(new SlowPage());
-  run.receive(news(() => ({})));
-  const before = run.view!.ranks;
-
-  run.receive(news(() => ({ elapsed: 99 })));
-
-  expect(run.view!.ranks).toBe(before);
-});
-
 test('what ranks wait is smoothed, kept through a look that does not say it, and gone with the rank', () => {
   const page = new SlowPage();
   const run = new RunModel(page);

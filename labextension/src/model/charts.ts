@@ -12,7 +12,6 @@ const TWO_DECADES = 100;
 /** ticks of a logarithmic axis, at most and at least */
 const MOST_TICKS = 5;
 const LEAST_TICKS = 2;
-const MOST_COMPARED = 64;
 
 /** Return the key of a chart: a program may log a tag that also names a system metric. */
 export function keyOf(chart: Chart): string {
@@ -22,24 +21,6 @@ export function keyOf(chart: Chart): string {
 /** Return the axis a chart can be drawn over: only time where no row has a step. */
 export function axisOf(chart: Chart, wanted: Axis): Axis {
   return chart.columns[0]!.some(step => Number.isFinite(step)) ? wanted : 'time';
-}
-
-/** Return bytes in the unit in which the largest of them reads well: gigabytes below one are megabytes. */
-export function inFittingUnit(chart: Chart): Chart {
-  const values = chart.columns.slice(2);
-  const small = values.every(column => column.every(value => !(value >= 1)));
-  const any = values.some(column => column.some(value => value > 0));
-  if (chart.unit !== 'GB' || !small || !any) {
-    return chart;
-  }
-  const [step, time] = chart.columns;
-  return {
-    ...chart,
-    unit: 'MB',
-    columns: [step!, time!, ...values.map(each => each.map(gb => 1000 * gb))],
-    last: chart.last.map(gb => 1000 * gb),
-    highest: chart.highest && [1000 * chart.highest[0], chart.highest[1]],
-  };
 }
 
 export function plotColumns(chart: Chart, axis: Axis): Lines {
@@ -52,30 +33,6 @@ export function plotColumns(chart: Chart, axis: Axis): Lines {
   const pick = (column: Float32Array): Column =>
     rows.map(row => (Number.isFinite(column[row]) ? column[row]! : null));
   return [rows.map(row => x[row]!), ...columns.slice(2).map(pick)];
-}
-
-/** Return, for each line, the first line with equal values wherever both have one (possibly itself), which hides it.
- * Above 64 lines, none is looked for. */
-export function alike(lines: Lines): number[] {
-  const columns = lines.slice(1) as Column[];
-  return columns.map((column, at) => {
-    const before = columns.length > MOST_COMPARED ? [] : columns.slice(0, at);
-    const first = before.findIndex(other => same(column, other));
-    return first < 0 ? at : first;
-  });
-}
-
-function same(line: Column, other: Column): boolean {
-  let both = 0;
-  for (const [row, value] of line.entries()) {
-    if (value !== null && other[row] !== null) {
-      if (value !== other[row]) {
-        return false;
-      }
-      both += 1;
-    }
-  }
-  return both > 1;
 }
 
 /** Return the lines without values that a logarithm cannot show. */

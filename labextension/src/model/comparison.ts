@@ -154,22 +154,14 @@ export function sorted(column: ComparedRow | undefined, count: number, descendin
   if (!column) {
     return runs;
   }
-  const weight = (value: Value): number | string | null => {
-    const number = value === '' || value === null ? NaN : Number(value);
-    return Number.isNaN(number)
-      ? typeof value === 'string' && value !== 'nan'
-        ? value || null
-        : null
-      : number;
-  };
-  const weights = column.values.map(weight);
+  const isMissing = (value: Value): boolean => value === null || value === '' || value === 'nan';
   return runs.sort((first, second) => {
-    const [a, b] = [weights[first] ?? null, weights[second] ?? null];
-    if (a === null || b === null) {
-      return Number(a === null) - Number(b === null);
+    const [a, b] = [column.values[first] ?? null, column.values[second] ?? null];
+    if (isMissing(a) || isMissing(b)) {
+      return Number(isMissing(a)) - Number(isMissing(b));
     }
-    const numbers = typeof a === 'number' && typeof b === 'number';
-    const order = numbers ? a - b : String(a).localeCompare(String(b));
+    const apart = Number(a) - Number(b);
+    const order = Number.isNaN(apart) ? String(a).localeCompare(String(b)) : apart;
     return descending ? -order : order;
   });
 }

@@ -135,7 +135,7 @@ export class RunModel {
   private see(view: RunView): void {
     this.viewAt = this.heardAt;
     const notes = view.notes.length ? view.notes : [...this.notes];
-    this.view = { ...view, notes, ranks: keepEqual(this.view?.ranks ?? [], view.ranks) };
+    this.view = { ...view, notes };
     if (!view.live || this.heardAt - this.sampledAt < SAMPLE_SECONDS) {
       return;
     }
@@ -172,22 +172,4 @@ function waitsOf(ranks: readonly RankView[], before: ReadonlyMap<number, number>
         [rank, wait === null ? before.get(rank) : movingMean(before.get(rank), wait)] as const,
     );
   return new Map(known.filter((each): each is [number, number] => each[1] !== undefined));
-}
-
-/** Return the new ranks, with the old object for each unchanged one: a view draws other objects alone. `elapsed`,
- * which nothing draws, does not count. */
-function keepEqual(before: readonly RankView[], now: readonly RankView[]): readonly RankView[] {
-  const kept = now.map((rank, index) => {
-    const old = before[index];
-    return old && same(old, rank) ? old : rank;
-  });
-  return kept.length === before.length && kept.every((rank, index) => rank === before[index]) ? before : kept;
-}
-
-function same(before: RankView, now: RankView): boolean {
-  return (Object.keys(before) as (keyof RankView)[]).every(
-    name =>
-      name === 'elapsed' ||
-      (name === 'exit' ? before.exit.en === now.exit.en : Object.is(before[name], now[name])),
-  );
 }

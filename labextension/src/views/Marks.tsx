@@ -5,17 +5,6 @@ import type { RankState, RunState } from '../protocol/run';
 
 const DISC = <circle cx="5" cy="5" r="4" fill="currentColor" />;
 const RING = <circle cx="5" cy="5" r="3.5" fill="none" stroke="currentColor" strokeWidth="1.5" />;
-const DASHED = (
-  <circle
-    cx="5"
-    cy="5"
-    r="3.5"
-    fill="none"
-    stroke="currentColor"
-    strokeWidth="1.5"
-    strokeDasharray="2.2 1.5"
-  />
-);
 const SQUARE = <rect x="1.5" y="1.5" width="7" height="7" fill="currentColor" />;
 const CROSS = <path d="M2 2l6 6M8 2L2 8" fill="none" stroke="currentColor" strokeWidth="2" />;
 const CHECK = <path d="M1.5 5.5L4 8l4.5-6" fill="none" stroke="currentColor" strokeWidth="1.75" />;
@@ -23,7 +12,7 @@ const TRIANGLE = <path d="M5 1l4.5 8h-9z" fill="currentColor" />;
 const BARS = <path d="M2 1.5h2v7H2zM6 1.5h2v7H6z" fill="currentColor" />;
 
 const SHAPES = {
-  pending: DASHED,
+  pending: RING,
   starting: RING,
   running: DISC,
   stopping: SQUARE,
@@ -39,16 +28,10 @@ const SHAPES = {
 
 export type MarkState = keyof typeof SHAPES;
 
-interface MarkProps {
-  state: MarkState;
-  /** a rank that waits for its turn is drawn as a ring, a run that is queued as a dashed one */
-  ofRank?: boolean;
-}
-
-export function Mark({ state, ofRank = false }: MarkProps): ReactElement {
+export function Mark({ state }: { state: MarkState }): ReactElement {
   return (
     <svg className="nbdist-mark" data-state={state} viewBox="0 0 10 10" aria-hidden="true">
-      {ofRank && state === 'pending' ? RING : SHAPES[state]}
+      {SHAPES[state]}
     </svg>
   );
 }

@@ -192,7 +192,7 @@ function Run({ run, stop, act, onHint }: RunProps): ReactElement {
 function State({ mark, state, ill }: Pick<Row, 'mark' | 'state' | 'ill'>): ReactElement {
   return (
     <span className="nbdist-row nbdist-mon-state" data-ill={ill}>
-      {mark && <Mark state={(mark === 'stalled' ? 'held' : mark) as MarkState} ofRank />}
+      {mark && <Mark state={(mark === 'stalled' ? 'held' : mark) as MarkState} />}
       <span className="nbdist-cut">{state}</span>
     </span>
   );

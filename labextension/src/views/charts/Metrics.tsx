@@ -3,11 +3,9 @@ import { type ReactElement, type RefObject, useEffect, useMemo, useRef, useState
 import uPlot from 'uplot';
 
 import {
-  alike,
   type Axis,
   axisOf,
   canBeLog,
-  inFittingUnit,
   keyOf,
   latest,
   plotColumns,
@@ -148,7 +146,7 @@ export function FirstMetrics({ charts, most, themeVersion, onAll }: FirstMetrics
     return null;
   }
   return (
-    <div className="nbdist-curves" role="group" aria-label={words.metrics} data-count={first.length}>
+    <div className="nbdist-curves" role="group" aria-label={words.metrics}>
       {first.map(chart => (
         <ChartView
           key={keyOf(chart)}
@@ -187,16 +185,17 @@ function ChartView(props: ChartProps): ReactElement {
   }
   return (
     <div className="nbdist-chart nbdist-chart-head nbdist-figure">
-      <b title={chart.tag}>{chart.tag}</b>
+      <b className="nbdist-cut" title={chart.tag}>
+        {chart.tag}
+      </b>
       <span className="nbdist-cut">{latest(chart)}</span>
     </div>
   );
 }
 
 function Curves(props: ChartProps): ReactElement {
-  const { chart: measured, wanted, smoothing, names, letters, height, themeVersion } = props;
+  const { chart, wanted, smoothing, names, letters, height, themeVersion } = props;
   const words = pageWords();
-  const chart = useMemo(() => inFittingUnit(measured), [measured]);
   const axis = axisOf(chart, wanted);
   const lines = useMemo(() => plotColumns(chart, axis), [chart, axis]);
   const [chosen, setChosen] = useState<boolean | null>(null);
@@ -206,9 +205,8 @@ function Curves(props: ChartProps): ReactElement {
     const curves = smoothing ? smoothCurves(lines, smoothing, chart.kind) : lines;
     return log ? positive(curves) : curves;
   }, [lines, log, smoothing, chart.kind]);
-  const same = useMemo(() => (names ? alike(lines) : []), [lines, names]);
   const place = usePlot(
-    { chart, axis, log, smooth: smoothing > 0, names, letters, alike: same, height, themeVersion },
+    { chart, axis, log, smooth: smoothing > 0, names, letters, height, themeVersion },
     drawn,
   );
   const banded = chart.kind === 'band' && chart.ranks.length > 1;
@@ -217,7 +215,9 @@ function Curves(props: ChartProps): ReactElement {
   return (
     <div className="nbdist-chart">
       <div className="nbdist-chart-head">
-        <b title={name}>{chart.unit ? name + words.comma + chart.unit : name}</b>
+        <b className="nbdist-cut" title={name}>
+          {chart.unit ? name + words.comma + chart.unit : name}
+        </b>
         <span className="nbdist-quiet nbdist-cut">{summary}</span>
         <span className="nbdist-space" />
         {possible && (
@@ -262,7 +262,7 @@ function usePlot(
   chosen: PlotChosen,
   lines: ReturnType<typeof plotColumns>,
 ): RefObject<HTMLDivElement | null> {
-  const { chart, axis, log, smooth, names, letters, alike, height, themeVersion } = chosen;
+  const { chart, axis, log, smooth, names, letters, height, themeVersion } = chosen;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const latestProps = useRef({ chart, lines });
@@ -273,7 +273,6 @@ function usePlot(
   const shape = `${chart.kind}/${chart.kind === 'band' ? chart.ranks.length > 1 : chart.ranks.join()}`;
   const named = names?.join('\n');
   const lettered = letters?.join('\n');
-  const same = alike.join();
   useEffect(() => {
     const element = place.current!;
     const { chart, lines } = latestProps.current;
@@ -285,7 +284,6 @@ function usePlot(
       smooth,
       names: named?.split('\n'),
       letters: lettered?.split('\n'),
-      alike: same.split(',').map(Number),
       height,
       palette,
       width,
@@ -304,7 +302,7 @@ function usePlot(
       made.destroy();
       plot.current = null;
     };
-  }, [shape, axis, log, smooth, named, lettered, same, height, themeVersion]);
+  }, [shape, axis, log, smooth, named, lettered, height, themeVersion]);
   useEffect(() => {
     const made = plot.current;
     if (made) {

@@ -14,7 +14,6 @@ const LABEL_WIDTH = 24;
 const NAMED = 8;
 /** pixels between two names at the ends of lines, where they are many */
 const NAME_EVERY = 14;
-const MOST_ALIKE = 2;
 /** dashes of the lines beyond the eighth, whose colours repeat */
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 const TOLD = 12;
@@ -39,9 +38,13 @@ interface Palette {
 }
 
 export function paletteOf(element: Element): Palette {
-  const style = getComputedStyle(element);
-  const token = (name: string): string => style.getPropertyValue(name).trim();
-  return {
+  const probe = element.appendChild(document.createElement('i'));
+  const style = getComputedStyle(probe);
+  const token = (name: string): string => {
+    probe.style.color = `var(${name})`;
+    return style.color;
+  };
+  const palette = {
     brand: token('--nb-brand'),
     brandText: token('--nb-brand-text'),
     text: token('--nb-fg'),
@@ -50,6 +53,8 @@ export function paletteOf(element: Element): Palette {
     ranks: Array.from({ length: 8 }, (_, rank) => token(`--nb-r${rank}`)),
     font: style.fontFamily,
   };
+  probe.remove();
+  return palette;
 }
 
 export interface PlotChoice {
@@ -61,8 +66,6 @@ export interface PlotChoice {
   /** name of a line that is no rank's, in full and in a letter or two */
   names?: readonly string[] | undefined;
   letters?: readonly string[] | undefined;
-  /** the first line with equal values, for each line */
-  alike: readonly number[];
   height?: number | undefined;
   palette: Palette;
   width: number;
@@ -124,7 +127,7 @@ export function plotOptions(choice: PlotChoice): uPlot.Options {
 }
 
 function seriesOf(choice: PlotChoice): uPlot.Series[] {
-  const { chart, palette, smooth } = choice;
+  const { chart, palette, smooth, names } = choice;
   // a line needs two values; one alone is a point
   const points: uPlot.Series.Points = {
     size: 5,
@@ -141,18 +144,14 @@ function seriesOf(choice: PlotChoice): uPlot.Series[] {
   }
   const colours = chart.ranks.map(rank => palette.ranks[rank % 8]!);
   return [
-    ...colours.map((stroke, at) => ({ ...line, stroke, width: 1.5, dash: dashOf(choice, at) })),
+    ...chart.ranks.map((rank, at) => ({
+      ...line,
+      stroke: colours[at]!,
+      width: 1.5,
+      dash: names ? DASHES[Math.floor(rank / 8) % DASHES.length]! : [],
+    })),
     ...behind(colours),
   ];
-}
-
-/** Return the dashes of a line; over a line with equal values it leaves gaps, in which that one shows. */
-function dashOf({ chart, names, alike }: PlotChoice, line: number): number[] {
-  if (!names) {
-    return [];
-  }
-  const before = alike.slice(0, line).filter(each => each === alike[line]).length;
-  return before ? [8 / before, 8] : DASHES[Math.floor(chart.ranks[line]! / 8) % DASHES.length]!;
 }
 
 function translucent(colour: string): string {
@@ -184,28 +183,15 @@ function nameAxis({ ctx, bbox }: uPlot, { axis, palette }: PlotChoice): void {
 
 /** Draw `mean`, the number of each rank or the letter of each run behind its last point; names that would meet move
  * apart. */
-function nameLines(plot: uPlot, { chart, palette, letters, alike, height }: PlotChoice): void {
-  // those that lie over each other and end together have one name
-  const ends = (letters ? chart.ranks : []).map((_, line) => {
-    const values = plot.data[line + 1]!;
-    return `${alike[line]} ${nearestRow(values, values.length - 1)}`;
-  });
-  const nameOf = (line: number): string => {
-    const same = chart.ranks.filter((_, at) => ends[at] === ends[line]);
-    const shown = same.slice(0, MOST_ALIKE).map(run => letters![run]!);
-    const others = same.length > MOST_ALIKE ? '…' : '';
-    return ends.indexOf(ends[line]!) === line ? shown.join('=') + others : '';
-  };
+function nameLines(plot: uPlot, { chart, palette, letters, height }: PlotChoice): void {
   const names =
     chart.kind === 'band'
       ? [{ text: chart.ranks.length > 1 ? pageWords().mean : '', colour: palette.brandText, series: 1 }]
-      : chart.ranks
-          .map((rank, at) => ({
-            text: letters ? nameOf(at) : String(rank),
-            colour: palette.ranks[rank % 8]!,
-            series: at + 1,
-          }))
-          .filter(({ text }) => text);
+      : chart.ranks.map((rank, at) => ({
+          text: letters?.[rank] ?? String(rank),
+          colour: palette.ranks[rank % 8]!,
+          series: at + 1,
+        }));
   if (names.length > (height ? height / NAME_EVERY : NAMED)) {
     return;
   }

@@ -27,7 +27,7 @@ export function wordOf({ rank, first, held, slow }: Standing): string {
 
 export function StateMark({ rank, held, slow }: Standing): ReactElement {
   if (rank.state !== 'running' || (held === undefined && !slow)) {
-    return <Mark state={rank.state} ofRank />;
+    return <Mark state={rank.state} />;
   }
   const waits = held?.kind === 'waits' || held?.kind === 'loads';
   return <Mark state={held === undefined ? 'slow' : waits ? 'waits' : 'held'} />;
