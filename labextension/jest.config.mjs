@@ -16,5 +16,10 @@ export default {
       },
     ],
   },
-  moduleNameMapper: { '^react$': 'preact/compat', '\\.css$': '<rootDir>/test/no_style.ts' },
+  moduleNameMapper: {
+    '^react$': 'preact/compat',
+    '^react-dom/client$': 'preact/compat/client',
+    '^@jupyterlab/': '<rootDir>/test/jupyterlab.ts',
+    '\\.css$': '<rootDir>/test/no_style.ts',
+  },
 };

@@ -13,6 +13,7 @@ Object.assign(globalThis, {
   ResizeObserver: NoSizes,
   CSS: { escape: (text: string) => text },
   matchMedia: () => new EventTarget(),
+  DragEvent: class extends Event {},
 });
 
 // jsdom draws nothing, and says so at length for each canvas; some tests run without it
