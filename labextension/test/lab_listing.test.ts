@@ -93,6 +93,21 @@ test.each([
   expect(runs).toBe(3);
 });
 
+test('pinned runs come first under their own heading, and a sweep comes as a whole', () => {
+  const sweep = { sweep_id: 's', label: 'lr-k3f9', number: 0, points: 2, values: '', higher: null };
+  const rows = [
+    made('lr-1', 5, { sweep, pinned: true }),
+    made('a-1', 0, running),
+    made('lr-2', 5, { sweep: { ...sweep, number: 1 } }),
+  ];
+
+  const { items } = listing(rows, NOW, 'day', new Set());
+
+  expect(items.map(item => (item.kind === 'heading' ? item.title : item.kind))).toEqual([
+    ...['Pinned', 'sweep', 'Active', 'run'],
+  ]);
+});
+
 test('a sweep is one entry, with its points below it where it is open', () => {
   const point = (number: number, given: object, loss?: number) =>
     made(`lenet-${number + 1}-aaaa`, 0, {

@@ -162,6 +162,30 @@ test('the menu of a run stops it, and a refusal is told', async () => {
   expect(told).toEqual(['lenet-k3f9 could not be stopped: disk is full']);
 });
 
+test('a run is pinned, tagged and noted from its menu', async () => {
+  const { app, commands, server, service } = await page(row('lenet-k3f9'));
+  start(sidebar, app, service, {}, null, null, null);
+  const change = async (command: string, marks: object): Promise<unknown> => {
+    server.answers[`PATCH nbdist/api/runs/${RUN}`] = { body: row('lenet-k3f9', marks) };
+    await commands.execute(command, { runId: RUN });
+    return server.bodies.at(-1);
+  };
+
+  expect(commands.label(COMMANDS.pin, { runId: RUN })).toBe('Pin');
+  expect(await change(COMMANDS.pin, { pinned: true })).toEqual({ pinned: true });
+  expect(commands.label(COMMANDS.pin, { runId: RUN })).toBe('Unpin');
+  await shown('Pinned');
+  answers.push(' base line，slow, ');
+  expect(await change(COMMANDS.tag, { tags: ['base line', 'slow'] })).toEqual({
+    tags: ['base line', 'slow'],
+  });
+  await shown('base line');
+  answers.push('warm-up of 500');
+  expect(await change(COMMANDS.note, { note: 'warm-up of 500' })).toEqual({ note: 'warm-up of 500' });
+
+  expect(await screen.findByTitle(/^warm-up of 500/)).toBeTruthy();
+});
+
 test('a dashboard that was closed by its × opens again, and one that is open is not opened twice', async () => {
   const { app, commands, server, service, widgets } = await page(row('lenet-k3f9', running));
   start(dashboard, app, service, {}, null);

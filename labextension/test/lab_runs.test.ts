@@ -193,6 +193,29 @@ test('a search shows what is known at once and what the server finds later', asy
   expect(labels(runs)).toEqual(['lenet-1', 'bert-2']);
 });
 
+test('a tag and a note are found, and an old pinned run says nothing of what is on the first page', async () => {
+  const { server, runs } = service();
+  const marked = row('a-1', { created: 1, pinned: true, tags: ['base line'], note: 'warm-up of 500' });
+  server.answers['GET nbdist/api/runs'] = page([
+    row('c-3', { created: 30 }),
+    row('b-2', { created: 20 }),
+    marked,
+  ]);
+  await runs.refresh();
+  runs.find('BASE warm-up');
+  expect(labels(runs)).toEqual(['a-1']);
+  runs.find('');
+  server.lastSocket.onopen!();
+  server.lastSocket.receive({
+    kind: 'runs',
+    runs: [row('c-3', { created: 30 }), marked],
+    live: 0,
+    first: true,
+  });
+
+  expect(labels(runs)).toEqual(['a-1', 'c-3', 'b-2']);
+});
+
 test('a further page is asked for once, and stays when the first is asked for again', async () => {
   const { server, runs } = service();
   server.answers['GET nbdist/api/runs'] = page([row('c-3', { created: 3 })], 'token');

@@ -25,6 +25,7 @@ from nbdist.model import RunEnded, RunLost, decode_event
 from nbdist.model.decoding import MALFORMED, as_int
 from nbdist.store import RunDirectory, RunStore, look
 from nbdist.store.journal import read_object
+from nbdist.store.marks import read_marks
 from nbdist.store.paths import make_private, open_to_append, write_private
 from nbdist.store.run_store import SweepStore, is_run_locked, read_spec, read_sweep
 from nbdist.text import say
@@ -150,7 +151,7 @@ def prune(
             size, ended = sizes.of(directory)
             if position < keep_runs and kept_size + size <= keep_gb * 1e9:
                 kept_size += size
-            elif ended:
+            elif ended and not read_marks(directory).pinned:
                 # another process may be faster, or the disk refuse
                 with contextlib.suppress(OSError):
                     moved = directory.path.rename(make_private(store.removed) / directory.run_id)

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from jupyter_server.base.handlers import APIHandler
@@ -35,6 +35,7 @@ from nbdist.server.run_list import RunList, row_of
 from nbdist.server.streams import program_of
 from nbdist.store import RunDirectory, look
 from nbdist.store.control import ask_sweep_to_end, ask_to_end, request_interrupt
+from nbdist.store.marks import read_marks, write_marks
 from nbdist.store.paths import SweepDirectory
 from nbdist.store.results import read_media
 from nbdist.store.run_store import RUN_ID, is_run_locked
@@ -137,6 +138,14 @@ def delete(directory: RunDirectory) -> bool:
     return True
 
 
+def mark(directory: RunDirectory, change: dict[str, Any], now: float) -> dict[str, Any] | None:
+    """Change some marks of a run; return its row, None when it cannot be read. Raises OSError."""
+    if (run := look(directory)) is None:
+        return None
+    write_marks(directory, replace(read_marks(directory), **change))
+    return row_of(run, directory, now).to_dict()
+
+
 def comparison_of(known: RunList, run_ids: list[str], *, curves: bool) -> dict[str, Any] | None:
     """Return ``Comparison`` in openapi.yaml of the readable runs; None without one."""
     directories = filter(None, map(known.directory, dict.fromkeys(run_ids)))
@@ -149,6 +158,7 @@ _MOST_RUNS = 500
 _MOST_ON_A_BOARD = 16
 _SEARCH = 200
 _REASON = 200
+_TAGS, _TAG, _NOTE = 16, 40, 1000
 _STOPPED_FROM = {
     "dashboard": Reason("stopped-from-dashboard"),
     "list": Reason("stopped-from-list"),
@@ -162,7 +172,11 @@ class Api(Handler, APIHandler):
 
     def write_error(self, status_code: int, **more: Any) -> None:
         if status_code == 405:
-            verbs = [verb.upper() for verb in ("get", "head", "post", "delete") if verb in vars(type(self))]
+            verbs = [
+                verb.upper()
+                for verb in ("get", "head", "post", "patch", "delete")
+                if verb in vars(type(self))
+            ]
             self.set_header("Allow", ", ".join([*verbs, "OPTIONS"]))
         super().write_error(status_code, **more)
 
@@ -245,6 +259,20 @@ class Api(Handler, APIHandler):
             raise web.HTTPError(400, f"reason is a text of at most {_REASON} characters")
         return _STOPPED_FROM.get(reason) or Reason.said(reason)
 
+    def marks(self) -> dict[str, Any]:
+        """Return the marks in the body, of those that ``Marks`` has. Raises HTTPError."""
+        body = self.body("pinned", "tags", "note")
+        tags, note = body.get("tags", []), body.get("note", "")
+        if not isinstance(body.get("pinned", False), bool):
+            raise web.HTTPError(400, "pinned is true or false")
+        if not isinstance(note, str) or len(note) > _NOTE:
+            raise web.HTTPError(400, f"note is a text of at most {_NOTE} characters")
+        if not isinstance(tags, list) or len(tags) > _TAGS:
+            raise web.HTTPError(400, f"tags is a list of at most {_TAGS}")
+        if not all(isinstance(tag, str) and 0 < len(tag) <= _TAG for tag in tags):
+            raise web.HTTPError(400, f"a tag is a text of at most {_TAG} characters")
+        return {name: tuple(value) if name == "tags" else value for name, value in body.items()}
+
     def run_ids(self, body: dict[str, Any], *, most: int) -> list[str]:
         """Return the runs that a body names. Raises HTTPError."""
         run_ids = body.get("run_ids")
@@ -286,6 +314,15 @@ class RunHandler(Api):
     async def get(self, run_id: str) -> None:
         directory = await self.directory(run_id)
         self.answer(await self.found(detail_of, directory, time.time()))
+
+    @signed_in
+    async def patch(self, run_id: str) -> None:
+        change = self.marks()
+        directory = await self.directory(run_id)
+        row = await self.found(mark, directory, change, time.time(), refused="the run cannot be marked")
+        self.backend.runs.read_again(run_id)
+        self.backend.feed.hurry()
+        self.answer(row)
 
     @signed_in
     async def delete(self, run_id: str) -> None:

@@ -25,6 +25,7 @@ from nbdist.feed.view import cell_reason, number_text
 from nbdist.model import Run, RunEnded, RunLost, RunState, decode_event
 from nbdist.store import RunDirectory, RunReader, RunStore
 from nbdist.store.journal import open_plain
+from nbdist.store.marks import read_marks
 from nbdist.store.run_store import read_spec, unreadable
 from nbdist.text import reason_text
 
@@ -75,6 +76,9 @@ class RunRow:
     spark: Spark | None
     detached: bool
     sweep: SweepShown | None
+    pinned: bool
+    tags: tuple[str, ...]
+    note: str
 
     def to_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -85,6 +89,7 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
     spec, live = run.spec, not run.state.terminal
     (spark, stands), reason = spark_of(run, directory), run.reason or run.stop_reason
     headline, headline_zh = _headline(run, directory, spark, stands)
+    marks = read_marks(directory)
     return RunRow(
         run_id=run.run_id,
         name=spec.name,
@@ -110,6 +115,9 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
         spark=spark,
         detached=spec.detached,
         sweep=_sweep_of(run, spark),
+        pinned=marks.pinned,
+        tags=marks.tags,
+        note=marks.note,
     )
 
 
@@ -158,6 +166,7 @@ class _Known:
 
     reader: RunReader
     ended: bool
+    pinned: bool
     run: Run | None = None
     words: str | None = None
     row: RunRow | None = None
@@ -178,8 +187,8 @@ class RunList:
         self.directory = store.directory
 
     def page(self, *, limit: int, before: str | None = None, search: str = "") -> RunPage:
-        """Return the first ended runs, older than ``before``; without it, all live first. Raises
-        NotPrivate."""
+        """Return the first ended runs, older than ``before``; without it, all live and pinned ones first.
+        Raises NotPrivate."""
         words = search.lower().split()
         with self._lock:
             directories = self._directories()
@@ -197,11 +206,19 @@ class RunList:
             if words:
                 ended = [directory for directory in ended if self._matches(directory, words)]
             page, rest = ended[:limit], ended[limit:]
-            first = [run for run in live if self._matches(run, words)] if before is None else []
+            first = []
+            if before is None:
+                first = [run for run in live if self._matches(run, words)]
+                first += [run for run in rest if self._read(run).pinned]
             rows = tuple(row for run in (*first, *page) if (row := self._row(run)) is not None)
             self._shed()
             following = page[-1].run_id if page and rest else None
             return RunPage(rows=rows, next=following, live=len(live), run_ids=run_ids)
+
+    def read_again(self, run_id: str) -> None:
+        """Forget what is known of a run: its marks have changed."""
+        with self._lock:
+            self._known.pop(run_id, None)
 
     def _directories(self) -> list[RunDirectory]:
         """Return the directories of all runs, the newest first; list them anew after a change."""
@@ -226,7 +243,8 @@ class RunList:
         if known is None:
             refused = directory.run_id in self._refused
             ended = refused or isinstance(_last_event(directory), (RunEnded, RunLost))
-            known = _Known(RunReader(directory), ended, words=directory.run_id if refused else None)
+            pinned, words = read_marks(directory).pinned, directory.run_id if refused else None
+            known = _Known(RunReader(directory), ended, pinned, words=words)
             self._known[directory.run_id] = known
         if not known.ended:
             known.run = known.reader.look()
@@ -288,7 +306,8 @@ def _words(directory: RunDirectory) -> str:
     parts = [directory.run_id]
     with contextlib.suppress(UnknownRun):
         spec = read_spec(directory)
-        parts += [spec.name, spec.notebook]
+        marks = read_marks(directory)
+        parts += [spec.name, spec.notebook, *marks.tags, marks.note]
     event = _last_event(directory)
     if isinstance(event, RunEnded):
         parts += [event.state.value, reason_text(event.reason)]
@@ -330,8 +349,9 @@ class ListWatch:
     def news(self, page: RunPage) -> bytes | None:
         """Return the frame that brings the browser's page up to date; None for no news."""
         first = self._live < 0
-        ended = [row for row in page.rows if not row.live][: self.limit]
-        shown = {row.run_id: row for row in (*(row for row in page.rows if row.live), *ended)}
+        ended = [row for row in page.rows if not row.live and not row.pinned][: self.limit]
+        shown = {row.run_id: row for row in page.rows if row.live or row.pinned}
+        shown |= {row.run_id: row for row in ended}
         changed = [row for run_id, row in shown.items() if self._rows.get(run_id) != row]
         removed = [run_id for run_id in self._rows if run_id not in page.run_ids]
         if not first and not changed and not removed and self._live == page.live:

@@ -67,6 +67,7 @@ class RunDirectory:
     spec = PathBelow("spec.json")
     journal = PathBelow("events.jsonl")
     cell = PathBelow("cell.py")  # the text of the cell; tracebacks point here
+    marks = PathBelow("marks.json")  # what the user notes about the run (``store.marks``)
     git = PathBelow("git.status")  # of the program's tree at the begin; empty where git failed
     inputs = PathBelow("inputs.box")  # the notebook's values (``values.box``), until the run has ended
     control = PathBelow("control")  # requests of processes that may write here, one file each

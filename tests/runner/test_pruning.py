@@ -18,6 +18,7 @@ from nbdist.model import RunState, encode_event
 from nbdist.runner import Pruned, Pruner, prune
 from nbdist.runner.pruning import KEEP_GB, keeping, start_process
 from nbdist.store import RunStore
+from nbdist.store.marks import Marks, write_marks
 from tests.fakes import runs
 from tests.programs import until
 
@@ -64,6 +65,15 @@ def test_the_oldest_go_first_and_it_is_said_once(store: RunStore) -> None:
     assert list(store.removed.iterdir()) == []
     assert pruner.removed() is None
     assert pruned(store) is None
+
+
+def test_a_pinned_run_stays(store: RunStore) -> None:
+    old, _, _ = (write_run(store, day) for day in (1, 2, 3))
+    write_marks(store.find(old), Marks(pinned=True))
+
+    pruned(store, NBDIST_KEEP_RUNS="1")
+
+    assert kept(store) == ["03", "01"]
 
 
 def test_runs_go_by_size_too(store: RunStore) -> None:

@@ -25,6 +25,7 @@ VERBS = [
     ("GET", f"api/runs/{RUN_ID}/explain"),
     ("GET", f"api/runs/{RUN_ID}/report"),
     ("DELETE", f"api/runs/{RUN_ID}"),
+    ("PATCH", f"api/runs/{RUN_ID}"),
     ("POST", f"api/runs/{RUN_ID}/stop"),
     ("POST", f"api/runs/{RUN_ID}/stacks"),
     ("POST", f"api/runs/{RUN_ID}/ranks/0/interrupt"),
@@ -41,7 +42,7 @@ VERBS = [
     ("HEAD", f"visualdl/{RUN_ID}/scalar"),
     ("POST", f"visualdl/{RUN_ID}/scalar"),
 ]
-CHANGES = [(method, path) for method, path in VERBS if method in ("POST", "DELETE")]
+CHANGES = [(method, path) for method, path in VERBS if method in ("POST", "PATCH", "DELETE")]
 
 
 class AsksNobody(Authorizer):

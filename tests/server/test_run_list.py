@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -248,3 +249,22 @@ def test_a_row_says_whether_a_stop_was_asked_for(home: Path, runs: RunList, requ
     (row,) = runs.page(limit=1).rows
 
     assert (row.stopped_as_asked, row.cell_id) == (requested, "a1")
+
+
+async def test_a_pin_tags_and_a_note_stay_and_bring_an_old_run_to_the_front(ask: Ask, home: Path) -> None:
+    for number in range(3):
+        written(home, number).happened(*ENDED)
+    path, marks = f"api/runs/{run_id(0)}", home / "runs" / run_id(0) / "marks.json"
+    await ask("api/runs")
+
+    row = json.loads((await ask(path, "PATCH", {"pinned": True, "tags": ["base line"]})).body)
+    again = json.loads((await ask(path, "PATCH", {"note": "warm-up of 500"})).body)
+    first = json.loads((await ask("api/runs", params={"limit": "1"})).body)["runs"]
+    found = json.loads((await ask("api/runs", params={"search": "WARM-UP base"})).body)["runs"]
+
+    assert (row["pinned"], row["tags"], row["note"]) == (True, ["base line"], "")
+    assert (again["tags"], again["note"]) == (["base line"], "warm-up of 500")
+    assert [each["run_id"] for each in (*first, *found)] == [run_id(0), run_id(2), run_id(0)]
+    assert stat.S_IMODE(marks.stat().st_mode) == 0o600
+    for refused in ({"pinned": 1}, {"tags": [""]}, {"tags": "x"}, {"note": "x" * 1001}, {"name": "x"}):
+        assert (await ask(path, "PATCH", refused)).code == 400

@@ -30,6 +30,9 @@ export const COMMANDS = {
   resume: 'nbdist:resume',
   export: 'nbdist:export',
   remove: 'nbdist:delete',
+  pin: 'nbdist:pin',
+  tag: 'nbdist:tag',
+  note: 'nbdist:note',
   runOnRanks: 'nbdist:run-on-ranks',
 } as const;
 

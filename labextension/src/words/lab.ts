@@ -3,8 +3,9 @@ import { inBoth, languageOf } from './languages';
 
 export const LAB_WORDS = inBoth(tr => ({
   title: tr('Distributed runs', '分布式运行'),
-  filter: tr('Filter by name, notebook or state', '按名称、笔记本或状态筛选'),
+  filter: tr('Filter by name, tag, notebook or state', '按名称、标签、笔记本或状态筛选'),
   refresh: tr('Refresh', '刷新'),
+  pinned: tr('Pinned', '已固定'),
   active: tr('Active', '进行中'),
   today: tr('Today', '今天'),
   yesterday: tr('Yesterday', '昨天'),
@@ -32,8 +33,8 @@ export const LAB_WORDS = inBoth(tr => ({
   noRuns: tr('No runs yet. Start a cell with', '还没有运行。在单元格首行写上'),
   noRunsThen: tr('and run it.', '并运行它。'),
   noneFound: tr(
-    'No run has “{0}” in its name, notebook or state.',
-    '没有名称、笔记本或状态包含“{0}”的运行。',
+    'No run has “{0}” in its name, tags, note, notebook or state.',
+    '没有名称、标签、备注、笔记本或状态包含“{0}”的运行。',
   ),
   loading: tr('Loading…', '正在加载…'),
   offline: tr(
@@ -65,6 +66,12 @@ export const LAB_WORDS = inBoth(tr => ({
   stop: tr('Stop', '停止'),
   stopSweep: tr('Stop the sweep', '停止整个扫描'),
   delete: tr('Delete', '删除'),
+  pin: tr('Pin', '固定'),
+  unpin: tr('Unpin', '取消固定'),
+  tag: tr('Tags…', '标签…'),
+  tagsOf: tr('Tags of {0}, with commas between them', '{0} 的标签，以逗号分隔'),
+  note: tr('Note…', '备注…'),
+  noteOn: tr('Note on {0}', '{0} 的备注'),
   compare: tr('Compare {0} runs', '比较 {0} 个运行'),
   compareTitle: tr('Compare runs', '比较运行'),
   programs: tr('Program differences', '程序差异'),

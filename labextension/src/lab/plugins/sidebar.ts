@@ -5,12 +5,13 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin,
 } from '@jupyterlab/application';
-import { Dialog, ICommandPalette, Notification, showDialog } from '@jupyterlab/apputils';
+import { Dialog, ICommandPalette, InputDialog, Notification, showDialog } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { Menu } from '@lumino/widgets';
 import { createElement } from 'react';
 
 import { messageOf } from '../../page/nodes';
+import type { RunRow } from '../services/client';
 import { COMMANDS, type Execute, IRunService, runIn, takes } from '../tokens';
 import { labWords } from '../../words/lab';
 import { ranksIcon, ViewWidget } from './view_widget';
@@ -33,6 +34,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
   ): void => {
     const words = labWords();
     addCommands(app, service);
+    addMarking(app.commands, service);
     // its own, since JupyterLab's would have the items of the whole sidebar, too
     const menu = new Menu({ commands: app.commands });
     const openMenu = (at: { x: number; y: number }, runId: string, checked: string[]): void => {
@@ -42,6 +44,9 @@ const plugin: JupyterFrontEndPlugin<void> = {
         COMMANDS.attach,
         COMMANDS.reveal,
         COMMANDS.againWith,
+        COMMANDS.pin,
+        COMMANDS.tag,
+        COMMANDS.note,
         COMMANDS.stop,
         COMMANDS.remove,
       ]) {
@@ -149,6 +154,55 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
       }
     },
   });
+}
+
+/** Add the commands that change the user's marks of a run. */
+function addMarking(commands: JupyterFrontEnd['commands'], { runs, client }: IRunService): void {
+  const words = labWords();
+  type Change = Parameters<typeof client.mark>[1];
+  const add = (
+    command: string,
+    label: (row: RunRow | undefined) => string,
+    ask: (row: RunRow) => Promise<Change | null>,
+  ): void => {
+    commands.addCommand(command, {
+      label: args => label(runs.row(runIn(args))),
+      describedBy: takes('runId'),
+      execute: async args => {
+        const row = runs.row(runIn(args));
+        const change = row && (await ask(row));
+        if (change) {
+          const marked = client.mark(row.runId, change).then(changed => runs.update(changed));
+          await notifyIfRejected(marked, problem => words.failedTo(label(row), problem));
+        }
+      },
+    });
+  };
+  const textOf = async (title: string, text: string): Promise<string | null> => {
+    const { button, value } = await InputDialog.getText({ title, text });
+    return button.accept ? (value ?? '').trim() : null;
+  };
+  add(
+    COMMANDS.pin,
+    row => (row?.pinned ? words.unpin : words.pin),
+    ({ pinned }) => Promise.resolve({ pinned: !pinned }),
+  );
+  add(
+    COMMANDS.tag,
+    () => words.tag,
+    async ({ label, tags }) => {
+      const text = await textOf(words.tagsOf(label), tags.join(', '));
+      return text === null ? null : { tags: text.split(/\s*[,，、]\s*/).filter(Boolean) };
+    },
+  );
+  add(
+    COMMANDS.note,
+    () => words.note,
+    async ({ label, note }) => {
+      const text = await textOf(words.noteOn(label), note);
+      return text === null ? null : { note: text };
+    },
+  );
 }
 
 /** Return true when `done` resolves; if it rejects, notify the user. */

@@ -58,6 +58,10 @@ export const runRow = fields({
     }),
     null,
   ),
+  /** the user's own: it comes first, words to find it by, and a text */
+  pinned: or(flag, false),
+  tags: or(listOf(text), []),
+  note: or(text, ''),
 });
 
 export type ListPage = ReturnType<typeof listPage>;
@@ -192,6 +196,11 @@ export class Client {
   /** Interrupt one rank, as Ctrl-C does in a terminal. */
   async interrupt(runId: string, rank: number): Promise<void> {
     await this.send('POST', runPath(runId, `/ranks/${rank}/interrupt`));
+  }
+
+  /** Change some of the user's marks of a run; return its row. */
+  async mark(runId: string, change: Partial<Pick<RunRow, 'pinned' | 'tags' | 'note'>>): Promise<RunRow> {
+    return runRow(await this.send('PATCH', runPath(runId), change));
   }
 
   async remove(runId: string): Promise<void> {

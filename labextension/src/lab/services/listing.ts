@@ -53,8 +53,8 @@ interface Listing {
 export const GROUPINGS = ['day', 'notebook', 'name'] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
-/** Return the items. `now` in milliseconds; days are the reader's; live runs come first, under a heading of their
- * own. A sweep is one entry, with its runs below if it is in `open`; null: all are, since `rows` are what the reader
+/** Return the items. `now` in milliseconds; days are the reader's; pinned runs come first, then live ones, each under a
+ * heading of their own. A sweep is one entry, with its runs below if it is in `open`; null: all are, since `rows` are what the reader
  * looked for. */
 export function listing(
   rows: readonly RunRow[],
@@ -75,7 +75,7 @@ export function listing(
   }[grouping];
   const groups = new Map<string, RunRow[]>();
   for (const row of rows) {
-    const title = titleOf(row);
+    const title = together(row).some(({ pinned }) => pinned) ? words.pinned : titleOf(row);
     const group = groups.get(title);
     if (group) {
       group.push(row);

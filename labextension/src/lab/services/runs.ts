@@ -71,7 +71,7 @@ export class Runs {
   get rows(): readonly RunRow[] {
     if (this.cached.version !== this.version) {
       const rows = this.shown.ids.flatMap(id => this.known.get(id) ?? []);
-      this.cached = { version: this.version, rows: [...rows].sort(newestFirst) };
+      this.cached = { version: this.version, rows: rows.sort(byPlace) };
     }
     return this.cached.rows;
   }
@@ -193,6 +193,12 @@ export class Runs {
     this.changed();
   }
 
+  /** Take over a row that this page has changed. */
+  update(row: RunRow): void {
+    this.remember([row]);
+    this.changed();
+  }
+
   /** Drop a run that this page has deleted. */
   forget(runId: string): void {
     this.known.delete(runId);
@@ -226,9 +232,10 @@ export class Runs {
   /** Return the known runs that a whole first page would list if they still existed. */
   private missingIn(rows: readonly RunRow[]): readonly string[] {
     const listed = new Set(rows.map(({ runId }) => runId));
-    const oldest = Math.min(...rows.filter(({ live }) => !live).map(({ created }) => created));
-    return [...this.known.values()]
-      .filter(({ runId, live, created }) => !listed.has(runId) && (live || created > oldest))
+    const always = ({ live, pinned }: RunRow): boolean => live || pinned;
+    const oldest = Math.min(...rows.filter(row => !always(row)).map(({ created }) => created));
+    return this.knownRows
+      .filter(row => !listed.has(row.runId) && (always(row) || row.created > oldest))
       .map(({ runId }) => runId);
   }
 
@@ -322,9 +329,9 @@ class RunPages {
   }
 }
 
-/** Compare two rows: live runs before the others, the newest first. */
-function newestFirst(a: RunRow, b: RunRow): number {
-  return Number(b.live) - Number(a.live) || b.created - a.created;
+/** Compare two rows: pinned runs before live ones, those before the others, the newest first. */
+function byPlace(a: RunRow, b: RunRow): number {
+  return Number(b.pinned) - Number(a.pinned) || Number(b.live) - Number(a.live) || b.created - a.created;
 }
 
 /** Return true when every word of the search is in a row's texts, as on the server. */
@@ -332,7 +339,8 @@ function matches(row: RunRow | undefined, search: string): boolean {
   if (!row) {
     return false;
   }
-  const text = [row.runId, row.name, row.notebook, row.state, row.reason.en, row.reason.zh]
+  const { runId, name, notebook, state, reason, tags, note } = row;
+  const text = [runId, name, notebook, state, reason.en, reason.zh, ...tags, note]
     .join('\n')
     .toLowerCase();
   return search

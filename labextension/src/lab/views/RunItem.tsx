@@ -53,6 +53,7 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       data-diverged={row.spark?.diverged}
       style={{ top: props.top, height: props.height }}
       title={titleOf(row, now)}
+      aria-description={row.note || undefined}
       onClick={event => props.onClick(row, event)}
     >
       <div className="nbdist-run-line">
@@ -68,6 +69,11 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
             ★
           </span>
         )}
+        {row.tags.map(tag => (
+          <span key={tag} className="nbdist-run-tag">
+            {tag}
+          </span>
+        ))}
         <span className="nbdist-space" />
         <span className="nbdist-run-time">
           {row.started === null && row.live ? '–' : clock(ended - (row.started ?? row.created))}
@@ -211,6 +217,7 @@ function short(headline: string): string {
 function titleOf(row: RunRow, now: number): string {
   const started = `${new Date(row.created * 1000).toLocaleString()} (${labWords().ago(age(now - row.created))})`;
   return [
+    row.note,
     row.runId,
     localized(row.headline),
     localized(row.reason),
