@@ -96,9 +96,9 @@ test('two views of a run cost one watch, and the last to leave ends it', () => {
 });
 
 test('a view that is hidden keeps its model until it is closed, and a closed one leaves none', () => {
-  const { server, client, stream, clock } = fakeService();
-  const first = new Follower({ client, stream }, RUN, clock);
-  const second = new Follower({ client, stream }, RUN, clock);
+  const { server, client, stream } = fakeService();
+  const first = new Follower({ client, stream }, RUN);
+  const second = new Follower({ client, stream }, RUN);
   server.lastSocket.onopen!();
   first.setVisible(false);
   second.setVisible(false);
@@ -110,7 +110,7 @@ test('a view that is hidden keeps its model until it is closed, and a closed one
   first.setVisible(false);
   first.end();
 
-  expect(new Follower({ client, stream }, RUN, clock).model).not.toBe(first.model);
+  expect(new Follower({ client, stream }, RUN).model).not.toBe(first.model);
   expect(server.lastSocket.kinds).toEqual(['runs', 'watch', 'unwatch', 'watch', 'ack', 'unwatch', 'watch']);
 });
 

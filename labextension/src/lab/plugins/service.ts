@@ -20,7 +20,7 @@ const plugin: JupyterFrontEndPlugin<IRunService> = {
     const stream = new Stream(() => client.socket());
     const runs = new Runs(client, stream);
     speakAs(translator);
-    document.addEventListener('visibilitychange', () => runs.sleep(document.hidden));
+    document.addEventListener('visibilitychange', () => stream.sleep(document.hidden));
     // the page's own start comes first; a view that is seen earlier asks itself
     void whenIdle(app).then(() => runs.begin());
     return { client, stream, runs };

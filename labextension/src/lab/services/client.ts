@@ -69,7 +69,6 @@ export const listPage = fields({
   runs: listOf(runRow),
   /** cursor of the next page */
   next: or(text, null),
-  live: or(count, 0),
 });
 
 /** A part of the list that the stream tells of. */
@@ -77,7 +76,6 @@ export type RunNews = ReturnType<typeof runNews>;
 export const runNews = fields({
   runs: listOf(runRow),
   removed: or(listOf(text), []),
-  live: or(count, 0),
   /** true for a whole first page */
   first: or(flag, false),
 });

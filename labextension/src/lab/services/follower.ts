@@ -3,11 +3,8 @@ import { type RefObject, useEffect, useMemo } from 'react';
 
 import { RunModel } from '../../model/run_model';
 import type { Client } from './client';
-import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
+import type { Stream } from './stream';
 
-/** milliseconds */
-const POLL_MS = 2000;
-const LONGEST_POLL_MS = 20_000;
 /** bytes that come for one question, and bytes that are asked for before the reader scrolls to them */
 const PORTION = 256 * 1024;
 const AHEAD = 1024 * 1024;
@@ -16,20 +13,15 @@ const NEAR = 400;
 
 const makeModel = (): RunModel => new RunModel();
 
-/** Follows a run while it is visible. Without a socket it polls the view of the ranks; the logs then are the files to
- * download. */
+/** Follows a run while it is visible. */
 export class Follower {
   readonly model: RunModel;
   private seen = true;
   private ended = false;
-  private period = POLL_MS;
-  private cancel: (() => void) | null = null;
-  private readonly unsubscribe: () => void;
 
   constructor(
     private readonly service: { client: Client; stream: Stream },
     private readonly runId: string,
-    private readonly clock: Clock = BROWSER_CLOCK,
   ) {
     this.model = service.stream.watch(runId, makeModel);
     this.model.log.outputs.ask = (rank, name) => {
@@ -40,55 +32,20 @@ export class Follower {
         () => undefined,
       );
     };
-    this.unsubscribe = service.stream.onState(() => this.ask());
-    this.ask();
   }
 
   /** Start or stop following as the run is shown or hidden. */
   setVisible(seen: boolean): void {
-    if (seen === this.seen || this.ended) {
-      return;
-    }
-    this.seen = seen;
-    this.service.stream.setSeen(this.runId, seen);
-    if (seen) {
-      this.ask();
+    if (seen !== this.seen && !this.ended) {
+      this.seen = seen;
+      this.service.stream.setSeen(this.runId, seen);
     }
   }
 
   end(): void {
     if (!this.ended) {
+      this.ended = true;
       this.service.stream.unwatch(this.runId, this.seen);
-    }
-    this.ended = true;
-    this.cancel?.();
-    this.unsubscribe();
-  }
-
-  private ask(): void {
-    this.cancel?.();
-    this.cancel = null;
-    if (this.service.stream.open || this.ended || !this.seen || this.model.view?.live === false) {
-      this.period = POLL_MS;
-      return;
-    }
-    this.cancel = this.clock.after(this.period, () => {
-      this.cancel = null;
-      this.period = Math.min(1.5 * this.period, LONGEST_POLL_MS);
-      void this.take().finally(() => this.ask());
-    });
-  }
-
-  private async take(): Promise<void> {
-    try {
-      const { view, cell } = await this.service.client.run(this.runId);
-      if (view) {
-        this.model.receiveView(view, cell);
-      }
-    } catch (problem) {
-      if (!(problem instanceof Error)) {
-        throw problem;
-      }
     }
   }
 }

@@ -1,14 +1,10 @@
 /** The list of this user's runs as the page knows it, for the sidebar, the status bar and notices, and which of its
- * news are announced. It follows the stream; where no socket can be had it asks, seldomer the longer nothing
- * happens, and not at all while the page is hidden. */
+ * news are announced. It asks once, and follows the stream from then on. */
 import { useSyncExternalStore } from 'react';
 
 import { type Client, type ListPage, NoExtension, Refusal, type RunNews, type RunRow } from './client';
 import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
 
-/** milliseconds between two looks while something runs; each look without news makes it longer */
-const POLL_MS = 2000;
-const LONGEST_POLL_MS = 30_000;
 /** milliseconds of typing */
 const TYPING = 150;
 const PAGE = 50;
@@ -30,22 +26,21 @@ export class Runs {
   /** the searched text, and true while its answer is under way */
   search = '';
   searching = false;
-  /** counts changes; equal means that nothing has changed */
-  version = 0;
+  /** the runs to show: pinned ones, those that go on, then the others, the newest first; another list after each
+   * change */
+  rows: readonly RunRow[] = [];
 
   private readonly known = new Map<string, RunRow>();
   private readonly all = new RunPages();
   private readonly matching = new RunPages();
-  private liveCount = 0;
   private readonly listeners = new Set<() => void>();
   private readonly eventListeners = new Set<(event: RunEvent) => unknown>();
-  private period = POLL_MS;
-  private cancelPoll: (() => void) | null = null;
   private cancelSearch: (() => void) | null = null;
-  private asleep = false;
   private begun = false;
   private loading = false;
-  private cached: { version: number; rows: readonly RunRow[] } = { version: -1, rows: [] };
+  private becomeReady: () => void = () => undefined;
+  /** A promise that the list has come. */
+  readonly ready = new Promise<void>(done => (this.becomeReady = done));
 
   constructor(
     private readonly client: Client,
@@ -53,7 +48,12 @@ export class Runs {
     private readonly clock: Clock = BROWSER_CLOCK,
   ) {
     stream.onRuns(news => this.hear(news));
-    stream.onState(() => (stream.open ? this.stopPolling() : this.poll()));
+    // of a server that is away, or was, the answer says how it stands
+    stream.onState(() => {
+      if (!stream.open || this.state !== 'ready') {
+        void this.refresh();
+      }
+    });
   }
 
   readonly subscribe = (listener: () => void): (() => void) => {
@@ -67,20 +67,6 @@ export class Runs {
     return () => this.eventListeners.delete(listener);
   }
 
-  /** The runs to show: those that go on, then the others, the newest first. */
-  get rows(): readonly RunRow[] {
-    if (this.cached.version !== this.version) {
-      const rows = this.shown.ids.flatMap(id => this.known.get(id) ?? []);
-      this.cached = { version: this.version, rows: rows.sort(byPlace) };
-    }
-    return this.cached.rows;
-  }
-
-  /** The number of live runs, shown or not. */
-  get live(): number {
-    return this.liveCount;
-  }
-
   get liveRows(): readonly RunRow[] {
     return this.knownRows.filter(row => row.live);
   }
@@ -88,20 +74,6 @@ export class Runs {
   /** All rows that the page knows, shown or not. */
   get knownRows(): readonly RunRow[] {
     return [...this.known.values()];
-  }
-
-  /** A promise that the list has come. */
-  get ready(): Promise<void> {
-    return new Promise(done => {
-      const check = (): void => {
-        if (this.state === 'ready') {
-          unsubscribe();
-          done();
-        }
-      };
-      const unsubscribe = this.subscribe(check);
-      check();
-    });
   }
 
   get hasMore(): boolean {
@@ -121,31 +93,28 @@ export class Runs {
 
   /** Ask for the first page. The stream adds to it. */
   async refresh(): Promise<void> {
-    this.cancelPoll?.();
-    this.cancelPoll = null;
     this.begun = true;
     const { search } = this;
     try {
       const page = await this.client.runs({ limit: PAGE, search });
       if (search === this.search) {
-        this.takeFirst(page);
-        this.setState('ready');
+        this.remember(page.runs, this.state === 'ready' ? this.newest() : Infinity);
+        this.shown.takeFirst(page, !search);
+        this.changed('ready');
       }
       this.stream.start();
     } catch (problem) {
-      if (!(problem instanceof Error)) {
-        throw problem;
-      }
-      if (problem instanceof Refusal) {
+      if (problem instanceof NoExtension) {
+        this.changed('absent');
+      } else if (problem instanceof Refusal) {
         this.refusal = problem.message;
-        // it does not become another by asking more often
-        this.period = LONGEST_POLL_MS;
+        this.changed('refused');
+      } else {
+        // a socket is tried until the server answers, and then brings the list
+        this.changed('offline');
+        this.stream.start();
       }
-      this.setState(
-        problem instanceof NoExtension ? 'absent' : problem instanceof Refusal ? 'refused' : 'offline',
-      );
     }
-    this.poll();
   }
 
   /** Request the next page of the shown list. */
@@ -164,10 +133,8 @@ export class Runs {
         pages.next = page.next;
         this.changed();
       }
-    } catch (problem) {
-      if (!(problem instanceof Error)) {
-        throw problem;
-      }
+    } catch {
+      // the next look at the end of the list asks again
     } finally {
       this.loading = false;
     }
@@ -205,28 +172,14 @@ export class Runs {
     this.changed();
   }
 
-  /** Pause or resume as the page is hidden or shown. */
-  sleep(asleep: boolean): void {
-    this.asleep = asleep;
-    this.stream.sleep(asleep);
-    if (asleep) {
-      this.stopPolling();
-    } else if (!this.stream.open && this.state !== 'absent') {
-      this.period = POLL_MS;
-      void this.refresh();
-    }
-  }
-
   private hear(news: RunNews): void {
     const fresh = news.runs.filter(row => !this.known.has(row.runId));
     this.remember(news.runs, this.newest());
     const removed = news.first ? this.missingIn(news.runs) : news.removed;
     removed.forEach(id => this.known.delete(id));
-    this.liveCount = news.live;
     this.all.add(fresh);
     this.matching.add(fresh.filter(row => matches(row, this.search)));
-    this.setState('ready');
-    this.changed();
+    this.changed('ready');
   }
 
   /** Return the known runs that a whole first page would list if they still existed. */
@@ -239,23 +192,13 @@ export class Runs {
       .map(({ runId }) => runId);
   }
 
-  private takeFirst(page: ListPage): void {
-    const before = JSON.stringify(page.runs.map(row => this.known.get(row.runId)));
-    this.remember(page.runs, this.state === 'ready' ? this.newest() : Infinity);
-    this.liveCount = page.live;
-    this.shown.takeFirst(page, !this.search);
-    const same = before === JSON.stringify(page.runs);
-    this.period = same && !page.live ? Math.min(1.5 * this.period, LONGEST_POLL_MS) : POLL_MS;
-    this.changed();
-  }
-
   private get shown(): RunPages {
     return this.search ? this.matching : this.all;
   }
 
   /** Return the creation time of the newest known run, in Unix seconds. */
   private newest(): number {
-    return Math.max(...[...this.known.values()].map(({ created }) => created));
+    return Math.max(...this.knownRows.map(({ created }) => created));
   }
 
   /** Store rows and call the listeners; a run created after `newest` that has ended already is news, too. */
@@ -276,34 +219,12 @@ export class Runs {
     }
   }
 
-  private poll(): void {
-    if (this.asleep || this.stream.open || this.state === 'absent' || this.cancelPoll) {
-      return;
+  private changed(state = this.state): void {
+    this.state = state;
+    if (state === 'ready') {
+      this.becomeReady();
     }
-    if (this.state === 'offline') {
-      this.period = Math.min(2 * this.period, LONGEST_POLL_MS);
-    }
-    this.cancelPoll = this.clock.after(this.period, () => {
-      this.cancelPoll = null;
-      void this.refresh();
-    });
-  }
-
-  private stopPolling(): void {
-    this.cancelPoll?.();
-    this.cancelPoll = null;
-    this.period = POLL_MS;
-  }
-
-  private setState(state: ListState): void {
-    if (state !== this.state) {
-      this.state = state;
-      this.changed();
-    }
-  }
-
-  private changed(): void {
-    this.version += 1;
+    this.rows = this.shown.ids.flatMap(id => this.known.get(id) ?? []).sort(byPlace);
     this.listeners.forEach(listener => listener());
   }
 }
@@ -340,9 +261,7 @@ function matches(row: RunRow | undefined, search: string): boolean {
     return false;
   }
   const { runId, name, notebook, state, reason, tags, note } = row;
-  const text = [runId, name, notebook, state, reason.en, reason.zh, ...tags, note]
-    .join('\n')
-    .toLowerCase();
+  const text = [runId, name, notebook, state, reason.en, reason.zh, ...tags, note].join('\n').toLowerCase();
   return search
     .toLowerCase()
     .split(/\s+/)
@@ -398,6 +317,6 @@ function isNews({ kind, row }: RunEvent, level: NoticeLevel): boolean {
 
 /** Draw again whenever the list changes. */
 export function useRuns(runs: Runs): Runs {
-  useSyncExternalStore(runs.subscribe, () => runs.version);
+  useSyncExternalStore(runs.subscribe, () => runs.rows);
   return runs;
 }

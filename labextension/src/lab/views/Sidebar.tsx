@@ -110,7 +110,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     if (nearEnd && runs.hasMore) {
       void runs.more();
     }
-  }, [nearEnd, runs, runs.version, runs.hasMore]);
+  }, [nearEnd, runs, rows, runs.hasMore]);
 
   const moveTo = (position: number): void => {
     const entry = entries[Math.max(0, Math.min(entries.length - 1, position))];
