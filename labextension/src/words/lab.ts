@@ -111,9 +111,6 @@ export const LAB_WORDS = inBoth(tr => ({
   statusStalled: tr(', {0} stalled', '，{0} 个停滞'),
   statusWaiting: tr(', {0} idle', '，{0} 个空闲'),
   statusIdle: tr('No runs', '没有运行'),
-  gpusInUse: tr('GPU {0} of {1} in use', 'GPU 已用 {0}/{1}'),
-  gpu: tr('GPU {0} {1}: {2}', 'GPU {0} {1}：{2}'),
-  free: tr('free', '空闲'),
   heldBy: tr('used by {0}', '由 {0} 使用'),
   noticeFinished: tr('{0} finished after {1}', '{0} 已完成，用时 {1}'),
   noticeFailed: tr(

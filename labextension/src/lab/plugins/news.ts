@@ -18,29 +18,21 @@ import { ViewWidget } from './view_widget';
 
 const status: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:status',
-  description: 'Running ranks and GPUs in the status bar.',
+  description: 'Running ranks in the status bar.',
   autoStart: true,
   requires: [IRunService],
-  optional: [IStatusBar, ISettingRegistry],
-  activate: (
-    app: JupyterFrontEnd,
-    service: IRunService,
-    bar: IStatusBar | null,
-    settings: ISettingRegistry | null,
-  ): void => {
-    if (!bar) {
-      return;
-    }
+  optional: [IStatusBar],
+  activate: (app: JupyterFrontEnd, service: IRunService, bar: IStatusBar | null): void => {
     const item = new ViewWidget(async () => {
       const { StatusItem } = await import('../views/StatusItem');
-      const wishes = await settings?.load('nbdist:notices');
-      const gpus = wishes?.get('gpusInStatusBar').composite !== false;
       const onOpen = (): void => void app.commands.execute(COMMANDS.show);
-      return createElement(StatusItem, { service, gpus, onOpen });
+      return createElement(StatusItem, { service, onOpen });
     });
     item.removeClass('nbdist-place');
     // the page's own start comes first
-    void whenIdle(app).then(() => bar.registerStatusItem('nbdist:status', { item, align: 'left', rank: 80 }));
+    void whenIdle(app).then(() =>
+      bar?.registerStatusItem('nbdist:status', { item, align: 'left', rank: 80 }),
+    );
   },
 };
 

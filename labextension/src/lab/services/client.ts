@@ -89,7 +89,6 @@ const gpu = fields({
   name: or(text, ''),
   memory: or(number, null),
   memoryTotal: or(number, null),
-  utilisation: or(number, null),
   holders: or(listOf(holder), []),
 });
 

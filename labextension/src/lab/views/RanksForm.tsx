@@ -3,28 +3,21 @@ import { type ReactElement, useEffect, useId, useState } from 'react';
 
 import '../../styles/index.css';
 import '../styles/lab.css';
+import { bytesOf } from '../../model/formats';
 import { useTheme } from '../../views/hooks';
 import { firstLine, type Wanted, withFirstLine } from '../cells/magic_line';
 import type { Gpu } from '../services/client';
 import { labWords } from '../../words/lab';
-import { holdersText, memoryText } from './StatusItem';
 
 interface FormProps {
   source: string;
   before: Wanted;
   gpus: readonly Gpu[];
+  /** gets the choices when they are complete, null when they are not */
   onChange: (wanted: Wanted | null) => void;
 }
 
 const FRAMEWORKS = ['auto', 'torch', 'paddle', 'none'] as const;
-
-/** Return the choices when they are complete; null when they are not. */
-function complete(wanted: Wanted): Wanted | null {
-  const { ranks } = wanted;
-  return (ranks.kind === 'cpu' ? ranks.count >= 1 && ranks.count <= 1024 : ranks.ids.length > 0)
-    ? wanted
-    : null;
-}
 
 export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactElement {
   const words = labWords();
@@ -32,11 +25,13 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
   const { theme } = useTheme();
   const names = useId();
   const { ranks } = wanted;
+  // both choices stay while the other one is looked at
   const [count, setCount] = useState(ranks.kind === 'cpu' ? ranks.count : 2);
   const [ids, setIds] = useState<readonly number[]>(
-    ranks.kind === 'gpus' ? ranks.ids : gpus.filter(free).map(gpu => gpu.index),
+    ranks.kind === 'gpus' ? ranks.ids : gpus.filter(({ holders }) => !holders.length).map(gpu => gpu.index),
   );
-  useEffect(() => onChange(complete(wanted)), [onChange, wanted]);
+  const complete = ranks.kind === 'cpu' ? ranks.count >= 1 && ranks.count <= 1024 : ranks.ids.length > 0;
+  useEffect(() => onChange(complete ? wanted : null), [onChange, complete, wanted]);
   const change = (part: Partial<Wanted>): void => setWanted(last => ({ ...last, ...part }));
   const onCpu = (number: number): void => {
     setCount(number);
@@ -47,7 +42,6 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
     setIds(sorted);
     change({ ranks: { kind: 'gpus', ids: sorted } });
   };
-  const whole = complete(wanted);
   return (
     <form className="nbdist nbdist-form" data-theme={theme} onSubmit={event => event.preventDefault()}>
       <fieldset>
@@ -125,17 +119,21 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
       <div className="nbdist-form-line">
         <span className="nbdist-quiet">{words.formLine}</span>
         <output>
-          <code>{whole ? firstLine(withFirstLine(source, whole)) : words.formPickGpus}</code>
+          <code>{complete ? firstLine(withFirstLine(source, wanted)) : words.formPickGpus}</code>
         </output>
       </div>
     </form>
   );
 }
 
-function free(gpu: Gpu): boolean {
-  return gpu.holders.length === 0;
-}
-
-function aboutGpu(gpu: Gpu): string {
-  return [gpu.name, memoryText(gpu), holdersText(gpu)].filter(Boolean).join(' · ');
+/** Return `NVIDIA H200 · 11.2/80 GB · used by python (4711)`, as far as it is known. */
+function aboutGpu({ name, memory, memoryTotal, holders }: Gpu): string {
+  const users = holders.map(each => each.runId ?? `${each.name} (${each.pid})`).join(', ');
+  return [
+    name,
+    memory !== null && memoryTotal && bytesOf(memory, memoryTotal).join('/'),
+    users && labWords().heldBy(users),
+  ]
+    .filter(Boolean)
+    .join(' · ');
 }
