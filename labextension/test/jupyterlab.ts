@@ -20,17 +20,17 @@ export const IEditorExtensionRegistry = token('editors');
 export const PageConfig = { getOption: (): string => '/home/ada' };
 export const EditorExtensionRegistry = { createImmutableExtension: (extension: unknown) => extension };
 
-/** What the user has been told, and what the user answers to the next dialogs. */
-export const told: string[] = [];
+/** Messages to the user, and the user's answers to the next dialogs. */
+export const messages: string[] = [];
 export const answers: unknown[] = [];
 
-const tell = (text: string): string => `${told.push(text)}`;
+const tell = (text: string): string => `${messages.push(text)}`;
 export const Notification = {
   info: tell,
   success: tell,
   warning: tell,
   error: tell,
-  dismiss: (id: string): unknown => told.splice(Number(id) - 1, 1, ''),
+  dismiss: (id: string): unknown => messages.splice(Number(id) - 1, 1, ''),
 };
 
 interface Button {

@@ -23,9 +23,9 @@ import {
   NotebookActions,
   NotebookPanel,
   server as pageServer,
-  told,
+  messages,
 } from './jupyterlab';
-import { fakeService, row, running } from './lab_fakes';
+import { FakeSocket, fakeService, row, running } from './lab_fakes';
 import { sample } from './samples';
 
 const [dashboard, comparison] = mainArea;
@@ -107,14 +107,14 @@ const shown = (text: string | RegExp): Promise<HTMLElement> => screen.findByText
 
 beforeEach(() => {
   document.body.replaceChildren();
-  told.length = 0;
+  messages.length = 0;
   answers.length = 0;
 });
 
 test('the service asks the server for the runs once the page is idle, in the language of the page', async () => {
   const requests: string[] = [];
   pageServer.request = url => Promise.reject(new Error(`${requests.push(url)}`));
-  const serverSettings = { baseUrl: '/user/ada/', WebSocket };
+  const serverSettings = { baseUrl: '/user/ada/', wsUrl: '', WebSocket: FakeSocket };
   const app = { restored: Promise.resolve(), serviceManager: { serverSettings } };
 
   start(service, app, { languageCode: 'zh_CN' });
@@ -145,7 +145,7 @@ test('the sidebar lists the runs, opens one by a click, and deletes one once tha
   expect(executed).toEqual([[COMMANDS.open, RUN]]);
 });
 
-test('the menu of a run stops it, and a refusal is told', async () => {
+test('the menu of a run stops it, and a refusal is shown', async () => {
   const { app, commands, offer, server, service } = await page(row('lenet-k3f9', running));
   start(sidebar, app, service, {}, null, null, null);
   offer(COMMANDS.open, COMMANDS.attach, COMMANDS.reveal, COMMANDS.againWith, COMMANDS.compare);
@@ -159,7 +159,7 @@ test('the menu of a run stops it, and a refusal is told', async () => {
 
   expect(items).toContain('Stop');
   expect(items).not.toContain('Delete');
-  expect(told).toEqual(['lenet-k3f9 could not be stopped: disk is full']);
+  expect(messages).toEqual(['lenet-k3f9 could not be stopped: disk is full']);
 });
 
 test('a run is pinned, tagged and noted from its menu', async () => {
@@ -235,24 +235,24 @@ test('the status bar counts the ranks that run, and shows the list', async () =>
   expect(executed).toEqual([[COMMANDS.show]]);
 });
 
-test('a stall is told as long as it lasts, an end in its words, and neither while its cell is seen', async () => {
+test('a stall is announced as long as it lasts, an end in its words, and neither while its cell is seen', async () => {
   const { app, notebooks, service, tell } = await page(row('lenet-k3f9', running), row('bert-aaaa', running));
   start(notices, app, service, null, notebooks);
   const stalled = { ...running, stalled: true, progress: { fraction: 0.5, step: 1, total: 2 } };
 
   document.title = 'JupyterLab';
   tell(row('lenet-k3f9', stalled));
-  await waitFor(() => expect(told).toEqual(['lenet-k3f9 has stalled']));
+  await waitFor(() => expect(messages).toEqual(['lenet-k3f9 has stalled']));
   expect(document.title).toBe('50 % · lenet-k3f9 · JupyterLab');
   tell(row('lenet-k3f9', { state: 'failed', headline: 'rank 1 failed first' }));
-  await waitFor(() => expect(told).toEqual(['', 'lenet-k3f9 failed: rank 1 failed first']));
+  await waitFor(() => expect(messages).toEqual(['', 'lenet-k3f9 failed: rank 1 failed first']));
   const cell = notebooks.open(CELL);
   cell.node.getBoundingClientRect = () => new DOMRect(0, 10, 10, 10);
   notebooks.find(() => true)!.content.node.getBoundingClientRect = () => new DOMRect(0, 0, 100, 100);
   tell(row('bert-aaaa', { state: 'failed' }));
-  await new Promise(told => setTimeout(told, 20));
+  await new Promise(announced => setTimeout(announced, 20));
 
-  expect(told).toHaveLength(2);
+  expect(messages).toHaveLength(2);
 });
 
 test('a run leads to its cell and line, is run again, or shown in a cell below', async () => {
@@ -273,7 +273,7 @@ test('a run leads to its cell and line, is run again, or shown in a cell below',
   cell.source = 'changed';
   await commands.execute(COMMANDS.again, { runId: RUN });
 
-  expect(told).toEqual(['The cell was not found in lenet.ipynb. It may have been changed or removed.']);
+  expect(messages).toEqual(['The cell was not found in lenet.ipynb. It may have been changed or removed.']);
 });
 
 test('the form writes the first line of a cell, and that of a run which is started again', async () => {
@@ -298,7 +298,7 @@ test('the form writes the first line of a cell, and that of a run which is start
   expect(panels[0]!.content.activeCell!.source).toContain('--gpus 0,1 --name again\nfirst');
 });
 
-test('the kernel loads nbdist and the language before a cell of ours, and a kernel without it is told of', async () => {
+test('the kernel loads nbdist and the language before a cell of ours, and a kernel without it is announced', async () => {
   const { app, notebooks, panels, service } = await page();
   start(loading, app, service, notebooks);
   start(language);
@@ -316,7 +316,7 @@ test('the kernel loads nbdist and the language before a cell of ours, and a kern
   await new Promise(answered => setTimeout(answered));
   NotebookActions.executed.emit({ cell, success: false });
 
-  expect(told).toEqual([expect.stringContaining('has no nbdist')]);
+  expect(messages).toEqual([expect.stringContaining('has no nbdist')]);
 });
 
 test('a run that a loaded page finds gets its panel back, and its end is written into the notebook', async () => {

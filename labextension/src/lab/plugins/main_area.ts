@@ -7,14 +7,12 @@ import {
   type JupyterFrontEndPlugin,
 } from '@jupyterlab/application';
 import { WidgetTracker } from '@jupyterlab/apputils';
-import { createElement, type ReactElement } from 'react';
+import { createElement } from 'react';
 
-import type { RunModel } from '../../model/run_model';
 import type { RunControls } from '../../views/RunPage';
-import type { Follower } from '../services/follower';
 import { COMMANDS, type Execute, IRunService, runIn, takes } from '../tokens';
 import { labWords } from '../../words/lab';
-import { bringUp, ranksIcon, ViewWidget } from './view_widget';
+import { bringUp, ranksIcon, RunWidget, ViewWidget } from './view_widget';
 
 const dashboard: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:dashboard',
@@ -28,7 +26,7 @@ const dashboard: JupyterFrontEndPlugin<void> = {
     lab: ILabShell | null,
     restorer: ILayoutRestorer | null,
   ): void => {
-    const tracker = new WidgetTracker<RunWidget>({ namespace: 'nbdist-dashboards' });
+    const tracker = new WidgetTracker<DashboardWidget>({ namespace: 'nbdist-dashboards' });
     app.commands.addCommand(COMMANDS.open, {
       label: labWords().open,
       describedBy: takes('runId', 'tab'),
@@ -38,13 +36,12 @@ const dashboard: JupyterFrontEndPlugin<void> = {
           return;
         }
         let widget = tracker.find(open => open.runId === runId);
-        if (!widget || widget.isDisposed) {
-          widget = dashboardOf(app, service, runId);
-          show(app, lab, widget, 'Distributed run');
+        if (!widget) {
+          widget = new DashboardWidget(service, runId, executeIn(app));
+          add(app, lab, widget, 'Distributed run');
           void tracker.add(widget);
-        } else {
-          show(app, lab, widget, '');
         }
+        show(app, lab, widget);
         if (args['tab'] === 'all' || args['tab'] === 'metrics') {
           widget.select(args['tab']);
         }
@@ -78,7 +75,9 @@ const comparison: JupyterFrontEndPlugin<void> = {
       execute: args => {
         const runIds = chosen(args);
         if (runIds.length > 1) {
-          show(app, lab, comparisonOf(app, service, runIds), 'Distributed runs');
+          const widget = comparisonOf(app, service, runIds);
+          add(app, lab, widget, 'Distributed runs');
+          show(app, lab, widget);
         }
       },
     });
@@ -92,72 +91,49 @@ function chosen({ runIds }: { runIds?: unknown }): string[] {
   return Array.isArray(runIds) ? runIds.map(String).sort() : [];
 }
 
-/** Bring a widget to the front; one of some `type` is new. */
-function show(app: JupyterFrontEnd, lab: ILabShell | null, widget: ViewWidget, type: string): void {
-  if (type) {
-    // Notebook 7 has one place in its main area, which the notebook has
-    widget.toggleClass('nbdist-below', !lab);
-    app.shell.add(widget, lab ? 'main' : 'down', { type });
-  }
+/** Add a new widget, with a tab of its own. */
+function add({ shell }: JupyterFrontEnd, lab: ILabShell | null, widget: ViewWidget, type: string): void {
+  widget.title.icon = ranksIcon;
+  widget.title.closable = true;
+  // Notebook 7 has one place in its main area, which the notebook has
+  widget.toggleClass('nbdist-below', !lab);
+  shell.add(widget, lab ? 'main' : 'down', { type });
+}
+
+/** Bring a widget to the front. */
+function show(app: JupyterFrontEnd, lab: ILabShell | null, widget: ViewWidget): void {
   app.shell.activateById(widget.id);
   if (!lab) {
     bringUp(widget);
   }
 }
 
-/** Shows a run, and follows it while it is seen. */
-class RunWidget extends ViewWidget {
+class DashboardWidget extends RunWidget {
   private page: RunControls | null = null;
   private wanted: 'all' | 'metrics' | null = null;
 
-  constructor(
-    service: IRunService,
-    readonly runId: string,
-    view: (model: RunModel, widget: RunWidget) => Promise<ReactElement>,
-  ) {
-    let follower: Follower | null = null;
-    super(
-      async () => {
-        const { Follower } = await import('../services/follower');
-        follower = new Follower(service, runId);
-        if (this.isDisposed) {
-          follower.end();
-        } else {
-          follower.setVisible(this.isVisible);
-        }
-        return view(follower.model, this);
-      },
-      seen => follower?.setVisible(seen),
-    );
-    this.title.icon = ranksIcon;
-    this.title.closable = true;
-    this.disposed.connect(() => follower?.end());
+  constructor(service: IRunService, runId: string, execute: Execute) {
+    super(service, runId, async model => {
+      const { Dashboard } = await import('../views/Dashboard');
+      return createElement(Dashboard, { runId, model, service, execute, onControls: this.drawn });
+    });
+    this.id = `nbdist-run-${runId}`;
+    this.title.label = service.runs.row(runId)?.label ?? runId.replace(/^\d+-\d+-/, '');
+    this.title.caption = runId;
   }
 
-  /** Show a tab of a dashboard, once it is drawn. */
+  /** Show a tab, once there are any. */
   select(tab: 'all' | 'metrics'): void {
     this.wanted = this.page ? null : tab;
     this.page?.select(tab);
   }
 
-  readonly drawn = (page: RunControls): void => {
+  private readonly drawn = (page: RunControls): void => {
     this.page = page;
     if (this.wanted !== null) {
       this.select(this.wanted);
     }
   };
-}
-
-function dashboardOf(app: JupyterFrontEnd, service: IRunService, runId: string): RunWidget {
-  const execute = executeIn(app);
-  const widget = new RunWidget(service, runId, async (model, { drawn }) => {
-    const { Dashboard } = await import('../views/Dashboard');
-    return createElement(Dashboard, { runId, model, service, execute, onControls: drawn });
-  });
-  widget.id = `nbdist-run-${runId}`;
-  widget.title.label = service.runs.row(runId)?.label ?? runId.replace(/^\d+-\d+-/, '');
-  widget.title.caption = runId;
-  return widget;
 }
 
 let opened = 0;
@@ -171,8 +147,6 @@ function comparisonOf(app: JupyterFrontEnd, service: IRunService, runIds: readon
   opened += 1;
   widget.id = `nbdist-comparison-${opened}`;
   widget.title.label = labWords().compareTitle;
-  widget.title.icon = ranksIcon;
-  widget.title.closable = true;
   return widget;
 }
 

@@ -39,14 +39,20 @@ const plugin: JupyterFrontEndPlugin<void> = {
     toolbars: IToolbarWidgetRegistry | null,
   ): void => {
     const words = labWords();
+    const labelOf = (runId: string): string => service.runs.row(runId)?.label ?? runId;
+    const hasNotebook = (given: object): boolean => Boolean(service.runs.row(runIn(given))?.notebook);
+    const find = (given: object): Promise<CellPosition | string> =>
+      cellOfRun(service, notebooks, documents, runIn(given));
+    const atCell = async (given: object, act: (position: CellPosition) => Promise<void>): Promise<void> => {
+      const position = await find(given);
+      await (typeof position === 'string' ? tell(position) : act(position));
+    };
 
     app.commands.addCommand(COMMANDS.reveal, {
       label: words.reveal,
-      isVisible: given => Boolean(service.runs.row(runIn(given))?.notebook),
+      isVisible: hasNotebook,
       describedBy: takes('runId', 'line'),
-      execute: async given => {
-        tell(await reveal(service, notebooks, documents, runIn(given), Number(given['line'] ?? 0)));
-      },
+      execute: given => atCell(given, position => reveal(position, Number(given['line'] ?? 0))),
     });
     app.commands.addCommand(COMMANDS.attach, {
       label: words.attach,
@@ -59,56 +65,42 @@ const plugin: JupyterFrontEndPlugin<void> = {
         if (!panel || !(await becomesIdle(panel))) {
           await app.commands.execute(COMMANDS.open, { runId });
         } else {
-          await runBelow(panel, `%dist_attach ${service.runs.row(runId)?.label ?? runId}`);
+          await runBelow(panel, `%dist_attach ${labelOf(runId)}`);
         }
       },
     });
     app.commands.addCommand(COMMANDS.again, {
       label: pageWords().runAgain,
-      isVisible: given => Boolean(service.runs.row(runIn(given))?.notebook),
+      isVisible: hasNotebook,
       describedBy: takes('runId', 'line'),
-      execute: async given => {
-        const position = await cellOfRun(service, notebooks, documents, runIn(given));
-        if (typeof position === 'string') {
-          tell(position);
-        } else {
-          await runCell(position.panel, position.at);
-        }
-      },
+      execute: given => atCell(given, ({ panel, at }) => runCell(panel, at)),
     });
     app.commands.addCommand(COMMANDS.againWith, {
       label: pageWords().runAgainWith,
       isVisible: given => service.runs.row(runIn(given))?.live === false,
       describedBy: takes('runId'),
       execute: async given => {
-        const position = await cellOfRun(service, notebooks, documents, runIn(given));
+        const position = await find(given);
         const place =
           typeof position === 'string' ? () => newNotebook(app, notebooks) : () => Promise.resolve(position);
         tell(await runAgainWith(service, runIn(given), place));
       },
     });
-    app.commands.addCommand(COMMANDS.export, {
-      label: pageWords().exportRun,
-      describedBy: takes('runId', 'line'),
-      execute: async given => {
-        const runId = runIn(given);
-        const panel = notebooks.currentWidget;
-        if (panel) {
-          await runBelow(panel, `%dist_export ${service.runs.row(runId)?.label ?? runId}`);
-        }
-      },
-    });
-    app.commands.addCommand(COMMANDS.resume, {
-      label: words.resume,
-      describedBy: takes('runId'),
-      execute: async given => {
-        const runId = runIn(given);
-        const panel = notebooks.currentWidget;
-        if (panel) {
-          await runBelow(panel, `%dist_resume ${service.runs.row(runId)?.label ?? runId}`);
-        }
-      },
-    });
+    for (const [command, magic, label] of [
+      [COMMANDS.export, '%dist_export', pageWords().exportRun],
+      [COMMANDS.resume, '%dist_resume', words.resume],
+    ] as const) {
+      app.commands.addCommand(command, {
+        label,
+        describedBy: takes('runId'),
+        execute: async given => {
+          const panel = notebooks.currentWidget;
+          if (panel) {
+            await runBelow(panel, `${magic} ${labelOf(runIn(given))}`);
+          }
+        },
+      });
+    }
     actForPanels(({ action, runId, label, tab, from }) => {
       const panel = notebooks.find(({ node }) => node.contains(from));
       const at = panel?.content.widgets.findIndex(({ node }) => node.contains(from)) ?? -1;
@@ -214,26 +206,14 @@ function becomesIdle({ sessionContext }: NotebookPanel): Promise<boolean> {
   });
 }
 
-/** Go to the cell of a run, and to a line of it (0 for none); return the problem, if any. */
-async function reveal(
-  service: IRunService,
-  notebooks: INotebookTracker,
-  documents: IDocumentManager | null,
-  runId: string,
-  line: number,
-): Promise<string> {
-  const position = await cellOfRun(service, notebooks, documents, runId);
-  if (typeof position === 'string') {
-    return position;
-  }
-  const { panel, at } = position;
+/** Go to a cell, and to a line of it (0 for none). */
+async function reveal({ panel, at }: CellPosition, line: number): Promise<void> {
   const cell = panel.content.widgets[at]!;
   panel.content.activeCellIndex = at;
   await panel.content.scrollToCell(cell, 'smart');
   if (line > 0) {
     await showLine(cell, line);
   }
-  return '';
 }
 
 /** Open the notebook of a run; return the position of its cell, or the problem. */
@@ -395,11 +375,9 @@ async function newNotebook(app: JupyterFrontEnd, notebooks: INotebookTracker): P
 /** Select the line (1 is the editor's first) and bring it into view. */
 export async function showLine(cell: Cell, line: number): Promise<void> {
   await cell.ready;
-  const { editor } = cell;
-  if (!editor) {
-    return;
+  if (cell.editor) {
+    showEditorLine(cell.editor, line);
   }
-  showEditorLine(editor, line);
 }
 
 export function showEditorLine(editor: CodeEditor.IEditor, line: number): void {

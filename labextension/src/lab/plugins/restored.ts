@@ -8,14 +8,14 @@ import type { PanelLayout } from '@lumino/widgets';
 import { createElement } from 'react';
 
 import '../styles/links.css';
+import type { RunModel } from '../../model/run_model';
 import { languageOf } from '../../words/languages';
 import { cellOf, unsavedRuns } from '../cells/run_cell';
 import { leftRuns } from '../services/listing';
 import type { Client, RunRow } from '../services/client';
-import type { Follower } from '../services/follower';
 import { IRunService } from '../tokens';
 import { cellsOf } from './notebook';
-import { ViewWidget } from './view_widget';
+import { RunWidget } from './view_widget';
 
 /** class of a cell whose outputs are those of an earlier run */
 const CLASS = 'nbdist-restored';
@@ -46,6 +46,9 @@ export default plugin;
 async function restore(service: IRunService, panel: NotebookPanel): Promise<void> {
   const { client, runs } = service;
   await Promise.all([panel.context.ready, runs.ready]);
+  if (panel.isDisposed) {
+    return;
+  }
   const saved = Date.parse(panel.context.contentsModel?.last_modified ?? '') / 1000;
   const taken = new Set<CodeCell>();
   for (const row of unsavedRuns(runs.knownRows, panel.context.localPath, saved)) {
@@ -105,8 +108,7 @@ function programOf(client: Client, { runId }: RunRow): Promise<string | null> {
 
 /** Shown until the cell is run again, or its outputs are cleared. */
 class RestoredRun {
-  private follower: Follower | null = null;
-  private readonly widget: ViewWidget;
+  private readonly widget: RunWidget;
   private ended = false;
   private notes: readonly string[] = [];
   private writing = false;
@@ -118,10 +120,7 @@ class RestoredRun {
     private readonly runId: string,
   ) {
     const { runs } = service;
-    this.widget = new ViewWidget(
-      () => this.view(),
-      seen => this.follower?.setVisible(seen),
-    );
+    this.widget = new RunWidget(service, runId, model => this.view(model));
     this.widget.addClass('nbdist-restored-panel');
     cell.addClass(CLASS);
     void cell.ready.then(() => this.place());
@@ -141,25 +140,14 @@ class RestoredRun {
     }
   }
 
-  private async view(): Promise<ReturnType<typeof createElement>> {
-    const [{ RestoredPanel }, { Follower }] = await Promise.all([
+  private async view(model: RunModel): Promise<ReturnType<typeof createElement>> {
+    const { service, runId } = this;
+    model.note(this.notes);
+    const [{ RestoredPanel }, { line }] = await Promise.all([
       import('../views/Dashboard'),
-      import('../services/follower'),
+      service.client.run(runId).catch(() => ({ line: '' })),
     ]);
-    this.follower = new Follower(this.service, this.runId);
-    if (this.widget.isDisposed) {
-      this.follower.end();
-    } else {
-      this.follower.setVisible(this.widget.isVisible);
-      this.follower.model.note(this.notes);
-    }
-    const { line } = await this.service.client.run(this.runId).catch(() => ({ line: '' }));
-    return createElement(RestoredPanel, {
-      runId: this.runId,
-      model: this.follower.model,
-      service: this.service,
-      line: () => line,
-    });
+    return createElement(RestoredPanel, { runId, model, service, line: () => line });
   }
 
   private refresh(): void {
@@ -182,7 +170,7 @@ class RestoredRun {
       return;
     }
     this.notes = summary?.notes ?? [];
-    this.follower?.model.note(this.notes);
+    this.widget.follower?.model.note(this.notes);
     this.writing = true;
     model.executionState = 'idle';
     if (summary) {
@@ -211,7 +199,6 @@ class RestoredRun {
     }
     this.unsubscribe();
     NotebookActions.executionScheduled.disconnect(this.scheduled, this);
-    this.follower?.end();
     this.widget.dispose();
     if (!this.cell.isDisposed) {
       this.cell.model.outputs.changed.disconnect(this.outputsChanged, this);

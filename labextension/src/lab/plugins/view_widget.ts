@@ -5,7 +5,10 @@ import { TabPanel, Widget } from '@lumino/widgets';
 import type { ReactElement } from 'react';
 import type { Root } from 'react-dom/client';
 
+import type { RunModel } from '../../model/run_model';
 import { messageOf } from '../../page/nodes';
+import type { Follower } from '../services/follower';
+import type { IRunService } from '../tokens';
 import { labWords } from '../../words/lab';
 
 /** Four ranks, as in the sidebar of the design. */
@@ -91,6 +94,34 @@ export class ViewWidget extends Widget {
       this.requested = false;
       this.node.textContent = labWords().notLoaded(messageOf(problem));
     }
+  }
+}
+
+/** A place for a view of a run, which is followed while it is seen. */
+export class RunWidget extends ViewWidget {
+  /** null until it was first seen */
+  follower: Follower | null = null;
+
+  constructor(
+    service: IRunService,
+    readonly runId: string,
+    view: (model: RunModel) => Promise<ReactElement>,
+  ) {
+    super(
+      async () => {
+        const { Follower } = await import('../services/follower');
+        const follower = new Follower(service, runId);
+        this.follower = follower;
+        if (this.isDisposed) {
+          follower.end();
+        } else {
+          follower.setVisible(this.isVisible);
+        }
+        return view(follower.model);
+      },
+      seen => this.follower?.setVisible(seen),
+    );
+    this.disposed.connect(() => this.follower?.end());
   }
 }
 

@@ -1,7 +1,7 @@
 /** The layout of the sidebar: groups with headings, in them runs and sweeps with their runs, and the names of runs
  * among others. */
 import { firstWhere } from '../../log/growing';
-import { type Language, languageOf } from '../../words/languages';
+import { languageOf } from '../../words/languages';
 import { isNotebook } from '../cells/run_cell';
 import type { RunRow } from './client';
 import { labWords } from '../../words/lab';
@@ -73,16 +73,9 @@ export function listing(
     notebook: (row: RunRow) => row.notebook || words.noNotebookGroup,
     name: (row: RunRow) => (row.sweep ? row.sweep.label.replace(/-[^-]*$/, '') : row.name || row.label),
   }[grouping];
-  const groups = new Map<string, RunRow[]>();
-  for (const row of rows) {
-    const title = together(row).some(({ pinned }) => pinned) ? words.pinned : titleOf(row);
-    const group = groups.get(title);
-    if (group) {
-      group.push(row);
-    } else {
-      groups.set(title, [row]);
-    }
-  }
+  const groups = groupedBy(rows, row =>
+    together(row).some(({ pinned }) => pinned) ? words.pinned : titleOf(row),
+  );
   const items: Item[] = [];
   const waiting = new Set(sweeps.keys());
   let top = 0;
@@ -124,22 +117,27 @@ export function leftRuns(rows: readonly RunRow[], known: readonly RunRow[], path
 
 /** Return sweeps of several points, by their ids. */
 function sweepsOf(rows: readonly RunRow[], partial: boolean): Map<string, SweepRows> {
-  const known = new Map<string, RunRow[]>();
-  for (const row of rows) {
-    if (row.sweep && row.sweep.points !== 1) {
-      known.set(row.sweep.sweepId, [...(known.get(row.sweep.sweepId) ?? []), row]);
-    }
-  }
+  const several = rows.filter(({ sweep }) => sweep && sweep.points !== 1);
   return new Map(
-    [...known].map(([sweepId, runs]) => [
-      sweepId,
-      { sweepId, label: runs[0]!.sweep!.label, rows: runs.sort(byNumber), partial },
-    ]),
+    [...groupedBy(several, ({ sweep }) => sweep!.sweepId)].map(([sweepId, runs]) => {
+      runs.sort((a, b) => a.sweep!.number - b.sweep!.number);
+      return [sweepId, { sweepId, label: runs[0]!.sweep!.label, rows: runs, partial }];
+    }),
   );
 }
 
-function byNumber(a: RunRow, b: RunRow): number {
-  return a.sweep!.number - b.sweep!.number;
+function groupedBy(rows: readonly RunRow[], keyOf: (row: RunRow) => string): Map<string, RunRow[]> {
+  const groups = new Map<string, RunRow[]>();
+  for (const row of rows) {
+    const key = keyOf(row);
+    const group = groups.get(key);
+    if (group) {
+      group.push(row);
+    } else {
+      groups.set(key, [row]);
+    }
+  }
+  return groups;
 }
 
 /** Return the state of a sweep; a resumed point counts once, by its latest run. */
@@ -212,7 +210,11 @@ export function inView({ items }: Listing, scrolled: number, height: number): re
   return items.slice(below(scrolled - OVERSCAN), below(scrolled + height + OVERSCAN));
 }
 
-const FORMATS = new Map<string, Intl.DateTimeFormat>();
+const datesOf = (locale: string): Record<'thisYear' | 'before', Intl.DateTimeFormat> => ({
+  thisYear: new Intl.DateTimeFormat(locale, { weekday: 'long', day: 'numeric', month: 'long' }),
+  before: new Intl.DateTimeFormat(locale, { dateStyle: 'long' }),
+});
+const DATES = { en: datesOf('en'), zh: datesOf('zh-CN') };
 
 function dayOf(time: number, now: number): string {
   const words = labWords();
@@ -224,20 +226,7 @@ function dayOf(time: number, now: number): string {
     return words.yesterday;
   }
   const thisYear = new Date(time).getFullYear() === new Date(now).getFullYear();
-  return format(languageOf(), thisYear).format(time);
-}
-
-function format(language: Language, thisYear: boolean): Intl.DateTimeFormat {
-  const key = `${language}${thisYear}`;
-  const made =
-    FORMATS.get(key) ??
-    new Intl.DateTimeFormat(language === 'zh' ? 'zh-CN' : 'en', {
-      ...(thisYear ? { weekday: 'long' } : { year: 'numeric' }),
-      day: 'numeric',
-      month: 'long',
-    });
-  FORMATS.set(key, made);
-  return made;
+  return DATES[languageOf()][thisYear ? 'thisYear' : 'before'].format(time);
 }
 
 function midnight(time: number): number {

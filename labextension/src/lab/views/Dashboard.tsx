@@ -14,21 +14,15 @@ import { languageOf } from '../../words/languages';
 import { pageWords } from '../../words/panel';
 import { useOlderLines } from '../services/follower';
 import { useRuns } from '../services/runs';
+import type { Stream } from '../services/stream';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { labWords } from '../../words/lab';
 import { BoardPane, StacksPane } from './Panes';
-
-/** curves beside each other above the log */
-const CURVES = 3;
 
 interface ServedProps {
   runId: string;
   model: RunModel;
   service: IRunService;
-}
-
-interface RestoredProps extends ServedProps {
-  line: () => string;
 }
 
 interface DashboardProps extends ServedProps {
@@ -49,7 +43,7 @@ export function Dashboard(props: DashboardProps): ReactElement {
   const host = useRunActions(service, runId, label, execute);
   const live = useSyncExternalStore(model.subscribe, () => model.view?.live ?? false);
   const { view, viewAt, heardAt } = model;
-  const open = useOpen(stream);
+  const open = useStream(stream, () => stream.open);
   const silent = useSilence(model) && !open;
   const pages = [
     {
@@ -109,7 +103,7 @@ export function Dashboard(props: DashboardProps): ReactElement {
       )}
       notes={<Connection runId={runId} stream={stream} live={live} />}
       knownUntil={silent && view ? view.elapsed + Math.max(0, heardAt - viewAt) : undefined}
-      curves={CURVES}
+      curves={3}
       pages={pages}
       besideLog={rank => (
         <a className="nbdist-whole-log nbdist-button" href={client.logUrl(runId, rank)} download>
@@ -123,25 +117,17 @@ export function Dashboard(props: DashboardProps): ReactElement {
   );
 }
 
-/** Return true while the server is being heard. */
-function useOpen(stream: IRunService['stream']): boolean {
-  return useSyncExternalStore(
-    changed => stream.onState(changed),
-    () => stream.open,
-  );
+/** Return what `read` reads of the stream's state now. */
+function useStream<Value>(stream: Stream, read: () => Value): Value {
+  return useSyncExternalStore(changed => stream.onState(changed), read);
 }
 
 /** Draw the problem of the connection to the server, if there is one. */
-function Connection(
-  props: Pick<IRunService, 'stream'> & { runId: string; live: boolean },
-): ReactElement | null {
+function Connection(props: { runId: string; stream: Stream; live: boolean }): ReactElement | null {
   const { runId, stream, live } = props;
   const words = labWords();
-  const gone = useSyncExternalStore(
-    changed => stream.onState(changed),
-    () => stream.problemOf(runId),
-  );
-  const open = useOpen(stream);
+  const gone = useStream(stream, () => stream.problemOf(runId));
+  const open = useStream(stream, () => stream.open);
   if (gone) {
     return <Note notice={{ text: words.gone(gone) }} />;
   }
@@ -173,7 +159,12 @@ function useRunActions(service: IRunService, runId: string, label: string, execu
 }
 
 /** Draw the panel of a cell after the page was loaded again. `line`: what starts the run again. */
-export function RestoredPanel({ runId, model, service, line }: RestoredProps): ReactElement {
+export function RestoredPanel({
+  runId,
+  model,
+  service,
+  line,
+}: ServedProps & { line: () => string }): ReactElement {
   const { client, stream } = service;
   const root = useRef<HTMLElement>(null);
   const [shown, setShown] = useState<number | null>(null);
@@ -200,7 +191,7 @@ export function RestoredPanel({ runId, model, service, line }: RestoredProps): R
     };
   }, [client, runId, model, line]);
   const live = useSyncExternalStore(model.subscribe, () => model.view?.live ?? true);
-  const open = useOpen(stream);
+  const open = useStream(stream, () => stream.open);
   // in a place of its own: what is JupyterLab's own child there fills it, without a border
   return (
     <div>

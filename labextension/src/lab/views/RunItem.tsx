@@ -1,7 +1,7 @@
 /** A run in the sidebar: two lines, and how far it is. And a sweep, which stands for its runs. */
 import { memo, type MouseEvent, type ReactElement } from 'react';
 
-import { clock, doneText, figure, percent } from '../../model/formats';
+import { clock, doneText, figure } from '../../model/formats';
 import { Mark } from '../../views/Marks';
 import { localized } from '../../words/languages';
 import { pageWords } from '../../words/panel';
@@ -88,7 +88,7 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       </div>
       {row.live && row.progress && (
         <div className="nbdist-run-progress" aria-hidden="true">
-          <i style={{ width: percent(100 * row.progress.fraction).replace(' ', '') }} />
+          <i style={{ width: `${100 * row.progress.fraction}%` }} />
         </div>
       )}
     </div>
@@ -121,7 +121,7 @@ export function SweepItem(props: SweepItemProps): ReactElement {
       role="treeitem"
       aria-level={1}
       aria-expanded={props.open}
-      className="nbdist-run nbdist-run-sweep"
+      className="nbdist-run"
       aria-selected={props.current}
       aria-checked={props.checked}
       aria-posinset={props.position + 1}
@@ -129,7 +129,6 @@ export function SweepItem(props: SweepItemProps): ReactElement {
       data-sweep={sweep.sweepId}
       data-live={state === 'running'}
       data-state={state}
-      data-open={props.open}
       style={{ top: props.top, height: props.height }}
       title={`${sweep.sweepId}\n${text}`}
       onClick={() => props.onClick(sweep)}

@@ -146,20 +146,20 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     const steps: Record<string, number> = {
       ArrowDown: at + 1,
       ArrowUp: at - 1,
+      PageDown: at + page,
+      PageUp: at - page,
       Home: 0,
       End: entries.length,
     };
-    const to = steps[event.key] ?? { PageDown: at + page, PageUp: at - page }[event.key];
+    const to = steps[event.key];
     if (to !== undefined) {
       moveTo(to);
     } else if (event.key === ' ' && current) {
       toggle(rowsOf(current));
     } else if (current?.kind === 'sweep' && event.key in UNFOLDS) {
       unfold(current.sweep, UNFOLDS[event.key]);
-    } else if (event.key === 'Enter' && current?.kind === 'run') {
-      execute(COMMANDS.open, { runId: current.row.runId });
-    } else if (event.key === 'Delete' && current?.kind === 'run') {
-      execute(COMMANDS.remove, { runId: current.row.runId });
+    } else if (current?.kind === 'run' && (event.key === 'Enter' || event.key === 'Delete')) {
+      execute(event.key === 'Enter' ? COMMANDS.open : COMMANDS.remove, { runId: current.row.runId });
     } else {
       return;
     }
@@ -191,6 +191,16 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     [execute, check],
   );
 
+  const placeOf = (entry: Entry) => ({
+    id: `${prefix}-${keyOf(entry)}`,
+    top: entry.top,
+    height: entry.height,
+    position: entry.position,
+    count: entries.length,
+    current: entry === current,
+    checked: rowsOf(entry).every(({ runId }) => checked.has(runId)),
+    now: rowsOf(entry).some(({ live }) => live) ? seconds : minute + 60,
+  });
   const chosen = rows.filter(({ runId }) => checked.has(runId));
   const menu = (event: MouseEvent): void => {
     const under = (event.target as Element).closest<HTMLElement>('[data-run], [data-sweep]');
@@ -280,35 +290,21 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
                   </div>
                 ) : item.kind === 'sweep' ? (
                   <SweepItem
-                    key={item.sweep.sweepId}
-                    id={`${prefix}-${item.sweep.sweepId}`}
+                    key={keyOf(item)}
+                    {...placeOf(item)}
                     sweep={item.sweep}
                     open={item.open}
-                    top={item.top}
-                    height={item.height}
-                    position={item.position}
-                    count={entries.length}
-                    current={item.sweep.sweepId === currentId}
-                    checked={item.sweep.rows.every(({ runId }) => checked.has(runId))}
-                    now={item.sweep.rows.some(({ live }) => live) ? seconds : minute + 60}
                     onClick={unfold}
                     onCheck={sweep => toggle(sweep.rows)}
                   />
                 ) : (
                   <RunItem
-                    key={item.row.runId}
-                    ofSweep={item.ofSweep}
-                    best={item.best}
-                    id={`${prefix}-${item.row.runId}`}
+                    key={keyOf(item)}
+                    {...placeOf(item)}
                     row={item.row}
                     name={names.get(item.row.runId)!}
-                    top={item.top}
-                    height={item.height}
-                    position={item.position}
-                    count={entries.length}
-                    current={item.row.runId === currentId}
-                    checked={checked.has(item.row.runId)}
-                    now={item.row.live ? seconds : minute + 60}
+                    ofSweep={item.ofSweep}
+                    best={item.best}
                     onClick={click}
                     onCheck={check}
                   />
