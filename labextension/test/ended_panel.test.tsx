@@ -94,6 +94,27 @@ test('the dashboard and another run are buttons where the page does such things'
   expect(requests[0]!.from.closest('#output')).not.toBeNull();
 });
 
+test('a failed run that has a checkpoint can be resumed from its head and from its failure, once it has ended', async () => {
+  const requests: PageRequest[] = [];
+  actForPanels(request => requests.push(request));
+  const { model } = await opened('failure');
+  const { content, buffers } = sample('failure');
+  const buttons = (): HTMLElement[] => screen.queryAllByRole('button', { name: 'Resume from step 60' });
+  const arrive = (live: boolean): Promise<void> => {
+    const view = { ...(content['view'] as object), checkpoint: 'step 60', live };
+    model.tell('msg:custom', { ...content, view }, buffers);
+    return settled();
+  };
+
+  await arrive(true);
+  expect(buttons()).toHaveLength(0);
+  await arrive(false);
+  expect(buttons().map(button => button.closest('.nbdist-failure') !== null)).toEqual([false, true]);
+  buttons()[1]!.click();
+
+  expect(requests.map(({ action, label }) => [action, label])).toEqual([['resume', 'lenet-k3f9']]);
+});
+
 test('a summary that a notebook keeps gets buttons, once, in the place of its command', () => {
   document.body.innerHTML = `<div class="nbdist-summary" data-run="20261120-lenet-k3f9" data-label="lenet-k3f9">
     <div class="n-foot"><span class="n-full">Full log: %dist_logs</span> <span>today</span></div></div>`;

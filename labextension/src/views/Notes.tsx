@@ -1,5 +1,5 @@
 /** The notes under the header: inputs and results, warnings, silence of the kernel, and the failure. */
-import { memo, type ReactElement, useCallback, useEffect, useState } from 'react';
+import { memo, type ReactElement, type ReactNode, useCallback, useEffect, useState } from 'react';
 
 import { clock } from '../model/formats';
 import { pageNow, type RunModel } from '../model/run_model';
@@ -168,8 +168,8 @@ interface FailureProps {
   cell: string | null;
   onCellLine: (line: number) => void;
   onOpen: (rank: number) => void;
-  /** copies a report */
-  report?: ReactElement | undefined;
+  /** more buttons */
+  children?: ReactNode;
 }
 
 /** Draw the first failure: who, what, where, and the ways to it. */
@@ -215,7 +215,7 @@ export const Failure = memo(function Failure(props: FailureProps): ReactElement 
       <div className="nbdist-row">
         {line !== null && <Button icon="cell" label={words.toCell(line)} onClick={() => onCellLine(line)} />}
         <Button icon="lines" label={words.toLog(rank)} onClick={() => onOpen(rank)} />
-        {props.report}
+        {props.children}
       </div>
     </div>
   );
