@@ -17,7 +17,7 @@ export default {
     ],
   },
   moduleNameMapper: {
-    '^react$': 'preact/compat',
+    '^react(-dom)?$': 'preact/compat',
     '^react-dom/client$': 'preact/compat/client',
     '^@jupyterlab/': '<rootDir>/test/jupyterlab.ts',
     '\\.css$': '<rootDir>/test/no_style.ts',

@@ -8,7 +8,8 @@ import { RunModel } from '../src/model/run_model';
 import { PageServer } from '../src/page/server';
 import panel from '../src/panel/widget';
 import { decode, type Request, type RunView, type Update } from '../src/protocol/run';
-import { Panel, type PanelSource } from '../src/views/Panel';
+import { Panel } from '../src/views/Panel';
+import type { RunHost } from '../src/views/RunPage';
 import { sample } from './samples';
 
 const TEXT = 'nbdist report of lenet-k3f9\nFailed · 2 ranks';
@@ -24,20 +25,19 @@ function clipboard(allowed: boolean): string[] {
   return copied;
 }
 
-function shown(name: string, report: PanelSource['report'], over: Partial<RunView> = {}): void {
+function shown(name: string, report: RunHost['report'], over: Partial<RunView> = {}): void {
   const model = new RunModel({ now: () => 10, frame: draw => draw() });
   const { content, buffers } = sample(name);
   const update = decode(content, buffers) as Update;
   model.receive({ ...update, view: { ...update.view!, ...over } });
-  const source: PanelSource = {
-    foreground: () => false,
-    stop: () => Promise.resolve(true),
-    board: () => Promise.resolve(null),
-    stacks: nothing,
+  const host: RunHost = {
+    stop: () => Promise.resolve(null),
+    board: null,
+    again: nothing,
     interrupt: nothing,
     report,
   };
-  render(createElement(Panel, { run: model, source }));
+  render(createElement(Panel, { run: model, host }));
 }
 
 const settled = (): Promise<void> => act(() => new Promise<void>(done => setTimeout(done, 20)));

@@ -2,19 +2,17 @@ import { jest } from '@jest/globals';
 
 import { takePlaces } from '../src/panel/places';
 
-const find = () => [...document.querySelectorAll<HTMLElement>('.place')];
-
 function draw(el: HTMLElement) {
-  el.textContent = 'panel';
-  return () => (el.textContent = '');
+  el.append('panel');
+  return () => (el.lastChild as Text).remove();
 }
 
-afterEach(() => jest.useRealTimers());
+const place = (content: string): string => `<div data-nbdist-panel="p1">${content}</div>`;
 
 test('the panel takes the place of what is kept, and leaves it as it was', () => {
-  document.body.innerHTML = '<div class="place"><style></style><p>summary</p></div>';
+  document.body.innerHTML = place('<style></style><p>summary</p>');
 
-  const leave = takePlaces(find, draw);
+  const leave = takePlaces('p1', draw);
 
   expect(document.body.textContent).toBe('summarypanel');
   expect(document.querySelector('p')!.hidden).toBe(true);
@@ -25,16 +23,16 @@ test('the panel takes the place of what is kept, and leaves it as it was', () =>
   expect(document.querySelector('p')!.hidden).toBe(false);
 });
 
-test('a place that comes later is found, one that has gone is left', () => {
-  jest.useFakeTimers();
-  document.body.innerHTML = '<div class="place"><p>first</p></div>';
+test('a place that comes later is found, one that has gone is left, one of another panel is let be', async () => {
+  document.body.innerHTML = place('<p>first</p>');
   const ended = jest.fn();
-  const leave = takePlaces(find, () => ended as () => void);
+  const leave = takePlaces('p1', () => ended as () => void);
 
-  document.body.innerHTML = '<div class="place"><p>second</p></div>';
-  jest.advanceTimersByTime(1000);
+  document.body.innerHTML = `${place('<p>second</p>')}<div data-nbdist-panel="p2"><b></b></div>`;
+  await Promise.resolve();
 
   expect(document.querySelector('p')!.hidden).toBe(true);
+  expect(document.querySelector('b')!.hidden).toBe(false);
   expect(ended).toHaveBeenCalledTimes(1);
   leave();
   expect(ended).toHaveBeenCalledTimes(2);

@@ -6,7 +6,8 @@ import { createElement, createRef } from 'react';
 import { RunModel } from '../src/model/run_model';
 import { decode, type Update } from '../src/protocol/run';
 import { Metrics } from '../src/views/charts/Metrics';
-import { Panel, type PanelSource } from '../src/views/Panel';
+import { cannotStop } from '../src/views/Notes';
+import { Panel } from '../src/views/Panel';
 import { RunPage, type RunHost } from '../src/views/RunPage';
 import { sample } from './samples';
 
@@ -27,33 +28,26 @@ function modelOf(name: string): { model: RunModel; change: (view: object) => voi
   return { model, change };
 }
 
-function panelOf(name: string, over: Partial<PanelSource> = {}): ReturnType<typeof modelOf> {
+const HOST: RunHost = {
+  stop: () => Promise.resolve(null),
+  board: nothing,
+  again: nothing,
+  interrupt: nothing,
+};
+
+function panelOf(name: string, over: Partial<RunHost> = {}, folds = true): ReturnType<typeof modelOf> {
   const shown = modelOf(name);
-  const source: PanelSource = {
-    foreground: () => false,
-    stop: () => Promise.resolve(true),
-    board: () => Promise.resolve(null),
-    stacks: nothing,
-    interrupt: nothing,
-    ...over,
-  };
-  render(createElement(Panel, { run: shown.model, source }));
+  render(createElement(Panel, { run: shown.model, host: { ...HOST, ...over }, folds }));
   return shown;
 }
 
 function pageOf(name: string): ReturnType<typeof modelOf> & { again: (offered: boolean) => void } {
   const shown = modelOf(name);
   const root = createRef<HTMLElement>();
-  const host: RunHost = {
-    stop: () => Promise.resolve(null),
-    board: nothing,
-    again: nothing,
-    interrupt: nothing,
-  };
   const page = (offered: boolean) =>
     createElement(RunPage, {
       model: shown.model,
-      host,
+      host: HOST,
       root,
       inCell: false,
       label: 'lenet',
@@ -73,7 +67,7 @@ function pageOf(name: string): ReturnType<typeof modelOf> & { again: (offered: b
 }
 
 test('a run that cannot be stopped from here says so, and can be tried again, until it ends', async () => {
-  const stop = jest.fn(() => Promise.resolve(false));
+  const stop = jest.fn(() => Promise.resolve(cannotStop('lenet')));
   const { change } = panelOf('running', { stop });
 
   fireEvent.click(screen.getByRole('button', { name: 'Stop' }));
@@ -123,7 +117,7 @@ test('a run that finishes is one line with its figures, opened by a button or le
   expect(body().hidden).toBe(false);
 
   cleanup();
-  panelOf('running', { opened: () => true }).change(over);
+  panelOf('running', {}, false).change(over);
   expect(body().hidden).toBe(false);
 });
 
@@ -149,7 +143,7 @@ test('a metric with a single point is a number', () => {
 });
 
 test('what waits for its kernel is offered only where the kernel hears of it', () => {
-  panelOf('stalled', { foreground: () => true });
+  panelOf('stalled', { interrupt: null });
   expect(screen.queryByRole('button', { name: 'Interrupt rank 1' })).toBeNull();
   cleanup();
 

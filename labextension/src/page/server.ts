@@ -19,72 +19,59 @@ export class PageServer {
 
   /** Stop a run; return true when nbdist's server extension has requested it. */
   async stop(runId: string): Promise<boolean> {
-    return (
-      runId !== '' &&
-      (await this.knows(`nbdist/api/runs/${encodeURIComponent(runId)}/stop`, 'POST'))?.ok === true
-    );
+    return (await this.ofRun(runId, '/stop', 'POST')) !== null;
   }
 
   /** Return the bytes of a picture or HTML that a rank of the run showed; null where it cannot be had. */
   async media(runId: string, rank: number, name: string): Promise<Uint8Array | null> {
-    const path = `nbdist/api/runs/${encodeURIComponent(runId)}/ranks/${rank}/media/${encodeURIComponent(name)}`;
-    const response = runId ? await this.knows(path, 'GET') : null;
-    return response?.ok ? new Uint8Array(await response.arrayBuffer()) : null;
+    const response = await this.ofRun(runId, `/ranks/${rank}/media/${encodeURIComponent(name)}`);
+    return response && new Uint8Array(await response.arrayBuffer());
   }
 
   /** Return `RunDetail` of nbdist/server/openapi.yaml; null where the server does not know the run. */
   async run(runId: string): Promise<unknown> {
-    const response = runId ? await this.knows(`nbdist/api/runs/${encodeURIComponent(runId)}`, 'GET') : null;
-    return response?.ok ? response.json().catch(() => null) : null;
+    return (await this.ofRun(runId))?.json().catch(() => null) ?? null;
   }
 
   /** Return the run as one text; null where the server has no extension, or no such run. */
   async report(runId: string, language: string): Promise<string | null> {
-    const path = `nbdist/api/runs/${encodeURIComponent(runId)}/report?language=${language}`;
-    const response = runId ? await this.knows(path, 'GET') : null;
-    return response?.ok ? response.text() : null;
+    return (await this.ofRun(runId, `/report?language=${language}`))?.text() ?? null;
   }
 
   /** Interrupt a kernel, as every Jupyter server can; return true when it took the request. */
   async interruptKernel(kernelId: string): Promise<boolean> {
-    return kernelId !== '' && this.accepts(`api/kernels/${encodeURIComponent(kernelId)}/interrupt`, 'POST');
+    const path = `api/kernels/${encodeURIComponent(kernelId)}/interrupt`;
+    return kernelId !== '' && (await this.request(path, 'POST')) !== null;
   }
 
-  /** Return the answer of nbdist's server extension; null where it is not installed: a server that was away or has
+  /** Return what nbdist's server extension has of a run; null where it is not installed: a server that was away or has
    * been started again since may have it. */
-  private async knows(path: string, method: string): Promise<Response | null> {
+  private async ofRun(runId: string, path = '', method = 'GET'): Promise<Response | null> {
+    if (!runId) {
+      return null;
+    }
     if (!(await this.extended) && performance.now() - this.askedAt > ASK_AGAIN) {
       this.askedAt = performance.now();
-      this.extended = this.accepts('nbdist/api/status', 'GET');
+      this.extended = this.request('nbdist/api/status').then(response => response !== null);
     }
-    return (await this.extended) ? this.request(path, method) : null;
+    const url = `nbdist/api/runs/${encodeURIComponent(runId)}${path}`;
+    return (await this.extended) ? this.request(url, method) : null;
   }
 
-  private async accepts(path: string, method: string): Promise<boolean> {
-    return (await this.request(path, method))?.ok ?? false;
-  }
-
-  /** Return the server's answer; null for none. */
-  private async request(path: string, method: string): Promise<Response | null> {
+  /** Return what the server grants; null for a refusal, or no answer. */
+  private async request(path: string, method = 'GET'): Promise<Response | null> {
     const config = configOf(this.page);
     const base = config.baseUrl || this.page.body.dataset['baseUrl'];
     if (typeof base !== 'string' || !base) {
       return null;
     }
-    const giveUp = new AbortController();
-    const timer = setTimeout(() => giveUp.abort(), PATIENCE);
-    try {
-      return await this.send(base.replace(/\/?$/, '/') + path, {
-        method,
-        headers: headersOf(this.page, config),
-        credentials: 'same-origin',
-        signal: giveUp.signal,
-      });
-    } catch {
-      return null;
-    } finally {
-      clearTimeout(timer);
-    }
+    const response = await this.send(base.replace(/\/?$/, '/') + path, {
+      method,
+      headers: headersOf(this.page, config),
+      credentials: 'same-origin',
+      signal: AbortSignal.timeout(PATIENCE),
+    }).catch(() => null);
+    return response?.ok ? response : null;
   }
 }
 

@@ -1,16 +1,15 @@
 /** The runs of a report, a page that nbdist/panel/report_file.py wrote once and that opens from a disk: what a kernel
  * would send of a run lies in the page. Draws each run in the place of its summary, which stays on paper. */
 import { gunzipSync } from 'fflate';
-import { type ComponentType, createElement, render } from 'preact';
 import { type ReactElement, useMemo, useRef, useSyncExternalStore } from 'react';
 
 import { overlay } from '../model/charts';
 import { RunModel } from '../model/run_model';
-import { element } from '../page/nodes';
 import { decode, readFrame } from '../protocol/run';
 import { Metrics } from '../views/charts/Metrics';
 import { type RunHost, RunPage } from '../views/RunPage';
 import { useTheme } from '../views/hooks';
+import { drawInto, hideContent } from './draw';
 
 /** curves beside each other above the log */
 const CURVES = 3;
@@ -22,13 +21,15 @@ export function drawReport(page = document): void {
   followTheme(page.documentElement);
   const runs = [...page.querySelectorAll<HTMLElement>('[data-nbdist-run]')].map(place => {
     const run = new RunModel();
-    draw(place, ReportRun, { run });
+    hideContent(place);
+    drawInto(place, ReportRun, { run });
     void play(run, [...place.querySelectorAll('script')]);
     return run;
   });
   const charts = page.querySelector<HTMLElement>('[data-nbdist-overlay]');
   if (charts) {
-    draw(charts, ReportCharts, { runs });
+    hideContent(charts);
+    drawInto(charts, ReportCharts, { runs });
   }
 }
 
@@ -60,16 +61,6 @@ function ReportCharts({ runs }: { runs: readonly RunModel[] }): ReactElement {
       />
     </section>
   );
-}
-
-function draw<Props>(place: HTMLElement, view: (props: Props) => ReactElement, props: Props): void {
-  for (const child of place.children) {
-    (child as HTMLElement).hidden = true;
-  }
-  const drawn = element('div');
-  place.append(drawn);
-  // the views are typed for React, which the bundle replaces by Preact
-  render(createElement(view as unknown as ComponentType<object>, props as object), drawn);
 }
 
 /** Give the model all messages, each in a turn of its own. */

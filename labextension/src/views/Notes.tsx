@@ -1,10 +1,10 @@
 /** The notes under the header: inputs and results, warnings, silence of the kernel, and the failure. */
-import { memo, type ReactElement, type ReactNode, useCallback, useEffect, useState } from 'react';
+import { memo, type ReactElement, useCallback, useEffect, useState } from 'react';
 
 import { clock } from '../model/formats';
 import { pageNow, type RunModel } from '../model/run_model';
 import { copy } from '../page/nodes';
-import { pageActs } from '../page/actions';
+import { type PageAction, pageActs } from '../page/actions';
 import type { BoardAnswer, CallView, FailureView, RunView } from '../protocol/run';
 import { localized } from '../words/languages';
 import { pageWords } from '../words/panel';
@@ -26,6 +26,11 @@ export interface Notice {
   brief?: boolean;
   /** true of a run that goes on alone */
   live?: boolean;
+}
+
+/** Return the notice that the reader has to interrupt the cell by hand. */
+export function cannotStop(label: string): Notice {
+  return { text: pageWords().cannotStop(label), live: true };
 }
 
 /** Return the last notice, and what shows another. */
@@ -75,7 +80,7 @@ export function useCopying(onNotice: (notice: Notice) => void): (text: string) =
 
 /** Open VisualDL in another tab, at once: browsers block a tab that opens long after the click. */
 export async function openBoard(
-  answers: Promise<BoardAnswer | null>,
+  answers: Promise<Pick<BoardAnswer, 'url' | 'problem'> | null>,
   label: string,
   notify: (notice: Notice) => void,
 ): Promise<void> {
@@ -168,13 +173,16 @@ interface FailureProps {
   cell: string | null;
   onCellLine: (line: number) => void;
   onOpen: (rank: number) => void;
-  /** more buttons */
-  children?: ReactNode;
+  /** the checkpoint from which the run can be resumed, if any */
+  checkpoint?: string;
+  onAct?: ((action: PageAction) => void) | undefined;
+  /** copies a report */
+  report?: ReactElement | undefined;
 }
 
 /** Draw the first failure: who, what, where, and the ways to it. */
 export const Failure = memo(function Failure(props: FailureProps): ReactElement {
-  const { failure, cell, onCellLine, onOpen } = props;
+  const { failure, cell, onCellLine, onOpen, checkpoint, onAct } = props;
   const { rank, line, message, fileLine, source, calls } = failure;
   const words = pageWords();
   const headline = localized(failure.headline);
@@ -215,7 +223,10 @@ export const Failure = memo(function Failure(props: FailureProps): ReactElement 
       <div className="nbdist-row">
         {line !== null && <Button icon="cell" label={words.toCell(line)} onClick={() => onCellLine(line)} />}
         <Button icon="lines" label={words.toLog(rank)} onClick={() => onOpen(rank)} />
-        {props.children}
+        {onAct && checkpoint && (
+          <Button icon="again" label={words.resumeFrom(checkpoint)} onClick={() => onAct('resume')} />
+        )}
+        {props.report}
       </div>
     </div>
   );

@@ -24,7 +24,6 @@ import { pageWords } from '../words/panel';
 import { CellPane } from './Code';
 import { Header } from './Header';
 import { LogPane, type LogPaneHandle } from './LogPane';
-import { Button } from './Marks';
 import { FirstMetrics, figuresText, lastStep, Metrics } from './charts/Metrics';
 import { CopyReport } from './CopyReport';
 import { Failure, InputsAndResults, Note, type Notice, useCopying, useNotice } from './Notes';
@@ -236,19 +235,6 @@ export function RunPage(props: RunPageProps): ReactElement {
     () => host.report && <CopyReport report={host.report} label={label} notify={notify} />,
     [host, label, notify],
   );
-  const checkpoint = view && !view.live ? view.checkpoint : '';
-  // the same element as long as it is the same buttons, or the card would be drawn at each message
-  const failureButtons = useMemo(
-    () => (
-      <>
-        {checkpoint && onAct && (
-          <Button icon="again" label={words.resumeFrom(checkpoint)} onClick={() => onAct('resume')} />
-        )}
-        {report}
-      </>
-    ),
-    [checkpoint, onAct, report, words],
-  );
   const foldable = props.folds === true && view?.state === 'finished';
   const folded = foldable && !opened;
   const read = foldable ? undefined : () => setOpened(true);
@@ -340,9 +326,15 @@ export function RunPage(props: RunPageProps): ReactElement {
           </div>
         )}
         {view?.failure && (
-          <Failure failure={view.failure} cell={model.cell} onCellLine={goToLine} onOpen={open}>
-            {failureButtons}
-          </Failure>
+          <Failure
+            failure={view.failure}
+            cell={model.cell}
+            onCellLine={goToLine}
+            onOpen={open}
+            checkpoint={view.live ? '' : view.checkpoint}
+            onAct={onAct}
+            report={report}
+          />
         )}
         {curves > 0 && logTab && (
           <FirstMetrics

@@ -7,8 +7,8 @@ import type { RunModel } from '../../model/run_model';
 import { messageOf } from '../../page/nodes';
 import { askPage } from '../../page/actions';
 import { Button, Icon } from '../../views/Marks';
-import { Note, type Notice, useSilence } from '../../views/Notes';
-import { Panel, type PanelSource } from '../../views/Panel';
+import { cannotStop, Note, type Notice, openBoard, useSilence } from '../../views/Notes';
+import { Panel } from '../../views/Panel';
 import { type RunControls, type RunHost, RunPage } from '../../views/RunPage';
 import { languageOf } from '../../words/languages';
 import { pageWords } from '../../words/panel';
@@ -169,25 +169,26 @@ export function RestoredPanel({
   const root = useRef<HTMLElement>(null);
   const [shown, setShown] = useState<number | null>(null);
   useOlderLines(root, runId, model, stream, shown);
-  const source = useMemo<PanelSource>(() => {
-    const done = (act: Promise<unknown>): Promise<boolean> =>
-      act.then(
-        () => true,
-        () => false,
-      );
+  const host = useMemo<RunHost>(() => {
+    const label = (): string => model.view?.label ?? runId;
     return {
-      foreground: () => false,
-      stop: () => done(client.stop(runId, 'page')),
-      stacks: () => void done(client.stacks(runId)),
-      interrupt: rank => void done(client.interrupt(runId, rank)),
+      stop: () =>
+        client.stop(runId, 'page').then(
+          () => null,
+          () => cannotStop(label()),
+        ),
+      again: () => void client.stacks(runId).catch(() => undefined),
+      interrupt: rank => void client.interrupt(runId, rank).catch(() => undefined),
       report: () => client.report(runId, languageOf()).catch(() => null),
       line,
-      act: (action, from) => askPage({ action, runId, label: model.view?.label ?? runId, from }),
-      board: () =>
-        client.board([runId]).then(
-          url => ({ kind: 'board', url, problem: '' }),
-          (problem: unknown) => ({ kind: 'board', url: '', problem: messageOf(problem) }),
-        ),
+      act: (action, from) => askPage({ action, runId, label: label(), from }),
+      board: ({ notify }) => {
+        const answer = client.board([runId]).then(
+          url => ({ url, problem: '' }),
+          (problem: unknown) => ({ url: '', problem: messageOf(problem) }),
+        );
+        void openBoard(answer, label(), notify);
+      },
     };
   }, [client, runId, model, line]);
   const live = useSyncExternalStore(model.subscribe, () => model.view?.live ?? true);
@@ -197,7 +198,7 @@ export function RestoredPanel({
     <div>
       <Panel
         run={model}
-        source={source}
+        host={host}
         root={root}
         onShown={setShown}
         served={{ open, notes: <Connection runId={runId} stream={stream} live={live} /> }}
