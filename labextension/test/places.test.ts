@@ -29,7 +29,7 @@ test('a place that comes later is found, one that has gone is left, one of anoth
   const leave = takePlaces('p1', () => ended as () => void);
 
   document.body.innerHTML = `${place('<p>second</p>')}<div data-nbdist-panel="p2"><b></b></div>`;
-  await Promise.resolve();
+  await new Promise(requestAnimationFrame);
 
   expect(document.querySelector('p')!.hidden).toBe(true);
   expect(document.querySelector('b')!.hidden).toBe(false);

@@ -21,7 +21,7 @@ function shown({ again, interrupt }: StallActions, language = 'en'): void {
   const stall = view.stall!;
   const onCellLine = () => undefined;
   const banner = createElement(StallBanner, { view, stall, viewAt: pageNow(), interrupt });
-  const stacks = createElement(Stacks, { stall, label: view.label, again, onCellLine });
+  const stacks = createElement(Stacks, { stall, again, onCellLine });
   render(createElement('div', null, banner, stacks));
 }
 

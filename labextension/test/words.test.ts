@@ -16,7 +16,7 @@ test('both languages leave the same open, and fill it in by its place', () => {
   }
   expect(WORDS.en.someMetrics(3, 12)).toBe('3 of 12 metrics');
   expect(WORDS.zh.someMetrics(3, 12)).toBe('12 项指标中的 3 项');
-  expect(WORDS.en.nodes(2, '{0}')).toBe('2 nodes × {0} ranks');
+  expect(WORDS.en.nodes(2, '{0}')).toBe('2 nodes, {0} ranks');
 });
 
 test('one of something has no plural', () => {

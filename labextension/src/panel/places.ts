@@ -6,34 +6,44 @@ import { hideContent } from './draw';
  * were. */
 export function takePlaces(id: string, draw: (place: HTMLElement) => () => void): () => void {
   const taken = new Map<HTMLElement, () => void>();
-  const refresh = (changed: Iterable<ParentNode>): void => {
+  /** nodes that lost or gained children since the last frame */
+  const changed = new Set<ParentNode>([document]);
+  const refresh = (): void => {
     for (const [place, leave] of taken) {
       if (!place.isConnected) {
         leave();
         taken.delete(place);
       }
     }
-    for (const parent of changed) {
-      for (const place of parent.querySelectorAll<HTMLElement>('[data-nbdist-panel]')) {
-        if (place.dataset['nbdistPanel'] === id && !taken.has(place)) {
-          const show = hideContent(place);
-          const end = draw(place);
-          taken.set(place, () => {
-            end();
-            show();
-          });
-        }
+    const places = [...changed].flatMap(node => [
+      ...node.querySelectorAll<HTMLElement>('[data-nbdist-panel]'),
+    ]);
+    changed.clear();
+    for (const place of places) {
+      if (place.dataset['nbdistPanel'] === id && !taken.has(place)) {
+        const show = hideContent(place);
+        const end = draw(place);
+        taken.set(place, () => {
+          end();
+          show();
+        });
       }
     }
   };
-  refresh([document]);
-  // before the next frame: what stands in a place is not to be seen before the panel
-  const observer = new MutationObserver(records =>
-    refresh(new Set(records.map(({ target }) => target as Element))),
-  );
+  refresh();
+  const observer = new MutationObserver(records => {
+    // Before it is seen, but not at once: the panel that is to move may still be in the output that goes. A page that
+    // is hidden has no frames.
+    if (!changed.size) {
+      (document.hidden ? setTimeout : requestAnimationFrame)(refresh);
+    }
+    records.forEach(({ target }) => changed.add(target as Element));
+  });
   observer.observe(document, { childList: true, subtree: true });
   return () => {
     observer.disconnect();
+    changed.clear();
     taken.forEach(leave => leave());
+    taken.clear();
   };
 }

@@ -65,33 +65,25 @@ export function Code({ source, line, around, first = 1 }: CodeProps): ReactEleme
   const until = around === undefined || line === null ? lines.length : line + around;
   return (
     <div className="nbdist-code">
-      {lines.slice(from, until).map((pieces, index) => (
-        <CodeLine
-          key={from + index}
-          number={from + index + first}
-          pieces={pieces}
-          marked={from + index + first === line}
-        />
-      ))}
-    </div>
-  );
-}
-
-function CodeLine(props: { number: number; pieces: readonly Piece[]; marked: boolean }): ReactElement {
-  return (
-    <div className="nbdist-code-line" aria-current={props.marked ? 'location' : undefined}>
-      <span className="nbdist-code-number">{props.number}</span>
-      <span>
-        {props.pieces.map(({ text, kind }, index) =>
-          kind ? (
-            <i key={index} data-kind={kind}>
-              {text}
-            </i>
-          ) : (
-            text
-          ),
-        )}
-      </span>
+      {lines.slice(from, until).map((pieces, index) => {
+        const number = from + index + first;
+        return (
+          <div
+            key={number}
+            className="nbdist-code-line"
+            aria-current={number === line ? 'location' : undefined}
+          >
+            <span className="nbdist-code-number">{number}</span>
+            <span>
+              {pieces.map(({ text, kind }, at) => (
+                <span key={at} data-kind={kind || undefined}>
+                  {text}
+                </span>
+              ))}
+            </span>
+          </div>
+        );
+      })}
     </div>
   );
 }

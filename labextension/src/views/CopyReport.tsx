@@ -19,13 +19,9 @@ export function CopyReport({ report, label, notify }: CopyReportProps): ReactEle
   const words = pageWords();
   const [copied, setCopied] = useState(false);
   useEffect(() => {
-    if (copied) {
-      const timer = setTimeout(() => setCopied(false), BRIEFLY);
-      return () => clearTimeout(timer);
-    }
-    return undefined;
+    const timer = setTimeout(() => setCopied(false), BRIEFLY);
+    return () => clearTimeout(timer);
   }, [copied]);
-
   const take = async (): Promise<void> => {
     const text = await report();
     if (text === null) {

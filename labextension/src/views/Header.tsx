@@ -7,9 +7,9 @@ import type { PageAction } from '../page/actions';
 import type { Progress, RunView } from '../protocol/run';
 import { localized } from '../words/languages';
 import { pageWords } from '../words/panel';
-import { Button, Icon, Mark } from './Marks';
+import { Button, Mark } from './Marks';
 import { hangs } from './Stall';
-import { useElapsed } from './hooks';
+import { useDelayed, useElapsed } from './hooks';
 
 interface HeaderProps {
   view: RunView;
@@ -37,16 +37,20 @@ interface HeaderProps {
 /** characters of a reason that has room in the first line */
 const SHORT = 60;
 
+/** Milliseconds after which a stop can be hastened; a request before counts as one with the first. */
+const AS_ONE = 1500;
+
 export const Header = memo(function Header(props: HeaderProps): ReactElement {
   const { view, narrow, onAct, fold } = props;
+  const { live, checkpoint } = view;
   const words = pageWords();
   const { length } = view.reason.en;
   const reason = localized(view.reason) + (props.step ? words.comma + words.atStep(props.step) : '');
   const inline = view.state === 'stopped' && !view.failure && 0 < length && length < SHORT;
-  const stopping = props.stopping || view.state === 'stopping';
-  const rests = useRest(view.live);
-  const progress =
-    view.live && view.progress ? <RunProgress progress={view.progress} narrow={narrow} /> : null;
+  const endedAt = !live && view.state !== 'finished' ? view.progress : null;
+  // the buttons that stand where Stop was take no click meant for it
+  const rests = useDelayed(live, AS_ONE) && !live;
+  const progress = live && view.progress && <RunProgress progress={view.progress} narrow={narrow} />;
   return (
     <>
       <div className="nbdist-head">
@@ -54,40 +58,39 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
           <Mark state={hangs(view) ? 'held' : view.idle ? 'pending' : view.state} />
           {stateWord(view)}
         </span>
-        <span className="nbdist-name" title={view.runId}>
+        <span className="nbdist-name nbdist-cut" title={view.runId}>
           {view.label}
         </span>
         {fold && (
-          <button
-            type="button"
-            className="nbdist-button nbdist-details"
+          <Button
+            icon={fold.open ? 'next' : 'closed'}
+            label={[sizeOf(view), clock(view.elapsed), fold.figures].filter(Boolean).join(' · ')}
+            className="nbdist-details"
             aria-expanded={fold.open}
             aria-controls={fold.body}
             title={fold.open ? words.hideDetails : words.showDetails}
             onClick={fold.toggle}
-          >
-            <Icon name={fold.open ? 'next' : 'closed'} />
-            <span className="nbdist-cut">
-              {[sizeOf(view), clock(view.elapsed), fold.figures].filter(Boolean).join(' · ')}
-            </span>
-          </button>
+          />
         )}
         {!narrow && !fold && <span className="nbdist-quiet nbdist-count-of-ranks">{sizeOf(view)}</span>}
         {!narrow && view.resumed && <span className="nbdist-quiet">{words.goesOnFrom(view.resumed)}</span>}
         <span className="nbdist-space" />
         {!narrow && progress}
-        {!narrow && (inline ? <span role="status">{reason}</span> : <StoppedAt view={view} />)}
+        {!narrow && inline && <span role="status">{reason}</span>}
+        {!narrow && !inline && endedAt && (
+          <span className="nbdist-quiet">{words.stoppedAt(doneText(endedAt), endedAt.text)}</span>
+        )}
         {!fold && <Elapsed {...props} />}
-        {view.live && <StopButton stopping={stopping} onStop={props.onStop} />}
-        {!view.live && onAct && (
+        {live && <StopButton stopping={props.stopping || view.state === 'stopping'} onStop={props.onStop} />}
+        {!live && onAct && (
           <>
-            {!(narrow && view.checkpoint) && (
+            {!(narrow && checkpoint) && (
               <Button icon="out" label={words.dashboard} disabled={rests} onClick={() => onAct('open')} />
             )}
-            {view.checkpoint && (
+            {checkpoint && (
               <Button
                 icon="again"
-                label={words.resumeFrom(view.checkpoint)}
+                label={words.resumeFrom(checkpoint)}
                 disabled={rests}
                 onClick={() => onAct('resume')}
               />
@@ -98,7 +101,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         <RunMenu {...props} />
       </div>
       {narrow && progress && <div className="nbdist-head-progress">{progress}</div>}
-      {view.reason.en && !(inline && !narrow) && (view.live ? view.state !== 'stopping' : !view.failure) && (
+      {length > 0 && !(inline && !narrow) && (live ? view.state !== 'stopping' : !view.failure) && (
         <div className="nbdist-note nbdist-calm nbdist-row">
           <span role="status">{reason}</span>
           <span className="nbdist-space" />
@@ -109,60 +112,23 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
   );
 });
 
-/** Milliseconds after which a stop can be hastened; a request before counts as one with the first. */
-const AS_ONE = 1500;
-
-/** Return true for a moment after the end of a run: the buttons that then stand where Stop was take no click meant for
- * it. */
-function useRest(live: boolean): boolean {
-  const [before, setBefore] = useState(live);
-  const [rests, setRests] = useState(false);
-  if (before !== live) {
-    setBefore(live);
-    setRests(before);
-  }
-  useEffect(() => {
-    const timer = setTimeout(() => setRests(false), AS_ONE);
-    return () => clearTimeout(timer);
-  }, [rests]);
-  return rests;
-}
-
 /** Draw Stop, and later Stop now, which cuts a save short: never under the pointer that has clicked Stop. */
 function StopButton({ stopping, onStop }: { stopping: boolean; onStop: () => void }): ReactElement {
   const words = pageWords();
   const [hastens, setHastens] = useState(false);
   const place = useRef<HTMLSpanElement>(null);
-  const over = useRef(false);
-  const late = useRef(false);
   useEffect(() => {
-    const timer = setTimeout(() => {
-      late.current = stopping;
-      setHastens(stopping && !over.current);
-    }, AS_ONE);
+    const offer = (): void => setHastens(before => before || (stopping && !place.current!.matches(':hover')));
+    const timer = setInterval(offer, AS_ONE);
     return () => {
-      clearTimeout(timer);
-      late.current = false;
+      clearInterval(timer);
+      setHastens(false);
     };
   }, [stopping]);
   const stop = (): void => {
-    late.current = false;
     setHastens(false);
     onStop();
   };
-  // a button that is disabled receives no pointer
-  useEffect(() => {
-    const around = place.current!;
-    const hover = ({ type }: Event): void => {
-      over.current = type === 'pointerenter';
-      if (!over.current) {
-        setHastens(late.current);
-      }
-    };
-    const types = ['pointerenter', 'pointerleave'];
-    types.forEach(type => around.addEventListener(type, hover));
-    return () => types.forEach(type => around.removeEventListener(type, hover));
-  }, []);
   return (
     <span ref={place}>
       <Button
@@ -182,19 +148,10 @@ export function stateWord(view: RunView): string {
   return hangs(view) ? words.stalled : view.idle ? words.idle : words.run[view.state];
 }
 
-function sizeOf(view: RunView): string {
+function sizeOf({ ranks }: RunView): string {
   const words = pageWords();
-  const perNode = new Map<number, number>();
-  for (const { node } of view.ranks) {
-    perNode.set(node, (perNode.get(node) ?? 0) + 1);
-  }
-  const sizes = new Set(perNode.values());
-  if (perNode.size < 2) {
-    return words.ranks(view.ranks.length);
-  }
-  return sizes.size === 1
-    ? words.nodes(perNode.size, [...sizes][0]!)
-    : words.unevenNodes(perNode.size, view.ranks.length);
+  const nodes = new Set(ranks.map(({ node }) => node)).size;
+  return nodes < 2 ? words.ranks(ranks.length) : words.nodes(nodes, ranks.length);
 }
 
 function RunProgress({ progress, narrow }: { progress: Progress; narrow: boolean }): ReactElement {
@@ -202,7 +159,7 @@ function RunProgress({ progress, narrow }: { progress: Progress; narrow: boolean
   const done = doneText(progress);
   return (
     <>
-      {!narrow && progress.text && <span className="nbdist-quiet nbdist-progress-text">{progress.text}</span>}
+      {!narrow && progress.text && <span className="nbdist-quiet nbdist-cut">{progress.text}</span>}
       <span
         className="nbdist-progress"
         role="progressbar"
@@ -222,15 +179,6 @@ function RunProgress({ progress, narrow }: { progress: Progress; narrow: boolean
       </span>
     </>
   );
-}
-
-/** Draw the progress at which an unfinished run ended. */
-function StoppedAt({ view }: { view: RunView }): ReactElement | null {
-  if (view.live || view.state === 'finished' || !view.progress) {
-    return null;
-  }
-  const text = pageWords().stoppedAt(doneText(view.progress), view.progress.text);
-  return <span className="nbdist-quiet">{text}</span>;
 }
 
 function Elapsed({ view, viewAt, knownUntil, narrow }: HeaderProps): ReactElement {
@@ -271,67 +219,59 @@ function menuItems({ view, narrow, onCopy, onBoard, onAct, onCopyCell }: HeaderP
   ];
 }
 
+const focusFirst = (menu: HTMLElement | null): void => menu?.querySelector('button')?.focus();
+
 /** Draw the ⋯ menu of a run. */
 function RunMenu(props: HeaderProps): ReactElement {
   const words = pageWords();
   const [open, setOpen] = useState(false);
   const root = useRef<HTMLSpanElement>(null);
-  const button = useRef<HTMLButtonElement>(null);
-
   useEffect(() => {
-    if (!open) {
-      return;
-    }
-    root.current?.querySelector<HTMLElement>('[role=menuitem]')?.focus();
-    const elsewhere = (event: Event): void => {
-      if (!root.current?.contains(event.target as Node)) {
+    const elsewhere = ({ target }: Event): void => {
+      if (!root.current?.contains(target as Node)) {
         setOpen(false);
       }
     };
     document.addEventListener('pointerdown', elsewhere);
     return () => document.removeEventListener('pointerdown', elsewhere);
-  }, [open]);
-
-  const choose = (act: () => void): void => {
+  }, []);
+  const close = (): void => {
     setOpen(false);
-    button.current?.focus();
-    act();
+    root.current?.querySelector('button')?.focus();
   };
-  const key = (event: KeyboardEvent): void => {
-    const items = [...(root.current?.querySelectorAll<HTMLElement>('[role=menuitem]') ?? [])];
-    const to = moved(event.key, items.indexOf(document.activeElement as HTMLElement), items.length);
-    const leaves = event.key === 'Escape' || event.key === 'Tab';
-    if (leaves) {
-      setOpen(false);
-      button.current?.focus();
+  const key = (event: KeyboardEvent<HTMLElement>): void => {
+    const items = [...event.currentTarget.querySelectorAll('button')];
+    const to = moved(event.key, items.indexOf(event.target as HTMLButtonElement), items.length);
+    if (event.key === 'Escape' || event.key === 'Tab') {
+      close();
+      event.preventDefault();
     } else if (to !== null) {
-      items[to]?.focus();
-    }
-    // other keys stay the browser's
-    if (leaves || to !== null) {
+      items[to]!.focus();
       event.preventDefault();
     }
     event.stopPropagation();
   };
-
   return (
     <span className="nbdist-menu" ref={root}>
-      <button
-        type="button"
-        className="nbdist-button nbdist-bare"
-        ref={button}
+      <Button
+        icon="menu"
+        label={words.menu}
+        bare
         aria-haspopup="menu"
         aria-expanded={open}
-        aria-label={words.menu}
-        title={words.menu}
         onClick={() => setOpen(!open)}
-      >
-        <Icon name="menu" />
-      </button>
+      />
       {open && (
-        <div role="menu" aria-label={words.menu} className="nbdist-menu-items" onKeyDown={key}>
+        <div
+          role="menu"
+          aria-label={words.menu}
+          className="nbdist-menu-items"
+          ref={focusFirst}
+          onKeyDown={key}
+          onClick={close}
+        >
           {menuItems(props).map(({ name, code, act }) => (
-            <button type="button" role="menuitem" tabIndex={-1} key={name} onClick={() => choose(act)}>
+            <button type="button" role="menuitem" tabIndex={-1} key={name} onClick={act}>
               {name} {code && <code>{code}</code>}
             </button>
           ))}

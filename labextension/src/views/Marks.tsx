@@ -1,5 +1,5 @@
 /** The small drawings: state marks, whose shape says as much as their colour, icons, and the buttons that have them. */
-import type { ReactElement } from 'react';
+import type { ButtonHTMLAttributes, ReactElement } from 'react';
 
 import type { RankState, RunState } from '../protocol/run';
 
@@ -75,30 +75,26 @@ export function Icon({ name }: { name: IconName }): ReactElement {
   );
 }
 
-interface ButtonProps {
+interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
   label: string;
   icon?: IconName;
-  title?: string | undefined;
-  disabled?: boolean;
   /** the icon alone; the label is its name */
   bare?: boolean;
   pressed?: boolean;
-  onClick: () => void;
 }
 
-export function Button({ label, icon, title, disabled, bare, pressed, onClick }: ButtonProps): ReactElement {
+export function Button({ label, icon, bare, pressed, className = '', ...rest }: ButtonProps): ReactElement {
   return (
     <button
       type="button"
-      className={bare ? 'nbdist-button nbdist-bare' : 'nbdist-button'}
+      className={`nbdist-button ${bare ? 'nbdist-bare' : className}`}
       aria-label={bare ? label : undefined}
       aria-pressed={pressed}
-      title={title ?? (bare ? label : undefined)}
-      disabled={disabled}
-      onClick={onClick}
+      title={bare ? label : undefined}
+      {...rest}
     >
       {icon && <Icon name={icon} />}
-      {!bare && label}
+      {!bare && <span className="nbdist-cut">{label}</span>}
     </button>
   );
 }

@@ -1,11 +1,10 @@
 /** The notes under the header: inputs and results, warnings, silence of the kernel, and the failure. */
 import { memo, type ReactElement, useCallback, useEffect, useState } from 'react';
 
-import { clock } from '../model/formats';
 import { pageNow, type RunModel } from '../model/run_model';
 import { copy } from '../page/nodes';
 import { type PageAction, pageActs } from '../page/actions';
-import type { BoardAnswer, CallView, FailureView, RunView } from '../protocol/run';
+import type { BoardAnswer, FailureView, RunView } from '../protocol/run';
 import { localized } from '../words/languages';
 import { pageWords } from '../words/panel';
 import { Code } from './Code';
@@ -65,13 +64,15 @@ export function Note({ notice }: { notice: Notice }): ReactElement {
   );
 }
 
-/** Copy a text, and says so. */
-export function useCopying(onNotice: (notice: Notice) => void): (text: string) => void {
+/** Return what copies a text, and says so: briefly, or by `message` until there is another. */
+export function useCopying(onNotice: (notice: Notice) => void): (text: string, message?: string) => void {
   return useCallback(
-    text => {
+    (text, message) => {
       const words = pageWords();
       void copy(text).then(done =>
-        onNotice(done ? { text: words.copied(text), brief: true } : { text: words.notCopied(text) }),
+        onNotice(
+          done ? { text: message ?? words.copied(text), brief: !message } : { text: words.notCopied(text) },
+        ),
       );
     },
     [onNotice],
@@ -117,20 +118,18 @@ export function webAddress(url: string): string | null {
 /** Draw the inputs from the notebook and the results of the ranks, each in a row. */
 export function InputsAndResults({ view }: { view: RunView }): ReactElement | null {
   const words = pageWords();
+  // among several ranks each result is of one, as the last values are of all
+  const first = view.ranks.length > 1 ? '0' : '';
   const rows = [
-    { title: words.inputs, given: view.inputs, first: '' },
-    // among several ranks each value is of one, as the last values are of all
-    { title: words.results, given: view.results, first: view.ranks.length > 1 ? '0' : '' },
-  ].filter(({ given }) => given.values.length > 0);
-  if (!rows.length) {
-    return null;
-  }
-  return (
+    { title: words.inputs, ...view.inputs, first: '' },
+    { title: words.results, ...view.results, first },
+  ].filter(({ values }) => values.length > 0);
+  return rows.length ? (
     <dl className="nbdist-given">
-      {rows.map(({ title, given, first }) => (
+      {rows.map(({ title, values, more, first }) => (
         <div key={title}>
           <dt className="nbdist-quiet">{title}</dt>
-          {given.values.map(({ name, about, ranks }) => (
+          {values.map(({ name, about, ranks }) => (
             <dd key={name}>
               <code>{name}</code>{' '}
               <span className="nbdist-quiet">
@@ -139,11 +138,11 @@ export function InputsAndResults({ view }: { view: RunView }): ReactElement | nu
               </span>
             </dd>
           ))}
-          {given.more > 0 && <dd className="nbdist-quiet">+{given.more}</dd>}
+          {more > 0 && <dd className="nbdist-quiet">+{more}</dd>}
         </div>
       ))}
     </dl>
-  );
+  ) : null;
 }
 
 /** Return true when no message of a live run has come for a while: then the page does not know how it stands. */
@@ -159,13 +158,6 @@ export function useSilence(run: RunModel): boolean {
     return () => clearInterval(timer);
   }, [isSilent, live]);
   return live && silent;
-}
-
-/** Draw the moment since when nothing is known of a run. */
-export function Silence({ view, since }: { view: RunView | null; since: number }): ReactElement {
-  const words = pageWords();
-  const text = view ? words.noNews(clock(since), view.label) : words.neverNews;
-  return <div className="nbdist-note nbdist-calm">{text}</div>;
 }
 
 interface FailureProps {
@@ -191,7 +183,7 @@ export const Failure = memo(function Failure(props: FailureProps): ReactElement 
     [words.fix, [localized(failure.fix)]],
     [words.known, failure.notes.map(({ text }) => localized(text))],
   ] as const;
-  const given = hints.filter(([, lines]) => lines.some(line => line));
+  const given = hints.filter(([, lines]) => lines.some(Boolean));
   return (
     <div className="nbdist-failure" role="alert">
       <div className="nbdist-row">
@@ -232,13 +224,11 @@ export const Failure = memo(function Failure(props: FailureProps): ReactElement 
   );
 });
 
-interface CallsProps {
-  calls: readonly CallView[];
-  onCellLine: (line: number) => void;
-}
-
 /** Draw the way to the failure: from the cell into modules, each line a link to its place. */
-function Calls({ calls, onCellLine }: CallsProps): ReactElement {
+function Calls({
+  calls,
+  onCellLine,
+}: Pick<FailureProps, 'onCellLine'> & Pick<FailureView, 'calls'>): ReactElement {
   const words = pageWords();
   const opens = pageActs();
   return (
@@ -252,7 +242,7 @@ function Calls({ calls, onCellLine }: CallsProps): ReactElement {
             ) : (
               <button
                 type="button"
-                className="nbdist-call"
+                className="nbdist-link"
                 {...(file
                   ? { 'data-nbdist-file': path, 'data-nbdist-line': line }
                   : { onClick: () => onCellLine(line) })}

@@ -3,11 +3,11 @@ import { type ReactElement, type RefObject, useEffect, useRef, useState, useSync
 import { createPortal } from 'react-dom';
 
 import type { RunModel } from '../model/run_model';
-import { doneText } from '../model/formats';
+import { clock, doneText } from '../model/formats';
 import type { RunView } from '../protocol/run';
 import { pageWords } from '../words/panel';
 import { stateWord } from './Header';
-import { Silence, useSilence } from './Notes';
+import { useSilence } from './Notes';
 import { type RunHost, RunPage } from './RunPage';
 
 interface PanelProps {
@@ -29,6 +29,12 @@ export function Panel({ run, host, folds = true, root, onShown, served }: PanelP
   const { view, viewAt, heardAt } = run;
   const silent = useSilence(run) && !served?.open;
   const since = view ? view.elapsed + Math.max(0, heardAt - viewAt) : 0;
+  const words = pageWords();
+  const silence = silent && (
+    <div className="nbdist-note nbdist-calm">
+      {view ? words.noNews(clock(since), view.label) : words.neverNews}
+    </div>
+  );
   return (
     <>
       <RunPage
@@ -38,8 +44,8 @@ export function Panel({ run, host, folds = true, root, onShown, served }: PanelP
         inCell
         folds={folds}
         label=""
-        empty={<div className="nbdist-head nbdist-quiet">{pageWords().waiting}</div>}
-        notes={served?.notes ?? (silent && <Silence view={view} since={since} />)}
+        empty={<div className="nbdist-head nbdist-quiet">{words.waiting}</div>}
+        notes={served?.notes ?? silence}
         knownUntil={silent ? since : undefined}
         onShown={onShown}
       />

@@ -17,7 +17,6 @@ import {
 
 import { type Action, actionOf, chord, focusById, leave } from './keys';
 import type { RunModel } from '../model/run_model';
-import { copy } from '../page/nodes';
 import { cellSource, type PageAction } from '../page/actions';
 import { localized } from '../words/languages';
 import { pageWords } from '../words/panel';
@@ -89,7 +88,7 @@ interface RunPageProps {
 
 type LogAction = (log: LogPaneHandle) => void;
 
-const LOG_KEYS: Partial<Record<Action['kind'], LogAction>> = {
+const LOG_KEYS: Partial<Record<Action, LogAction>> = {
   search: log => log.focusSearch(),
   follow: log => log.toggleFollow(),
   wrap: log => log.toggleWrap(),
@@ -163,11 +162,10 @@ export function RunPage(props: RunPageProps): ReactElement {
     [host, root],
   );
   const firstLine = host.line?.() ?? '';
-  const copyCell = useCallback(() => {
-    const text = cellSource(firstLine, model.cell ?? '');
-    const { cellCopied, notCopied } = pageWords();
-    void copy(text).then(done => notify({ text: done ? cellCopied : notCopied(text) }));
-  }, [firstLine, model, notify]);
+  const copyCell = useCallback(
+    () => copyText(cellSource(firstLine, model.cell ?? ''), pageWords().cellCopied),
+    [firstLine, model, copyText],
+  );
   const stop = useCallback(() => {
     setStopping(true);
     void host.stop().then(problem => {
@@ -179,25 +177,21 @@ export function RunPage(props: RunPageProps): ReactElement {
   }, [host, notify]);
 
   const act = (action: Action): void => {
-    const inLog = LOG_KEYS[action.kind];
-    if (action.kind !== 'leave') {
-      setOpened(true);
-    }
-    if (action.kind === 'leave') {
+    const inLog = LOG_KEYS[action];
+    if (action === 'leave') {
       leave(root.current);
-    } else if (inLog && logTab) {
-      afterDrawing(null);
+      return;
+    }
+    setOpened(true);
+    if (inLog && logTab) {
       inLog(pane.current!);
     } else if (inLog) {
       // a log that is not shown cannot take the focus
       select(shownLog ?? 'all');
       afterDrawing(() => inLog(pane.current!));
-    } else {
-      const to = action.kind === 'rank' ? action.rank : (action.kind as Tab);
-      if (typeof to !== 'number' || to < ranks.length) {
-        select(to);
-        afterDrawing(() => focusById(root.current, tabId(to)));
-      }
+    } else if (typeof action !== 'number' || action < ranks.length) {
+      select(action as Tab);
+      afterDrawing(() => focusById(root.current, tabId(action as Tab)));
     }
   };
   const key = (event: KeyboardEvent): void => {
@@ -208,7 +202,7 @@ export function RunPage(props: RunPageProps): ReactElement {
       event.stopPropagation();
     }
     const action = event.defaultPrevented ? null : actionOf(event);
-    if (action && (inCell || action.kind !== 'leave')) {
+    if (action !== null && (inCell || action !== 'leave')) {
       act(action);
       event.preventDefault();
       event.stopPropagation();
@@ -318,7 +312,6 @@ export function RunPage(props: RunPageProps): ReactElement {
           <div className={inCell ? undefined : 'nbdist-dash-stall'}>
             <Stacks
               stall={stall}
-              label={view.label}
               again={view.live ? bound.again : null}
               onCellLine={goToLine}
               report={view.failure ? undefined : report}

@@ -8,17 +8,12 @@ import { pageWords } from '../words/panel';
 import { Badge, Button, Icon } from './Marks';
 import { useElapsed } from './hooks';
 
-/** The reader's actions in a stall; null where the kernel would not receive them. */
-interface StallActions {
-  again: (() => void) | null;
-  interrupt: ((rank: number) => void) | null;
-}
-
 interface BannerProps {
   view: RunView;
   stall: StallView;
   viewAt: number;
-  interrupt: StallActions['interrupt'];
+  /** null where the kernel would not receive it */
+  interrupt: ((rank: number) => void) | null;
 }
 
 /** Draw the sentence, until the reader wants to wait on. */
@@ -26,7 +21,7 @@ export const StallBanner = memo(function StallBanner(props: BannerProps): ReactE
   const { stall, interrupt } = props;
   const words = pageWords();
   const [kept, setKept] = useState<number | null>(null);
-  const held = stall.groups.filter(group => group.kind === 'held').flatMap(group => group.ranks);
+  const [held, ...more] = stall.groups.filter(({ kind }) => kind === 'held').flatMap(({ ranks }) => ranks);
   const behind = localized(stall.behind);
   // another stall has its banner again
   if (kept === stall.since) {
@@ -44,8 +39,8 @@ export const StallBanner = memo(function StallBanner(props: BannerProps): ReactE
         </span>
       </div>
       <Button label={words.keepWaiting} onClick={() => setKept(stall.since)} />
-      {held.length === 1 && interrupt && (
-        <Button label={words.interrupt(held[0]!)} onClick={() => interrupt(held[0]!)} />
+      {held !== undefined && !more.length && interrupt && (
+        <Button label={words.interrupt(held)} onClick={() => interrupt(held)} />
       )}
     </div>
   );
@@ -54,9 +49,8 @@ export const StallBanner = memo(function StallBanner(props: BannerProps): ReactE
 interface StacksProps {
   /** null while they are not there */
   stall: StallView | null;
-  /** the run's name */
-  label: string;
-  again: StallActions['again'];
+  /** null where the kernel would not receive it */
+  again: (() => void) | null;
   /** true when they are being taken */
   taking?: boolean;
   onCellLine: (line: number) => void;
@@ -84,12 +78,6 @@ export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
         {again && <Button icon="again" label={words.takeAgain} disabled={taking} onClick={again} />}
         {groups.some(group => group.threads.length > 0) && (
           <Button label={words.allThreads} pressed={threads} onClick={() => setThreads(!threads)} />
-        )}
-        {stall && (
-          <a className="nbdist-button" download={`${props.label}-stacks.txt`} href={saved(stall)}>
-            <Icon name="download" />
-            {words.download}
-          </a>
         )}
       </div>
       {props.children}
@@ -120,13 +108,13 @@ function Sentence({ text, groups }: { text: string; groups: readonly StackGroup[
 
 /** Return `text` in parts, each of `names` in one of its own. */
 export function split(text: string, names: readonly string[]): string[] {
-  if (names.length === 0) {
-    return [text];
-  }
   const longest = [...names].sort((a, b) => b.length - a.length);
-  const pattern = longest.map(name => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|');
+  const pattern = longest.map(name => name.replace(/\W/g, '\\$&')).join('|') || '$';
   return text.split(new RegExp(`(?<![\\w.])(${pattern})(?![\\w.]*\\w)`)).filter(Boolean);
 }
+
+/** ranks of a group that are named */
+const SHOWN = 8;
 
 interface GroupProps {
   group: StackGroup;
@@ -134,10 +122,9 @@ interface GroupProps {
   onCellLine: (line: number) => void;
 }
 
-const SHOWN = 8;
-
 function Group({ group, threads, onCellLine }: GroupProps): ReactElement {
   const words = pageWords();
+  const stacks = threads ? [group.rows, ...group.threads] : [group.rows];
   return (
     <details className="nbdist-stack" open>
       <summary>
@@ -148,67 +135,41 @@ function Group({ group, threads, onCellLine }: GroupProps): ReactElement {
         {group.ranks.length > SHOWN && <span>…</span>}
         <span className="nbdist-quiet">{localized(group.role)}</span>
       </summary>
-      <Rows rows={group.rows} onCellLine={onCellLine} />
-      {threads &&
-        group.threads.map((rows, index) => (
-          <div key={index}>
-            <div className="nbdist-quiet nbdist-stack-thread">{words.thread(index + 1)}</div>
-            <Rows rows={rows} onCellLine={onCellLine} />
-          </div>
-        ))}
+      {stacks.map((rows, thread) => (
+        <div key={thread}>
+          {thread > 0 && <div className="nbdist-quiet nbdist-stack-thread">{words.thread(thread)}</div>}
+          {rows.map((row, index) => (
+            <Row key={index} row={row} onCellLine={onCellLine} />
+          ))}
+        </div>
+      ))}
     </details>
   );
 }
 
-interface RowsProps {
-  rows: readonly StackRow[];
-  onCellLine: (line: number) => void;
-}
-
-function Rows({ rows, onCellLine }: RowsProps): ReactElement {
+function Row({ row, onCellLine }: { row: StackRow; onCellLine: (line: number) => void }): ReactElement {
   const words = pageWords();
+  // a script's lines are not in the cell
+  const line = row.own ? /^cell line (\d+)$/.exec(row.place)?.[1] : undefined;
   return (
-    <>
-      {rows.map((row, index) => {
-        const line = row.own ? lineOf(row.place) : null;
-        return (
-          <div key={index} className="nbdist-stack-row" data-here={row.here}>
-            <span className="nbdist-cut">{row.function}</span>
-            {line === null ? (
-              <span className="nbdist-quiet nbdist-cut">
-                {row.place === 'built-in' ? words.builtIn : row.place}
-              </span>
-            ) : (
-              <button type="button" className="nbdist-stack-place" onClick={() => onCellLine(line)}>
-                {words.cellLine(line)}
-              </button>
-            )}
-            {row.source && (
-              <span className="nbdist-cut nbdist-stack-source" title={row.source}>
-                {row.source}
-              </span>
-            )}
-          </div>
-        );
-      })}
-    </>
+    <div className="nbdist-stack-row" data-here={row.here}>
+      <span className="nbdist-cut">{row.function}</span>
+      {line === undefined ? (
+        <span className="nbdist-quiet nbdist-cut">
+          {row.place === 'built-in' ? words.builtIn : row.place}
+        </span>
+      ) : (
+        <button type="button" className="nbdist-link nbdist-cut" onClick={() => onCellLine(Number(line))}>
+          {words.cellLine(line)}
+        </button>
+      )}
+      {row.source && (
+        <span className="nbdist-cut nbdist-stack-source" title={row.source}>
+          {row.source}
+        </span>
+      )}
+    </div>
   );
-}
-
-/** Return the line in `cell line 9`; a script's lines are not in the cell. */
-function lineOf(place: string): number | null {
-  const match = /^cell line (\d+)$/.exec(place);
-  return match ? Number(match[1]) : null;
-}
-
-function saved(stall: StallView): string {
-  const groups = stall.groups.map(group =>
-    [
-      `ranks ${group.ranks.join(', ')}: ${group.role.en}`,
-      ...group.rows.map(row => `  ${row.here ? '>' : ' '} ${row.function}  ${row.place}  ${row.source}`),
-    ].join('\n'),
-  );
-  return `data:text/plain;charset=utf-8,${encodeURIComponent([stall.text.en, ...groups].join('\n\n'))}`;
 }
 
 /** The state of a rank in a stalled run: the kind of its group, and the call. */

@@ -37,6 +37,16 @@ export function useThrottled<Value>(value: Value, period: number): Value {
   return shown;
 }
 
+/** Return the value as it was before the last `delay` milliseconds. */
+export function useDelayed<Value>(value: Value, delay: number): Value {
+  const [delayed, setDelayed] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setDelayed(value), delay);
+    return () => clearTimeout(timer);
+  }, [value, delay]);
+  return delayed;
+}
+
 export type Size = 'narrow' | 'medium' | 'wide' | 'huge';
 
 /** Return the width class: below 560, 760, 1600 pixels, or more. */
@@ -61,7 +71,7 @@ export function useSize(element: RefObject<HTMLElement | null>): Size {
 }
 
 /** Return a function that runs its argument right after the next drawing: an element may be hidden until then. */
-export function useAfterDrawing(): (act: (() => void) | null) => void {
+export function useAfterDrawing(): (act: () => void) => void {
   const later = useRef<(() => void) | null>(null);
   // before anything else happens: later, it would take the focus from where the next key has put it
   useLayoutEffect(() => {
@@ -90,13 +100,35 @@ const SETTLED = 400;
 
 type Theme = 'light' | 'dark';
 
-/** Return the page's theme; `themeVersion` is another number each time its colours may have changed. */
+/** Return the page's theme; `themeVersion` is another number each time its colours have changed. */
 export function useTheme(): { theme: Theme; themeVersion: number } {
-  const [seen, setSeen] = useState(() => ({ theme: pageTheme(), themeVersion: 0 }));
-  useEffect(
-    () => watchTheme(() => setSeen(last => ({ theme: pageTheme(), themeVersion: last.themeVersion + 1 }))),
-    [],
-  );
+  const [seen, setSeen] = useState(() => ({ theme: pageTheme(), themeVersion: 0, colours: pageColours() }));
+  useEffect(() => {
+    // other classes come and go on the page, and what is drawn anew loses its zoom
+    const compare = (): void =>
+      setSeen(last => {
+        const colours = pageColours();
+        const next = { theme: pageTheme(), themeVersion: last.themeVersion + 1, colours };
+        return colours === last.colours ? last : next;
+      });
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const refresh = (): void => {
+      compare();
+      clearTimeout(timer);
+      timer = setTimeout(compare, SETTLED);
+    };
+    const attributes = new MutationObserver(refresh);
+    const attributeFilter = ['class', 'theme', 'data-jp-theme-light', 'data-jp-theme-name'];
+    attributes.observe(document.documentElement, { attributeFilter });
+    attributes.observe(document.body, { attributeFilter });
+    const system = matchMedia('(prefers-color-scheme: dark)');
+    system.addEventListener('change', refresh);
+    return () => {
+      clearTimeout(timer);
+      attributes.disconnect();
+      system.removeEventListener('change', refresh);
+    };
+  }, []);
   return seen;
 }
 
@@ -112,48 +144,11 @@ function pageTheme(): Theme {
 }
 
 /** properties that front ends set */
-const COLOURS = [
-  '--jp-layout-color0',
-  '--jp-ui-font-color1',
-  '--jp-brand-color1',
-  '--vscode-editor-background',
-];
+const COLOURS = ['layout-color0', 'ui-font-color1', 'brand-color1'].map(name => `--jp-${name}`);
 
 /** Return what the page looks like, as a text. */
 function pageColours(): string {
   const body = getComputedStyle(document.body);
-  const set = COLOURS.map(name => body.getPropertyValue(name));
+  const set = [...COLOURS, '--vscode-editor-background'].map(name => body.getPropertyValue(name));
   return [pageTheme(), body.color, body.backgroundColor, ...set].join();
-}
-
-/** Call `changed` when the page's colours may have changed; return the function that ends this. */
-function watchTheme(changed: () => void): () => void {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  let seen = pageColours();
-  // other classes come and go on the page, and what is drawn anew loses its zoom
-  const compare = (): void => {
-    const before = seen;
-    seen = pageColours();
-    if (seen !== before) {
-      changed();
-    }
-  };
-  const refresh = (): void => {
-    compare();
-    clearTimeout(timer);
-    timer = setTimeout(compare, SETTLED);
-  };
-  const attributes = new MutationObserver(refresh);
-  for (const node of [document.documentElement, document.body]) {
-    attributes.observe(node, {
-      attributeFilter: ['class', 'theme', 'data-jp-theme-light', 'data-jp-theme-name'],
-    });
-  }
-  const system = matchMedia('(prefers-color-scheme: dark)');
-  system.addEventListener('change', refresh);
-  return () => {
-    clearTimeout(timer);
-    attributes.disconnect();
-    system.removeEventListener('change', refresh);
-  };
 }

@@ -1,18 +1,18 @@
 /** The keys of a panel while the focus is inside it, and the moves of the focus. */
 
+/** A number is a rank. */
 export type Action =
-  | { kind: 'search' | 'follow' | 'wrap' | 'all' | 'metrics' | 'cell' | 'first error' | 'leave' }
-  | { kind: 'rank'; rank: number };
+  number | 'search' | 'follow' | 'wrap' | 'all' | 'metrics' | 'cell' | 'first error' | 'leave';
 
 const LETTERS: Readonly<Record<string, Action>> = {
-  '/': { kind: 'search' },
-  f: { kind: 'follow' },
-  w: { kind: 'wrap' },
-  a: { kind: 'all' },
-  m: { kind: 'metrics' },
-  c: { kind: 'cell' },
-  e: { kind: 'first error' },
-  Escape: { kind: 'leave' },
+  '/': 'search',
+  f: 'follow',
+  w: 'wrap',
+  a: 'all',
+  m: 'metrics',
+  c: 'cell',
+  e: 'first error',
+  Escape: 'leave',
 };
 
 type Key = Pick<KeyboardEvent, 'key' | 'ctrlKey' | 'altKey' | 'metaKey' | 'target'>;
@@ -23,7 +23,7 @@ export function actionOf(event: Key): Action | null {
     return null;
   }
   if (/^[0-9]$/.test(event.key)) {
-    return { kind: 'rank', rank: Number(event.key) };
+    return Number(event.key);
   }
   return LETTERS[event.key.length === 1 ? event.key.toLowerCase() : event.key] ?? null;
 }

@@ -52,9 +52,7 @@ export function Dashboard(props: DashboardProps): ReactElement {
       icon: 'stacks',
       // of a run that has ended no stack can be taken; those that are shown stay
       offered: live,
-      draw: ({ goToLine }: RunControls) => (
-        <StacksPane client={client} runId={runId} label={label} onCellLine={goToLine} />
-      ),
+      draw: ({ goToLine }: RunControls) => <StacksPane client={client} runId={runId} onCellLine={goToLine} />,
     },
     {
       tab: 'board',

@@ -50,12 +50,11 @@ export function BoardPane({ client, runIds }: { client: Client; runIds: readonly
 interface StacksPaneProps {
   client: Client;
   runId: string;
-  label: string;
   onCellLine: (line: number) => void;
 }
 
 /** Draw the stacks of all ranks: taken when the pane opens, and again on demand. */
-export function StacksPane({ client, runId, label, onCellLine }: StacksPaneProps): ReactElement {
+export function StacksPane({ client, runId, onCellLine }: StacksPaneProps): ReactElement {
   const [taken, setTaken] = useState<StallView | string | null>(null);
   const take = useCallback(() => {
     setTaken(null);
@@ -66,7 +65,7 @@ export function StacksPane({ client, runId, label, onCellLine }: StacksPaneProps
   const [stall, problem] = typeof taken === 'string' ? [null, taken] : [taken, ''];
   return (
     <div className="nbdist-stacks">
-      <Stacks stall={stall} label={label} again={take} taking={taken === null} onCellLine={onCellLine}>
+      <Stacks stall={stall} again={take} taking={taken === null} onCellLine={onCellLine}>
         {!stall && <p className="nbdist-empty">{problem || labWords().takingStacks}</p>}
       </Stacks>
     </div>
