@@ -58,7 +58,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
           <Mark state={hangs(view) ? 'held' : view.idle ? 'pending' : view.state} />
           {stateWord(view)}
         </span>
-        <span className="nbdist-name nbdist-cut" title={view.runId}>
+        <span className="nbdist-name" title={view.runId}>
           {view.label}
         </span>
         {fold && (

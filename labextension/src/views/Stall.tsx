@@ -70,9 +70,7 @@ export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
     <div className="nbdist-stall">
       <div className="nbdist-tools nbdist-stall-tools">
         <b>{words.stacks}</b>
-        {stall && (
-          <span className="nbdist-quiet">{words.stacksTaken(clock(stall.taken ?? 0), groups.length)}</span>
-        )}
+        {stall && <span className="nbdist-quiet">{words.stacksTaken(clock(stall.taken ?? 0))}</span>}
         <span className="nbdist-space" />
         {props.report}
         {again && <Button icon="again" label={words.takeAgain} disabled={taking} onClick={again} />}

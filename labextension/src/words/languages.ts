@@ -5,14 +5,17 @@ export type Language = 'en' | 'zh';
 
 type Given = string | number;
 
-/** A text, or what fills in what is left open in it: `{0}`, and `{1}`, and `{2}`. */
-type Word<Text extends string> = Text extends `${string}{2}${string}`
-  ? (first: Given, second: Given, third: Given) => string
-  : Text extends `${string}{1}${string}`
-    ? (first: Given, second: Given) => string
-    : Text extends `${string}{0}${string}`
-      ? (only: Given) => string
-      : string;
+/** A text, or what fills in what is left open in it: `{0}`, `{1}` and `{2}`, or `{n}`, a number of things, whose noun
+ * in English ends in `{s}`. */
+type Word<Text extends string> = Text extends `${string}{n}${string}`
+  ? (count: number) => string
+  : Text extends `${string}{2}${string}`
+    ? (first: Given, second: Given, third: Given) => string
+    : Text extends `${string}{1}${string}`
+      ? (first: Given, second: Given) => string
+      : Text extends `${string}{0}${string}`
+        ? (only: Given) => string
+        : string;
 
 /** Takes a word in both languages: a text with open places, or a function that makes it. */
 interface Translate {
@@ -28,13 +31,17 @@ export function inBoth<Table>(table: (tr: Translate) => Table): Readonly<Record<
   const pick = (language: 0 | 1): Table =>
     table(((...both: unknown[]) => {
       const word = both[language];
-      return typeof word === 'string' && word.includes('{0}') ? filledIn(word) : word;
+      return typeof word === 'string' && /\{[0n]\}/.test(word) ? filledIn(word) : word;
     }) as Translate);
   return { en: pick(0), zh: pick(1) };
 }
 
 function filledIn(text: string): (...given: Given[]) => string {
-  return (...given) => text.replace(/\{(\d)\}/g, (_open, at: string) => String(given[Number(at)]));
+  return (...given) => {
+    const count = Number(given[0]);
+    const open = new Map(Object.entries({ ...given, n: grouped(count), s: plural(count) }));
+    return text.replace(/\{(\w)\}/g, (_open, name: string) => String(open.get(name)));
+  };
 }
 
 /** Return true for Simplified Chinese: readers of Traditional Chinese get English. */

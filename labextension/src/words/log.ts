@@ -30,10 +30,7 @@ export const LOG_WORDS = inBoth(tr => ({
       `${grouped(count)} line${plural(count)}${folded ? `, ${grouped(folded)} folded` : ''}`,
     (count, folded) => `${grouped(count)} 行${folded ? `，${grouped(folded)} 行已折叠` : ''}`,
   ),
-  newLines: tr(
-    (count: number) => `${grouped(count)} new`,
-    count => `${grouped(count)} 行新输出`,
-  ),
+  newLines: tr('{n} new', '{n} 行新输出'),
   missing: tr(
     (count: number) =>
       `… ${count ? english(count) : 'some'} of this log did not reach this page. %dist_logs shows all`,
@@ -48,14 +45,8 @@ export const LOG_WORDS = inBoth(tr => ({
       `… the first ${english(count)} of this log is no longer in this page. %dist_logs shows all`,
     count => `… 最早的 ${chinese(count)} 已不在此页面。用 %dist_logs 查看全部`,
   ),
-  more: tr(
-    (characters: number) => `… ${grouped(characters)} more`,
-    characters => `… 还有 ${grouped(characters)} 个字符`,
-  ),
-  copied: tr(
-    (count: number) => `copied ${grouped(count)} line${plural(count)}`,
-    count => `已复制 ${grouped(count)} 行`,
-  ),
+  more: tr('… {n} more', '… 还有 {n} 个字符'),
+  copied: tr('copied {n} line{s}', '已复制 {n} 行'),
   cannotCopy: tr('this page may not use the clipboard', '此页面无法使用剪贴板'),
   cellLine: tr('cell line {0}', '单元格第 {0} 行'),
   ranks: tr('ranks {0}', '进程 {0}'),

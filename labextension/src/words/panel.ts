@@ -1,5 +1,5 @@
 /** The words of the panel. */
-import { grouped, inBoth, languageOf, plural } from './languages';
+import { inBoth, languageOf } from './languages';
 
 export const WORDS = inBoth(tr => ({
   run: {
@@ -22,10 +22,7 @@ export const WORDS = inBoth(tr => ({
     lost: tr('Lost', '失联'),
   },
   panel: tr('Distributed run {0}', '分布式运行 {0}'),
-  ranks: tr(
-    (count: number) => (count === 1 ? '1 rank' : `${count} ranks`),
-    count => `${count} 个进程`,
-  ),
+  ranks: tr('{n} rank{s}', '{n} 个进程'),
   nodes: tr('{0} nodes, {1} ranks', '{0} 个节点，{1} 个进程'),
   progress: tr('Progress', '进度'),
   left: tr('{0} left', '剩余 {0}'),
@@ -135,10 +132,7 @@ export const WORDS = inBoth(tr => ({
   median: tr('median {0}', '中位数 {0}'),
   views: tr('Logs, metrics, cell', '日志、指标、单元格'),
   all: tr('All', '全部'),
-  errors: tr(
-    (count: number) => (count === 1 ? '1 error line' : `${count} error lines`),
-    count => `${count} 行错误`,
-  ),
+  errors: tr('{n} error line{s}', '{n} 行错误'),
   pickRank: tr('Rank…', '进程…'),
   pickRankLabel: tr('Show the log of rank (number)', '显示该进程（编号）的日志'),
   metrics: tr('Metrics', '指标'),
@@ -146,9 +140,8 @@ export const WORDS = inBoth(tr => ({
   noCell: tr('The program of this run has not arrived yet.', '尚未收到此运行的程序。'),
   noMetrics: tr('Nothing has been logged yet. In the cell,', '尚未记录任何指标。在单元格中调用'),
   leftOut: tr(
-    (count: number) =>
-      `${grouped(count)} more metric${plural(count)} ha${count === 1 ? 's' : 've'} no chart here. VisualDL shows all.`,
-    count => `另有 ${grouped(count)} 项指标在此没有图表。VisualDL 会显示全部指标。`,
+    '{n} more metric{s} without a chart here. VisualDL shows all.',
+    '另有 {n} 项指标在此没有图表。VisualDL 会显示全部指标。',
   ),
   noMetricsThen: tr('makes curves here.', '即可在此绘制曲线。'),
   stalled: tr('Stalled', '停滞'),
@@ -163,11 +156,7 @@ export const WORDS = inBoth(tr => ({
   keepWaiting: tr('Keep waiting', '继续等待'),
   interrupt: tr('Interrupt rank {0}', '中断进程 {0}'),
   stacks: tr('Stacks', '调用栈'),
-  stacksTaken: tr(
-    (time: string, groups: number) =>
-      `taken at ${time}, main thread, ${groups === 1 ? 'one group' : `${groups} groups`}`,
-    (time, groups) => `采集于 ${time}，主线程，${groups} 组`,
-  ),
+  stacksTaken: tr('taken at {0}, main thread', '采集于 {0}，主线程'),
   takeAgain: tr('Take again', '重新采集'),
   allThreads: tr('All threads', '全部线程'),
   thread: tr('Thread {0}', '线程 {0}'),
