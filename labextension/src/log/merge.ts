@@ -45,8 +45,8 @@ export class Merge {
     let cursor = this.cursors.find(other => other.log === log);
     if (!cursor) {
       cursor = cursorAt(log, 0);
-      this.cursors.push(cursor);
-      this.cursors.sort((a, b) => a.log.rank - b.log.rank);
+      const at = firstWhere(this.cursors.length, each => this.cursors[each]!.log.rank > log.rank);
+      this.cursors.splice(at, 0, cursor);
     }
     return cursor;
   }
@@ -55,26 +55,25 @@ export class Merge {
    * lines waits with them while more is to come, and that is so when there is a limit. */
   run(limit: number, timeUp: () => boolean): boolean {
     const waits = limit < Number.MAX_VALUE;
-    for (let placed = 1; ; placed++) {
-      let earliest: Cursor | null = null;
-      for (const cursor of this.cursors) {
-        lookUp(cursor, waits);
-        if (cursor.time <= limit && (!earliest || isBefore(cursor, earliest))) {
-          earliest = cursor;
-        }
-      }
-      if (!earliest) {
-        return true;
-      }
+    const queue = new Queue();
+    for (const cursor of this.cursors) {
+      lookUp(cursor, waits);
+      queue.push(cursor);
+    }
+    let placed = 0;
+    for (let earliest = queue.pop(); earliest && earliest.time <= limit; earliest = queue.pop()) {
       const { time } = earliest;
       do {
-        this.placeTogether(earliest);
+        this.placeTogether(earliest, waits);
         lookUp(earliest, waits);
       } while (earliest.time === time && earliest.placed % TURN);
+      queue.push(earliest);
+      placed += 1;
       if (placed % (STRIDE / TURN) === 0 && timeUp()) {
         return false;
       }
     }
+    return true;
   }
 
   /** Rows that have come and are not placed. */
@@ -92,7 +91,7 @@ export class Merge {
 
   /** Place the next row of a rank; first, unless its line is there already, what others wrote before the same line
    * at the same time. */
-  private placeTogether(cursor: Cursor): void {
+  private placeTogether(cursor: Cursor, waits: boolean): void {
     const { log, time, placed } = cursor;
     const text = placed < ALIGNED ? this.textAhead(cursor, 0) : null;
     if (typeof text === 'string' && this.fold.candidate(log.rank, text, time) < 0) {
@@ -101,6 +100,7 @@ export class Merge {
           for (let rows = this.rowsBefore(other, text); rows > 0; rows--) {
             this.place(other);
           }
+          lookUp(other, waits);
         }
       }
     }
@@ -182,9 +182,74 @@ function nextTime(cursor: Cursor): number {
   return block.time(Math.max(0, cursor.row - block.rowStart - block.placeholders));
 }
 
+/** A cursor with the time and the turn that it had when it was put into the queue. */
+interface Entry {
+  readonly cursor: Cursor;
+  readonly time: number;
+  readonly turn: number;
+}
+
+function entryOf(cursor: Cursor): Entry {
+  return { cursor, time: cursor.time, turn: Math.floor(cursor.placed / TURN) };
+}
+
 /** Return true when `a` is placed first: by time, then by turn; in the same turn the lower rank. */
-function isBefore(a: Cursor, b: Cursor): boolean {
-  return a.time < b.time || (a.time === b.time && Math.floor(a.placed / TURN) < Math.floor(b.placed / TURN));
+function isBefore(a: Entry, b: Entry): boolean {
+  return (
+    a.time < b.time ||
+    (a.time === b.time && (a.turn < b.turn || (a.turn === b.turn && a.cursor.log.rank < b.cursor.log.rank)))
+  );
+}
+
+/** A heap of cursors. One may move on while it waits: its entry is mended when it comes first. */
+class Queue {
+  private readonly heap: Entry[] = [];
+
+  push(cursor: Cursor): void {
+    const { heap } = this;
+    const entry = entryOf(cursor);
+    let at = heap.push(entry) - 1;
+    for (let above = (at - 1) >> 1; at > 0 && isBefore(entry, heap[above]!); above = (at - 1) >> 1) {
+      heap[at] = heap[above]!;
+      at = above;
+    }
+    heap[at] = entry;
+  }
+
+  /** Remove the cursor whose row is placed first, and return it; undefined for none. */
+  pop(): Cursor | undefined {
+    const { heap } = this;
+    for (let first = heap[0]; first; first = heap[0]) {
+      const now = entryOf(first.cursor);
+      if (isBefore(first, now)) {
+        this.sink(now);
+        continue;
+      }
+      const last = heap.pop()!;
+      if (heap.length) {
+        this.sink(last);
+      }
+      return first.cursor;
+    }
+    return undefined;
+  }
+
+  /** Put an entry in the place of the first. */
+  private sink(entry: Entry): void {
+    const { heap } = this;
+    let at = 0;
+    for (let below = 1; below < heap.length; below = 2 * at + 1) {
+      if (below + 1 < heap.length && isBefore(heap[below + 1]!, heap[below]!)) {
+        below += 1;
+      }
+      if (!isBefore(heap[below]!, entry)) {
+        break;
+      }
+      heap[at] = heap[below]!;
+      at = below;
+    }
+    heap[at] = entry;
+  }
 }
 
 /** entries and seconds back in which a line looks for the same line of another rank */

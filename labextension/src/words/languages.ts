@@ -59,8 +59,10 @@ export function localized(sentence: Bilingual): string {
   return sentence[languageOf()];
 }
 
+const NUMBERS = new Intl.NumberFormat('en-US');
+
 /** Return a number with a comma between thousands. */
-export const grouped = (value: number): string => value.toLocaleString('en-US');
+export const grouped = (value: number): string => NUMBERS.format(value);
 
 /** Return the ending of an English noun for a number of things. */
 export const plural = (count: number): string => (count === 1 ? '' : 's');
